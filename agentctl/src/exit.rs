@@ -75,9 +75,9 @@ impl Exit {
     ///
     /// A completed turn with a denial is [`Exit::Approval`] if it ran unattended: otherwise a script could not know
     /// that part of the work is missing.
-    pub(crate) fn of_turn(result: &TurnResult, attendance: Interactivity) -> Self {
+    pub(crate) fn of_turn(result: &TurnResult, interactivity: Interactivity) -> Self {
         match result.stop_reason {
-            StopReason::Completed if attendance == Interactivity::Unattended && !result.denials.is_empty() => {
+            StopReason::Completed if interactivity == Interactivity::Unattended && !result.denials.is_empty() => {
                 Self::Approval
             }
             StopReason::Completed => Self::Done,
@@ -153,8 +153,8 @@ mod tests {
         use Interactivity::{Attended, Unattended};
         use StopReason as S;
         #[track_caller]
-        fn check(reason: S, error: Option<ErrorKind>, denied: bool, attendance: Interactivity, code: u8) {
-            assert_eq!(Exit::of_turn(&result(reason, error, denied), attendance).code(), code);
+        fn check(reason: S, error: Option<ErrorKind>, denied: bool, interactivity: Interactivity, code: u8) {
+            assert_eq!(Exit::of_turn(&result(reason, error, denied), interactivity).code(), code);
         }
         check(S::Completed, None, false, Unattended, 0);
         check(S::Completed, None, true, Unattended, 5);
@@ -202,12 +202,12 @@ mod tests {
 
     #[test]
     fn exit_table_and_docs_list_each_code_in_order() {
-        let told: Vec<u8> = Exit::TABLE.iter().map(|(exit, _)| exit.code()).collect();
+        let codes: Vec<u8> = Exit::TABLE.iter().map(|(exit, _)| exit.code()).collect();
         let there = include_str!("exit.rs").split_once("enum Exit {").unwrap().1.split_once("\n}").unwrap().0;
         let there = there.lines().filter_map(|line| line.split_once(" = ")?.1.trim_end_matches(',').parse().ok());
-        assert_eq!(told, there.collect::<Vec<u8>>());
+        assert_eq!(codes, there.collect::<Vec<u8>>());
         let page = include_str!("../../docs/scripting.md").split_once("## Exit codes").unwrap().1;
         let page = page.lines().filter_map(|line| line.strip_prefix("| ")?.split_once(' ')?.0.parse().ok());
-        assert_eq!(told, page.collect::<Vec<u8>>());
+        assert_eq!(codes, page.collect::<Vec<u8>>());
     }
 }

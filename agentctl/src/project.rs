@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Loads the report on a project. Returns `None` if it has no such folder or the daemon does not report it.
-pub(crate) async fn look(client: &Client, project: &Path) -> Option<ProjectReport> {
+pub(crate) async fn load_report(client: &Client, project: &Path) -> Option<ProjectReport> {
     // Most projects have no such folder, so the request can be skipped.
     project.join(PROJECT_FOLDER).symlink_metadata().ok()?;
     client.project(project.to_str()?).await.ok()

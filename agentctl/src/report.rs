@@ -31,19 +31,19 @@ pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<()> {
     print_json(serde_json::to_string_pretty(value)?)
 }
 
-/// Prints a value as JSON, or calls `tell` to print it for people.
+/// Prints a value as JSON, or calls `print` to print it for people.
 ///
 /// # Errors
 /// If standard output is closed.
 pub(crate) fn show(
     as_json: bool,
     value: &impl Serialize,
-    tell: impl FnOnce() -> anyhow::Result<()>,
+    print: impl FnOnce() -> anyhow::Result<()>,
 ) -> anyhow::Result<Exit> {
     if as_json {
         json(value)?
     } else {
-        tell()?
+        print()?
     }
     Ok(Exit::Done)
 }

@@ -56,14 +56,14 @@ const RELOAD_PAUSE: Duration = Duration::from_secs(1);
 type Server = JoinHandle<Result<(), tonic::transport::Error>>;
 
 /// Serves until a signal or a client requests a stop. Listens on the first of the sockets, unless the supervisor passes
-/// one. `recipe` is read again at each reload. `lock` belongs to the data folder and is held until the end.
+/// one. `source` is read again at each reload. `lock` belongs to the data folder and is held until the end.
 ///
 /// # Errors
 /// Fails if a required part cannot be started or ends unexpectedly, or if a second signal cuts the shutdown short.
 pub async fn run(
     started: Instant,
     config: Config,
-    recipe: ConfigSource,
+    source: ConfigSource,
     sockets: SocketPlaces,
     mut supervisor: Supervisor,
     log: LogHandle,
@@ -71,13 +71,13 @@ pub async fn run(
 ) -> Result<(), Failure> {
     // Must come first: the default action of a signal is to kill the process without any output.
     let mut signals = Signals::listen()?;
-    let had_audit_log = recipe.paths.data.join("audit.jsonl").metadata().is_ok_and(|meta| meta.len() > 0);
-    let parts = Arc::new(boot::assemble(&config, &recipe, &sockets, log.redactor()).await?);
+    let had_audit_log = source.paths.data.join("audit.jsonl").metadata().is_ok_and(|meta| meta.len() > 0);
+    let parts = Arc::new(boot::assemble(&config, &source, &sockets, log.redactor()).await?);
     let Parts { engine, store, sandbox, audit, languages, .. } = &*parts;
     parts.notes.iter().for_each(|note| tracing::warn!("{note}"));
     recover(engine).await?;
-    let data = recipe.paths.data.clone();
-    let exporters = audit::start(&config, &recipe.env, data.clone(), store.clone(), &engine.activity()).await;
+    let data = source.paths.data.clone();
+    let exporters = audit::start(&config, &source.env, data.clone(), store.clone(), &engine.activity()).await;
     let (mut presence, incoming) = Presence::open(sockets, supervisor.listener.take(), lock, Arc::clone(store)).await?;
     let health = Arc::new(Health::new(data.clone(), Arc::clone(store), had_audit_log));
     let info = DaemonInfo {
@@ -85,11 +85,11 @@ pub async fn run(
         socket: presence.socket(),
         data_dir: data.clone(),
         health: Arc::clone(&health),
-        started_with: recipe.env.told(),
+        started_with: source.env.start_variables(),
     };
     let (stop, mut stop_asked) = mpsc::channel(1);
     let (config, parts_of) = (config.into(), Arc::clone(&parts));
-    let control = Arc::new(DaemonControl { recipe, config, parts: parts_of, log, stop });
+    let control = Arc::new(DaemonControl { source, config, parts: parts_of, log, stop });
     let closing = CancellationToken::new();
     let router = rpc::router(info, control.clone(), closing.clone())
         .await
@@ -98,7 +98,7 @@ pub async fn run(
 
     supervisor.ready();
     tokio::spawn(look_at_sandbox(sandbox.clone()));
-    tokio::spawn(look_for_lost(health));
+    tokio::spawn(log_lost_sessions(health));
     tokio::spawn(finish_removals(engine.clone()));
     log_language_servers(languages);
     parts.mcp.open();
@@ -156,7 +156,7 @@ async fn look_at_sandbox(sandbox: Arc<Sandbox>) {
 }
 
 /// Logs sessions that are missing from the journal.
-async fn look_for_lost(health: Arc<Health>) {
+async fn log_lost_sessions(health: Arc<Health>) {
     for finding in health.cut_off().into_iter().chain(health.lost().await) {
         tracing::warn!(hint = finding.hint, "{}", finding.message);
     }

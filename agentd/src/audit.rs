@@ -30,7 +30,7 @@ use crate::{
 
 /// Interval at which the journal stores the head of the log. An attacker who also removes the file that names the last
 /// line can cut off the lines of one interval without a trace.
-const TELLING: Duration = Duration::from_secs(10);
+const HEAD_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Opens the log, which must contain at least the lines up to the noted head. A damaged log is continued and records
 /// the damage itself; `agentctl audit verify` shows it.
@@ -57,7 +57,7 @@ pub async fn open(
 }
 
 /// Records the start of the daemon and its rules.
-pub async fn tell_start(log: &AuditLog, clock: &dyn Clock, rules: &RuleSettings) {
+pub async fn record_start(log: &AuditLog, clock: &dyn Clock, rules: &RuleSettings) {
     let version = env!("CARGO_PKG_VERSION").to_owned();
     let started = AuditFact::DaemonStarted { version, pid: std::process::id() };
     log.note(AuditEntry::general(clock.now(), started)).await;
@@ -83,7 +83,7 @@ pub async fn keep_noted(log: &AuditLog, store: &SqliteStore) {
     let mut known = None;
     loop {
         note(store, &mut known, log.synced_head().await).await;
-        tokio::time::sleep(TELLING).await;
+        tokio::time::sleep(HEAD_INTERVAL).await;
     }
 }
 

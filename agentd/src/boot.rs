@@ -31,7 +31,7 @@ use jiff::tz::TimeZone;
 
 use crate::{
     audit, code,
-    config::{Config, OnDeadline, agents, layers, yaml::Within},
+    config::{Config, OnDeadline, agents, layers, yaml::Bounded},
     documents::{self, Library},
     environment::{Environment, OWN_PROGRAM},
     failure::Failure,
@@ -105,11 +105,11 @@ pub struct Parts {
 /// Fails if the journal or the audit log cannot be opened, or if a model's address is invalid.
 pub async fn assemble(
     config: &Config,
-    recipe: &ConfigSource,
+    source: &ConfigSource,
     sockets: &SocketPlaces,
     redactor: Redactor,
 ) -> Result<Parts, Failure> {
-    let ConfigSource { paths, env, .. } = recipe;
+    let ConfigSource { paths, env, .. } = source;
     agentd_models::init_crypto();
     let own_redactor = redactor.clone();
     let makers = ModelMaker::new(&paths.data, ModelRecords::open(paths.data.join("model-facts.json")), env.routes());
@@ -118,7 +118,7 @@ pub async fn assemble(
     let store = Arc::new(open_store(paths.data.join("agentd.db")).await?);
     let noted = audit::noted(&store).await;
     let audit = audit::open(config, paths, redactor.clone(), Arc::clone(&clock), noted).await?;
-    audit::tell_start(&audit, &*clock, &config.rules).await;
+    audit::record_start(&audit, &*clock, &config.rules).await;
     let exchanges = audit::exchanges(config, paths.data.join("traces"), own_redactor.clone(), Arc::clone(&clock));
     let confinement = sandbox::settings(config, paths, sockets, env);
     let sandbox = Arc::new(Sandbox::new(confinement.clone()));
@@ -126,11 +126,11 @@ pub async fn assemble(
     let library = Arc::new(documents::library(&paths.data, &config.daemon, &clock));
     let worktrees = worktrees(config, paths, env, Arc::clone(&sandbox));
     let projects = ProjectStore::beside(paths.data.join("projects"), Some(worktrees.clone()));
-    let plugins = recipe.plugins.clone();
+    let plugins = source.plugins.clone();
     let leftovers = plugins.clone();
     // Files that cannot be removed only take up space.
     let _ = tokio::task::spawn_blocking(move || leftovers.sweep()).await;
-    let skills = skills::shelf(config, paths, env, confinement, projects.clone(), plugins.clone()).await;
+    let skills = skills::skill_store(config, paths, env, confinement, projects.clone(), plugins.clone()).await;
     let languages = Arc::new(language_pool(config, paths, env, Arc::clone(&sandbox)));
     let tools = ToolboxConfig {
         skills: Some(skills.clone()),
@@ -268,7 +268,7 @@ pub fn engine_config(config: &Config) -> EngineConfig {
             confirm_exec: settings.sessions.confirm_exec,
             ..SessionSettings::default()
         },
-        max_message_history: settings.turns.max_message_history.0.map(Within::size),
+        max_message_history: settings.turns.max_message_history.0.map(Bounded::size),
         summary_slot: settings.turns.summary_slot.0,
         recall: settings.turns.recall,
         map_tokens: settings.turns.map_tokens.size(),

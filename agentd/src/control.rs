@@ -37,7 +37,7 @@ use crate::{
 /// Handle through which clients and signals control the daemon.
 pub struct DaemonControl {
     /// Source of the configuration.
-    pub recipe: ConfigSource,
+    pub source: ConfigSource,
     /// The configuration in force. The lock also serialises reloads.
     pub config: Mutex<Config>,
     /// All parts that follow the configuration.
@@ -60,11 +60,11 @@ impl DaemonControl {
     /// Returns the problem of the new configuration.
     pub fn reread(&self) -> Result<ReloadOutcome, Failure> {
         let mut current = self.config();
-        let new = self.recipe.read()?;
+        let new = self.source.read()?;
         // The last step that can fail must come before the first change.
         let parts = &*self.parts;
         let models = parts.makers.make(&new)?;
-        self.log.apply(&new.daemon.service.log_level, secrets(&new, &self.recipe.env));
+        self.log.apply(&new.daemon.service.log_level, secrets(&new, &self.source.env));
         parts.models.replace(models);
         parts.skills.follow_settings(new.skills.clone());
         parts.engine.reconfigure(boot::engine_config(&new));
@@ -122,8 +122,8 @@ impl DaemonControl {
     }
 
     /// Stores the values of variables that the client of a turn lends, for its session if that is known.
-    pub(crate) fn lend(&self, session: Option<SessionId>, values: HashMap<String, String>) {
-        self.log.redactor().learn_lent(self.parts.mcp.lend(session, values));
+    pub(crate) fn set_client_values(&self, session: Option<SessionId>, values: HashMap<String, String>) {
+        self.log.redactor().set_client_secrets(self.parts.mcp.set_client_values(session, values));
     }
 
     /// Passes every line of the audit log to `see`, oldest first.
@@ -131,7 +131,7 @@ impl DaemonControl {
     /// # Errors
     /// Fails if the audit log cannot be read.
     pub(crate) fn each_audited(&self, see: &mut dyn FnMut(AuditLine)) -> Result<(), Refusal> {
-        agentd_audit::read::each(&self.recipe.paths.data, see).map_err(|error| {
+        agentd_audit::read::each(&self.source.paths.data, see).map_err(|error| {
             Refusal::new(ErrorKind::Storage, format!("could not read the audit log: {error}"))
                 .with_hint("`agentctl audit verify` shows what is wrong")
         })
@@ -145,7 +145,7 @@ impl DaemonControl {
     /// Keys of the configuration with the origin and the value of each. Secrets are masked.
     pub(crate) fn config_origins(&self) -> Vec<ConfigOrigin> {
         let config = self.config();
-        let secrets: Vec<&str> = secrets(&config, &self.recipe.env).collect();
+        let secrets: Vec<&str> = secrets(&config, &self.source.env).collect();
         let redactor = self.log.redactor();
         config.values.shown(&config.origins, &secrets, &|text| redactor.clean(text))
     }
@@ -157,7 +157,7 @@ impl DaemonControl {
 
     /// Lists all plugins after checking their files again.
     pub(crate) async fn list_plugins(&self) -> Result<Vec<PluginReport>, Refusal> {
-        let plugins = self.recipe.plugins.clone();
+        let plugins = self.source.plugins.clone();
         let before = states(&plugins.installed());
         let installed = blocking(UNREADABLE, move || plugins.refresh()).await?;
         // A plugin that has changed since it was added is no longer used.
@@ -172,8 +172,8 @@ impl DaemonControl {
 
     /// Describes the plugin in a folder without adding it.
     pub(crate) async fn look_at_plugin(&self, folder: PathBuf) -> Result<PluginReport, Refusal> {
-        let plugins = self.recipe.plugins.clone();
-        let report = blocking(UNREADABLE, move || plugins.look(&folder)).await??;
+        let plugins = self.source.plugins.clone();
+        let report = blocking(UNREADABLE, move || plugins.inspect(&folder)).await??;
         Ok(self.checked(report, &self.parts.skills.reports(None).await))
     }
 
@@ -186,13 +186,13 @@ impl DaemonControl {
         client: String,
     ) -> Result<PluginReport, Refusal> {
         // With an invalid configuration, the plugin would be added but never loaded.
-        tokio::task::block_in_place(|| self.recipe.read()).map_err(|failure| {
+        tokio::task::block_in_place(|| self.source.read()).map_err(|failure| {
             let message = format!("nothing was added: {}", with_causes(&failure));
             Refusal::new(ErrorKind::Configuration, message).with_hint("fix the configuration first")
         })?;
-        let plugins = self.recipe.plugins.clone();
+        let plugins = self.source.plugins.clone();
         let (looking, looked_at) = (plugins.clone(), folder.clone());
-        let known = blocking(UNREADABLE, move || looking.look(&looked_at)).await??;
+        let known = blocking(UNREADABLE, move || looking.inspect(&looked_at)).await??;
         let source = if source.is_empty() { folder.display().to_string() } else { source };
         if known.hash == hash {
             let fact = AuditFact::PluginAdded {
@@ -215,7 +215,7 @@ impl DaemonControl {
 
     /// Removes a plugin; the audit log names `client`. Returns `None` if there is no plugin of this name.
     pub(crate) async fn remove_plugin(&self, name: String, client: String) -> Result<Option<PluginReport>, Refusal> {
-        let plugins = self.recipe.plugins.clone();
+        let plugins = self.source.plugins.clone();
         let Some(report) = blocking(UNREADABLE, move || plugins.remove(&name)).await?? else {
             return Ok(None);
         };
@@ -232,23 +232,23 @@ impl DaemonControl {
         let mut clashes = Clashes { name: report.name.clone(), found: Vec::new() };
         for card in &report.agents {
             let owner = config.agents.get(&card.id).map(|_| config.agent_plugins.get(&card.id));
-            clashes.look("agent", &card.id, owner, "agents.yaml");
+            clashes.check_name("agent", &card.id, owner, "agents.yaml");
         }
         for server in &report.servers {
             let is_known =
                 config.mcp.servers.contains_key(&server.name) || config.mcp.broken.contains_key(&server.name);
             let owner = is_known.then(|| config.server_plugins.get(&server.name));
-            clashes.look("server", &server.name, owner, "mcp_servers.yaml");
+            clashes.check_name("server", &server.name, owner, "mcp_servers.yaml");
         }
         for skill in &report.skills {
             let same = |known: &&SkillReport| known.usable && known.skill.name.eq_ignore_ascii_case(&skill.name);
             let Some(known) = skills.iter().find(same) else { continue };
             match known.skill.origin {
-                SkillOrigin::Person => clashes.look("skill", &skill.name, Some(None), "your own skills"),
-                SkillOrigin::Plugin => clashes.look("skill", &skill.name, Some(Some(&known.plugin)), ""),
+                SkillOrigin::Person => clashes.check_name("skill", &skill.name, Some(None), "your own skills"),
+                SkillOrigin::Plugin => clashes.check_name("skill", &skill.name, Some(Some(&known.plugin)), ""),
                 SkillOrigin::Bundled => {
-                    let told = format!("the skill {} replaces the bundled one", skill.name);
-                    clashes.note(told, false);
+                    let message = format!("the skill {} replaces the bundled one", skill.name);
+                    clashes.note(message, false);
                 }
                 SkillOrigin::Project => {}
             }
@@ -319,7 +319,7 @@ struct Clashes {
 
 impl Clashes {
     /// Adds a problem if another plugin, or the user's own `file` (`Some(None)`), owns this name.
-    fn look(&mut self, what: &str, part: &str, owner: Option<Option<&String>>, file: &str) {
+    fn check_name(&mut self, what: &str, part: &str, owner: Option<Option<&String>>, file: &str) {
         let whose = match owner {
             None => return,
             Some(Some(plugin)) if *plugin == self.name => return,

@@ -14,7 +14,7 @@ mod present {
 
     use agentd_core::ports::{Clock, Pictures};
     pub use agentd_index::Library;
-    pub(crate) use agentd_index::give_back;
+    pub(crate) use agentd_index::release_memory;
     use agentd_index::{
         ChunkConfig, Extractor, IndexConfig, Limits, PICTURE_WORKER_ARGUMENT, PictureReader, ReadingLimit,
         ReadingLimits, RecognitionConfig, WORKER_ARGUMENT, run_picture_worker,
@@ -122,7 +122,7 @@ mod missing {
     }
 
     /// Does nothing, as no memory is retained.
-    pub(crate) fn give_back() {}
+    pub(crate) fn release_memory() {}
 
     impl Knowledge for Library {
         fn is_document(&self, _name: &str, head: &[u8]) -> bool {
@@ -149,7 +149,7 @@ mod missing {
             refused()
         }
 
-        fn take_in(
+        fn ingest(
             &self,
             _documents: Vec<OpenDocument>,
             _again: bool,
@@ -181,4 +181,4 @@ use missing as chosen;
 use present as chosen;
 
 pub use chosen::{Library, run_worker};
-pub(crate) use chosen::{give_back, library, pictures};
+pub(crate) use chosen::{library, pictures, release_memory};

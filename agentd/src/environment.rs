@@ -73,7 +73,7 @@ impl Environment {
     }
 
     /// Variables of models and keys, for clients: names and salted digests, without values.
-    pub fn told(&self) -> StartVariables {
+    pub fn start_variables(&self) -> StartVariables {
         let salt = [Uuid::new_v4(), Uuid::new_v4()].iter().flat_map(|random| *random.as_bytes()).collect();
         StartVariables::new(salt, self.pairs())
     }

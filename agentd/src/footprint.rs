@@ -10,8 +10,8 @@ use tokio::{
 };
 
 /// Returns memory that the next work does not need: freed heap memory, and code pages of the previous work.
-fn give_back() {
-    crate::documents::give_back();
+fn release_memory() {
+    crate::documents::release_memory();
     if let Err(error) = forget_code() {
         tracing::debug!(%error, "could not unmap unused code");
     }
@@ -104,7 +104,7 @@ const LOOK: Duration = Duration::from_secs(1);
 pub(crate) async fn follow(activity: watch::Receiver<Activity>) {
     each_rest(activity, || async {
         // Trimming takes the allocator's locks, and milliseconds if much was freed.
-        let _ = tokio::task::spawn_blocking(give_back).await;
+        let _ = tokio::task::spawn_blocking(release_memory).await;
     })
     .await;
 }

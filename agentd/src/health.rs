@@ -38,7 +38,7 @@ impl Health {
     pub async fn problems(&self) -> Vec<Finding> {
         let data = self.data.clone();
         let disk = spawn_blocking(move || disk(&data)).await.unwrap_or_default();
-        let journal = self.store.look().err().map(|error| of_store("journal", &error));
+        let journal = self.store.check_files().err().map(|error| of_store("journal", &error));
         disk.into_iter().chain(journal).chain(self.cut_off()).collect()
     }
 
@@ -63,13 +63,13 @@ impl Health {
 
     /// Report of a journal that was damaged and lost its newest part, until the user removes the loss file.
     pub fn cut_off(&self) -> Option<Finding> {
-        let told = self.store.loss()?;
+        let loss = self.store.loss()?;
         let hint = format!(
             "restore the latest data from a backup of the whole data folder, if there is one; see docs/operations.md. To \
              dismiss this report, remove {}",
             self.store.loss_file().display()
         );
-        Some(failure("journal", format!("the journal lost its newest part: {told}"), hint))
+        Some(failure("journal", format!("the journal lost its newest part: {loss}"), hint))
     }
 
     /// Signs that the journal was removed or replaced: an older audit log, or files of unknown sessions.

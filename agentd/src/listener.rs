@@ -13,7 +13,7 @@ use std::{
 };
 
 use agentd_core::error::ErrorKind;
-use agentd_proto::socket::{self, Incoming, Io, SocketError, SocketFile};
+use agentd_proto::socket::{self, IncomingConnections, Io, SocketError, SocketFile};
 use agentd_store::SqliteStore;
 use futures_util::{Stream, StreamExt};
 use tokio::{
@@ -64,7 +64,7 @@ pub(crate) struct Presence<'a> {
     store: Arc<SqliteStore>,
     socket: watch::Sender<PathBuf>,
     /// Problems that were already logged, so that each is logged once.
-    told: OpenComplaints,
+    logged: OpenComplaints,
 }
 
 /// Path of a bound socket.
@@ -100,7 +100,7 @@ impl<'a> Presence<'a> {
         let (incoming, name) = match inherited {
             Some(fd) => {
                 let (incoming, path) = socket::adopt(fd).map_err(failure)?;
-                let file = path.and_then(|path| SocketFile::look(&path).ok());
+                let file = path.and_then(|path| SocketFile::open_existing(&path).ok());
                 (incoming, file.map(|file| SocketName { file, is_ours: false, _lock: None }))
             }
             None => {
@@ -114,9 +114,9 @@ impl<'a> Presence<'a> {
         let taken = futures_util::stream::unfold(taken, |mut taken| async move {
             Some((Ok::<_, io::Error>(taken.recv().await?), taken))
         });
-        let (socket, told) = (watch::Sender::default(), OpenComplaints::default());
-        let mut presence = Self { places, name, is_nameless, connections, accepting, lock, store, socket, told };
-        presence.tell_socket();
+        let (socket, logged) = (watch::Sender::default(), OpenComplaints::default());
+        let mut presence = Self { places, name, is_nameless, connections, accepting, lock, store, socket, logged };
+        presence.publish_socket();
         Ok((presence, taken))
     }
 
@@ -132,7 +132,7 @@ impl<'a> Presence<'a> {
 
     /// Binds the socket again, at the first place available. Existing connections are not affected. On an error, which
     /// is that of the last place, the daemon has no path until the next check.
-    async fn renew(&mut self) -> Result<(), Failure> {
+    async fn rebind(&mut self) -> Result<(), Failure> {
         let before = self.path().to_owned();
         // The lock file is named after the socket. It must be released before it is taken again.
         self.name.take_if(|name| name.is_ours);
@@ -176,11 +176,11 @@ impl<'a> Presence<'a> {
 
     async fn look_at_socket(&mut self) {
         if self.is_found() {
-            self.told.socket = false;
+            self.logged.socket = false;
             return;
         }
         let before = self.path().to_owned();
-        match self.renew().await {
+        match self.rebind().await {
             Ok(()) if self.path() == before => {
                 tracing::warn!(socket = %before.display(), "the socket was missing and is bound again");
             }
@@ -189,26 +189,26 @@ impl<'a> Presence<'a> {
                 tracing::warn!(gone = %before.display(), %socket, "the socket was missing and is bound at another path");
             }
             Err(error) => {
-                if !std::mem::replace(&mut self.told.socket, true) {
+                if !std::mem::replace(&mut self.logged.socket, true) {
                     tracing::error!("the socket is missing and could not be bound again: {}", with_causes(&error));
                 }
                 return;
             }
         }
-        self.tell_socket();
+        self.publish_socket();
     }
 
     fn look_at_lock(&mut self) {
-        match self.lock.look() {
-            Ok(LockState::There) => (self.told.lock, self.told.folder) = (false, false),
+        match self.lock.check() {
+            Ok(LockState::There) => (self.logged.lock, self.logged.folder) = (false, false),
             Ok(LockState::Renewed) => tracing::warn!("the lock file was missing and was created again"),
             Ok(LockState::FolderGone) => {
-                if !std::mem::replace(&mut self.told.folder, true) {
+                if !std::mem::replace(&mut self.logged.folder, true) {
                     tracing::error!("the data folder was moved; move it back or stop the daemon");
                 }
             }
             Err(error) => {
-                if !std::mem::replace(&mut self.told.lock, true) {
+                if !std::mem::replace(&mut self.logged.lock, true) {
                     tracing::error!("the lock file is missing and could not be created again: {error}");
                 }
             }
@@ -216,10 +216,10 @@ impl<'a> Presence<'a> {
     }
 
     fn look_at_journal(&mut self) {
-        match self.store.look() {
-            Ok(()) => self.told.journal = false,
+        match self.store.check_files() {
+            Ok(()) => self.logged.journal = false,
             Err(error) => {
-                if !std::mem::replace(&mut self.told.journal, true) {
+                if !std::mem::replace(&mut self.logged.journal, true) {
                     tracing::error!(hint = error.hint(), "{error}");
                 }
             }
@@ -227,15 +227,15 @@ impl<'a> Presence<'a> {
     }
 
     /// Publishes the daemon's socket path to clients.
-    fn tell_socket(&mut self) {
+    fn publish_socket(&mut self) {
         self.socket.send_replace(self.path().to_owned());
-        if let Err(error) = self.lock.tell_socket(&self.socket.borrow()) {
+        if let Err(error) = self.lock.publish_socket(&self.socket.borrow()) {
             tracing::warn!("could not write the daemon's socket into the lock file: {error}");
         }
     }
 }
 
-async fn accept(incoming: Incoming, connections: mpsc::Sender<Io>) {
+async fn accept(incoming: IncomingConnections, connections: mpsc::Sender<Io>) {
     let mut accepted = std::pin::pin!(incoming.into_stream());
     while let Some(Ok(io)) = accepted.next().await {
         if connections.send(io).await.is_err() {
@@ -244,7 +244,7 @@ async fn accept(incoming: Incoming, connections: mpsc::Sender<Io>) {
     }
 }
 
-async fn open_first(places: &SocketPlaces) -> Result<(Incoming, SocketName), Failure> {
+async fn open_first(places: &SocketPlaces) -> Result<(IncomingConnections, SocketName), Failure> {
     let refused = match bind(&places.first).await {
         Ok(bound) => return Ok(bound),
         Err(refused) => refused,
@@ -259,7 +259,7 @@ async fn open_first(places: &SocketPlaces) -> Result<(Incoming, SocketName), Fai
 }
 
 /// Binds the first available path. The error is that of the last one.
-async fn bind_any(paths: impl Iterator<Item = &PathBuf>) -> Result<(Incoming, SocketName), Failure> {
+async fn bind_any(paths: impl Iterator<Item = &PathBuf>) -> Result<(IncomingConnections, SocketName), Failure> {
     let mut last = None;
     for path in paths {
         match bind(path).await {
@@ -273,7 +273,7 @@ async fn bind_any(paths: impl Iterator<Item = &PathBuf>) -> Result<(Incoming, So
     Err(last.unwrap_or_else(|| Failure::broken("no path for a socket")))
 }
 
-async fn bind(path: &Path) -> Result<(Incoming, SocketName), Failure> {
+async fn bind(path: &Path) -> Result<(IncomingConnections, SocketName), Failure> {
     let lock = lock_beside(path)?;
     let (incoming, file) = socket::bind(path).await.map_err(failure)?;
     Ok((incoming, SocketName { file, is_ours: true, _lock: lock }))

@@ -104,7 +104,7 @@ impl FolderLock {
     ///
     /// # Errors
     /// Fails if the lock file cannot be written.
-    pub fn tell_socket(&mut self, socket: &Path) -> io::Result<()> {
+    pub fn publish_socket(&mut self, socket: &Path) -> io::Result<()> {
         self.socket = Some(socket.to_owned());
         write(&self.lock, Some(socket))
     }
@@ -113,7 +113,7 @@ impl FolderLock {
     ///
     /// # Errors
     /// Fails if the lock file cannot be created. The next check tries again.
-    pub fn look(&mut self) -> io::Result<LockState> {
+    pub fn check(&mut self) -> io::Result<LockState> {
         if !is_at(&self.folder, fs::metadata(&self.path)) {
             return Ok(LockState::FolderGone);
         }
@@ -183,9 +183,9 @@ mod tests {
         fs::create_dir(&data).unwrap();
         let mut lock = FolderLock::take(&data).unwrap();
         fs::rename(&data, folder.path().join("moved")).unwrap();
-        assert_eq!(lock.look().unwrap(), LockState::FolderGone);
+        assert_eq!(lock.check().unwrap(), LockState::FolderGone);
         fs::create_dir(&data).unwrap();
-        assert_eq!(lock.look().unwrap(), LockState::FolderGone);
+        assert_eq!(lock.check().unwrap(), LockState::FolderGone);
         assert_eq!(fs::read_dir(&data).unwrap().count(), 0);
     }
 }

@@ -62,7 +62,7 @@ pub fn start(
     };
     let file = log_file.map(open).transpose()?.map(Mutex::new);
     let is_journal = is_journal && file.is_none();
-    let layer = tracing_subscriber::fmt::layer().with_writer(Redacting { file, redactor: redactor.clone() });
+    let layer = tracing_subscriber::fmt::layer().with_writer(RedactingWriter { file, redactor: redactor.clone() });
     let out: Box<dyn Layer<Registry> + Send + Sync> = match settings.log_format {
         _ if is_journal => {
             layer.event_format(JournalFormat(plain.without_time().with_level(false))).with_ansi(false).boxed()
@@ -126,13 +126,13 @@ where
 }
 
 /// Writer that redacts secrets in whole lines: the subscriber writes one event per call.
-struct Redacting {
+struct RedactingWriter {
     /// `None` for standard error.
     file: Option<Mutex<LogFile>>,
     redactor: Redactor,
 }
 
-impl<'a> MakeWriter<'a> for Redacting {
+impl<'a> MakeWriter<'a> for RedactingWriter {
     type Writer = &'a Self;
 
     fn make_writer(&'a self) -> Self::Writer {
@@ -140,7 +140,7 @@ impl<'a> MakeWriter<'a> for Redacting {
     }
 }
 
-impl Write for &Redacting {
+impl Write for &RedactingWriter {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let clean = self.redactor.clean(&String::from_utf8_lossy(line));
         match &self.file {

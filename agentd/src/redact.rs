@@ -36,7 +36,7 @@ impl Redactor {
     }
 
     /// Replaces the known secrets that clients lend.
-    pub fn learn_lent(&self, secrets: Vec<String>) {
+    pub fn set_client_secrets(&self, secrets: Vec<String>) {
         self.change(|known| known.lent = secrets);
     }
 
@@ -112,11 +112,11 @@ mod tests {
         check("Authorization: Bearer abc.def\" x", "Authorization: Bearer [redacted]\" x");
         check("GET /?api_key=xyz&q=1", "GET /?api_key=[redacted]&q=1");
         check("nothing here", "nothing here");
-        redactor.learn_lent(vec!["of-a-client".to_owned()]);
+        redactor.set_client_secrets(vec!["of-a-client".to_owned()]);
         redactor.learn([]);
         check("s3cret-key of-a-client", "s3cret-key [redacted]");
         redactor.learn_brought(vec!["of-a-server".to_owned()]);
-        redactor.learn_lent(Vec::new());
+        redactor.set_client_secrets(Vec::new());
         check("of-a-client of-a-server", "of-a-client [redacted]");
     }
 }

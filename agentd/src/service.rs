@@ -51,22 +51,22 @@ impl Supervisor {
 
     /// Notifies the supervisor that clients are served.
     pub fn ready(&self) {
-        self.tell(&[NotifyState::Ready, NotifyState::Status("ready")]);
+        self.send_states(&[NotifyState::Ready, NotifyState::Status("ready")]);
     }
 
     /// Notifies the watchdog that the daemon works.
     pub fn alive(&self) {
-        self.tell(&[NotifyState::Watchdog]);
+        self.send_states(&[NotifyState::Watchdog]);
     }
 
     /// Notifies the supervisor that the stop has begun and may take up to `deadline`.
     pub fn stopping(&self, deadline: Duration) {
         let micros = u32::try_from(deadline.as_micros()).unwrap_or(u32::MAX);
-        self.tell(&[NotifyState::Stopping, NotifyState::ExtendTimeoutUsec(micros)]);
+        self.send_states(&[NotifyState::Stopping, NotifyState::ExtendTimeoutUsec(micros)]);
     }
 
     /// Sends a notification. Errors are only logged, as a supervisor that does not listen must not stop the daemon.
-    fn tell(&self, states: &[NotifyState<'_>]) {
+    fn send_states(&self, states: &[NotifyState<'_>]) {
         let Some(socket) = &self.notify else { return };
         let message: String = states.iter().map(|state| format!("{state}\n")).collect();
         if let Err(error) = socket.send(message.as_bytes()) {

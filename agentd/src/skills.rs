@@ -21,7 +21,7 @@ use agentd_extensions::{
     skills::{SkillConfig, SkillStore},
 };
 use agentd_mcp::{
-    Clean, McpConfig, McpPool, PluginCheck, SessionServers,
+    McpConfig, McpPool, PluginCheck, SecretFilter, SessionServers,
     catalogue::CatalogueFolder,
     login::Logins,
     pool::{PoolOwner, PoolParts},
@@ -82,7 +82,7 @@ pub fn environments(paths: &Paths) -> PathBuf {
 }
 
 /// Creates the store of all skills. Unpacks the bundled ones if necessary; if that fails, only they are missing.
-pub async fn shelf(
+pub async fn skill_store(
     config: &Config,
     paths: &Paths,
     env: &Environment,
@@ -188,7 +188,7 @@ pub fn pool(
         guard: OWN_PROGRAM.into(),
         logins: Logins::new(data.join("mcp").join("tokens")).over(env.routes()),
         environment,
-        clean: Clean::new(move |words| redactor.clean(words)),
+        clean: SecretFilter::new(move |words| redactor.clean(words)),
         reserved: Box::new(reserved),
         owner: PoolOwner::Daemon,
         plugin_check: PluginCheck::new(move |name| {
@@ -210,7 +210,7 @@ pub fn session_servers(env: &Environment, redactor: Redactor) -> Arc<SessionServ
         guard: OWN_PROGRAM.into(),
         environment: environment(env),
         routes: env.routes(),
-        clean: Clean::new(move |words| cleaning.clean(words)),
+        clean: SecretFilter::new(move |words| cleaning.clean(words)),
         learn_secrets: Box::new(move |secrets| learning.learn_brought(secrets)),
     }))
 }

@@ -48,35 +48,35 @@ pub fn start(
     let started = Instant::now();
     let current = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
     let paths = Paths::resolve(args, &env, &current)?;
-    let recipe = ConfigSource::new(paths, env, args.log_level.clone());
-    let mut config = recipe.read()?;
+    let source = ConfigSource::new(paths, env, args.log_level.clone());
+    let mut config = source.read()?;
     change(&mut config);
-    let sockets = sockets(args, &recipe, &current)?;
+    let sockets = sockets(args, &source, &current)?;
     if args.check_config {
-        report(&config, &recipe.paths, &sockets.first);
+        report(&config, &source.paths, &sockets.first);
         return Ok(());
     }
 
     let redactor = Redactor::default();
-    redactor.learn(control::secrets(&config, &recipe.env));
+    redactor.learn(control::secrets(&config, &source.env));
     let log_file = args.log_file.as_ref().map(|path| current.join(path));
-    let is_journal = recipe.env.text("JOURNAL_STREAM").is_some();
+    let is_journal = source.env.text("JOURNAL_STREAM").is_some();
     let log = logging::start(log_file.as_deref(), is_journal, &config.daemon.service, redactor)?;
     for why in config.mcp.broken.values() {
         tracing::warn!("an MCP server is down: {why}");
     }
     // Held until the function returns: no other daemon may open the journal before this one closes it.
-    let mut lock = own_data_folder(&recipe.paths)?;
+    let mut lock = own_data_folder(&source.paths)?;
     allow_many_files();
     footprint::bound_heaps();
     let runtime = runtime()?;
-    let outcome = runtime.block_on(app::run(started, config, recipe, sockets, supervisor, log, &mut lock));
+    let outcome = runtime.block_on(app::run(started, config, source, sockets, supervisor, log, &mut lock));
     runtime.shutdown_timeout(LAST_WAIT);
     outcome
 }
 
-fn sockets(args: &Args, recipe: &ConfigSource, current: &Path) -> Result<SocketPlaces, Failure> {
-    let ConfigSource { paths, env, .. } = recipe;
+fn sockets(args: &Args, source: &ConfigSource, current: &Path) -> Result<SocketPlaces, Failure> {
+    let ConfigSource { paths, env, .. } = source;
     let explicit = args.socket.as_ref().map(|path| current.join(path)).or_else(|| env.path("AGENTD_SOCKET"));
     let runtime_dir = env.path("XDG_RUNTIME_DIR").map(Into::into);
     let place = SocketPlace::of_this_user(explicit.map(Into::into), runtime_dir, paths.data.clone());

@@ -85,7 +85,7 @@ impl DaemonTools {
     /// Passes the current catalogue to `look`, rebuilt if servers offer other tools. Servers that were never queried
     /// are queried in the background.
     fn now<T>(&self, look: impl FnOnce(&MadeCatalogue) -> T) -> T {
-        self.pool.look_around();
+        self.pool.list_missing();
         let published = self.pool.published();
         let mut known = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         if !Arc::ptr_eq(&known.published, &published) {
@@ -171,7 +171,7 @@ impl Toolbox for DaemonTools {
             return None;
         };
         // Servers that did not answer are queried again.
-        pool.look_around();
+        pool.list_missing();
         let (base, published) = (self.catalogue(), pool.published());
         let mut together = self.together();
         let known = together.get(&session);
@@ -208,8 +208,8 @@ impl Toolbox for DaemonTools {
         .boxed()
     }
 
-    fn meant(&self, call: &ToolCall) -> Option<AdaptedCall> {
-        self.whose(call).meant(call)
+    fn adapt(&self, call: &ToolCall) -> Option<AdaptedCall> {
+        self.whose(call).adapt(call)
     }
 
     fn changes(&self, context: &ToolContext, call: &ToolCall) -> Option<Vec<String>> {

@@ -29,7 +29,7 @@ use super::{
     message::{self, Peer, Trouble, lock},
     session::{EditorFolder, OpenSession},
     tool_call::Places,
-    updates::{self, Shows},
+    updates::{self, EditorFeatures},
 };
 use crate::{
     daemon::{self, Daemon},
@@ -61,7 +61,7 @@ pub(super) struct Bridge {
 pub(super) struct Editor {
     /// Name for the audit log and for questions.
     pub(super) name: String,
-    pub(super) shows: Shows,
+    pub(super) features: EditorFeatures,
     /// True if the editor supports forms.
     pub(super) has_forms: bool,
     /// Access to the editor's files, if it provides any.
@@ -70,7 +70,7 @@ pub(super) struct Editor {
 
 impl Default for Editor {
     fn default() -> Self {
-        Self { name: "acp".to_owned(), shows: Shows::default(), has_forms: false, files: None }
+        Self { name: "acp".to_owned(), features: EditorFeatures::default(), has_forms: false, files: None }
     }
 }
 
@@ -84,7 +84,7 @@ impl Editor {
         let name = name.map(|name| report::cut(&clean_line(name), LONGEST_NAME)).filter(|name| !name.is_empty());
         Self {
             name: name.map_or_else(|| "acp".to_owned(), |name| format!("acp: {name}")),
-            shows: Shows {
+            features: EditorFeatures {
                 notices: session.is_some_and(|session| session.notices.is_some()),
                 compaction: session.is_some_and(|session| session.compaction.is_some()),
                 terminals: has_meta("terminal_output"),
@@ -175,8 +175,8 @@ impl Bridge {
     }
 
     /// Sends messages during a turn: as notices if the editor supports them, else as agent text.
-    pub(super) async fn say(&self, session: &OpenSession, words: &[String]) {
-        if self.editor().shows.notices {
+    pub(super) async fn send_messages(&self, session: &OpenSession, words: &[String]) {
+        if self.editor().features.notices {
             self.update(session, words.iter().map(|words| notice(words)).collect()).await;
         } else if !words.is_empty() {
             let lines: Vec<String> = words.iter().map(|words| format!("> {}", words.replace('\n', "\n> "))).collect();
@@ -185,8 +185,8 @@ impl Bridge {
     }
 
     /// Sends a message for the user: as a notice if the editor supports them, else with the next turn.
-    pub(super) async fn tell(&self, session: &OpenSession, words: &str) {
-        if self.editor().shows.notices {
+    pub(super) async fn send_notice(&self, session: &OpenSession, words: &str) {
+        if self.editor().features.notices {
             self.update(session, vec![notice(words)]).await;
         } else {
             session.state().notices.push(words.to_owned());
@@ -216,12 +216,12 @@ const AUTOMATIC: &str = "default";
 
 /// Settings of a session in the editor's form.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Offer {
+pub(super) struct OfferedSettings {
     pub(super) mode: SessionMode,
     pub(super) options: Vec<SessionConfigOption>,
 }
 
-impl Offer {
+impl OfferedSettings {
     /// Builds the options of a session, with the currently available models.
     ///
     /// # Errors
@@ -238,7 +238,7 @@ impl Offer {
     }
 
     /// Records that the editor has received all settings.
-    pub(super) fn told(&self, session: &OpenSession) {
+    pub(super) fn mark_sent(&self, session: &OpenSession) {
         let mut state = session.state();
         state.mode = self.mode;
         state.options.clone_from(&self.options);
@@ -256,7 +256,7 @@ impl Offer {
                 news.push(SessionUpdate::ConfigOptionUpdate(ConfigOptionUpdate::new(self.options.clone())));
             }
         }
-        self.told(session);
+        self.mark_sent(session);
         news
     }
 }
@@ -321,10 +321,10 @@ fn model_of(value: &str) -> Option<(Option<Slot>, Option<&str>)> {
 ///
 /// # Errors
 /// If the connection fails.
-pub(super) async fn tell(bridge: &Bridge, client: &Client, session: &OpenSession) -> Result<(), ClientError> {
+pub(super) async fn send_settings(bridge: &Bridge, client: &Client, session: &OpenSession) -> Result<(), ClientError> {
     let _held = session.settings.lock().await;
     let settings = client.session(&session.id.to_string()).await?.session.settings;
-    bridge.update(session, Offer::of(client, &settings).await?.news(session)).await;
+    bridge.update(session, OfferedSettings::of(client, &settings).await?.news(session)).await;
     Ok(())
 }
 
@@ -362,9 +362,9 @@ pub(super) async fn set_option(
         }
         _ => return Err(message::misfit("no such option; the options are mode and model").into()),
     }
-    let offer = Offer::of(&client, &client.session(&id).await?.session.settings).await?;
-    session.state().options.clone_from(&offer.options);
-    Ok(SetSessionConfigOptionResponse::new(offer.options))
+    let settings_offer = OfferedSettings::of(&client, &client.session(&id).await?.session.settings).await?;
+    session.state().options.clone_from(&settings_offer.options);
+    Ok(SetSessionConfigOptionResponse::new(settings_offer.options))
 }
 
 fn read<T, E: ToString>(value: Result<T, E>) -> Result<T, Trouble> {
@@ -383,7 +383,7 @@ pub(super) async fn ensure_watched(bridge: &Arc<Bridge>, session: &Arc<OpenSessi
     let watch = tokio::spawn(async move {
         tokio::select! {
             () = bridge.over.cancelled() => {}
-            () = hear(events, &client, &bridge, &weak) => {}
+            () = follow_events(events, &client, &bridge, &weak) => {}
         }
     });
     if let Some(before) = session.state().watch.replace(watch) {
@@ -396,7 +396,7 @@ pub(super) fn title(title: &str, at: Timestamp) -> SessionUpdate {
     SessionUpdate::SessionInfoUpdate(SessionInfoUpdate::new().title(clean_line(title)).updated_at(at.to_string()))
 }
 
-async fn hear(mut events: EventStream, client: &Client, bridge: &Bridge, session: &Weak<OpenSession>) {
+async fn follow_events(mut events: EventStream, client: &Client, bridge: &Bridge, session: &Weak<OpenSession>) {
     while let Ok(Some(event)) = events.next().await {
         let Some(session) = session.upgrade() else { return };
         let EventKind::StateChanged { change } = event.kind else { continue };
@@ -406,7 +406,7 @@ async fn hear(mut events: EventStream, client: &Client, bridge: &Bridge, session
             }
             // The settings are loaded again, because those of the event may be outdated.
             StateChange::Settings { .. } => {
-                let _ = tell(bridge, client, &session).await;
+                let _ = send_settings(bridge, client, &session).await;
             }
             _ => {}
         }

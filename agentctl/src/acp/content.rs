@@ -251,7 +251,7 @@ pub(super) async fn available_commands(client: &Client, folder: Option<&Path>) -
 }
 
 async fn own_report(client: &Client, folder: Option<&Path>) -> Option<ProjectReport> {
-    project::look(client, folder?).await
+    project::load_report(client, folder?).await
 }
 
 /// Replaces a turn that begins with a command by the turn that the command means. Text that only looks like one is
@@ -320,7 +320,7 @@ pub(super) async fn mentioned_files(
         named.push(format!("#{} is {}", path::shown(&path.display().to_string()), receipt.path));
     }
     for note in &bundle.notes {
-        bridge.tell(session, note).await;
+        bridge.send_notice(session, note).await;
     }
     let files = if named.is_empty() { String::new() } else { format!("\n\nFiles: {}", named.join("; ")) };
     // Quoted as text, because a running turn that the prompt may join accepts nothing else.

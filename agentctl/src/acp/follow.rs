@@ -19,9 +19,9 @@ use agentd_proto::client::{SessionChoice, SessionView, StartRequest};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    asks::{self, Asks, Buffers},
     bridge::{self, Bridge, Editor},
     message::{self, Trouble},
+    questions::{self, Buffers, OpenQuestions},
     session::{self, FollowedTurn, OpenSession, SuspendedTurn},
     tool_call::Places,
     updates::{self, Updates},
@@ -49,7 +49,7 @@ pub(super) struct Follow {
     places: Places,
     /// Translator of the turn's events.
     pub(super) updates: Updates,
-    asks: Asks,
+    questions: OpenQuestions,
     /// Questions that were asked as text, so that none is repeated.
     asked: HashSet<InterruptId>,
     buffers: Buffers,
@@ -64,7 +64,7 @@ pub(super) struct Follow {
 }
 
 /// Reason to stop following.
-enum Rest {
+enum FollowEnd {
     Ended(Box<TurnResult>),
     /// The turn ended, but its end was not received.
     Unseen,
@@ -83,7 +83,7 @@ impl Follow {
         cancel: CancellationToken,
     ) -> Self {
         let editor = bridge.editor();
-        let updates = Updates::live(session.id, places.clone(), editor.shows);
+        let updates = Updates::live(session.id, places.clone(), editor.features);
         let folder = places.project.as_ref().map(|project| session.named(project));
         let buffers = Buffers::new(bridge.peer.clone(), session.wire.clone(), folder);
         Self {
@@ -93,7 +93,7 @@ impl Follow {
             editor,
             places,
             updates,
-            asks: Asks::default(),
+            questions: OpenQuestions::default(),
             asked: HashSet::new(),
             buffers,
             builtin: Vec::new(),
@@ -115,7 +115,7 @@ impl Follow {
         let (bridge, guest) = (bridge.clone(), session.clone());
         let following = async move {
             if let Err(trouble) = follow.run_guest(first_seq, &view).await {
-                bridge.tell(&guest, &trouble.into_error().message).await;
+                bridge.send_notice(&guest, &trouble.into_error().message).await;
             }
         };
         session.follow(|| FollowedTurn { cancel, handover, task: tokio::spawn(following) });
@@ -146,15 +146,15 @@ impl Follow {
         }
         let mut continued = 0;
         loop {
-            let rest = self.until_rest(&mut line).await?;
-            let result = match &rest {
-                Rest::Asks => return Ok(self.suspended(line)),
-                Rest::Ended(result) => result,
-                Rest::Unseen | Rest::Left => return self.rested(rest).await,
+            let end = self.until_end(&mut line).await?;
+            let result = match &end {
+                FollowEnd::Asks => return Ok(self.suspended(line)),
+                FollowEnd::Ended(result) => result,
+                FollowEnd::Unseen | FollowEnd::Left => return self.ended(end).await,
             };
             let was_stopped = matches!(result.stop_reason, StopReason::Interrupted | StopReason::Suspended);
             if !was_stopped || self.is_cancelled || continued == CONTINUED || self.handover.is_some() {
-                return self.rested(rest).await;
+                return self.ended(end).await;
             }
             continued += 1;
             let (cancel, last_seq) = (self.cancel.clone(), line.last_seq());
@@ -162,7 +162,7 @@ impl Follow {
                 line = self.continued(last_seq) => line?,
                 () = cancel.cancelled() => {
                     self.is_cancelled = true;
-                    return self.rested(rest).await;
+                    return self.ended(end).await;
                 }
             };
         }
@@ -182,8 +182,8 @@ impl Follow {
         let SuspendedTurn { mut line, updates, .. } = suspended;
         let fresh = std::mem::replace(&mut self.updates, updates);
         while let Some(arrival) = line.next().await? {
-            let told = self.updates.arrival(&arrival);
-            self.bridge.update(&self.session, told).await;
+            let translated = self.updates.arrival(&arrival);
+            self.bridge.update(&self.session, translated).await;
         }
         self.bridge.update(&self.session, self.updates.finish()).await;
         self.updates = fresh;
@@ -199,8 +199,8 @@ impl Follow {
     }
 
     /// Ends the prompt with the outcome of the turn.
-    async fn rested(&mut self, rest: Rest) -> Result<WireReason, Trouble> {
-        if matches!(rest, Rest::Left) {
+    async fn ended(&mut self, end: FollowEnd) -> Result<WireReason, Trouble> {
+        if matches!(end, FollowEnd::Left) {
             let words = "the editor disconnected; the turn continues without it";
             return Err(message::worded(ErrorCode::RequestCancelled, words).into());
         }
@@ -208,7 +208,7 @@ impl Follow {
         if self.is_cancelled {
             return Ok(WireReason::Cancelled);
         }
-        let Rest::Ended(result) = rest else { return Ok(WireReason::EndTurn) };
+        let FollowEnd::Ended(result) = end else { return Ok(WireReason::EndTurn) };
         if result.only_compacted && !self.updates.summed_up {
             // Without this message, the editor would not show that the compaction was done.
             self.bridge.update(&self.session, vec![updates::message(&result.text)]).await;
@@ -233,34 +233,34 @@ impl Follow {
     }
 
     /// Follows the turn until it rests.
-    async fn until_rest(&mut self, line: &mut SocketLine) -> Result<Rest, Trouble> {
+    async fn until_end(&mut self, line: &mut SocketLine) -> Result<FollowEnd, Trouble> {
         let (over, cancel, handover) = (self.bridge.over.clone(), self.cancel.clone(), self.handover.clone());
         let mut last = None;
         loop {
             tokio::select! {
                 // In this order, so that a busy stream cannot starve a cancel.
                 biased;
-                () = over.cancelled() => return Ok(Rest::Left),
+                () = over.cancelled() => return Ok(FollowEnd::Left),
                 () = cancel.cancelled(), if !self.is_cancelled => {
                     self.is_cancelled = true;
-                    self.asks.withdraw_all();
+                    self.questions.withdraw_all();
                     line.cancel().await;
                 }
-                () = turn::or_never(handover.as_ref().map(CancellationToken::cancelled)) => return Ok(Rest::Asks),
-                (interrupt, answer) = self.asks.next() => match answer {
+                () = turn::or_never(handover.as_ref().map(CancellationToken::cancelled)) => return Ok(FollowEnd::Asks),
+                (interrupt, answer) = self.questions.next() => match answer {
                     Some(answer) => self.answer(&interrupt, answer).await,
                     // An editor that cancels the turn also dismisses its questions.
                     None if self.is_cancelled => {}
-                    None => self.bridge.update(&self.session, vec![updates::message(&asks::put_off(&interrupt))]).await,
+                    None => self.bridge.update(&self.session, vec![updates::message(&questions::postponed_message(&interrupt))]).await,
                 },
                 arrival = line.next() => match arrival? {
                     Some(Arrival::Event(event)) => {
                         if self.event(&event).await {
-                            return Ok(Rest::Asks);
+                            return Ok(FollowEnd::Asks);
                         }
                         if let EventKind::TurnEnded { result } = event.kind {
                             if line.ends_with(result.turn_id) {
-                                return Ok(Rest::Ended(result));
+                                return Ok(FollowEnd::Ended(result));
                             }
                             last = Some(result);
                         }
@@ -271,7 +271,7 @@ impl Follow {
                     Some(Arrival::FileRequested(request, sender)) => self.buffers.ask(request, sender),
                     Some(Arrival::Note(_)) => self.send_again().await,
                     Some(Arrival::Lost) => {}
-                    None => return Ok(last.map_or(Rest::Unseen, Rest::Ended)),
+                    None => return Ok(last.map_or(FollowEnd::Unseen, FollowEnd::Ended)),
                 },
             }
         }
@@ -286,11 +286,11 @@ impl Follow {
                     && !self.bridge.has_said_builtin.swap(true, Ordering::Relaxed) =>
             {
                 let words = [turn::builtin_notice(&self.daemon)];
-                self.bridge.say(&self.session, &words).await;
+                self.bridge.send_messages(&self.session, &words).await;
             }
             EventKind::InterruptRaised { interrupt } if !self.is_cancelled => return self.ask(interrupt).await,
             EventKind::InterruptResolved { interrupt_id, call_id, answer, .. } => {
-                self.asks.withdraw(*interrupt_id);
+                self.questions.withdraw(*interrupt_id);
                 if call_id.is_none() {
                     self.settled(*interrupt_id, answer).await;
                 }
@@ -302,14 +302,14 @@ impl Follow {
 
     /// Asks the user. Returns true if the question was asked as text, which ends the prompt.
     async fn ask(&mut self, interrupt: &Interrupt) -> bool {
-        if self.asks.knows(interrupt.id) {
+        if self.questions.knows(interrupt.id) {
             // It was pending before, and its event is replayed.
             return false;
         }
         let call = interrupt.call_id.as_ref().map(|call| self.updates.call_id(interrupt.session_id, call));
         match &interrupt.ask {
             Ask::Question { .. } if interrupt.ask.is_secret() || !self.editor.has_forms => {
-                let words = asks::question_words(interrupt).filter(|_| self.asked.insert(interrupt.id));
+                let words = questions::question_words(interrupt).filter(|_| self.asked.insert(interrupt.id));
                 let Some(words) = words else { return false };
                 let is_answered_here = !interrupt.ask.is_secret();
                 if is_answered_here {
@@ -329,13 +329,13 @@ impl Follow {
             }
             Ask::Question { .. } => {}
         }
-        self.asks.ask(&self.bridge.peer, &self.session.wire, call, interrupt, &self.places);
+        self.questions.ask(&self.bridge.peer, &self.session.wire, call, interrupt, &self.places);
         false
     }
 
     /// Completes the tool call that stood for an approval without a call.
     async fn settled(&mut self, id: InterruptId, answer: &Answer) {
-        if self.asks.knows(id) {
+        if self.questions.knows(id) {
             let is_refused = matches!(answer, Answer::Reject { .. });
             let status = if is_refused { ToolCallStatus::Failed } else { ToolCallStatus::Completed };
             let update = updates::update(id.to_string(), ToolCallUpdateFields::new().status(status));
@@ -350,7 +350,7 @@ impl Follow {
             Some(ErrorKind::Conflict | ErrorKind::NotFound) => {}
             Some(ErrorKind::ShuttingDown) | None => self.unsent.push((interrupt.id, answer)),
             Some(_) => {
-                let words = format!("\n\nThe answer was refused: {error}.{}", asks::put_off(interrupt));
+                let words = format!("\n\nThe answer was refused: {error}.{}", questions::postponed_message(interrupt));
                 self.bridge.update(&self.session, vec![updates::message(&words)]).await;
             }
         }
@@ -359,7 +359,7 @@ impl Follow {
     /// Sends stored answers to a daemon that is back.
     async fn send_again(&mut self) {
         // The continued turn may call these servers.
-        session::bring_servers_again(&self.daemon, &self.session).await;
+        session::register_servers_again(&self.daemon, &self.session).await;
         for (id, answer) in std::mem::take(&mut self.unsent) {
             // An error other than a lost connection means that the question is no longer open.
             let sent = self.daemon.client.answer(id, &answer, &self.editor.name).await;
@@ -387,7 +387,7 @@ impl Follow {
     async fn start_again(&mut self, last_seq: u64) -> Result<SocketLine, Failure> {
         let client = self.daemon.place.connect().await?;
         self.daemon = Daemon { client, ..self.daemon.clone() };
-        session::bring_servers_again(&self.daemon, &self.session).await;
+        session::register_servers_again(&self.daemon, &self.session).await;
         let start = self.bridge.turn(&self.daemon, &self.session, None);
         let request = StartRequest { session: SessionChoice::Existing(self.session.id.to_string()), start };
         match SocketLine::start_holding(&self.daemon, request, self.editor.files).await {

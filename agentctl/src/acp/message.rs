@@ -362,16 +362,16 @@ pub(super) fn of_failure(failure: &Failure) -> Error {
         ErrorKind::InvalidInput => ErrorCode::InvalidParams,
         _ => ErrorCode::InternalError,
     };
-    told(code, &failure.message, failure.hint.as_deref(), failure.kind)
+    error_with_hint(code, &failure.message, failure.hint.as_deref(), failure.kind)
 }
 
 /// Error for a failed turn.
 pub(super) fn of_turn(error: &TurnError) -> Error {
-    told(ErrorCode::InternalError, &error.message, error.hint.as_deref(), error.kind)
+    error_with_hint(ErrorCode::InternalError, &error.message, error.hint.as_deref(), error.kind)
 }
 
 /// Builds an error. The hint is part of the message, because many editors show nothing else.
-fn told(code: ErrorCode, message: &str, hint: Option<&str>, kind: ErrorKind) -> Error {
+fn error_with_hint(code: ErrorCode, message: &str, hint: Option<&str>, kind: ErrorKind) -> Error {
     let words = hint.map_or_else(|| message.to_owned(), |hint| format!("{message}\nhint: {hint}"));
     worded(code, words).data(json!({"kind": kind, "hint": hint}))
 }

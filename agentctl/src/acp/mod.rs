@@ -4,18 +4,18 @@
 //! - [`message`]: reads lines, sends responses, updates and requests, and builds errors.
 //! - [`bridge`]: state shared by all requests; modes, models and their options, and changes by other clients.
 //!   [`session`]: a session open in the editor, and MCP servers that it named.
-//! - [`opening`]: capabilities; new, load, resume, list, close, delete.
+//! - [`open_session`]: capabilities; new, load, resume, list, close, delete.
 //! - [`prompt`]: a turn, from its input ([`content`]) to its end ([`follow`]), and the history of a session.
 //!   [`updates`] translates events, with [`tool_call`]; it depends on neither editor nor daemon.
 //! - [`asks`]: questions to the user with their answers, and files that tools access through the editor.
 
-mod asks;
 mod bridge;
 mod content;
 mod follow;
 mod message;
-mod opening;
+mod open_session;
 mod prompt;
+mod questions;
 mod session;
 mod tool_call;
 mod updates;
@@ -43,7 +43,7 @@ use self::{
     bridge::Bridge,
     follow::Follow,
     message::{Frame, Message, Peer, Trouble, lock},
-    opening::OpenedSession,
+    open_session::OpenedSession,
 };
 use crate::{
     exit::Exit,
@@ -140,7 +140,7 @@ impl Requests {
     fn notified(&mut self, method: &str, params: Value) {
         if method == AGENT_METHOD_NAMES.session_cancel {
             if let Ok(notification) = serde_json::from_value(params)
-                && let Some(cancel) = opening::cancel(&self.bridge, &notification)
+                && let Some(cancel) = open_session::cancel(&self.bridge, &notification)
             {
                 self.running.spawn(cancel);
             }
@@ -208,7 +208,7 @@ async fn answer(bridge: &Arc<Bridge>, id: RequestId, outcome: Result<Reply, Erro
     let Some(OpenedSession { session, updates, notices, running, .. }) = opened else { return };
     bridge.update(&session, updates).await;
     for notice in notices {
-        bridge.tell(&session, &notice).await;
+        bridge.send_notice(&session, &notice).await;
     }
     if let Some((daemon, view)) = running {
         session.take_over().await;
@@ -242,16 +242,16 @@ async fn done(bridge: &Arc<Bridge>, method: &str, params: Value) -> Result<Reply
 async fn dispatch(bridge: &Arc<Bridge>, method: &str, params: Value) -> Result<Reply, Trouble> {
     let names = &AGENT_METHOD_NAMES;
     match method {
-        _ if method == names.initialize => plain(&opening::greet(bridge, &parsed(params)?)),
-        _ if method == names.authenticate => plain(&opening::authenticate(bridge, &parsed(params)?).await?),
-        _ if method == names.session_new => opened(opening::new(bridge, &parsed(params)?).await?),
-        _ if method == names.session_load => opened(opening::load(bridge, &parsed(params)?).await?),
-        _ if method == names.session_resume => opened(opening::resume(bridge, &parsed(params)?).await?),
+        _ if method == names.initialize => plain(&open_session::greet(bridge, &parsed(params)?)),
+        _ if method == names.authenticate => plain(&open_session::authenticate(bridge, &parsed(params)?).await?),
+        _ if method == names.session_new => opened(open_session::new(bridge, &parsed(params)?).await?),
+        _ if method == names.session_load => opened(open_session::load(bridge, &parsed(params)?).await?),
+        _ if method == names.session_resume => opened(open_session::resume(bridge, &parsed(params)?).await?),
         _ if method == names.session_list => {
-            plain(&opening::list(bridge, &parsed(if params.is_null() { json!({}) } else { params })?).await?)
+            plain(&open_session::list(bridge, &parsed(if params.is_null() { json!({}) } else { params })?).await?)
         }
-        _ if method == names.session_close => plain(&opening::close(bridge, &parsed(params)?).await?),
-        _ if method == names.session_delete => plain(&opening::delete(bridge, &parsed(params)?).await?),
+        _ if method == names.session_close => plain(&open_session::close(bridge, &parsed(params)?).await?),
+        _ if method == names.session_delete => plain(&open_session::delete(bridge, &parsed(params)?).await?),
         _ if method == names.session_set_mode => plain(&bridge::set_mode(bridge, &parsed(params)?).await?),
         _ if method == names.session_set_config_option => plain(&bridge::set_option(bridge, &parsed(params)?).await?),
         _ => Err(message::worded(ErrorCode::MethodNotFound, format!("unknown method {method:?}")).into()),

@@ -45,13 +45,13 @@ pub(super) async fn run(
         () = session.take_over() => {}
         () = cancel.cancelled() => return Ok(PromptResponse::new(StopReason::Cancelled)),
     }
-    let (daemon, view) = look(bridge, session).await?;
-    session::bring_servers_again(&daemon, session).await;
+    let (daemon, view) = load_session(bridge, session).await?;
+    session::register_servers_again(&daemon, session).await;
     let places = bridge::places(&daemon, session.id, &view.session.settings);
     let parts = content::read(request.prompt, &places)?;
     refresh(bridge, session, &daemon, &view).await?;
 
-    let paths = hand_over(bridge, session, &daemon, &parts).await?;
+    let paths = upload_files(bridge, session, &daemon, &parts).await?;
     let (text, typed) = content::text(&parts, &paths);
     let text = text + &content::mentioned_files(bridge, session, &daemon, &parts, &places).await?;
     if cancel.is_cancelled() {
@@ -128,7 +128,7 @@ pub(super) async fn run(
 }
 
 /// Loads the daemon and the session. The first request after a restart detects that the connection is lost.
-async fn look(bridge: &Bridge, session: &OpenSession) -> Result<(Daemon, SessionView), Trouble> {
+async fn load_session(bridge: &Bridge, session: &OpenSession) -> Result<(Daemon, SessionView), Trouble> {
     let id = session.id.to_string();
     let mut daemon = bridge.daemon().await?;
     let mut view = daemon.client.session(&id).await;
@@ -147,17 +147,17 @@ async fn refresh(
     view: &SessionView,
 ) -> Result<(), Trouble> {
     if !session.is_watched() {
-        bridge::tell(bridge, &daemon.client, session).await?;
+        bridge::send_settings(bridge, &daemon.client, session).await?;
         bridge::ensure_watched(bridge, session, daemon, view.session.summary.last_seq).await;
     }
     let notices = std::mem::take(&mut session.state().notices);
-    bridge.say(session, &notices).await;
+    bridge.send_messages(session, &notices).await;
     Ok(())
 }
 
 /// Uploads the files of a prompt, and returns their paths. They are not sent as input parts: a running turn, which the
 /// prompt may join, accepts none, a part has at most 8 MiB, and an invalid picture would fail the whole prompt.
-async fn hand_over(
+async fn upload_files(
     bridge: &Bridge,
     session: &OpenSession,
     daemon: &Daemon,
@@ -171,7 +171,7 @@ async fn hand_over(
             FileContent::OnDisk(path) => Upload::open(path)?.put(daemon, session.id).await?,
         };
         if let Some(problem) = receipt.problem {
-            bridge.tell(session, &clean_line(&problem)).await;
+            bridge.send_notice(session, &clean_line(&problem)).await;
         }
         paths.push(receipt.path);
     }
@@ -180,9 +180,9 @@ async fn hand_over(
 
 /// The question that the prompt answers: it was asked here as text, and is still pending.
 fn question<'a>(session: &OpenSession, view: &'a SessionView) -> Option<&'a Interrupt> {
-    let told: HashSet<InterruptId> = std::mem::take(&mut session.state().questions);
+    let sent: HashSet<InterruptId> = std::mem::take(&mut session.state().questions);
     let is_question = |interrupt: &&Interrupt| matches!(interrupt.ask, Ask::Question { secret: false, .. });
-    view.pending.iter().filter(is_question).find(|interrupt| told.contains(&interrupt.id))
+    view.pending.iter().filter(is_question).find(|interrupt| sent.contains(&interrupt.id))
 }
 
 /// Sends an answer. Returns false if another client was first.
@@ -240,7 +240,7 @@ pub(super) async fn replay(
         bridge.update(session, vec![updates::message(&words)]).await;
     }
     let places = bridge::places(daemon, session.id, &view.session.settings);
-    let mut updates = Updates::replay(session.id, places, bridge.editor().shows, OLD_LIMITS);
+    let mut updates = Updates::replay(session.id, places, bridge.editor().features, OLD_LIMITS);
     let mut events = daemon.client.subscribe(&session.id.to_string(), first, false).await?;
     let (mut usage, mut unanswered) = (None, Vec::new());
     while let Some(event) = events.next().await? {

@@ -192,7 +192,7 @@ impl fmt::Debug for EditorServers {
 
 /// Registers the servers for a session that is opened. Returns messages about unavailable ones. An empty list keeps the
 /// servers of other clients.
-pub(super) async fn bring_servers(daemon: &Daemon, session: &OpenSession, named: &[McpServer]) -> Vec<String> {
+pub(super) async fn register_servers(daemon: &Daemon, session: &OpenSession, named: &[McpServer]) -> Vec<String> {
     if named.is_empty() {
         return Vec::new();
     }
@@ -218,7 +218,7 @@ pub(super) async fn bring_servers(daemon: &Daemon, session: &OpenSession, named:
 
 /// Registers the servers again if the daemon has forgotten them, as after a restart. Errors are ignored, because the
 /// model reports unavailable servers.
-pub(super) async fn bring_servers_again(daemon: &Daemon, session: &OpenSession) {
+pub(super) async fn register_servers_again(daemon: &Daemon, session: &OpenSession) {
     let Some(known) = session.state().servers.clone() else { return };
     match daemon.client.session_servers(&session.id.to_string()).await {
         Ok(servers) if servers.is_empty() => {}
@@ -319,8 +319,11 @@ mod tests {
             reached: false,
             notes: Vec::new(),
         };
-        let told = trouble("fi\u{1b}[2Jles", &view(McpServerState::Down)).unwrap();
-        assert!(told.contains("files of the editor is not available: it said") && !told.contains('\u{1b}'), "{told}");
+        let message = trouble("fi\u{1b}[2Jles", &view(McpServerState::Down)).unwrap();
+        assert!(
+            message.contains("files of the editor is not available: it said") && !message.contains('\u{1b}'),
+            "{message}"
+        );
         assert!(trouble("files", &view(McpServerState::Starting)).unwrap().contains("has not answered yet"));
         assert_eq!(trouble("files", &view(McpServerState::Running)), None);
         assert_eq!(trouble("files", &view(McpServerState::Stopped)), None);

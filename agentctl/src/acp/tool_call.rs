@@ -205,7 +205,7 @@ const MOST_PLACES: usize = 50;
 
 /// Availability of a file's content before a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Before {
+pub(super) enum PriorContent {
     /// The call has not run yet, so the disk has the old content.
     OnDisk,
     /// The call has not run yet, but the editor may have unsaved text.
@@ -215,7 +215,7 @@ pub(super) enum Before {
 }
 
 /// Edits of a call. Empty if it makes none or they are too long.
-pub(super) fn edits_of_call(tool: &str, args: &Value, places: &Places, before: Before) -> Vec<Diff> {
+pub(super) fn edits_of_call(tool: &str, args: &Value, places: &Places, before: PriorContent) -> Vec<Diff> {
     let text = |name: &str| args.get(name).and_then(Value::as_str);
     let place = || places.real(text("path")?);
     let edit = || match tool {
@@ -227,9 +227,9 @@ pub(super) fn edits_of_call(tool: &str, args: &Value, places: &Places, before: B
             Some(Diff::new(place()?, format!("{new}{end}")).old_text(format!("{old}{end}")))
         }
         // In an editor, the daemon sends the replaced text with its question and the result.
-        "write_file" if before != Before::InEditor => {
+        "write_file" if before != PriorContent::InEditor => {
             let path = place()?;
-            let old = (before == Before::OnDisk).then(|| text_of(&path)).flatten();
+            let old = (before == PriorContent::OnDisk).then(|| text_of(&path)).flatten();
             Some(Diff::new(path, text("content")?).old_text(old))
         }
         _ => None,
@@ -355,8 +355,8 @@ mod tests {
         let places = Places { project: Some("/p".into()), workspace: "/w".into(), ..Places::default() };
         let check = |tool: &str, args: Value, expected: (&str, &[(&str, Option<u32>)])| {
             let locations = locations(tool, &args, &places);
-            let told: Vec<_> = locations.iter().map(|place| (place.path.to_str().unwrap(), place.line)).collect();
-            assert_eq!((title(tool, &args).as_str(), told.as_slice()), expected, "{tool}");
+            let actual: Vec<_> = locations.iter().map(|place| (place.path.to_str().unwrap(), place.line)).collect();
+            assert_eq!((title(tool, &args).as_str(), actual.as_slice()), expected, "{tool}");
         };
         check("read_file", json!({"path": "a.rs", "offset": 7}), ("read_file a.rs", &[("/p/a.rs", Some(7))]));
         check("edit_file", json!({"path": "/project/a.rs"}), ("edit_file /project/a.rs", &[("/p/a.rs", None)]));
@@ -454,9 +454,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("a.txt"), "old\n").unwrap();
         let places = places(folder.path());
-        let check = |tool: &str, args: Value, before: Before, expected: &[(&str, Option<&str>, &str)]| {
+        let check = |tool: &str, args: Value, before: PriorContent, expected: &[(&str, Option<&str>, &str)]| {
             let edits = edits_of_call(tool, &args, &places, before);
-            let told: Vec<_> = edits
+            let actual: Vec<_> = edits
                 .iter()
                 .map(|edit| {
                     (
@@ -466,25 +466,25 @@ mod tests {
                     )
                 })
                 .collect();
-            assert_eq!(told, expected, "{args}");
+            assert_eq!(actual, expected, "{args}");
         };
         let edit = json!({"path": "/project/a.txt", "old_string": "old", "new_string": "new"});
-        check("edit_file", edit, Before::OnDisk, &[("a.txt", Some("old\n"), "new\n")]);
+        check("edit_file", edit, PriorContent::OnDisk, &[("a.txt", Some("old\n"), "new\n")]);
         let write = json!({"path": "a.txt", "content": "new\n"});
-        check("write_file", write.clone(), Before::OnDisk, &[("a.txt", Some("old\n"), "new\n")]);
-        check("write_file", write, Before::Unknown, &[("a.txt", None, "new\n")]);
-        check("write_file", json!({"path": "b.txt", "content": "x"}), Before::OnDisk, &[("b.txt", None, "x")]);
+        check("write_file", write.clone(), PriorContent::OnDisk, &[("a.txt", Some("old\n"), "new\n")]);
+        check("write_file", write, PriorContent::Unknown, &[("a.txt", None, "new\n")]);
+        check("write_file", json!({"path": "b.txt", "content": "x"}), PriorContent::OnDisk, &[("b.txt", None, "x")]);
         let long = json!({"path": "b.txt", "content": "x".repeat(LONGEST_EDIT + 1)});
-        check("write_file", long, Before::OnDisk, &[]);
+        check("write_file", long, PriorContent::OnDisk, &[]);
         let delete =
             json!({"patch": "*** Begin Patch\n*** Delete File: a.txt\n*** Delete File: none\n*** End Patch\n"});
         let hidden = json!({"path": "b.txt", "content": "x\u{202e}y"});
-        check("write_file", hidden, Before::OnDisk, &[]);
+        check("write_file", hidden, PriorContent::OnDisk, &[]);
         let path = json!({"path": "b\u{200b}.txt", "old_string": "old", "new_string": "new"});
-        check("edit_file", path, Before::OnDisk, &[]);
-        check("apply_patch", delete, Before::OnDisk, &[("a.txt", Some("old\n"), "")]);
-        check("read_file", json!({"path": "a.txt"}), Before::OnDisk, &[]);
-        check("write_file", json!("no object"), Before::OnDisk, &[]);
+        check("edit_file", path, PriorContent::OnDisk, &[]);
+        check("apply_patch", delete, PriorContent::OnDisk, &[("a.txt", Some("old\n"), "")]);
+        check("read_file", json!({"path": "a.txt"}), PriorContent::OnDisk, &[]);
+        check("write_file", json!("no object"), PriorContent::OnDisk, &[]);
     }
 
     #[test]
@@ -494,21 +494,24 @@ mod tests {
         let unified = "diff --git a/a.txt b/a.txt\n--- a/a.txt\t2026-01-01\n+++ b/a.txt\n@@ -1,3 +1,3 @@\n one\n-two\n+2\n--- /dev/null\n\
                        +++ b/b.txt\n@@ -0,0 +1 @@\n+new\n";
         let places = places(Path::new("/p"));
-        let told = |patch: &str| -> Vec<(String, Option<String>, String)> {
-            let edits = edits_of_call("apply_patch", &json!({"patch": patch}), &places, Before::OnDisk);
+        let actual = |patch: &str| -> Vec<(String, Option<String>, String)> {
+            let edits = edits_of_call("apply_patch", &json!({"patch": patch}), &places, PriorContent::OnDisk);
             edits.into_iter().map(|edit| (edit.path.display().to_string(), edit.old_text, edit.new_text)).collect()
         };
         let edit = |path: &str, old: Option<&str>, new: &str| (path.to_owned(), old.map(str::to_owned), new.to_owned());
         assert_eq!(
-            told(envelope),
+            actual(envelope),
             [
                 edit("/p/a.txt", Some("one\ntwo\n\n"), "one\n2\n\n"),
                 edit("/p/a.txt", Some("three\n"), "3\n"),
                 edit("/p/b.txt", None, "new\n"),
             ]
         );
-        assert_eq!(told(unified), [edit("/p/a.txt", Some("one\ntwo\n"), "one\n2\n"), edit("/p/b.txt", None, "new\n")]);
+        assert_eq!(
+            actual(unified),
+            [edit("/p/a.txt", Some("one\ntwo\n"), "one\n2\n"), edit("/p/b.txt", None, "new\n")]
+        );
         assert_eq!(files_of_patch(envelope), ["a.txt", "b.txt", "c.txt"]);
-        assert_eq!(told("nonsense"), []);
+        assert_eq!(actual("nonsense"), []);
     }
 }

@@ -20,7 +20,7 @@ use agentd_core::{
 };
 use serde_json::{Value, json};
 
-use super::tool_call::{self, Before, LiveOutput, Places, SHELL, edits_of_call, edits_of_patch, shown_edits};
+use super::tool_call::{self, LiveOutput, Places, PriorContent, SHELL, edits_of_call, edits_of_patch, shown_edits};
 use crate::{
     render::context::notice_line,
     report::short_id,
@@ -30,7 +30,7 @@ use crate::{
 
 /// Capabilities of an editor that affect its updates.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Shows {
+pub(super) struct EditorFeatures {
     /// Shows notices to the user.
     pub(super) notices: bool,
     /// Shows compactions of the history.
@@ -66,10 +66,10 @@ const BEGINS_AGAIN: &str = "\n\n*(Interrupted; starting over.)*\n\n";
 pub(super) struct Updates {
     session: SessionId,
     places: Places,
-    shows: Shows,
+    features: EditorFeatures,
     pub(super) limits: Limits,
     /// Availability of files before calls change them.
-    before: Before,
+    before: PriorContent,
     /// Context windows by slot.
     pub(super) windows: HashMap<Slot, u64>,
     window: Option<u64>,
@@ -107,13 +107,13 @@ struct Call {
 
 impl Updates {
     /// Translator for live events.
-    pub(super) fn live(session: SessionId, places: Places, shows: Shows) -> Self {
+    pub(super) fn live(session: SessionId, places: Places, features: EditorFeatures) -> Self {
         Self {
             session,
             places,
-            shows,
+            features,
             limits: Limits::LIVE,
-            before: if shows.files { Before::InEditor } else { Before::OnDisk },
+            before: if features.files { PriorContent::InEditor } else { PriorContent::OnDisk },
             windows: HashMap::new(),
             window: None,
             own_words: None,
@@ -130,9 +130,9 @@ impl Updates {
     }
 
     /// Translator for past events, whose terminals are gone.
-    pub(super) fn replay(session: SessionId, places: Places, shows: Shows, limits: Limits) -> Self {
-        let shows = Shows { terminals: false, notices: false, ..shows };
-        Self { limits, before: Before::Unknown, ..Self::live(session, places, shows) }
+    pub(super) fn replay(session: SessionId, places: Places, features: EditorFeatures, limits: Limits) -> Self {
+        let features = EditorFeatures { terminals: false, notices: false, ..features };
+        Self { limits, before: PriorContent::Unknown, ..Self::live(session, places, features) }
     }
 
     /// Id of a call in the editor.
@@ -213,7 +213,7 @@ impl Updates {
     /// Update for a new call.
     pub(super) fn call(&mut self, session: SessionId, id: &CallId, tool: &str, args: &Value) -> SessionUpdate {
         let known = self.call_id(session, id);
-        let longest = if self.before == Before::Unknown { self.limits.result } else { LIVE_EDITS };
+        let longest = if self.before == PriorContent::Unknown { self.limits.result } else { LIVE_EDITS };
         let edits = shown_edits(edits_of_call(tool, args, &self.places, self.before), longest);
         let mut title = tool_call::title(tool, args);
         if session != self.session {
@@ -227,7 +227,7 @@ impl Updates {
             .locations(tool_call::locations(tool, args, &self.places))
             .raw_input(tool_call::input(args, self.limits.result))
             .content(edits.into_iter().map(ToolCallContent::from).collect());
-        if tool == SHELL && self.shows.terminals {
+        if tool == SHELL && self.features.terminals {
             let folder = self.places.folder().display().to_string();
             let info = json!({"terminal_id": known, "cwd": folder});
             call = call.content(vec![terminal(&known)]).meta(meta("terminal_info", info));
@@ -250,18 +250,18 @@ impl Updates {
         match &item.body {
             ItemBody::AgentMessage { text } | ItemBody::Reasoning { text } => {
                 let is_thought = matches!(item.body, ItemBody::Reasoning { .. });
-                let told = self.breaks_off(is_thought).then(|| words(is_thought, item.id, BEGINS_AGAIN));
+                let sent = self.breaks_off(is_thought).then(|| words(is_thought, item.id, BEGINS_AGAIN));
                 self.items.insert(item.id, TextItem { is_thought, taken: 0 });
-                told.into_iter().chain(self.delta(item.id, 0, text)).collect()
+                sent.into_iter().chain(self.delta(item.id, 0, text)).collect()
             }
             // In the past, the completed result is enough.
-            ItemBody::ToolResult(_) if self.before == Before::Unknown => Vec::new(),
+            ItemBody::ToolResult(_) if self.before == PriorContent::Unknown => Vec::new(),
             ItemBody::ToolResult(result) => {
                 let call = self.call_of(session, result);
                 let id = self.call_id(session, &result.call_id);
                 self.running.insert(item.id, (id.clone(), LiveOutput::default()));
                 let mut fields = ToolCallUpdateFields::new().status(ToolCallStatus::InProgress);
-                if result.name == SHELL && self.shows.terminals {
+                if result.name == SHELL && self.features.terminals {
                     // An approval may have replaced the terminal by text.
                     fields = fields.content(vec![terminal(&id)]);
                 }
@@ -281,7 +281,7 @@ impl Updates {
 
     fn delta(&mut self, id: ItemId, offset: u64, text: &str) -> Option<SessionUpdate> {
         if let Some((call, live)) = self.running.get_mut(&id) {
-            if self.shows.terminals && self.calls.get(call).is_some_and(|call| call.tool == SHELL) {
+            if self.features.terminals && self.calls.get(call).is_some_and(|call| call.tool == SHELL) {
                 live.has_come = true;
                 let data = meta("terminal_output", json!({"terminal_id": call, "data": text}));
                 return Some(with_meta(call.clone(), ToolCallUpdateFields::new(), data));
@@ -306,11 +306,11 @@ impl Updates {
                     return Vec::new();
                 }
                 // Its beginning was missed while the daemon was gone.
-                let told = known.is_none() && self.breaks_off(is_thought);
-                let told = told.then(|| words(is_thought, item.id, BEGINS_AGAIN));
+                let sent = known.is_none() && self.breaks_off(is_thought);
+                let sent = sent.then(|| words(is_thought, item.id, BEGINS_AGAIN));
                 let rest = text.get(known.map_or(0, |item| item.taken)..).filter(|rest| !rest.is_empty());
                 let rest = rest.map(|rest| words(is_thought, item.id, &tool_call::cut(rest, self.limits.words)));
-                told.into_iter().chain(rest).collect()
+                sent.into_iter().chain(rest).collect()
             }
             ItemBody::ToolCall(call) => {
                 self.void = None;
@@ -321,7 +321,7 @@ impl Updates {
                 call.into_iter().chain([self.result(session, item.id, result)]).collect()
             }
             // The editor already shows the message that started the turn.
-            ItemBody::UserMessage { steered: false, .. } if self.before != Before::Unknown => Vec::new(),
+            ItemBody::UserMessage { steered: false, .. } if self.before != PriorContent::Unknown => Vec::new(),
             ItemBody::UserMessage { text, .. } if self.own_words.as_ref() == Some(text) => {
                 self.own_words = None;
                 Vec::new()
@@ -331,7 +331,7 @@ impl Updates {
                 let chunk = chunk(item.id, &tool_call::cut(typed, self.limits.words));
                 vec![SessionUpdate::UserMessageChunk(chunk)]
             }
-            ItemBody::Compaction(compaction) if self.shows.compaction => {
+            ItemBody::Compaction(compaction) if self.features.compaction => {
                 self.summed_up = true;
                 let summary = tool_call::cut(&compaction.summary, self.limits.result);
                 let update = CompactionUpdate::new(item.id.to_string(), CompactionStatus::Completed);
@@ -355,24 +355,24 @@ impl Updates {
         let call = self.calls.remove(&id);
         let is_failed = result.error.is_some() || result.exit_code.is_some_and(|code| code != 0);
         let status = if is_failed { ToolCallStatus::Failed } else { ToolCallStatus::Completed };
-        let told = json!({
+        let sent = json!({
             "error": result.error.map(|error| error.as_str()),
             "exitCode": result.exit_code,
             "durationMs": result.duration_ms,
             "files": result.files.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(),
         });
-        let mut fields = ToolCallUpdateFields::new().status(status).raw_output(told);
+        let mut fields = ToolCallUpdateFields::new().status(status).raw_output(sent);
         let text = tool_call::cut(result.text.trim_end(), self.limits.result);
         let mut has_edits = call.is_some_and(|call| call.has_edits);
         let diff = result.details.as_ref().and_then(|details| details.diff.as_ref()).filter(|diff| !diff.cut);
-        if let Some(diff) = diff.filter(|_| !has_edits && self.before != Before::Unknown) {
+        if let Some(diff) = diff.filter(|_| !has_edits && self.before != PriorContent::Unknown) {
             let edits = shown_edits(edits_of_patch(&diff.text, &self.places), self.limits.result);
             has_edits = !edits.is_empty();
             fields = fields.content(edits.into_iter().map(ToolCallContent::from).collect::<Vec<_>>());
         }
         if let Some(ran) = &result.ran_with {
             let args = tool_call::arguments(ran);
-            let edits = edits_of_call(&result.name, &args, &self.places, Before::Unknown);
+            let edits = edits_of_call(&result.name, &args, &self.places, PriorContent::Unknown);
             let edits = shown_edits(edits, self.limits.result);
             has_edits = !edits.is_empty();
             fields = fields
@@ -380,15 +380,15 @@ impl Updates {
                 .raw_input(tool_call::input(&args, self.limits.result))
                 .content(edits.into_iter().map(ToolCallContent::from).collect::<Vec<_>>());
         }
-        if result.name == SHELL && self.shows.terminals && live.is_some() {
+        if result.name == SHELL && self.features.terminals && live.is_some() {
             // If a command wrote nothing while it ran, the result is its whole output.
             let came = live.is_some_and(|(_, output)| output.has_come);
             let exit = json!({"terminal_id": id, "exit_code": result.exit_code, "signal": null});
-            let mut told = meta("terminal_exit", exit);
+            let mut sent = meta("terminal_exit", exit);
             if !came && !text.is_empty() {
-                told.insert("terminal_output".to_owned(), json!({"terminal_id": id, "data": text}));
+                sent.insert("terminal_output".to_owned(), json!({"terminal_id": id, "data": text}));
             }
-            return with_meta(id, fields, told);
+            return with_meta(id, fields, sent);
         }
         // For a successful edit, the diff is shown instead of the text.
         if is_failed || !has_edits {
@@ -418,7 +418,7 @@ impl Updates {
     }
 
     fn notice(&self, severity: NoticeSeverity, text: &str) -> Vec<SessionUpdate> {
-        if !self.shows.notices {
+        if !self.features.notices {
             return Vec::new();
         }
         let text = clean(text);

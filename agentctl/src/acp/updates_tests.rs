@@ -9,22 +9,22 @@ use agentd_core::{
 use super::*;
 
 /// A session whose events are translated.
-struct Told {
+struct Fixture {
     session: SessionId,
     turn: TurnId,
     updates: Updates,
     seq: u64,
 }
 
-impl Told {
-    fn with(shows: Shows) -> Self {
+impl Fixture {
+    fn with(features: EditorFeatures) -> Self {
         let session = SessionId::generate();
         let places = Places { project: Some("/p".into()), workspace: "/w".into(), ..Places::default() };
-        Self { session, turn: TurnId::generate(), updates: Updates::live(session, places, shows), seq: 0 }
+        Self { session, turn: TurnId::generate(), updates: Updates::live(session, places, features), seq: 0 }
     }
 
     fn new() -> Self {
-        Self::with(Shows::default())
+        Self::with(EditorFeatures::default())
     }
 
     /// Updates for a result whose call ran.
@@ -68,12 +68,12 @@ fn text(update: &Value) -> &str {
 
 #[test]
 fn text_is_sent_once_despite_lost_or_repeated_deltas() {
-    let mut told = Told::new();
-    let item = told.item(ItemBody::AgentMessage { text: String::new() });
+    let mut fixture = Fixture::new();
+    let item = fixture.item(ItemBody::AgentMessage { text: String::new() });
     let id = item.id;
-    assert!(told.take(EventKind::ItemStarted { item: item.clone() }).is_empty());
+    assert!(fixture.take(EventKind::ItemStarted { item: item.clone() }).is_empty());
     let mut delta =
-        |offset: u64, text: &str| told.take(EventKind::ItemDelta { item_id: id, offset, text: text.to_owned() });
+        |offset: u64, text: &str| fixture.take(EventKind::ItemDelta { item_id: id, offset, text: text.to_owned() });
     let first = delta(0, "Hel");
     assert_eq!(
         (&first[0]["sessionUpdate"], &first[0]["messageId"]),
@@ -82,33 +82,33 @@ fn text_is_sent_once_despite_lost_or_repeated_deltas() {
     assert_eq!(text(&delta(0, "Hello")[0]), "lo");
     assert!(delta(9, "rld").is_empty(), "what came before is not there");
     let item = Item { body: ItemBody::AgentMessage { text: "Hello world".to_owned() }, ..item };
-    let rest = told.take(EventKind::ItemCompleted { item, status: ItemStatus::Done });
+    let rest = fixture.take(EventKind::ItemCompleted { item, status: ItemStatus::Done });
     assert_eq!(text(&rest[0]), " world");
-    let thought = told.completed(ItemBody::Reasoning { text: "Hm".to_owned() });
+    let thought = fixture.completed(ItemBody::Reasoning { text: "Hm".to_owned() });
     assert_eq!(thought[0]["sessionUpdate"], "agent_thought_chunk");
 }
 
 #[test]
 fn edit_update_has_its_diff_or_its_failure() {
-    let mut told = Told::new();
+    let mut fixture = Fixture::new();
     let args = json!({"path": "a.rs", "old_string": "1", "new_string": "2"});
-    let call = told.completed(called("c", "edit_file", args.clone()));
+    let call = fixture.completed(called("c", "edit_file", args.clone()));
     assert_eq!(call[0]["content"], json!([{"type": "diff", "path": "/p/a.rs", "oldText": "1\n", "newText": "2\n"}]));
     let files = vec![FileChange::new("/project/a.rs", FileChangeKind::Modified)];
-    let done = told.completed(ItemBody::ToolResult(ToolResult { files, ..result("c", "edit_file", "done") }));
+    let done = fixture.completed(ItemBody::ToolResult(ToolResult { files, ..result("c", "edit_file", "done") }));
     assert_eq!((&done[0]["status"], done[0].get("content")), (&json!("completed"), None));
     assert_eq!(done[0]["rawOutput"]["files"], json!(["/project/a.rs"]));
 
-    told.completed(called("d", "edit_file", args));
+    fixture.completed(called("d", "edit_file", args));
     let failed = ToolResult { error: Some(ToolErrorCode::Tool), ..result("d", "edit_file", "not there") };
-    let done = told.completed(ItemBody::ToolResult(failed));
+    let done = fixture.completed(ItemBody::ToolResult(failed));
     assert_eq!(done[0]["status"], "failed");
     assert_eq!(done[0]["content"][0]["content"]["text"], "```\nnot there\n```");
 
-    told.completed(called("e", "edit_file", json!({"path": "a.rs"})));
+    fixture.completed(called("e", "edit_file", json!({"path": "a.rs"})));
     let ran = json!({"path": "b.rs", "old_string": "1", "new_string": "3"}).to_string();
     let edited = ToolResult { ran_with: Some(ran), ..result("e", "edit_file", "done") };
-    let done = told.completed(ItemBody::ToolResult(edited));
+    let done = fixture.completed(ItemBody::ToolResult(edited));
     assert_eq!(
         (&done[0]["title"], &done[0]["content"][0]["newText"]),
         (&json!("edit_file b.rs (edited)"), &json!("3\n"))
@@ -117,29 +117,29 @@ fn edit_update_has_its_diff_or_its_failure() {
 
 #[test]
 fn output_is_streamed_while_a_command_runs() {
-    let mut told = Told::new();
-    told.completed(called("c", SHELL, json!({"command": "make"})));
-    let item = told.item(ItemBody::ToolResult(result("c", SHELL, "")));
-    told.take(EventKind::ItemStarted { item: item.clone() });
-    let live = told.take(EventKind::ItemDelta { item_id: item.id, offset: 0, text: "one\n".to_owned() });
+    let mut fixture = Fixture::new();
+    fixture.completed(called("c", SHELL, json!({"command": "make"})));
+    let item = fixture.item(ItemBody::ToolResult(result("c", SHELL, "")));
+    fixture.take(EventKind::ItemStarted { item: item.clone() });
+    let live = fixture.take(EventKind::ItemDelta { item_id: item.id, offset: 0, text: "one\n".to_owned() });
     assert_eq!(live[0]["content"][0]["content"]["text"], "```\none\n```");
-    let done = told.ran(item, ToolResult { exit_code: Some(2), ..result("c", SHELL, "exit code 2") });
+    let done = fixture.ran(item, ToolResult { exit_code: Some(2), ..result("c", SHELL, "exit code 2") });
     assert_eq!((&done[0]["status"], &done[0]["rawOutput"]["exitCode"]), (&json!("failed"), &json!(2)));
 }
 
 #[test]
 fn empty_terminal_shows_its_result() {
-    let mut told = Told::with(Shows { terminals: true, ..Shows::default() });
-    told.completed(called("d", SHELL, json!({"command": "true"})));
-    let item = told.item(ItemBody::ToolResult(result("d", SHELL, "")));
-    told.take(EventKind::ItemStarted { item: item.clone() });
-    let done = told.ran(item, result("d", SHELL, "[no output]"));
+    let mut fixture = Fixture::with(EditorFeatures { terminals: true, ..EditorFeatures::default() });
+    fixture.completed(called("d", SHELL, json!({"command": "true"})));
+    let item = fixture.item(ItemBody::ToolResult(result("d", SHELL, "")));
+    fixture.take(EventKind::ItemStarted { item: item.clone() });
+    let done = fixture.ran(item, result("d", SHELL, "[no output]"));
     assert_eq!(done[0]["_meta"]["terminal_output"]["data"], "[no output]");
 }
 
 #[test]
 fn usage_and_notices_become_updates() {
-    let mut told = Told::with(Shows { notices: true, ..Shows::default() });
+    let mut fixture = Fixture::with(EditorFeatures { notices: true, ..EditorFeatures::default() });
     let usage = Usage { prompt_tokens: 90, completion_tokens: 10, cost_microusd: Some(500_000), ..Usage::default() };
     let used = |of_call: Usage| EventKind::UsageUpdated {
         step: 1,
@@ -151,38 +151,38 @@ fn usage_and_notices_become_updates() {
         delegated: false,
         timing: None,
     };
-    assert!(told.take(used(usage)).is_empty(), "the window is not known");
-    (told.updates.window, told.updates.spent) = (Some(1000), Some(1_000_000));
-    let update = told.take(used(usage));
+    assert!(fixture.take(used(usage)).is_empty(), "the window is not known");
+    (fixture.updates.window, fixture.updates.spent) = (Some(1000), Some(1_000_000));
+    let update = fixture.take(used(usage));
     assert_eq!(update[0]["cost"], json!({"amount": 1.5, "currency": "USD"}));
     assert_eq!((&update[0]["used"], &update[0]["size"]), (&json!(100), &json!(1000)));
-    assert_eq!(told.take(used(Usage::default()))[0]["used"], 100, "the window is as full as it was");
+    assert_eq!(fixture.take(used(Usage::default()))[0]["used"], 100, "the window is as full as it was");
 
-    let warning = told.take(EventKind::Warning { code: "x".to_owned(), message: "one\ntwo\u{1b}[2J".to_owned() });
+    let warning = fixture.take(EventKind::Warning { code: "x".to_owned(), message: "one\ntwo\u{1b}[2J".to_owned() });
     assert_eq!((&warning[0]["sessionUpdate"], &warning[0]["title"]), (&json!("notice"), &json!("one")));
-    let notice = told.completed(ItemBody::notice("undone"));
+    let notice = fixture.completed(ItemBody::notice("undone"));
     assert_eq!((&notice[0]["severity"], &notice[0]["title"]), (&json!("info"), &json!("undone")));
-    assert!(told.completed(ItemBody::advice("for the model")).is_empty());
+    assert!(fixture.completed(ItemBody::advice("for the model")).is_empty());
 }
 
 #[test]
 fn unannounced_call_is_sent_before_its_result() {
-    let mut told = Told::with(Shows { terminals: true, ..Shows::default() });
-    let item = told.item(ItemBody::ToolResult(result("c", SHELL, "")));
-    let begun = told.take(EventKind::ItemStarted { item: item.clone() });
+    let mut fixture = Fixture::with(EditorFeatures { terminals: true, ..EditorFeatures::default() });
+    let item = fixture.item(ItemBody::ToolResult(result("c", SHELL, "")));
+    let begun = fixture.take(EventKind::ItemStarted { item: item.clone() });
     assert_eq!((&begun[0]["sessionUpdate"], &begun[0]["toolCallId"]), (&json!("tool_call"), &json!("c")));
     assert_eq!(begun[0]["_meta"]["terminal_info"]["terminal_id"], "c", "a terminal is told of before it is filled");
     assert_eq!(begun[1]["status"], "in_progress");
-    let done = told.ran(item, result("c", SHELL, "out"));
+    let done = fixture.ran(item, result("c", SHELL, "out"));
     assert_eq!((done.len(), &done[0]["sessionUpdate"]), (1, &json!("tool_call_update")));
-    let past = told.completed(ItemBody::ToolResult(result("d", "read_file", "one")));
+    let past = fixture.completed(ItemBody::ToolResult(result("d", "read_file", "one")));
     assert_eq!((&past[0]["sessionUpdate"], &past[1]["status"]), (&json!("tool_call"), &json!("completed")));
     // A subagent's call has the id known to the editor.
     let child = SessionId::generate();
-    let item = told.item(ItemBody::ToolResult(result("e", "read_file", "two")));
-    let event = told.event(child, EventKind::ItemCompleted { item, status: ItemStatus::Done });
+    let item = fixture.item(ItemBody::ToolResult(result("e", "read_file", "two")));
+    let event = fixture.event(child, EventKind::ItemCompleted { item, status: ItemStatus::Done });
     let ids: Vec<Value> =
-        told.updates.child(&event).iter().map(|update| serde_json::to_value(update).unwrap()).collect();
+        fixture.updates.child(&event).iter().map(|update| serde_json::to_value(update).unwrap()).collect();
     assert_eq!(ids[0]["toolCallId"], ids[1]["toolCallId"]);
     assert_ne!(ids[0]["toolCallId"], "e");
 }

@@ -139,14 +139,14 @@ pub(crate) async fn handle_tools(global: &Global, args: ToolsArgs) -> anyhow::Re
     let rows = tools.iter().map(|ToolStanding { tool, visible, why }| {
         // Only the first sentence; the rest of a description is for models.
         let first = tool.spec.description.split(". ").next().unwrap_or_default().trim_end_matches('.');
-        let told = if *visible { first.to_owned() } else { format!("(not shown: {why}) {first}") };
+        let summary = if *visible { first.to_owned() } else { format!("(not shown: {why}) {first}") };
         [
             tool.spec.name.clone(),
             tool.label.tier.as_str().to_owned(),
             tool.label.category.clone(),
             report::word(tool.spec.effect),
             tool.origin.to_string(),
-            clean_line(&told),
+            clean_line(&summary),
         ]
     });
     let table = Table::with_long_end(["TOOL", "TIER", "CATEGORY", "EFFECT", "FROM", "DESCRIPTION"], rows);
@@ -215,14 +215,14 @@ pub(crate) async fn handle_skills(global: &Global, command: SkillsCommand) -> an
             let name = name.trim_start_matches('@');
             let found = client.skill(common.session.as_deref().unwrap_or_default(), name).await?;
             report::show(global.json, &found, || {
-                tell_skill(&found)?;
+                print_skill(&found)?;
                 report::lines([""])?;
                 report::lines(found.text.lines().map(clean_line))
             })
         }
         SkillsCommand::Check { folder } => {
             let found = client.check_skill(&named_folder(&client, &folder).await?).await?;
-            report::show(global.json, &found, || tell_skill(&found))?;
+            report::show(global.json, &found, || print_skill(&found))?;
             Ok(if found.usable { Exit::Done } else { Exit::Failed })
         }
         SkillsCommand::Add { folder, replace } => {
@@ -282,7 +282,7 @@ fn list_skills(skills: &[SkillReport]) -> anyhow::Result<()> {
         .print("no skills; put folders with a SKILL.md into ~/.config/agentd/skills")
 }
 
-fn tell_skill(found: &SkillReport) -> anyhow::Result<()> {
+fn print_skill(found: &SkillReport) -> anyhow::Result<()> {
     let skill = &found.skill;
     let mut facts = FactSheet::new(12, clean_line);
     facts.known("name", &skill.name);

@@ -148,7 +148,7 @@ pub(super) async fn attend(
     let (asker, attention) = (asker.as_mut(), Attention::of_terminal());
     let person = turn::Person { asker, signals, keyboard, may_steer: |_| true, attention, is_guest };
     let result = turn::drive(line, renderer, person).await;
-    keyboard.tell_unsent();
+    keyboard.report_unsent();
     result
 }
 
@@ -190,7 +190,7 @@ pub(crate) struct WaitArgs {
 /// Runs the command `agentctl wait`.
 pub(crate) async fn handle_wait(global: &Global, args: WaitArgs) -> anyhow::Result<Exit> {
     let daemon = daemon::connect(global).await?;
-    let session = daemon.client.find_session(&args.session).await.map_err(|error| put_off(error.into()))?;
+    let session = daemon.client.find_session(&args.session).await.map_err(|error| postponed(error.into()))?;
     let result = last_result(&daemon, session);
     let limit = args.timeout.map_or(Duration::MAX, Duration::from_secs);
     let Ok(end) = timeout(limit, result).await else {
@@ -201,7 +201,7 @@ pub(crate) async fn handle_wait(global: &Global, args: WaitArgs) -> anyhow::Resu
     let Some((result, notes)) = end? else {
         anyhow::bail!(Failure::usage("no turn has run in this session").hint("agentctl run --session ID 'prompt'"));
     };
-    tell(global, session, &result, &notes)?;
+    print_result(global, session, &result, &notes)?;
     Ok(Exit::of_turn(&result, Interactivity::Unattended))
 }
 
@@ -213,20 +213,20 @@ async fn last_result(daemon: &Daemon, session: SessionId) -> anyhow::Result<Opti
             Ok(view) => view,
             // The daemon stopped after the end of the turn, whose result is known.
             Err(_) if last.is_some() => return Ok(last),
-            Err(error) => return Err(put_off(error.into()).into()),
+            Err(error) => return Err(postponed(error.into()).into()),
         };
         if view.live_turn.is_none() && last.is_some() {
             return Ok(last);
         }
-        view.pending.iter().for_each(tell_interrupt);
+        view.pending.iter().for_each(report_question);
         let Some(first) = first_event(daemon, &view).await? else { return Ok(None) };
-        let mut line = SocketLine::attach(daemon, session, first.saturating_sub(1)).await.map_err(put_off)?;
+        let mut line = SocketLine::attach(daemon, session, first.saturating_sub(1)).await.map_err(postponed)?;
         let (mut notes, begun) = (TurnNotes::default(), view.session.summary.last_seq);
-        while let Some(arrival) = line.next().await.map_err(put_off)? {
+        while let Some(arrival) = line.next().await.map_err(postponed)? {
             let Arrival::Event(event) = arrival else { continue };
             notes.take(&event);
             match event.kind {
-                EventKind::InterruptRaised { interrupt } if event.seq > begun => tell_interrupt(&interrupt),
+                EventKind::InterruptRaised { interrupt } if event.seq > begun => report_question(&interrupt),
                 EventKind::TurnEnded { result } => last = Some((*result, std::mem::take(&mut notes))),
                 _ => {}
             }
@@ -238,7 +238,7 @@ async fn last_result(daemon: &Daemon, session: SessionId) -> anyhow::Result<Opti
 }
 
 /// Maps a stop of the daemon to `PutOff`, because the turn can be resumed.
-fn put_off(failure: Failure) -> Failure {
+fn postponed(failure: Failure) -> Failure {
     match failure.kind {
         ErrorKind::ShuttingDown => Failure { exit: Exit::PutOff, ..failure },
         _ => failure,
@@ -246,7 +246,7 @@ fn put_off(failure: Failure) -> Failure {
 }
 
 /// Reports that the turn waits for an answer.
-fn tell_interrupt(interrupt: &Interrupt) {
+fn report_question(interrupt: &Interrupt) {
     crate::terminal::note(&format!("the turn waits for an answer: agentctl answer {} …", interrupt.id));
 }
 
@@ -256,12 +256,12 @@ async fn first_event(daemon: &Daemon, view: &SessionView) -> anyhow::Result<Opti
         return Ok(Some(first));
     }
     let items = daemon.client.items(&view.session.summary.id.to_string(), 0, LOOKED_AT).await;
-    let items = items.map_err(|error| put_off(error.into()))?;
+    let items = items.map_err(|error| postponed(error.into()))?;
     // If the turn is longer than the loaded items, its end is enough.
     Ok(begins(&items, u64::MAX).pop().or_else(|| items.first().map(|item| item.seq)))
 }
 
-fn tell(global: &Global, session: SessionId, result: &TurnResult, notes: &TurnNotes) -> anyhow::Result<()> {
+fn print_result(global: &Global, session: SessionId, result: &TurnResult, notes: &TurnNotes) -> anyhow::Result<()> {
     if global.json {
         return report::json(&jsonl::result(session, result, notes)?);
     }

@@ -164,9 +164,9 @@ async fn records(daemon: &Daemon, args: &ListArgs) -> anyhow::Result<Vec<AuditRe
 
 async fn verify(daemon: &Daemon, noted: Option<String>, json: bool) -> anyhow::Result<Exit> {
     let report = daemon.client.verify_audit(noted).await?;
-    let mut told = json!(report);
-    told["holds"] = json!(report.holds());
-    report::show(json, &told, || report::lines(lines(&report, TerminalStyle::detect().out_color)))?;
+    let mut output = json!(report);
+    output["holds"] = json!(report.holds());
+    report::show(json, &output, || report::lines(lines(&report, TerminalStyle::detect().out_color)))?;
     Ok(if report.holds() { Exit::Done } else { Exit::Failed })
 }
 

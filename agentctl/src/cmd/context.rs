@@ -19,7 +19,7 @@ use crate::{
     flags::{Global, one_of},
     keyboard::Keyboard,
     ops::{
-        compact::{STRATEGIES, compact, tell_undone},
+        compact::{STRATEGIES, compact, report_undone},
         rewind::{self, RewindPoint},
         undo,
     },
@@ -56,8 +56,8 @@ pub(crate) async fn handle(global: &Global, args: ContextArgs) -> anyhow::Result
     let daemon = daemon::connect(global).await?;
     let session_id = session::named_or_last(&daemon, args.session.as_deref()).await?;
     let view = daemon.client.context(&session_id.to_string()).await?;
-    let told = ContextJson { session_id, percent: percent(view.tokens, view.window), view: &view };
-    report::show(global.json, &told, || {
+    let output = ContextJson { session_id, percent: percent(view.tokens, view.window), view: &view };
+    report::show(global.json, &output, || {
         let look = TerminalStyle::detect();
         // Files and pipes have no width limit.
         let columns = if stdout().is_terminal() { look.columns() } else { usize::MAX };
@@ -93,15 +93,15 @@ pub(crate) async fn handle_compact(global: &Global, args: CompactArgs) -> anyhow
     let session = session::named_or_last(&daemon, args.session.as_deref()).await?;
     if args.undo {
         let (window, undone) = daemon.client.undo_compaction(&session.to_string()).await?;
-        return tell_undone(session, window, &undone, global.json);
+        return report_undone(session, window, &undone, global.json);
     }
     // Cancelling is safe, because the history is unchanged until the end.
     let mut signals = Signals::listen(AtEnd::Cancel)?;
     let keyboard = Keyboard::of_terminal();
     let done = compact(&daemon, session, args.strategy, !global.json, &mut signals, &keyboard).await;
-    keyboard.tell_unsent();
+    keyboard.report_unsent();
     let done = done?;
-    let told = json!({
+    let output = json!({
         "session_id": session,
         "turn_id": done.result.turn_id,
         "compacted": done.report.is_some(),
@@ -112,7 +112,7 @@ pub(crate) async fn handle_compact(global: &Global, args: CompactArgs) -> anyhow
         "usage": done.result.usage,
         "duration_ms": done.result.duration_ms,
     });
-    report::show(global.json, &told, || done.print())?;
+    report::show(global.json, &output, || done.print())?;
     Ok(signals.exit(done.exit()))
 }
 
@@ -194,10 +194,10 @@ pub(crate) async fn handle_rewind(global: &Global, args: RewindArgs) -> anyhow::
     // Copied first: restored files without the rewound conversation would be half a rewind.
     let new = if with_talk { Some(rewind::talk(&daemon, &view, turn).await?) } else { None };
     let done = if changes { Some(rewind::files(&daemon, id, turn, args.redo, false).await?) } else { None };
-    let told = json!({ "session_id": new.unwrap_or(id), "rewound": id, "turn": turn, "files": done });
-    report::show(global.json, &told, || {
+    let output = json!({ "session_id": new.unwrap_or(id), "rewound": id, "turn": turn, "files": done });
+    report::show(global.json, &output, || {
         if let Some(report) = &done {
-            undo::tell(report);
+            undo::print_stderr(report);
         }
         match new {
             Some(new) => report::lines([new]),

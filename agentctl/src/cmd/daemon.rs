@@ -19,7 +19,7 @@ use nix::{
 use serde_json::{Map, Value, json};
 
 use crate::{
-    daemon::{self, DaemonPlace, ShellNote, Sight, silent},
+    daemon::{self, DaemonPlace, SearchResult, ShellNote, silent},
     exit::Exit,
     failure::Failure,
     flags::Global,
@@ -90,23 +90,23 @@ pub(crate) async fn stop(global: &Global, args: StopArgs) -> anyhow::Result<Exit
     let place = DaemonPlace::of(global)?;
     let (begun, mut was_there) = (Instant::now(), false);
     let pid = loop {
-        match place.look(|client, _| Ok(client)).await {
-            Sight::Reached(client, _) => break client.stop(drain).await?,
+        match place.search(|client, _| Ok(client)).await {
+            SearchResult::Reached(client, _) => break client.stop(drain).await?,
             // It may be exiting already, and a signal would interrupt that.
-            Sight::Silent(..) if begun.elapsed() < ENDING => {
+            SearchResult::Silent(..) if begun.elapsed() < ENDING => {
                 was_there = true;
                 tokio::time::sleep(GLANCE).await;
             }
-            Sight::Silent(_, error) => {
+            SearchResult::Silent(_, error) => {
                 if let Some(holder) = place.holder() {
                     break signal_stop(&holder).ok_or_else(|| silent(&holder, error.as_ref()))?;
                 }
             }
-            Sight::Nobody => {
+            SearchResult::Nobody => {
                 note(if was_there { "the daemon has stopped" } else { "no daemon is running" });
                 return Ok(Exit::Done);
             }
-            Sight::Unusable(error) => return Err(error.into()),
+            SearchResult::Unusable(error) => return Err(error.into()),
         }
     };
     if daemon::wait_gone(pid, drain.unwrap_or(DEFAULT_DRAIN) + STOP_MARGIN).await.is_err() {
@@ -252,9 +252,9 @@ pub(crate) async fn config(global: &Global, command: ConfigCommand) -> anyhow::R
     }
     writeln!(anstream::stdout(), "sources, weakest first: {}", clean_line(&view.sources.join(", ")))?;
     let all_settings = view.origins.len();
-    let told: Vec<_> = view.origins.into_iter().filter(|setting| all || setting.origin != SHIPPED).collect();
-    let shipped = all_settings - told.len();
-    let rows = told.into_iter().map(|ConfigOrigin { key, origin, value }| {
+    let output: Vec<_> = view.origins.into_iter().filter(|setting| all || setting.origin != SHIPPED).collect();
+    let shipped = all_settings - output.len();
+    let rows = output.into_iter().map(|ConfigOrigin { key, origin, value }| {
         let value = value.map(|value| clean_line(&value.as_str().map_or_else(|| value.to_string(), str::to_owned)));
         [key, value.unwrap_or_default(), origin]
     });
@@ -284,8 +284,8 @@ pub(crate) async fn reload(global: &Global, _: ReloadArgs) -> anyhow::Result<Exi
             .into());
     };
     let reloaded = daemon.client.reload().await?;
-    let told = json!({ "config_sources": reloaded.config_sources, "notes": reloaded.notes });
-    report::show(global.json, &told, || {
+    let output = json!({ "config_sources": reloaded.config_sources, "notes": reloaded.notes });
+    report::show(global.json, &output, || {
         report::lines([format!("reloaded: {}", clean_line(&reloaded.config_sources.join(", ")))])?;
         note_lines(&reloaded.notes);
         Ok(())
@@ -410,11 +410,11 @@ mod tests {
         report.add(CleanedPart::Sessions, 1, 0, 1024);
         report.add(CleanedPart::Audit, 0, 1, 1024);
         report.kept_sessions = 1;
-        let told = cleaned(&report, false);
-        assert_eq!(told[0], "workspaces  of 2 sessions, 3 files, 2.0 KiB");
-        assert_eq!(told[1], "audit       1 file, 1.0 KiB");
-        assert_eq!(told[2], "sessions    1 session, 1.0 KiB");
-        assert_eq!(told[3..], ["4.0 KiB removed", "1 session left alone: in use, waiting or pinned"]);
+        let output = cleaned(&report, false);
+        assert_eq!(output[0], "workspaces  of 2 sessions, 3 files, 2.0 KiB");
+        assert_eq!(output[1], "audit       1 file, 1.0 KiB");
+        assert_eq!(output[2], "sessions    1 session, 1.0 KiB");
+        assert_eq!(output[3..], ["4.0 KiB removed", "1 session left alone: in use, waiting or pinned"]);
         assert_eq!(cleaned(&report, true)[3], "4.0 KiB would be removed; `agentctl clean` does it");
     }
 }

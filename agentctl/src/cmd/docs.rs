@@ -57,7 +57,7 @@ pub(crate) enum DocsCommand {
         #[arg(value_name = "FILE", required = true, value_hint = clap::ValueHint::FilePath)]
         files: Vec<PathBuf>,
         #[command(flatten)]
-        common: Common,
+        common: CommonArgs,
     },
     /// List the documents of a session and their state in the index
     List {
@@ -65,7 +65,7 @@ pub(crate) enum DocsCommand {
         #[arg(value_name = "PATH", default_value = "", hide_default_value = true)]
         path: String,
         #[command(flatten)]
-        common: Common,
+        common: CommonArgs,
     },
     /// Show pages, sheets or slides of a document
     Show {
@@ -85,7 +85,7 @@ pub(crate) enum DocsCommand {
         #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
         column: u32,
         #[command(flatten)]
-        common: Common,
+        common: CommonArgs,
     },
     /// Search the documents of a session; each match has its page
     Search {
@@ -102,7 +102,7 @@ pub(crate) enum DocsCommand {
         #[arg(long, value_name = "N", default_value_t = 10)]
         limit: usize,
         #[command(flatten)]
-        common: Common,
+        common: CommonArgs,
     },
     /// Read documents again and rebuild their index
     Reindex {
@@ -110,14 +110,14 @@ pub(crate) enum DocsCommand {
         #[arg(value_name = "PATH")]
         paths: Vec<String>,
         #[command(flatten)]
-        common: Common,
+        common: CommonArgs,
     },
     /// Show the size of the index of all sessions
     Stats,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Common {
+pub(crate) struct CommonArgs {
     /// Session: id, title, number in `sessions list`, or `last` [default: last]
     #[arg(long)]
     session: Option<String>,
@@ -126,7 +126,7 @@ pub(crate) struct Common {
 /// Runs the command `agentctl docs`.
 pub(crate) async fn handle(global: &Global, command: DocsCommand) -> anyhow::Result<Exit> {
     let (daemon, json) = (daemon::connect(global).await?, global.json);
-    let named = async |common: &Common| session::named_or_last(&daemon, common.session.as_deref()).await;
+    let named = async |common: &CommonArgs| session::named_or_last(&daemon, common.session.as_deref()).await;
     match command {
         DocsCommand::Add { files, common } => {
             let uploads = files.iter().map(|path| Upload::open(path)).collect::<Result<Vec<_>, _>>()?;
@@ -238,12 +238,12 @@ fn progress(DocumentProgress { document, parts, total }: &DocumentProgress) -> S
 fn listing_shown(session: SessionId, listing: &DocumentListing, json: bool) -> anyhow::Result<Exit> {
     let DocumentListing { documents, notes } = listing;
     let complete = notes.is_empty();
-    let told = json!({ "session_id": session, "documents": documents, "complete": complete, "notes": notes });
-    report::show(json, &told, || print_listing(listing))
+    let output = json!({ "session_id": session, "documents": documents, "complete": complete, "notes": notes });
+    report::show(json, &output, || print_listing(listing))
 }
 
 /// Maximum number of documents whose problems are listed.
-const MOST_TOLD: usize = 5;
+const MAX_LISTED: usize = 5;
 
 /// Prints a table of documents, followed by their problems.
 fn print_listing(DocumentListing { documents, notes }: &DocumentListing) -> anyhow::Result<()> {
@@ -271,9 +271,9 @@ fn broken_lines(broken: &[(String, String)]) -> Vec<String> {
     if let [one] = broken {
         return vec![line(one, true)];
     }
-    let mut lines: Vec<String> = broken.iter().take(MOST_TOLD).map(|one| line(one, false)).collect();
-    if broken.len() > MOST_TOLD {
-        let more = report::count(broken.len() - MOST_TOLD, "more document");
+    let mut lines: Vec<String> = broken.iter().take(MAX_LISTED).map(|one| line(one, false)).collect();
+    if broken.len() > MAX_LISTED {
+        let more = report::count(broken.len() - MAX_LISTED, "more document");
         lines.push(format!("{more} could not be searched completely; agentctl docs list shows why"));
     }
     lines
@@ -344,7 +344,7 @@ fn locked_note(locked: &[String]) -> Option<String> {
         (_, true) => "`agentctl docs show FILE!/DOCUMENT`",
         _ => "`agentctl docs show FILE`",
     };
-    let names: Vec<String> = locked.iter().take(MOST_TOLD).map(|name| clean_line(name)).collect();
+    let names: Vec<String> = locked.iter().take(MAX_LISTED).map(|name| clean_line(name)).collect();
     let more = locked.len() - names.len();
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let names = format!("{}{more}", names.join(", "));
@@ -431,13 +431,13 @@ mod tests {
 
     #[test]
     fn locked_documents_are_listed_once_with_the_command() {
-        let told = |count: usize| {
+        let output = |count: usize| {
             let locked = (0..count).map(|number| format!("uploads/{number}\u{1b}[2J.odt")).collect();
             left_out(&DocumentFinds { locked, ..DocumentFinds::default() })
         };
         let one = "uploads/0.odt needs a password and was not searched; `agentctl docs show FILE` asks for it";
-        assert_eq!((told(0), told(1)), (Vec::new(), vec![one.to_owned()]));
-        assert!(told(7).concat().contains("uploads/4.odt and 2 more need a password"), "{:?}", told(7));
+        assert_eq!((output(0), output(1)), (Vec::new(), vec![one.to_owned()]));
+        assert!(output(7).concat().contains("uploads/4.odt and 2 more need a password"), "{:?}", output(7));
     }
 
     #[test]
@@ -451,7 +451,7 @@ mod tests {
             "uploads/0.pdf could not be searched completely: could not read the PDF: it is a scan; run OCR over it";
         assert_eq!(broken(1), [full]);
         let many = broken(18);
-        assert_eq!(many.len(), MOST_TOLD + 1, "{many:?}");
-        assert!(!many[0].contains("OCR") && many[MOST_TOLD].starts_with("13 more documents could not"), "{many:?}");
+        assert_eq!(many.len(), MAX_LISTED + 1, "{many:?}");
+        assert!(!many[0].contains("OCR") && many[MAX_LISTED].starts_with("13 more documents could not"), "{many:?}");
     }
 }

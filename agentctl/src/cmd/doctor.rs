@@ -68,8 +68,8 @@ pub(crate) async fn handle(global: &Global, _: DoctorArgs) -> anyhow::Result<Exi
             checks.push(named("socket", socket(&daemon.socket)));
             let shell = daemon.shell_notes(daemon.is_builtin().await);
             checks.extend(shell.into_iter().map(|note| named("environment", warn(note.message, note.hint))));
-            let is_told = checks.iter().any(|check| check.name == "data" && check.state == CheckState::Fail);
-            checks.extend(kept(daemon, is_told).await);
+            let disk_reported = checks.iter().any(|check| check.name == "data" && check.state == CheckState::Fail);
+            checks.extend(stored_data_checks(daemon, disk_reported).await);
             checks.extend(sandbox(daemon).await.map(|check| named("sandbox", check)));
             checks.extend(recognition(daemon).map(|check| named("recognition", check)));
             checks.extend(logout_note().map(|(note, hint)| named("service", warn(note, hint))));
@@ -171,15 +171,15 @@ fn socket(path: &Path) -> ModelCheck {
     }
 }
 
-/// Problems that the daemon finds in its stored data, without those of the disk if `is_told`. Empty for older daemons,
+/// Problems that the daemon finds in its stored data, without those of the disk if `disk_reported`. Empty for older daemons,
 /// which have no such check.
-async fn kept(daemon: &Daemon, is_told: bool) -> Vec<ModelCheck> {
+async fn stored_data_checks(daemon: &Daemon, disk_reported: bool) -> Vec<ModelCheck> {
     let findings = match daemon.client.examine().await {
         Ok(findings) => findings,
         Err(error) if error.answered() == Some(ErrorKind::Protocol) => return Vec::new(),
         Err(error) => return vec![named("journal", failed(&error.into()))],
     };
-    let news = findings.into_iter().filter(|finding| !is_told || finding.subject != "disk");
+    let news = findings.into_iter().filter(|finding| !disk_reported || finding.subject != "disk");
     let checks: Vec<ModelCheck> = news
         .map(|Finding { subject, message, hint, is_failure }| {
             let name = ["audit", "disk", "session"].into_iter().find(|name| *name == subject).unwrap_or("journal");

@@ -125,23 +125,23 @@ pub(crate) async fn handle(daemon: &Daemon, args: ExportArgs) -> anyhow::Result<
         let mut out = io::BufWriter::new(io::stdout());
         let content = write(stream, args.format, &mut out).await?;
         out.flush()?;
-        tell_left_out(content);
+        report_left_out(content);
         return Ok(Exit::Done);
     };
     let (content, size) = to_file(stream, args.format, output).await?;
-    let told = json!({
+    let value = json!({
         "session_id": id, "file": output, "size": size, "redacted": args.redact, "events": content.events,
         "files": content.files,
     });
     let files = report::count(content.files.files, "file");
     let events = report::count(content.events, "event");
     let words = format!("{}: {events} and {files}, {}", output.display(), report::bytes(size));
-    report::note(args.json, &told, &words)?;
-    tell_left_out(content);
+    report::note(args.json, &value, &words)?;
+    report_left_out(content);
     Ok(Exit::Done)
 }
 
-fn tell_left_out(content: ExportedContent) {
+fn report_left_out(content: ExportedContent) {
     if content.files.left_out > 0 {
         let files = report::count(content.files.left_out, "file");
         note(&format!("not exported: {files} (links, special files, too large, or binary)"));
@@ -398,7 +398,7 @@ pub(crate) async fn import(daemon: &Daemon, args: ImportArgs, json: bool) -> any
         let file = file.map_err(|error| failed(error).hint("name an existing file"))?;
         daemon.client.import(file, args.from, args.as_new, CLIENT).await?
     };
-    report::show(json, &report, || tell(&report))?;
+    report::show(json, &report, || print_import(&report))?;
     if !report.pins.is_empty() {
         agree(daemon, &report, args.pins).await?;
     }
@@ -424,7 +424,7 @@ async fn agree(daemon: &Daemon, report: &ImportReport, agreed: bool) -> anyhow::
     Ok(())
 }
 
-fn tell(report: &ImportReport) -> anyhow::Result<()> {
+fn print_import(report: &ImportReport) -> anyhow::Result<()> {
     report::lines([report.session_id])?;
     let title = Some(clean_line(&report.title)).filter(|title| !title.is_empty());
     let title = title.map_or_else(String::new, |title| format!(" ({title})"));

@@ -80,7 +80,9 @@ pub(crate) async fn handle(global: &Global, command: FilesCommand) -> anyhow::Re
         FilesCommand::Get { session, path, output: Some(output), json } => {
             copy(&daemon, &session, &path, &output, json).await
         }
-        FilesCommand::Put { session, path, file } => put(&daemon, &session, &path, file.as_deref(), global.json).await,
+        FilesCommand::Put { session, path, file } => {
+            upload(&daemon, &session, &path, file.as_deref(), global.json).await
+        }
     }
 }
 
@@ -140,11 +142,11 @@ async fn copy(daemon: &Daemon, session: &str, path: &str, output: &Path, json: b
     let mut draft = own_file::draft(output).map_err(&failed)?;
     let size = each_piece(&daemon.client, session, path, |piece| draft.write_all(piece)).await?;
     draft.persist(output).map_err(|error| failed(error.error))?;
-    let told = json!({ "path": path, "file": output, "size": size });
-    report::note(json, &told, &format!("{path}: {size} bytes to {}", output.display()))
+    let value = json!({ "path": path, "file": output, "size": size });
+    report::note(json, &value, &format!("{path}: {size} bytes to {}", output.display()))
 }
 
-async fn put(daemon: &Daemon, session: &str, path: &str, file: Option<&Path>, json: bool) -> anyhow::Result<Exit> {
+async fn upload(daemon: &Daemon, session: &str, path: &str, file: Option<&Path>, json: bool) -> anyhow::Result<Exit> {
     let written = match file {
         Some(file) => {
             let hint = "name an existing file, or pass the content on standard input";

@@ -414,13 +414,13 @@ pub(crate) async fn handle_grants(global: &Global, command: GrantsCommand) -> an
         GrantsCommand::Add { rule, place } => {
             let (rule, session) = (rule.join(" ").trim().to_owned(), place.session(&daemon).await?);
             daemon.client.add_grant(&rule, session.as_deref(), daemon::CLIENT).await?;
-            tell_grant(json, "kept", &rule, session.as_deref())
+            report_grant(json, "kept", &rule, session.as_deref())
         }
         GrantsCommand::Revoke { rule, place } => {
             let session = place.session(&daemon).await?;
             let (rule, session) = meant_rule(&daemon, &rule.join(" "), session).await?;
             daemon.client.revoke_grant(&rule, session.as_deref(), daemon::CLIENT).await?;
-            tell_grant(json, "revoked", &rule, session.as_deref())
+            report_grant(json, "revoked", &rule, session.as_deref())
         }
     }
 }
@@ -473,11 +473,11 @@ async fn list_grants(daemon: &Daemon, session: Option<&str>, json: bool) -> anyh
     })
 }
 
-fn tell_grant(json: bool, what: &str, rule: &str, session: Option<&str>) -> anyhow::Result<Exit> {
+fn report_grant(json: bool, what: &str, rule: &str, session: Option<&str>) -> anyhow::Result<Exit> {
     let place = session.map_or_else(|| "permanent".to_owned(), |id| format!("for session {}", report::short_id(id)));
     let verb = if what == "kept" { format!("added ({place})") } else { format!("removed (was {place})") };
-    let told = json!({ "status": what, "rule": rule, "session_id": session });
-    report::note(json, &told, &visible::line(&format!("{verb}: {rule}")))
+    let output = json!({ "status": what, "rule": rule, "session_id": session });
+    report::note(json, &output, &visible::line(&format!("{verb}: {rule}")))
 }
 
 #[cfg(test)]

@@ -59,15 +59,15 @@ pub(crate) enum McpCommand {
     /// List servers, their state and their tools
     List,
     /// Start a server now, even if it failed before
-    Start(One),
+    Start(ServerArg),
     /// Stop a server and its child processes
-    Stop(One),
+    Stop(ServerArg),
     /// Start a server for the current folder, and show its start time and its tools
-    Test(One),
+    Test(ServerArg),
     /// Show a server's log
     Logs {
         #[command(flatten)]
-        one: One,
+        server_arg: ServerArg,
         /// Number of lines to show
         #[arg(long, short = 'n', value_name = "N", default_value_t = 100)]
         lines: u32,
@@ -75,7 +75,7 @@ pub(crate) enum McpCommand {
     /// Log in to a remote server in a browser
     Login {
         #[command(flatten)]
-        one: One,
+        server_arg: ServerArg,
         /// Port of the redirect URL, http://127.0.0.1:PORT/callback [default: a free port]
         #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
         port: Option<u16>,
@@ -96,7 +96,7 @@ pub(crate) enum McpCommand {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct One {
+pub(crate) struct ServerArg {
     /// Name of the server
     #[arg(value_name = "NAME")]
     server: String,
@@ -129,21 +129,25 @@ pub(crate) async fn handle(global: &Global, command: McpCommand) -> anyhow::Resu
     let json = global.json;
     match command {
         McpCommand::List => list(&daemon::connect(global).await?, json).await,
-        McpCommand::Start(one) => {
+        McpCommand::Start(server_arg) => {
             let here = project::absolute(Path::new("."))?;
-            let server = daemon::connect(global).await?.client.start_mcp_server(&one.server, &here).await?;
+            let server = daemon::connect(global).await?.client.start_mcp_server(&server_arg.server, &here).await?;
             report::show(json, &as_json(&server), || {
                 notes(&server);
-                said(false, "runs", &one.server).map(drop)
+                said(false, "runs", &server_arg.server).map(drop)
             })
         }
-        McpCommand::Test(one) => test(&daemon::connect(global).await?, &one.server, json).await,
-        McpCommand::Stop(one) => {
-            daemon::connect(global).await?.client.stop_mcp_server(&one.server).await?;
-            said(json, "stopped", &one.server)
+        McpCommand::Test(server_arg) => test(&daemon::connect(global).await?, &server_arg.server, json).await,
+        McpCommand::Stop(server_arg) => {
+            daemon::connect(global).await?.client.stop_mcp_server(&server_arg.server).await?;
+            said(json, "stopped", &server_arg.server)
         }
-        McpCommand::Logs { one, lines } => logs(&daemon::connect(global).await?, &one.server, lines, json).await,
-        McpCommand::Login { one, port } => login(&daemon::connect(global).await?, &one.server, port, json).await,
+        McpCommand::Logs { server_arg, lines } => {
+            logs(&daemon::connect(global).await?, &server_arg.server, lines, json).await
+        }
+        McpCommand::Login { server_arg, port } => {
+            login(&daemon::connect(global).await?, &server_arg.server, port, json).await
+        }
         McpCommand::Add(args) => {
             let entry = args.entry()?;
             write(global, &entry).await?;
@@ -180,9 +184,9 @@ async fn test(daemon: &Daemon, name: &str, json: bool) -> anyhow::Result<Exit> {
         notes(&server);
         return Err(Failure::new(ErrorKind::Conflict, format!("{name} did not list its tools")).into());
     }
-    let mut told = as_json(&server);
-    told["took_ms"] = json!(took);
-    report::show(json, &told, || {
+    let mut output = as_json(&server);
+    output["took_ms"] = json!(took);
+    report::show(json, &output, || {
         let says = [server.says_it_is.clone(), format!("MCP {}", server.protocol)];
         let says: Vec<String> = says.iter().filter(|says| !says.is_empty()).map(|says| clean_line(says)).collect();
         let head = format!("{} started in {took} ms ({})", server.name, says.join(", "));
@@ -214,7 +218,7 @@ async fn import(global: &Global, file: &Path, dry_run: bool) -> anyhow::Result<E
         for entry in found.taken.extract_if(.., is_there) {
             found.left.push((entry.name, "a server of that name already exists".to_owned()));
         }
-        let mut secrets = Secrets::read(&daemon::config_dir()?).map_err(|error| unkept("read", &error))?;
+        let mut secrets = Secrets::read(&daemon::config_dir()?).map_err(|error| write_failure("read", &error))?;
         if !found.ask(&mut secrets)? {
             note("nothing was imported");
             return Ok(Exit::Cancelled);
@@ -225,8 +229,8 @@ async fn import(global: &Global, file: &Path, dry_run: bool) -> anyhow::Result<E
     }
     let taken: Vec<&str> = found.taken.iter().map(|entry| entry.name.as_str()).collect();
     let left: Vec<Value> = found.left.iter().map(|(what, why)| json!({ "what": what, "why": why })).collect();
-    let told = json!({ "taken": taken, "left": left, "asks": asks, "written": !dry_run && !taken.is_empty() });
-    report::show(global.json, &told, || {
+    let output = json!({ "taken": taken, "left": left, "asks": asks, "written": !dry_run && !taken.is_empty() });
+    report::show(global.json, &output, || {
         let verb = if dry_run { "would import" } else { "imported" };
         let names = if taken.is_empty() { "nothing".to_owned() } else { clean_line(&taken.join(", ")) };
         report::lines([format!("{verb} {names}")])?;
@@ -278,11 +282,11 @@ async fn write_good(
     if found.taken.is_empty() {
         return Ok(());
     }
-    secrets.write(&new).map_err(|error| unkept("write", &error))?;
+    secrets.write(&new).map_err(|error| write_failure("write", &error))?;
     file.replace(&daemon, &new).await
 }
 
-fn unkept(what: &str, error: &std::io::Error) -> Failure {
+fn write_failure(what: &str, error: &std::io::Error) -> Failure {
     Failure::usage(format!("could not {what} {}: {error}", Secrets::FILE))
 }
 
@@ -349,11 +353,11 @@ impl AddArgs {
 }
 
 fn as_json(server: &McpServerView) -> Value {
-    let mut told = json!(server);
+    let mut output = json!(server);
     if server.reason.is_empty() {
-        told["reason"] = Value::Null;
+        output["reason"] = Value::Null;
     }
-    told
+    output
 }
 
 fn notes(server: &McpServerView) {

@@ -34,15 +34,15 @@ pub(crate) fn draft(beside: &Path) -> io::Result<NamedTempFile> {
 
 /// Replaces a file atomically. A new file is private, because it may contain keys.
 pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
-    put(path, text, fs::metadata(path).map_or(PRIVATE, |meta| meta.permissions().mode()))
+    write_new(path, text, fs::metadata(path).map_or(PRIVATE, |meta| meta.permissions().mode()))
 }
 
 /// Like `replace`, but the file becomes private in any case.
 pub(crate) fn replace_private(path: &Path, text: &str) -> io::Result<()> {
-    put(path, text, PRIVATE)
+    write_new(path, text, PRIVATE)
 }
 
-fn put(path: &Path, text: &str, mode: u32) -> io::Result<()> {
+fn write_new(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     // A link is kept, and its target replaced.
     let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     if fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {

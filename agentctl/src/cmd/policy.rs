@@ -51,7 +51,7 @@ pub(crate) async fn handle(global: &Global, command: PolicyCommand) -> anyhow::R
 const SHELL_TOOL: &str = "run_bash_command";
 
 /// Call of a named tool.
-fn named(tool: &str, arguments: Option<&str>) -> Result<PolicyCall, Failure> {
+fn named_call(tool: &str, arguments: Option<&str>) -> Result<PolicyCall, Failure> {
     let arguments = arguments.unwrap_or("{}");
     let problem = match serde_json::from_str::<Value>(arguments) {
         Ok(Value::Object(_)) => return Ok(PolicyCall { tool: tool.to_owned(), arguments: arguments.to_owned() }),
@@ -96,7 +96,7 @@ fn call_json(call: &PolicyCall) -> Value {
 }
 
 /// A call on one line.
-fn shown(call: &PolicyCall) -> String {
+fn call_line(call: &PolicyCall) -> String {
     let arguments = serde_json::from_str::<Value>(&call.arguments).ok().filter(|_| call.tool == SHELL_TOOL);
     let command = arguments.and_then(|arguments| Some(arguments.get("command")?.as_str()?.to_owned()));
     command.unwrap_or_else(|| format!("{} {}", call.tool, call.arguments))
@@ -133,7 +133,7 @@ impl ExplainArgs {
         match &self.tool {
             // Not a valid tool name, so it is a command line in quotes, as for `sh -c`.
             Some(line) if self.arguments.is_none() && !may_be_a_tool(line) => Ok(command(std::slice::from_ref(line))),
-            Some(tool) => named(tool, self.arguments.as_deref()),
+            Some(tool) => named_call(tool, self.arguments.as_deref()),
             None => Ok(command(&self.command)),
         }
     }
@@ -144,13 +144,13 @@ async fn explain(global: &Global, args: ExplainArgs) -> anyhow::Result<Exit> {
     let call = args.call()?;
     let daemon = daemon::connect(global).await?;
     let said = daemon.client.explain(&call, args.session.as_deref()).await?;
-    let told = json!({ "call": call_json(&call), "explanation": said });
-    report::show(global.json, &told, || print(&call, &said))
+    let output = json!({ "call": call_json(&call), "explanation": said });
+    report::show(global.json, &output, || print(&call, &said))
 }
 
 fn print(call: &PolicyCall, said: &Explanation) -> anyhow::Result<()> {
     let mut facts = FactSheet::new(9, visible::line);
-    facts.line("call", shown(call));
+    facts.line("call", call_line(call));
     facts.each("leads to", &said.leads_to);
     facts.line("verdict", in_words(&said.verdict));
     if let Verdict::Ask { reason, .. } | Verdict::Deny { reason } = &said.verdict
@@ -306,7 +306,7 @@ fn print_comparisons(rules: &RuleText, compared: &[Comparison]) -> anyhow::Resul
 fn row(comparison: &Comparison) -> [String; 4] {
     let Comparison { call, now, then } = comparison;
     let by = format!("{}: {}", then.layer.as_str(), then.rule);
-    [shown(call), in_words(&now.verdict), in_words(&then.verdict), by]
+    [call_line(call), in_words(&now.verdict), in_words(&then.verdict), by]
 }
 
 fn print_audit(outcome: &AuditComparison) -> anyhow::Result<()> {
@@ -321,8 +321,8 @@ fn print_audit(outcome: &AuditComparison) -> anyhow::Result<()> {
     let balance = balance(outcome.changes.iter().map(|change| (&change.example, change.count)));
     report::lines([summary(changed, outcome.calls, &balance)])?;
     let skipped = report::count(outcome.skipped, "call");
-    let told = format!("{skipped} could not be evaluated again: the log has only part of the call");
-    report::lines((outcome.skipped > 0).then_some(told))
+    let output = format!("{skipped} could not be evaluated again: the log has only part of the call");
+    report::lines((outcome.skipped > 0).then_some(output))
 }
 
 fn as_json(rules: &RuleText, compared: &[Comparison]) -> Value {
@@ -371,7 +371,7 @@ mod tests {
     fn command_arguments_are_quoted_and_scripts_kept() {
         let check = |words: &[&str], expected: &str| {
             let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-            assert_eq!(shown(&command(&words)), expected);
+            assert_eq!(call_line(&command(&words)), expected);
         };
         check(&["ls | sh"], "ls | sh");
         check(&["git", "commit", "-m", "a b; c"], "git commit -m 'a b; c'");

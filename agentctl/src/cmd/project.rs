@@ -69,7 +69,7 @@ pub(crate) async fn handle(global: &Global, command: ProjectCommand) -> anyhow::
     match command {
         ProjectCommand::Show(Folder { folder }) => {
             let found = client.project(&absolute(&folder)?).await?;
-            report::show(global.json, &found, || tell(&found))
+            report::show(global.json, &found, || print_project(&found))
         }
         ProjectCommand::Trust { folder: Folder { folder }, hash } => {
             let folder = absolute(&folder)?;
@@ -85,7 +85,7 @@ pub(crate) async fn handle(global: &Global, command: ProjectCommand) -> anyhow::
             let hash = hash.unwrap_or_else(|| found.hash.clone());
             let trusted = client.trust_project(&folder, &hash, daemon::CLIENT).await?;
             report::show(global.json, &trusted, || {
-                tell(&trusted)?;
+                print_project(&trusted)?;
                 note(&format!("trusted: {} are used from the next session on", parts(&trusted)));
                 Ok(())
             })
@@ -98,7 +98,7 @@ pub(crate) async fn handle(global: &Global, command: ProjectCommand) -> anyhow::
     }
 }
 
-fn tell(found: &ProjectReport) -> anyhow::Result<()> {
+fn print_project(found: &ProjectReport) -> anyhow::Result<()> {
     let mut facts = FactSheet::new(13, clean_line);
     facts.known("project", found.path.to_string_lossy());
     facts.known("trust", standing(found));
@@ -199,7 +199,7 @@ pub(crate) async fn handle_worktree(global: &Global, command: WorktreeCommand) -
         }
         WorktreeCommand::Apply(WorktreeName { name }) => {
             let applied = client.apply_worktree(&name).await?;
-            report::note(global.json, &applied, &told(&applied))
+            report::note(global.json, &applied, &applied_text(&applied))
         }
         WorktreeCommand::Remove { worktree: WorktreeName { name }, force } => {
             let name = client.remove_worktree(&name, force).await?;
@@ -208,7 +208,7 @@ pub(crate) async fn handle_worktree(global: &Global, command: WorktreeCommand) -
     }
 }
 
-fn told(applied: &WorktreeApplied) -> String {
+fn applied_text(applied: &WorktreeApplied) -> String {
     if applied.files.is_empty() {
         return format!("the main tree already has all changes of the worktree {}", clean_line(&applied.name));
     }

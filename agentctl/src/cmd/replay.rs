@@ -41,11 +41,11 @@ const LARGEST: u64 = 64 << 20;
 pub(crate) async fn play(
     daemon: &Daemon,
     path: &Path,
-    wishes: PlayRequest,
+    play_request: PlayRequest,
     see: &mut (dyn FnMut(&Event) -> anyhow::Result<()> + Send),
 ) -> anyhow::Result<PlayReport> {
-    let update = wishes.update;
-    let mut steps = daemon.client.play(PlayRequest { text: read(path)?, ..wishes }).await?;
+    let update = play_request.update;
+    let mut steps = daemon.client.play(PlayRequest { text: read(path)?, ..play_request }).await?;
     let mut updated = Vec::new();
     while let Some(step) = steps.next().await? {
         match step {
@@ -86,7 +86,7 @@ pub(crate) fn write(path: &Path, text: &[u8]) -> anyhow::Result<()> {
 }
 
 /// Prints deviations from the recording to standard error.
-pub(crate) fn tell(problems: &[PlayProblem]) {
+pub(crate) fn print_problems(problems: &[PlayProblem]) {
     for problem in problems {
         eprintln!("{}", shown(problem));
     }
@@ -137,8 +137,8 @@ pub(crate) async fn record(daemon: &Daemon, args: RecordArgs, json: bool) -> any
         return Ok(Exit::Done);
     };
     write(&path, &text)?;
-    let told = json!({ "session_id": id, "file": path, "bytes": text.len() });
-    report::show(json, &told, || report::lines([path.display()]))
+    let value = json!({ "session_id": id, "file": path, "bytes": text.len() });
+    report::show(json, &value, || report::lines([path.display()]))
 }
 
 /// The arguments of `test`.
@@ -197,13 +197,13 @@ pub(crate) async fn handle(global: &Global, args: TestArgs) -> anyhow::Result<Ex
         crate::terminal::note(&clean(&format!("skipped: {} is live; --live runs it", case.name)));
     }
     // Checked for all tests first, so that none runs if one of them exceeds its permissions.
-    let wishes: Vec<PlayRequest> =
-        cases.iter().map(|case| case.wishes(args.update, args.permitted)).collect::<Result<_, _>>()?;
+    let play_request: Vec<PlayRequest> =
+        cases.iter().map(|case| case.play_request(args.update, args.permitted)).collect::<Result<_, _>>()?;
     let daemon = daemon::connect(global).await?;
     let begun = Instant::now();
     let mut results = Vec::new();
-    for (case, wishes) in cases.iter().zip(wishes) {
-        let result = run(&daemon, case, wishes).await?;
+    for (case, play_request) in cases.iter().zip(play_request) {
+        let result = run(&daemon, case, play_request).await?;
         if !global.json {
             show(&result)?;
         }
@@ -225,10 +225,10 @@ pub(crate) async fn handle(global: &Global, args: TestArgs) -> anyhow::Result<Ex
     Ok(exit)
 }
 
-async fn run(daemon: &Daemon, case: &TestCase, wishes: PlayRequest) -> anyhow::Result<TestResult> {
+async fn run(daemon: &Daemon, case: &TestCase, play_request: PlayRequest) -> anyhow::Result<TestResult> {
     let begun = Instant::now();
     let mut turns = PlayedTurns::default();
-    let played = play(daemon, &case.recording, wishes, &mut |event| {
+    let played = play(daemon, &case.recording, play_request, &mut |event| {
         turns.take(event);
         Ok(())
     })

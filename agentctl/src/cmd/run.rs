@@ -163,7 +163,7 @@ impl AtInterrupt {
         }
     }
 
-    fn attendance(self) -> Interactivity {
+    fn interactivity(self) -> Interactivity {
         if self == Self::Ask { Interactivity::Attended } else { Interactivity::Unattended }
     }
 
@@ -214,7 +214,7 @@ struct TurnProgress {
     session: Option<SessionId>,
     turn: Option<TurnId>,
     /// True once the result was printed.
-    told: bool,
+    printed: bool,
 }
 
 /// Runs the command `agentctl run`.
@@ -229,7 +229,7 @@ pub(crate) async fn handle(global: &Global, args: RunArgs) -> anyhow::Result<Exi
     }
     if let Err(error) = &outcome
         && output.is_json()
-        && !known.told
+        && !known.printed
         && !failure::is_broken_pipe(error)
     {
         let (failure, took) = (Failure::from_any(error), report::millis(begun.elapsed()));
@@ -279,7 +279,7 @@ async fn run(global: &Global, args: RunArgs, known: &mut TurnProgress) -> anyhow
     }
     // Notifies the user of project files that are ignored because the project is not trusted.
     if let Some(mount) = place.mounts_there(&daemon).await.project
-        && let Some(report) = project::look(&daemon.client, &mount.path).await
+        && let Some(report) = project::load_report(&daemon.client, &mount.path).await
         && let Some(notice) = project::notice(&report)
     {
         note(&format!("{notice}; {}", project::way(&report)));
@@ -322,7 +322,7 @@ async fn run(global: &Global, args: RunArgs, known: &mut TurnProgress) -> anyhow
         note(&project::announced_worktree(worktree));
     }
     if args.detach {
-        known.told = true;
+        known.printed = true;
         return detached(args.output, line.session(), line.turn());
     }
 
@@ -333,12 +333,12 @@ async fn run(global: &Global, args: RunArgs, known: &mut TurnProgress) -> anyhow
     keyboard.typed(|typed| typed.begin_turn(String::new()));
     let client = (at_interrupt == AtInterrupt::Ask).then(|| daemon.client.clone());
     let result = attend(&mut line, &mut renderer, client, &mut signals, &keyboard, false).await?;
-    known.told = true;
+    known.printed = true;
     if let Some(path) = recorded {
         wishes::record(&daemon, line.session(), &path).await?;
     }
     // `None` does not occur, because a line that started a turn either reports its end or fails.
-    let exit = result.map_or(Exit::Failed, |result| Exit::of_turn(&result, at_interrupt.attendance()));
+    let exit = result.map_or(Exit::Failed, |result| Exit::of_turn(&result, at_interrupt.interactivity()));
     Ok(signals.exit(exit))
 }
 

@@ -123,12 +123,12 @@ async fn install(global: &Global, args: &InstallArgs) -> anyhow::Result<Exit> {
             false => format!("{} now in {}", keys.join(", "), units::environment_file()?.display()),
         });
     }
-    let told = json!({
+    let value = json!({
         "units": folder, "changed": changed, "keys": keys, "socket": place.socket(), "started": !args.no_start,
     });
     if args.no_start {
         let way = "nothing was started: systemctl --user daemon-reload, then enable --now agentd.socket";
-        return report::note(global.json, &told, way);
+        return report::note(global.json, &value, way);
     }
     control(&["daemon-reload"])?;
     start(&changed, !keys.is_empty())?;
@@ -136,7 +136,7 @@ async fn install(global: &Global, args: &InstallArgs) -> anyhow::Result<Exit> {
         run("loginctl", &["enable-linger"])?;
     }
     note_logout();
-    report::note(global.json, &told, "installed; the first client starts the daemon")
+    report::note(global.json, &value, "installed; the first client starts the daemon")
 }
 
 fn note_logout() {
@@ -231,9 +231,9 @@ fn status(global: &Global) -> anyhow::Result<Exit> {
         report::note(global.json, &json!({ "installed": false }), "no service is installed: agentctl service install")?;
         return Ok(Exit::Unreachable);
     }
-    let told = |unit: &str, name: &str| of(unit, name).unwrap_or_else(|_| "unknown".to_owned());
-    let (socket, enabled) = (told(units::SOCKET, "ActiveState"), told(units::SOCKET, "UnitFileState"));
-    let (service, pid) = (told(units::SERVICE, "ActiveState"), told(units::SERVICE, "MainPID"));
+    let value = |unit: &str, name: &str| of(unit, name).unwrap_or_else(|_| "unknown".to_owned());
+    let (socket, enabled) = (value(units::SOCKET, "ActiveState"), value(units::SOCKET, "UnitFileState"));
+    let (service, pid) = (value(units::SERVICE, "ActiveState"), value(units::SERVICE, "MainPID"));
     let pid = pid.parse::<u32>().ok().filter(|pid| *pid > 0);
     // Units installed by a package are in another folder.
     let place = |name: &str| of(name, "FragmentPath").unwrap_or_default();

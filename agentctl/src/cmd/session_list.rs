@@ -42,7 +42,7 @@ const PAGE: usize = 500;
 
 /// Filter of sessions, as arguments.
 #[derive(Debug, Args)]
-pub(crate) struct Which {
+pub(crate) struct ListFilter {
     /// Only sessions whose project is this folder, or inside it
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     project: Option<PathBuf>,
@@ -65,7 +65,7 @@ const STATUSES: [Choice<StatusGroup>; 5] = [
     ("interrupted", "the last turn was interrupted, and can be resumed", &[SessionStatus::Interrupted]),
 ];
 
-impl Which {
+impl ListFilter {
     fn filter(&self, since: Option<Timestamp>) -> Result<SessionFilter, Failure> {
         // An empty variable in a script would otherwise select all sessions.
         if self.words.iter().any(|word| word.trim().is_empty()) {
@@ -94,7 +94,7 @@ impl Which {
 The numbers can be used as sessions only if the list is not filtered.")]
 pub(crate) struct ListArgs {
     #[command(flatten)]
-    which: Which,
+    list_filter: ListFilter,
     /// Only sessions used since this time: `36h`, `7d`, `2w`, or a date such as 2026-01-31
     #[arg(long, value_name = "WHEN", value_parser = since)]
     since: Option<Timestamp>,
@@ -108,7 +108,7 @@ pub(crate) struct ListArgs {
 
 /// Runs the command `agentctl sessions list`.
 pub(crate) async fn list(daemon: &Daemon, args: ListArgs, json: bool) -> anyhow::Result<Exit> {
-    let filter = args.which.filter(args.since)?;
+    let filter = args.list_filter.filter(args.since)?;
     let known = if json || !filter.is_empty() { args.limit } else { args.limit.max(KNOWN) };
     let sessions = pages(daemon, &filter, known, args.all).await?;
     report::show(json, &sessions, || table(&sessions, args.limit, filter.is_empty()))
@@ -162,7 +162,7 @@ Deletes sessions with their history and files, permanently. Sessions that are ru
 kept.")]
 pub(crate) struct PruneArgs {
     #[command(flatten)]
-    which: Which,
+    list_filter: ListFilter,
     /// Only sessions not used since this time: `36h`, `7d`, `2w`, or a date such as 2026-01-31
     #[arg(long, value_name = "WHEN", default_value = "30d", value_parser = since)]
     older_than: Timestamp,
@@ -176,17 +176,17 @@ pub(crate) struct PruneArgs {
 
 /// Deletes sessions after confirmation.
 pub(crate) async fn prune(daemon: &Daemon, args: PruneArgs, json: bool) -> anyhow::Result<Exit> {
-    let filter = args.which.filter(None)?;
+    let filter = args.list_filter.filter(None)?;
     let foreseen = daemon.client.prune_sessions(&filter, args.older_than, true).await?;
     if args.dry_run || foreseen.count == 0 {
-        return told(json, &foreseen, args.dry_run);
+        return print_pruned(json, &foreseen, args.dry_run);
     }
     if !args.yes && !confirmed(&foreseen)? {
         note("nothing was deleted");
         return Ok(Exit::Cancelled);
     }
     let report = daemon.client.prune_sessions(&filter, args.older_than, false).await?;
-    told(json, &report, false)
+    print_pruned(json, &report, false)
 }
 
 fn confirmed(foreseen: &PruneReport) -> anyhow::Result<bool> {
@@ -212,13 +212,13 @@ fn row(session: &SessionSummary, id: String, now: Timestamp) -> [String; 5] {
     [id, used, turns, report::word(session.status), session.title.clone()]
 }
 
-fn told(json: bool, report: &PruneReport, dry_run: bool) -> anyhow::Result<Exit> {
+fn print_pruned(json: bool, report: &PruneReport, dry_run: bool) -> anyhow::Result<Exit> {
     let ids: Vec<_> = report.sessions.iter().map(|session| session.id).collect();
-    let told = json!({
+    let output = json!({
         "dry_run": dry_run, "count": report.count, "bytes": report.bytes, "kept": report.kept, "session_ids": ids,
         "problems": report.problems,
     });
-    report::show(json, &told, || {
+    report::show(json, &output, || {
         let (sessions, bytes) = (report::count(report.count, "session"), report::bytes(report.bytes));
         if dry_run && report.count > 0 {
             print_sessions(report)?;

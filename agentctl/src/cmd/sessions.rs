@@ -231,7 +231,7 @@ fn print(view: &SessionView, items: &[NumberedItem], slots: &[SlotInfo]) -> anyh
             facts.below("result", tool_lines(None, result, RESULT_COLUMNS, false));
             continue;
         }
-        let (who, text) = told(&item.item.body);
+        let (who, text) = author_and_text(&item.item.body);
         // Empty messages of a model were discarded, and the model was asked again.
         if !(text.is_empty() && matches!(who, "model" | "thought")) {
             facts.line(who, report::cut(&text, 200));
@@ -249,7 +249,7 @@ fn model(settings: &SessionSettings, slots: &[SlotInfo]) -> String {
 }
 
 /// Author and text of an item.
-fn told(body: &ItemBody) -> (&'static str, String) {
+fn author_and_text(body: &ItemBody) -> (&'static str, String) {
     match body {
         ItemBody::UserMessage { text, .. } => ("you", text.clone()),
         ItemBody::AgentMessage { text } => ("model", text.clone()),
@@ -339,25 +339,25 @@ async fn fork(daemon: &Daemon, args: ForkArgs, json: bool) -> anyhow::Result<Exi
     let ForkReply { session, turn, files, earlier } =
         daemon.client.fork_session(&from, args.at_turn, args.name.as_deref(), args.files).await?;
     let summary = session.session.summary;
-    let mut told = json!({
+    let mut output = json!({
         "session_id": summary.id, "title": summary.title, "forked_from": from, "turn": turn, "files": files,
     });
     if let Some(earlier) = &earlier {
-        told["earlier_files"] = serde_json::to_value(earlier)?;
+        output["earlier_files"] = serde_json::to_value(earlier)?;
     }
-    report::show(json, &told, || {
+    report::show(json, &output, || {
         report::lines([summary.id])?;
         let copied = report::count(files.files, "file");
         crate::terminal::note(&format!("forked from session {from} after turn {turn}, with {copied}"));
         if files.left_out > 0 {
             crate::terminal::note(&format!("not copied: {} (links, special files, or too large)", files.left_out));
         }
-        earlier.iter().for_each(tell_earlier);
+        earlier.iter().for_each(report_earlier);
         Ok(())
     })
 }
 
-fn tell_earlier(earlier: &EarlierFiles) {
+fn report_earlier(earlier: &EarlierFiles) {
     let EarlierFiles { restored, shared, folder, left } = earlier;
     crate::terminal::note(&format!("restored to that turn: {}", report::count(*restored, "file")));
     if *shared > 0 {

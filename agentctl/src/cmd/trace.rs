@@ -133,9 +133,9 @@ async fn write_page(
     let title = daemon.client.session(&session_id.to_string()).await?.session.summary.title;
     let page = render(&title, session_id, turns)?;
     write(path, &page, may_replace)?;
-    let told = json!({ "session_id": session_id, "file": path, "turns": turns.len(), "bytes": page.len() });
+    let output = json!({ "session_id": session_id, "file": path, "turns": turns.len(), "bytes": page.len() });
     let turns = report::count(turns.len(), "turn");
-    report::note(json, &told, &format!("{}: {turns}, {}", path.display(), report::bytes(page.len() as u64)))
+    report::note(json, &output, &format!("{}: {turns}, {}", path.display(), report::bytes(page.len() as u64)))
 }
 
 /// Returns the named turn, or the last one.

@@ -186,8 +186,8 @@ pub(crate) async fn handle_stats(global: &Global, args: StatsArgs) -> anyhow::Re
     let days = daemon.client.counters(first, Some(usage.until)).await?;
     let total = total(&days);
     let by_day = daemon.client.usage(&UsageQuery { by: UsageGrouping::Day, ..query }).await?;
-    let told = json!({ "total": total, "days": days, "usage": usage, "usage_by_day": by_day });
-    report::show(global.json, &told, || {
+    let output = json!({ "total": total, "days": days, "usage": usage, "usage_by_day": by_day });
+    report::show(global.json, &output, || {
         if args.by_day { print_days(&days, &by_day) } else { print_counters(&total, &usage) }
     })
 }

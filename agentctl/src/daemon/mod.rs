@@ -31,7 +31,7 @@ use agentd_proto::client::{Client, ClientErrorKind};
 
 use crate::{exit::Exit, failure::Failure, flags::Global};
 
-pub(crate) use place::{DaemonPlace, ShellNote, Sight, Weights, is_same_folder, silent};
+pub(crate) use place::{DaemonPlace, SearchResult, ShellNote, Weights, is_same_folder, silent};
 
 /// Name of this client in the daemon's audit log.
 pub(crate) const CLIENT: &str = "agentctl";
@@ -162,13 +162,13 @@ async fn reach(place: &DaemonPlace) -> Result<Option<Daemon>, Failure> {
     let begun = Instant::now();
     let mut pause = PAUSES.0;
     loop {
-        match place.look(Client::of_our_version).await {
-            Sight::Reached(client, socket) => {
+        match place.search(Client::of_our_version).await {
+            SearchResult::Reached(client, socket) => {
                 return Ok(Some(Daemon { client, place: place.clone(), socket, started: false }));
             }
-            Sight::Nobody => return Ok(None),
-            Sight::Unusable(error) => return Err(error.into()),
-            Sight::Silent(holder, error) => {
+            SearchResult::Nobody => return Ok(None),
+            SearchResult::Unusable(error) => return Err(error.into()),
+            SearchResult::Silent(holder, error) => {
                 let may_come = error.as_ref().is_none_or(|error| error.kind == ClientErrorKind::NotRunning);
                 if !may_come || begun.elapsed() > FOUND_AGAIN {
                     return Err(silent(&holder, error.as_ref()));
@@ -195,11 +195,11 @@ pub(crate) async fn start(place: DaemonPlace) -> Result<Daemon, Failure> {
     loop {
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(PAUSES.1);
-        match place.look(Client::of_our_version).await {
-            Sight::Reached(client, socket) => return Ok(Daemon { client, place, socket, started: true }),
+        match place.search(Client::of_our_version).await {
+            SearchResult::Reached(client, socket) => return Ok(Daemon { client, place, socket, started: true }),
             // Waiting does not help. A lost connection during the start is ignored: it may belong to a daemon that lost
             // the race.
-            Sight::Unusable(error)
+            SearchResult::Unusable(error)
                 if matches!(error.kind, ClientErrorKind::OtherVersion | ClientErrorKind::Refused) =>
             {
                 return Err(error.into());

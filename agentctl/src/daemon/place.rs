@@ -42,7 +42,7 @@ pub(crate) struct DaemonPlace {
 }
 
 /// Result of one search.
-pub(crate) enum Sight {
+pub(crate) enum SearchResult {
     /// A daemon, and the socket at which it answered.
     Reached(Client, PathBuf),
     /// A process that holds the data folder but does not answer, with the connection error if its socket is known.
@@ -113,14 +113,14 @@ impl DaemonPlace {
     }
 
     /// Searches once. `fitting` checks the version of the daemon found.
-    pub(crate) async fn look(&self, fitting: fn(Client, &Path) -> Result<Client, ClientError>) -> Sight {
+    pub(crate) async fn search(&self, fitting: fn(Client, &Path) -> Result<Client, ClientError>) -> SearchResult {
         if let Some(holder) = self.file_holder() {
-            let Some(socket) = holder.socket.clone() else { return Sight::Silent(holder, None) };
+            let Some(socket) = holder.socket.clone() else { return SearchResult::Silent(holder, None) };
             let reached = Client::connect_any_version(&socket).await;
             return match reached.and_then(|client| fitting(client, &socket)) {
-                Ok(client) => Sight::Reached(client, socket),
-                Err(error) if error.kind == ClientErrorKind::OtherVersion => Sight::Unusable(error),
-                Err(error) => Sight::Silent(holder, Some(error)),
+                Ok(client) => SearchResult::Reached(client, socket),
+                Err(error) if error.kind == ClientErrorKind::OtherVersion => SearchResult::Unusable(error),
+                Err(error) => SearchResult::Silent(holder, Some(error)),
             };
         }
         for socket in std::iter::once(&self.usual).chain(&self.others) {
@@ -128,15 +128,15 @@ impl DaemonPlace {
                 Ok(client) if !self.is_meant(&client) => {}
                 Ok(client) => {
                     return match fitting(client, socket) {
-                        Ok(client) => Sight::Reached(client, socket.clone()),
-                        Err(error) => Sight::Unusable(error),
+                        Ok(client) => SearchResult::Reached(client, socket.clone()),
+                        Err(error) => SearchResult::Unusable(error),
                     };
                 }
                 Err(error) if error.kind == ClientErrorKind::NotRunning => {}
-                Err(error) => return Sight::Unusable(error),
+                Err(error) => return SearchResult::Unusable(error),
             }
         }
-        self.folder_holder().map_or(Sight::Nobody, |holder| Sight::Silent(holder, None))
+        self.folder_holder().map_or(SearchResult::Nobody, |holder| SearchResult::Silent(holder, None))
     }
 
     /// Connects to the daemon.
@@ -144,10 +144,10 @@ impl DaemonPlace {
     /// # Errors
     /// If it is not running, or cannot be used.
     pub(crate) async fn connect(&self) -> Result<Client, ClientError> {
-        match self.look(Client::of_our_version).await {
-            Sight::Reached(client, _) => Ok(client),
-            Sight::Unusable(error) | Sight::Silent(_, Some(error)) => Err(error),
-            Sight::Silent(_, None) | Sight::Nobody => {
+        match self.search(Client::of_our_version).await {
+            SearchResult::Reached(client, _) => Ok(client),
+            SearchResult::Unusable(error) | SearchResult::Silent(_, Some(error)) => Err(error),
+            SearchResult::Silent(_, None) | SearchResult::Nobody => {
                 Err(ClientError::new(ClientErrorKind::NotRunning, "no daemon is running"))
             }
         }

@@ -175,7 +175,7 @@ impl Keyboard {
     }
 
     /// Tells what was typed and has nowhere to go, so that it can be copied. For clients that end with their turn.
-    pub(crate) fn tell_unsent(&self) {
+    pub(crate) fn report_unsent(&self) {
         let line = self.typed(|typed| {
             typed.put_back();
             typed.take_line()

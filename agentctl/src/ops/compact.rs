@@ -125,7 +125,7 @@ fn lines(report: &CompactionReport, color: bool) -> Vec<String> {
 ///
 /// # Errors
 /// If standard output is closed.
-pub(crate) fn tell_undone(
+pub(crate) fn report_undone(
     session: SessionId,
     window: Window,
     undone: &CompactionReport,

@@ -38,7 +38,7 @@ pub(crate) fn print(report: &UndoReport) -> anyhow::Result<()> {
 }
 
 /// Like `print`, on standard error, for commands with other standard output.
-pub(crate) fn tell(report: &UndoReport) {
+pub(crate) fn print_stderr(report: &UndoReport) {
     for line in lines(report, TerminalStyle::detect().err_color) {
         crate::terminal::note(&line);
     }
@@ -53,7 +53,7 @@ fn lines(report: &UndoReport, color: bool) -> Vec<String> {
             UndoOutcome::Conflict | UndoOutcome::Failed => ("✗", BAD),
         };
         let path = paint(color, STRONG, &visible::line(&file.path));
-        lines.push(format!("{} {path}: {}", paint(color, style, mark), told(file, report.preview)));
+        lines.push(format!("{} {path}: {}", paint(color, style, mark), outcome_text(file, report.preview)));
         let is_left = matches!(file.outcome, UndoOutcome::Conflict | UndoOutcome::Failed);
         if let Some(diff) = file.diff.as_deref().filter(|_| report.preview || is_left) {
             let room = if report.preview { Room::WITHOUT_END } else { OF_CONFLICT };
@@ -64,7 +64,7 @@ fn lines(report: &UndoReport, color: bool) -> Vec<String> {
     lines
 }
 
-fn told(file: &UndoneFile, preview: bool) -> String {
+fn outcome_text(file: &UndoneFile, preview: bool) -> String {
     let reason = || file.reason.as_deref().map(visible::line).unwrap_or_default();
     let done = match (file.outcome, file.change) {
         (UndoOutcome::Already, _) => return "already restored".to_owned(),

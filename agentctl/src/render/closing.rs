@@ -25,10 +25,10 @@ pub(crate) fn lines(result: &TurnResult, repeated: u64, look: TerminalStyle) -> 
         let rows = fold(line, columns).into_iter().map(|row| row.replace(JOINED, " "));
         rows.map(|row| paint(look.err_color, *style, &row)).collect::<Vec<_>>()
     };
-    told(result, repeated).iter().flat_map(rows).collect()
+    closing_lines(result, repeated).iter().flat_map(rows).collect()
 }
 
-fn told(result: &TurnResult, repeated: u64) -> Vec<(Style, String)> {
+fn closing_lines(result: &TurnResult, repeated: u64) -> Vec<(Style, String)> {
     let mut lines = Vec::new();
     if let Some(error) = &result.error {
         lines.push((BAD, format!("error: {}", clean_line(&error.message))));

@@ -78,12 +78,12 @@ fn patched(patch: &str) -> Option<String> {
             *removed += u64::from(line.starts_with('-'));
         }
     }
-    let told = |(path, added, removed): &(String, u64, u64)| {
+    let summary = |(path, added, removed): &(String, u64, u64)| {
         let count =
             |sign: char, lines: u64| if lines == 0 { String::new() } else { format!(" {sign}{}", number(lines)) };
         format!("{path}{}{}", count('+', *added), count('−', *removed))
     };
-    (!files.is_empty()).then(|| files.iter().map(told).collect::<Vec<_>>().join(", "))
+    (!files.is_empty()).then(|| files.iter().map(summary).collect::<Vec<_>>().join(", "))
 }
 
 /// A call that ran, as people read it; the model's own beside it where a person has changed it.
@@ -103,9 +103,9 @@ pub(crate) fn about(call: Option<&ToolCall>, result: &ToolResult) -> CallTitle {
 }
 
 /// The lines of a command's output that are shown where it ran well.
-const TOLD_OF_SUCCESS: usize = 3;
+const SUCCESS_LINES: usize = 3;
 /// The lines of a reason that are shown, and the last ones of each stream of a command that failed.
-const TOLD_OF_FAILURE: usize = 4;
+const FAILURE_LINES: usize = 4;
 const LAST_OF_STREAM: usize = 3;
 
 /// The columns of the sign, the arrow, the dot and the spaces between.
@@ -122,7 +122,7 @@ pub(crate) fn tool_lines(call: Option<&ToolCall>, result: &ToolResult, columns: 
     let shown = if is_reason_below { "failed" } else { &outcome };
     let mut lines = vec![tool_line(&title, shown, result, columns, color)];
     if is_reason_below {
-        let rows = fold(&outcome, columns.saturating_sub(3)).into_iter().take(TOLD_OF_FAILURE);
+        let rows = fold(&outcome, columns.saturating_sub(3)).into_iter().take(FAILURE_LINES);
         lines.extend(rows.map(|row| paint(color, BAD, &format!("  {row}"))));
     }
     if failed(result) {
@@ -192,15 +192,15 @@ fn failed(result: &ToolResult) -> bool {
 /// Result of a call about this, in a few words.
 fn summary(result: &ToolResult, argument: &str) -> String {
     let text = result.own_text().trim();
-    if let Some(told) = delegated(result) {
-        return told;
+    if let Some(summary) = delegated(result) {
+        return summary;
     }
     let first = clean_line(text.lines().next().unwrap_or_default());
     if let Some(error) = result.error {
         let words = if first.is_empty() { error.as_str().to_owned() } else { without_code(&first, error.as_str()) };
         return match words.strip_suffix(ADVICE) {
             // People are not told what the model is to do now.
-            Some(told) if error == ToolErrorCode::Denied => told.to_owned(),
+            Some(summary) if error == ToolErrorCode::Denied => summary.to_owned(),
             _ => words,
         };
     }
@@ -219,7 +219,7 @@ fn summary(result: &ToolResult, argument: &str) -> String {
         files => return format!("changed {} files", files.len()),
     }
     if result.exit_code.is_some() {
-        return Output::of(text).told();
+        return Output::of(text).summary();
     }
     match text.lines().map(|line| left_out(line).unwrap_or(1)).sum() {
         0 => "done".to_owned(),
@@ -233,8 +233,8 @@ fn delegated(result: &ToolResult) -> Option<String> {
     if result.name != DELEGATE {
         return None;
     }
-    let told: Value = serde_json::from_str(&result.text).ok()?;
-    let text = |name: &str| told.get(name).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty());
+    let summary: Value = serde_json::from_str(&result.text).ok()?;
+    let text = |name: &str| summary.get(name).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty());
     if let Some(why) = text("error") {
         // What follows is said to the model.
         return Some(clean_line(why.split(';').next().unwrap_or(why)));
@@ -284,7 +284,7 @@ impl Output {
         if self.lines <= 1 {
             return Vec::new();
         }
-        let mut rows: Vec<String> = self.out.iter().chain(&self.err).take(TOLD_OF_SUCCESS).cloned().collect();
+        let mut rows: Vec<String> = self.out.iter().chain(&self.err).take(SUCCESS_LINES).cloned().collect();
         let more = self.lines.saturating_sub(rows.len() as u64);
         if more > 0 {
             rows.push(format!("… {} more {}", number(more), if more == 1 { "line" } else { "lines" }));
@@ -293,7 +293,7 @@ impl Output {
     }
 
     /// In a few words.
-    fn told(&self) -> String {
+    fn summary(&self) -> String {
         match (self.lines, self.last()) {
             (0, _) => "no output".to_owned(),
             (1, [line]) => line.clone(),

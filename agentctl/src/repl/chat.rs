@@ -380,8 +380,8 @@ impl Chat {
         self.seen = Some(SeenUpTo::of(&line));
         let is_failed = matches!(&driven, Ok(Some(result)) if matches!(result.stop_reason, StopReason::Failed | StopReason::NoAnswer));
         self.learn().await;
-        let attendance = if self.present { Interactivity::Attended } else { Interactivity::Unattended };
-        let ended = driven.map(|result| result.map(|result| Exit::of_turn(&result, attendance)));
+        let interactivity = if self.present { Interactivity::Attended } else { Interactivity::Unattended };
+        let ended = driven.map(|result| result.map(|result| Exit::of_turn(&result, interactivity)));
         if self.present && is_failed {
             self.note("not answered; /continue tries it again, else the model reads it with what you say next");
         }
@@ -459,7 +459,7 @@ impl ChatBackend for Chat {
             };
             tokio::select! {
                 biased;
-                signal = self.signals.told_to_end(self.present) => Wake::End(signal.exit()),
+                signal = self.signals.end_signal(self.present) => Wake::End(signal.exit()),
                 after = turn => Wake::Turn { after },
             }
         })

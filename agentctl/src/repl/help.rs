@@ -41,7 +41,7 @@ impl Chat {
             self.row(&format!("/{} {}", entry.name, entry.argument), entry.does, USAGE);
         }
         let project = match self.project().await? {
-            Some(mount) => project::look(&self.daemon.client, &mount.path).await,
+            Some(mount) => project::load_report(&self.daemon.client, &mount.path).await,
             None => None,
         };
         let plugins = own_commands::plugins(&self.daemon.client).await;

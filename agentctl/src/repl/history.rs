@@ -32,7 +32,7 @@ impl Chat {
         let id = self.session()?;
         let (window, undone) = self.daemon.client.undo_compaction(&id.to_string()).await?;
         self.learn_status().await;
-        compact::tell_undone(id, window, &undone, false)
+        compact::report_undone(id, window, &undone, false)
     }
 
     /// Lists the pinned rules, or pins one more.

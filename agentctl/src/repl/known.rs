@@ -41,7 +41,7 @@ impl CompletionCache {
             self.learn_status(client, session).await;
         }
         let project = match self.status().folder {
-            Some(mount) => project::look(client, &mount.path).await,
+            Some(mount) => project::load_report(client, &mount.path).await,
             None => None,
         };
         self.learn_names(client, session, project.as_ref()).await;

@@ -31,7 +31,7 @@ impl Chat {
     pub(super) async fn run_own_command(&mut self, line: String) -> Option<anyhow::Result<Exit>> {
         let (name, arguments) = slash::own_name(&line)?;
         let project = match self.project().await {
-            Ok(Some(mount)) => project::look(&self.daemon.client, &mount.path).await,
+            Ok(Some(mount)) => project::load_report(&self.daemon.client, &mount.path).await,
             Ok(None) => None,
             Err(failure) => return Some(Err(self.unsent(line, failure).await)),
         };

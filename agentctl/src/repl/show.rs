@@ -54,7 +54,7 @@ impl Chat {
         let shown: std::io::Result<Result<(), String>> = tokio::select! {
             shown = paging => shown?,
             // Ctrl-C is the pager's.
-            signal = self.signals.told_to_end(true) => return self.left(signal),
+            signal = self.signals.end_signal(true) => return self.left(signal),
         };
         if let Err(text) = shown? {
             self.print(&text)?;

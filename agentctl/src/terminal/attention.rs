@@ -155,12 +155,12 @@ mod tests {
 
     #[test]
     fn foreign_text_cannot_end_an_escape_sequence() {
-        let told = harmless("app: rm\x1b\\\x07\x1b]52;c;x\u{9c}\n", LONGEST_TITLE);
-        assert!(told.starts_with("app: rm") && !told.contains(char::is_control), "{told:?}");
+        let text = harmless("app: rm\x1b\\\x07\x1b]52;c;x\u{9c}\n", LONGEST_TITLE);
+        assert!(text.starts_with("app: rm") && !text.contains(char::is_control), "{text:?}");
         assert_eq!(harmless(&"x".repeat(500), LONGEST_TITLE).len(), LONGEST_TITLE);
-        let told = Attention::Notification.sequence("asks: rm\x1b\\\x07\x1b]0;x\u{9c}\n");
-        assert!(told.starts_with("\x1b]9;asks: rm") && told.ends_with('\x07'), "{told:?}");
-        assert!(!told[1..told.len() - 1].contains(char::is_control), "{told:?}");
+        let text = Attention::Notification.sequence("asks: rm\x1b\\\x07\x1b]0;x\u{9c}\n");
+        assert!(text.starts_with("\x1b]9;asks: rm") && text.ends_with('\x07'), "{text:?}");
+        assert!(!text[1..text.len() - 1].contains(char::is_control), "{text:?}");
         let sequences = [Attention::Notification, Attention::Bell, Attention::Off].map(|way| way.sequence("asks"));
         assert_eq!(sequences, ["\x1b]9;asks\x07", "\x07", ""]);
     }

@@ -195,7 +195,7 @@ impl<L: Line> Driver<'_, L> {
             tokio::select! {
                 // In this order, so that a busy stream starves neither Ctrl-C nor the keys.
                 biased;
-                signal = self.signals.next() => self.told_to_end(signal, renderer).await?,
+                signal = self.signals.next() => self.on_end_signal(signal, renderer).await?,
                 () = or_never(self.due.map(sleep_until)) => return Err(self.left("the turn did not end in time").into()),
                 () = or_never(self.leaving.map(sleep_until)) => {
                     self.leaving = None;
@@ -205,7 +205,7 @@ impl<L: Line> Driver<'_, L> {
                 }
                 press = self.keyboard.next() => match press.key {
                     Key::Escape if self.cancelled || self.deaf_until.is_some_and(|until| Instant::now() < until) => {}
-                    Key::Escape => self.told_to_end(EndSignal::Interrupt, renderer).await?,
+                    Key::Escape => self.on_end_signal(EndSignal::Interrupt, renderer).await?,
                     Key::Leave if self.is_guest && !self.keyboard.typed(|typed| typed.is_writing()) => {
                         return self.leave(renderer);
                     }
@@ -274,7 +274,7 @@ impl<L: Line> Driver<'_, L> {
         }
         self.keyboard.typed(|typed| if given { typed.given(text) } else { typed.defer(text) });
         match heard {
-            Some(signal) => self.told_to_end(signal, renderer).await,
+            Some(signal) => self.on_end_signal(signal, renderer).await,
             None => Ok(()),
         }
     }
@@ -283,7 +283,7 @@ impl<L: Line> Driver<'_, L> {
     async fn next_mode(&mut self, renderer: &mut dyn Renderer) -> anyhow::Result<()> {
         tokio::select! {
             biased;
-            signal = self.signals.next() => self.told_to_end(signal, renderer).await,
+            signal = self.signals.next() => self.on_end_signal(signal, renderer).await,
             set = self.line.next_mode() => Ok(renderer.note(&match set {
                 Ok(mode) => mode_note(mode),
                 Err(failure) => format!("the mode was not changed: {failure}"),
@@ -292,7 +292,7 @@ impl<L: Line> Driver<'_, L> {
     }
 
     /// Cancels the turn. Leaves it if it was cancelled before or should continue.
-    async fn told_to_end(&mut self, signal: EndSignal, renderer: &mut dyn Renderer) -> anyhow::Result<()> {
+    async fn on_end_signal(&mut self, signal: EndSignal, renderer: &mut dyn Renderer) -> anyhow::Result<()> {
         if self.cancelled {
             return Err(self.left("left before the turn ended").into());
         }
@@ -374,7 +374,7 @@ impl<L: Line> Driver<'_, L> {
                 biased;
                 signal = self.signals.next() => {
                     drop(asking);
-                    self.told_to_end(signal, renderer).await?;
+                    self.on_end_signal(signal, renderer).await?;
                     return Ok(true);
                 }
                 // The question's line shows that the text was sent.

@@ -29,7 +29,7 @@ struct Script {
     turn: TurnId,
     beats: VecDeque<Beat>,
     signals: mpsc::Sender<EndSignal>,
-    told: Vec<String>,
+    sent: Vec<String>,
     pending: bool,
 }
 
@@ -61,7 +61,7 @@ impl Line for Script {
     }
 
     async fn answer(&mut self, _: InterruptId, answer: Answer) -> Result<(), Failure> {
-        self.told.push(format!("{answer:?}"));
+        self.sent.push(format!("{answer:?}"));
         Ok(())
     }
 
@@ -74,7 +74,7 @@ impl Line for Script {
     }
 
     async fn cancel(&mut self) {
-        self.told.push("cancel".to_owned());
+        self.sent.push("cancel".to_owned());
     }
 
     async fn is_pending(&mut self, _: InterruptId) -> bool {
@@ -131,7 +131,7 @@ impl Asker for Person {
 struct Outcome {
     ended: anyhow::Result<Option<TurnResult>>,
     shown: Vec<String>,
-    told: Vec<String>,
+    sent: Vec<String>,
 }
 
 fn raised(turn: TurnId) -> Interrupt {
@@ -175,7 +175,7 @@ async fn play_typing(
     let turn = TurnId::generate();
     let (signals, heard) = mpsc::channel(4);
     let session = SessionId::generate();
-    let mut line = Script { session, turn, beats: beats(turn).into(), signals, told: Vec::new(), pending };
+    let mut line = Script { session, turn, beats: beats(turn).into(), signals, sent: Vec::new(), pending };
     let mut shown = Shown::default();
     let person = super::Person {
         asker: &mut Person(person),
@@ -186,15 +186,15 @@ async fn play_typing(
         is_guest: false,
     };
     let ended = drive(&mut line, &mut shown, person).await;
-    Outcome { ended, shown: shown.0, told: line.told }
+    Outcome { ended, shown: shown.0, sent: line.sent }
 }
 
 #[tokio::test]
 async fn turns_are_followed_until_they_end() {
-    let check = async |beats: fn(TurnId) -> Vec<Beat>, answer: Option<Answer>, told: &[&str], shown: &[&str]| {
+    let check = async |beats: fn(TurnId) -> Vec<Beat>, answer: Option<Answer>, sent: &[&str], shown: &[&str]| {
         let outcome = play(beats, answer, true).await;
         assert!(outcome.ended.unwrap().is_some());
-        assert_eq!(outcome.told, told, "{shown:?}");
+        assert_eq!(outcome.sent, sent, "{shown:?}");
         assert_eq!(outcome.shown, [shown, &["finish"][..]].concat());
     };
     let approve = Some(Answer::Approve);
@@ -208,7 +208,7 @@ async fn turns_are_followed_until_they_end() {
     check(|turn| vec![ask(turn), end(turn)], None, &[], &[raised, ended]).await;
     check(|turn| vec![ask(turn), ask(turn), end(turn)], approve.clone(), &["Approve"], &[raised, raised, ended]).await;
     let long_ago = play(|turn| vec![ask(turn), end(turn)], approve, false).await;
-    assert!(long_ago.told.is_empty());
+    assert!(long_ago.sent.is_empty());
     // Ctrl-C cancels and keeps reading, also during a question. A cancellation by another client is reported as such.
     let cancelled: fn(TurnId) -> Vec<Beat> =
         |turn| vec![Beat::Signal(EndSignal::Interrupt), end_by(StopReason::Cancelled, turn)];
@@ -230,7 +230,7 @@ async fn escape_cancels_once_without_leaving() {
     let keys = [Key::Char('a'), Key::Escape, Key::Escape, Key::Escape, Key::Char('b'), Key::Enter];
     keys.into_iter().for_each(|key| keyboard.press(key, std::time::Instant::now()));
     let outcome = play_typing(&keyboard, |turn| vec![end(turn)], None, true).await;
-    assert_eq!((outcome.told, outcome.ended.unwrap().is_some()), (vec!["cancel".to_owned()], true));
+    assert_eq!((outcome.sent, outcome.ended.unwrap().is_some()), (vec!["cancel".to_owned()], true));
     let waiting = keyboard.typed(TypeAhead::next_message);
     assert_eq!(waiting.as_deref(), Some("ab"), "a turn that is being cancelled is given nothing");
 }
@@ -241,7 +241,7 @@ async fn escape_right_after_a_question_cancels_nothing() {
         let keyboard = Keyboard::scripted();
         let esc = Beat::Escape(after, keyboard.clone());
         let beats = |turn| vec![ask(turn), resolved(turn), esc, end(turn)];
-        play_typing(&keyboard, beats, None, true).await.told
+        play_typing(&keyboard, beats, None, true).await.sent
     };
     assert_eq!(play_escape(Duration::from_millis(100)).await, [""; 0]);
     assert_eq!(play_escape(Duration::from_millis(900)).await, ["cancel"]);

@@ -162,7 +162,7 @@ impl Signals {
     }
 
     /// Waits for a signal that ends the client. At a prompt, Ctrl-C is ignored.
-    pub(crate) async fn told_to_end(&mut self, at_prompt: bool) -> EndSignal {
+    pub(crate) async fn end_signal(&mut self, at_prompt: bool) -> EndSignal {
         loop {
             match self.next().await {
                 EndSignal::Interrupt if at_prompt => self.first = None,

@@ -35,12 +35,12 @@ const PIECE: usize = 256 << 10;
 const PATIENCE: Duration = Duration::from_secs(3600);
 
 /// Sends values to a client from a blocking thread.
-pub struct Outlet<T> {
+pub struct BlockingSender<T> {
     sender: mpsc::Sender<T>,
     runtime: Handle,
 }
 
-impl<T> Outlet<T> {
+impl<T> BlockingSender<T> {
     /// Sends a value.
     ///
     /// # Errors
@@ -56,24 +56,24 @@ impl<T> Outlet<T> {
 }
 
 /// Runs blocking work, and returns the stream of the values that it sends.
-pub fn poured<T: Send + 'static>(work: impl FnOnce(&Outlet<T>) + Send + 'static) -> ReceiverStream<T> {
+pub fn poured<T: Send + 'static>(work: impl FnOnce(&BlockingSender<T>) + Send + 'static) -> ReceiverStream<T> {
     let (sender, values) = mpsc::channel(QUEUE);
-    let outlet = Outlet { sender, runtime: Handle::current() };
-    tokio::task::spawn_blocking(move || work(&outlet));
+    let sink = BlockingSender { sender, runtime: Handle::current() };
+    tokio::task::spawn_blocking(move || work(&sink));
     ReceiverStream::new(values)
 }
 
 /// Writer that sends bytes in pieces.
 pub struct PieceWriter<'a, T> {
-    outlet: &'a Outlet<T>,
+    sink: &'a BlockingSender<T>,
     wrap: fn(Vec<u8>) -> T,
     piece: Vec<u8>,
 }
 
 impl<'a, T> PieceWriter<'a, T> {
     /// Creates a writer that wraps each piece with `wrap`.
-    pub fn new(outlet: &'a Outlet<T>, wrap: fn(Vec<u8>) -> T) -> Self {
-        Self { outlet, wrap, piece: Vec::with_capacity(PIECE) }
+    pub fn new(sink: &'a BlockingSender<T>, wrap: fn(Vec<u8>) -> T) -> Self {
+        Self { sink, wrap, piece: Vec::with_capacity(PIECE) }
     }
 }
 
@@ -92,7 +92,7 @@ impl<T> Write for PieceWriter<'_, T> {
             return Ok(());
         }
         let piece = std::mem::replace(&mut self.piece, Vec::with_capacity(PIECE));
-        self.outlet.send((self.wrap)(piece))
+        self.sink.send((self.wrap)(piece))
     }
 }
 
@@ -147,9 +147,9 @@ impl From<ArchiveError> for Refusal {
 /// # Errors
 /// Returns the reason if the archive is rejected. Nothing of it is stored then.
 pub fn archive(engine: Engine, source: impl Read, as_new: bool, client: String) -> Result<ImportReport, Refusal> {
-    let mut incoming = Incoming { engine, as_new, client, import: None, runtime: Handle::current() };
+    let mut incoming = IncomingArchive { engine, as_new, client, import: None, runtime: Handle::current() };
     let unpacked = unpack(source, &mut incoming);
-    let Incoming { import, runtime, .. } = incoming;
+    let IncomingArchive { import, runtime, .. } = incoming;
     let Some(import) = import else {
         unpacked?;
         return Err(ArchiveError::Cut.into());
@@ -178,7 +178,7 @@ pub fn foreign(
     let history = foreign::read(source, format)?;
     let session = history.session.id;
     let begun = runtime.block_on(engine.begin_import(vec![history.session], as_new))?;
-    let mut import = begun.without_usage().told_of(format.program(), &client);
+    let mut import = begun.without_usage().with_origin(format.program(), &client);
     let mut events = history.events.into_iter();
     loop {
         // Small batches, as others write to the journal too.
@@ -196,7 +196,7 @@ pub fn foreign(
 }
 
 /// Archive that is being imported.
-struct Incoming {
+struct IncomingArchive {
     engine: Engine,
     as_new: bool,
     client: String,
@@ -204,19 +204,19 @@ struct Incoming {
     runtime: Handle,
 }
 
-impl Incoming {
+impl IncomingArchive {
     fn import(&mut self) -> Result<&mut SessionImport, Refusal> {
         self.import.as_mut().ok_or_else(|| ArchiveError::Foreign("it does not begin with a manifest").into())
     }
 }
 
-impl Unpack for Incoming {
+impl Unpack for IncomingArchive {
     type Error = Refusal;
 
     fn manifest(&mut self, manifest: &Manifest) -> Result<(), Refusal> {
         let begun = self.engine.begin_import(manifest.sessions.clone(), self.as_new);
         let begun = self.runtime.block_on(begun)?;
-        self.import = Some(begun.told_of(&manifest.made_by, &self.client));
+        self.import = Some(begun.with_origin(&manifest.made_by, &self.client));
         Ok(())
     }
 
@@ -236,11 +236,11 @@ mod tests {
 
     #[tokio::test]
     async fn upload_ends_only_with_an_explicit_end() {
-        for is_told in [true, false] {
+        for is_declared in [true, false] {
             let (sender, pieces) = mpsc::channel(QUEUE);
             let mut reader = PieceReader::new(pieces);
             sender.send(Ok(Some(b"half".to_vec()))).await.unwrap();
-            if is_told {
+            if is_declared {
                 sender.send(Ok(None)).await.unwrap();
             }
             drop(sender);
@@ -248,7 +248,7 @@ mod tests {
                 let mut bytes = Vec::new();
                 reader.read_to_end(&mut bytes).map_err(|error| error.kind())
             });
-            let expected = if is_told { Ok(4) } else { Err(io::ErrorKind::UnexpectedEof) };
+            let expected = if is_declared { Ok(4) } else { Err(io::ErrorKind::UnexpectedEof) };
             assert_eq!(read.await.unwrap(), expected);
         }
     }

@@ -12,7 +12,7 @@ use serde_saphyr::Spanned;
 use crate::config::{
     ConfigError, ErrorPlace, Sources,
     layers::{Origin, Origins, SourceFile},
-    yaml::{self, Auto, Limit, Span, Within},
+    yaml::{self, Auto, Bounded, Limit, Span},
 };
 
 /// Overwrites the fields that a higher layer sets, and notes each by its name.
@@ -112,32 +112,32 @@ groups! {
             /// Maximum number of tokens of requests and answers.
             token_budget: Limit<u64>,
             /// Messages of history in a request; with `auto`, only the context window limits them.
-            max_message_history: Auto<Within<10, 100>>,
+            max_message_history: Auto<Bounded<10, 100>>,
             /// Slot of the model that summarises histories; with `auto`, the slot of the turn.
             summary_slot: Auto<Slot>,
             /// True if passages of the compacted history that match the input are added to the request.
             recall: bool,
             /// Size in tokens of the code map of a project in requests; 0 for no map.
-            map_tokens: Within<0, 10_000>,
+            map_tokens: Bounded<0, 10_000>,
             /// Selects the turns that start with a plan.
             planning: Planning,
             /// True if a model classifies intents that the rules cannot determine.
             ask_intent: bool,
             /// Maximum number of read-only calls of one step that run in parallel.
-            parallel_calls: Within<1, 64>,
+            parallel_calls: Bounded<1, 64>,
             /// Maximum number of queued turns.
-            queue_limit: Within<0, 1000>,
+            queue_limit: Bounded<0, 1000>,
             /// Maximum size of an input in bytes.
-            max_input_bytes: Within<1024, 67_108_864>,
+            max_input_bytes: Bounded<1024, 67_108_864>,
         }
         /// Loading of `AGENTS.md` files.
         memory: MemorySettings, MemoryLayer {
             /// True if their content is added to requests.
             enabled: bool,
             /// Maximum size of one file in bytes.
-            max_file_bytes: Within<256, 1_048_576>,
+            max_file_bytes: Bounded<256, 1_048_576>,
             /// Maximum size of all files in bytes.
-            max_total_bytes: Within<256, 4_194_304>,
+            max_total_bytes: Bounded<256, 4_194_304>,
         }
         /// Settings of skills in requests.
         skills: SkillSettings, SkillLayer {
@@ -158,47 +158,47 @@ groups! {
             /// Time limit of a command.
             command_timeout: Span,
             /// Estimated number of tokens above which a result is moved to a file.
-            large_result_tokens: Within<500, 1_000_000>,
+            large_result_tokens: Bounded<500, 1_000_000>,
             /// Number of tokens above which the output of a command is condensed.
             feedback_tokens: Limit<u64>,
         }
         /// Amounts of a file that are read in one call.
         reading: ReadingSettings, ReadingLayer {
             /// Size in bytes up to which a text file is read completely.
-            whole_file_bytes: Within<1024, 10_485_760>,
+            whole_file_bytes: Bounded<1024, 10_485_760>,
             /// Number of characters read of a larger text file.
-            page_chars: Within<1000, 1_000_000>,
+            page_chars: Bounded<1000, 1_000_000>,
             /// Pages of a document read in one call.
-            document_pages: Within<1, 1000>,
+            document_pages: Bounded<1, 1000>,
             /// Maximum number of characters of these pages.
-            document_chars: Within<1000, 1_000_000>,
+            document_chars: Bounded<1000, 1_000_000>,
             /// Sheets of a workbook read in one call.
-            workbook_sheets: Within<1, 1000>,
+            workbook_sheets: Bounded<1, 1000>,
             /// Maximum number of characters of these sheets.
-            workbook_chars: Within<1000, 1_000_000>,
+            workbook_chars: Bounded<1000, 1_000_000>,
             /// Slides of a presentation read in one call.
-            presentation_slides: Within<1, 1000>,
+            presentation_slides: Bounded<1, 1000>,
             /// Maximum number of characters of these slides.
-            presentation_chars: Within<1000, 1_000_000>,
+            presentation_chars: Bounded<1000, 1_000_000>,
             /// Scanned pages of a document recognised (OCR) in one call; 0 disables recognition.
-            recognised_pages: Within<0, 1000>,
+            recognised_pages: Bounded<0, 1000>,
         }
         /// The index of documents.
         index: IndexSettings, IndexLayer {
             /// Characters of a chunk of text.
-            chunk_chars: Within<100, 4000>,
+            chunk_chars: Bounded<100, 4000>,
             /// Characters that a chunk shares with the previous one.
-            chunk_overlap: Within<0, 2000>,
+            chunk_overlap: Bounded<0, 2000>,
             /// Rows of a chunk of a sheet.
-            chunk_rows: Within<1, 500>,
+            chunk_rows: Bounded<1, 500>,
             /// Rows that a chunk shares with the previous one.
-            row_overlap: Within<0, 250>,
+            row_overlap: Bounded<0, 250>,
             /// Time without use after which a document is stale and may be removed early.
             stale_after: Span,
             /// Time without use after which a document is removed.
             keep: Span,
             /// Size of the index in bytes above which stale documents are removed.
-            max_bytes: Within<10_485_760, 1_099_511_627_776>,
+            max_bytes: Bounded<10_485_760, 1_099_511_627_776>,
         }
         /// Variables of a client's environment that are passed to tools.
         environment: EnvironmentSettings, EnvironmentLayer {
@@ -231,18 +231,18 @@ groups! {
         /// Storage for undoing changes of files.
         undo: UndoSettings, UndoLayer {
             /// Maximum size of a file in bytes.
-            max_file_bytes: Within<1024, 1_073_741_824>,
+            max_file_bytes: Bounded<1024, 1_073_741_824>,
             /// Maximum size of one session's snapshots in bytes.
-            max_total_bytes: Within<1_048_576, 1_099_511_627_776>,
+            max_total_bytes: Bounded<1_048_576, 1_099_511_627_776>,
             /// Maximum number of files of one tree.
-            max_files: Within<100, 10_000_000>,
+            max_files: Bounded<100, 10_000_000>,
             /// Maximum number of changes of one call.
-            max_changes: Within<100, 50_000>,
+            max_changes: Bounded<100, 50_000>,
         }
         /// Settings of the audit log.
         audit: AuditSettings, AuditLayer {
             /// Size in bytes at which the log is rotated.
-            max_file_bytes: Within<4096, 1_099_511_627_776>,
+            max_file_bytes: Bounded<4096, 1_099_511_627_776>,
         }
         /// Retention times of unused data.
         retention: RetentionSettings, RetentionLayer {
@@ -286,9 +286,9 @@ groups! {
             /// True if the requests of all sessions are logged.
             requests: bool,
             /// Size in bytes at which a file of a session is rotated.
-            max_file_bytes: Within<65_536, 1_099_511_627_776>,
+            max_file_bytes: Bounded<65_536, 1_099_511_627_776>,
             /// Maximum number of files of a session.
-            max_files: Within<1, 100>,
+            max_files: Bounded<1, 100>,
         }
         /// Settings of the daemon's process.
         service: ServiceSettings, ServiceLayer {

@@ -17,7 +17,7 @@ use crate::config::{
     ConfigError, ErrorPlace, Sources,
     groups::group,
     layers::{Origin, Origins, Subject},
-    yaml::{self, Limit, Reader, Span, Within, address},
+    yaml::{self, Bounded, Limit, Reader, Span, address},
 };
 
 /// Prefix of the keys for all servers.
@@ -213,8 +213,8 @@ struct WebFile {
 #[serde(deny_unknown_fields, default)]
 struct FetchFile {
     timeout: Option<Span>,
-    max_bytes: Option<Within<1024, 104_857_600>>,
-    max_redirects: Option<Within<0, 20>>,
+    max_bytes: Option<Bounded<1024, 104_857_600>>,
+    max_redirects: Option<Bounded<0, 20>>,
     contact: Option<Spanned<String>>,
     allow: Option<Vec<Spanned<String>>>,
 }

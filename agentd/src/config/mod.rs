@@ -259,7 +259,7 @@ fn rules(sources: &Sources, tools: &ToolNames, origins: &mut Origins) -> Result<
     let mut rules = RuleFile::default();
     let (mut names, mut texts) = (Vec::new(), String::new());
     for file in sources.files_about(Subject::HitlRules) {
-        lay(file, sources, tools, &mut rules, origins)?;
+        apply_layer(file, sources, tools, &mut rules, origins)?;
         names.push(file.origin.to_string());
         texts.push_str(&file.text);
     }
@@ -280,7 +280,7 @@ pub fn rules_over(sources: &Sources, text: String, path: PathBuf) -> Result<Rule
     rules(&tried, &names, &mut Origins::default())
 }
 
-fn lay(
+fn apply_layer(
     file: &SourceFile,
     sources: &Sources,
     names: &ToolNames,

@@ -188,7 +188,7 @@ pub struct Auto<T>(pub Option<T>);
 
 /// Number between two inclusive bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Within<const LOW: u64, const HIGH: u64>(pub u64);
+pub struct Bounded<const LOW: u64, const HIGH: u64>(pub u64);
 
 impl Span {
     /// The duration in milliseconds. The maximum of one year fits.
@@ -198,7 +198,7 @@ impl Span {
     }
 }
 
-impl<const LOW: u64, const HIGH: u64> Within<LOW, HIGH> {
+impl<const LOW: u64, const HIGH: u64> Bounded<LOW, HIGH> {
     /// The number as a size in memory. It was checked to fit.
     #[must_use]
     pub fn size(self) -> usize {
@@ -273,7 +273,7 @@ impl Scalar for Slot {
     }
 }
 
-impl<const LOW: u64, const HIGH: u64> Scalar for Within<LOW, HIGH> {
+impl<const LOW: u64, const HIGH: u64> Scalar for Bounded<LOW, HIGH> {
     const EXPECTED: &'static str = "a number";
 
     fn bounds() -> String {
@@ -285,7 +285,7 @@ impl<const LOW: u64, const HIGH: u64> Scalar for Within<LOW, HIGH> {
     }
 }
 
-impl<const LOW: u64, const HIGH: u64> Auto<Within<LOW, HIGH>> {
+impl<const LOW: u64, const HIGH: u64> Auto<Bounded<LOW, HIGH>> {
     /// Parses the text of an environment variable.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         Self::read(text).ok_or_else(|| format!("{text:?} is not a number from {LOW} to {HIGH}, or auto"))
@@ -337,7 +337,7 @@ macro_rules! read_as_scalars {
     )*};
 }
 
-read_as_scalars!(() Span, (T: Scalar) Limit<T>, (T: Scalar) Auto<T>, (const LOW: u64, const HIGH: u64) Within<LOW, HIGH>);
+read_as_scalars!(() Span, (T: Scalar) Limit<T>, (T: Scalar) Auto<T>, (const LOW: u64, const HIGH: u64) Bounded<LOW, HIGH>);
 
 /// Parses the address of a server. Errors do not repeat it, as it may contain a password; `instead` names the right
 /// place for one.
@@ -413,9 +413,9 @@ mod tests {
         assert_eq!(Limit::<u32>::read("0"), None);
         assert_eq!(Auto::<u32>::read("auto"), Some(Auto(None)));
         assert_eq!(Auto::<u32>::read("never"), None);
-        assert_eq!(Auto::<Within<10, 100>>::parse("auto"), Ok(Auto(None)));
-        assert_eq!(Auto::<Within<10, 100>>::parse("40"), Ok(Auto(Some(Within(40)))));
-        let refusal = Auto::<Within<10, 100>>::parse("9").unwrap_err();
+        assert_eq!(Auto::<Bounded<10, 100>>::parse("auto"), Ok(Auto(None)));
+        assert_eq!(Auto::<Bounded<10, 100>>::parse("40"), Ok(Auto(Some(Bounded(40)))));
+        let refusal = Auto::<Bounded<10, 100>>::parse("9").unwrap_err();
         assert_eq!(refusal, "\"9\" is not a number from 10 to 100, or auto");
     }
     #[test]

@@ -16,7 +16,7 @@ use agentd_core::{
 };
 use agentd_engine::ProbedModel;
 
-use self::questions::{CODE_WORD, COLOUR, HeardAnswer, LongQuestion, hear};
+use self::questions::{CODE_WORD, COLOUR, HeardAnswer, LongQuestion, complete_answer};
 
 const REQUESTS: u32 = 6;
 
@@ -165,7 +165,7 @@ impl ModelTest {
 
     /// Sends a request to the model and counts its usage.
     async fn ask(&mut self, request: ModelRequest, limit: Duration) -> Result<HeardAnswer, ModelError> {
-        let (heard, usage) = hear(&*self.probed.model, request, limit).await;
+        let (heard, usage) = complete_answer(&*self.probed.model, request, limit).await;
         self.probed.count(usage).await;
         self.spent += usage;
         heard

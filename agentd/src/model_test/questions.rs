@@ -62,7 +62,7 @@ fn request(session_id: SessionId, messages: Vec<Message>, tools: Vec<ToolSpec>) 
     }
 }
 
-fn said(text: impl Into<String>) -> Message {
+fn user_message(text: impl Into<String>) -> Message {
     Message::User { text: text.into() }
 }
 
@@ -87,17 +87,17 @@ pub(super) fn is_call((name, arguments): &(String, String)) -> bool {
 
 /// Request for a short text.
 pub(super) fn greeting(session: SessionId) -> ModelRequest {
-    request(session, vec![said("Reply with the word OK and nothing else.")], Vec::new())
+    request(session, vec![user_message("Reply with the word OK and nothing else.")], Vec::new())
 }
 
 pub(super) fn one_call(session: SessionId) -> ModelRequest {
-    request(session, vec![said(format!("Call the tool {TOOL} with the word {WORD}."))], vec![tool()])
+    request(session, vec![user_message(format!("Call the tool {TOOL} with the word {WORD}."))], vec![tool()])
 }
 
 /// Request for two tool calls in one answer.
 pub(super) fn two_calls(session: SessionId) -> ModelRequest {
     let text = format!("Call the tool {TOOL} twice in parallel: with the word {WORD} and with the word plover.");
-    request(session, vec![said(text)], vec![tool()])
+    request(session, vec![user_message(text)], vec![tool()])
 }
 
 /// Request at the end of a turn in which the model reasoned and made a call.
@@ -112,7 +112,7 @@ pub(super) fn answered_call(session: SessionId) -> ModelRequest {
         origin: Default::default(),
     };
     let result = Message::Tool { call_id, name: TOOL.to_owned(), text: "noted".to_owned() };
-    let ask = said(format!("Call the tool {TOOL} with the word {WORD}, then say OK."));
+    let ask = user_message(format!("Call the tool {TOOL} with the word {WORD}, then say OK."));
     request(session, vec![ask, called, result], vec![tool()])
 }
 
@@ -157,7 +157,7 @@ impl LongQuestion {
     }
 
     pub(super) fn request(&self, session: SessionId) -> ModelRequest {
-        request(session, vec![said(self.text.clone())], Vec::new())
+        request(session, vec![user_message(self.text.clone())], Vec::new())
     }
 }
 
@@ -193,7 +193,7 @@ impl HeardAnswer {
 }
 
 /// Sends a request and reads the complete answer. Also returns its usage.
-pub(super) async fn hear(
+pub(super) async fn complete_answer(
     model: &dyn Model,
     request: ModelRequest,
     limit: Duration,

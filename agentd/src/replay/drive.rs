@@ -207,8 +207,8 @@ impl Snapshots for NoSnapshots {
         _: Option<&'a [String]>,
     ) -> BoxFuture<'a, Result<FilesBefore, WorkspaceError>> {
         let after = Box::pin(std::future::ready(Ok(Changes::default())));
-        let (closed, gaps, unkept) = (Vec::new(), Vec::new(), Vec::new());
-        Box::pin(std::future::ready(Ok(FilesBefore { closed, gaps, unchecked: None, unkept, after })))
+        let (closed, gaps, unstored) = (Vec::new(), Vec::new(), Vec::new());
+        Box::pin(std::future::ready(Ok(FilesBefore { closed, gaps, unchecked: None, unstored, after })))
     }
 
     fn unfinished<'a>(

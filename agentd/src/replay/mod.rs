@@ -136,8 +136,8 @@ impl Player {
         let recording = self.clean(recording)?;
         let folder = project.map(|mount| mount.path);
         let options = PlayOptions { play: Play::Learn, project: folder, writable: false, approve: false };
-        let (news, mut told) = mpsc::channel(64);
-        let listen = async { while told.recv().await.is_some() {} };
+        let (news, mut reported) = mpsc::channel(64);
+        let listen = async { while reported.recv().await.is_some() {} };
         let stop = CancellationToken::new();
         let (outcome, ()) = tokio::join!(self.play(engine, recording.clone(), options, news, &stop), listen);
         self.clean(outcome?.learned.unwrap_or(recording))
@@ -303,14 +303,14 @@ async fn gather(engine: &Engine, session: SessionId) -> Result<CapturedSession, 
 /// The models of the slots, as used by their last turns: an imported session may have used other models.
 fn models(mut models: Vec<SlotInfo>, events: &[Arc<Event>], origin: Option<&ImportOrigin>) -> Vec<SlotInfo> {
     let figures = origin.and_then(|origin| origin.context.as_ref());
-    let mut told: HashMap<Slot, &str> = HashMap::new();
+    let mut reported: HashMap<Slot, &str> = HashMap::new();
     for event in events {
         if let EventKind::TurnStarted { slot, model, .. } = &event.kind {
-            told.insert(*slot, model);
+            reported.insert(*slot, model);
         }
     }
     for known in &mut models {
-        let Some(id) = told.get(&known.slot).filter(|id| !id.is_empty()) else { continue };
+        let Some(id) = reported.get(&known.slot).filter(|id| !id.is_empty()) else { continue };
         (*id).clone_into(&mut known.model.id);
         if let Some(view) = figures.filter(|view| view.model == *id) {
             known.model.context_window = view.window;

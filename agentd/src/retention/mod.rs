@@ -6,7 +6,7 @@
 //! The engine asks each session and skips those that are in use, waiting or pinned. Each kind of data is cleaned
 //! separately: if one fails, the failure is reported and the others continue.
 
-mod due;
+mod schedule;
 #[cfg(test)]
 mod tests;
 
@@ -33,8 +33,8 @@ use agentd_proto::client::PruneReport;
 use agentd_store::SqliteStore;
 use tokio::sync::{Mutex, watch};
 
-pub use self::due::follow;
-use self::due::{Candidate, KeepSince};
+pub use self::schedule::follow;
+use self::schedule::{Candidate, KeepSince};
 use crate::config::RetentionSettings;
 
 /// Client name of scheduled cleanups.
@@ -82,7 +82,7 @@ impl Retention {
     pub async fn storage(&self) -> Result<StorageView, EngineError> {
         let size = self.store.size().await?;
         let data = self.data.clone();
-        let looked = tokio::task::spawn_blocking(move || due::of(&data)).await.map_err(io::Error::other);
+        let looked = tokio::task::spawn_blocking(move || schedule::of(&data)).await.map_err(io::Error::other);
         let parts = looked.and_then(|looked| looked).map_err(|error| {
             EngineError::new(ErrorKind::Storage, format!("could not scan {}: {error}", self.data.display()))
                 .with_hint("you must own the data folder, and it must be readable")
@@ -92,7 +92,7 @@ impl Retention {
             journal_spare_bytes: size.spare_bytes,
             removed_sessions: size.removed_sessions,
             stuck_sessions: size.stuck_sessions,
-            free_bytes: due::free_bytes(&self.data),
+            free_bytes: schedule::free_bytes(&self.data),
         })
     }
 
@@ -185,7 +185,7 @@ impl Retention {
         // If the size is unknown, the session is removed all the same.
         let mut bytes = self.store.event_bytes(session.id).await.unwrap_or_default();
         for folder in ["workspace", "undo", "traces"] {
-            let content = due::content(self.data.join(folder).join(session.id.to_string())).await;
+            let content = schedule::content(self.data.join(folder).join(session.id.to_string())).await;
             bytes += content.map_or(0, |content| content.bytes);
         }
         bytes
@@ -249,7 +249,7 @@ impl Cleaning<'_> {
         for session in sessions {
             let undo_folder = self.retention.data.join("undo").join(session.id.to_string());
             let is_old = self.due.undo(session);
-            let undo = if is_old { due::content(undo_folder).await } else { None };
+            let undo = if is_old { schedule::content(undo_folder).await } else { None };
             // A subagent uses the files of its parent session.
             let children = children.get(&session.id).map_or(&[][..], Vec::as_slice);
             let areas = if session.parent.is_some() { Vec::new() } else { self.due.areas(session, children) };
@@ -264,11 +264,11 @@ impl Cleaning<'_> {
                     if let (true, Some(content)) = (cleaned.undo, undo) {
                         self.report.add(CleanedPart::Undo, 1, content.files, content.bytes);
                     }
-                    let mut told = Vec::new();
+                    let mut counted = Vec::new();
                     for (area, removed) in cleaned.areas {
                         let part = part(area);
-                        let sessions = u64::from(!told.contains(&part));
-                        told.push(part);
+                        let sessions = u64::from(!counted.contains(&part));
+                        counted.push(part);
                         self.report.add(part, sessions, removed.files, removed.bytes);
                     }
                 }

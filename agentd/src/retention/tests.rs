@@ -296,10 +296,10 @@ async fn cleaning_does_not_count_as_use() {
         listed.into_iter().map(|session| session.updated_at).next()
     };
     let used = last_used().await;
-    for (day, told) in [(4, 1), (6, 2)] {
+    for (day, expected) in [(4, 1), (6, 2)] {
         world.set_day(day);
         world.clean().await;
-        assert_eq!(world.notices(id).await.len(), told);
+        assert_eq!(world.notices(id).await.len(), expected);
         assert_eq!(last_used().await, used, "day {day}");
         world.unloaded(id).await;
     }

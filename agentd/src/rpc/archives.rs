@@ -28,7 +28,7 @@ use tonic::{Status, Streaming};
 
 use crate::{
     archives::{
-        self, Outlet, PieceReader, PieceWriter, SourcePiece,
+        self, BlockingSender, PieceReader, PieceWriter, SourcePiece,
         export::{ExportFailure, Exporter},
         poured,
     },
@@ -54,15 +54,15 @@ service! { Archives:
         let redact = request.redact.then(|| Arc::new(self.control.log.redactor().by_form_too()) as Redaction);
         let exporter = Exporter::new(self.engine.clone(), export, redact);
         let summary = (&exporter.summary()).into();
-        let pieces = poured(move |outlet| {
-            let exported = outlet.send(Ok(piece(export_piece::Part::Session(summary))));
-            let exported = exported.map_err(ExportFailure::from).and_then(|()| write(&exporter, form, outlet));
+        let pieces = poured(move |sink| {
+            let exported = sink.send(Ok(piece(export_piece::Part::Session(summary))));
+            let exported = exported.map_err(ExportFailure::from).and_then(|()| write(&exporter, form, sink));
             match exported {
                 Ok(()) => {}
                 Err(ExportFailure::Io(error)) => tracing::debug!("an export ended early: {error}"),
                 Err(ExportFailure::Engine(error)) => {
                     // A client that no longer reads does not need the error.
-                    let _gone = outlet.send(Err(Refusal::from(error).into()));
+                    let _gone = sink.send(Err(Refusal::from(error).into()));
                 }
             }
         });
@@ -82,7 +82,7 @@ service! { Archives:
             None => archives::archive(engine, source, as_new, client),
             Some(format) => archives::foreign(engine, source, format, as_new, client),
         });
-        hand_on(pieces, sender).await;
+        forward_pieces(pieces, sender).await;
         let imported = importing.await.map_err(|error| {
             tracing::error!("an import ended early: {error}");
             Refusal::new(ErrorKind::Internal, "the import ended early")
@@ -96,16 +96,15 @@ fn unknown(message: String) -> Refusal {
         .with_hint("--from accepts claude-code, codex or opencode; without it, the input must be an archive")
 }
 
-fn write(exporter: &Exporter, form: ExportForm, outlet: &Outlet<Piece>) -> Result<(), ExportFailure> {
+fn write(exporter: &Exporter, form: ExportForm, sink: &BlockingSender<Piece>) -> Result<(), ExportFailure> {
     let content = if form == ExportForm::Events {
-        let events =
-            exporter.events(&mut |event| outlet.send(Ok(piece(export_piece::Part::Event((&event).into())))))?;
+        let events = exporter.events(&mut |event| sink.send(Ok(piece(export_piece::Part::Event((&event).into())))))?;
         ExportedContent { events, ..ExportedContent::default() }
     } else {
-        exporter.archive(PieceWriter::new(outlet, |data| Ok(piece(export_piece::Part::Data(data)))))?
+        exporter.archive(PieceWriter::new(sink, |data| Ok(piece(export_piece::Part::Data(data)))))?
     };
     // Without a summary, the client knows that the export is incomplete.
-    Ok(outlet.send(Ok(piece(export_piece::Part::Summary((&content).into()))))?)
+    Ok(sink.send(Ok(piece(export_piece::Part::Summary((&content).into()))))?)
 }
 
 fn piece(part: export_piece::Part) -> v1::ExportPiece {
@@ -114,7 +113,7 @@ fn piece(part: export_piece::Part) -> v1::ExportPiece {
 
 /// Forwards the client's pieces until there are no more or the import ends. If the client disconnects, this future is
 /// dropped, and the import sees no end marker.
-async fn hand_on(
+async fn forward_pieces(
     mut pieces: impl Stream<Item = Result<v1::ImportPiece, Status>> + Unpin,
     queue: mpsc::Sender<SourcePiece>,
 ) {
@@ -163,14 +162,14 @@ service! { Replays:
         // Ends with the replay, which ends when the client disconnects or the daemon stops.
         tokio::spawn(async move {
             let stop = shutdown.child_token();
-            let told = tell(player, engine, recording, options, update, sender.clone(), stop.clone());
-            tokio::pin!(told);
+            let playing = play(player, engine, recording, options, update, sender.clone(), stop.clone());
+            tokio::pin!(playing);
             let status = tokio::select! {
-                told = &mut told => told.err(),
+                playing = &mut playing => playing.err(),
                 () = sender.closed() => {
                     // The replay must end in order before its folder is removed.
                     stop.cancel();
-                    told.await.err()
+                    playing.await.err()
                 }
             };
             if let Some(status) = status {
@@ -182,7 +181,7 @@ service! { Replays:
 }
 
 /// Runs a replay and forwards its events.
-async fn tell(
+async fn play(
     player: Arc<Player>,
     engine: agentd_engine::Engine,
     recording: Recording,
@@ -192,7 +191,7 @@ async fn tell(
     stop: CancellationToken,
 ) -> Result<(), Status> {
     let (news, mut heard) = mpsc::channel::<Arc<Event>>(QUEUE);
-    let hand_on = async {
+    let forward_pieces = async {
         while let Some(event) = heard.recv().await {
             let event = v1::PlayEvent { kind: Some(play_event::Kind::Event((&*event).into())) };
             if client.send(Ok(event)).await.is_err() {
@@ -202,7 +201,7 @@ async fn tell(
         // Dropping the receiver ends the replay.
         drop(heard);
     };
-    let (outcome, ()) = tokio::join!(player.play(&engine, recording, options, news, &stop), hand_on);
+    let (outcome, ()) = tokio::join!(player.play(&engine, recording, options, news, &stop), forward_pieces);
     let PlayOutcome { problems, turns, learned } = outcome.map_err(Refusal::from)?;
     let learned = learned.filter(|_| update).map(|recording| pieces(&recording)).transpose()?;
     for data in learned.into_iter().flatten() {
@@ -305,8 +304,8 @@ service! { Traces:
         if owner != id {
             kept.exchanges.retain(|exchange| exchange.source.session_id == id);
         }
-        let pieces = poured(move |outlet| {
-            if let Err(error) = write_exchanges(&kept, outlet) {
+        let pieces = poured(move |sink| {
+            if let Err(error) = write_exchanges(&kept, sink) {
                 tracing::debug!("a client did not read all exchanges: {error}");
             }
         });
@@ -314,8 +313,8 @@ service! { Traces:
     }
 }
 
-fn write_exchanges(kept: &KeptExchanges, outlet: &Outlet<Result<v1::TracePiece, Status>>) -> io::Result<()> {
-    let mut writer = PieceWriter::new(outlet, |data| Ok(v1::TracePiece { part: Some(trace_piece::Part::Data(data)) }));
+fn write_exchanges(kept: &KeptExchanges, sink: &BlockingSender<Result<v1::TracePiece, Status>>) -> io::Result<()> {
+    let mut writer = PieceWriter::new(sink, |data| Ok(v1::TracePiece { part: Some(trace_piece::Part::Data(data)) }));
     for exchange in &kept.exchanges {
         serde_json::to_writer(&mut writer, exchange)?;
         writer.write_all(b"\n")?;
@@ -323,7 +322,7 @@ fn write_exchanges(kept: &KeptExchanges, outlet: &Outlet<Result<v1::TracePiece, 
     writer.flush()?;
     // Without a summary, the client knows that the output is incomplete.
     let summary = v1::TraceSummary { remarks: kept.remarks.clone() };
-    outlet.send(Ok(v1::TracePiece { part: Some(trace_piece::Part::Summary(summary)) }))
+    sink.send(Ok(v1::TracePiece { part: Some(trace_piece::Part::Summary(summary)) }))
 }
 
 impl From<ReadFailure> for Refusal {

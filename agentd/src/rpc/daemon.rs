@@ -69,8 +69,8 @@ service! { Daemon:
     async fn status(&self, _: v1::StatusRequest) -> v1::StatusResponse {
         let stats = self.engine.stats();
         let (socket, languages) = (self.info.socket.borrow().clone(), Arc::clone(&self.parts().languages));
-        let told = |FoundServer { name, hint, .. }| LanguageServer { name, hint };
-        let language_servers = tokio::task::spawn_blocking(move || languages.found().into_iter().map(told).collect());
+        let converted = |FoundServer { name, hint, .. }| LanguageServer { name, hint };
+        let language_servers = tokio::task::spawn_blocking(move || languages.found().into_iter().map(converted).collect());
         let status = DaemonStatus {
             version: VERSION.to_owned(),
             pid: process::id(),
@@ -198,7 +198,7 @@ const DEFAULT_SESSIONS: usize = 100;
 const MAX_SESSIONS: usize = 1000;
 
 /// Maximum number of questions and answers that a watch remembers to report each once.
-const MAX_TOLD: usize = 1024;
+const MAX_SENT: usize = 1024;
 
 /// Event stream of one call of `Watch`.
 pub(super) type WatchStream = ReplyStream<v1::WatchEvent>;
@@ -213,7 +213,7 @@ pub(super) struct Watch {
     changed: BTreeSet<SessionId>,
     /// Questions (false) and answers (true) that were already sent, oldest first. A subagent's parent session repeats
     /// both.
-    told: VecDeque<(InterruptId, bool)>,
+    sent: VecDeque<(InterruptId, bool)>,
     shutdown: CancellationToken,
 }
 
@@ -226,9 +226,9 @@ impl Watch {
     ) -> Result<Self, Refusal> {
         // Events that occur while the snapshot is read are sent after it.
         let news = engine.watch();
-        let (ready, changed, told) = (VecDeque::new(), BTreeSet::new(), VecDeque::new());
-        let mut watch = Self { engine, news, request, ready, changed, told, shutdown };
-        watch.look().await?;
+        let (ready, changed, sent) = (VecDeque::new(), BTreeSet::new(), VecDeque::new());
+        let mut watch = Self { engine, news, request, ready, changed, sent, shutdown };
+        watch.add_snapshot().await?;
         Ok(watch)
     }
 
@@ -271,14 +271,14 @@ impl Watch {
                 Err(MissedNews(missed)) => {
                     self.changed.clear();
                     self.ready.push_back(Kind::Lagged(Lagged { missed }));
-                    self.look().await?;
+                    self.add_snapshot().await?;
                 }
             }
         }
     }
 
     /// Adds a snapshot of the current state, if the client requested one.
-    async fn look(&mut self) -> Result<(), Refusal> {
+    async fn add_snapshot(&mut self) -> Result<(), Refusal> {
         if !self.request.snapshot {
             return Ok(());
         }
@@ -310,7 +310,7 @@ impl Watch {
             SessionNews::Fact { is_child: true, .. } if !self.request.children => {}
             SessionNews::Fact { session, seq, is_event, .. } => {
                 if is_event && let Some(event) = self.engine.stored_event(session, seq).await? {
-                    self.tell(&event);
+                    self.queue(&event);
                 }
                 self.changed.insert(session);
             }
@@ -320,22 +320,22 @@ impl Watch {
     }
 
     /// Adds the event, unless it repeats one that was already sent.
-    fn tell(&mut self, event: &Event) {
+    fn queue(&mut self, event: &Event) {
         let question = match &event.kind {
             EventKind::InterruptRaised { interrupt } => Some((interrupt.id, false)),
             EventKind::InterruptResolved { interrupt_id, .. } => Some((*interrupt_id, true)),
             _ => None,
         };
         if let Some(question) = question {
-            if self.told.contains(&question) {
+            if self.sent.contains(&question) {
                 return;
             }
-            if self.told.len() == MAX_TOLD {
-                self.told.pop_front();
+            if self.sent.len() == MAX_SENT {
+                self.sent.pop_front();
             }
-            self.told.push_back(question);
+            self.sent.push_back(question);
         }
-        self.ready.extend(told(event));
+        self.ready.extend(dedicated_event(event));
     }
 
     /// Current summary of a session. `None` if it was deleted or is filtered out.
@@ -347,7 +347,7 @@ impl Watch {
 }
 
 /// The dedicated watch event of a session's event, if any. The change of the session is reported in addition.
-fn told(event: &Event) -> Option<Kind> {
+fn dedicated_event(event: &Event) -> Option<Kind> {
     let session_id = event.session_id.to_string();
     let turn_id = || event.turn_id.map(|turn| turn.to_string()).unwrap_or_default();
     match &event.kind {

@@ -46,7 +46,7 @@ service! { Documents:
         Ok(self.steps(progress, async move |context, progress, cancel| {
             let mut states = Vec::new();
             while let Some(documents) = page.take() {
-                let done = context.knowledge().take_in(documents, request.again, Arc::clone(&progress), cancel.clone());
+                let done = context.knowledge().ingest(documents, request.again, Arc::clone(&progress), cancel.clone());
                 states.extend(done.await?);
                 page = pages.next(&context.engine).await?;
             }
@@ -125,7 +125,7 @@ impl Context {
         step: impl Fn(DocumentProgress) -> T + Send + Sync + 'static,
         work: impl FnOnce(Self, OnProgress, CancellationToken) -> F,
     ) -> ReplyStream<T> {
-        let (steps, told) = mpsc::channel(STEPS);
+        let (steps, received) = mpsc::channel(STEPS);
         let cancel = self.shutdown.child_token();
         let guard = cancel.clone().drop_guard();
         let sender = steps.clone();
@@ -136,10 +136,10 @@ impl Context {
             // The send fails if the client has disconnected.
             let _ = steps.send(last).await;
         });
-        let next = |(mut told, guard): (mpsc::Receiver<_>, DropGuard)| async {
-            told.recv().await.map(|step| (step, (told, guard)))
+        let next = |(mut received, guard): (mpsc::Receiver<_>, DropGuard)| async {
+            received.recv().await.map(|step| (step, (received, guard)))
         };
-        stream::unfold((told, guard), next).boxed()
+        stream::unfold((received, guard), next).boxed()
     }
 
     /// The documents at these paths, each once. Without paths, all documents of the session.

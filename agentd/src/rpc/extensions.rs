@@ -54,7 +54,7 @@ service! { Plugins:
     async fn list(&self, request: v1::ListPluginsRequest) -> v1::ListPluginsResponse {
         let plugins = match request.as_known {
             // Reports from the last check of their files.
-            true => self.control.recipe.plugins.installed().iter().map(|plugin| plugin.report.clone()).collect(),
+            true => self.control.source.plugins.installed().iter().map(|plugin| plugin.report.clone()).collect(),
             false => self.control.list_plugins().await?,
         };
         Ok(v1::ListPluginsResponse { plugins: plugins.iter().map(Into::into).collect() })
@@ -91,11 +91,11 @@ service! { Skills:
     }
 
     async fn check(&self, request: v1::CheckSkillRequest) -> v1::SkillReport {
-        let shelf = self.parts().skills.clone();
+        let skill_store = self.parts().skills.clone();
         let report = match request.what {
             Some(check_skill_request::What::Folder(folder)) => {
                 let folder = absolute(folder)?;
-                blocking(UNREADABLE, move || shelf.check(&folder)).await?
+                blocking(UNREADABLE, move || skill_store.check(&folder)).await?
             }
             Some(check_skill_request::What::Name(name)) => {
                 let named = self.reports(&request.session).await?.into_iter().filter(|report| report.skill.name == name);
@@ -112,8 +112,8 @@ service! { Skills:
     }
 
     async fn add(&self, request: v1::AddSkillRequest) -> v1::SkillReport {
-        let (shelf, folder) = (self.parts().skills.clone(), absolute(request.folder)?);
-        let mut added = [blocking(UNREADABLE, move || shelf.add(&folder, request.replace)).await??];
+        let (skill_store, folder) = (self.parts().skills.clone(), absolute(request.folder)?);
+        let mut added = [blocking(UNREADABLE, move || skill_store.add(&folder, request.replace)).await??];
         self.note_listings(None, &mut added).await?;
         Ok((&added[0]).into())
     }
@@ -143,7 +143,7 @@ impl Context {
     }
 
     /// Sets the MCP servers of a session from a request.
-    async fn bring_servers(&self, request: v1::SetSessionServersRequest) -> Result<(Vec<ServerReport>, u64), Refusal> {
+    async fn set_servers(&self, request: v1::SetSessionServersRequest) -> Result<(Vec<ServerReport>, u64), Refusal> {
         let session = self.session(&request.session).await?;
         if session.show().await?.session.settings.parent.is_some() {
             return Err(Refusal::invalid("a subagent uses the MCP servers of its parent session")
@@ -229,7 +229,7 @@ service! { Mcp:
     }
 
     async fn check(&self, request: v1::CheckMcpServersRequest) -> v1::CheckMcpServersResponse {
-        let sources = self.control.recipe.sources()?;
+        let sources = self.control.source.sources()?;
         try_mcp(&sources, request.text, request.path.into()).map_err(Failure::from)?;
         Ok(v1::CheckMcpServersResponse {})
     }
@@ -237,7 +237,7 @@ service! { Mcp:
     async fn set_session_servers(&self, request: v1::SetSessionServersRequest) -> v1::SetSessionServersResponse {
         // Spawned, so that a client that cancels the call does not leave it half done.
         let context = self.clone();
-        let set = tokio::spawn(async move { context.bring_servers(request).await });
+        let set = tokio::spawn(async move { context.set_servers(request).await });
         let (servers, version) = set.await.map_err(|_| Refusal::stopping())??;
         let servers = servers.iter().map(|server| (&view(server)).into()).collect();
         Ok(v1::SetSessionServersResponse { servers, version })
@@ -265,8 +265,8 @@ fn view(server: &ServerReport) -> McpServerView {
         transport: config.map(|config| config.transport().to_owned()).unwrap_or_default(),
         place: config.map(|config| config.place()).unwrap_or_default(),
         connections: u32::try_from(server.connections).unwrap_or(u32::MAX),
-        says_it_is: untrusted::told(&server.says_it_is),
-        protocol: untrusted::told(&server.protocol),
+        says_it_is: untrusted::sanitize(&server.says_it_is),
+        protocol: untrusted::sanitize(&server.protocol),
         reached: server.tools.is_some(),
         tools: server.tools.clone().unwrap_or_default(),
         notes: server.notes.clone(),

@@ -37,7 +37,7 @@ pub(super) type EventStream = ReplyStream<v1::Event>;
 
 /// Condition that ends a feed, unless the daemon stops first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Until {
+pub(super) enum FeedEnd {
     /// When the client disconnects.
     Forever,
     /// When this turn ends.
@@ -63,7 +63,7 @@ pub(super) enum ClientNotice {
 /// Feed of one client, and everything that ends with it.
 pub(super) struct Feed {
     pub(super) subscription: Subscription,
-    pub(super) until: Until,
+    pub(super) feed_end: FeedEnd,
     /// Turn that the notices refer to.
     pub(super) turn_id: Option<TurnId>,
     pub(super) remarks: mpsc::Receiver<ClientNotice>,
@@ -79,9 +79,14 @@ type NextEvent = (Result<v1::Event, Status>, bool);
 
 impl Feed {
     /// Creates a feed without commands.
-    pub(super) fn of_reader(subscription: Subscription, until: Until, seen: u64, shutdown: CancellationToken) -> Self {
+    pub(super) fn of_reader(
+        subscription: Subscription,
+        feed_end: FeedEnd,
+        seen: u64,
+        shutdown: CancellationToken,
+    ) -> Self {
         let (_, remarks) = mpsc::channel(1);
-        Self { subscription, until, turn_id: None, remarks, shutdown, _reader: None, seen }
+        Self { subscription, feed_end, turn_id: None, remarks, shutdown, _reader: None, seen }
     }
 
     /// Converts the feed into the stream for the client.
@@ -95,7 +100,7 @@ impl Feed {
     }
 
     async fn next(&mut self) -> Option<NextEvent> {
-        if self.until == Until::Current && self.subscription.is_current() {
+        if self.feed_end == FeedEnd::Current && self.subscription.is_current() {
             return None;
         }
         let end = |refusal: Refusal| Some((Err(refusal.into()), false));
@@ -119,7 +124,7 @@ impl Feed {
     fn show(&mut self, event: &Event) -> NextEvent {
         self.seen = event.seq;
         let ended = matches!(event.kind, EventKind::TurnEnded { .. });
-        let is_last = matches!(self.until, Until::TurnEnds(turn) if ended && event.turn_id == Some(turn));
+        let is_last = matches!(self.feed_end, FeedEnd::TurnEnds(turn) if ended && event.turn_id == Some(turn));
         (Ok(event.into()), !is_last)
     }
 

@@ -46,11 +46,11 @@ service! { Policy:
     async fn explain(&self, request: v1::ExplainRequest) -> v1::Explanation {
         let call: PolicyCall = convert::part(request.call, "the call")?;
         let tool = self.engine.tool(&call.tool)?;
-        let arguments = self.engine.meant(&tool, call.arguments);
-        let standpoint = self.standpoint(&request.session).await?;
+        let arguments = self.engine.adapted_arguments(&tool, call.arguments);
+        let dry_run_subject = self.dry_run_subject(&request.session).await?;
         let config = self.engine.config();
-        let looked_up = self.engine.look_up(&standpoint, &tool, &arguments).await;
-        Ok((&blocking(UNJUDGED, move || standpoint.judge(&config.policy, &tool, &arguments, &looked_up)).await?).into())
+        let looked_up = self.engine.look_up(&dry_run_subject, &tool, &arguments).await;
+        Ok((&blocking(UNJUDGED, move || dry_run_subject.judge(&config.policy, &tool, &arguments, &looked_up)).await?).into())
     }
 
     async fn test(&self, request: v1::TestRulesRequest) -> v1::TestRulesResponse {
@@ -60,21 +60,21 @@ service! { Policy:
         }
         let calls: Vec<PolicyCall> = convert::all(request.calls)?;
         let tools = calls.iter().map(|call| self.engine.tool(&call.tool)).collect::<Result<Vec<_>, _>>()?;
-        let meant = |(call, tool): (PolicyCall, &_)| {
-            let arguments = self.engine.meant(tool, call.arguments);
+        let adapted_arguments = |(call, tool): (PolicyCall, &_)| {
+            let arguments = self.engine.adapted_arguments(tool, call.arguments);
             PolicyCall { arguments, ..call }
         };
-        let calls: Vec<PolicyCall> = calls.into_iter().zip(&tools).map(meant).collect();
-        let standpoint = self.standpoint(&request.session).await?;
+        let calls: Vec<PolicyCall> = calls.into_iter().zip(&tools).map(adapted_arguments).collect();
+        let dry_run_subject = self.dry_run_subject(&request.session).await?;
         let config = self.engine.config();
         let mut found = Vec::with_capacity(calls.len());
         for (call, tool) in calls.iter().zip(&tools) {
-            found.push(self.engine.look_up(&standpoint, tool, &call.arguments).await);
+            found.push(self.engine.look_up(&dry_run_subject, tool, &call.arguments).await);
         }
         let comparisons = blocking(UNJUDGED, move || {
             let judged = calls.into_iter().zip(&tools).zip(&found).map(|((call, tool), looked_up)| Comparison {
-                now: standpoint.judge(&config.policy, tool, &call.arguments, looked_up),
-                then: standpoint.judge(&tried, tool, &call.arguments, looked_up),
+                now: dry_run_subject.judge(&config.policy, tool, &call.arguments, looked_up),
+                then: dry_run_subject.judge(&tried, tool, &call.arguments, looked_up),
                 call,
             });
             judged.map(|comparison| (&comparison).into()).collect()
@@ -98,9 +98,9 @@ service! { Policy:
                 }
                 let session = line.entry.session_id;
                 let known = last.take().filter(|(of, _)| *of == session);
-                let (_, standpoint) =
-                    last.insert(known.unwrap_or_else(|| (session, runtime.block_on(context.standpoint_of(session)))));
-                rehearsal.judge(decision, standpoint);
+                let (_, dry_run_subject) =
+                    last.insert(known.unwrap_or_else(|| (session, runtime.block_on(context.subject_of_session(session)))));
+                rehearsal.judge(decision, dry_run_subject);
             })?;
             Ok::<_, Refusal>(rehearsal.outcome())
         });
@@ -131,15 +131,15 @@ service! { Audit:
 }
 
 impl Context {
-    async fn standpoint(&self, session: &str) -> Result<DryRunSubject, Refusal> {
-        Ok(self.engine.standpoint(self.named_session(session).await?).await?)
+    async fn dry_run_subject(&self, session: &str) -> Result<DryRunSubject, Refusal> {
+        Ok(self.engine.dry_run_subject(self.named_session(session).await?).await?)
     }
 
     /// The subject for a session's calls. For a deleted session, that of a new one.
-    async fn standpoint_of(&self, session: Option<SessionId>) -> DryRunSubject {
-        match self.engine.standpoint(session).await {
-            Ok(standpoint) => standpoint,
-            Err(_) => self.engine.standpoint(None).await.unwrap_or_default(),
+    async fn subject_of_session(&self, session: Option<SessionId>) -> DryRunSubject {
+        match self.engine.dry_run_subject(session).await {
+            Ok(dry_run_subject) => dry_run_subject,
+            Err(_) => self.engine.dry_run_subject(None).await.unwrap_or_default(),
         }
     }
 
@@ -148,7 +148,7 @@ impl Context {
         let RuleText { text, path } = convert::part(rules, "the rules")?;
         let control = Arc::clone(&self.control);
         let over = move || -> Result<_, Refusal> {
-            Ok(rules_over(&control.recipe.sources()?, text, path.into()).map_err(Failure::from)?.policy)
+            Ok(rules_over(&control.source.sources()?, text, path.into()).map_err(Failure::from)?.policy)
         };
         blocking(UNJUDGED, over).await?
     }
@@ -186,7 +186,7 @@ impl<'a> PolicyDryRun<'a> {
 
     /// Judges a logged decision again, by the model's original arguments, the link target recorded then, and the
     /// session's current state. Lines of earlier versions do not record link targets.
-    pub(crate) fn judge(&mut self, decision: &Decision, standpoint: &DryRunSubject) {
+    pub(crate) fn judge(&mut self, decision: &Decision, dry_run_subject: &DryRunSubject) {
         let arguments = match &decision.args {
             Value::String(text) => text.clone(),
             args => args.to_string(),
@@ -203,8 +203,8 @@ impl<'a> PolicyDryRun<'a> {
         // The log does not record where a command started.
         let looked_up = LookedUp { followed, start: None };
         let comparison = Comparison {
-            now: standpoint.judge(self.now, &tool, &arguments, &looked_up),
-            then: standpoint.judge(self.then, &tool, &arguments, &looked_up),
+            now: dry_run_subject.judge(self.now, &tool, &arguments, &looked_up),
+            then: dry_run_subject.judge(self.then, &tool, &arguments, &looked_up),
             call: PolicyCall { tool: decision.tool.clone(), arguments },
         };
         if comparison.changes() {

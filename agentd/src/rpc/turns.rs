@@ -20,7 +20,7 @@ use tonic::{Code, Request, Response, Streaming, metadata::MetadataValue};
 
 use crate::rpc::{
     Context, Refusal, Reply,
-    feed::{ClientCalls, ClientNotice, EventStream, Feed, Until},
+    feed::{ClientCalls, ClientNotice, EventStream, Feed, FeedEnd},
 };
 
 /// Capacity for notices to a client. Further ones are dropped: a client that lags this far does not read them.
@@ -46,12 +46,13 @@ impl Turns for Context {
         let (remarks, heard) = mpsc::channel(REMARK_QUEUE);
         let gone = CancellationToken::new();
         // A client that joined another client's turn does not affect it by leaving.
-        let tells = while_connected && !started.joined;
-        let reader = CommandReader { engine: self.engine.clone(), session, turn_id, client, tells, remarks };
+        let reports_disconnect = while_connected && !started.joined;
+        let reader =
+            CommandReader { engine: self.engine.clone(), session, turn_id, client, reports_disconnect, remarks };
         tokio::spawn(reader.run(frames, calls, gone.clone()));
         let feed = Feed {
             subscription: started.events,
-            until: Until::TurnEnds(turn_id),
+            feed_end: FeedEnd::TurnEnds(turn_id),
             turn_id: Some(turn_id),
             remarks: heard,
             shutdown: self.shutdown.clone(),
@@ -73,13 +74,13 @@ impl Turns for Context {
         let request = request.into_inner();
         let session = self.session(&request.session).await?;
         let subscription = session.subscribe(request.after_seq).await.map_err(Refusal::from)?;
-        let until = match (request.until_idle, subscription.live_turn()) {
-            (false, _) => Until::Forever,
-            (true, Some(turn)) => Until::TurnEnds(turn),
-            (true, None) => Until::Current,
+        let feed_end = match (request.until_idle, subscription.live_turn()) {
+            (false, _) => FeedEnd::Forever,
+            (true, Some(turn)) => FeedEnd::TurnEnds(turn),
+            (true, None) => FeedEnd::Current,
         };
         tracing::debug!(session = %session.id(), after = request.after_seq, "a client follows a session");
-        let feed = Feed::of_reader(subscription, until, request.after_seq, self.shutdown.clone());
+        let feed = Feed::of_reader(subscription, feed_end, request.after_seq, self.shutdown.clone());
         Ok(Response::new(feed.into_stream()))
     }
 
@@ -135,9 +136,9 @@ impl Context {
             return self.start_turn_here(start, lines).await;
         }
         // The turn may call a server before its session is known. It then uses the latest lent values, which are these.
-        self.control.lend(None, lent.clone());
+        self.control.set_client_values(None, lent.clone());
         let started = self.start_turn_here(start, lines).await?;
-        self.control.lend(Some(started.0.id()), lent);
+        self.control.set_client_values(Some(started.0.id()), lent);
         Ok(started)
     }
 
@@ -212,14 +213,14 @@ struct CommandReader {
     turn_id: TurnId,
     client: String,
     /// True if the turn is notified when the client disconnects.
-    tells: bool,
+    reports_disconnect: bool,
     remarks: mpsc::Sender<ClientNotice>,
 }
 
 impl CommandReader {
     async fn run(self, mut frames: Streaming<v1::TurnRequest>, calls: ClientCalls, gone: CancellationToken) {
         self.read(&mut frames, calls, &gone).await;
-        if self.tells {
+        if self.reports_disconnect {
             // A client that only reads closes its half of the stream but is still connected.
             gone.cancelled().await;
             if let Err(error) = self.session.client_left(self.turn_id).await {
@@ -249,7 +250,7 @@ impl CommandReader {
                 _ => return,
             };
             // Boxed, as most clients never send commands and need no memory for them.
-            let remark = match Box::pin(self.carry_out(frame.command, &mut calls)).await {
+            let remark = match Box::pin(self.execute(frame.command, &mut calls)).await {
                 Ok(()) => continue,
                 Err(remark) => remark,
             };
@@ -263,7 +264,7 @@ impl CommandReader {
         }
     }
 
-    async fn carry_out(&self, command: Option<Command>, calls: &mut ClientCalls) -> Result<(), ClientNotice> {
+    async fn execute(&self, command: Option<Command>, calls: &mut ClientCalls) -> Result<(), ClientNotice> {
         let carried_out = match command {
             Some(Command::ToolAnswer(answer)) => calls.answer_tool(&self.engine, answer).await,
             Some(Command::FileAnswer(answer)) => calls.answer_file(answer),

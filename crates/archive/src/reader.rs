@@ -111,7 +111,7 @@ impl Members {
             return Err(ArchiveError::TooLarge(format!("it has more than {MAX_MEMBERS} members")).into());
         }
         if self.hashes.contains_key(name) {
-            return Err(ArchiveError::Hostile(format!("it has {} twice", shown(name))).into());
+            return Err(ArchiveError::Hostile(format!("it has {} twice", display_name(name))).into());
         }
         let size = entry.size();
         if name == SUMS {
@@ -156,7 +156,7 @@ impl Members {
 
     fn file<U: Unpack>(&mut self, file: &TreeFile, content: &mut dyn Read, into: &mut U) -> Result<(), U::Error> {
         check_tree_path(&file.path)
-            .map_err(|why| ArchiveError::Hostile(format!("the path of a file {why}: {}", shown(&file.path))))?;
+            .map_err(|why| ArchiveError::Hostile(format!("the path of a file {why}: {}", display_name(&file.path))))?;
         self.files += 1;
         self.file_bytes = self.file_bytes.saturating_add(file.bytes);
         if self.files > MAX_TREE_FILES || self.file_bytes > MAX_TREE_BYTES {
@@ -184,13 +184,13 @@ impl Members {
             let (hash, name) =
                 line.split_once("  ").ok_or_else(|| changed("its list of hashes cannot be read".to_owned()))?;
             match self.hashes.get(name) {
-                None => return Err(changed(format!("{} is missing", shown(name)))),
-                Some(found) if found != hash => return Err(changed(format!("{} was changed", shown(name)))),
+                None => return Err(changed(format!("{} is missing", display_name(name)))),
+                Some(found) if found != hash => return Err(changed(format!("{} was changed", display_name(name)))),
                 Some(_) => named.insert(name),
             };
         }
         match self.hashes.keys().find(|name| !named.contains(name.as_str())) {
-            Some(name) => Err(changed(format!("{} has no hash", shown(name)))),
+            Some(name) => Err(changed(format!("{} has no hash", display_name(name)))),
             None => Ok(()),
         }
     }
@@ -222,9 +222,9 @@ impl Read for CountedReader<'_> {
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Err(error),
             Err(error) => {
-                let told = io::Error::new(error.kind(), error.to_string());
+                let reported = io::Error::new(error.kind(), error.to_string());
                 self.failure = Some(error);
-                Err(told)
+                Err(reported)
             }
         }
     }
@@ -233,7 +233,7 @@ impl Read for CountedReader<'_> {
 /// Reads a whole member of bounded size.
 fn whole(content: &mut impl Read, size: u64, limit: u64, name: &str) -> Result<Vec<u8>, ArchiveError> {
     if size > limit {
-        return Err(ArchiveError::TooLarge(format!("{} has {size} bytes; the limit is {limit}", shown(name))));
+        return Err(ArchiveError::TooLarge(format!("{} has {size} bytes; the limit is {limit}", display_name(name))));
     }
     let mut bytes = Vec::new();
     content.take(limit).read_to_end(&mut bytes).map_err(broken)?;
@@ -245,11 +245,11 @@ fn events(lines: &[u8], name: &str) -> Result<Vec<Event>, ArchiveError> {
     // The message only names the position: events may be private.
     let event = |(number, line): (usize, &[u8])| {
         if line.len() > MAX_EVENT {
-            let (name, line) = (shown(name), number + 1);
+            let (name, line) = (display_name(name), number + 1);
             return Err(ArchiveError::TooLarge(format!("line {line} of {name} has more than {MAX_EVENT} bytes")));
         }
         serde_json::from_slice(line).map_err(|error: serde_json::Error| {
-            let (name, line, column) = (shown(name), number + 1, error.column());
+            let (name, line, column) = (display_name(name), number + 1, error.column());
             ArchiveError::Changed(format!("line {line} of {name} is invalid at character {column}"))
         })
     };
@@ -257,11 +257,11 @@ fn events(lines: &[u8], name: &str) -> Result<Vec<Event>, ArchiveError> {
 }
 
 fn misplaced(name: &str) -> ArchiveError {
-    ArchiveError::Hostile(format!("unexpected member: {}", shown(name)))
+    ArchiveError::Hostile(format!("unexpected member: {}", display_name(name)))
 }
 
 /// Shortens a name and makes invisible characters visible.
-fn shown(name: &str) -> String {
+fn display_name(name: &str) -> String {
     agentd_core::visible::line(&name.chars().take(120).collect::<String>())
 }
 
@@ -306,9 +306,9 @@ fn text(name: Vec<u8>) -> Result<String, ArchiveError> {
 /// Converts an error of the underlying readers.
 fn broken(error: io::Error) -> ArchiveError {
     if let Some(inner) = error.get_ref()
-        && let Some(told) = inner.downcast_ref::<SourceBroke>()
+        && let Some(reported) = inner.downcast_ref::<SourceBroke>()
     {
-        return ArchiveError::Io(io::Error::new(error.kind(), told.0.clone()));
+        return ArchiveError::Io(io::Error::new(error.kind(), reported.0.clone()));
     }
     match error.kind() {
         io::ErrorKind::UnexpectedEof => ArchiveError::Cut,

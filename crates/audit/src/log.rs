@@ -22,7 +22,7 @@ use crate::{
     read,
     trim::{TrimLimits, TrimReport},
     verify,
-    writer::{Clean, Command, End, Thread},
+    writer::{Command, End, SecretFilter, Thread},
 };
 
 /// Capacity of the writer's queue; callers wait when it is full.
@@ -90,7 +90,7 @@ impl AuditLog {
         let thread = Thread {
             folder: folder.clone(),
             rotate_at,
-            clean: clean as Clean,
+            clean: clean as SecretFilter,
             clock,
             commands,
             place: Some(place),

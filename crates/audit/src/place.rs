@@ -69,10 +69,10 @@ impl LogEnd {
             found.push(damaged(what, Some(AuditProblem::NoWitness)));
         }
         let is_new = seen.is_none();
-        let told = seen.into_iter().chain(noted.cloned());
-        let head = match known.cloned().map_or_else(|| told.collect(), |known| vec![known]) {
-            told if told.is_empty() => last.unwrap_or_else(chain::beginning),
-            told => agree(told, last, &tail, &mut found),
+        let heads = seen.into_iter().chain(noted.cloned());
+        let head = match known.cloned().map_or_else(|| heads.collect(), |known| vec![known]) {
+            heads if heads.is_empty() => last.unwrap_or_else(chain::beginning),
+            heads => agree(heads, last, &tail, &mut found),
         };
         let about = file.metadata()?;
         let mut place = Self {
@@ -98,7 +98,7 @@ impl LogEnd {
             .is_ok_and(|about| (about.dev(), about.ino()) == self.identity && about.len() == self.size)
     }
 
-    /// Appends lines, the last of which is `head`. After an error some bytes may be written: see [`Self::take_back`].
+    /// Appends lines, the last of which is `head`. After an error some bytes may be written: see [`Self::roll_back`].
     pub(crate) fn append(&mut self, lines: &str, head: AuditHead) -> io::Result<()> {
         self.medium.append(lines.as_bytes())?;
         self.size += lines.len() as u64;
@@ -108,7 +108,7 @@ impl LogEnd {
 
     /// Removes bytes that were appended but not acknowledged. If that fails, the next check finds the file longer than
     /// expected.
-    pub(crate) fn take_back(&mut self, size: u64, head: AuditHead) {
+    pub(crate) fn roll_back(&mut self, size: u64, head: AuditHead) {
         if let Err(error) = self.medium.cut_to(size) {
             tracing::error!("could not truncate a partial write to the audit log: {error}");
         }
@@ -148,10 +148,10 @@ impl LogEnd {
 
 /// Chooses the head to continue from and reports heads that do not match the file. A remembered head was always on the
 /// disk, but it may be older than the last line.
-fn agree(told: Vec<AuditHead>, last: Option<AuditHead>, tail: &Tail, found: &mut Vec<AuditFact>) -> AuditHead {
+fn agree(heads: Vec<AuditHead>, last: Option<AuditHead>, tail: &Tail, found: &mut Vec<AuditFact>) -> AuditHead {
     let last = last.unwrap_or_else(chain::beginning);
     let (mut go_on, mut furthest) = (last.clone(), last.n);
-    for head in told {
+    for head in heads {
         let another = |line: &AuditHead| line.n == head.n && line.hash != head.hash;
         if head.n > furthest {
             furthest = head.n;

@@ -77,7 +77,7 @@ pub(crate) fn newest(folder: &Path, query: &RecordQuery) -> io::Result<Vec<Audit
         bytes <= MOST_BYTES
     });
     let skip = found.len() - within.count();
-    Ok(found.into_iter().skip(skip).map(|found| found.settle(last_start)).collect())
+    Ok(found.into_iter().skip(skip).map(|found| found.with_outcome(last_start)).collect())
 }
 
 /// A record whose outcome is not settled yet.
@@ -89,7 +89,7 @@ struct FoundRecord {
 
 impl FoundRecord {
     /// Settles the outcome: that of an unfinished call from before `last_start`, the daemon's last start, is unknown.
-    fn settle(self, last_start: u64) -> AuditRecord {
+    fn with_outcome(self, last_start: u64) -> AuditRecord {
         let Self { line, ended, .. } = self;
         let outcome = match &line.entry.fact {
             AuditFact::CallDecided(decision) => {

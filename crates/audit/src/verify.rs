@@ -162,13 +162,13 @@ impl Walk {
         if self.noted.as_deref() == Some(sealed.hash) {
             self.noted = None;
         }
-        self.hear(line);
+        self.record_line(line);
         self.last = Some(sealed.head());
         self.report.head = sealed.head();
     }
 
     /// Collects what the log records about itself: damage and removed files.
-    fn hear(&mut self, line: &[u8]) {
+    fn record_line(&mut self, line: &[u8]) {
         let is_own = |kind: &[u8]| line.windows(kind.len()).any(|window| window == kind);
         if !is_own(b"\"kind\":\"log_damaged\"") && !is_own(b"\"kind\":\"log_trimmed\"") {
             return;
@@ -213,7 +213,7 @@ impl Walk {
     }
 
     fn end(mut self, has_witness: bool) -> AuditReport {
-        self.tell_beginning();
+        self.report_beginning();
         let last = self.last.as_ref().map_or(0, |last| last.n);
         if let Some(expected) = self.remembered.iter().map(|head| head.n).max().filter(|n| *n > last) {
             let message = format!("the log ends with line {last}; lines up to {expected} were written");
@@ -231,7 +231,7 @@ impl Walk {
     }
 
     /// Reports if the lines before the first were trimmed, as recorded in the log, or are missing.
-    fn tell_beginning(&mut self) {
+    fn report_beginning(&mut self) {
         let Some(Beginning { file, line, before }) = self.begins.take() else { return };
         let first = before.n + 1;
         let (problem, message) = if self.trimmed.contains(&before) {

@@ -25,7 +25,7 @@ const MAX_BATCH: usize = 256;
 /// Maximum time until a note is synced.
 const NOTE_DELAY: Duration = Duration::from_millis(200);
 
-pub(crate) type Clean = Arc<dyn Fn(&str) -> String + Send + Sync>;
+pub(crate) type SecretFilter = Arc<dyn Fn(&str) -> String + Send + Sync>;
 type Reply = oneshot::Sender<Result<(), AuditError>>;
 
 /// Commands of the writer thread.
@@ -55,7 +55,7 @@ pub(crate) struct End {
 pub(crate) struct Thread {
     pub(crate) folder: PathBuf,
     pub(crate) rotate_at: u64,
-    pub(crate) clean: Clean,
+    pub(crate) clean: SecretFilter,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) commands: mpsc::Receiver<Command>,
     /// `None` after a disk failure that leaves the content of the file unknown. The file is then opened again.
@@ -158,7 +158,7 @@ impl Thread {
                     entries.push(entry);
                     replies.push(reply);
                 }
-                Err(error) => tell(reply, Some(error.to_string())),
+                Err(error) => send_reply(reply, Some(error.to_string())),
             }
         }
         let waited_for = replies.iter().any(Option::is_some) || !self.own.is_empty();
@@ -167,20 +167,20 @@ impl Thread {
             Err(_) if entries.len() > 1 => {
                 for (entry, reply) in entries.iter().zip(replies) {
                     let outcome = self.write(std::slice::from_ref(entry), reply.is_some());
-                    self.told(&outcome, reply);
+                    self.complete(&outcome, reply);
                 }
             }
-            outcome => replies.into_iter().for_each(|reply| self.told(&outcome, reply)),
+            outcome => replies.into_iter().for_each(|reply| self.complete(&outcome, reply)),
         }
     }
 
-    fn told(&mut self, outcome: &std::io::Result<()>, reply: Option<Reply>) {
+    fn complete(&mut self, outcome: &std::io::Result<()>, reply: Option<Reply>) {
         if let Err(error) = outcome
             && !std::mem::replace(&mut self.failing, true)
         {
             tracing::error!("could not write the audit log; calls that change or run anything are refused: {error}");
         }
-        tell(reply, outcome.as_ref().err().map(ToString::to_string));
+        send_reply(reply, outcome.as_ref().err().map(ToString::to_string));
     }
 
     /// Writes all entries or none, after the pending facts of the log about itself.
@@ -222,7 +222,7 @@ impl Thread {
         let written = place.append(&lines, head).and_then(|()| if durable { place.sync() } else { Ok(()) });
         if let Err(error) = written {
             // The disk content is unknown after a failed sync, so the write is undone and the file opened again.
-            place.take_back(size, before);
+            place.roll_back(size, before);
             self.place = None;
             return Err(error);
         }
@@ -247,7 +247,7 @@ impl Thread {
     }
 }
 
-fn tell(reply: Option<Reply>, problem: Option<String>) {
+fn send_reply(reply: Option<Reply>, problem: Option<String>) {
     let Some(reply) = reply else { return };
     let refusal = problem.map(|problem| {
         AuditError::new(ErrorKind::Storage, format!("could not write the audit log: {problem}"))
@@ -272,22 +272,22 @@ mod tests {
         verify::{ExpectedLog, verify},
     };
 
-    struct Still;
+    struct FixedClock;
 
-    impl Clock for Still {
+    impl Clock for FixedClock {
         fn now(&self) -> Timestamp {
             Timestamp::UNIX_EPOCH
         }
     }
 
     /// A disk with limited room, or with a failing sync.
-    struct Small {
+    struct SmallDisk {
         file: File,
         room: Arc<AtomicU64>,
         sound: bool,
     }
 
-    impl Medium for Small {
+    impl Medium for SmallDisk {
         fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
             let room = usize::try_from(self.room.load(Ordering::Relaxed)).unwrap();
             let fits = &bytes[..bytes.len().min(room)];
@@ -312,7 +312,7 @@ mod tests {
             folder: folder.to_path_buf(),
             rotate_at: u64::MAX,
             clean: Arc::new(str::to_owned),
-            clock: Arc::new(Still),
+            clock: Arc::new(FixedClock),
             commands,
             head: place.head.clone(),
             place: Some(place),
@@ -343,7 +343,7 @@ mod tests {
         let room = Arc::new(AtomicU64::new(room));
         let (place, found) = LogEnd::open(&thread.folder, Some(&thread.head), None, Timestamp::UNIX_EPOCH).unwrap();
         assert_eq!(found, []);
-        thread.place.insert(place).replace_medium(|file| Box::new(Small { file, room, sound }));
+        thread.place.insert(place).replace_medium(|file| Box::new(SmallDisk { file, room, sound }));
     }
 
     fn lines(folder: &std::path::Path) -> u64 {

@@ -25,28 +25,29 @@ fn main() -> ExitCode {
     if symlink(&other, &link).is_err() || !give_up_rights(&Access::Read(&folder)).is_ok_and(|filtered| filtered) {
         return ExitCode::FAILURE;
     }
-    let told = |what: &str, was_refused: bool| println!("{what}: {}", if was_refused { "refused" } else { "allowed" });
-    told("read a file of the folder", fs::read(folder.join("inside")).is_err());
-    told("list the folder", fs::read_dir(&folder).is_err());
-    told("read another file", File::open(&other).is_err());
-    told("read it through a link", File::open(&link).is_err());
-    told("read it from within", File::open(folder.join("../other")).is_err());
-    told("list another folder", fs::read_dir("/").is_err());
-    told("see who runs", fs::read("/proc/1/cmdline").is_err());
-    told("change a file of the folder", File::options().append(true).open(folder.join("inside")).is_err());
+    let report =
+        |what: &str, was_refused: bool| println!("{what}: {}", if was_refused { "refused" } else { "allowed" });
+    report("read a file of the folder", fs::read(folder.join("inside")).is_err());
+    report("list the folder", fs::read_dir(&folder).is_err());
+    report("read another file", File::open(&other).is_err());
+    report("read it through a link", File::open(&link).is_err());
+    report("read it from within", File::open(folder.join("../other")).is_err());
+    report("list another folder", fs::read_dir("/").is_err());
+    report("see who runs", fs::read("/proc/1/cmdline").is_err());
+    report("change a file of the folder", File::options().append(true).open(folder.join("inside")).is_err());
     let emptying = OFlags::RDONLY | OFlags::TRUNC;
-    told("empty a file", rustix::fs::open(folder.join("inside"), emptying, Mode::empty()).is_err());
-    told("signal another process", kill(getppid(), None).is_err());
-    told("make a file", File::create(folder.join("new")).is_err());
-    told("make a link", symlink("/", folder.join("root")).is_err());
-    told("remove a file", fs::remove_file(folder.join("inside")).is_err());
-    told("rename a file", fs::rename(folder.join("inside"), folder.join("renamed")).is_err());
-    told("connect", TcpStream::connect(address).is_err());
-    told("send", UdpSocket::bind("127.0.0.1:0").is_err());
-    told(
+    report("empty a file", rustix::fs::open(folder.join("inside"), emptying, Mode::empty()).is_err());
+    report("signal another process", kill(getppid(), None).is_err());
+    report("make a file", File::create(folder.join("new")).is_err());
+    report("make a link", symlink("/", folder.join("root")).is_err());
+    report("remove a file", fs::remove_file(folder.join("inside")).is_err());
+    report("rename a file", fs::rename(folder.join("inside"), folder.join("renamed")).is_err());
+    report("connect", TcpStream::connect(address).is_err());
+    report("send", UdpSocket::bind("127.0.0.1:0").is_err());
+    report(
         "talk to a service of this machine",
         UnixStream::connect("/run/nobody").is_err_and(|error| error.raw_os_error() == Some(1)),
     );
-    told("start a program", Command::new("/bin/true").spawn().is_err());
+    report("start a program", Command::new("/bin/true").spawn().is_err());
     ExitCode::SUCCESS
 }

@@ -87,14 +87,14 @@ impl CodeFolder {
 
     /// Updates the index: reads files that are new or whose time or size changed, and removes missing ones.
     pub fn refresh(&mut self) -> RefreshReport {
-        self.refresh_telling(&mut |_| {})
+        self.refresh_with_progress(&mut |_| {})
     }
 
     /// Like [`refresh`](Self::refresh), with a callback for each step.
-    pub fn refresh_telling(&mut self, tell: &mut dyn FnMut(RefreshStep<'_>)) -> RefreshReport {
+    pub fn refresh_with_progress(&mut self, on_step: &mut dyn FnMut(RefreshStep<'_>)) -> RefreshReport {
         let tree = FileTree { root: &self.root, outer: &self.outer, may_read: &*self.config.may_read };
         let mut report =
-            refresh(&mut self.index, &mut self.skipped, &tree, self.config.threads, self.config.max_files, tell);
+            refresh(&mut self.index, &mut self.skipped, &tree, self.config.threads, self.config.max_files, on_step);
         self.folders = std::mem::take(&mut report.folders);
         (self.is_truncated, self.is_partial) = (report.is_truncated, report.is_partial);
         report

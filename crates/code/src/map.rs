@@ -19,7 +19,7 @@ use crate::{
 pub(crate) fn map(index: &CodeIndex, max_tokens: usize, read: ReadFile<'_>) -> Vec<MapFile> {
     let graph = Graph::new(index);
     let ranks = page_rank(&graph);
-    let definitions = spread(index, graph.definition_ranks(&ranks, MAX_SHOWN));
+    let definitions = diversify(index, graph.definition_ranks(&ranks, MAX_SHOWN));
     render(index, &definitions, max_tokens, read)
 }
 
@@ -126,7 +126,7 @@ const SOURCES: &str = "src";
 const PLAIN: [&str; 4] = [SOURCES, "lib", "main", "java"];
 
 /// Lowers the rank of further files in the same group, and sorts again.
-fn spread(index: &CodeIndex, mut ranked: Vec<RankedDefinition>) -> Vec<RankedDefinition> {
+fn diversify(index: &CodeIndex, mut ranked: Vec<RankedDefinition>) -> Vec<RankedDefinition> {
     let mut crowds: HashMap<String, i32> = HashMap::new();
     let mut factors: HashMap<u32, f32> = HashMap::new();
     let mut seen = HashSet::new();
@@ -152,8 +152,8 @@ fn room(path: &str) -> String {
     if let Some(package) = package.filter(|package| !package.is_empty()) {
         return package.join("/");
     }
-    let telling = folders.iter().filter(|folder| !PLAIN.contains(folder));
-    telling.take(2).copied().collect::<Vec<_>>().join("/")
+    let specific = folders.iter().filter(|folder| !PLAIN.contains(folder));
+    specific.take(2).copied().collect::<Vec<_>>().join("/")
 }
 
 /// Maximum number of definitions of a name. More common names, such as `new`, `main` or `fmt`, are ignored.
@@ -161,7 +161,7 @@ const MAX_DEFINERS: usize = 10;
 /// Number of definitions above which a name counts little.
 const MANY_DEFINERS: usize = 5;
 /// Minimum length of a multi-word name that counts as specific.
-const TELLING: usize = 8;
+const MIN_SPECIFIC_LEN: usize = 8;
 /// Factor for a file of which neither a type nor the file name is used. Most of these uses are methods of the standard
 /// library with the same name as one in the file.
 const DOUBTFUL: f32 = 0.05;
@@ -214,7 +214,7 @@ fn name_weight(index: &CodeIndex, name: u32, definers: usize) -> f32 {
     let text = index.names().text(name);
     let has = |is_of: fn(&u8) -> bool| text.as_bytes().iter().any(is_of);
     let is_camel = has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase);
-    if text.len() >= TELLING && (is_camel || text.trim_matches('_').contains('_')) {
+    if text.len() >= MIN_SPECIFIC_LEN && (is_camel || text.trim_matches('_').contains('_')) {
         weight *= 10.0;
     }
     if text.starts_with('_') {
@@ -311,8 +311,8 @@ impl<'index> Graph<'index> {
         self.index.names().get(name.split_once('.').map_or(name, |(stem, _)| stem))
     }
 
-    /// Calls `tell` with each definition in another file that this file may use, and the weight of the use.
-    fn uses(&self, slot: u32, file: &IndexedFile, tell: &mut impl FnMut(Definer, f32)) {
+    /// Calls `visit` with each definition in another file that this file may use, and the weight of the use.
+    fn uses(&self, slot: u32, file: &IndexedFile, visit: &mut impl FnMut(Definer, f32)) {
         for (name, count) in &file.uses {
             let Some(definers) = self.definers.get(*name as usize) else { continue };
             let weight = name_weight(self.index, *name, definers.len()) * f32::from(*count).sqrt();
@@ -325,7 +325,7 @@ impl<'index> Graph<'index> {
                 _ => false,
             };
             for definer in definers.iter().filter(is_kin) {
-                tell(*definer, weight);
+                visit(*definer, weight);
             }
         }
     }
@@ -333,7 +333,7 @@ impl<'index> Graph<'index> {
     /// Passes the rank of each file on to the definitions that it uses. Returns at most `most` of them, highest rank
     /// first.
     pub(super) fn definition_ranks(&self, ranks: &[f32], most: usize) -> Vec<RankedDefinition> {
-        let mut found = self.pass_on(ranks);
+        let mut found = self.propagate(ranks);
         found.retain(|ranked| ranked.rank > 0.0);
         for ranked in &mut found {
             ranked.rank *= self.file_weight(ranked.file);
@@ -350,7 +350,7 @@ impl<'index> Graph<'index> {
         found
     }
 
-    fn pass_on(&self, ranks: &[f32]) -> Vec<RankedDefinition> {
+    fn propagate(&self, ranks: &[f32]) -> Vec<RankedDefinition> {
         let mut found = vec![Vec::new(); self.index.slots()];
         for (slot, file) in self.index.live_files() {
             if let Some(found) = found.get_mut(slot as usize) {

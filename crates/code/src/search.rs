@@ -103,8 +103,8 @@ impl SearchQuery {
         let mut all = Vec::new();
         words(text, &mut |word| all.push(word));
         let is_symbol = !text.contains(char::is_whitespace) && !all.is_empty();
-        let telling: Vec<&str> = all.iter().copied().filter(|word| !is_stop_word(&word.to_lowercase())).collect();
-        let used = if telling.is_empty() { &all } else { &telling };
+        let specific: Vec<&str> = all.iter().copied().filter(|word| !is_stop_word(&word.to_lowercase())).collect();
+        let used = if specific.is_empty() { &all } else { &specific };
         let mut query_terms: Vec<(String, f32)> = Vec::new();
         for word in used {
             for term in terms(word) {
@@ -190,7 +190,7 @@ pub(super) fn full(index: &CodeIndex, query: &SearchQuery, mut scores: Scores, l
         ranked.push((*number, score * weight));
     }
     let candidates = best(index, ranked, limit * CANDIDATES);
-    spread(index, candidates, limit)
+    diversify(index, candidates, limit)
 }
 
 fn file_scores(index: &CodeIndex, scores: &Scores) -> HashMap<u32, FileScore, DefaultHashBuilder> {
@@ -254,7 +254,7 @@ fn best(index: &CodeIndex, mut ranked: RankedChunks, limit: usize) -> RankedChun
 }
 
 /// Lowers the score of further results from the same file.
-fn spread(index: &CodeIndex, candidates: RankedChunks, limit: usize) -> RankedChunks {
+fn diversify(index: &CodeIndex, candidates: RankedChunks, limit: usize) -> RankedChunks {
     let mut seen: HashMap<u32, i32, DefaultHashBuilder> = HashMap::default();
     let lessened = candidates.into_iter().map(|(number, score)| {
         let seen = seen.entry(index.chunk(number).map_or(u32::MAX, |chunk| chunk.file)).or_default();

@@ -17,9 +17,9 @@ pub fn terms(text: &str) -> Vec<String> {
 }
 
 impl Stems {
-    /// Calls `tell` with the terms of a text in order.
-    pub(crate) fn terms(&mut self, text: &str, tell: &mut dyn FnMut(&str)) {
-        words(text, &mut |word| parts(word, self, tell));
+    /// Calls `emit` with the terms of a text in order.
+    pub(crate) fn terms(&mut self, text: &str, emit: &mut dyn FnMut(&str)) {
+        words(text, &mut |word| parts(word, self, emit));
     }
 }
 
@@ -33,8 +33,8 @@ pub(crate) fn is_identifier_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80
 }
 
-/// Calls `tell` with each identifier, number and word of a text.
-pub(crate) fn words<'text>(text: &'text str, tell: &mut dyn FnMut(&'text str)) {
+/// Calls `emit` with each identifier, number and word of a text.
+pub(crate) fn words<'text>(text: &'text str, emit: &mut dyn FnMut(&'text str)) {
     let bytes = text.as_bytes();
     let mut at = 0;
     while let Some(byte) = bytes.get(at) {
@@ -48,15 +48,15 @@ pub(crate) fn words<'text>(text: &'text str, tell: &mut dyn FnMut(&'text str)) {
         }
         // Both ends are next to an ASCII byte or an end of the text, so they are character boundaries.
         if let Some(word) = text.get(start..at) {
-            tell(word);
+            emit(word);
         }
     }
 }
 
-/// Calls `tell` with the terms of an identifier.
-pub(super) fn parts(word: &str, stems: &mut Stems, tell: &mut dyn FnMut(&str)) {
+/// Calls `emit` with the terms of an identifier.
+pub(super) fn parts(word: &str, stems: &mut Stems, emit: &mut dyn FnMut(&str)) {
     if !word.is_ascii() {
-        return other_scripts(word, stems, tell);
+        return other_scripts(word, stems, emit);
     }
     let bytes = word.as_bytes();
     let mut whole = String::new();
@@ -80,11 +80,11 @@ pub(super) fn parts(word: &str, stems: &mut Stems, tell: &mut dyn FnMut(&str)) {
         }
         // Single letters are skipped unless they are the whole identifier.
         if part.len() > 1 && part.len() <= MAX_WHOLE {
-            tell(stems.stem(part));
+            emit(stems.stem(part));
         }
     }
     if count > 1 || whole.len() == 1 {
-        tell(&whole);
+        emit(&whole);
     }
 }
 
@@ -104,7 +104,7 @@ fn begins(bytes: &[u8], at: usize) -> bool {
 
 /// Handles words that are not ASCII. They are not stemmed. In scripts without spaces, each pair of characters is a
 /// term.
-fn other_scripts(word: &str, stems: &mut Stems, tell: &mut dyn FnMut(&str)) {
+fn other_scripts(word: &str, stems: &mut Stems, emit: &mut dyn FnMut(&str)) {
     let is_spaced = |letter: char| letter < '\u{2e80}';
     let mut rest = word;
     for _ in 0..MAX_PARTS {
@@ -126,21 +126,21 @@ fn other_scripts(word: &str, stems: &mut Stems, tell: &mut dyn FnMut(&str)) {
         }
         if is_spaced(first) {
             let small: String = run.chars().take(MAX_WHOLE).flat_map(char::to_lowercase).collect();
-            tell(if small.is_ascii() { stems.stem(&small) } else { &small });
+            emit(if small.is_ascii() { stems.stem(&small) } else { &small });
         } else {
-            pairs(run, tell);
+            pairs(run, emit);
         }
     }
 }
 
-fn pairs(run: &str, tell: &mut dyn FnMut(&str)) {
+fn pairs(run: &str, emit: &mut dyn FnMut(&str)) {
     let starts: Vec<usize> = run.char_indices().map(|(at, _)| at).chain([run.len()]).take(MAX_WHOLE).collect();
     if let [first, last] = starts.as_slice() {
-        return tell(run.get(*first..*last).unwrap_or_default());
+        return emit(run.get(*first..*last).unwrap_or_default());
     }
     for pair in starts.windows(3) {
         if let [first, _, last] = pair {
-            tell(run.get(*first..*last).unwrap_or_default());
+            emit(run.get(*first..*last).unwrap_or_default());
         }
     }
 }

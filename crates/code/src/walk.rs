@@ -263,7 +263,7 @@ pub(crate) fn refresh(
     tree: &FileTree<'_>,
     threads: usize,
     max_files: usize,
-    tell: &mut dyn FnMut(RefreshStep<'_>),
+    on_step: &mut dyn FnMut(RefreshStep<'_>),
 ) -> RefreshReport {
     let root = tree.root;
     let mut report = RefreshReport::default();
@@ -280,16 +280,16 @@ pub(crate) fn refresh(
     if total <= ALONE || threads <= 1 {
         let mut reader = Reader::default();
         for file in &changed {
-            tell(RefreshStep::Reading(&file.path));
+            on_step(RefreshStep::Reading(&file.path));
             take(index, skipped, &mut report, &file.path, reader.read(root, &file.path));
             done += 1;
-            tell(RefreshStep::Done { done, total });
+            on_step(RefreshStep::Done { done, total });
         }
     } else {
         read_all(root, &changed, threads, &mut |path, result| {
             take(index, skipped, &mut report, path, result);
             done += 1;
-            tell(RefreshStep::Done { done, total });
+            on_step(RefreshStep::Done { done, total });
         });
     }
     if report.indexed > ALONE {

@@ -22,7 +22,7 @@ pub mod windows;
 
 pub use crate::{
     footprint::RequestBuilder,
-    meter::{ContextMeter, MAX_SHOWN_PICTURES, Next},
+    meter::{ContextMeter, MAX_SHOWN_PICTURES, NextRequest},
     system::system,
     toolset::ToolSet,
 };

@@ -57,7 +57,7 @@ struct CountedTokens {
 
 /// Target of the next request.
 #[derive(Debug, Clone, Copy)]
-pub struct Next<'a> {
+pub struct NextRequest<'a> {
     /// Model that is called.
     pub model: &'a ModelInfo,
     /// Fingerprint of the tools in the request.
@@ -112,7 +112,7 @@ impl SentRequest {
 
 impl ContextMeter {
     /// Creates the meter of a new session, whose window is empty.
-    pub fn newborn() -> Self {
+    pub fn new_session() -> Self {
         Self { level: Some(TokenLevel::Info), ..Self::default() }
     }
 
@@ -134,31 +134,31 @@ impl ContextMeter {
 
     /// Estimates the tokens of the next request. Calls `whole` for a complete estimate if no similar request was
     /// counted.
-    pub fn expected(&self, scales: &TokenCalibration, next: Next<'_>, whole: impl FnOnce() -> u64) -> u64 {
+    pub fn expected(&self, calibration: &TokenCalibration, next: NextRequest<'_>, whole: impl FnOnce() -> u64) -> u64 {
         let id = next.model.id.as_str();
         match &self.counted {
             Some(counted) if counted.model == id && counted.tools == next.tools => {
-                counted.tokens.saturating_add(scales.apply(id, self.since.sent_to(next.model)))
+                counted.tokens.saturating_add(calibration.apply(id, self.since.sent_to(next.model)))
             }
-            _ => scales.apply(id, whole()),
+            _ => calibration.apply(id, whole()),
         }
     }
 
     /// Compares a request with the previous one to the same model.
-    pub fn sending(&self, footprint: Footprint, scales: &TokenCalibration, model: &str) -> SentRequest {
+    pub fn sending(&self, footprint: Footprint, calibration: &TokenCalibration, model: &str) -> SentRequest {
         let before = self.before.iter().find(|(id, _)| id == model).map(|(_, before)| before);
         let mut report = footprint.report(before);
         let fresh = report.tokens.saturating_sub(report.repeated_tokens);
-        report.tokens = scales.apply(model, report.tokens);
-        report.repeated_tokens = scales.apply(model, report.repeated_tokens);
+        report.tokens = calibration.apply(model, report.tokens);
+        report.repeated_tokens = calibration.apply(model, report.repeated_tokens);
         SentRequest { footprint, report, since: self.since, fresh }
     }
 
     /// Corrects the measurements of a request that was sent without its tools.
-    pub fn sent_without_tools(&self, sent: SentRequest, scales: &TokenCalibration, model: &str) -> SentRequest {
+    pub fn sent_without_tools(&self, sent: SentRequest, calibration: &TokenCalibration, model: &str) -> SentRequest {
         let mut footprint = sent.footprint;
         footprint.tools = Fingerprint::default();
-        SentRequest { since: sent.since, ..self.sending(footprint, scales, model) }
+        SentRequest { since: sent.since, ..self.sending(footprint, calibration, model) }
     }
 
     /// Window size revealed by the server's count if it has read only a part of the request; see
@@ -178,16 +178,16 @@ impl ContextMeter {
 
     /// Records the server's count, which is authoritative; without one the estimate is used. Items added since the
     /// request was sent are its answer.
-    pub fn answered(&mut self, sent: SentRequest, usage: Usage, scales: &TokenCalibration, model: &ModelInfo) {
+    pub fn answered(&mut self, sent: SentRequest, usage: Usage, calibration: &TokenCalibration, model: &ModelInfo) {
         let SentRequest { footprint, report, since, .. } = sent;
         let id = model.id.as_str();
         let answer = self.since.after(since);
         // The embedded model counts text that it reads to rank tools and to summarise. That is not part of the
         // conversation.
         self.counted = (!model.embedded).then(|| {
-            scales.learn(id, footprint.tokens(), usage.prompt_tokens);
+            calibration.learn(id, footprint.tokens(), usage.prompt_tokens);
             let request = if usage.prompt_tokens > 0 { usage.prompt_tokens } else { report.tokens };
-            let tokens = request.saturating_add(sent_again(answer, usage, scales, model));
+            let tokens = request.saturating_add(sent_again(answer, usage, calibration, model));
             CountedTokens { model: id.to_owned(), tools: footprint.tools, tokens }
         });
         self.since = UncountedTokens::default();
@@ -195,7 +195,7 @@ impl ContextMeter {
     }
 
     /// Restores the level that was reported last, after loading a session.
-    pub fn told(&mut self, level: Option<TokenLevel>) {
+    pub fn restore_level(&mut self, level: Option<TokenLevel>) {
         self.level = level;
     }
 
@@ -223,8 +223,8 @@ fn replace<T>(known: &mut Vec<(String, T)>, model: &str, now: T) -> Option<T> {
 }
 
 /// Tokens of an answer that are included in the next request: its count without reasoning that is not sent back.
-fn sent_again(answer: UncountedTokens, usage: Usage, scales: &TokenCalibration, model: &ModelInfo) -> u64 {
-    let about = scales.apply(&model.id, answer.sent_to(model));
+fn sent_again(answer: UncountedTokens, usage: Usage, calibration: &TokenCalibration, model: &ModelInfo) -> u64 {
+    let about = calibration.apply(&model.id, answer.sent_to(model));
     let Usage { completion_tokens, reasoning_tokens, .. } = usage;
     match completion_tokens {
         0 => about,

@@ -134,10 +134,10 @@ mod tests {
             commands_in: Some("/project".to_owned()),
             ..MachineFacts::default()
         };
-        let told = surroundings(&facts, Some(Path::new("/home/me/`a\nb")));
-        assert!(!told.contains(['\n', '<', '>', '\u{1b}', '\u{202e}']), "{told}");
-        assert!(told.contains("`/home/me/\\u{60}a\\u{a}b`") && told.contains(", in `/project`: `main???"), "{told}");
-        assert_eq!(told.matches('`').count() % 2, 0, "{told}");
-        assert!(told.len() < 2000, "{}", told.len());
+        let text = surroundings(&facts, Some(Path::new("/home/me/`a\nb")));
+        assert!(!text.contains(['\n', '<', '>', '\u{1b}', '\u{202e}']), "{text}");
+        assert!(text.contains("`/home/me/\\u{60}a\\u{a}b`") && text.contains(", in `/project`: `main???"), "{text}");
+        assert_eq!(text.matches('`').count() % 2, 0, "{text}");
+        assert!(text.len() < 2000, "{}", text.len());
     }
 }

@@ -47,10 +47,10 @@ impl TokenCalibration {
             return;
         }
         let ratio = ratio(counted, guess).clamp(LIMITS.0, LIMITS.1);
-        let mut scales = self.map();
-        match scales.get_mut(model) {
+        let mut calibration = self.map();
+        match calibration.get_mut(model) {
             Some(scale) => *scale = f64::midpoint(*scale, ratio),
-            None => drop(scales.insert(model.to_owned(), ratio)),
+            None => drop(calibration.insert(model.to_owned(), ratio)),
         }
     }
 
@@ -92,17 +92,17 @@ mod tests {
 
     #[test]
     fn calibration_learns_from_server_counts() {
-        let scales = TokenCalibration::default();
-        assert_eq!(scales.apply("m", 100), 100);
-        scales.learn("m", 100, 150);
-        assert_eq!(scales.apply("m", 100), 150);
-        assert_eq!(scales.apply("other", 100), 100);
-        scales.learn("m", 100, 100);
-        assert_eq!(scales.apply("m", 100), 125);
-        scales.learn("n", 100, 0);
-        scales.learn("n", 0, 100);
-        assert_eq!(scales.apply("n", 100), 100, "nothing can be learned from nothing");
-        scales.learn("n", 1, 1_000_000);
-        assert_eq!(scales.apply("n", 100), 500, "what is too odd is taken for five times");
+        let calibration = TokenCalibration::default();
+        assert_eq!(calibration.apply("m", 100), 100);
+        calibration.learn("m", 100, 150);
+        assert_eq!(calibration.apply("m", 100), 150);
+        assert_eq!(calibration.apply("other", 100), 100);
+        calibration.learn("m", 100, 100);
+        assert_eq!(calibration.apply("m", 100), 125);
+        calibration.learn("n", 100, 0);
+        calibration.learn("n", 0, 100);
+        assert_eq!(calibration.apply("n", 100), 100, "nothing can be learned from nothing");
+        calibration.learn("n", 1, 1_000_000);
+        assert_eq!(calibration.apply("n", 100), 500, "what is too odd is taken for five times");
     }
 }

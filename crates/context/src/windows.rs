@@ -30,7 +30,7 @@ struct KnownWindow {
     /// Largest request that was answered. It fit, whatever the server claims about larger ones.
     answered: u64,
     /// Truncation size that was already reported to the user.
-    told_cut: Option<u64>,
+    reported_cut: Option<u64>,
 }
 
 impl ContextWindows {
@@ -79,8 +79,8 @@ impl ContextWindows {
     }
 
     /// Returns true if a truncation to this size was not reported to the user yet. Marks it as reported.
-    pub fn tell_cut(&self, info: &ModelInfo, window: u64) -> bool {
-        self.map().entry(key(info)).or_default().told_cut.replace(window) != Some(window)
+    pub fn note_cut(&self, info: &ModelInfo, window: u64) -> bool {
+        self.map().entry(key(info)).or_default().reported_cut.replace(window) != Some(window)
     }
 
     fn map(&self) -> MutexGuard<'_, HashMap<String, KnownWindow>> {

@@ -1,12 +1,12 @@
 //! Documents: reading parts of one, and searching in many. Pure types.
 
-mod finds;
+mod results;
 
 use std::{fs::File, path::PathBuf, time::Instant};
 
 use serde::{Deserialize, Serialize};
 
-pub use self::finds::{DocumentFinds, DocumentHit, SearchedBy};
+pub use self::results::{DocumentFinds, DocumentHit, SearchedBy};
 
 /// File extensions of documents with pages, sheets, slides or chapters, which are searched rather than read as text.
 /// Without `dot` and `pot` for old templates, since most such files are graphs and translations in plain text.

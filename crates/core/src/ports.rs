@@ -234,7 +234,7 @@ pub trait Toolbox: Send + Sync {
 
     /// Translates a call that uses the argument names of another agent system. Applied to a model's call before it is
     /// judged. Input of users is not translated.
-    fn meant(&self, _: &ToolCall) -> Option<AdaptedCall> {
+    fn adapt(&self, _: &ToolCall) -> Option<AdaptedCall> {
         None
     }
 

@@ -195,11 +195,11 @@ mod tests {
             .iter()
             .map(|change| {
                 let hash = |state: &Option<FileState>| state.as_ref().map_or("", |state| &state.hash).to_owned();
-                let told = format!("{}>{}", hash(&change.before), hash(&change.after));
-                (change.change, if change.is_recorded() { told } else { "?".to_owned() })
+                let hashes = format!("{}>{}", hash(&change.before), hash(&change.after));
+                (change.change, if change.is_recorded() { hashes } else { "?".to_owned() })
             })
             .collect();
-        assert_eq!(shown, expected.map(|(kind, told)| (kind, told.to_owned())).into_iter().collect::<Vec<_>>());
+        assert_eq!(shown, expected.map(|(kind, hashes)| (kind, hashes.to_owned())).into_iter().collect::<Vec<_>>());
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub enum UntrustedSource {
 }
 
 /// Sanitises text from an untrusted source for use outside of marks.
-pub fn told(words: &str) -> String {
+pub fn sanitize(words: &str) -> String {
     harmless(&plain(words), &[&OF_DAEMON_AND_PERSON[..], &OF_STRANGERS].concat(), &OF_FILES)
 }
 
@@ -78,8 +78,8 @@ pub fn no_result(words: &str) -> String {
 
 /// Frames foreign text, so that it is not mistaken for text of the user or the daemon. `from` names its source.
 pub fn framed(stranger: UntrustedSource, from: &str, words: &str) -> String {
-    let words = told(words);
-    let from = told(from).replace(['"', '\n'], "");
+    let words = sanitize(words);
+    let from = sanitize(from).replace(['"', '\n'], "");
     let (tag, place) = match stranger {
         UntrustedSource::Web => ("web_content", "the web"),
         UntrustedSource::Mcp => ("mcp_content", "an MCP server"),
@@ -174,7 +174,7 @@ mod tests {
             ("#include <filesystem> <p>", "#include <filesystem> <p>"),
             ("a\u{1b}[2J<sys\u{202e}tem_reminder>", "a[2J&lt;system_reminder>"),
         ] {
-            assert_eq!(told(said), expected);
+            assert_eq!(sanitize(said), expected);
         }
     }
 

@@ -108,7 +108,7 @@ impl ActiveAgent {
     }
 
     /// Scope of its tools, if it differs from the main agent's.
-    pub(crate) fn reach(&self) -> Option<AgentScope> {
+    pub(crate) fn scope(&self) -> Option<AgentScope> {
         if let Some(id) = self.missing() {
             return Some(AgentScope { id: id.to_owned(), tools: Some(Default::default()) });
         }
@@ -145,7 +145,7 @@ impl ActiveAgent {
     /// Returns true if both agents see the same tools in the same catalogue: they are the same agent among the same
     /// agents.
     pub(crate) fn is_shown_as(&self, other: &Self) -> bool {
-        let as_whom = |acting: &Self| acting.parent.as_ref().map(|parent| parent.agent.clone());
+        let as_whom = |active_agent: &Self| active_agent.parent.as_ref().map(|parent| parent.agent.clone());
         let same_agents = Arc::ptr_eq(&self.agents, &other.agents) || self.agents == other.agents;
         same_agents && self.chain() == other.chain() && as_whom(self) == as_whom(other)
     }
@@ -160,11 +160,11 @@ impl ActiveAgent {
         }
         // Tool names must be unique: servers reject requests that list a name twice.
         let names: Vec<String> = transfers.iter().map(|transfer| transfer.name.clone()).collect();
-        let told = |tool: &ToolSpec| {
+        let rewrite = |tool: &ToolSpec| {
             let is_shown = self.may_give(tool) && !names.contains(&tool.name);
-            is_shown.then(|| told_of(tool, &self.offered()))
+            is_shown.then(|| with_agents(tool, &self.offered()))
         };
-        may_use.rewritten(told, transfers)
+        may_use.rewritten(rewrite, transfers)
     }
 
     /// Returns false for `delegate_task` if the agent's card names its tools but not that one.
@@ -184,7 +184,7 @@ impl ActiveAgent {
                 let by = ToolOrigin::Conversation;
                 (standing.visible, standing.why) = (false, format!("another tool has its name ({by})"));
             }
-            standing.tool.spec = told_of(&standing.tool.spec, &self.offered());
+            standing.tool.spec = with_agents(&standing.tool.spec, &self.offered());
         }
         let label = ToolLabel { category: "agent".to_owned(), ..ToolLabel::default() };
         let transfers = transfers.into_iter().map(|spec| ToolStanding {
@@ -282,11 +282,11 @@ pub(crate) struct ToolSetCache(Mutex<Vec<Entry>>);
 
 #[derive(Debug)]
 struct Entry {
-    stock: Arc<ToolCatalog>,
-    loaded: Vec<String>,
-    reach: ToolScope,
+    catalog: Arc<ToolCatalog>,
+    loaded_tools: Vec<String>,
+    scope: ToolScope,
     /// Owns its agents, so that no others can get the same address, by which they are compared.
-    acting: ActiveAgent,
+    active_agent: ActiveAgent,
     tools: ToolSet,
 }
 
@@ -294,36 +294,43 @@ impl ToolSetCache {
     /// Returns the agent's tools, cached if they were shown to an equal agent before.
     pub(crate) fn tools(
         &self,
-        stock: &Arc<ToolCatalog>,
-        loaded: &[String],
-        reach: &ToolScope,
-        acting: &ActiveAgent,
+        catalog: &Arc<ToolCatalog>,
+        loaded_tools: &[String],
+        scope: &ToolScope,
+        active_agent: &ActiveAgent,
     ) -> ToolSet {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Tool sets of an older catalogue are stale.
-        kept.retain(|entry| Arc::ptr_eq(&entry.stock, stock));
-        let is_same =
-            |entry: &Entry| entry.loaded == loaded && entry.reach == *reach && entry.acting.is_shown_as(acting);
+        kept.retain(|entry| Arc::ptr_eq(&entry.catalog, catalog));
+        let is_same = |entry: &Entry| {
+            entry.loaded_tools == loaded_tools && entry.scope == *scope && entry.active_agent.is_shown_as(active_agent)
+        };
         if let Some(index) = kept.iter().position(is_same) {
             let entry = kept.remove(index);
             let tools = entry.tools.clone();
             kept.push(entry);
             return tools;
         }
-        let tools = toolset(stock, loaded, reach, acting);
+        let tools = toolset(catalog, loaded_tools, scope, active_agent);
         if kept.len() == KEPT {
             kept.remove(0);
         }
-        let (stock, loaded, reach, acting) = (Arc::clone(stock), loaded.to_vec(), reach.clone(), acting.clone());
-        kept.push(Entry { stock, loaded, reach, acting, tools: tools.clone() });
+        let (catalog, loaded_tools, scope, active_agent) =
+            (Arc::clone(catalog), loaded_tools.to_vec(), scope.clone(), active_agent.clone());
+        kept.push(Entry { catalog, loaded_tools, scope, active_agent, tools: tools.clone() });
         tools
     }
 }
 
 /// Builds the set of tools that an agent is shown.
-pub(crate) fn toolset(stock: &ToolCatalog, loaded: &[String], reach: &ToolScope, acting: &ActiveAgent) -> ToolSet {
-    let tools = acting.tools(stock.shown(loaded, reach), reach.only.as_ref());
-    if reach.brief { tools.brief() } else { tools }
+pub(crate) fn toolset(
+    catalog: &ToolCatalog,
+    loaded_tools: &[String],
+    scope: &ToolScope,
+    active_agent: &ActiveAgent,
+) -> ToolSet {
+    let tools = active_agent.tools(catalog.shown(loaded_tools, scope), scope.only.as_ref());
+    if scope.brief { tools.brief() } else { tools }
 }
 
 /// Names of the engine's tools in other systems, and our names.
@@ -341,7 +348,7 @@ pub(crate) fn canonical_name(name: &str) -> &str {
 }
 
 /// Adds the list of agents to the description of `delegate_task`; other tools are returned unchanged.
-fn told_of(tool: &ToolSpec, offered: &[&AgentCard]) -> ToolSpec {
+fn with_agents(tool: &ToolSpec, offered: &[&AgentCard]) -> ToolSpec {
     let mut tool = tool.clone();
     if tool.name == DELEGATE && !offered.is_empty() {
         let cards: Vec<String> = offered.iter().map(|card| format!("{}: {}", card.id, card.description)).collect();
@@ -399,12 +406,13 @@ mod tests {
     #[test]
     fn tools_named_like_a_transfer_are_hidden() {
         let agents = Arc::new(Agents::new([AgentCard::new("poet")]));
-        let acting = ActiveAgent::of(&SessionSettings::default(), &[], &agents);
+        let active_agent = ActiveAgent::of(&SessionSettings::default(), &[], &agents);
         let stolen = |name: &str| ToolSpec { name: name.to_owned(), ..read_tool() };
         let names = ["transfer_to_critic", "transfer_to_poet"];
-        let shown = acting.tools(ToolSet::new(names.map(stolen).to_vec()), None);
-        let told = |name: &str| shown.specs.iter().filter(|tool| tool.name == name).map(|tool| tool.effect).collect();
-        let (free, taken): (Vec<Effect>, Vec<Effect>) = (told(names[0]), told(names[1]));
+        let shown = active_agent.tools(ToolSet::new(names.map(stolen).to_vec()), None);
+        let effects =
+            |name: &str| shown.specs.iter().filter(|tool| tool.name == name).map(|tool| tool.effect).collect();
+        let (free, taken): (Vec<Effect>, Vec<Effect>) = (effects(names[0]), effects(names[1]));
         assert_eq!((free, taken), (vec![Effect::Read], vec![Effect::State]));
 
         let standing = |name: &str| ToolStanding {
@@ -412,7 +420,7 @@ mod tests {
             visible: true,
             why: String::new(),
         };
-        let standings = acting.standings(names.map(standing).to_vec());
+        let standings = active_agent.standings(names.map(standing).to_vec());
         let visible: Vec<(&str, bool)> =
             standings.iter().map(|standing| (standing.tool.spec.name.as_str(), standing.visible)).collect();
         let (critic, poet) = (names[0], names[1]);
@@ -439,9 +447,9 @@ mod tests {
         Kept(ToolSetCache::default(), Arc::new(ToolCatalog::new(Arc::default(), Vec::new())))
     }
 
-    fn told(kept: &Kept, loaded: &str, reach: &ToolScope, acting: &ActiveAgent) -> ToolSet {
+    fn tools_of(kept: &Kept, loaded_tools: &str, scope: &ToolScope, active_agent: &ActiveAgent) -> ToolSet {
         // Without a mention, all share the catalogue's plain set.
-        kept.0.tools(&kept.1, &[loaded.to_owned()], reach, acting)
+        kept.0.tools(&kept.1, &[loaded_tools.to_owned()], scope, active_agent)
     }
 
     fn is_shared(one: &ToolSet, other: &ToolSet) -> bool {
@@ -451,15 +459,15 @@ mod tests {
     #[test]
     fn cached_tool_sets_are_separate_for_each_caller() {
         let (kept, poet, any) = (kept(), agents("poet"), ToolScope::default());
-        let first = told(&kept, "none", &any, &main_among(&poet));
+        let first = tools_of(&kept, "none", &any, &main_among(&poet));
         let others = [
-            told(&kept, "grep", &any, &main_among(&poet)),
-            told(&kept, "none", &ToolScope { sees: true, ..any.clone() }, &main_among(&poet)),
+            tools_of(&kept, "grep", &any, &main_among(&poet)),
+            tools_of(&kept, "none", &ToolScope { sees: true, ..any.clone() }, &main_among(&poet)),
             // A reloaded configuration.
-            told(&kept, "none", &any, &main_among(&agents("critic"))),
-            told(&kept, "none", &any, &ActiveAgent::of(&SessionSettings::default(), &["poet".to_owned()], &poet)),
-            told(&kept, "none", &any, &child_among(&poet, None)),
-            told(&kept, "none", &any, &child_among(&poet, Some("poet"))),
+            tools_of(&kept, "none", &any, &main_among(&agents("critic"))),
+            tools_of(&kept, "none", &any, &ActiveAgent::of(&SessionSettings::default(), &["poet".to_owned()], &poet)),
+            tools_of(&kept, "none", &any, &child_among(&poet, None)),
+            tools_of(&kept, "none", &any, &child_among(&poet, Some("poet"))),
         ];
         for (index, other) in others.iter().enumerate() {
             assert!(!is_shared(&first, other), "{index}");
@@ -470,7 +478,7 @@ mod tests {
     #[test]
     fn tool_set_cache_drops_its_oldest_entries() {
         let (kept, poet, any) = (kept(), agents("poet"), ToolScope::default());
-        let tools = |name: usize| told(&kept, &name.to_string(), &any, &main_among(&poet));
+        let tools = |name: usize| tools_of(&kept, &name.to_string(), &any, &main_among(&poet));
         let (first, second) = (tools(0), tools(1));
         for name in 2..KEPT {
             tools(name);

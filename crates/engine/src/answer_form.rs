@@ -23,7 +23,7 @@ pub(crate) struct AnswerForm {
 impl AnswerForm {
     /// Compiles the schema of a client.
     pub(crate) fn compile(schema: &AnswerSchema) -> Result<Self, EngineError> {
-        let (schema, value) = AnswerSchema::read(schema.text()).map_err(refused)?;
+        let (schema, value) = AnswerSchema::read(schema.text()).map_err(schema_error)?;
         // An invalid schema would accept anything, so it is validated first.
         jsonschema::meta::validate(&value).map_err(|problem| no_schema(&problem))?;
         let validator = jsonschema::validator_for(&value).map_err(|problem| no_schema(&problem))?;
@@ -85,13 +85,13 @@ fn one_line(text: &str) -> String {
 }
 
 fn no_schema(problem: &jsonschema::ValidationError<'_>) -> EngineError {
-    refused(InvalidSchema::new(
+    schema_error(InvalidSchema::new(
         format!("invalid JSON Schema: {}", reason(problem)),
         "supported drafts: 4, 6, 7, 2019-09 and 2020-12",
     ))
 }
 
-fn refused(problem: InvalidSchema) -> EngineError {
+fn schema_error(problem: InvalidSchema) -> EngineError {
     EngineError::invalid(problem.message, problem.hint)
 }
 

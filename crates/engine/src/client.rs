@@ -129,7 +129,7 @@ impl ClientTools {
 /// Rejects tools that a turn cannot offer.
 pub(crate) fn check(
     tools: &[ClientTool],
-    stock: &ToolCatalog,
+    catalog: &ToolCatalog,
     canonical: impl Fn(&str) -> String,
 ) -> Result<(), EngineError> {
     if tools.len() > MAX_CLIENT_TOOLS {
@@ -149,7 +149,7 @@ pub(crate) fn check(
             let hint = "give each a unique name";
             return Err(EngineError::invalid(format!("the client offers two tools named {name}"), hint));
         }
-        let taken = [name.clone(), canonical(name), tool.called()].into_iter().find(|name| stock.get(name).is_some());
+        let taken = [name.clone(), canonical(name), tool.called()].into_iter().find(|name| catalog.get(name).is_some());
         if let Some(taken) = taken {
             let message = format!("the tool {name} of the client has the name of a tool of the daemon ({taken})");
             return Err(EngineError::invalid(message, "give it another name"));
@@ -333,10 +333,10 @@ mod tests {
 
     #[test]
     fn invalid_client_tools_are_rejected_with_a_hint() {
-        let stock = ToolCatalog::new(Arc::default(), vec![(agentd_policy::read_tool(), false)]);
+        let catalog = ToolCatalog::new(Arc::default(), vec![(agentd_policy::read_tool(), false)]);
         let refusal = |tools: &[ClientTool], words: &str| {
             let canonical = |name: &str| if name == "Read" { "read_file".to_owned() } else { name.to_owned() };
-            let error = check(tools, &stock, canonical).unwrap_err();
+            let error = check(tools, &catalog, canonical).unwrap_err();
             assert!(error.to_string().contains(words) && error.hint().is_some(), "{error}");
         };
         refusal(&[tool("", object())], "invalid tool name");
@@ -350,7 +350,7 @@ mod tests {
         refusal(&[tool("a", json!({"type": "object", "properties": 7}))], "describes no arguments");
         refusal(&[tool("a", json!({"type": "object", "description": "x".repeat(40_000)}))], "bytes");
         refusal(&vec![tool("a", object()); 65], "65 tools");
-        assert!(check(&[tool("a", object()), tool("b-2", json!({"type": "object"}))], &stock, str::to_owned).is_ok());
+        assert!(check(&[tool("a", object()), tool("b-2", json!({"type": "object"}))], &catalog, str::to_owned).is_ok());
     }
 
     #[tokio::test(start_paused = true)]

@@ -48,13 +48,13 @@ impl UserInput {
 
     /// Warning for users if the input is not shown in full.
     pub(crate) fn warning(&self, model: &str, window: u64) -> Option<EventKind> {
-        let message = told(self.stored.as_ref()?, model, window);
+        let message = stored_sentence(self.stored.as_ref()?, model, window);
         Some(EventKind::Warning { code: "input_stored".to_owned(), message })
     }
 }
 
 /// Sentence for users about an input that was stored.
-fn told(stored: &StoredInput, model: &str, window: u64) -> String {
+fn stored_sentence(stored: &StoredInput, model: &str, window: u64) -> String {
     let StoredInput { path, bytes, lines, shown_bytes, shown_lines } = stored;
     let view = match shown_lines {
         0 => format!("the first {} bytes are in view", grouped(shown_bytes)),
@@ -86,7 +86,7 @@ pub(crate) struct OccupiedRoom {
     /// Instructions and tools of the request.
     pub(crate) fixed: u64,
     /// Notices before the input.
-    pub(crate) told: u64,
+    pub(crate) notices: u64,
     /// Number of tokens that the server counts for a thousand estimated ones.
     pub(crate) thousand: u64,
     /// True for the built-in model.
@@ -107,10 +107,10 @@ pub(crate) struct InputRoom {
 impl InputRoom {
     /// Computes the available space. The history may be compacted for an input, which then stays after the compaction.
     pub(crate) fn of(occupied: &OccupiedRoom, large_result: u64) -> Self {
-        let OccupiedRoom { window, taken, fixed, told, thousand, embedded } = *occupied;
+        let OccupiedRoom { window, taken, fixed, notices, thousand, embedded } = *occupied;
         let guessed = |tokens: u64| tokens.saturating_mul(1000) / thousand.max(1);
-        let free = guessed((window / 100 * FILLS_PERCENT).saturating_sub(taken)).saturating_sub(told);
-        let stays = (guessed(window).saturating_sub(fixed) / 100 * STAYS_PERCENT).saturating_sub(told).max(LEAST);
+        let free = guessed((window / 100 * FILLS_PERCENT).saturating_sub(taken)).saturating_sub(notices);
+        let stays = (guessed(window).saturating_sub(fixed) / 100 * STAYS_PERCENT).saturating_sub(notices).max(LEAST);
         let whole = free.max(stays);
         let shown = (whole / 2).clamp(LEAST, stays);
         let read = ResultLimits::of(large_result, None, window).large;
@@ -123,7 +123,7 @@ impl InputRoom {
 
 /// Byte offsets at which an input is split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Parting {
+struct SplitOffsets {
     /// End of the typed text, which is shown in full; 0 if the input is a single text.
     words: usize,
     /// Start of the part that goes to the file, up to the end.
@@ -137,7 +137,7 @@ struct Parting {
 }
 
 /// Splits an input that is too long.
-fn part(text: &str, typed_bytes: Option<u64>, room: InputRoom) -> Parting {
+fn part(text: &str, typed_bytes: Option<u64>, room: InputRoom) -> SplitOffsets {
     let words = typed_bytes.and_then(|bytes| text.get(..usize::try_from(bytes).ok()?)).unwrap_or_default();
     let in_front = estimate(words);
     if !words.trim().is_empty() && words.len() < text.len() && in_front <= room.shown / 2 {
@@ -145,12 +145,12 @@ fn part(text: &str, typed_bytes: Option<u64>, room: InputRoom) -> Parting {
         let given = words.len() + (rest.len() - rest.trim_start_matches(['\r', '\n']).len());
         let head = given + text::head(&text[given..], room.shown - in_front).len();
         let at_once = lines_at_once(&text[given..], room.read);
-        return Parting { words: words.len(), given, head, tail: text.len(), at_once };
+        return SplitOffsets { words: words.len(), given, head, tail: text.len(), at_once };
     }
     // The question may be before or after pasted text.
     let Excerpt { head, between, .. } = Excerpt::of(text, room.shown);
     let at_once = lines_at_once(text, room.read);
-    Parting { words: 0, given: 0, head: head.len(), tail: head.len() + between.len(), at_once }
+    SplitOffsets { words: 0, given: 0, head: head.len(), tail: head.len() + between.len(), at_once }
 }
 
 /// Returns the input as the model sees it: unchanged if it fits, else shortened and stored on disk.
@@ -170,12 +170,12 @@ pub(crate) async fn keep(
         return Ok(UserInput::whole(text, typed_bytes));
     }
     let places = move |text: &str| (estimate(text) > room.whole).then(|| part(text, typed_bytes, room));
-    let (text, parting) = aside(text, places).await;
-    let Some(parting) = parting else { return Ok(UserInput::whole(text, typed_bytes)) };
-    let name = if parting.words > 0 { NAMES.0 } else { NAMES.1 };
-    let content = text.as_bytes()[parting.given..].to_vec();
+    let (text, split) = aside(text, places).await;
+    let Some(split) = split else { return Ok(UserInput::whole(text, typed_bytes)) };
+    let name = if split.words > 0 { NAMES.0 } else { NAMES.1 };
+    let content = text.as_bytes()[split.given..].to_vec();
     let path = workspaces.keep_input(session, name.to_owned(), content).await?;
-    Ok(shown(&text, typed_bytes, parting, path, tools))
+    Ok(shown(&text, typed_bytes, split, path, tools))
 }
 
 /// Reason why an input cannot be accepted in full; `None` if it can.
@@ -201,8 +201,8 @@ pub(crate) fn cut(text: &str, typed_bytes: Option<u64>, tokens: u64) -> UserInpu
 }
 
 /// The shortened input as the model sees it, with its file.
-fn shown(text: &str, typed_bytes: Option<u64>, parting: Parting, path: String, tools: &ToolSet) -> UserInput {
-    let Parting { words, given, head, tail, at_once } = parting;
+fn shown(text: &str, typed_bytes: Option<u64>, split: SplitOffsets, path: String, tools: &ToolSet) -> UserInput {
+    let SplitOffsets { words, given, head, tail, at_once } = split;
     let (words, all, head, tail) = (&text[..words], &text[given..], &text[given..head], &text[tail..]);
     let shown_lines = head.matches('\n').count() as u64;
     let stored = StoredInput {
@@ -212,23 +212,23 @@ fn shown(text: &str, typed_bytes: Option<u64>, parting: Parting, path: String, t
         shown_bytes: (head.len() + tail.len()) as u64,
         shown_lines,
     };
-    let mut told = String::with_capacity(words.len() + head.len() + tail.len() + 600);
+    let mut shown = String::with_capacity(words.len() + head.len() + tail.len() + 600);
     if !words.is_empty() {
-        told.push_str(words.trim_end());
-        told.push_str("\n\n");
+        notices.push_str(words.trim_end());
+        notices.push_str("\n\n");
     }
-    told.push_str(head);
+    notices.push_str(head);
     if !head.is_empty() && !head.ends_with('\n') {
-        told.push('\n');
+        shown.push('\n');
     }
     if !tail.is_empty() {
         let between = &text[given + head.len()..text.len() - tail.len()];
-        told.push_str(&format!("[… {} left out …]\n{}\n\n", sizes(between), tail.trim_end_matches('\n')));
+        notices.push_str(&format!("[… {} left out …]\n{}\n\n", sizes(between), tail.trim_end_matches('\n')));
     }
-    told.push_str(&note(&stored, &sizes(all), head, !tail.is_empty(), at_once, tools));
+    notices.push_str(&note(&stored, &sizes(all), head, !tail.is_empty(), at_once, tools));
     let typed_bytes =
         typed_bytes.map(|bytes| bytes.min(if words.is_empty() { head.len() } else { words.trim_end().len() } as u64));
-    UserInput { text: told, typed_bytes, stored: Some(stored) }
+    UserInput { text: shown, typed_bytes, stored: Some(stored) }
 }
 
 /// Note for the model about the rest.
@@ -267,7 +267,7 @@ mod tests {
     use super::*;
 
     fn occupied(window: u64, taken: u64, fixed: u64) -> OccupiedRoom {
-        OccupiedRoom { window, taken, fixed, told: 0, thousand: 1000, embedded: false }
+        OccupiedRoom { window, taken, fixed, notices: 0, thousand: 1000, embedded: false }
     }
 
     #[test]
@@ -283,7 +283,7 @@ mod tests {
         check(occupied(100_000, 99_000, 5_000), 33_250, 16_625);
         // A server that counts twice as many tokens has space for half as many.
         check(OccupiedRoom { thousand: 2000, ..occupied(100_000, 10_000, 5_000) }, 32_500, 15_750);
-        check(OccupiedRoom { told: 10_000, ..occupied(100_000, 5_000, 5_000) }, 60_000, 23_250);
+        check(OccupiedRoom { notices: 10_000, ..occupied(100_000, 5_000, 5_000) }, 60_000, 23_250);
         check(OccupiedRoom { embedded: true, ..occupied(8_192, 0, 0) }, EMBEDDED.0, EMBEDDED.1);
         // A part is shown however much the tools take.
         check(occupied(2_048, 4_000, 4_000), LEAST, LEAST);
@@ -301,13 +301,13 @@ mod tests {
             let typed_bytes = typed.then_some(words.len() as u64);
             let room = InputRoom { whole: shown, shown, read: 1000 };
             prop_assume!(estimate(&text) > shown);
-            let parting = part(&text, typed_bytes, room);
-            let input = self::shown(&text, typed_bytes, parting, "uploads/x.txt".to_owned(), &ToolSet::none());
+            let split = part(&text, typed_bytes, room);
+            let input = self::shown(&text, typed_bytes, split, "uploads/x.txt".to_owned(), &ToolSet::none());
             let stored = input.stored.clone().unwrap();
             prop_assert!(estimate(&input.text) <= shown + 120, "{} of {shown}", estimate(&input.text));
             prop_assert!(input.text.contains("All of it is in uploads/x.txt"));
-            prop_assert!(text.ends_with(&text[parting.given..]) && stored.bytes as usize == text.len() - parting.given);
-            prop_assert!(input.text.contains(&text[parting.given..parting.head]));
+            prop_assert!(text.ends_with(&text[split.given..]) && stored.bytes as usize == text.len() - split.given);
+            prop_assert!(input.text.contains(&text[split.given..split.head]));
             if typed && !words.trim().is_empty() {
                 prop_assert!(input.text.starts_with(words.trim_end()), "the words stay whole");
             }

@@ -49,10 +49,10 @@ pub use config::{EngineConfig, Ports};
 pub use error::EngineError;
 pub use front::{
     Engine, ProbedModel,
-    archives::{SessionExport, importing::SessionImport},
-    forking::{ForkWishes, ForkedSession},
+    archives::{SessionExport, import::SessionImport},
+    fork::{ForkWishes, ForkedSession},
     rules::{DryRunSubject, LookedUp, unknown_tool},
-    starting::CheckedParts,
+    start::CheckedParts,
 };
 pub use session::{
     CleanOrder, SessionCleaned, SessionHandle, SessionView, StartedTurn,

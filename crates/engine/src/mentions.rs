@@ -20,7 +20,7 @@ use crate::catalog::{DELEGATE, MentionedTools, NO_PROJECT, ToolCatalog, ToolScop
 
 /// Names that can be mentioned.
 pub(crate) struct KnownNames<'a> {
-    pub(crate) stock: &'a ToolCatalog,
+    pub(crate) catalog: &'a ToolCatalog,
     /// Maps an alias of a tool to its name.
     pub(crate) canonical: &'a dyn Fn(&str) -> String,
     pub(crate) skills: &'a [Skill],
@@ -59,10 +59,10 @@ pub(crate) struct LoadedSkill {
 
 impl Mentions {
     /// Resolves the mentions in the typed text of an input, and finds the skills for its files.
-    pub(crate) fn of(text: &str, files: &[String], known: &KnownNames<'_>, reach: &ToolScope) -> Self {
+    pub(crate) fn of(text: &str, files: &[String], known: &KnownNames<'_>, scope: &ToolScope) -> Self {
         let mut found = Self::default();
         for name in names(text) {
-            if let Err(problem) = found.add(name, known, reach) {
+            if let Err(problem) = found.add(name, known, scope) {
                 found.problems.push(problem);
             }
         }
@@ -73,11 +73,11 @@ impl Mentions {
                 found.skills.push(LoadedSkill { skill: skill.clone(), files });
             }
         }
-        if !found.agents.is_empty() && known.stock.get(DELEGATE).is_some() {
+        if !found.agents.is_empty() && known.catalog.get(DELEGATE).is_some() {
             found.tools.insert(DELEGATE.to_owned());
         }
         found.problems.extend(found.tools.iter().filter_map(|name| {
-            let why = known.stock.why_not(name, &found.tools, reach)?;
+            let why = known.catalog.why_not(name, &found.tools, scope)?;
             Some(format!("@{name} loads nothing: {why}"))
         }));
         // All of these may be offered, so they are exempt from the check above.
@@ -87,8 +87,8 @@ impl Mentions {
 
     /// Resolves a name to a tool, skill, agent or server, in this order. A name that is ambiguous within one kind is an
     /// error.
-    fn add(&mut self, name: &str, known: &KnownNames<'_>, reach: &ToolScope) -> Result<(), String> {
-        let servers = || known.stock.servers().iter().map(|server| server.name.as_str());
+    fn add(&mut self, name: &str, known: &KnownNames<'_>, scope: &ToolScope) -> Result<(), String> {
+        let servers = || known.catalog.servers().iter().map(|server| server.name.as_str());
         if let Some(tool) = tool(name, known)? {
             let alike = servers().filter(|server| !same(server, name) && is_server(server, name));
             let server = one(name, alike).unwrap_or_default();
@@ -105,8 +105,8 @@ impl Mentions {
                 self.agents.push(agent.clone());
             }
         } else if let Some(server) = one(name, servers().filter(|server| is_server(server, name)))? {
-            let server = known.stock.servers().iter().find(|known| known.name == server);
-            server.into_iter().for_each(|server| self.add_server(server, known.stock, reach));
+            let server = known.catalog.servers().iter().find(|known| known.name == server);
+            server.into_iter().for_each(|server| self.add_server(server, known.catalog, scope));
         } else {
             return Err(unknown(name, known));
         }
@@ -114,18 +114,18 @@ impl Mentions {
     }
 
     /// Adds all tools of the server that the turn may use.
-    fn add_server(&mut self, server: &ServerCard, stock: &ToolCatalog, reach: &ToolScope) {
+    fn add_server(&mut self, server: &ServerCard, catalog: &ToolCatalog, scope: &ToolScope) {
         let name = server.name.clone();
         if self.servers.iter().any(|known| known.name == name) {
             return;
         }
-        let tools: MentionedTools = stock.of_server(&name, reach).map(|tool| tool.spec.name.clone()).collect();
+        let tools: MentionedTools = catalog.of_server(&name, scope).map(|tool| tool.spec.name.clone()).collect();
         if tools.is_empty() {
             let why = if server.is_broken {
                 "its entry in mcp_servers.yaml is invalid; see `agentctl mcp list`".to_owned()
-            } else if server.needs_project && reach.without_project {
+            } else if server.needs_project && scope.without_project {
                 NO_PROJECT.to_owned()
-            } else if stock.has_of(&name) {
+            } else if catalog.has_of(&name) {
                 "none of its tools is available here".to_owned()
             } else {
                 format!("its tools are not known yet; list them with `agentctl mcp test {name}`")
@@ -138,17 +138,17 @@ impl Mentions {
 
     /// Reminders that are part of each request of the turn.
     pub(crate) fn reminders(&self, shows: impl Fn(&str) -> bool) -> Vec<String> {
-        let mut told = Vec::new();
+        let mut lines = Vec::new();
         let of_servers = |name: &str| self.servers.iter().any(|server| server.tools.contains(name));
-        let is_told = |name: &&str| *name != DELEGATE && !of_servers(name) && shows(name);
-        let tools: Vec<&str> = self.tools.iter().map(String::as_str).filter(is_told).collect();
+        let is_listed = |name: &&str| *name != DELEGATE && !of_servers(name) && shows(name);
+        let tools: Vec<&str> = self.tools.iter().map(String::as_str).filter(is_listed).collect();
         if !tools.is_empty() {
-            told.push(format!("The user mentioned {}: use it where it fits.", tools.join(", ")));
+            lines.push(format!("The user mentioned {}: use it where it fits.", tools.join(", ")));
         }
         for server in self.servers.iter().filter(|server| server.tools.iter().any(|tool| shows(tool))) {
-            told.push(format!("The user mentioned the MCP server {}: use its tools where they fit.", server.name));
+            lines.push(format!("The user mentioned the MCP server {}: use its tools where they fit.", server.name));
         }
-        told.extend(self.skills.iter().map(skill_reminder));
+        lines.extend(self.skills.iter().map(skill_reminder));
         for AgentCard { id, description, .. } in &self.agents {
             let mut ways = Vec::new();
             if shows(DELEGATE) {
@@ -160,9 +160,9 @@ impl Mentions {
             }
             let ways =
                 if ways.is_empty() { "it is not available here; tell the user".to_owned() } else { ways.join("; ") };
-            told.push(format!("The user mentioned the agent {id} ({description}): {ways}."));
+            lines.push(format!("The user mentioned the agent {id} ({description}): {ways}."));
         }
-        told
+        lines
     }
 }
 
@@ -192,11 +192,11 @@ fn skill_reminder(loaded: &LoadedSkill) -> String {
 
 /// Resolves a name to a tool.
 fn tool(name: &str, known: &KnownNames<'_>) -> Result<Option<String>, String> {
-    let there = |name: String| known.stock.get(&name).is_some().then_some(name);
+    let there = |name: String| known.catalog.get(&name).is_some().then_some(name);
     if let Some(exact) = there(name.to_owned()) {
         return Ok(Some(exact));
     }
-    let alike = one(name, known.stock.names().filter(|tool| same(tool, name)))?;
+    let alike = one(name, known.catalog.names().filter(|tool| same(tool, name)))?;
     Ok(alike.map(str::to_owned).or_else(|| there((known.canonical)(name))))
 }
 
@@ -228,11 +228,11 @@ fn same(known: &str, said: &str) -> bool {
 
 fn unknown(name: &str, known: &KnownNames<'_>) -> String {
     let all: BTreeSet<&str> = known
-        .stock
+        .catalog
         .names()
         .chain(known.skills.iter().map(|skill| skill.name.as_str()))
         .chain(known.agents.iter().map(|agent| agent.id.as_str()))
-        .chain(known.stock.servers().iter().map(|server| server.name.as_str()))
+        .chain(known.catalog.servers().iter().map(|server| server.name.as_str()))
         .collect();
     match nearest(name, all) {
         Some(near) => format!("no match for @{name}; did you mean @{near}?"),
@@ -379,7 +379,7 @@ mod tests {
 
     use super::*;
 
-    fn stock() -> ToolCatalog {
+    fn catalog() -> ToolCatalog {
         let spec = |name: &str| ToolSpec { name: name.to_owned(), ..read_tool() };
         let specs = ["grep", "read_url", "run_bash_command", "web_search"].map(spec);
         let mut catalogue = Catalogue::of(&specs, &ToolOrigin::BuiltIn);
@@ -409,11 +409,11 @@ mod tests {
     }
 
     fn mentions(text: &str) -> Mentions {
-        let stock = stock();
+        let catalog = catalog();
         let skills = ["grep", "pdf", "tax"].map(|name| Skill { name: name.to_owned(), ..Skill::default() });
         let agents = ["pdf", "researcher"].map(AgentCard::new);
         let canonical = |name: &str| if name == "bash" { "run_bash_command".to_owned() } else { name.to_owned() };
-        let known = KnownNames { stock: &stock, canonical: &canonical, skills: &skills, agents: &agents };
+        let known = KnownNames { catalog: &catalog, canonical: &canonical, skills: &skills, agents: &agents };
         Mentions::of(text, &[], &known, &ToolScope::default())
     }
 

@@ -38,7 +38,7 @@ const MAX_DIFF: usize = 1024 * 1024;
 pub(crate) fn changes_of(before: &StateFiles, changes: &[StateFileChange]) -> Vec<FileChange> {
     let last: BTreeMap<&str, Option<&str>> =
         changes.iter().map(|change| (change.path.as_str(), change.content.as_deref())).collect();
-    let told = last.into_iter().filter_map(|(path, after)| {
+    let reported = last.into_iter().filter_map(|(path, after)| {
         let before = before.get(path).map(|file| file.content.as_str());
         let kind = match (before, after) {
             (None, Some(_)) => FileChangeKind::Created,
@@ -49,7 +49,7 @@ pub(crate) fn changes_of(before: &StateFiles, changes: &[StateFileChange]) -> Ve
         let (before, after) = (before.map(state), after.map(state));
         Some(FileChange { before, after, ..FileChange::new(format!("{ROOT}{path}"), kind) })
     });
-    told.collect()
+    reported.collect()
 }
 
 /// Changes of a call without a result, with their sequence numbers in order. Looks up the earlier contents in the

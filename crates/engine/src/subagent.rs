@@ -130,7 +130,7 @@ impl SessionSubagents {
         if self.is_stopping(call.context, why).await {
             return left_to_the_next_life(call).await;
         }
-        Ok(ToolOutput::error(ToolErrorCode::Tool, told(why)))
+        Ok(ToolOutput::error(ToolErrorCode::Tool, failure_text(why)))
     }
 
     /// Returns true if the reason is a stop of the daemon, as opposed to an idle session that was unloaded.
@@ -195,9 +195,9 @@ impl SessionSubagents {
                 let wish = Some(SessionWorktree::default());
                 let settings = SessionSettings { worktree: wish, ..settings };
                 let settings = with_worktree(&context.ports, subagent.session_id, settings).await?;
-                registry.newborn(subagent.session_id, settings).await?
+                registry.new_session(subagent.session_id, settings).await?
             }
-            None => registry.newborn(subagent.session_id, settings).await?,
+            None => registry.new_session(subagent.session_id, settings).await?,
         };
         let is_apart = task.worktree || apart(&context.ports, session.id(), context.ids.session).await.is_some();
         let start = input(context, task.text.clone(), task.max_steps, task.agent.as_deref(), is_apart);
@@ -219,7 +219,7 @@ impl SessionSubagents {
             Ok(watch) => watch,
             Err(lost) if self.is_stopping(call.context, &lost).await => return left_to_the_next_life(call).await,
             Err(lost) => {
-                work.lost = Some(told(&lost));
+                work.lost = Some(failure_text(&lost));
                 return Ok(settled(call, work.output()));
             }
         };
@@ -230,7 +230,7 @@ impl SessionSubagents {
             let detail = input(context, DETAIL.to_owned(), max_steps, Some(&name), is_apart);
             // If it cannot be asked, its first answer is final.
             if let Ok(started) = session.start_turn(detail).await {
-                (watch.turn, watch.told_of_leave) = (started.turn_id, false);
+                (watch.turn, watch.leave_reported) = (started.turn_id, false);
                 watch.follow_to_end(&mut work).await?;
             }
         }
@@ -274,7 +274,7 @@ async fn earlier(call: &Invocation<'_>, task: &Task, id: SessionId) -> Result<(O
 
 /// A turn of a subagent. Its input is written by a model, so none of it counts as typed by the user.
 fn input(context: &TurnContext, text: String, max_steps: u32, agent: Option<&str>, is_apart: bool) -> TurnStart {
-    let own = agent.and_then(|id| context.acting.agents().get(id)?.slot);
+    let own = agent.and_then(|id| context.active_agent.agents().get(id)?.slot);
     // Without its own worktree, it works on the same files, which the same clients hold.
     let files = if is_apart { Default::default() } else { context.files.of_client.lines() };
     let lines = ClientLines { tools: None, files };
@@ -294,7 +294,7 @@ fn input(context: &TurnContext, text: String, max_steps: u32, agent: Option<&str
     TurnStart { start, lines }
 }
 
-fn told(error: &EngineError) -> String {
+fn failure_text(error: &EngineError) -> String {
     format!("the subagent could not run: {}", error.sentence())
 }
 
@@ -319,7 +319,7 @@ struct Monitor<'a> {
     /// Reason why it was cancelled, and the deadline for its end.
     stopped: Option<(StopReason, Instant)>,
     /// True once it was notified that the client has disconnected.
-    told_of_leave: bool,
+    leave_reported: bool,
 }
 
 impl<'a> Monitor<'a> {
@@ -333,10 +333,10 @@ impl<'a> Monitor<'a> {
         let context = call.context;
         let progress = call.started.get().map(|item| context.recorder.progress(*item)).unwrap_or_default();
         // Clients that wait for progress see this line at once.
-        progress.tell(&format!("{}: {}", work.subagent.name, work.subagent.task));
+        progress.report(&format!("{}: {}", work.subagent.name, work.subagent.task));
         let grants = context.rules.grants.clone();
         let (asked, share) = (HashSet::new(), context.control.stopwatch.work());
-        Ok(Self { call, session, turn, events, grants, progress, asked, share, stopped: None, told_of_leave: false })
+        Ok(Self { call, session, turn, events, grants, progress, asked, share, stopped: None, leave_reported: false })
     }
 
     /// Follows it until the turn that does the work has ended.
@@ -348,14 +348,14 @@ impl<'a> Monitor<'a> {
             tokio::select! {
                 biased;
                 () = context.control.cancel.cancelled(), if runs => self.stop(work, StopReason::Cancelled).await,
-                () = context.rules.answering.left(), if !self.told_of_leave => {
-                    self.told_of_leave = true;
+                () = context.rules.answering.left(), if !self.leave_reported => {
+                    self.leave_reported = true;
                     // A session that is gone asks no questions.
                     let _ = self.session.client_left(self.turn).await;
                 }
                 event = self.events.next() => match event {
                     Some(Ok(event)) => {
-                        self.take_in(work, &event).await?;
+                        self.record_event(work, &event).await?;
                         if matches!(&event.kind, EventKind::TurnEnded { result } if result.turn_id == self.turn) {
                             return Ok(());
                         }
@@ -389,9 +389,9 @@ impl<'a> Monitor<'a> {
         }
     }
 
-    async fn take_in(&mut self, work: &mut SubagentResult, event: &Event) -> Result<(), TurnExit> {
+    async fn record_event(&mut self, work: &mut SubagentResult, event: &Event) -> Result<(), TurnExit> {
         let context = self.call.context;
-        work.take_in(&event.kind);
+        work.record_event(&event.kind);
         match &event.kind {
             EventKind::UsageUpdated { usage, .. } => {
                 let before = context.tools.delegated.fetch_add(usage.tokens(), Ordering::Relaxed);
@@ -404,7 +404,7 @@ impl<'a> Monitor<'a> {
             }
             EventKind::ItemCompleted { item: Item { body: ItemBody::ToolCall(call), .. }, .. } => {
                 let arguments = subagents::one_line(&call.arguments, ARGUMENTS);
-                self.progress.tell(&format!("{}: {} {arguments}", work.subagent.name, call.name));
+                self.progress.report(&format!("{}: {} {arguments}", work.subagent.name, call.name));
             }
             EventKind::InterruptRaised { interrupt } => {
                 if self.asked.is_empty() {

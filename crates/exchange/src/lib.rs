@@ -24,7 +24,7 @@ const MAX_REQUEST: usize = 16 << 20;
 const MAX_ANSWER: usize = 4 << 20;
 
 /// Removes known secrets from a text.
-pub type Clean = Arc<dyn Fn(&str) -> String + Send + Sync>;
+pub type SecretFilter = Arc<dyn Fn(&str) -> String + Send + Sync>;
 
 /// Settings of the exchange log.
 #[derive(Clone)]
@@ -38,7 +38,7 @@ pub struct ExchangeLogConfig {
     /// Maximum number of files per session, including the current one. The oldest is removed first.
     pub max_files: u32,
     /// Removes known secrets from a text.
-    pub clean: Clean,
+    pub clean: SecretFilter,
     /// Clock for the time of requests.
     pub clock: Arc<dyn Clock>,
 }

@@ -13,7 +13,7 @@ use agentd_core::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::Clean;
+use crate::SecretFilter;
 
 /// Version of the line format.
 pub(crate) const VERSION: u32 = 1;
@@ -141,7 +141,7 @@ fn shared_end(one: &[u8], other: &[u8]) -> usize {
 }
 
 /// Removes known secrets from a body: per text in JSON, per object in an event stream.
-pub(crate) fn cleaned(body: String, clean: &Clean) -> String {
+pub(crate) fn cleaned(body: String, clean: &SecretFilter) -> String {
     // Nearly always there is no secret, and the body stays identical byte for byte.
     let cleaned = clean(&body);
     if cleaned == body {
@@ -153,7 +153,7 @@ pub(crate) fn cleaned(body: String, clean: &Clean) -> String {
     body.split_inclusive('\n').map(|line| cleaned_line(line, clean)).collect()
 }
 
-fn cleaned_line(line: &str, clean: &Clean) -> String {
+fn cleaned_line(line: &str, clean: &SecretFilter) -> String {
     let at = line.find(['{', '[']).filter(|at| line[..*at].trim_end().ends_with(':') || *at == 0);
     let (before, data) = line.split_at(at.unwrap_or(0));
     match serde_json::from_str(data) {
@@ -162,7 +162,7 @@ fn cleaned_line(line: &str, clean: &Clean) -> String {
     }
 }
 
-fn scrubbed(value: Value, clean: &Clean) -> Value {
+fn scrubbed(value: Value, clean: &SecretFilter) -> Value {
     match value {
         Value::String(text) => Value::String(clean(&text)),
         Value::Array(values) => values.into_iter().map(|value| scrubbed(value, clean)).collect(),
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn secrets_are_masked_and_json_stays_valid() {
-        let clean: Clean = Arc::new(|text| text.replace("s3cret\"", "*").replace("s3cret", "*"));
+        let clean: SecretFilter = Arc::new(|text| text.replace("s3cret\"", "*").replace("s3cret", "*"));
         let check = |body: &str, expected: &str| assert_eq!(cleaned(body.to_owned(), &clean), expected);
         check("{\"a\" :  1}", "{\"a\" :  1}");
         check("{\"a\":  \"the s3cret\"}", "{\"a\":\"the *\"}");

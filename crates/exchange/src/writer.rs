@@ -119,7 +119,7 @@ impl Writer {
                 self.state.free(room);
                 // While writes fail, this one would fail too.
                 if !self.is_failing && self.files.iter().any(|file| file.session == session) {
-                    self.tell_lost();
+                    self.write_lost();
                 }
             }
             Command::Ended { key, answer, room } => {
@@ -129,7 +129,7 @@ impl Writer {
             // The caller may have stopped waiting; the same applies below.
             Command::Forget(session, reply) => drop(reply.send(self.forget(session))),
             Command::Flush(reply) => {
-                self.tell_lost();
+                self.write_lost();
                 drop(reply.send(Ok(())));
             }
         }
@@ -139,7 +139,7 @@ impl Writer {
         let (key, session) = (sent.key, sent.source.owner);
         sent.request.body = sent.request.body.map(|body| cleaned(body, &self.config.clean));
         let written = self.file(session).and_then(|file| file.request(sent));
-        match self.told(session, written) {
+        match self.log_failure(session, written) {
             Some(number) => drop(self.open.insert(key, (session, number))),
             None => self.state.lose(session, 1),
         }
@@ -152,7 +152,7 @@ impl Writer {
         let Some((session, number)) = self.open.remove(&key) else { return };
         let line = Line::Answer { number, answer: self.kept(answer) };
         let written = self.file(session).and_then(|file| file.write(&line));
-        if self.told(session, written).is_none() {
+        if self.log_failure(session, written).is_none() {
             self.state.lose(session, 1);
         }
     }
@@ -205,7 +205,7 @@ impl Writer {
     }
 
     /// Logs a failed write, once until a write succeeds again.
-    fn told<T>(&mut self, session: SessionId, written: io::Result<T>) -> Option<T> {
+    fn log_failure<T>(&mut self, session: SessionId, written: io::Result<T>) -> Option<T> {
         match written {
             Ok(written) => {
                 self.is_failing = false;
@@ -223,11 +223,11 @@ impl Writer {
     }
 
     /// Writes the number of missing lines to each affected trace.
-    fn tell_lost(&mut self) {
+    fn write_lost(&mut self) {
         let lost = std::mem::take(&mut *self.state.lost());
         for (session, count) in lost {
             let written = self.file(session).and_then(|file| file.write(&Line::Lost { count }));
-            if self.told(session, written).is_none() {
+            if self.log_failure(session, written).is_none() {
                 self.state.lose(session, count);
             }
         }

@@ -39,7 +39,7 @@ pub struct GuideReader {
     /// Cache of files that were read.
     known: Arc<GuideCache>,
     /// Store that finds a session's skills.
-    pub shelf: SkillStore,
+    pub skill_store: SkillStore,
     /// Projects whose instructions the user trusts. With `None` no project's instructions are used.
     pub projects: Option<ProjectStore>,
 }
@@ -50,15 +50,15 @@ impl GuideReader {
         // Resolved, because it is compared with real paths of projects.
         let home = home.map(|home| home.canonicalize().unwrap_or_else(|_| home.to_path_buf()));
         let person = SkillConfig { person: config.join("skills"), home: home.clone(), ..SkillConfig::default() };
-        let shelf = SkillStore::new(person, Default::default());
-        Self { config: config.to_path_buf(), home, known: Arc::default(), shelf, projects: None }
+        let skill_store = SkillStore::new(person, Default::default());
+        Self { config: config.to_path_buf(), home, known: Arc::default(), skill_store, projects: None }
     }
 
     /// Collects all guides, and reads changed files.
     ///
     /// # Errors
     /// With [`Pace::AtOnce`], if a change since the last scan cannot be excluded without waiting for the disk.
-    pub fn look(&self, workspace: &Workspace, limits: GuideLimits, pace: Pace) -> Result<Guides, NotAtHand> {
+    pub fn load(&self, workspace: &Workspace, limits: GuideLimits, pace: Pace) -> Result<Guides, NotAtHand> {
         let mut guides = Guides::default();
         if limits.memory {
             guides.files = self.files(workspace, limits, pace)?;
@@ -67,7 +67,7 @@ impl GuideReader {
             }
         }
         if limits.skills {
-            guides.skills = self.shelf.look(Some(workspace), pace)?;
+            guides.skills = self.skill_store.load(Some(workspace), pace)?;
         }
         Ok(guides)
     }

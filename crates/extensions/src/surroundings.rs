@@ -105,9 +105,9 @@ const MOST: usize = 4;
 pub(super) fn commands(folder: &Path) -> Vec<String> {
     let mut found = Vec::new();
     let makefile = ["Makefile", "GNUmakefile", "makefile"].into_iter().find_map(|name| read(&folder.join(name)));
-    found.extend(known(makefile.iter().flat_map(|text| rules(text))).map(|name| format!("make {name}")));
+    found.extend(known_targets(makefile.iter().flat_map(|text| rules(text))).map(|name| format!("make {name}")));
     let justfile = ["justfile", "Justfile"].into_iter().find_map(|name| read(&folder.join(name)));
-    found.extend(known(justfile.iter().flat_map(|text| rules(text))).map(|name| format!("just {name}")));
+    found.extend(known_targets(justfile.iter().flat_map(|text| rules(text))).map(|name| format!("just {name}")));
     found.extend(of_scripts(folder));
     found.extend(of_python(folder));
     for (file, commands) in [
@@ -130,7 +130,7 @@ pub(super) fn commands(folder: &Path) -> Vec<String> {
 }
 
 /// Known targets among these names, in the order of the list.
-fn known<'a>(names: impl Iterator<Item = &'a str>) -> impl Iterator<Item = &'static str> {
+fn known_targets<'a>(names: impl Iterator<Item = &'a str>) -> impl Iterator<Item = &'static str> {
     let names: Vec<&str> = names.filter(|name| TARGETS.contains(name)).collect();
     TARGETS.into_iter().filter(move |target| names.contains(target)).take(MOST)
 }
@@ -149,7 +149,7 @@ fn of_scripts(folder: &Path) -> Vec<String> {
     let scripts = package["scripts"].as_object();
     let runner = [("pnpm-lock.yaml", "pnpm"), ("yarn.lock", "yarn"), ("bun.lock", "bun"), ("bun.lockb", "bun")];
     let runner = runner.into_iter().find(|(lock, _)| is_there(folder, lock)).map_or("npm", |(_, runner)| runner);
-    let names = known(scripts.into_iter().flat_map(|scripts| scripts.keys().map(String::as_str)));
+    let names = known_targets(scripts.into_iter().flat_map(|scripts| scripts.keys().map(String::as_str)));
     let command = |name: &str| {
         if name == "test" && runner != "bun" { format!("{runner} test") } else { format!("{runner} run {name}") }
     };

@@ -37,17 +37,18 @@ fn probe() -> ExitCode {
     {
         return ExitCode::FAILURE;
     }
-    let told = |what: &str, was_refused: bool| println!("{what}: {}", if was_refused { "refused" } else { "allowed" });
-    told("read a file", File::open("/etc/passwd").is_err());
-    told("make a file", File::create("/tmp/agentd-index-probe").is_err());
-    told("list a folder", std::fs::read_dir("/").is_err());
-    told("connect", TcpStream::connect(address).is_err());
-    told("send", UdpSocket::bind("127.0.0.1:0").is_err());
-    told(
+    let report =
+        |what: &str, was_refused: bool| println!("{what}: {}", if was_refused { "refused" } else { "allowed" });
+    report("read a file", File::open("/etc/passwd").is_err());
+    report("make a file", File::create("/tmp/agentd-index-probe").is_err());
+    report("list a folder", std::fs::read_dir("/").is_err());
+    report("connect", TcpStream::connect(address).is_err());
+    report("send", UdpSocket::bind("127.0.0.1:0").is_err());
+    report(
         "talk to a service of this machine",
         UnixStream::connect("/run/nobody").is_err_and(|e| e.raw_os_error() == Some(1)),
     );
-    told("start a program", Command::new("/bin/true").spawn().is_err());
-    told("see who runs", std::fs::read("/proc/1/cmdline").is_err());
+    report("start a program", Command::new("/bin/true").spawn().is_err());
+    report("see who runs", std::fs::read("/proc/1/cmdline").is_err());
     ExitCode::SUCCESS
 }

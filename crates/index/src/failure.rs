@@ -446,7 +446,7 @@ mod tests {
 
     #[test]
     fn page_with_text_is_not_reported_as_scanned() {
-        let told = |pictures: u32, with_text: u32, pages: u32| {
+        let message = |pictures: u32, with_text: u32, pages: u32| {
             let unread = UnreadPages { pictures, with_text, why: UnreadReason::Off };
             Failure::Scanned { kind: Kind::Pdf, unread, pages, besides: None }.to_string()
         };
@@ -472,7 +472,7 @@ mod tests {
                  searched for text",
             ),
         ] {
-            assert_eq!(told(pictures, with_text, pages), format!("could not read {expected}"));
+            assert_eq!(message(pictures, with_text, pages), format!("could not read {expected}"));
         }
         let shown =
             UnreadPages::one(UnreadReason::Off, true).and(UnreadPages::one(UnreadReason::Off, false)).of_shown();

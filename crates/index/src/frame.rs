@@ -26,7 +26,7 @@ pub(crate) struct Job {
     pub wanted: WantedParts,
     /// Limits on the cost of reading.
     pub limits: Limits,
-    /// True if [`Private`] data precedes the document on standard input, because arguments are visible in the process
+    /// True if [`PrivateData`] data precedes the document on standard input, because arguments are visible in the process
     /// list.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub private: bool,
@@ -37,7 +37,7 @@ pub(crate) struct Job {
 
 /// Private data before the document on standard input: its length in four bytes, then JSON.
 #[derive(Default, Serialize, Deserialize)]
-pub(super) struct Private {
+pub(super) struct PrivateData {
     /// Password that may open the document.
     #[serde(default)]
     pub(super) password: Option<String>,
@@ -45,7 +45,7 @@ pub(super) struct Private {
     pub(super) inner: Option<String>,
 }
 
-/// Maximum size of [`Private`], in bytes.
+/// Maximum size of [`PrivateData`], in bytes.
 pub(super) const PRIVATE_BYTES: usize = 64 * 1024;
 
 /// Selection of the parts of a document. The private fields are not serialised.

@@ -18,7 +18,7 @@ use crate::{
         Claim, DocumentId, Entry, IndexConfig, IndexError,
         folder::{guarded, is_there, size},
         indexing::ask,
-        view::{Shared, View},
+        view::{IndexState, View},
         writer::{self, CLOSE_WITHIN, Command, Writer},
     },
     recognition::RecognitionStamp,
@@ -33,7 +33,7 @@ const SCANS: usize = 1;
 /// Handle to the index. Clones share one index, which ends when the last clone is dropped.
 #[derive(Clone)]
 pub struct IndexHandle {
-    shared: Arc<Shared>,
+    shared: Arc<IndexState>,
     queue: mpsc::Sender<Command>,
     /// Locks of the documents being indexed, so that no document is indexed twice at the same time.
     at_work: Arc<Mutex<HashMap<DocumentId, Weak<tokio::sync::Mutex<()>>>>>,
@@ -73,7 +73,7 @@ impl IndexHandle {
         let mut view = self.shared.view();
         let seen = Arc::clone(&view);
         if !spawn_blocking(move || is_there(seen.path.as_deref())).await.map_err(|_| IndexError::Closed)? {
-            self.renew(&view, "its folder is gone").await?;
+            self.recreate(&view, "its folder is gone").await?;
             view = self.shared.view();
         }
         Ok(ids.iter().filter(|id| !view.entries.contains_key(id)).copied().collect())
@@ -162,7 +162,7 @@ impl IndexHandle {
         });
         let found = found.await.map_err(|_| IndexError::Closed)?;
         if let Err(IndexError::Lost(why)) = &found {
-            self.renew(&view, why).await?;
+            self.recreate(&view, why).await?;
         }
         found
     }
@@ -209,7 +209,7 @@ impl IndexHandle {
         }
     }
 
-    async fn renew(&self, view: &View, why: &str) -> Result<(), IndexError> {
+    async fn recreate(&self, view: &View, why: &str) -> Result<(), IndexError> {
         let (epoch, why) = (view.epoch, why.to_owned());
         ask(&self.queue, move |writer, reply| drop(reply.send(writer.renew_since(epoch, &why)))).await
     }
@@ -268,7 +268,7 @@ impl LazyIndex {
             let index = Arc::new(IndexHandle::open(config).await?);
             state.index = Some(Arc::clone(&index));
             // Ends with the index and holds only a weak reference to it.
-            tokio::spawn(put_away(shared, after));
+            tokio::spawn(close_when_idle(shared, after));
             Ok(index)
         });
         opened.await.map_err(|_| IndexError::Closed)?
@@ -289,7 +289,7 @@ impl LazyIndex {
 }
 
 /// Closes the index after it has been idle for `after`, to free its memory and its thread.
-async fn put_away(state: Weak<tokio::sync::Mutex<State>>, after: Duration) {
+async fn close_when_idle(state: Weak<tokio::sync::Mutex<State>>, after: Duration) {
     loop {
         tokio::time::sleep(after).await;
         let Some(state) = state.upgrade() else { return };
@@ -314,7 +314,7 @@ async fn close(index: Arc<IndexHandle>) {
         tracing::warn!("the document index was not changed: {error}");
     }
     drop(index);
-    give_back();
+    release_memory();
 }
 
 /// Returns freed memory to the system, here after the index has closed.
@@ -323,7 +323,7 @@ async fn close(index: Arc<IndexHandle>) {
 /// daemon that idles for days would never reuse them.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[allow(unsafe_code, reason = "the allocator offers this as a foreign function only")]
-pub fn give_back() {
+pub fn release_memory() {
     // SAFETY: `malloc_trim` takes a number and no pointer, may be called at any time from any thread, and affects only
     // pages that hold no allocation.
     let _ = unsafe { libc::malloc_trim(0) };
@@ -331,14 +331,14 @@ pub fn give_back() {
 
 /// Does nothing: other allocators return memory by themselves.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-pub fn give_back() {}
+pub fn release_memory() {}
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{
         Kind,
-        index::{About, ContentHash, DocumentId},
+        index::{ContentHash, DocumentId, DocumentProperties},
     };
 
     #[tokio::test(start_paused = true)]
@@ -355,7 +355,7 @@ mod tests {
         tokio::time::sleep(after * 3).await;
         assert!(index.is_open().await);
         tokio::time::resume();
-        indexing.finish(About::default()).await.unwrap();
+        indexing.finish(DocumentProperties::default()).await.unwrap();
         index.close().await;
         assert!(!index.is_open().await);
     }

@@ -75,7 +75,7 @@ impl PictureReader {
             let _ = input.write_all(content).await;
             drop(input);
         };
-        match timeout(TIME, async { tokio::join!(fed, hear(&mut out)).1 }).await {
+        match timeout(TIME, async { tokio::join!(fed, receive(&mut out)).1 }).await {
             Ok(heard) => heard,
             Err(_) => Err(format!("it took longer than {} seconds", TIME.as_secs())),
         }
@@ -89,7 +89,7 @@ impl PictureReader {
 }
 
 /// Reads and validates the worker's answer.
-async fn hear(out: &mut ChildStdout) -> Result<PreparedPicture, String> {
+async fn receive(out: &mut ChildStdout) -> Result<PreparedPicture, String> {
     let ended = |_| "its reader ended without a result: it may be malicious".to_owned();
     let nonsense = || "its reader returned invalid data".to_owned();
     let mut length = [0; 4];
@@ -175,8 +175,8 @@ pub fn run_picture_worker(arguments: &[OsString]) -> ExitCode {
                 let made = catch_unwind(AssertUnwindSafe(|| prepare(&bytes)));
                 made.unwrap_or_else(|_| Err("it is damaged (its reader panicked)".to_owned()))
             });
-            let (told, content) = made.unwrap_or_else(|why| (PictureHeader::Failed(why), Vec::new()));
-            out.write_all(&agentd_confine::frame(&serde_json::to_vec(&told)?, MAX_HEAD)?)?;
+            let (header, content) = made.unwrap_or_else(|why| (PictureHeader::Failed(why), Vec::new()));
+            out.write_all(&agentd_confine::frame(&serde_json::to_vec(&header)?, MAX_HEAD)?)?;
             out.write_all(&content)
         })
     })

@@ -26,7 +26,7 @@ use crate::{
     config::{Counters, EmbeddedConfig, EmbeddedStatus, Neighbours},
     error::LoadError,
     harness::{self, Facts, Plan},
-    worker::{self, Job, Order, QUEUE},
+    worker::{self, Job, QUEUE, WriteRequest},
 };
 
 /// Maximum number of answer pieces that wait for the reader. The model pauses when the queue is full.
@@ -79,7 +79,7 @@ impl EmbeddedModel {
     async fn submit(
         jobs: Result<SyncSender<Job>, Arc<io::Error>>,
         places: Arc<Semaphore>,
-        order: Order,
+        write_request: WriteRequest,
     ) -> Result<mpsc::Receiver<Result<ModelChunk, ModelError>>, ModelError> {
         let jobs = jobs.map_err(|error| {
             ModelError::new(ErrorKind::Internal, "could not start the thread of the built-in model")
@@ -89,7 +89,7 @@ impl EmbeddedModel {
         let gone = |_| ModelError::new(ErrorKind::ShuttingDown, "the built-in model has stopped");
         let place = places.acquire_owned().await.map_err(|_| gone(()))?;
         let (reply, pieces) = mpsc::channel(PIECES);
-        jobs.try_send(Job { order, reply, place }).map_err(|_| gone(()))?;
+        jobs.try_send(Job { write_request, reply, place }).map_err(|_| gone(()))?;
         Ok(pieces)
     }
 }
@@ -115,8 +115,8 @@ impl Model for EmbeddedModel {
             }
             Plan::Write { mark, text } => {
                 let max_tokens = request.max_tokens.and_then(|tokens| usize::try_from(tokens).ok());
-                let order = Order { mark, text, max_tokens };
-                let submitted = Self::submit(self.jobs.clone(), Arc::clone(&self.places), order);
+                let write_request = WriteRequest { mark, text, max_tokens };
+                let submitted = Self::submit(self.jobs.clone(), Arc::clone(&self.places), write_request);
                 let pieces = stream::once(submitted).flat_map(|submitted| match submitted {
                     Ok(pieces) => stream::unfold(Some(pieces), next_piece).boxed(),
                     Err(error) => stream::once(std::future::ready(Err(error))).boxed(),

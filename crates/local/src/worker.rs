@@ -29,7 +29,7 @@ pub(crate) const QUEUE: usize = 8;
 pub(crate) type Reply = mpsc::Sender<Result<ModelChunk, ModelError>>;
 
 /// Text to be written.
-pub(crate) struct Order {
+pub(crate) struct WriteRequest {
     /// Notice above the text about its reliability.
     pub(crate) mark: String,
     /// Text of the request.
@@ -40,7 +40,7 @@ pub(crate) struct Order {
 
 /// Order with the channel for its text.
 pub(crate) struct Job {
-    pub(crate) order: Order,
+    pub(crate) write_request: WriteRequest,
     pub(crate) reply: Reply,
     /// Slot in the queue, released when the request is done.
     pub(crate) place: OwnedSemaphorePermit,
@@ -78,13 +78,13 @@ impl Worker {
     }
 
     fn serve(&mut self, job: Job) {
-        let Job { order, reply, place } = job;
+        let Job { write_request, reply, place } = job;
         if reply.is_closed() {
             return;
         }
         self.counters.status().busy = true;
         // Damaged weights or a bug in the arithmetic may panic. This must end only the request and not the daemon.
-        let outcome = catch_unwind(AssertUnwindSafe(|| self.answer(&order, &reply))).unwrap_or_else(|_| {
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.answer(&write_request, &reply))).unwrap_or_else(|_| {
             self.release("a request failed");
             let error = ModelError::new(ErrorKind::Internal, "the built-in model failed while answering");
             Err(error.with_hint("retry; if it persists, run `make model`, or name another model in models.yaml"))
@@ -97,12 +97,12 @@ impl Worker {
         }
     }
 
-    fn answer(&mut self, order: &Order, reply: &Reply) -> Result<(), ModelError> {
+    fn answer(&mut self, write_request: &WriteRequest, reply: &Reply) -> Result<(), ModelError> {
         let loaded = match &mut self.loaded {
             Some(loaded) => loaded,
             none => none.insert(load(&self.config, &self.counters)?),
         };
-        match write(loaded, order, self.config.max_tokens as usize, reply) {
+        match write(loaded, write_request, self.config.max_tokens as usize, reply) {
             Ok(()) | Err(RunError::Cancelled) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -110,18 +110,18 @@ impl Worker {
 
     fn release(&mut self, why: &str) {
         if self.loaded.take().is_some() {
-            give_back();
+            release_memory();
             self.counters.status().loaded = false;
             tracing::info!("the built-in model was released: {why}");
         }
     }
 }
 
-fn write(inference: &mut Inference, order: &Order, limit: usize, reply: &Reply) -> Result<(), RunError> {
+fn write(inference: &mut Inference, write_request: &WriteRequest, limit: usize, reply: &Reply) -> Result<(), RunError> {
     let send = |chunk| reply.blocking_send(Ok(chunk)).map_err(|_| RunError::Cancelled);
-    let prompt = inference.chat_prompt(&order.text)?;
-    let max_tokens = order.max_tokens.unwrap_or(limit).min(limit);
-    send(ModelChunk::Text(format!("*{}*\n\n", order.mark)))?;
+    let prompt = inference.chat_prompt(&write_request.text)?;
+    let max_tokens = write_request.max_tokens.unwrap_or(limit).min(limit);
+    send(ModelChunk::Text(format!("*{}*\n\n", write_request.mark)))?;
     let (stop, say) = (|| reply.is_closed(), |text| send(ModelChunk::Text(text)).is_ok());
     let (finish, usage) = inference.answer(&prompt, max_tokens, &stop, say)?;
     // A text in a loop, or at the model's limit, ends as if complete, since it was never reliable.
@@ -151,7 +151,7 @@ fn load(config: &EmbeddedConfig, counters: &Arc<Counters>) -> Result<Inference, 
 /// would never reuse them.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[allow(unsafe_code, reason = "the allocator offers this as a foreign function only")]
-fn give_back() {
+fn release_memory() {
     // SAFETY: `malloc_trim` takes a number and no pointer, may be called at any time from any thread, and affects only
     // pages that hold no allocation.
     let _ = unsafe { libc::malloc_trim(0) };
@@ -159,4 +159,4 @@ fn give_back() {
 
 /// Does nothing: other allocators return memory by themselves.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-fn give_back() {}
+fn release_memory() {}

@@ -21,7 +21,7 @@ use crate::{
 const MAX_FILES: usize = 100;
 
 /// Text of a file before it was edited. `None` if it was not read.
-type Before = Option<Content>;
+type PriorText = Option<Content>;
 
 /// Server of each file.
 pub(crate) type ServersOfFiles = BTreeMap<SourceFile, Arc<ServerHandle>>;
@@ -38,14 +38,14 @@ pub(crate) struct SessionEdits {
 
 struct Comparison {
     server: Arc<ServerHandle>,
-    files: BTreeMap<SourceFile, Before>,
+    files: BTreeMap<SourceFile, PriorText>,
     /// Files edited since the comparison began. They are compared after it.
-    next: BTreeMap<SourceFile, Before>,
+    next: BTreeMap<SourceFile, PriorText>,
     task: AbortOnDropHandle<Result<Vec<Diagnostic>, ServerError>>,
 }
 
 impl Comparison {
-    fn begin(server: Arc<ServerHandle>, files: BTreeMap<SourceFile, Before>) -> Self {
+    fn begin(server: Arc<ServerHandle>, files: BTreeMap<SourceFile, PriorText>) -> Self {
         let task = AbortOnDropHandle::new(tokio::spawn(compare(Arc::clone(&server), files.clone())));
         Self { server, files, next: BTreeMap::new(), task }
     }
@@ -115,7 +115,7 @@ impl SessionEdits {
     /// Starts to compare the edited files. If a comparison with the same server is running, they are compared after it.
     /// Returns true if there were any.
     pub(crate) fn begin(&mut self, servers: &ServersOfFiles) -> bool {
-        let mut of_servers: Vec<(Arc<ServerHandle>, BTreeMap<SourceFile, Before>)> = Vec::new();
+        let mut of_servers: Vec<(Arc<ServerHandle>, BTreeMap<SourceFile, PriorText>)> = Vec::new();
         let mut before = std::mem::take(&mut self.before);
         for file in std::mem::take(&mut self.edited) {
             let Some(server) = servers.get(&file) else { continue };
@@ -184,7 +184,7 @@ async fn read(files: Vec<SourceFile>) -> Vec<(Content, SourceFile)> {
 /// Returns the errors that the edits introduced.
 async fn compare(
     server: Arc<ServerHandle>,
-    files: BTreeMap<SourceFile, Before>,
+    files: BTreeMap<SourceFile, PriorText>,
 ) -> Result<Vec<Diagnostic>, ServerError> {
     let unseen: Vec<&PathBuf> = files.iter().filter(|(_, text)| text.is_none()).map(|(file, _)| &file.below).collect();
     let mut known: BTreeMap<PathBuf, Findings> = BTreeMap::new();
@@ -207,7 +207,7 @@ async fn compare(
         changes.push((file.below.clone(), change));
         texts.extend(OpenText::of(&file.below, &content));
     }
-    server.tell_changed(changes).await;
+    server.notify_changed(changes).await;
     let now = check(&server, texts, CheckPurpose::Comparison).await?;
     let mut errors = Vec::new();
     for (file, _) in files {

@@ -10,7 +10,7 @@ const UNKNOWN_METHOD: i32 = -32601;
 
 /// Message from a server.
 #[derive(Debug)]
-pub(crate) enum Incoming {
+pub(crate) enum IncomingMessage {
     /// Answer to one of our requests.
     Answer { id: i64, result: Result<Option<Box<RawValue>>, RpcError> },
     /// Request by the server.
@@ -40,13 +40,15 @@ struct Envelope {
 }
 
 /// Parses a message body. `None` if it is not a message.
-pub(crate) fn parse(body: &[u8]) -> Option<Incoming> {
+pub(crate) fn parse(body: &[u8]) -> Option<IncomingMessage> {
     let Envelope { id, method, params, result, error } = serde_json::from_slice(body).ok()?;
     match (method, id) {
-        (Some(method), Some(id)) if id.is_string() || id.is_number() => Some(Incoming::Request { id, method, params }),
-        (Some(method), None | Some(Value::Null)) => Some(Incoming::Notification { method, params }),
-        (None, None | Some(Value::Null)) if error.is_some() => Some(Incoming::Meaningless),
-        (None, Some(id)) => Some(Incoming::Answer { id: id.as_i64()?, result: error.map_or(Ok(result), Err) }),
+        (Some(method), Some(id)) if id.is_string() || id.is_number() => {
+            Some(IncomingMessage::Request { id, method, params })
+        }
+        (Some(method), None | Some(Value::Null)) => Some(IncomingMessage::Notification { method, params }),
+        (None, None | Some(Value::Null)) if error.is_some() => Some(IncomingMessage::Meaningless),
+        (None, Some(id)) => Some(IncomingMessage::Answer { id: id.as_i64()?, result: error.map_or(Ok(result), Err) }),
         _ => None,
     }
 }
@@ -162,11 +164,11 @@ mod tests {
     fn message_kinds_are_distinguished() {
         let check = |body: &str, expected: &str| {
             let kind = match parse(body.as_bytes()) {
-                Some(Incoming::Answer { result: Ok(_), .. }) => "answer",
-                Some(Incoming::Answer { result: Err(_), .. }) => "error",
-                Some(Incoming::Request { .. }) => "request",
-                Some(Incoming::Notification { .. }) => "notification",
-                Some(Incoming::Meaningless) => "meaningless",
+                Some(IncomingMessage::Answer { result: Ok(_), .. }) => "answer",
+                Some(IncomingMessage::Answer { result: Err(_), .. }) => "error",
+                Some(IncomingMessage::Request { .. }) => "request",
+                Some(IncomingMessage::Notification { .. }) => "notification",
+                Some(IncomingMessage::Meaningless) => "meaningless",
                 None => "nothing",
             };
             assert_eq!(kind, expected, "{body}");

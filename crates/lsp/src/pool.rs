@@ -32,7 +32,7 @@ const MAX_SERVERS: usize = 6;
 /// Maximum number of sessions whose edits are tracked.
 const MAX_SESSIONS: usize = 1000;
 /// Maximum number of messages that are remembered as reported.
-const MAX_TOLD: usize = 4000;
+const MAX_SHOWN: usize = 4000;
 
 /// Server that was found on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,7 +57,7 @@ struct PoolState {
     /// Servers by name and project root, with the time of last use.
     servers: HashMap<(String, PathBuf), (Arc<ServerHandle>, Instant)>,
     sessions: HashMap<SessionId, Arc<tokio::sync::Mutex<SessionEdits>>>,
-    told: Vec<(SessionId, String)>,
+    shown: Vec<(SessionId, String)>,
     closed: bool,
 }
 
@@ -80,7 +80,7 @@ impl LanguagePool {
             config: Arc::new(config),
             servers: HashMap::new(),
             sessions: HashMap::new(),
-            told: Vec::new(),
+            shown: Vec::new(),
             closed: false,
         };
         Self { programs: Arc::new(Programs::new(places)), confiner, state: Mutex::new(state) }
@@ -100,7 +100,7 @@ impl LanguagePool {
             same_limits && !server.is_given_up() && config.servers.contains(&server.parts.config)
         });
         state.config = Arc::new(config);
-        state.told.clear();
+        state.shown.clear();
     }
 
     /// Returns the servers that are installed, or that have only a rustup proxy. May block.
@@ -171,20 +171,20 @@ impl LanguagePool {
     }
 
     /// Returns the messages that this session has not seen yet.
-    fn untold(&self, session: SessionId, words: Vec<String>) -> Vec<String> {
+    fn not_shown(&self, session: SessionId, words: Vec<String>) -> Vec<String> {
         let mut state = self.state();
-        let mut untold = Vec::new();
+        let mut not_shown = Vec::new();
         for word in words {
             let entry = (session, word);
-            if !state.told.contains(&entry) {
-                if state.told.len() >= MAX_TOLD {
-                    state.told.clear();
+            if !state.shown.contains(&entry) {
+                if state.shown.len() >= MAX_SHOWN {
+                    state.shown.clear();
                 }
-                untold.push(entry.1.clone());
-                state.told.push(entry);
+                not_shown.push(entry.1.clone());
+                state.shown.push(entry);
             }
         }
-        untold
+        not_shown
     }
 
     async fn all_news(&self, session: SessionId, patience: Patience) -> LanguageNews {
@@ -205,11 +205,11 @@ impl LanguagePool {
             Patience::Step | Patience::End => limits.cold_wait.min(limits.wait),
         };
         let news = edits.news(wait).await;
-        LanguageNews { words: self.untold(session, news.words), ..news }
+        LanguageNews { words: self.not_shown(session, news.words), ..news }
     }
 
     /// Notifies running servers of changed files of other kinds, such as settings and inputs of code generators.
-    async fn tell_changed(&self, files: Vec<(SourceFile, DiskChange)>) {
+    async fn notify_changed(&self, files: Vec<(SourceFile, DiskChange)>) {
         if files.is_empty() {
             return;
         }
@@ -220,7 +220,7 @@ impl LanguagePool {
             let of_server = files.iter().filter(|(file, _)| is_of(file));
             let changes: Vec<_> = of_server.map(|(file, change)| (file.below.clone(), *change)).collect();
             if !changes.is_empty() {
-                server.tell_changed(changes).await;
+                server.notify_changed(changes).await;
             }
         }
     }
@@ -304,7 +304,7 @@ impl Languages for LanguagePool {
             if !compared.is_empty() {
                 self.edits_of(session).lock().await.after(compared.into_iter().map(|(file, _)| file));
             }
-            self.tell_changed(others.into_iter().map(|(file, kind)| (file, kind.into())).collect()).await;
+            self.notify_changed(others.into_iter().map(|(file, kind)| (file, kind.into())).collect()).await;
         }
         .boxed()
     }
@@ -312,7 +312,7 @@ impl Languages for LanguagePool {
     fn end_session(&self, session: SessionId) {
         let mut state = self.state();
         state.sessions.remove(&session);
-        state.told.retain(|(of, _)| *of != session);
+        state.shown.retain(|(of, _)| *of != session);
     }
 
     fn news(&self, session: SessionId, patience: Patience) -> BoxFuture<'_, LanguageNews> {

@@ -167,7 +167,7 @@ impl Answer {
     fn encoded(&mut self, name: &str, media_type: &str, encoded: &str) {
         match STANDARD.decode(encoded.trim()) {
             Ok(content) => {
-                let media_type: String = untrusted::told(media_type).chars().take(100).collect();
+                let media_type: String = untrusted::sanitize(media_type).chars().take(100).collect();
                 let ending = ending(&media_type);
                 let name = format!("{name}_{}", self.data.len() + 1);
                 self.data.push(ToolData { name, kind: media_type, ending, content });

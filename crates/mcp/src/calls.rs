@@ -22,7 +22,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 /// Minimum interval between two progress reports to the user.
-const TOLD_AGAIN: Duration = Duration::from_millis(100);
+const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 /// Maximum number of questions to the user during one call.
 pub(crate) const MOST_QUESTIONS: u32 = 8;
 /// Maximum number of questions waiting at once. More are rejected, because each stays in memory until the user answers.
@@ -61,7 +61,7 @@ struct Time {
     /// Total time spent waiting for the user or a model, and the start of the current wait.
     waited: Duration,
     waiting: Option<Instant>,
-    last_told: Option<Instant>,
+    last_report: Option<Instant>,
     questions: u32,
     /// Progress token, unique for each request.
     token: Option<ProgressToken>,
@@ -89,7 +89,7 @@ impl Calls {
                 last_word: now,
                 waited: Duration::ZERO,
                 waiting: None,
-                last_told: None,
+                last_report: None,
                 questions: 0,
                 token: None,
             }),
@@ -192,14 +192,14 @@ impl Call {
     fn progressed(&self, progress: &ProgressNotificationParam) {
         let (mut time, now) = (self.time(), Instant::now());
         time.last_word = now;
-        let tells = time.last_told.is_none_or(|last| now >= last + TOLD_AGAIN);
-        if tells {
-            time.last_told = Some(now);
+        let is_due = time.last_report.is_none_or(|last| now >= last + REPORT_INTERVAL);
+        if is_due {
+            time.last_report = Some(now);
         }
         drop(time);
         self.changed.notify_one();
-        if tells {
-            self.progress.tell(&line(progress));
+        if is_due {
+            self.progress.report(&line(progress));
         }
     }
 
@@ -262,7 +262,7 @@ pub(crate) async fn until(time: Option<Instant>) {
 fn line(progress: &ProgressNotificationParam) -> String {
     let ProgressNotificationParam { progress, total, message, .. } = progress;
     let total = total.map(|total| format!(" of {total}")).unwrap_or_default();
-    let shown = |message: &String| agentd_core::untrusted::told(message).chars().take(300).collect::<String>();
+    let shown = |message: &String| agentd_core::untrusted::sanitize(message).chars().take(300).collect::<String>();
     let message = message.as_ref().map(|message| format!(": {}", shown(message))).unwrap_or_default();
     format!("{progress}{total}{message}")
 }

@@ -97,8 +97,8 @@ mod tests {
         calls::tests::http,
         config::{PluginCheck, ServerConfig},
         login::Logins,
-        reason::Clean,
-        server::connect::{Opening, ServerDeps},
+        reason::SecretFilter,
+        server::connect::{ConnectionParams, ServerDeps},
     };
 
     fn key(number: usize) -> Key {
@@ -113,9 +113,9 @@ mod tests {
     fn handle() -> ServerHandle {
         let config = ServerConfig::new(http("http://127.0.0.1:9/"));
         let (guard, logins) = ("/nonexistent".into(), Arc::new(Logins::new("/nonexistent".into())));
-        let (clean, plugin_check) = (Clean::default(), PluginCheck::default());
+        let (clean, plugin_check) = (SecretFilter::default(), PluginCheck::default());
         let supplies = ServerDeps { guard, logins, clean, learn: Box::new(|_, _| {}), plugin_check };
-        ServerHandle::spawn(Opening {
+        ServerHandle::spawn(ConnectionParams {
             name: "s".to_owned(),
             fingerprint: config.fingerprint(),
             era: Default::default(),

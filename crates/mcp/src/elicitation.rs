@@ -64,7 +64,7 @@ async fn ask_in(
     match request {
         ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } => {
             let Ok(schema) = serde_json::to_value(&requested_schema) else { return declined() };
-            form(server, call, log, &shown(&message), note, &schema).await
+            form(server, call, log, &display_text(&message), note, &schema).await
         }
         ElicitRequestParams::UrlElicitationParams { message, url, .. } => {
             let url = untrusted::plain(&url).replace('\n', "");
@@ -73,7 +73,7 @@ async fn ask_in(
                  when you are done, or reject.{note}",
                 url.chars().take(LONGEST).collect::<String>()
             );
-            match put(server, call, log, &shown(&message), context).await {
+            match put(server, call, log, &display_text(&message), context).await {
                 Reply::Words(_) => ElicitResult::new(ElicitationAction::Accept),
                 Reply::No => declined(),
                 Reply::Nobody => cancelled(),
@@ -97,7 +97,7 @@ async fn form(server: &str, call: &Call, log: &Log, message: &str, note: &str, s
     let form = Form::read(schema);
     let mut trouble = String::new();
     loop {
-        let context = format!("{trouble}{}{note}", form.told());
+        let context = format!("{trouble}{}{note}", form.description());
         match put(server, call, log, message, context).await {
             Reply::Words(words) => match form.fill(&words) {
                 Ok(content) => {
@@ -140,8 +140,8 @@ pub(crate) async fn put(server: &str, call: &Call, log: &Log, message: &str, con
     }
 }
 
-fn shown(words: &str) -> String {
-    untrusted::told(words).chars().take(LONGEST).collect()
+fn display_text(words: &str) -> String {
+    untrusted::sanitize(words).chars().take(LONGEST).collect()
 }
 
 /// Form with fields to fill in.
@@ -169,19 +169,19 @@ impl Form {
     }
 
     /// Instructions for filling in the form.
-    fn told(&self) -> String {
-        let mut told = match self.fields.as_slice() {
+    fn description(&self) -> String {
+        let mut description = match self.fields.as_slice() {
             [] => return "Answer with anything to accept, or reject.".to_owned(),
             [_] => "Answer with the value, or with a JSON object of this field:".to_owned(),
             _ => "Answer with a JSON object of these fields:".to_owned(),
         };
         for field in &self.fields {
-            told.push_str(&format!("\n- {}", field.told()));
+            description.push_str(&format!("\n- {}", field.description()));
         }
         if self.fields.iter().all(|field| !field.required || field.schema.contains_key("default")) {
-            told.push_str("\nAnswer {} for the defaults.");
+            description.push_str("\nAnswer {} for the defaults.");
         }
-        told
+        description
     }
 
     /// Validated values. Missing ones get their defaults.
@@ -202,12 +202,12 @@ impl Form {
                     field.check(&value)?;
                     filled.insert(field.name.clone(), value);
                 }
-                None if field.required => return Err(format!("`{}` is missing", shown(&field.name))),
+                None if field.required => return Err(format!("`{}` is missing", display_text(&field.name))),
                 None => {}
             }
         }
         match given.keys().next() {
-            Some(name) => Err(format!("unknown field `{}`", shown(name))),
+            Some(name) => Err(format!("unknown field `{}`", display_text(name))),
             None => Ok(filled),
         }
     }
@@ -227,25 +227,25 @@ impl Field {
         listed.chain(titled.filter_map(|choice| choice.get("const"))).collect()
     }
 
-    fn told(&self) -> String {
-        let mut told = format!("{} ({}", shown(&self.name), shown(self.kind()));
+    fn description(&self) -> String {
+        let mut description = format!("{} ({}", display_text(&self.name), display_text(self.kind()));
         if self.required {
-            told.push_str(", required");
+            description.push_str(", required");
         }
         let choices = self.choices();
         if !choices.is_empty() {
-            let choices: Vec<String> = choices.iter().take(50).map(|choice| shown(&plainly(choice))).collect();
-            told.push_str(&format!(", one of: {}", choices.join(", ")));
+            let choices: Vec<String> = choices.iter().take(50).map(|choice| display_text(&plainly(choice))).collect();
+            description.push_str(&format!(", one of: {}", choices.join(", ")));
         }
         if let Some(default) = self.schema.get("default") {
-            told.push_str(&format!(", default {}", shown(&plainly(default))));
+            description.push_str(&format!(", default {}", display_text(&plainly(default))));
         }
-        told.push(')');
+        description.push(')');
         let about = self.schema.get("description").or_else(|| self.schema.get("title")).and_then(Value::as_str);
         if let Some(about) = about {
-            told.push_str(&format!(": {}", shown(about)));
+            description.push_str(&format!(": {}", display_text(about)));
         }
-        told
+        description
     }
 
     /// Parses a value that was entered without JSON.
@@ -262,7 +262,7 @@ impl Field {
     }
 
     fn check(&self, value: &Value) -> Result<(), String> {
-        let name = shown(&self.name);
+        let name = display_text(&self.name);
         let is_kind = match self.kind() {
             "integer" => value.is_i64() || value.is_u64(),
             "number" => value.is_number(),
@@ -271,7 +271,7 @@ impl Field {
             _ => value.is_string(),
         };
         if !is_kind {
-            return Err(format!("`{name}` must be a value of type {}", shown(self.kind())));
+            return Err(format!("`{name}` must be a value of type {}", display_text(self.kind())));
         }
         let bound = |key: &str| self.schema.get(key).and_then(Value::as_f64);
         if let Some(number) = value.as_f64()
@@ -332,8 +332,8 @@ mod tests {
         check(r#"{"name": "Ada", "age": 1, "colour": "green"}"#, Err("not one of the choices"));
         check(r#"{"name": "Ada", "age": 1, "tags": ["c"]}"#, Err("not one of the choices"));
         check(r#"{"name": "Ada", "age": 1, "more": 1}"#, Err("unknown field `more`"));
-        assert!(!form.told().contains("Answer {}"), "{}", form.told());
-        assert!(form.told().contains("- name (string, required): Your name"), "{}", form.told());
+        assert!(!form.description().contains("Answer {}"), "{}", form.description());
+        assert!(form.description().contains("- name (string, required): Your name"), "{}", form.description());
     }
 
     #[test]
@@ -356,7 +356,7 @@ mod tests {
         let form = Form::read(&json!({"type": "object", "properties": {}}));
         assert_eq!(form.fill("yes"), Ok(Map::new()));
         let form = Form::read(&json!({"properties": {"it": {"type": "integer", "default": 3}}, "required": ["it"]}));
-        assert!(form.told().ends_with("Answer {} for the defaults."), "{}", form.told());
+        assert!(form.description().ends_with("Answer {} for the defaults."), "{}", form.description());
         assert_eq!(form.fill("{}").unwrap()["it"], 3);
     }
 }

@@ -35,7 +35,7 @@ pub const GUARD_ARGUMENT: &str = "mcp-guard";
 /// Time for a server to exit after the end of its input, which asks it to.
 const ASKED: Duration = Duration::from_millis(1500);
 /// Time for a server to exit after a signal.
-const TOLD: Duration = Duration::from_millis(1000);
+const TERM_GRACE: Duration = Duration::from_millis(1000);
 /// Time for the server's child processes to exit after it.
 const ORPHANS: Duration = Duration::from_millis(200);
 /// Time limit for the end of killed processes. Only an unresponsive disk takes longer.
@@ -81,7 +81,7 @@ fn guard(command: &[OsString]) -> Result<u8, (u8, String)> {
     // Readers of the server's output must see its end when the server exits, not when the guard does.
     let nowhere = File::options().write(true).open("/dev/null").map_err(|error| broken("let go", &error))?;
     dup2_stdout(&nowhere).and_then(|()| dup2_stderr(&nowhere)).map_err(|error| broken("let go", &error))?;
-    let mut guard = Guard { signals, server, ended: None, asked: None, told: None };
+    let mut guard = Guard { signals, server, ended: None, asked: None, terminated: None };
     guard.until_server_ends();
     guard.until_all_are_gone();
     Ok(guard.ended.unwrap_or(137))
@@ -95,23 +95,23 @@ struct Guard {
     /// Time at which its input ended.
     asked: Option<Instant>,
     /// Time at which it was signalled.
-    told: Option<Instant>,
+    terminated: Option<Instant>,
 }
 
 impl Guard {
     fn until_server_ends(&mut self) {
         while !self.collect() && self.ended.is_none() {
-            let step = match (self.asked, self.told) {
-                (_, Some(told)) => Some(told + TOLD),
+            let step = match (self.asked, self.terminated) {
+                (_, Some(terminated)) => Some(terminated + TERM_GRACE),
                 (Some(asked), None) => Some(asked + ASKED),
                 (None, None) => None,
             };
             let left = step.map(|step| step.saturating_duration_since(Instant::now()));
             if left == Some(Duration::ZERO) {
-                if self.told.is_some() {
+                if self.terminated.is_some() {
                     return;
                 }
-                self.tell_to_end();
+                self.terminate();
                 continue;
             }
             self.wait(left);
@@ -131,8 +131,8 @@ impl Guard {
         }
     }
 
-    fn tell_to_end(&mut self) {
-        self.told = Some(Instant::now());
+    fn terminate(&mut self) {
+        self.terminated = Some(Instant::now());
         self.signal(Signal::SIGTERM);
     }
 
@@ -169,8 +169,8 @@ impl Guard {
             self.asked = Some(Instant::now());
         }
         while let Ok(Some(signal)) = self.signals.read_signal() {
-            if signal.ssi_signo != Signal::SIGCHLD as u32 && self.told.is_none() {
-                self.tell_to_end();
+            if signal.ssi_signo != Signal::SIGCHLD as u32 && self.terminated.is_none() {
+                self.terminate();
             }
         }
     }

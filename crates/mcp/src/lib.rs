@@ -28,7 +28,7 @@ mod http_client;
 pub mod log;
 pub mod login;
 pub mod pool;
-pub mod published;
+pub mod published_tools;
 mod reason;
 mod sampling;
 mod schema;
@@ -41,7 +41,7 @@ pub use self::{
     config::{McpConfig, PluginCheck, ServerConfig},
     guard::{GUARD_ARGUMENT, run_guard},
     pool::McpPool,
-    reason::{Clean, Reason},
+    reason::{Reason, SecretFilter},
     server::actor::Health,
     session::SessionServers,
     toolbox::McpToolbox,

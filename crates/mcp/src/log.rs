@@ -5,7 +5,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use crate::reason::{Clean, line};
+use crate::reason::{SecretFilter, line};
 
 /// Maximum number of stored lines, and maximum bytes of all lines and of one.
 const MOST_LINES: usize = 1000;
@@ -16,7 +16,7 @@ const LONGEST_LINE: usize = 4096;
 #[derive(Default)]
 pub struct Log {
     ring: Mutex<Ring>,
-    clean: Clean,
+    clean: SecretFilter,
 }
 
 #[derive(Debug, Default)]
@@ -31,7 +31,7 @@ struct Ring {
 
 impl Log {
     /// Creates an empty log.
-    pub(crate) fn new(clean: Clean) -> Self {
+    pub(crate) fn new(clean: SecretFilter) -> Self {
         Self { ring: Mutex::default(), clean }
     }
 

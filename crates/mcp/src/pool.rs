@@ -28,11 +28,11 @@ use crate::{
     connections::{Connections, Key, MOST},
     log::Log,
     login::Logins,
-    published::{PublishedTools, publish},
-    reason::{Clean, Reason},
+    published_tools::{PublishedTools, publish},
+    reason::{Reason, SecretFilter},
     server::{
-        actor::{Lease, Need, ServerHandle},
-        connect::{Era, Opening, ServerDeps},
+        actor::{ConnectionLease, Need, ServerHandle},
+        connect::{ConnectionParams, Era, ServerDeps},
     },
     variables::{LentValues, is_place, is_project},
 };
@@ -50,7 +50,7 @@ pub struct PoolParts {
     /// Environment of servers if the client sends none.
     pub environment: BTreeMap<String, String>,
     /// Removes secrets from texts of servers.
-    pub clean: Clean,
+    pub clean: SecretFilter,
     /// Returns true if a tool name is reserved.
     pub reserved: Box<dyn Fn(&str) -> bool + Send + Sync>,
     /// Check before a server of a plugin is started.
@@ -176,7 +176,12 @@ impl McpPool {
 
     /// Connection to the server with this fingerprint, for a client with this environment. Starts the server if it is
     /// not running.
-    pub(crate) async fn lease(&self, server: &str, place: &str, context: &ToolContext) -> Result<Lease, Reason> {
+    pub(crate) async fn lease(
+        &self,
+        server: &str,
+        place: &str,
+        context: &ToolContext,
+    ) -> Result<ConnectionLease, Reason> {
         let user = ToolUser {
             session_id: Some(context.session_id),
             environment: Some(Arc::clone(&context.environment)),
@@ -194,11 +199,15 @@ impl McpPool {
 
     /// Stores the values of variables from a client, for its session if it is known. Only variables in the
     /// configuration are stored, in memory. Returns all stored values, so that logs can hide them.
-    pub fn lend(&self, session: Option<SessionId>, values: impl IntoIterator<Item = (String, String)>) -> Vec<String> {
+    pub fn set_client_values(
+        &self,
+        session: Option<SessionId>,
+        values: impl IntoIterator<Item = (String, String)>,
+    ) -> Vec<String> {
         let named = self.variables();
         let values = values.into_iter().filter(|(name, _)| named.contains(name));
         let mut state = self.state();
-        state.lent.lend(session, values);
+        state.lent.set_client_values(session, values);
         state.lent.secrets().map(str::to_owned).collect()
     }
 
@@ -278,7 +287,7 @@ impl McpPool {
             if pool.opened.load(Ordering::Acquire) {
                 pool.open();
                 // The next turn should have the tools of newly configured servers.
-                pool.look_around();
+                pool.list_missing();
             }
         });
     }
@@ -336,7 +345,7 @@ impl McpPool {
         };
         let known = state.known.get(server).filter(|known| known.fingerprint == fingerprint);
         let era = known.map_or_else(Era::default, |known| Era::of(&known.protocol));
-        let handle = ServerHandle::spawn(Opening {
+        let handle = ServerHandle::spawn(ConnectionParams {
             name: server.to_owned(),
             fingerprint,
             era,
@@ -429,7 +438,7 @@ impl McpPool {
 }
 
 impl State {
-    fn log(&mut self, server: &str, clean: &Clean) -> Arc<Log> {
+    fn log(&mut self, server: &str, clean: &SecretFilter) -> Arc<Log> {
         Arc::clone(self.logs.entry(server.to_owned()).or_insert_with(|| Arc::new(Log::new(clean.clone()))))
     }
 }

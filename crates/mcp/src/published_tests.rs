@@ -150,8 +150,8 @@ fn resources_and_prompts_are_published_as_tools() {
     assert_eq!(published.notes.len(), 1);
 }
 
-fn offers(servers: &[(&str, usize, usize)]) -> BTreeMap<String, Offer> {
-    let mut offers = BTreeMap::<String, Offer>::new();
+fn offers(servers: &[(&str, usize, usize)]) -> BTreeMap<String, OpenTools> {
+    let mut offers = BTreeMap::<String, OpenTools>::new();
     for (server, tools, bytes) in servers {
         for number in 0..*tools {
             let name = format!("{server}{number}");

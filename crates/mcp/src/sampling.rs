@@ -93,7 +93,7 @@ async fn ask_in(
     let model = call.sampler.model().ok_or_else(|| invalid("no model is available to this call"))?;
     let _one_at_a_time = call.asking.lock().await;
     let message = format!("may the model {model} answer it, in up to {} tokens?", asked.max_tokens);
-    match elicitation::put(server, call, log, &message, told(&shown, &asked, may_be_others)).await {
+    match elicitation::put(server, call, log, &message, question_context(&shown, &asked, may_be_others)).await {
         // Only this word means consent.
         Reply::Words(words) if words.trim().eq_ignore_ascii_case("yes") => {}
         Reply::Words(_) | Reply::No => {
@@ -169,7 +169,7 @@ fn shown(asked: &SampleRequest) -> Result<String, Refusal> {
     for message in &asked.messages {
         let (who, words) = words_of(message);
         shown.push_str(&format!("\n{who}:"));
-        for line in untrusted::told(words).trim_end().split('\n') {
+        for line in untrusted::sanitize(words).trim_end().split('\n') {
             let letters: Vec<char> = line.chars().collect();
             length += letters.len();
             // An empty line counts as a line.
@@ -189,7 +189,7 @@ fn shown(asked: &SampleRequest) -> Result<String, Refusal> {
 }
 
 /// Context of the question for the user. The meaning of the answer comes last, where it is visible.
-fn told(shown: &str, asked: &SampleRequest, may_be_others: bool) -> String {
+fn question_context(shown: &str, asked: &SampleRequest, may_be_others: bool) -> String {
     let others = if may_be_others { elicitation::OTHERS } else { "" };
     let characters: usize = asked.messages.iter().map(|message| words_of(message).1.chars().count()).sum();
     format!(

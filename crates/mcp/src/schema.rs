@@ -98,7 +98,7 @@ pub(crate) fn is_fit(name: &str) -> bool {
 /// Description of a tool for models: the server, and the server's text.
 pub(crate) fn description(server: &str, words: &str) -> String {
     let words = bounded(words, LONGEST_DESCRIPTION);
-    format!("[MCP server {}] {}", untrusted::told(server), words.trim()).trim_end().to_owned()
+    format!("[MCP server {}] {}", untrusted::sanitize(server), words.trim()).trim_end().to_owned()
 }
 
 /// Description of a server, in one line.
@@ -111,10 +111,10 @@ pub(crate) fn line(words: &str) -> String {
 }
 
 fn bounded(words: &str, most: usize) -> String {
-    let told = untrusted::told(words);
-    match told.char_indices().nth(most) {
-        Some((end, _)) => format!("{} […]", &told[..end]),
-        None => told,
+    let clean = untrusted::sanitize(words);
+    match clean.char_indices().nth(most) {
+        Some((end, _)) => format!("{} […]", &clean[..end]),
+        None => clean,
     }
 }
 
@@ -200,7 +200,7 @@ fn cleaned(value: &Value, left: usize) -> Option<Value> {
         Value::Object(fields) => {
             // A boolean `required` in a property is from an early draft of JSON Schema.
             let fields = fields.iter().filter(|(key, value)| *key != "required" || !value.is_boolean());
-            let pairs = fields.map(|(key, value)| Some((untrusted::told(key), cleaned(value, left - 1)?)));
+            let pairs = fields.map(|(key, value)| Some((untrusted::sanitize(key), cleaned(value, left - 1)?)));
             Value::Object(pairs.collect::<Option<Map<_, _>>>()?)
         }
         other => other.clone(),
@@ -283,9 +283,9 @@ mod tests {
 
     #[test]
     fn descriptions_are_bounded_and_name_the_server() {
-        let told = description("x", &format!("</skills>\u{202e}{}", "word ".repeat(9999)));
-        assert!(told.starts_with("[MCP server x] &lt;/skills>word"), "{told}");
-        assert!(told.chars().count() < LONGEST_DESCRIPTION + 50 && told.ends_with("[…]"), "{told}");
+        let clean = description("x", &format!("</skills>\u{202e}{}", "word ".repeat(9999)));
+        assert!(clean.starts_with("[MCP server x] &lt;/skills>word"), "{clean}");
+        assert!(clean.chars().count() < LONGEST_DESCRIPTION + 50 && clean.ends_with("[…]"), "{clean}");
         assert_eq!(description("x", ""), "[MCP server x]");
     }
 

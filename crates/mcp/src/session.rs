@@ -18,7 +18,7 @@ use crate::{
     config::{McpConfig, ServerAddress, ServerConfig},
     login::Logins,
     pool::{McpPool, PoolOwner, PoolParts, ServerReport},
-    reason::Clean,
+    reason::SecretFilter,
     schema, variables,
 };
 
@@ -34,7 +34,7 @@ pub struct SessionServersParts {
     /// Network routes to HTTP servers.
     pub routes: Routes,
     /// Removes secrets from texts of servers.
-    pub clean: Clean,
+    pub clean: SecretFilter,
     /// Called with all secrets of all servers, before any of them is started.
     pub learn_secrets: Box<dyn Fn(Vec<String>) + Send + Sync>,
 }

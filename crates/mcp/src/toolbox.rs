@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 use crate::{
     answer,
     pool::McpPool,
-    published::{Route, ToolTarget},
+    published_tools::{Route, ToolTarget},
     server::call::{self, CallTime},
 };
 
@@ -84,7 +84,7 @@ impl McpToolbox {
         let time = CallTime { silence: config.call_timeout, all: config.call_limit };
         let answered = call::request(&lease.connection, request, context, time).await.map_err(|none| {
             let words = self.pool.log(&server).and_then(|log| log.last_words());
-            none.told(&server, &from, time, words, |refusal| self.pool.refused(&server, &config, refusal))
+            none.into_output(&server, &from, time, words, |refusal| self.pool.refused(&server, &config, refusal))
         })?;
         Ok(match answered {
             ServerResult::ListResourcesResult(result) if lists_resources => {
@@ -96,7 +96,7 @@ impl McpToolbox {
                 };
                 resources(&from, &result, templates)
             }
-            result => told(&from, result),
+            result => tool_output(&from, result),
         })
     }
 }
@@ -169,7 +169,7 @@ fn request(deed: ToolTarget, mut arguments: Map<String, Value>) -> Result<Client
     })
 }
 
-fn told(from: &str, result: ServerResult) -> ToolOutput {
+fn tool_output(from: &str, result: ServerResult) -> ToolOutput {
     match result {
         ServerResult::CallToolResult(result) => answer::of_tool(from, result),
         ServerResult::ReadResourceResult(result) => answer::of_resource(from, result),

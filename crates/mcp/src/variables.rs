@@ -85,7 +85,11 @@ pub(crate) struct LentValues {
 
 impl LentValues {
     /// Stores the values of a client, for its session if it is known, replacing previous ones.
-    pub(crate) fn lend(&mut self, session: Option<SessionId>, values: impl IntoIterator<Item = (String, String)>) {
+    pub(crate) fn set_client_values(
+        &mut self,
+        session: Option<SessionId>,
+        values: impl IntoIterator<Item = (String, String)>,
+    ) {
         let fits = |value: &str| value.len() <= LONGEST && !value.contains(['\0', '\n', '\r', OPEN, CLOSE]);
         let values: BTreeMap<String, String> = values.into_iter().filter(|(_, value)| fits(value)).collect();
         self.last.extend(values.clone());
@@ -140,15 +144,18 @@ mod tests {
         let (one, other, unknown) = (SessionId::generate(), SessionId::generate(), SessionId::generate());
         let names: BTreeSet<String> = ["TOKEN".to_owned()].into();
         let mut lent = LentValues::default();
-        lent.lend(Some(one), values(&[("TOKEN", "first"), ("LONG", &"x".repeat(LONGEST + 1)), ("LINES", "a\nb")]));
-        lent.lend(Some(other), values(&[("TOKEN", "second")]));
+        lent.set_client_values(
+            Some(one),
+            values(&[("TOKEN", "first"), ("LONG", &"x".repeat(LONGEST + 1)), ("LINES", "a\nb")]),
+        );
+        lent.set_client_values(Some(other), values(&[("TOKEN", "second")]));
         assert_eq!(lent.values(Some(one), &names)["TOKEN"], "first");
         assert_eq!(lent.values(Some(other), &names)["TOKEN"], "second");
         assert_eq!(lent.values(Some(unknown), &names)["TOKEN"], "second", "the one that was lent last");
-        lent.lend(Some(one), values(&[]));
+        lent.set_client_values(Some(one), values(&[]));
         assert_eq!(lent.values(Some(one), &names), values(&[]), "its client has none");
         for _ in 0..SESSIONS {
-            lent.lend(Some(SessionId::generate()), values(&[]));
+            lent.set_client_values(Some(SessionId::generate()), values(&[]));
         }
         assert!(lent.of_sessions.len() == SESSIONS && lent.of_sessions.iter().all(|(known, _)| *known != other));
     }

@@ -1,7 +1,7 @@
 //! One call of a model, from the request to its end: it sends, retries, reads, and converts the output of the dialect's
 //! reader into chunks. Its whole state is in one value, so dropping it cancels the request.
 
-mod adapting;
+mod adaptation;
 mod reading;
 
 use std::{
@@ -26,7 +26,7 @@ use futures_util::{
 };
 use reqwest::Response;
 
-use self::reading::{Progress, Reading, Words};
+use self::reading::{AnswerStream, Progress, Words};
 use crate::{
     config::{ModelConfig, ModelConfigError, Wire},
     facts::{
@@ -43,7 +43,7 @@ use crate::{
     },
     wire::{
         anthropic::Anthropic,
-        dialect::{AnswerReader, Dialect, Order, Outgoing},
+        dialect::{AnswerReader, Dialect, EncodedRequest, RequestPlan},
         llamacpp::LlamaCpp,
         openai::OpenAi,
         responses::Responses,
@@ -143,7 +143,7 @@ impl Model for HttpModel {
 enum Phase {
     Opening,
     Waiting(Duration),
-    Reading(Box<Reading>),
+    Reading(Box<AnswerStream>),
     /// Ended, with its error if it failed. The error is returned after all pending chunks.
     Ended(Option<ModelError>),
 }
@@ -161,7 +161,7 @@ struct Call {
     cut_retries: Retries,
     phase: Phase,
     /// Answer that its server has paused, with its content so far.
-    paused: Option<(Box<Reading>, String)>,
+    paused: Option<(Box<AnswerStream>, String)>,
     pauses: u32,
     /// Number of attempts, including the current one.
     attempts: u32,
@@ -225,7 +225,7 @@ impl Call {
                             None => {
                                 let facts = &self.model.facts;
                                 let words = Words::new(self.request.tools.clone(), !form.native_tools(&facts.config));
-                                Box::new(Reading::new(response, deadline, reader, words, facts.prices()))
+                                Box::new(AnswerStream::new(response, deadline, reader, words, facts.prices()))
                             }
                         };
                         Some(Phase::Reading(reading))
@@ -347,9 +347,9 @@ impl Inner {
             self.facts.look_up().await;
         }
         let deadline = target.deadlines.first_byte();
-        let order = Order { paused, ..self.order(request, form) };
-        let Outgoing { path, body, reader } = self.dialect.outgoing(&order)?;
-        let (wire, model) = (config.wire.as_str(), order.info.id.as_str());
+        let request_plan = RequestPlan { paused, ..self.request_plan(request, form) };
+        let EncodedRequest { path, body, reader } = self.dialect.encode(&request_plan)?;
+        let (wire, model) = (config.wire.as_str(), request_plan.info.id.as_str());
         let sent = SentRequest { wire, model, url: "", headers: &[], attempt, body: &body };
         *recording = Recording::begin(&request.tap, target, &path, &sent);
         let posted = pin!(target.post(&path, body, &deadline, recording));
@@ -366,9 +366,9 @@ impl Inner {
     }
 
     /// The request for the dialect, with the current facts about the model.
-    fn order<'a>(&'a self, request: &'a ModelRequest, form: &'a RequestForm) -> Order<'a> {
+    fn request_plan<'a>(&'a self, request: &'a ModelRequest, form: &'a RequestForm) -> RequestPlan<'a> {
         let ModelFacts { config, target, .. } = &self.facts;
         let (info, abilities) = (self.facts.info(), self.facts.abilities());
-        Order { config, target, info, abilities, request, form, paused: None }
+        RequestPlan { config, target, info, abilities, request, form, paused: None }
     }
 }

@@ -207,7 +207,7 @@ pub(crate) struct TextBoxes {
 /// Finds the boxes of possible lines.
 pub(crate) fn boxes(recogniser: &Recogniser, picture: &Picture) -> Result<TextBoxes, OcrError> {
     let whole = seen(picture);
-    let (columns, rows) = written(&whole);
+    let (columns, rows) = inked_ranges(&whole);
     let corner = (columns.start as f32, rows.start as f32);
     let seen = whole.part(columns, rows);
     let (width, height) = (seen.width(), seen.height());
@@ -264,7 +264,7 @@ fn seen(picture: &Picture) -> Picture {
 
 /// Returns the columns and rows with content, as multiples of [`STEP`]. Skips page margins, whose pixels cost as much
 /// time as any other.
-fn written(seen: &Picture) -> (Range<usize>, Range<usize>) {
+fn inked_ranges(seen: &Picture) -> (Range<usize>, Range<usize>) {
     let (mut across, mut down) = (vec![0_usize; seen.width()], vec![0_usize; seen.height()]);
     let edge = edge(seen);
     for (row, pixels) in down.iter_mut().zip(seen.pixels().chunks_exact(seen.width())) {
@@ -388,7 +388,7 @@ mod tests {
             }
         }
         let page = Picture::new(736, 1024, pixels).unwrap();
-        let (columns, rows) = written(&page);
+        let (columns, rows) = inked_ranges(&page);
         assert!(columns.start <= 198 - MARGIN && columns.end >= 496 + MARGIN && columns.len() < 400, "{columns:?}");
         assert!(rows.start <= 400 - MARGIN && rows.end >= 410 + MARGIN && rows.len() < 110, "{rows:?}");
         assert!(columns.len().is_multiple_of(STEP) && rows.len().is_multiple_of(STEP));
@@ -399,11 +399,11 @@ mod tests {
         for row in [0, 63] {
             let mut pixels = vec![240; 64 * 64];
             pixels[row * 64..][10..20].copy_from_slice(&[0, 0, 0, 240, 240, 240, 0, 0, 240, 240]);
-            let (columns, rows) = written(&Picture::new(64, 64, pixels).unwrap());
+            let (columns, rows) = inked_ranges(&Picture::new(64, 64, pixels).unwrap());
             assert!(rows.contains(&row) && rows.end <= 64 && columns.end <= 64, "{rows:?}");
         }
         // Without any edge, the whole image is used.
-        assert_eq!(written(&Picture::new(64, 96, vec![200; 64 * 96]).unwrap()), (0..64, 0..96));
+        assert_eq!(inked_ranges(&Picture::new(64, 96, vec![200; 64 * 96]).unwrap()), (0..64, 0..96));
     }
 
     #[test]
@@ -416,7 +416,7 @@ mod tests {
                 pixels[at] = colour;
             }
         }
-        let rows = |pixels| written(&Picture::new(WIDTH, 512, pixels).unwrap()).1;
+        let rows = |pixels| inked_ranges(&Picture::new(WIDTH, 512, pixels).unwrap()).1;
         let even = rows(pixels.clone());
         assert!(even.start > 32 && even.contains(&100) && even.contains(&409), "{even:?}");
         // On grainy paper, the pale text is not found.

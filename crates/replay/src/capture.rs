@@ -45,7 +45,7 @@ pub struct CapturedSession {
 /// Creates the recording of a session. It has no requests, as a journal does not contain them. Turns that only
 /// compacted the history are left out.
 pub fn capture(session: &CapturedSession, agentd: &str) -> Recording {
-    let mut voices = Voices { subagents: &session.subagents, known: HashMap::new() };
+    let mut voice_numbers = VoiceNumbers { subagents: &session.subagents, known: HashMap::new() };
     let mut surroundings: Option<Surroundings> = None;
     let mut places: HashMap<TurnId, usize> = HashMap::new();
     let mut of_turn: Vec<Vec<&Event>> = Vec::new();
@@ -60,7 +60,7 @@ pub fn capture(session: &CapturedSession, agentd: &str) -> Recording {
         }
         of_turn[place].push(event);
     }
-    let turns = of_turn.iter().filter_map(|events| captured_turn(events, &mut voices)).collect();
+    let turns = of_turn.iter().filter_map(|events| captured_turn(events, &mut voice_numbers)).collect();
     if let Some(found) = &mut surroundings {
         (found.project, found.client) = (None, None);
     }
@@ -80,12 +80,12 @@ pub fn capture(session: &CapturedSession, agentd: &str) -> Recording {
 }
 
 /// Voice numbers of subagents.
-struct Voices<'a> {
+struct VoiceNumbers<'a> {
     subagents: &'a HashMap<SessionId, Vec<Arc<Event>>>,
     known: HashMap<SessionId, u32>,
 }
 
-fn captured_turn(events: &[&Event], voices: &mut Voices<'_>) -> Option<RecordedTurn> {
+fn captured_turn(events: &[&Event], voice_numbers: &mut VoiceNumbers<'_>) -> Option<RecordedTurn> {
     let start = events.iter().find_map(|event| match &event.kind {
         EventKind::TurnStarted { slot, max_steps, compacts: false, answer_schema, options, .. } => {
             Some(RecordedStart {
@@ -124,15 +124,15 @@ fn captured_turn(events: &[&Event], voices: &mut Voices<'_>) -> Option<RecordedT
             _ => {}
         }
     }
-    turn.facts = captured_facts(events, 0, voices, DEPTH);
+    turn.facts = captured_facts(events, 0, voice_numbers, DEPTH);
     Some(turn)
 }
 
 /// All external facts in these events of one session.
-fn captured_facts(events: &[&Event], voice: u32, voices: &mut Voices<'_>, depth: usize) -> Vec<TurnFact> {
-    let mut scribe = Scribe { voice, ..Scribe::default() };
+fn captured_facts(events: &[&Event], voice: u32, voice_numbers: &mut VoiceNumbers<'_>, depth: usize) -> Vec<TurnFact> {
+    let mut collector = FactCollector { voice, ..FactCollector::default() };
     for event in events {
-        scribe.take(event);
+        collector.take(event);
         if let EventKind::StateChanged { change: StateChange::Subagent(subagent) } = &event.kind
             && depth > 0
         {
@@ -141,12 +141,12 @@ fn captured_facts(events: &[&Event], voice: u32, voices: &mut Voices<'_>, depth:
                     if matches!(&item.body, ItemBody::ToolResult(result) if result.call_id == subagent.call_id))
             };
             let end = events.iter().find(is_result).map(|event| event.at);
-            let facts = captured_subagent(subagent.session_id, subagent.after, end, voices, depth - 1);
-            scribe.facts.extend(facts);
+            let facts = captured_subagent(subagent.session_id, subagent.after, end, voice_numbers, depth - 1);
+            collector.facts.extend(facts);
         }
     }
-    drop_failed_calls(&mut scribe.facts, voice);
-    scribe.facts
+    drop_failed_calls(&mut collector.facts, voice);
+    collector.facts
 }
 
 /// Removes model calls without a result, except for the last one: they failed and were retried, or did not belong to
@@ -168,10 +168,10 @@ fn captured_subagent(
     session: SessionId,
     after: u64,
     end: Option<Timestamp>,
-    voices: &mut Voices<'_>,
+    voice_numbers: &mut VoiceNumbers<'_>,
     depth: usize,
 ) -> Vec<TurnFact> {
-    let Some(events) = voices.subagents.get(&session) else { return Vec::new() };
+    let Some(events) = voice_numbers.subagents.get(&session) else { return Vec::new() };
     let (mut work, mut has_ended): (Vec<&Event>, bool) = (Vec::new(), false);
     for event in events.iter().filter(|event| event.seq > after) {
         if has_ended && end.is_none_or(|end| event.at > end) {
@@ -188,18 +188,18 @@ fn captured_subagent(
         _ => None,
     });
     let mut facts = Vec::new();
-    let next = u32::try_from(voices.known.len() + 1).unwrap_or(u32::MAX);
-    let voice = *voices.known.entry(session).or_insert_with(|| {
+    let next = u32::try_from(voice_numbers.known.len() + 1).unwrap_or(u32::MAX);
+    let voice = *voice_numbers.known.entry(session).or_insert_with(|| {
         facts.push(TurnFact::Subagent(SubagentVoice { voice: next, task: task.unwrap_or_default() }));
         next
     });
-    facts.extend(captured_facts(&work, voice, voices, depth));
+    facts.extend(captured_facts(&work, voice, voice_numbers, depth));
     facts
 }
 
 /// Collects external facts, event by event.
 #[derive(Default)]
-struct Scribe {
+struct FactCollector {
     voice: u32,
     facts: Vec<TurnFact>,
     /// Index of the most recently counted exchange.
@@ -212,7 +212,7 @@ struct Scribe {
     asked: HashMap<InterruptId, Ask>,
 }
 
-impl Scribe {
+impl FactCollector {
     fn take(&mut self, event: &Event) {
         match &event.kind {
             EventKind::ItemStarted { item } => {

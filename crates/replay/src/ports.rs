@@ -114,8 +114,8 @@ impl Toolbox for PlayedToolbox {
         self.shown.canonical_name(name)
     }
 
-    fn meant(&self, call: &ToolCall) -> Option<AdaptedCall> {
-        self.shown.meant(call)
+    fn adapt(&self, call: &ToolCall) -> Option<AdaptedCall> {
+        self.shown.adapt(call)
     }
 
     // The files of the call do not exist here. A computed preview would be wrong, or reject a call that once ran.

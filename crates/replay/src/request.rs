@@ -92,7 +92,7 @@ fn canonical_message(message: &Message, ids: &mut Ids, redact: &Redaction) -> Va
     }
     let mut value = serde_json::to_value(&message).unwrap_or_default();
     each_text(&mut value, "", &mut |name, text| {
-        *text = if name == "call_id" { ids.name(text) } else { ids.settle(&redact(text)) };
+        *text = if name == "call_id" { ids.name(text) } else { ids.number_ids(&redact(text)) };
     });
     value
 }
@@ -134,7 +134,7 @@ impl Ids {
     }
 
     /// Replaces every ID in a text by its number.
-    fn settle(&mut self, text: &str) -> String {
+    fn number_ids(&mut self, text: &str) -> String {
         let mut settled = String::with_capacity(text.len());
         let mut rest = text;
         while let Some(at) = rest.find('-') {
@@ -239,9 +239,9 @@ mod tests {
         let mut ids = Ids::default();
         let (one, two) = ("019f0000-0000-7000-8000-000000000001", "019f0000-0000-7000-8000-000000000002");
         let text = format!("a-b ä {two} und {one}, {two}-x 12345678-no");
-        assert_eq!(ids.settle(&text), "a-b ä id-1 und id-2, id-1-x 12345678-no");
+        assert_eq!(ids.number_ids(&text), "a-b ä id-1 und id-2, id-1-x 12345678-no");
         assert_eq!(ids.name(one), "id-2");
-        assert_eq!(ids.settle("ääää-"), "ääää-");
+        assert_eq!(ids.number_ids("ääää-"), "ääää-");
         ids.forget_behind(1);
         assert_eq!((ids.name(two), ids.name("third"), ids.name(one)), ("id-1".into(), "id-2".into(), "id-3".into()));
     }

@@ -34,7 +34,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
     config::{InForce, Name, PLEASE_END, Policy, Report, SandboxConfig, SandboxLimits, SandboxMode, Tree},
-    elsewhere,
+    extra_reads,
     gateway::{self, Gateway},
     places::{PROJECT, exact, names, places},
 };
@@ -55,7 +55,7 @@ pub struct Sandbox {
     network: AtomicBool,
     /// The only way out, if there is one.
     gateway: Option<Arc<Gateway>>,
-    offer: OnceCell<Offer>,
+    features: OnceCell<HostFeatures>,
 }
 
 /// Confinement of one command.
@@ -75,7 +75,7 @@ pub(crate) struct Walls {
 
 /// Features found by the first helpers.
 #[derive(Debug, Clone)]
-struct Offer {
+struct HostFeatures {
     force: Result<InForce, String>,
     /// Reason why there are no namespaces.
     no_namespaces: Option<String>,
@@ -86,7 +86,7 @@ struct Offer {
 impl Sandbox {
     /// Creates a sandbox with these settings. Nothing is started yet.
     pub fn new(config: SandboxConfig) -> Self {
-        Self { network: AtomicBool::new(config.network), config, gateway: None, offer: OnceCell::new() }
+        Self { network: AtomicBool::new(config.network), config, gateway: None, features: OnceCell::new() }
     }
 
     /// Creates a sandbox whose only way out is this proxy, on a fixed port. Nothing runs in it without namespaces.
@@ -122,8 +122,8 @@ impl Sandbox {
     /// Returns the state of the sandbox. The first call probes the kernel.
     pub async fn status(&self) -> SandboxState {
         let mode = self.config.mode;
-        let offer = if mode == SandboxMode::Off { None } else { Some(self.offer().await) };
-        let (runs, force, weaknesses) = match offer.map(|offer| (&offer.force, &offer.no_namespaces)) {
+        let features = if mode == SandboxMode::Off { None } else { Some(self.features().await) };
+        let (runs, force, weaknesses) = match features.map(|features| (&features.force, &features.no_namespaces)) {
             None => {
                 let why = "the sandbox is off: commands have all your permissions";
                 (true, InForce::default(), vec![why.to_owned()])
@@ -145,7 +145,7 @@ impl Sandbox {
     pub async fn holds(&self) -> bool {
         match self.config.mode {
             SandboxMode::Enforce => true,
-            SandboxMode::BestEffort => self.offer().await.force.as_ref().is_ok_and(|force| force.gap().is_none()),
+            SandboxMode::BestEffort => self.features().await.force.as_ref().is_ok_and(|force| force.gap().is_none()),
             SandboxMode::Off => false,
         }
     }
@@ -153,17 +153,17 @@ impl Sandbox {
     /// Returns true if a command cannot change anything outside the session's folders or reach another process.
     pub async fn contains(&self) -> bool {
         let is_whole = |force: &InForce| force.gap().is_none() && force.namespaces;
-        self.config.mode != SandboxMode::Off && self.offer().await.force.as_ref().is_ok_and(is_whole)
+        self.config.mode != SandboxMode::Off && self.features().await.force.as_ref().is_ok_and(is_whole)
     }
 
     /// The features of the kernel, probed once.
-    async fn offer(&self) -> &Offer {
-        self.offer.get_or_init(|| self.probe()).await
+    async fn features(&self) -> &HostFeatures {
+        self.features.get_or_init(|| self.probe()).await
     }
 
-    async fn probe(&self) -> Offer {
+    async fn probe(&self) -> HostFeatures {
         let none = |why| async move {
-            Offer { force: self.try_out(false, false).await, no_namespaces: Some(why), gives_names: false }
+            HostFeatures { force: self.try_out(false, false).await, no_namespaces: Some(why), gives_names: false }
         };
         if !self.config.namespaces {
             return none("not asked for".to_owned()).await;
@@ -172,7 +172,7 @@ impl Sandbox {
         for gives_names in [true, false] {
             found = self.try_out(true, gives_names).await;
             match &found {
-                Ok(force) => return Offer { force: Ok(*force), no_namespaces: None, gives_names },
+                Ok(force) => return HostFeatures { force: Ok(*force), no_namespaces: None, gives_names },
                 Err(why) => tracing::debug!(gives_names, "no namespaces: {why}"),
             }
         }
@@ -181,7 +181,7 @@ impl Sandbox {
 
     /// The names under which a command reaches the folders of this workspace.
     pub async fn names(&self, workspace: &Workspace) -> Vec<Name> {
-        if !self.is_on() || !self.offer().await.gives_names {
+        if !self.is_on() || !self.features().await.gives_names {
             return Vec::new();
         }
         let config = &self.config;
@@ -233,22 +233,22 @@ impl Sandbox {
             let _ = crate::repository::own_folders(&worktree.common);
         }
         let mut environment = environment.clone();
-        let elsewhere = elsewhere::find(&mut environment, workspace, config);
-        let read = [config.read.as_slice(), &elsewhere.read].concat();
+        let extra_reads = extra_reads::find(&mut environment, workspace, config);
+        let read = [config.read.as_slice(), &extra_reads.read].concat();
         let mut places = places(workspace, &read, &config.write, &config.hidden);
         places.confine(workspace, confinement, &closed);
         // Programs with an input run without a question. They must not see URLs with passwords, which a repository's
         // configuration may contain.
-        let configurations = elsewhere.repositories.iter().filter(|_| input.is_some()).map(|git| git.join("config"));
+        let configurations = extra_reads.repositories.iter().filter(|_| input.is_some()).map(|git| git.join("config"));
         let hidden = config.hidden.iter().cloned().chain(hidden).chain(configurations).collect();
         let policy = Policy {
-            exact: [exact(workspace), elsewhere.repositories].concat(),
+            exact: [exact(workspace), extra_reads.repositories].concat(),
             read: places.read,
             write: places.write,
             trees: places.trees,
             hidden,
             names,
-            searched: [config.read.as_slice(), &config.write, &elsewhere.searched].concat(),
+            searched: [config.read.as_slice(), &config.write, &extra_reads.searched].concat(),
             home: config.home.clone(),
             planted: exact(workspace).into_iter().chain(config.write.iter().cloned()).collect(),
             network: self.allows_network() && !read_only,
@@ -257,7 +257,7 @@ impl Sandbox {
                 memory_bytes: config.limits.memory_bytes.into_iter().chain(memory_bytes).min(),
                 ..config.limits
             },
-            namespaces: self.offer().await.no_namespaces.is_none(),
+            namespaces: self.features().await.no_namespaces.is_none(),
             // Read-only commands run without a question, so they are confined or do not run.
             enforce: config.mode == SandboxMode::Enforce || read_only,
             read_only,

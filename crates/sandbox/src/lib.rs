@@ -23,8 +23,8 @@
 //! reported by [`Sandbox::status`](host::Sandbox::status).
 
 pub mod config;
-mod elsewhere;
 pub mod environment;
+mod extra_reads;
 pub mod gateway;
 mod helper;
 pub mod hints;

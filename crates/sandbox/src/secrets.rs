@@ -188,7 +188,7 @@ pub(super) fn without(text: &str) -> String {
         }
         if is_secret(&line) {
             let head = first.trim_start().starts_with('[');
-            skips |= head || goes_on(&line);
+            skips |= head || continues(&line);
         } else if !skips {
             kept.push_str(&line);
             kept.push('\n');
@@ -198,7 +198,7 @@ pub(super) fn without(text: &str) -> String {
 }
 
 /// Returns true if the value of a line continues on the next one.
-fn goes_on(line: &str) -> bool {
+fn continues(line: &str) -> bool {
     let end = line.trim_end();
     ["\"\"\"", "'''"].iter().any(|quote| line.matches(quote).count() % 2 == 1)
         || end.ends_with(['[', '{', '(', ',', '='])

@@ -10,7 +10,7 @@ use crate::{
     codec::{Fault, run},
     draft::{Fork, ImportStep},
     interrupts,
-    search::Missing,
+    search::MissingPage,
     sessions, upkeep,
     usage::{self, CountedCall},
 };
@@ -31,7 +31,7 @@ pub(crate) enum Change {
     FilesGone(Vec<SessionId>),
     Keep(Grant),
     Revoke(String),
-    Index(Missing),
+    Index(MissingPage),
     /// Counts a model call outside of sessions.
     Count(SideUsage),
     /// Stores the head of the audit log, as it is on the disk.

@@ -22,7 +22,7 @@ use crate::{
     append::{Append, Rows},
     codec::{Fault, changed, first, id_text, json, number, number_from, run, time},
     events,
-    past::Past,
+    past_state::PastState,
     sessions,
 };
 
@@ -37,7 +37,7 @@ pub(crate) enum ImportStep {
 /// A draft, ready to become a session.
 pub(crate) struct PreparedDraft {
     pub(crate) session: SessionDraft,
-    pub(crate) past: Past,
+    pub(crate) past_state: PastState,
 }
 
 impl ImportStep {
@@ -62,7 +62,7 @@ impl ImportStep {
     pub(crate) fn events(&self) -> Option<usize> {
         match self {
             Self::Finish(drafts) => {
-                let events = drafts.iter().map(|draft| draft.past.projection.last_seq).sum::<u64>();
+                let events = drafts.iter().map(|draft| draft.past_state.projection.last_seq).sum::<u64>();
                 Some(usize::try_from(events).unwrap_or(usize::MAX))
             }
             _ => None,
@@ -106,10 +106,10 @@ fn add(connection: &Connection, draft: DraftId, events: &[(Arc<Event>, String)])
 }
 
 fn finish(connection: &Connection, rows: &mut Rows, draft: &PreparedDraft) -> Result<(), Fault> {
-    let PreparedDraft { session, past } = draft;
+    let PreparedDraft { session, past_state } = draft;
     let SessionDraft { draft, id, created_at, at, settings, counts_usage } = session;
     let (key, last) = head(connection, *draft)?;
-    if last != past.projection.last_seq {
+    if last != past_state.projection.last_seq {
         return Err(Fault::conflict("the import changed while it was read"));
     }
     if sessions::key(connection, *id)?.is_some() {
@@ -120,12 +120,12 @@ fn finish(connection: &Connection, rows: &mut Rows, draft: &PreparedDraft) -> Re
     run(connection, sql, params![key, id_text(id.as_uuid()), time(*created_at)?, parent])?;
     let sql = "INSERT INTO session_state (session, settings, todos) VALUES (?1, ?2, '[]')";
     run(connection, sql, params![key, json(settings)?])?;
-    past.save(connection, key, *created_at)?;
-    sessions::save_state(connection, key, "agents", &past.agents)?;
+    past_state.save(connection, key, *created_at)?;
+    sessions::save_state(connection, key, "agents", &past_state.agents)?;
     run(connection, "UPDATE sessions SET updated_at = ?2 WHERE key = ?1", params![key, time(*at)?])?;
     sessions::move_to_front(connection, key)?;
     if *counts_usage {
-        past.count(connection, &rows.time_zone(), sessions::of_person(connection, key)?)?;
+        past_state.count(connection, &rows.time_zone(), sessions::of_person(connection, key)?)?;
     }
     Ok(())
 }
@@ -154,7 +154,7 @@ pub(crate) struct Fork {
     id: SessionId,
     at: Timestamp,
     from: SessionId,
-    past: Past,
+    past_state: PastState,
     first: Option<Append>,
 }
 
@@ -162,13 +162,13 @@ impl Fork {
     /// Reads the state of the events to be copied.
     pub(crate) fn prepare(connection: &Connection, fork: NewFork) -> Result<Self, Fault> {
         let NewFork { id, at, from, through, first } = fork;
-        let past = past(connection, from, through, at)?.of_this_machine(imported(&first));
-        Ok(Self { id, at, from, past, first: Append::of_session(id, first)? })
+        let past_state = past_state(connection, from, through, at)?.of_this_machine(imported(&first));
+        Ok(Self { id, at, from, past_state, first: Append::of_session(id, first)? })
     }
 
     /// Number of events that it stores, including the copied ones.
     pub(crate) fn count(&self) -> usize {
-        let copied = usize::try_from(self.past.projection.last_seq).unwrap_or(usize::MAX);
+        let copied = usize::try_from(self.past_state.projection.last_seq).unwrap_or(usize::MAX);
         copied.saturating_add(self.first.as_ref().map_or(0, Append::count))
     }
 
@@ -179,12 +179,12 @@ impl Fork {
 
     /// Writes the whole fork. On failure, the caller must roll back everything.
     pub(crate) fn apply(&self, connection: &Connection, rows: &mut Rows) -> Result<(), Fault> {
-        let Self { id, at, from, past, first } = self;
+        let Self { id, at, from, past_state, first } = self;
         let source = sessions::known(connection, *from)?;
         sessions::insert(connection, *id, *at, &SessionSettings::default())?;
         let key = sessions::key(connection, *id)?.ok_or(Fault::Lost)?;
-        copy(connection, source, key, past.projection.last_seq, *id)?;
-        past.save(connection, key, *at)?;
+        copy(connection, source, key, past_state.projection.last_seq, *id)?;
+        past_state.save(connection, key, *at)?;
         first.as_ref().map_or(Ok(()), |append| append.apply(connection, rows))
     }
 }
@@ -192,11 +192,11 @@ impl Fork {
 /// Number of the last event from another machine, according to the settings in the fork's first events; 0 if there is
 /// none.
 fn imported(first: &[Arc<Event>]) -> u64 {
-    let told = first.iter().find_map(|event| match &event.kind {
+    let origin = first.iter().find_map(|event| match &event.kind {
         EventKind::StateChanged { change: StateChange::Settings { settings } } => settings.imported.as_ref(),
         _ => None,
     });
-    told.map_or(0, |origin| origin.events)
+    origin.map_or(0, |origin| origin.events)
 }
 
 /// Copies rows with their numbers. Session ids inside of events are replaced by the new one.
@@ -210,8 +210,8 @@ fn copy(connection: &Connection, source: i64, key: i64, through: u64, id: Sessio
     if copied as u64 == through { Ok(()) } else { Err(Fault::Damaged("an event of the session is missing".to_owned())) }
 }
 
-fn past(connection: &Connection, from: SessionId, through: u64, at: Timestamp) -> Result<Past, Fault> {
+fn past_state(connection: &Connection, from: SessionId, through: u64, at: Timestamp) -> Result<PastState, Fault> {
     let snapshot = connection.unchecked_transaction()?;
     let session = sessions::known(&snapshot, from)?;
-    Past::read(&snapshot, session, from, through, at)
+    PastState::read(&snapshot, session, from, through, at)
 }

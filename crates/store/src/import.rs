@@ -15,7 +15,7 @@ use crate::{
     change::Change,
     codec::{Fault, json, json_from},
     draft::{ImportStep, PreparedDraft, head},
-    past::Past,
+    past_state::PastState,
 };
 
 impl JournalImports for SqliteStore {
@@ -43,14 +43,14 @@ impl JournalImports for SqliteStore {
         async move {
             let mut prepared = Vec::new();
             for session in drafts {
-                let past = self
+                let past_state = self
                     .read("read the import", move |connection| {
                         let (key, last) = head(connection, session.draft)?;
-                        let past = Past::read(connection, key, session.id, last, session.created_at)?;
-                        Ok(PreparedDraft { past: past.looking_around_again(), session })
+                        let past_state = PastState::read(connection, key, session.id, last, session.created_at)?;
+                        Ok(PreparedDraft { past_state: past_state.looking_around_again(), session })
                     })
                     .await?;
-                prepared.push(past);
+                prepared.push(past_state);
             }
             self.change(Change::Import(ImportStep::Finish(prepared))).await
         }

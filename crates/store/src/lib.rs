@@ -32,7 +32,7 @@ mod import;
 mod interrupts;
 mod mark;
 mod open;
-mod past;
+mod past_state;
 mod projection;
 mod reader;
 mod search;

@@ -66,7 +66,7 @@ pub(crate) struct Mark {
     /// True once the mark has the key of an event after `base`.
     has_newer: bool,
     /// True once a failure to write was logged.
-    is_told: bool,
+    is_logged: bool,
 }
 
 impl Mark {
@@ -80,11 +80,11 @@ impl Mark {
             noted: log_length(journal).unwrap_or_default().min(LOG_LIMIT),
             base: newest,
             has_newer: false,
-            is_told: false,
+            is_logged: false,
         };
         match mark.make() {
             Ok(file) => mark.file = Some(file),
-            Err(error) => mark.tell(&error),
+            Err(error) => mark.log_failure(&error),
         }
         mark
     }
@@ -118,7 +118,7 @@ impl Mark {
         let must_last = self.noted == 0;
         match write(file, length, newest, self.base).and_then(|()| if must_last { file.sync_data() } else { Ok(()) }) {
             Ok(()) => (self.noted, self.has_newer) = (length, newest > self.base),
-            Err(error) => self.tell(&error),
+            Err(error) => self.log_failure(&error),
         }
     }
 
@@ -145,8 +145,8 @@ impl Mark {
         }
     }
 
-    fn tell(&mut self, error: &io::Error) {
-        if !std::mem::replace(&mut self.is_told, true) {
+    fn log_failure(&mut self, error: &io::Error) {
+        if !std::mem::replace(&mut self.is_logged, true) {
             let path = self.path.display();
             tracing::warn!(%error, "could not write {path}: a loss of agentd.db-wal after a crash will not be reported");
         }
@@ -167,7 +167,7 @@ pub(crate) fn newest(connection: &Connection) -> i64 {
 /// log.
 #[derive(Debug)]
 pub(crate) struct ShortLog {
-    told: String,
+    description: String,
     newest: i64,
     base: i64,
 }
@@ -178,10 +178,10 @@ impl ShortLog {
         let text = fs::read_to_string(beside(journal, "-open")).ok()?;
         let mut numbers = text.split_whitespace();
         let noted = numbers.next()?.parse().ok()?;
-        let told = compare(noted, log_length(journal))?;
+        let description = compare(noted, log_length(journal))?;
         // A mark of an older version has no keys.
         let mut key = || numbers.next().and_then(|key| key.parse().ok()).unwrap_or_default();
-        Some(Self { told, newest: key(), base: key() })
+        Some(Self { description, newest: key(), base: key() })
     }
 
     /// Returns true if a database with this newest event has received the log.
@@ -204,26 +204,27 @@ impl Loss {
         let Some(short) = short.filter(|short| !short.is_in(newest)) else { return loss };
         let log = log_of(journal);
         let log = log.file_name().unwrap_or_default().to_string_lossy();
-        let told = format!("at the start of {}, {log} was {} after an unclean stop", Timestamp::now(), short.told);
-        if let Err(error) = loss.write(&told) {
+        let description =
+            format!("at the start of {}, {log} was {} after an unclean stop", Timestamp::now(), short.description);
+        if let Err(error) = loss.write(&description) {
             tracing::warn!(%error, "could not write {}: the loss is reported until the next start only", loss.path.display());
-            loss.unwritten = Some(told);
+            loss.unwritten = Some(description);
         }
         loss
     }
 
-    fn write(&self, told: &str) -> io::Result<()> {
+    fn write(&self, description: &str) -> io::Result<()> {
         let mut file = match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&self.path) {
             // An earlier loss has not been acknowledged yet.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && self.path.is_file() => return Ok(()),
             opened => opened?,
         };
-        writeln!(file, "{told}")?;
+        writeln!(file, "{description}")?;
         file.sync_all()
     }
 
     /// Returns the loss, as long as its file exists.
-    pub(crate) fn told(&self) -> Option<String> {
+    pub(crate) fn description(&self) -> Option<String> {
         let written = || {
             let mut text = Vec::new();
             File::open(&self.path).ok()?.take(NOTE_BYTES).read_to_end(&mut text).ok()?;
@@ -347,7 +348,7 @@ impl Reserve {
     }
 
     /// Frees the reserve. Returns true if there was one.
-    pub(crate) fn give_up(&self) -> bool {
+    pub(crate) fn release(&self) -> bool {
         fs::remove_file(&self.path).is_ok()
     }
 }
@@ -361,7 +362,7 @@ mod tests {
     }
 
     fn lost_with(journal: &Path, newest: i64) -> Option<String> {
-        Loss::of(journal, ShortLog::look_for(journal), newest).told()
+        Loss::of(journal, ShortLog::look_for(journal), newest).description()
     }
 
     fn set_log(journal: &Path, bytes: u64) {

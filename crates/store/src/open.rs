@@ -236,19 +236,19 @@ const UNSAFE: [&str; 4] = ["reelist", "2nd reference", "ointer map", "ptr map"];
 /// Returns the problems that SQLite finds in a table, or at most `target` problems if that is a number.
 fn problems(connection: &Connection, target: &str) -> Result<Vec<String>, Fault> {
     let mut statement = connection.prepare(&format!("PRAGMA quick_check({target})"))?;
-    let mut told: Vec<String> = Vec::new();
+    let mut problems: Vec<String> = Vec::new();
     for problem in statement.query_map([], |row| row.get(0))? {
         match problem.map_err(Fault::from) {
-            Ok(problem) => told.push(problem),
+            Ok(problem) => problems.push(problem),
             // Rows are read after the pages.
             Err(fault) if fault.is_corrupt() => {
-                told.push("a part of it cannot be read".to_owned());
+                problems.push("a part of it cannot be read".to_owned());
                 break;
             }
             Err(fault) => return Err(fault),
         }
     }
-    let lines = told.iter().flat_map(|told| told.lines()).map(str::trim);
+    let lines = problems.iter().flat_map(|problems| problems.lines()).map(str::trim);
     Ok(lines.filter(|line| !matches!(*line, "ok" | "") && !line.starts_with("***")).map(str::to_owned).collect())
 }
 

@@ -29,7 +29,7 @@ const MAX_TEXT: usize = 16 << 10;
 const TRIGRAM: usize = 3;
 
 /// The next page of a session that is missing from the index.
-pub(crate) struct Missing {
+pub(crate) struct MissingPage {
     session: i64,
     after: i64,
     through: i64,
@@ -45,7 +45,7 @@ struct Row {
     text: String,
 }
 
-impl Missing {
+impl MissingPage {
     /// Adds an event if it is searchable, and returns its size. An unreadable event is counted as damaged; the events
     /// after it are still indexed.
     fn take(&mut self, row: &rusqlite::Row<'_>) -> usize {
@@ -90,7 +90,7 @@ impl Missing {
 
 /// A session that is missing texts in the index.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Behind {
+pub(crate) struct UnindexedSession {
     pub(crate) session: i64,
     pub(crate) until: i64,
     /// Number of its events that were not indexed yet.
@@ -98,14 +98,14 @@ pub(crate) struct Behind {
 }
 
 /// Returns one session or all sessions with texts missing from the index, last used first.
-pub(crate) fn behind(connection: &Connection, session: Option<SessionId>) -> Result<Vec<Behind>, Fault> {
+pub(crate) fn unindexed(connection: &Connection, session: Option<SessionId>) -> Result<Vec<UnindexedSession>, Fault> {
     let id = session.map(|id| id_text(id.as_uuid()));
     let sql =
         "SELECT key, last_seq, last_seq - coalesce(through, 0) FROM sessions LEFT JOIN search_progress ON session = key
          WHERE last_seq > coalesce(through, 0) AND parent IS NOT key AND (?1 IS NULL OR id = ?1)
          ORDER BY updated_at DESC, id DESC";
     rows(connection, sql, [id], |row| {
-        Ok(Behind { session: row.get(0)?, until: row.get(1)?, lacks: number_from(row.get(2)?)? })
+        Ok(UnindexedSession { session: row.get(0)?, until: row.get(1)?, lacks: number_from(row.get(2)?)? })
     })
 }
 
@@ -125,14 +125,15 @@ impl CatchUp {
     /// events on an unreadable page, or a session whose part of the index cannot be written.
     pub(crate) fn piece(&mut self, connection: &mut Connection) -> Result<bool, Fault> {
         if self.at.is_none() {
-            let behind = behind(connection, None)?.into_iter().find(|behind| !self.passed.contains(&behind.session));
-            self.at = behind.map(|behind| (behind.session, behind.until));
+            let unindexed =
+                unindexed(connection, None)?.into_iter().find(|unindexed| !self.passed.contains(&unindexed.session));
+            self.at = unindexed.map(|unindexed| (unindexed.session, unindexed.until));
         }
         let Some((session, until)) = self.at else { return Ok(false) };
         match add_next(connection, session, until) {
             Ok(Some(damaged)) => self.damaged += damaged,
             Ok(None) => {
-                tell_damaged(session, std::mem::take(&mut self.damaged));
+                log_damaged(session, std::mem::take(&mut self.damaged));
                 self.at = None;
             }
             Err(fault) if fault.is_corrupt() => {
@@ -156,14 +157,14 @@ fn add_next(connection: &mut Connection, session: i64, until: i64) -> Result<Opt
 }
 
 /// Logs damaged events once per session.
-pub(crate) fn tell_damaged(session: i64, damaged: u64) {
+pub(crate) fn log_damaged(session: i64, damaged: u64) {
     if damaged > 0 {
         tracing::warn!(session, damaged, "events of a session are damaged and cannot be searched");
     }
 }
 
 /// Returns the next missing page of a session up to event `until`. `None` if nothing is missing.
-pub(crate) fn missing(connection: &Connection, session: i64, until: i64) -> Result<Option<Missing>, Fault> {
+pub(crate) fn missing(connection: &Connection, session: i64, until: i64) -> Result<Option<MissingPage>, Fault> {
     let sql = "SELECT coalesce(through, 0) FROM sessions LEFT JOIN search_progress ON session = key
              WHERE key = ?1 AND parent IS NOT key";
     let after: Option<i64> = first(connection, sql, [session], |row| Ok(row.get(0)?))?;
@@ -175,13 +176,13 @@ pub(crate) fn missing(connection: &Connection, session: i64, until: i64) -> Resu
     }
 }
 
-fn together(connection: &Connection, session: i64, after: i64, until: i64) -> Result<Missing, Fault> {
+fn together(connection: &Connection, session: i64, after: i64, until: i64) -> Result<MissingPage, Fault> {
     let mut statement = connection.prepare_cached(
         "SELECT seq, at, payload FROM events INDEXED BY completed_items
          WHERE session = ?1 AND kind = 'item_completed' AND seq > ?2 AND seq <= ?3 ORDER BY seq LIMIT ?4",
     )?;
     let mut read = statement.query(params![session, after, until, bound(PAGE)])?;
-    let mut page = Missing { session, after, through: after, rows: Vec::new(), damaged: 0 };
+    let mut page = MissingPage { session, after, through: after, rows: Vec::new(), damaged: 0 };
     let (mut count, mut bytes) = (0, 0);
     while bytes < MAX_PAGE
         && let Some(row) = read.next()?
@@ -197,8 +198,8 @@ fn together(connection: &Connection, session: i64, after: i64, until: i64) -> Re
 }
 
 /// Same as [`together`], around unreadable pages: looks up a few numbers individually.
-fn one_by_one(connection: &Connection, session: i64, after: i64, until: i64) -> Missing {
-    let mut page = Missing { session, after, through: after, rows: Vec::new(), damaged: 0 };
+fn one_by_one(connection: &Connection, session: i64, after: i64, until: i64) -> MissingPage {
+    let mut page = MissingPage { session, after, through: after, rows: Vec::new(), damaged: 0 };
     let mut bytes = 0;
     for seq in (after + 1..=until).take(PAGE) {
         let sql = "SELECT seq, at, payload FROM events INDEXED BY events_by_number

@@ -32,7 +32,7 @@ use crate::{
     mark::{Anchor, Loss},
     open::{self, Connections},
     reader::Readers,
-    search::{self, Behind},
+    search::{self, UnindexedSession},
     sessions,
     upkeep::{self, Pages, Upkeep},
     usage,
@@ -121,7 +121,7 @@ impl SqliteStore {
     /// Returns the description of a loss, in which the log disappeared while the daemon was not running. It is reported
     /// until a user removes its [file](Self::loss_file).
     pub fn loss(&self) -> Option<String> {
-        self.loss.told()
+        self.loss.description()
     }
 
     /// Returns the path of the file that records a loss.
@@ -134,7 +134,7 @@ impl SqliteStore {
     ///
     /// # Errors
     /// Names the file that was removed or replaced.
-    pub fn look(&self) -> Result<(), StoreError> {
+    pub fn check_files(&self) -> Result<(), StoreError> {
         self.anchor.check().map_err(|fault| fault.while_doing("store anything", &self.path))
     }
 
@@ -223,8 +223,8 @@ impl SqliteStore {
     }
 
     /// Adds the missing events of these sessions to the search index.
-    async fn add_missing(&self, action: &'static str, sessions: Vec<Behind>) -> Result<(), StoreError> {
-        for Behind { session: key, until, .. } in sessions {
+    async fn add_missing(&self, action: &'static str, sessions: Vec<UnindexedSession>) -> Result<(), StoreError> {
+        for UnindexedSession { session: key, until, .. } in sessions {
             let mut damaged = 0;
             while let Some(missing) =
                 self.read(action, move |connection| search::missing(connection, key, until)).await?
@@ -232,7 +232,7 @@ impl SqliteStore {
                 damaged += missing.damaged;
                 self.writer.write(Change::Index(missing), &self.path).await?;
             }
-            search::tell_damaged(key, damaged);
+            search::log_damaged(key, damaged);
         }
         Ok(())
     }
@@ -347,13 +347,13 @@ impl Store for SqliteStore {
     ) -> BoxFuture<'_, Result<SearchResult, StoreError>> {
         async move {
             let action = "update the index";
-            let behind = self.read(action, move |connection| search::behind(connection, session)).await?;
-            let lacks: u64 = behind.iter().map(|behind| behind.lacks).sum();
+            let unindexed = self.read(action, move |connection| search::unindexed(connection, session)).await?;
+            let lacks: u64 = unindexed.iter().map(|unindexed| unindexed.lacks).sum();
             let unsearched = if lacks > search::FEW {
                 self.writer.catch_up();
                 lacks
             } else {
-                match self.add_missing(action, behind).await {
+                match self.add_missing(action, unindexed).await {
                     Ok(()) => 0,
                     // On a full disk nothing can be added. The search covers what is indexed.
                     Err(error) if error.kind() == ErrorKind::Storage => {

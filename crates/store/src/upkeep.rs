@@ -79,16 +79,16 @@ impl Upkeep {
         &mut self,
         connection: &mut Connection,
         mark: &mut Mark,
-        remains: &mut Remains,
+        unerased: &mut UnerasedSessions,
         busy_timeout: Duration,
     ) -> Result<bool, Fault> {
         match self.step {
-            Step::Overwrite if remains.piece(connection)? => self.log_is_due = true,
+            Step::Overwrite if unerased.piece(connection)? => self.log_is_due = true,
             Step::Overwrite => self.step = Step::GiveBack,
             Step::GiveBack => {
                 let excess = pages(connection)?.spare - SPARE_PAGES;
                 if excess > 0 && can_shrink(connection)? {
-                    give_back(connection, excess.min(PAGES))?;
+                    release_pages(connection, excess.min(PAGES))?;
                     self.log_is_due = true;
                 } else if self.log_is_due {
                     self.step = Step::Fold;
@@ -167,7 +167,7 @@ pub(crate) fn rewrite(connection: &Connection) -> Result<(), Fault> {
     Ok(connection.execute_batch("VACUUM")?)
 }
 
-fn give_back(connection: &Connection, pages: i64) -> Result<(), Fault> {
+fn release_pages(connection: &Connection, pages: i64) -> Result<(), Fault> {
     // Each step frees a page.
     let mut statement = connection.prepare(&format!("PRAGMA incremental_vacuum({pages})"))?;
     let mut steps = statement.query([])?;
@@ -230,14 +230,14 @@ fn hide(connection: &Connection, key: i64) -> Result<(), Fault> {
 
 /// Removed sessions that are not completely overwritten, as far as the writer knows.
 #[derive(Default)]
-pub(crate) struct Remains {
+pub(crate) struct UnerasedSessions {
     /// Sessions that could not be overwritten because the file is damaged there.
     stuck: BTreeSet<i64>,
     /// Number of these sessions, shared with other threads.
     count: Arc<AtomicU64>,
 }
 
-impl Remains {
+impl UnerasedSessions {
     /// Returns the shared count of sessions that cannot be overwritten.
     pub(crate) fn stuck(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.count)
@@ -404,9 +404,9 @@ mod tests {
         let path = folder.path().join("journal.db");
         let mut open = open::open(&StoreConfig::at(path.clone())).unwrap();
         assert!(mark::log_length(&path) > Some(0));
-        let (mut upkeep, mut remains) = (Upkeep::new(true), Remains::default());
+        let (mut upkeep, mut unerased) = (Upkeep::new(true), UnerasedSessions::default());
         assert!(upkeep.pass_over(), "the log is left to do");
-        assert!(!upkeep.piece(&mut open.writer, &mut open.mark, &mut remains, Duration::ZERO).unwrap());
+        assert!(!upkeep.piece(&mut open.writer, &mut open.mark, &mut unerased, Duration::ZERO).unwrap());
         assert_eq!(mark::log_length(&path), Some(0));
         assert!(!upkeep.pass_over(), "nothing follows on the log");
     }

@@ -27,7 +27,7 @@ use crate::{
     codec::Fault,
     mark::{self, Anchor, Mark, Reserve},
     search::CatchUp,
-    upkeep::{self, Remains, Upkeep},
+    upkeep::{self, UnerasedSessions, Upkeep},
 };
 
 /// Number of stored events after which the search index is updated. It need not be updated for each turn.
@@ -84,8 +84,8 @@ impl Writer {
     ) -> Result<Self, Fault> {
         let (queue, commands) = mpsc::channel(config.max_waiting.max(1));
         let counters = Arc::default();
-        let remains = Remains::default();
-        let stuck = remains.stuck();
+        let unerased = UnerasedSessions::default();
+        let stuck = unerased.stuck();
         let thread = Thread {
             connection,
             mark,
@@ -96,7 +96,7 @@ impl Writer {
             catch_up: Some(CatchUp::default()),
             unsearched: 0,
             upkeep: Some(upkeep),
-            remains,
+            unerased,
             busy_timeout: config.busy_timeout,
             anchor,
             reserve: Reserve::beside(&config.path),
@@ -177,7 +177,7 @@ struct Thread {
     unsearched: u64,
     /// Pending maintenance of the file. At the start, it completes that of an earlier process.
     upkeep: Option<Upkeep>,
-    remains: Remains,
+    unerased: UnerasedSessions,
     busy_timeout: Duration,
     anchor: Arc<Anchor>,
     reserve: Reserve,
@@ -198,9 +198,9 @@ impl Thread {
 
     /// Performs one small piece of idle-time work.
     fn work_at_rest(&mut self) {
-        let Self { connection, mark, upkeep, remains, catch_up, busy_timeout, reserve, .. } = self;
+        let Self { connection, mark, upkeep, unerased, catch_up, busy_timeout, reserve, .. } = self;
         if let Some(work) = upkeep {
-            let piece = catch_unwind(AssertUnwindSafe(|| work.piece(connection, mark, remains, *busy_timeout)));
+            let piece = catch_unwind(AssertUnwindSafe(|| work.piece(connection, mark, unerased, *busy_timeout)));
             let goes_on = piece.unwrap_or(Err(Fault::Lost)).unwrap_or_else(|fault| {
                 tracing::warn!(?fault, "deleted data may not be overwritten yet; the next deletion or start continues");
                 work.pass_over()
@@ -268,8 +268,8 @@ impl Thread {
         if removed.is_empty() {
             return;
         }
-        let Self { connection, remains, .. } = self;
-        let piece = catch_unwind(AssertUnwindSafe(|| remains.first_piece(connection, removed)));
+        let Self { connection, unerased, .. } = self;
+        let piece = catch_unwind(AssertUnwindSafe(|| unerased.first_piece(connection, removed)));
         if let Err(fault) = piece.unwrap_or(Err(Fault::Lost)) {
             tracing::debug!(?fault, "deleted data is overwritten later");
         }
@@ -287,7 +287,7 @@ impl Thread {
                 let changes = std::mem::take(&mut batch.changes);
                 changes.into_iter().flat_map(|change| self.commit_or_part(&mut Batch::of(change))).collect()
             }
-            Err(fault) if fault.is_disk_full() && batch.removes() && self.reserve.give_up() => {
+            Err(fault) if fault.is_disk_full() && batch.removes() && self.reserve.release() => {
                 self.rows.clear();
                 self.commit_or_part(batch)
             }
@@ -303,7 +303,7 @@ impl Thread {
     fn make_room(&mut self) -> bool {
         self.rows.clear();
         let mut made = false;
-        while self.upkeep.is_some() && self.remains.piece(&mut self.connection).unwrap_or(false) {
+        while self.upkeep.is_some() && self.unerased.piece(&mut self.connection).unwrap_or(false) {
             made = true;
         }
         if made {

@@ -291,7 +291,7 @@ impl Export {
                 ExportOutcome::TooLarge(_) if part.len() > 1 => most = most.min(size) / 2,
                 outcome => {
                     let count = part.len();
-                    self.settle(outcome)?;
+                    self.process_outcome(outcome)?;
                     self.taken += count;
                 }
             }
@@ -310,7 +310,7 @@ impl Export {
             resource_metrics: vec![otlp::ResourceMetrics { resource: Some(self.resource.clone()), scope_metrics }],
         };
         let outcome = self.collector.export(message).await;
-        self.settle(outcome)?;
+        self.process_outcome(outcome)?;
         if is_delta {
             self.since = now;
         } else {
@@ -320,7 +320,7 @@ impl Export {
     }
 
     /// Evaluates an outcome. A message that will never be accepted is dropped, so that later ones do not wait for it.
-    fn settle(&mut self, outcome: ExportOutcome) -> Result<(), Delay> {
+    fn process_outcome(&mut self, outcome: ExportOutcome) -> Result<(), Delay> {
         let signal = self.signal.as_str();
         self.tries += 1;
         match outcome {

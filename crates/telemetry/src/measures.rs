@@ -40,10 +40,10 @@ impl Measures {
         let mut calls = CallCounts::default();
         self.spans(turn, &turn.spans, &mut calls);
         let mut agent = vec![(names::OPERATION, names::INVOKE_AGENT.to_owned()), (names::AGENT, turn.agent.clone())];
-        self.spread(names::AGENT_CALLS, agent.clone(), &COUNTS, calls.models);
-        self.spread(names::AGENT_TOOL_CALLS, agent.clone(), &COUNTS, calls.tools);
+        self.observe(names::AGENT_CALLS, agent.clone(), &COUNTS, calls.models);
+        self.observe(names::AGENT_TOOL_CALLS, agent.clone(), &COUNTS, calls.tools);
         agent.extend(failure(turn).map(|error| (names::ERROR, error)));
-        self.spread("gen_ai.invoke_agent.duration", agent, &LONG, seconds(turn.duration_ms()));
+        self.observe("gen_ai.invoke_agent.duration", agent, &LONG, seconds(turn.duration_ms()));
     }
 
     fn spans(&mut self, turn: &TurnTrace, spans: &[Span], calls: &mut CallCounts) {
@@ -68,11 +68,11 @@ impl Measures {
         let mut attributes = of_model(&call.model, call.server.as_deref());
         self.spent(&attributes, &call.usage);
         if let Some(first) = call.first_token_ms {
-            self.spread("gen_ai.client.inference.time_to_first_chunk", attributes.clone(), &SHORT, seconds(first));
+            self.observe("gen_ai.client.inference.time_to_first_chunk", attributes.clone(), &SHORT, seconds(first));
         }
         attributes.extend(call_failure(span, call).map(|error| (names::ERROR, error.to_owned())));
         let took = call.took_ms.unwrap_or_else(|| span.duration_ms());
-        self.spread("gen_ai.client.inference.duration", attributes, &SHORT, seconds(took));
+        self.observe("gen_ai.client.inference.duration", attributes, &SHORT, seconds(took));
     }
 
     fn tool(&mut self, turn: &TurnTrace, span: &Span, tool: &ToolSpan) {
@@ -84,7 +84,7 @@ impl Measures {
         attributes.extend(tool_failure(span, tool).map(|error| (names::ERROR, error.to_owned())));
         // Excludes waiting for the user. A tool that never ran took no time.
         let took = tool.duration_ms.unwrap_or_else(|| if tool.ran { span.duration_ms() } else { 0 });
-        self.spread("gen_ai.execute_tool.duration", attributes, &SHORT, seconds(took));
+        self.observe("gen_ai.execute_tool.duration", attributes, &SHORT, seconds(took));
     }
 
     fn spent(&mut self, model: &Attributes, usage: &Usage) {
@@ -111,7 +111,7 @@ impl Measures {
         }
     }
 
-    fn spread(&mut self, name: &'static str, attributes: Attributes, bounds: &'static [f64], value: f64) {
+    fn observe(&mut self, name: &'static str, attributes: Attributes, bounds: &'static [f64], value: f64) {
         let empty = SeriesValue::Spread { bounds, buckets: vec![0; bounds.len() + 1], sum: 0.0 };
         if let SeriesValue::Spread { bounds, buckets, sum } = self.series(name, attributes, empty) {
             *sum += value;

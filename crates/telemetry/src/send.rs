@@ -50,14 +50,14 @@ pub enum ExportOutcome {
 /// Collector for one signal.
 #[derive(Debug)]
 pub struct Collector {
-    way: Way,
+    transport: Transport,
     headers: Vec<(String, SecretString)>,
     timeout: Duration,
     signal: Signal,
 }
 
 #[derive(Debug)]
-enum Way {
+enum Transport {
     Http { client: Client, url: url::Url, route: String },
     Grpc(Channel),
 }
@@ -74,26 +74,26 @@ impl Collector {
     /// Fails if the address or the certificates are invalid.
     pub fn new(signal: Signal, config: &SignalConfig) -> Result<Self, CollectorError> {
         let failed = |error: &dyn std::error::Error| CollectorError(error.to_string());
-        let way = match config.protocol {
+        let transport = match config.protocol {
             Protocol::Http => {
                 let route = config.routes.of(config.endpoint.as_str()).to_string();
                 let client = client(config).map_err(|error| failed(&error.without_url()))?;
-                Way::Http { client, url: config.endpoint.clone(), route }
+                Transport::Http { client, url: config.endpoint.clone(), route }
             }
             Protocol::Grpc => {
                 let endpoint = Endpoint::from_shared(config.endpoint.to_string()).map_err(|error| failed(&error))?;
-                Way::Grpc(endpoint.connect_timeout(config.timeout).connect_lazy())
+                Transport::Grpc(endpoint.connect_timeout(config.timeout).connect_lazy())
             }
         };
-        Ok(Self { way, headers: config.headers.clone(), timeout: config.timeout, signal })
+        Ok(Self { transport, headers: config.headers.clone(), timeout: config.timeout, signal })
     }
 
     /// Sends one message within the time limit.
     pub async fn export<M: Message + Default + 'static>(&self, message: M) -> ExportOutcome {
         let sent = async {
-            match &self.way {
-                Way::Http { client, url, route } => self.post(client, url, route, &message).await,
-                Way::Grpc(channel) => self.call(channel.clone(), message).await,
+            match &self.transport {
+                Transport::Http { client, url, route } => self.post(client, url, route, &message).await,
+                Transport::Grpc(channel) => self.call(channel.clone(), message).await,
             }
         };
         let late = || later("the collector did not answer in time".to_owned());

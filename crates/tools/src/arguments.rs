@@ -177,7 +177,7 @@ const MILLISECONDS_FROM: u64 = 10_000;
 
 /// Converts a call to the tool's own names, units and shapes. `None` if it needs no change. `longest` is the maximum
 /// time of a command in seconds.
-pub(crate) fn meant(tool: &str, written: &str, schema: &Value, longest: u64) -> Option<AdaptedCall> {
+pub(crate) fn adapted(tool: &str, written: &str, schema: &Value, longest: u64) -> Option<AdaptedCall> {
     let Ok(Value::Object(mut written)) = serde_json::from_str(written) else { return None };
     let properties = schema["properties"].as_object()?;
     let before = written.clone();
@@ -207,8 +207,8 @@ pub(crate) fn meant(tool: &str, written: &str, schema: &Value, longest: u64) -> 
         arguments.insert("command".to_owned(), command.into());
     }
     let ignored = (!ignored.is_empty()).then(|| format!("ignored: {}", ignored.join(", ")));
-    let told: Vec<String> = ignored.into_iter().chain(taken).collect();
-    let note = (!told.is_empty()).then(|| format!("[{}]", told.join("; ")));
+    let notes: Vec<String> = ignored.into_iter().chain(taken).collect();
+    let note = (!notes.is_empty()).then(|| format!("[{}]", notes.join("; ")));
     let changed = arguments != before;
     changed.then(|| AdaptedCall { arguments: Value::Object(arguments).to_string(), note })
 }
@@ -460,14 +460,14 @@ mod meant_tests {
 
     /// Adapted form of a call, or `None` if it stays unchanged.
     fn of(tool: &str, written: Value) -> Option<(Value, Option<String>)> {
-        let meant = meant(tool, &written.to_string(), &schema(tool), 600)?;
-        Some((serde_json::from_str(&meant.arguments).unwrap(), meant.note))
+        let adapted = adapted(tool, &written.to_string(), &schema(tool), 600)?;
+        Some((serde_json::from_str(&adapted.arguments).unwrap(), adapted.note))
     }
 
     #[track_caller]
     fn check(tool: &str, written: Value, expected: Value, note: &str) {
-        let told = (!note.is_empty()).then(|| note.to_owned());
-        assert_eq!(of(tool, written), Some((expected, told)));
+        let notes = (!note.is_empty()).then(|| note.to_owned());
+        assert_eq!(of(tool, written), Some((expected, notes)));
     }
 
     #[track_caller]
@@ -532,7 +532,7 @@ mod meant_tests {
         stays("write_file", json!({"path": "a", "content": "b", "append": true}));
         stays("edit_file", json!({"path": "a", "old_string": "b", "new_string": "c", "expected_replacements": 2}));
         stays("http_fetch", json!({"url": "http://a/", "verb": "POST"}));
-        assert_eq!(meant(BASH, "{", &schema(BASH), 600), None);
+        assert_eq!(adapted(BASH, "{", &schema(BASH), 600), None);
     }
 
     #[test]

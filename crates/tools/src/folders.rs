@@ -58,19 +58,19 @@ pub struct WorkspaceFolders {
     /// Reader of code, which draws maps.
     pub code: Option<Arc<dyn CodeReader>>,
     /// Real paths of the base and of the shared folder, once they are known.
-    real: Arc<OnceLock<Real>>,
+    real: Arc<OnceLock<RealFolders>>,
     /// Import and export of session files.
     trees: SessionTrees,
     locks: SessionLocks,
 }
 
 #[derive(Debug, Clone)]
-struct Real {
+struct RealFolders {
     base: PathBuf,
     memories: Option<PathBuf>,
 }
 
-impl Real {
+impl RealFolders {
     fn workspace(&self, session: SessionId, mounts: Mounts, worktree: Option<WorktreeAccess>) -> Workspace {
         let Mounts { project, folders } = mounts;
         let root = self.base.join(session.to_string());
@@ -106,7 +106,7 @@ impl WorkspaceFolders {
         projects: Option<ProjectStore>,
     ) -> Self {
         let mut guides = GuideReader::new(config, home);
-        (guides.shelf, guides.projects) = (skills, projects);
+        (guides.skill_store, guides.projects) = (skills, projects);
         self.guides = Some(guides);
         self
     }
@@ -120,11 +120,11 @@ impl WorkspaceFolders {
 
     /// Creates the shared folders if they are missing. Their real paths are printed by commands and recognised by the
     /// jail.
-    fn shared(base: &Path, memories: Option<&PathBuf>) -> Result<Real, WorkspaceError> {
+    fn shared(base: &Path, memories: Option<&PathBuf>) -> Result<RealFolders, WorkspaceError> {
         let base = make_shared(base).map_err(|error| storage("create the workspaces folder", error))?;
         let memories = memories.map(|path| make_shared(path)).transpose();
         let memories = memories.map_err(|error| storage("create the memories folder", error))?;
-        Ok(Real { base, memories })
+        Ok(RealFolders { base, memories })
     }
 
     /// Adds folders that no session may use as its project.
@@ -369,11 +369,11 @@ impl Workspaces for WorkspaceFolders {
 
     fn guides<'a>(&'a self, workspace: &'a Workspace, limits: GuideLimits) -> BoxFuture<'a, Guides> {
         let Some(reader) = self.guides.clone() else { return std::future::ready(Guides::default()).boxed() };
-        if let Ok(guides) = reader.look(workspace, limits, Pace::AtOnce) {
+        if let Ok(guides) = reader.load(workspace, limits, Pace::AtOnce) {
             return std::future::ready(guides).boxed();
         }
         let workspace = workspace.clone();
-        let look = move |_: &Path| Ok(reader.look(&workspace, limits, Pace::Patient).unwrap_or_default());
+        let look = move |_: &Path| Ok(reader.load(&workspace, limits, Pace::Patient).unwrap_or_default());
         self.work("look for instruction files", look).map(Result::unwrap_or_default).boxed()
     }
 
@@ -398,7 +398,7 @@ impl Workspaces for WorkspaceFolders {
     }
 
     fn skills(&self) -> Option<&dyn Skills> {
-        self.guides.as_ref().map(|guides| &guides.shelf as &dyn Skills)
+        self.guides.as_ref().map(|guides| &guides.skill_store as &dyn Skills)
     }
 
     fn project<'a>(&'a self, workspace: &'a Workspace) -> BoxFuture<'a, ProjectStanding> {

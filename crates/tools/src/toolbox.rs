@@ -96,7 +96,7 @@ impl BuiltinToolbox {
         let written = written.to_owned();
         // The path itself, the one that it would mean from the root of the tree, and the target of its links.
         let lead = move |job: &Job| {
-            let (path, named) = (job.files.meant(&written)?, job.files.locate(&written)?);
+            let (path, named) = (job.files.resolve_path(&written)?, job.files.locate(&written)?);
             let real = job.files.follow(&path)?;
             Ok((path, named, real))
         };
@@ -115,7 +115,7 @@ impl BuiltinToolbox {
     async fn is_there(&self, context: &ToolContext, call: &ToolCall, written: &str) -> bool {
         let written = written.to_owned();
         let open = move |job: &Job| {
-            let path = job.files.meant(&written)?;
+            let path = job.files.resolve_path(&written)?;
             job.files.open_file(&path).map(drop)
         };
         self.invocation(context, call).work(open).await.is_ok()
@@ -167,10 +167,10 @@ impl Toolbox for BuiltinToolbox {
         Builtin::named(name).map_or(name, |tool| tool.name)
     }
 
-    fn meant(&self, call: &ToolCall) -> Option<AdaptedCall> {
+    fn adapt(&self, call: &ToolCall) -> Option<AdaptedCall> {
         let (tool, schema) = self.find(call).ok()?;
         let longest = run_bash_command::longest(&self.services.config).as_secs();
-        arguments::meant(tool.name, &call.arguments, schema, longest)
+        arguments::adapted(tool.name, &call.arguments, schema, longest)
     }
 
     fn changes(&self, context: &ToolContext, call: &ToolCall) -> Option<Vec<String>> {

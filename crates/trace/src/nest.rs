@@ -87,7 +87,7 @@ fn fill(span: &mut Span, part: &impl Fn(&SubagentSpan) -> Vec<TurnTrace>) {
     if let SpanKind::Subagent(work) = &mut span.kind {
         work.turns = part(work);
     }
-    let told: BTreeSet<SessionId> = span
+    let repeated: BTreeSet<SessionId> = span
         .children
         .iter()
         .filter_map(subagent)
@@ -96,7 +96,7 @@ fn fill(span: &mut Span, part: &impl Fn(&SubagentSpan) -> Vec<TurnTrace>) {
         .collect();
     // The parent repeats questions of its subagents; they are shown where they were asked.
     span.children
-        .retain(|child| !matches!(&child.kind, SpanKind::Interrupt(asked) if told.contains(&asked.session_id)));
+        .retain(|child| !matches!(&child.kind, SpanKind::Interrupt(asked) if repeated.contains(&asked.session_id)));
 }
 
 fn subagent(span: &Span) -> Option<&SubagentSpan> {

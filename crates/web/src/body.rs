@@ -328,16 +328,16 @@ mod tests {
         ] {
             let encode = |text: &str| encoding.encode(text).0.into_owned();
             let plain = in_page("", words);
-            let told = in_page(&meta(label), words);
+            let page = in_page(&meta(label), words);
             let check = |bytes: &[u8], charset: Option<&str>, expected: &str, how: &str| {
                 assert_eq!(text(bytes, "text/html", charset).as_deref(), Some(expected), "{label} {how}");
             };
             check(&encode(&plain), Some(label), &plain, "by the header");
-            check(&encode(&told), None, &told, "by the page");
+            check(&encode(&page), None, &page, "by the page");
             check(&encode(&plain), None, &plain, "by a guess");
             // A declaration that does not fit is ignored.
             check(&encode(&plain), Some("utf-8"), &plain, "against the header");
-            check(&encode(&told), Some("nonsense"), &told, "with a header that means nothing");
+            check(&encode(&page), Some("nonsense"), &page, "with a header that means nothing");
             let wide: Vec<u8> = [0xfeff].into_iter().chain(plain.encode_utf16()).flat_map(u16::to_le_bytes).collect();
             check(&wide, Some(label), &plain, "by its mark");
         }

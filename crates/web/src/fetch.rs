@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// Response headers that are returned: those about the content, or about what to do next.
-const TOLD: [&str; 11] = [
+const REPORTED_HEADERS: [&str; 11] = [
     "allow",
     "cache-control",
     "content-disposition",
@@ -92,7 +92,7 @@ impl Fetcher {
     }
 
     async fn send(&self, hop: &Hop) -> Result<Response, WebError> {
-        let client = self.clients.of(target::admit(&hop.url, &self.config.allow, &self.own)?)?;
+        let client = self.clients.of(target::check_url(&hop.url, &self.config.allow, &self.own)?)?;
         // A part of compressed content cannot be unpacked.
         let encodings = if hop.headers.contains_key(RANGE) { "identity" } else { body::ACCEPTED };
         let mut headers = hop.headers.clone();
@@ -116,7 +116,7 @@ impl Fetcher {
         let status = response.status();
         let said = response.headers().get(CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()));
         let (media_type, charset) = body::declared(said.as_deref().unwrap_or_default());
-        let headers = told(response.headers());
+        let headers = reported_headers(response.headers());
         let taken = body::receive(response, self.config.max_bytes).await?;
         let text = body::text(&taken.bytes, &media_type, charset.as_deref());
         Ok(WebAnswer {
@@ -136,7 +136,7 @@ impl Fetcher {
 impl Web for Fetcher {
     fn check(&self, request: &WebRequest) -> Result<(), WebError> {
         let hop = Hop::first(request.clone())?;
-        target::admit(&hop.url, &self.config.allow, &self.own).map(|_| ())
+        target::check_url(&hop.url, &self.config.allow, &self.own).map(|_| ())
     }
 
     fn fetch(&self, request: WebRequest, rules: ReadRules) -> BoxFuture<'_, Result<WebAnswer, WebError>> {
@@ -160,8 +160,8 @@ async fn within<T>(limit: Duration, work: impl Future<Output = Result<T, WebErro
     })
 }
 
-fn told(headers: &HeaderMap) -> Vec<(String, String)> {
-    let said = headers.iter().filter(|(name, _)| TOLD.contains(&name.as_str()));
+fn reported_headers(headers: &HeaderMap) -> Vec<(String, String)> {
+    let said = headers.iter().filter(|(name, _)| REPORTED_HEADERS.contains(&name.as_str()));
     said.map(|(name, value)| {
         let value = String::from_utf8_lossy(value.as_bytes());
         (name.as_str().to_owned(), value.chars().take(LONGEST_HEADER).collect())

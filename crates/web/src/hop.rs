@@ -50,7 +50,7 @@ impl Hop {
         let url = target::parse(&url)?;
         let body = body.filter(|body| !body.is_empty());
         if method.is_fetch() && body.is_some() {
-            return Err(refused(format!("a {} request has no body", method.as_str()), "omit body, or use POST"));
+            return Err(hop_error(format!("a {} request has no body", method.as_str()), "omit body, or use POST"));
         }
         Ok(Self { method, url, headers: read(headers)?, body })
     }
@@ -58,24 +58,24 @@ impl Hop {
 
 fn read(written: Vec<(String, String)>) -> Result<HeaderMap, WebError> {
     if written.len() > MOST_HEADERS {
-        return Err(refused(format!("at most {MOST_HEADERS} headers can be sent"), "send only those needed"));
+        return Err(hop_error(format!("at most {MOST_HEADERS} headers can be sent"), "send only those needed"));
     }
     let mut headers = HeaderMap::new();
     for (name, text) in written {
         let shown = failure::quoted(&name);
         let parsed = HeaderName::from_bytes(name.trim().as_bytes())
-            .map_err(|_| refused(format!("invalid header name: {shown}"), "write it like `accept-language`"))?;
+            .map_err(|_| hop_error(format!("invalid header name: {shown}"), "write it like `accept-language`"))?;
         if OURS.contains(&parsed.as_str()) {
-            return Err(refused(format!("the header {shown} is set by agentd itself"), "omit it"));
+            return Err(hop_error(format!("the header {shown} is set by agentd itself"), "omit it"));
         }
         let value = HeaderValue::from_str(text.trim())
-            .map_err(|_| refused(format!("the header {shown} has invalid characters"), "use one plain line"))?;
+            .map_err(|_| hop_error(format!("the header {shown} has invalid characters"), "use one plain line"))?;
         headers.append(parsed, value);
     }
     Ok(headers)
 }
 
-fn refused(why: impl Into<String>, hint: &str) -> WebError {
+fn hop_error(why: impl Into<String>, hint: &str) -> WebError {
     WebError::new(ErrorKind::InvalidInput, why).with_hint(hint)
 }
 
@@ -124,8 +124,8 @@ mod tests {
     #[test]
     fn invalid_requests_are_rejected_with_a_reason() {
         let check = |request: WebRequest, expected: &str| {
-            let told = Hop::first(request).unwrap_err().to_string();
-            assert!(told.contains(expected), "{told}");
+            let next_request = Hop::first(request).unwrap_err().to_string();
+            assert!(next_request.contains(expected), "{next_request}");
         };
         let get = || WebRequest::get("http://example.org/");
         let with = |name: &str, value: &str| WebRequest { headers: vec![(name.into(), value.into())], ..get() };
@@ -147,7 +147,7 @@ mod tests {
     }
 
     /// The next request as `METHOD url [headers] body`, or the error.
-    fn told(method: WebMethod, from: &str, status: u16, location: &str) -> String {
+    fn next_request(method: WebMethod, from: &str, status: u16, location: &str) -> String {
         match redirected(&hop(method, from), status, Some(location.as_bytes())) {
             Ok(None) => "answer".to_owned(),
             Ok(Some(next)) => {
@@ -163,8 +163,8 @@ mod tests {
         use WebMethod::{Delete, Get, Head, Post};
         let all = "accept authorization cookie";
         let check = |method, from, status, location, expected: &str| {
-            let told = told(method, from, status, location);
-            assert_eq!(told.trim(), expected.trim(), "{status} {location}");
+            let next_request = next_request(method, from, status, location);
+            assert_eq!(next_request.trim(), expected.trim(), "{status} {location}");
         };
         check(Get, "http://a/x/y", 302, "z?q#f", &format!("GET http://a/x/z?q [{all}]"));
         check(Get, "http://a/", 301, "//b/c", "GET http://b/c [accept]");
@@ -193,10 +193,12 @@ mod tests {
             (Post, "http://a/", 308, "http://a:8080/", "is not sent to another"),
             (Delete, "http://a/", 302, "http://b/", "is not sent to another"),
         ] {
-            let told = told(method, from, status, location);
-            assert!(told.contains(why) && !told.contains("secret"), "{location}: {told}");
+            let next_request = next_request(method, from, status, location);
+            assert!(next_request.contains(why) && !next_request.contains("secret"), "{location}: {next_request}");
         }
-        assert!(told(Get, "http://a/", 302, &format!("/{}", "a".repeat(8 * 1024))).contains("longer than 8 KB"));
+        assert!(
+            next_request(Get, "http://a/", 302, &format!("/{}", "a".repeat(8 * 1024))).contains("longer than 8 KB")
+        );
         assert!(redirected(&hop(Get, "http://a/"), 302, None).unwrap().is_none());
     }
 }

@@ -82,7 +82,7 @@ pub(crate) fn check_form(url: &Url) -> Result<(), &'static str> {
 
 /// Returns which addresses may be connected to for a URL. Literal IP addresses are checked here, because they are never
 /// resolved.
-pub(crate) fn admit(url: &Url, list: &[AllowedHost], own: &OwnAddresses) -> Result<Trust, WebError> {
+pub(crate) fn check_url(url: &Url, list: &[AllowedHost], own: &OwnAddresses) -> Result<Trust, WebError> {
     let (host, port) = (url.host_str().unwrap_or_default(), url.port_or_known_default().unwrap_or_default());
     if config::names(list, host, port) {
         return Ok(Trust::Named);
@@ -105,12 +105,12 @@ pub(crate) struct OwnAddresses(Arc<dyn Fn(IpAddr) -> Option<bool> + Send + Sync>
 impl OwnAddresses {
     /// Recognises addresses to which a socket of this machine can be bound.
     pub(crate) fn of_this_machine() -> Self {
-        Self::told_by(|address| if can_be_bound(NOBODYS.into())? { None } else { can_be_bound(address) })
+        Self::from_fn(|address| if can_be_bound(NOBODYS.into())? { None } else { can_be_bound(address) })
     }
 
     /// Uses this function to decide.
-    pub(crate) fn told_by(tell: impl Fn(IpAddr) -> Option<bool> + Send + Sync + 'static) -> Self {
-        Self(Arc::new(tell))
+    pub(crate) fn from_fn(decide: impl Fn(IpAddr) -> Option<bool> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(decide))
     }
 
     /// Finds the first of these addresses that may not be reached, with the reason. `is_allowed` returns true for
@@ -164,8 +164,8 @@ mod tests {
     fn judged(text: &str) -> Result<Trust, String> {
         let list: Vec<AllowedHost> =
             ["searx.lan:8888", "[::1]:9", "10.0.0.0/8"].map(|text| text.parse().unwrap()).to_vec();
-        let own = OwnAddresses::told_by(|address| Some(address == IpAddr::from([8, 8, 4, 4])));
-        parse(text).and_then(|url| admit(&url, &list, &own)).map_err(|error| error.to_string())
+        let own = OwnAddresses::from_fn(|address| Some(address == IpAddr::from([8, 8, 4, 4])));
+        parse(text).and_then(|url| check_url(&url, &list, &own)).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -201,8 +201,8 @@ mod tests {
             ("http://user:secret@example.org/", "before the @"),
             ("http://example.org:0/", "no host"),
         ] {
-            let told = judged(malformed).unwrap_err();
-            assert!(told.contains(why) && !told.contains("secret"), "{malformed}: {told}");
+            let error = judged(malformed).unwrap_err();
+            assert!(error.contains(why) && !error.contains("secret"), "{malformed}: {error}");
         }
         assert!(judged(&format!("http://example.org/{}", "a".repeat(LONGEST))).unwrap_err().contains("8 KB"));
     }
@@ -253,7 +253,7 @@ mod tests {
     #[test]
     fn own_public_address_is_rejected() {
         let own = ["203.0.114.9", "2606:4700::1"].map(|text| text.parse::<IpAddr>().unwrap());
-        let addresses = OwnAddresses::told_by(move |address| Some(own.contains(&address)));
+        let addresses = OwnAddresses::from_fn(move |address| Some(own.contains(&address)));
         let check = |text: &str, expected: Option<&str>| {
             let refused = addresses.refused(&["8.8.8.8".parse().unwrap(), text.parse().unwrap()], |_| false);
             assert_eq!(refused.map(|(_, what)| what), expected, "{text}");
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn undetermined_own_addresses_reject_all() {
-        let unknown = OwnAddresses::told_by(|_| None);
+        let unknown = OwnAddresses::from_fn(|_| None);
         assert!(unknown.refused(&["8.8.8.8".parse().unwrap()], |_| false).is_some());
     }
 

@@ -67,18 +67,20 @@ pub fn keep_in(project: &Path, shown: &str, session: &Path, how: HardLinks) -> R
     }
     let _turn = lock(&TURN);
     let top = exact::open_folder(project).map_err(|error| Failure::io(&format!("open {shown}"), &error))?;
-    let leading_out = look(&top, shown)?;
+    let leading_out = find_links(&top, shown)?;
     if leading_out.is_empty() {
         return Ok(());
     }
     if how == HardLinks::Refuse || leading_out.len() > MAX_FILES {
-        return Err(refused(&leading_out, shown, how));
+        return Err(links_failure(&leading_out, shown, how));
     }
     let may_copy = bytes(&leading_out) <= MAX_BYTES;
     for file in &leading_out {
         match part(&top, file, session, may_copy) {
             Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => return Err(refused(&leading_out, shown, how)),
+            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
+                return Err(links_failure(&leading_out, shown, how));
+            }
             Err(error) => {
                 let name = text_of(file.names.first().map_or(b"", Vec::as_slice));
                 return Err(Failure::tool(format!(
@@ -113,7 +115,7 @@ fn identity(stat: &Stat) -> (u64, u64) {
 }
 
 /// Files below a folder that have names elsewhere and that a command could change, sorted by name.
-fn look(top: &OwnedFd, shown: &str) -> Result<Vec<LinkedFile>, Failure> {
+fn find_links(top: &OwnedFd, shown: &str) -> Result<Vec<LinkedFile>, Failure> {
     let mut found: HashMap<(u64, u64), LinkedFile> = HashMap::new();
     let mut folders = vec![Vec::new()];
     while let Some(path) = folders.pop() {
@@ -294,7 +296,7 @@ fn text_of(path: &[u8]) -> String {
 }
 
 /// Error with the affected files and a hint for the user.
-fn refused(files: &[LinkedFile], shown: &str, how: HardLinks) -> Failure {
+fn links_failure(files: &[LinkedFile], shown: &str, how: HardLinks) -> Failure {
     let mut folders: BTreeMap<String, usize> = BTreeMap::new();
     for name in files.iter().filter_map(|file| file.names.first()) {
         let start: Vec<&[u8]> = exact::split(name).0.split(|byte| *byte == b'/').take(2).collect();

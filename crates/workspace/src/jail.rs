@@ -34,7 +34,7 @@ use crate::{
 
 /// Purpose of opening a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Aim {
+pub enum OpenPurpose {
     /// Reads or lists existing entries.
     Read,
     /// Creates, changes or removes entries.
@@ -92,7 +92,7 @@ impl Jail {
     ///
     /// # Errors
     /// `E_PATH` with a hint about the correct form.
-    pub fn meant(&self, written: &str, aim: Aim) -> Result<ToolPath, Failure> {
+    pub fn resolve_path(&self, written: &str, aim: OpenPurpose) -> Result<ToolPath, Failure> {
         let Ok(project) = self.project() else { return self.locate(written) };
         if written.is_empty() || written.starts_with('/') {
             // A rejected absolute path may mean a file of the project.
@@ -121,8 +121,8 @@ impl Jail {
             return Ok(named);
         }
         match (aim, self.is_there(&named), self.is_there(&in_project)) {
-            (Aim::Read, true, false) => Ok(named),
-            (Aim::Read, false, true) => Ok(in_project),
+            (OpenPurpose::Read, true, false) => Ok(named),
+            (OpenPurpose::Read, false, true) => Ok(in_project),
             _ => Err(Failure::path(format!(
                 "{written} is ambiguous, because the project has its own {first}; use the full path: {} or \
                  {in_project}",
@@ -150,7 +150,7 @@ impl Jail {
     /// `E_PATH` for a link that leads outside, in a circle, or to a name that a call cannot express.
     pub(crate) fn follow(&self, path: &ToolPath) -> Result<ToolPath, Failure> {
         let root = self.root(path.place())?;
-        let real = exact::follow(&root, path.below_place()).map_err(|error| self.told(path, &error))?;
+        let real = exact::follow(&root, path.below_place()).map_err(|error| self.failure(path, &error))?;
         ToolPath::found(path.place(), &real).ok_or_else(|| {
             Failure::path(format!(
                 "{path} leads through a link to a name that is not plain text, which is not followed"
@@ -308,10 +308,10 @@ impl Jail {
     /// with the link's target.
     pub(super) fn refused(&self, path: &ToolPath, error: &io::Error, instead: impl Fn(&ToolPath) -> String) -> Failure {
         if !is_link(error) {
-            return self.told(path, error);
+            return self.failure(path, error);
         }
         match self.follow(path) {
-            Ok(real) if real == *path => self.told(path, error),
+            Ok(real) if real == *path => self.failure(path, error),
             Ok(real) => {
                 let found = self.root(path.place()).map(|root| root.symlink_metadata(path.below_place()));
                 let is_link = found.is_ok_and(|found| found.is_ok_and(|found| found.is_symlink()));
@@ -322,7 +322,7 @@ impl Jail {
         }
     }
 
-    fn told(&self, path: &ToolPath, error: &io::Error) -> Failure {
+    fn failure(&self, path: &ToolPath, error: &io::Error) -> Failure {
         let escaped = error.raw_os_error().is_none() && error.kind() == io::ErrorKind::PermissionDenied;
         if escaped {
             return Failure::path(format!(

@@ -31,7 +31,7 @@ use crate::{
 
 /// File that existed when the target was opened.
 #[derive(Debug)]
-pub struct Existing {
+pub struct ExistingFile {
     /// Content, or `None` if larger than the requested limit.
     pub content: Option<Vec<u8>>,
     /// Size of the file, in bytes.
@@ -52,7 +52,7 @@ pub struct Target {
     mode: Option<u32>,
     pub(super) slot: Box<dyn WriteSlot>,
     /// File about to be replaced.
-    pub existing: Option<Existing>,
+    pub existing: Option<ExistingFile>,
 }
 
 /// Backend's side of a [`Target`].
@@ -90,7 +90,7 @@ pub(crate) trait WriteSlot: std::fmt::Debug + Send {
 }
 
 impl Target {
-    pub(super) fn new(path: ToolPath, existing: Option<Existing>, slot: Box<dyn WriteSlot>) -> Self {
+    pub(super) fn new(path: ToolPath, existing: Option<ExistingFile>, slot: Box<dyn WriteSlot>) -> Self {
         let mode = existing.as_ref().and_then(|existing| existing.mode);
         Self { path, mode, slot, existing }
     }
@@ -304,7 +304,7 @@ fn refused(jail: &Jail, path: &ToolPath, error: &io::Error) -> Failure {
     })
 }
 
-fn existing(path: &ToolPath, file: fs::File, max_content: u64) -> Result<(Stamp, Existing), Failure> {
+fn existing(path: &ToolPath, file: fs::File, max_content: u64) -> Result<(Stamp, ExistingFile), Failure> {
     let failed = |error: io::Error| Failure::io(&format!("read {path}"), &error);
     let metadata = file.metadata().map_err(failed)?;
     if metadata.is_dir() {
@@ -325,7 +325,7 @@ fn existing(path: &ToolPath, file: fs::File, max_content: u64) -> Result<(Stamp,
     let stamp = stamp_of(&metadata);
     let (identity, size, (seconds, nanoseconds)) = stamp;
     let changed = i32::try_from(nanoseconds).ok().and_then(|nanoseconds| Timestamp::new(seconds, nanoseconds).ok());
-    let existing = Existing {
+    let existing = ExistingFile {
         content,
         size,
         changed,

@@ -58,13 +58,13 @@ impl TreeTransport for SessionTrees {
         let reading = |error| storage("read the session's files", error);
         let root = if_there(jail::session_root(&self.base.join(session.to_string()))).map_err(reading)?;
         let Some(root) = root else { return Ok(FilesCopied::default()) };
-        let mut leaving = Leaving { take, done: FilesCopied::default() };
+        let mut copy_out = CopyOut { take, done: FilesCopied::default() };
         for area in TREE_AREAS {
             if let Ok(folder) = jail::open_real_folder(&root, area) {
-                leaving.folder(&folder, area, 1).map_err(reading)?;
+                copy_out.folder(&folder, area, 1).map_err(reading)?;
             }
         }
-        Ok(leaving.done)
+        Ok(copy_out.done)
     }
 
     fn stage(&self, session: SessionId) -> Result<Box<dyn StagedTree>, WorkspaceError> {
@@ -83,13 +83,13 @@ impl TreeTransport for SessionTrees {
                 let root = jail::own_root(&staging);
                 let root = root.map_err(|error| storage("open the folder of the session's files", error))?;
                 let (done, left) = (FilesCopied::default(), Some(staging.clone()));
-                Ok(Box::new(Arriving { base, session, staging, place, root, done, folders: 0, left }))
+                Ok(Box::new(CopyIn { base, session, staging, place, root, done, folders: 0, left }))
             }
         }
     }
 
-    fn settle(&self, is_known: &dyn Fn(SessionId) -> bool) -> Result<(), WorkspaceError> {
-        let settle = || -> io::Result<()> {
+    fn clean_up(&self, is_known: &dyn Fn(SessionId) -> bool) -> Result<(), WorkspaceError> {
+        let clean_up = || -> io::Result<()> {
             for entry in if_there(fs::read_dir(&self.base))?.into_iter().flatten() {
                 let entry = entry?;
                 let name = entry.file_name();
@@ -107,7 +107,7 @@ impl TreeTransport for SessionTrees {
             }
             Ok(())
         };
-        settle().map_err(|error| storage("finish interrupted imports", error))
+        clean_up().map_err(|error| storage("finish interrupted imports", error))
     }
 }
 
@@ -116,12 +116,12 @@ fn taken(session: SessionId) -> WorkspaceError {
         .with_hint("--as-new imports it under a new id; `agentctl doctor` reports files without a session")
 }
 
-struct Leaving<'a, 'b> {
+struct CopyOut<'a, 'b> {
     take: &'a mut TakeFile<'b>,
     done: FilesCopied,
 }
 
-impl Leaving<'_, '_> {
+impl CopyOut<'_, '_> {
     fn folder(&mut self, folder: &Dir, path: &str, depth: usize) -> io::Result<()> {
         // An unreadable folder does not stop the export.
         let Ok(entries) = folder.entries() else { return leave_out(&mut self.done) };
@@ -180,7 +180,7 @@ fn leave_out(done: &mut FilesCopied) -> io::Result<()> {
     Ok(())
 }
 
-struct Arriving {
+struct CopyIn {
     base: PathBuf,
     session: SessionId,
     staging: PathBuf,
@@ -193,7 +193,7 @@ struct Arriving {
     left: Option<PathBuf>,
 }
 
-impl StagedTree for Arriving {
+impl StagedTree for CopyIn {
     fn add(&mut self, file: &TreeFile, content: &mut dyn Read) -> Result<(), WorkspaceError> {
         let hostile = |why: &str| WorkspaceError::new(ErrorKind::InvalidInput, format!("the path of a file {why}"));
         check_tree_path(&file.path).map_err(hostile)?;
@@ -230,7 +230,7 @@ impl StagedTree for Arriving {
     }
 }
 
-impl Arriving {
+impl CopyIn {
     /// Opens a folder by path, creating missing parts.
     fn folder(&mut self, path: &str) -> io::Result<Dir> {
         let mut folder = self.root.try_clone()?;
@@ -261,7 +261,7 @@ fn write(folder: &Dir, name: &str, file: &TreeFile, content: &mut dyn Read) -> i
     modified.map_or(Ok(()), |modified| target.set_modified(modified).or(Ok(())))
 }
 
-impl Drop for Arriving {
+impl Drop for CopyIn {
     fn drop(&mut self) {
         let Some(left) = &self.left else { return };
         let removed = remove::folder_at(&self.base, left.file_name().unwrap_or_default())
@@ -281,21 +281,21 @@ pub(super) const DRAFT: &str = ".agentd-";
 
 /// Copies uploads, outputs and files stored for tools to read. `temp/` is skipped, and skills are linked again later.
 pub fn copy(from: &Dir, to: &Dir, history: Option<&HistoryFile>) -> io::Result<FilesCopied> {
-    let mut copying = Copying { done: FilesCopied::default(), folders: 0 };
+    let mut copy_state = CopyState { done: FilesCopied::default(), folders: 0 };
     // History first, so that other files do not use up its share of the limits.
     if let Some(history) = history
         && let Some((from, to)) = both(from, to, ArtifactDir::ConversationHistory.as_str())?
     {
-        copying.file(&from, &to, OsStr::new(&history.name), history.bytes)?;
+        copy_state.file(&from, &to, OsStr::new(&history.name), history.bytes)?;
     }
     for area in [ArtifactDir::LargeToolResults.as_str(), "uploads", "outputs"] {
         if let Some((from, to)) = both(from, to, area)? {
-            copying.folder(&from, &to, 0)?;
+            copy_state.folder(&from, &to, 0)?;
         }
     }
     // A single sync, regardless of the number of files.
     rustix::fs::syncfs(to)?;
-    Ok(copying.done)
+    Ok(copy_state.done)
 }
 
 /// Opens a folder of both trees. `None` if the source has none.
@@ -304,13 +304,13 @@ fn both(from: &Dir, to: &Dir, name: impl AsRef<Path>) -> io::Result<Option<(Dir,
     Ok(Some((from, jail::open_real_folder(to, &name)?)))
 }
 
-struct Copying {
+struct CopyState {
     done: FilesCopied,
     /// Number of created folders, limited like the number of files.
     folders: u64,
 }
 
-impl Copying {
+impl CopyState {
     fn folder(&mut self, from: &Dir, to: &Dir, depth: usize) -> io::Result<()> {
         // An unreadable folder does not stop the copy.
         let Ok(entries) = from.entries() else { return leave_out(&mut self.done) };

@@ -92,7 +92,7 @@ impl Walk {
         let mut walker = Walker { walk: self, job, left, budget: job.limits.walk_entries };
         let top = job.files.entries(start)?;
         let mut stack = walker.children(start, top, 1, &Rc::default());
-        while let Some(Pending { found, ignores }) = stack.pop() {
+        while let Some(PendingEntry { found, ignores }) = stack.pop() {
             job.check()?;
             if job.is_late() {
                 walker.left.cut = Some("it took too long");
@@ -115,7 +115,7 @@ impl Walk {
 }
 
 /// Entry to be visited, with the ignore files that apply to it.
-struct Pending {
+struct PendingEntry {
     found: WalkEntry,
     ignores: Rc<Vec<Gitignore>>,
 }
@@ -136,7 +136,7 @@ impl Walker<'_> {
         entries: Entries,
         depth: usize,
         above: &Rc<Vec<Gitignore>>,
-    ) -> Vec<Pending> {
+    ) -> Vec<PendingEntry> {
         let ignores =
             if self.walk.include_ignored { Rc::clone(above) } else { with_ignores_of(self.job, folder, above) };
         let mut children = Vec::new();
@@ -162,7 +162,7 @@ impl Walker<'_> {
                 self.left.ignored += 1;
                 continue;
             }
-            children.push(Pending { found, ignores: Rc::clone(&ignores) });
+            children.push(PendingEntry { found, ignores: Rc::clone(&ignores) });
         }
         children.sort_by(|left, right| right.found.path.cmp(&left.found.path));
         children

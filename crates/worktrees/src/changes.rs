@@ -16,8 +16,9 @@ use agentd_sandbox::repository;
 use agentd_workspace::failure::refused;
 
 use crate::{
-    Inner, git,
-    making::index_name,
+    Inner,
+    create::index_name,
+    git,
     record::{GitPlace, Result, Stage, WorktreeRecord, conflict, missing},
 };
 
@@ -79,7 +80,7 @@ impl Inner {
     }
 
     /// Determines the state of the files and the branch.
-    pub(super) async fn look(&self, record: &WorktreeRecord, objects: Objects) -> Result<WorktreeState> {
+    pub(super) async fn state_of(&self, record: &WorktreeRecord, objects: Objects) -> Result<WorktreeState> {
         let top = self.real_top(record)?;
         let index = self.git.scratch_file(&index_name(&record.name))?;
         // Only the daemon uses this index, so the lock is a leftover.
@@ -90,7 +91,7 @@ impl Inner {
             return Err(refused(message, "copy what you need, then remove the worktree with --force"));
         }
         let surveyed = top.clone();
-        let inner = tokio::task::spawn_blocking(move || look_over(&surveyed)).await.map_err(|error| {
+        let inner = tokio::task::spawn_blocking(move || find_repositories(&surveyed)).await.map_err(|error| {
             WorkspaceError::new(ErrorKind::Internal, "could not scan a worktree")
                 .with_hint("try again")
                 .with_source(error)
@@ -240,7 +241,7 @@ impl Inner {
         };
         let found = async {
             let record = self.ready(name)?;
-            let state = self.look(&record, Objects::Dropped).await?;
+            let state = self.state_of(&record, Objects::Dropped).await?;
             report.changed = self.changed(&state).await?.len() as u64;
             report.ahead = self.ahead(&state).await?;
             report.base.clone_from(&state.base);
@@ -263,7 +264,7 @@ impl Inner {
     }
 
     async fn difference_of(&self, record: &WorktreeRecord) -> Result<WorktreeDiff> {
-        let state = self.look(record, Objects::Dropped).await?;
+        let state = self.state_of(record, Objects::Dropped).await?;
         let files = self.changed(&state).await?;
         let args = ["diff-tree", "-r", "-p", "-M", "--binary", "--full-index", "--no-ext-diff", "--no-textconv"];
         let args = [&args[..], &["--no-color", "--end-of-options", &state.base, &state.tree]].concat();
@@ -295,7 +296,7 @@ const OPENED: [&str; 3] = [".gitignore", ".gitattributes", ".gitmodules"];
 ///
 /// # Errors
 /// If git would block on one of its files.
-fn look_over(top: &Path) -> Result<Vec<PathBuf>> {
+fn find_repositories(top: &Path) -> Result<Vec<PathBuf>> {
     let (mut found, mut open) = (Vec::new(), vec![top.to_owned()]);
     while let Some(folder) = open.pop() {
         let Ok(entries) = fs::read_dir(&folder) else { continue };
@@ -346,12 +347,12 @@ impl Inner {
         let args =
             ["fsck", "--no-full", "--no-dangling", "--no-reflogs", "--no-progress", "--end-of-options", &record.base];
         let checked = self.git.run(&GitPlace::branches(&record.repository), &args).await?;
-        let told = checked.complaints(&REPLACED);
-        if told.is_empty() {
+        let complaints = checked.complaints(&REPLACED);
+        if complaints.is_empty() {
             return Ok(());
         }
         let common = record.repository.common.display();
-        let message = format!("objects of the repository {common} do not match their names: {told}");
+        let message = format!("objects of the repository {common} do not match their names: {complaints}");
         Err(conflict(message, "move them away, and fetch them from another clone or a backup: `git fsck` lists them"))
     }
 }
@@ -371,8 +372,8 @@ mod tests {
         fs::write(top.join("sub/.git"), "gitdir: /nowhere\n").unwrap();
         fs::write(top.join("src/.gitignore"), "x\n").unwrap();
         std::os::unix::fs::symlink("/", top.join("src/all")).unwrap();
-        assert_eq!(look_over(top).unwrap(), [PathBuf::from("lib/deep"), "sub".into()]);
+        assert_eq!(find_repositories(top).unwrap(), [PathBuf::from("lib/deep"), "sub".into()]);
         nix::unistd::mkfifo(&top.join("src/.gitattributes"), nix::sys::stat::Mode::S_IRWXU).unwrap();
-        assert!(look_over(top).unwrap_err().to_string().contains(".gitattributes"));
+        assert!(find_repositories(top).unwrap_err().to_string().contains(".gitattributes"));
     }
 }

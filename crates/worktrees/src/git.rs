@@ -148,7 +148,7 @@ impl Git {
         if output.code == 0 {
             return Ok(output);
         }
-        let message = format!("git could not {doing}: {}", output.told());
+        let message = format!("git could not {doing}: {}", output.last_lines());
         Err(conflict(message, "check `git status` in the repository, and try again"))
     }
 
@@ -335,7 +335,7 @@ fn unsafe_settings(place: &GitPlace, name: &str) -> WorkspaceError {
 }
 
 /// Maximum number of lines of git's messages in an error.
-const TOLD_LINES: usize = 6;
+const MAX_LINES: usize = 6;
 
 /// Result of a call.
 #[derive(Debug)]
@@ -373,14 +373,14 @@ impl GitOutput {
     /// First lines of git's messages that contain one of these texts.
     pub(super) fn complaints(&self, words: &[&str]) -> String {
         let lines = self.said.lines().filter(|line| words.iter().any(|word| line.contains(word)));
-        lines.take(TOLD_LINES).collect::<Vec<_>>().join("; ")
+        lines.take(MAX_LINES).collect::<Vec<_>>().join("; ")
     }
 
     /// Last lines of git's messages.
-    pub(super) fn told(&self) -> String {
+    pub(super) fn last_lines(&self) -> String {
         let lines: Vec<&str> = self.said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-        let told = lines[lines.len().saturating_sub(TOLD_LINES)..].join("; ");
-        if told.is_empty() { format!("exit code {}", self.code) } else { told }
+        let last_lines = lines[lines.len().saturating_sub(MAX_LINES)..].join("; ");
+        if last_lines.is_empty() { format!("exit code {}", self.code) } else { last_lines }
     }
 }
 

@@ -3,19 +3,19 @@
 //! - `record`: record of each worktree, on the disk before the worktree itself; and the folders that git can access.
 //! - `git`: runs git in the sandbox of commands, without external settings and without programs named by a repository;
 //!   parses its output.
-//! - `making`, `changes`, `applying`, `removing`: one operation each. `changes` also detects obstacles for git, and
-//!   `removing` finishes operations interrupted by a stop of the daemon.
+//! - `create`, `changes`, `merge`, `remove`: one operation each. `changes` also detects obstacles for git, and
+//!   `remove` finishes operations interrupted by a stop of the daemon.
 //!
 //! Models write the files of worktrees, and their commands may write to a part of the repository. Nothing of that
 //! decides which folders are used or what is run: the folders come from the record, the index is the daemon's own,
 //! hooks, filters and merge drivers are never run, and git can access only the folders that an operation needs.
 
-mod applying;
 mod changes;
+mod create;
 mod git;
-mod making;
+mod merge;
 mod record;
-mod removing;
+mod remove;
 
 use std::{
     collections::BTreeMap,
@@ -125,13 +125,13 @@ impl Worktrees for WorktreeFolders {
         self.0.alone(name, move |inner, name| async move { inner.left(&name).await }.boxed())
     }
 
-    fn hand_over(&self, name: String, heir: SessionId) -> BoxFuture<'_, Result<()>> {
+    fn share_worktree(&self, name: String, heir: SessionId) -> BoxFuture<'_, Result<()>> {
         self.0.alone(name, move |inner, name| {
             std::future::ready(inner.records.change(&name, |record| record.session = heir)).boxed()
         })
     }
 
-    fn settle(&self) -> BoxFuture<'_, Result<()>> {
+    fn clean_up(&self) -> BoxFuture<'_, Result<()>> {
         let inner = &self.0;
         async move {
             let mut repositories: Vec<PathBuf> =
@@ -175,7 +175,7 @@ impl Inner {
 }
 
 /// First names of some files, and the number of further ones.
-fn named(files: &[PathBuf]) -> String {
+fn first_names(files: &[PathBuf]) -> String {
     const NAMED: usize = 10;
     let shown = files.iter().take(NAMED).map(|file| file.to_string_lossy()).collect::<Vec<_>>().join(", ");
     match files.len().saturating_sub(NAMED) {

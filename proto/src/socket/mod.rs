@@ -2,11 +2,11 @@
 //!
 //! - [`socket_path`]: the rule for the socket's path, a pure function of environment values; [`other_paths`]:
 //!   alternatives if that path is unavailable.
-//! - [`bind`](bind()), [`adopt`]: the listening end; [`Incoming`] drops connections of other users.
+//! - [`bind`](bind()), [`adopt`]: the listening end; [`IncomingConnections`] drops connections of other users.
 //! - [`connect`](connect()): the calling end, which checks that the listener belongs to the same user.
 //! - [`Io`]: one connection, with the traits that both ends of tonic need.
 
-pub use stream::{Incoming, Io, PeerInfo, connect};
+pub use stream::{IncomingConnections, Io, PeerInfo, connect};
 pub use stream::{SocketFile, adopt, bind, is_live};
 
 use std::{

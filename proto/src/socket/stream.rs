@@ -142,11 +142,11 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A socket that accepts connections.
 #[derive(Debug)]
-pub struct Incoming {
+pub struct IncomingConnections {
     listener: Listener,
 }
 
-impl Incoming {
+impl IncomingConnections {
     pub(super) fn new(listener: Listener) -> Self {
         Self { listener }
     }
@@ -208,7 +208,7 @@ impl SocketFile {
     ///
     /// # Errors
     /// If there is no file of that name.
-    pub fn look(path: &Path) -> Result<Self, SocketError> {
+    pub fn open_existing(path: &Path) -> Result<Self, SocketError> {
         // A socket cannot be opened, but `O_PATH` gives a handle on its inode.
         let handle = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let inode =
@@ -231,7 +231,7 @@ impl SocketFile {
 /// # Errors
 /// [`SocketError::Live`] if a process listens already, [`SocketError::NotASocket`] if another file has this name,
 /// [`SocketError::UnsafeFolder`] if other users could interfere, and errors of the system.
-pub async fn bind(path: &Path) -> Result<(Incoming, SocketFile), SocketError> {
+pub async fn bind(path: &Path) -> Result<(IncomingConnections, SocketFile), SocketError> {
     let path = check_length(path.to_owned())?;
     prepare_folder(path.parent().unwrap_or(Path::new("/")))?;
     remove_dead(&path).await?;
@@ -243,7 +243,7 @@ pub async fn bind(path: &Path) -> Result<(Incoming, SocketFile), SocketError> {
         .reclaim_name(false)
         .create_tokio()
         .map_err(SocketError::io("bind", &path))?;
-    Ok((Incoming::new(listener), SocketFile::look(&path)?))
+    Ok((IncomingConnections::new(listener), SocketFile::open_existing(&path)?))
 }
 
 /// Returns true if a process listens at the path.
@@ -256,10 +256,10 @@ pub async fn is_live(path: &Path) -> bool {
 ///
 /// # Errors
 /// If the descriptor is not a listening local socket.
-pub fn adopt(fd: OwnedFd) -> Result<(Incoming, Option<PathBuf>), SocketError> {
+pub fn adopt(fd: OwnedFd) -> Result<(IncomingConnections, Option<PathBuf>), SocketError> {
     let path = getsockname::<UnixAddr>(fd.as_raw_fd()).ok().and_then(|address| address.path().map(Path::to_owned));
     let refused = SocketError::io("adopt", Path::new("the inherited socket"));
-    UnixListener::try_from(fd).map(|listener| (Incoming::new(listener.into()), path)).map_err(refused)
+    UnixListener::try_from(fd).map(|listener| (IncomingConnections::new(listener.into()), path)).map_err(refused)
 }
 
 /// Creates the folder if it is missing, and checks that no other user can write to it. Others may be able to read a

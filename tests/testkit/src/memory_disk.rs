@@ -118,8 +118,8 @@ impl Snapshots for MemoryDisk {
         self.looks().insert(call.call_id.clone(), before.clone());
         let files = Arc::clone(&self.files);
         let after = async move { Ok(changes_since(&files, &before)) }.boxed();
-        let (closed, gaps, unkept) = (Vec::new(), Vec::new(), Vec::new());
-        std::future::ready(Ok(FilesBefore { closed, gaps, unchecked: None, unkept, after })).boxed()
+        let (closed, gaps, unstored) = (Vec::new(), Vec::new(), Vec::new());
+        std::future::ready(Ok(FilesBefore { closed, gaps, unchecked: None, unstored, after })).boxed()
     }
 
     fn unfinished<'a>(

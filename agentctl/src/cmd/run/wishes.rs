@@ -194,7 +194,7 @@ pub(super) async fn play(
         Ok(())
     })
     .await?;
-    replay::tell(&report.problems);
+    replay::print_problems(&report.problems);
     if !report.problems.is_empty() {
         return Ok(Exit::Failed);
     }

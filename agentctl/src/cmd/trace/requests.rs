@@ -39,8 +39,8 @@ impl KeptRequests<'_> {
     pub(super) async fn list(&self) -> anyhow::Result<Exit> {
         let KeptExchanges { exchanges, remarks } = self.all().await?;
         remarks.iter().for_each(|remark| terminal::note(&visible::line(remark)));
-        let told = json!({ "session_id": self.session, "requests": exchanges, "remarks": remarks });
-        report::show(self.json, &told, || {
+        let output = json!({ "session_id": self.session, "requests": exchanges, "remarks": remarks });
+        report::show(self.json, &output, || {
             let rows = exchanges.iter().map(|exchange| row(exchange, self.session));
             Table::of(HEAD, rows).print("no stored requests of this turn")
         })
@@ -57,17 +57,17 @@ impl KeptRequests<'_> {
         if self.json {
             let (now, then) = (parsed(&body(&exchange)), before.as_ref().map(|before| parsed(&body(before))));
             let new = then.map(|then| new_places(&then, &now));
-            let mut told = serde_json::to_value(&exchange)?;
-            told["request"]["body"] = now;
-            told["new"] = json!(new);
-            told["remarks"] = json!(remarks);
-            report::json(&told)?;
+            let mut output = serde_json::to_value(&exchange)?;
+            output["request"]["body"] = now;
+            output["new"] = json!(new);
+            output["remarks"] = json!(remarks);
+            report::json(&output)?;
             return Ok(Exit::Done);
         }
         remarks.iter().for_each(|remark| terminal::note(&visible::line(remark)));
         let color = TerminalStyle::detect().out_color;
         let mut lines = heading(&exchange, before.as_ref(), self.session, color);
-        let (then, now) = (before.as_ref().map(|before| shown(&body(before))), shown(&body(&exchange)));
+        let (then, now) = (before.as_ref().map(|before| visible_body(&body(before))), visible_body(&body(&exchange)));
         lines.push(String::new());
         lines.extend(marked(then.as_deref().unwrap_or_default(), &now).iter().map(|line| match line.is_new {
             true => paint(color, GOOD, &format!("+ {}", line.text)),
@@ -140,7 +140,7 @@ fn parsed(body: &str) -> Value {
 }
 
 /// A body as lines, with every character made visible.
-fn shown(body: &str) -> String {
+fn visible_body(body: &str) -> String {
     visible::lines(&readable(body))
 }
 
@@ -239,7 +239,7 @@ fn answer(exchange: &Exchange, color: bool) -> Vec<String> {
     lines.extend(answer.error.as_deref().map(visible::line));
     lines.extend(headers(&answer.headers, color));
     let body = answer.body.as_deref().unwrap_or_default();
-    lines.extend(shown(body).lines().map(str::to_owned));
+    lines.extend(visible_body(body).lines().map(str::to_owned));
     if answer.is_cut {
         lines.push("the answer was too long and is truncated".to_owned());
     }

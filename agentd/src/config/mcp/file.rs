@@ -63,7 +63,7 @@ impl McpFile {
         let WholeFile::<IgnoredAny> { global, servers } = yaml::parse(file, variables).ok()?;
         let mut read = Self { global, ..Self::default() };
         for name in servers.unwrap_or_default().into_keys() {
-            match yaml::parse_seed(file, variables, One { name: &name, is_root: true }) {
+            match yaml::parse_seed(file, variables, EntrySeed { name: &name, is_root: true }) {
                 Ok(Some(entry)) => drop(read.servers.insert(name, entry)),
                 Ok(None) => {}
                 Err(why) => drop(read.unread.insert(name, why)),
@@ -75,12 +75,12 @@ impl McpFile {
 
 /// Reads one entry of the file and skips the rest.
 #[derive(Clone, Copy)]
-struct One<'a> {
+struct EntrySeed<'a> {
     name: &'a str,
     is_root: bool,
 }
 
-impl<'de> DeserializeSeed<'de> for One<'_> {
+impl<'de> DeserializeSeed<'de> for EntrySeed<'_> {
     type Value = Option<Entry>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
@@ -88,7 +88,7 @@ impl<'de> DeserializeSeed<'de> for One<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for One<'_> {
+impl<'de> Visitor<'de> for EntrySeed<'_> {
     type Value = Option<Entry>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

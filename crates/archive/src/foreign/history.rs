@@ -96,12 +96,12 @@ impl HistoryBuilder {
     pub(super) fn model(&mut self, model: &str) {
         if !model.is_empty() && !model.starts_with('<') {
             self.model = model.chars().take(100).collect();
-            self.tell_model();
+            self.set_model();
         }
     }
 
     /// Adds the model to the start of the turn, since it is known only with the first answer.
-    fn tell_model(&mut self) {
+    fn set_model(&mut self) {
         let start = self.turn.as_ref().and_then(|turn| self.events.get_mut(turn.start));
         if let Some(EventKind::TurnStarted { model, .. }) = start.map(|event| &mut event.kind)
             && model.is_empty()

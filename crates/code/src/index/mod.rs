@@ -335,14 +335,14 @@ impl Postings {
         self.last = chunk;
     }
 
-    /// Calls `tell` with each chunk and its weight.
-    pub(crate) fn for_each(&self, tell: &mut dyn FnMut(u32, u32)) {
+    /// Calls `visit` with each chunk and its weight.
+    pub(crate) fn for_each(&self, visit: &mut dyn FnMut(u32, u32)) {
         let mut bytes = self.bytes.iter().copied();
         let mut chunk = 0_u32;
         while let Some(distance) = read(&mut bytes) {
             let Some(weight) = read(&mut bytes) else { return };
             chunk = chunk.wrapping_add(distance);
-            tell(chunk, weight);
+            visit(chunk, weight);
         }
     }
 

@@ -63,7 +63,7 @@ pub struct CodePool {
 
 #[derive(Debug)]
 struct OpenFolder {
-    orders: mpsc::Sender<Order>,
+    code_jobs: mpsc::Sender<CodeJob>,
     asked: Instant,
 }
 
@@ -74,22 +74,22 @@ impl CodePool {
     }
 
     /// Returns the queue of a folder's task. Starts the task if necessary.
-    fn orders(&self, folder: &PathBuf) -> mpsc::Sender<Order> {
+    fn code_jobs(&self, folder: &PathBuf) -> mpsc::Sender<CodeJob> {
         let mut folders = self.folders.lock().unwrap_or_else(PoisonError::into_inner);
-        folders.retain(|_, open| !open.orders.is_closed());
+        folders.retain(|_, open| !open.code_jobs.is_closed());
         if let Some(open) = folders.get_mut(folder) {
             open.asked = Instant::now();
-            return open.orders.clone();
+            return open.code_jobs.clone();
         }
         while folders.len() >= self.config.workers.max(1) {
             let oldest = folders.iter().min_by_key(|(_, open)| open.asked).map(|(folder, _)| folder.clone());
             // It answers its pending questions and ends.
             let Some(_) = oldest.and_then(|oldest| folders.remove(&oldest)) else { break };
         }
-        let (orders, incoming) = mpsc::channel(WAITING);
+        let (code_jobs, incoming) = mpsc::channel(WAITING);
         tokio::spawn(FolderProcess::new(folder.clone(), self.config.clone()).run(incoming));
-        folders.insert(folder.clone(), OpenFolder { orders: orders.clone(), asked: Instant::now() });
-        orders
+        folders.insert(folder.clone(), OpenFolder { code_jobs: code_jobs.clone(), asked: Instant::now() });
+        code_jobs
     }
 
     async fn answer(
@@ -101,8 +101,8 @@ impl CodePool {
         // The task may end for idleness before it receives the question.
         for _ in 0..2 {
             let (reply, answer) = oneshot::channel();
-            let order = Order { question: question.clone(), progress: Arc::downgrade(&progress), reply };
-            match self.orders(&folder).try_send(order) {
+            let code_job = CodeJob { question: question.clone(), progress: Arc::downgrade(&progress), reply };
+            match self.code_jobs(&folder).try_send(code_job) {
                 Err(mpsc::error::TrySendError::Full(_)) => {
                     return Err(CodeError::new(ErrorKind::Busy, "too many pending requests for this folder"));
                 }
@@ -150,7 +150,7 @@ const PROGRESS: Duration = Duration::from_millis(200);
 /// Maximum number of bytes read from a worker's standard error.
 const STDERR_BYTES: u64 = 2048;
 
-struct Order {
+struct CodeJob {
     question: CodeQuestion,
     /// Weak, so that it ends with its caller.
     progress: Weak<dyn Fn(CodeProgress) + Send + Sync>,
@@ -186,26 +186,26 @@ impl FolderProcess {
     }
 
     /// Answers questions until the folder is idle or the queue is closed.
-    async fn run(mut self, mut orders: mpsc::Receiver<Order>) {
-        while let Ok(Some(order)) = timeout(self.config.idle, orders.recv()).await {
-            if order.reply.is_closed() {
+    async fn run(mut self, mut code_jobs: mpsc::Receiver<CodeJob>) {
+        while let Ok(Some(code_job)) = timeout(self.config.idle, code_jobs.recv()).await {
+            if code_job.reply.is_closed() {
                 continue;
             }
-            let answer = self.answer(&order).await;
+            let answer = self.answer(&code_job).await;
             // The caller may no longer wait.
-            let _ = order.reply.send(answer);
+            let _ = code_job.reply.send(answer);
         }
         // Questions still in the queue are retried with another task.
-        orders.close();
+        code_jobs.close();
     }
 
-    async fn answer(&mut self, order: &Order) -> Result<CodeReply, CodeError> {
+    async fn answer(&mut self, code_job: &CodeJob) -> Result<CodeReply, CodeError> {
         if self.deaths >= MAX_DEATHS && self.died.is_some_and(|died| died.elapsed() < REST) {
             return Err(broken("its reader crashed repeatedly; paused for five minutes"));
         }
         let mut last = String::new();
         for _ in 0..ATTEMPTS {
-            match self.ask(order).await {
+            match self.ask(code_job).await {
                 Ok(reply) => {
                     self.deaths = 0;
                     return Ok(reply);
@@ -227,9 +227,9 @@ impl FolderProcess {
         Err(broken(&last))
     }
 
-    async fn ask(&mut self, order: &Order) -> Result<CodeReply, Trouble> {
+    async fn ask(&mut self, code_job: &CodeJob) -> Result<CodeReply, Trouble> {
         self.last_id += 1;
-        let request = Request { id: self.last_id, question: order.question.clone() };
+        let request = Request { id: self.last_id, question: code_job.question.clone() };
         let request = frame::encode(&request).map_err(|error| Trouble::Refused(error.to_string()))?;
         let (id, patience) = (self.last_id, self.config.patience);
         let worker = match &mut self.worker {
@@ -245,7 +245,7 @@ impl FolderProcess {
             return Err(Trouble::Dead(worker.epitaph().await));
         }
         let begun = Instant::now();
-        let mut told: Option<(Instant, usize)> = None;
+        let mut reported: Option<(Instant, usize)> = None;
         loop {
             if begun.elapsed() > LONGEST {
                 return Err(Trouble::Dead(format!("its reader took over {} s", LONGEST.as_secs())));
@@ -256,15 +256,15 @@ impl FolderProcess {
                 Ok(Ok(None)) => return Err(Trouble::Dead(worker.epitaph().await)),
                 Ok(Ok(Some(Response::Reading(file)))) => worker.reading = Some(file),
                 Ok(Ok(Some(Response::Progress(progress)))) => {
-                    let is_news = told.is_none_or(|(at, done)| at.elapsed() >= PROGRESS && progress.done > done);
-                    if let Some(tell) = order.progress.upgrade().filter(|_| is_news) {
-                        told = Some((Instant::now(), progress.done));
-                        tell(progress);
+                    let is_news = reported.is_none_or(|(at, done)| at.elapsed() >= PROGRESS && progress.done > done);
+                    if let Some(on_progress) = code_job.progress.upgrade().filter(|_| is_news) {
+                        reported = Some((Instant::now(), progress.done));
+                        on_progress(progress);
                     }
                 }
                 Ok(Ok(Some(Response::Reply(of, reply)))) if of == id => {
                     worker.reading = None;
-                    return Ok(checked(reply, &order.question));
+                    return Ok(checked(reply, &code_job.question));
                 }
                 Ok(Ok(Some(Response::Failed(of, why)))) if of == id => return Err(Trouble::Refused(plain(&why))),
                 Ok(Ok(Some(Response::Replaced(of)))) if of == id => return Err(Trouble::Replaced),

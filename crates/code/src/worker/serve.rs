@@ -92,7 +92,7 @@ impl Server {
     fn next(&mut self, input: &mut File) -> io::Result<Option<Request>> {
         loop {
             let timeout = if self.changes.is_empty() { PollTimeout::NONE } else { PollTimeout::from(QUIET_MILLIS) };
-            let (is_asked, is_told) = match self.wait(input, timeout) {
+            let (is_asked, has_changes) = match self.wait(input, timeout) {
                 Err(Errno::EINTR) => continue,
                 ready => ready?,
             };
@@ -100,7 +100,7 @@ impl Server {
                 return frame::read(input);
             }
             match &mut self.watch {
-                Some(watch) if is_told => watch.collect(&mut self.changes),
+                Some(watch) if has_changes => watch.collect(&mut self.changes),
                 // The quiet time has passed.
                 _ => self.catch_up()?,
             }
@@ -136,11 +136,11 @@ impl Server {
     /// Updates the index from the known changes.
     fn catch_up(&mut self) -> io::Result<()> {
         // Without change events the folder must be scanned: an outdated answer costs more than the scan.
-        let Some(watch) = &mut self.watch else { return self.look() };
+        let Some(watch) = &mut self.watch else { return self.scan() };
         watch.collect(&mut self.changes);
         let changes = std::mem::take(&mut self.changes);
         if !self.is_indexed || changes.all || changes.files.len() > MANY {
-            return self.look();
+            return self.scan();
         }
         let files: Vec<&str> = changes.files.iter().map(String::as_str).collect();
         if self.is_careful {
@@ -156,7 +156,7 @@ impl Server {
 
     /// Scans the whole folder and watches its folders. Scans again if new folders were watched, as they may have
     /// changed before that.
-    fn look(&mut self) -> io::Result<()> {
+    fn scan(&mut self) -> io::Result<()> {
         for _ in 0..LOOKS {
             self.refresh()?;
             let Some(watch) = &mut self.watch else { break };
@@ -172,13 +172,13 @@ impl Server {
 
     fn refresh(&mut self) -> io::Result<()> {
         let (out, is_careful) = (&mut self.out, self.is_careful);
-        let mut told = Instant::now();
+        let mut reported = Instant::now();
         let mut outcome = Ok(());
-        self.code.refresh_telling(&mut |step| {
+        self.code.refresh_with_progress(&mut |step| {
             let word = match step {
                 RefreshStep::Reading(path) if is_careful => Response::Reading(path.to_owned()),
-                RefreshStep::Done { done, total } if told.elapsed() >= PROGRESS => {
-                    told = Instant::now();
+                RefreshStep::Done { done, total } if reported.elapsed() >= PROGRESS => {
+                    reported = Instant::now();
                     Response::Progress(CodeProgress { done, total })
                 }
                 _ => return,

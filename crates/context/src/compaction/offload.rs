@@ -126,15 +126,15 @@ mod tests {
         let before = history(&[1000, 10, 4000, 1000]);
         let chosen = results(&before, TurnId::generate(), 5500).unwrap();
         let after = moved(&before, &chosen);
-        let told = texts(&after);
+        let shown = texts(&after);
         assert!(
-            told[2].starts_with(MARK) && told[2].contains("/large_tool_results/c.txt") && told[2].contains("[2]"),
-            "{told:?}"
+            shown[2].starts_with(MARK) && shown[2].contains("/large_tool_results/c.txt") && shown[2].contains("[2]"),
+            "{shown:?}"
         );
-        assert!(told[0].starts_with(MARK) && !told[1].starts_with(MARK) && !told[3].starts_with(MARK), "{told:?}");
+        assert!(shown[0].starts_with(MARK) && !shown[1].starts_with(MARK) && !shown[3].starts_with(MARK), "{shown:?}");
         let mut again = after.clone();
         apply(&mut again);
-        assert_eq!(texts(&again), told, "a second time it changes nothing");
+        assert_eq!(texts(&again), shown, "a second time it changes nothing");
         assert_eq!(last(&after).map(|(_, compaction)| compaction.offloaded.len()), Some(2));
     }
 

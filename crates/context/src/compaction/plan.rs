@@ -52,7 +52,7 @@ pub fn most_messages(set: Option<usize>) -> usize {
 
 /// Room available for the history.
 #[derive(Debug, Clone, Copy)]
-pub struct Room {
+pub struct HistoryBudget {
     /// Tokens of the window that the history may use, excluding tools and instructions.
     pub window: u64,
     /// Maximum number of messages.
@@ -73,25 +73,25 @@ pub struct Plan {
 }
 
 /// Decides what is replaced. Returns `None` if nothing can be replaced.
-pub fn plan(items: &[Arc<Item>], cause: CompactionCause, room: Room) -> Option<Plan> {
+pub fn plan(items: &[Arc<Item>], cause: CompactionCause, budget: HistoryBudget) -> Option<Plan> {
     let splits = splits(items);
     let split = match cause {
-        CompactionCause::Limit => by_messages(items, &splits, room.max_messages / 2),
+        CompactionCause::Limit => by_messages(items, &splits, budget.max_messages / 2),
         // An explicit request is carried out however much room there is.
-        CompactionCause::Model | CompactionCause::Person => by_tokens(items, &splits, room, true),
+        CompactionCause::Model | CompactionCause::Person => by_tokens(items, &splits, budget, true),
         CompactionCause::Critical | CompactionCause::Overflow => {
             // The window is full whatever the estimate is, so at least half of the history goes.
-            let half = tokens(items, room) / 2 * 100 / RECENT_MAX_PERCENT;
-            let split = by_tokens(items, &splits, Room { window: room.window.min(half), ..room }, false);
+            let half = tokens(items, budget) / 2 * 100 / RECENT_MAX_PERCENT;
+            let split = by_tokens(items, &splits, HistoryBudget { window: budget.window.min(half), ..budget }, false);
             let is_critical = cause == CompactionCause::Critical;
-            split.map(|split| if is_critical { preamble(items, &splits, split, room) } else { split })
+            split.map(|split| if is_critical { preamble(items, &splits, split, budget) } else { split })
         }
     }?;
     let messages = count(items);
     // A summary alone is not summarised again: that would gain nothing, and lose something each time.
     let replaced = &items[..split];
     let gains = replaced.iter().any(|item| history::counts(item) && !matches!(item.body, ItemBody::Compaction(_)));
-    let has_long_ones = count(replaced) >= MIN_LONG_MESSAGES && tokens(replaced, room) >= MIN_TOKENS;
+    let has_long_ones = count(replaced) >= MIN_LONG_MESSAGES && tokens(replaced, budget) >= MIN_TOKENS;
     gains.then_some(Plan { split, messages, worth_a_model: has_long_ones || messages >= MIN_MESSAGES })
 }
 
@@ -121,8 +121,8 @@ pub fn count_before_turn(items: &[Arc<Item>]) -> usize {
 }
 
 /// Estimated tokens of the items.
-fn tokens(items: &[Arc<Item>], room: Room) -> u64 {
-    items.iter().map(|item| meter::guess(item, room.echo_reasoning)).sum()
+fn tokens(items: &[Arc<Item>], budget: HistoryBudget) -> u64 {
+    items.iter().map(|item| meter::guess(item, budget.echo_reasoning)).sum()
 }
 
 /// Valid split positions: never between a call and its result, or within one answer.
@@ -175,13 +175,13 @@ fn by_messages(items: &[Arc<Item>], splits: &[usize], most: usize) -> Option<usi
 
 /// Earliest split after which the rest fits: a percentage of the window, or the last messages if they are small. If
 /// `asked`, only the last messages.
-fn by_tokens(items: &[Arc<Item>], splits: &[usize], room: Room, asked: bool) -> Option<usize> {
-    let part = |percent: u64| room.window / 100 * percent;
+fn by_tokens(items: &[Arc<Item>], splits: &[usize], budget: HistoryBudget, asked: bool) -> Option<usize> {
+    let part = |percent: u64| budget.window / 100 * percent;
     let fits = |split: &usize| {
         let rest = &items[*split..];
-        let tokens = tokens(rest, room);
+        let tokens = tokens(rest, budget);
         let few = count(rest) <= RECENT_MESSAGES;
-        let most = if room.window < SMALL_WINDOW { RECENT_PERCENT } else { RECENT_MAX_PERCENT };
+        let most = if budget.window < SMALL_WINDOW { RECENT_PERCENT } else { RECENT_MAX_PERCENT };
         (tokens <= part(RECENT_PERCENT) && (few || !asked)) || (few && tokens <= part(most))
     };
     if fits(&0) {
@@ -194,10 +194,10 @@ fn by_tokens(items: &[Arc<Item>], splits: &[usize], room: Room, asked: bool) -> 
 
 /// Prefers the split before the newest input if that fits, so that the latest input is not summarised as long as
 /// something else can be.
-fn preamble(items: &[Arc<Item>], splits: &[usize], split: usize, room: Room) -> usize {
+fn preamble(items: &[Arc<Item>], splits: &[usize], split: usize, budget: HistoryBudget) -> usize {
     let Some(begin) = items.iter().rposition(speaks).map(|spoken| begin_of(items, spoken)) else { return split };
     let rest = &items[begin..];
-    let fits = count(rest) <= RECENT_MESSAGES && tokens(rest, room) <= room.window / 100 * RECENT_MAX_PERCENT;
+    let fits = count(rest) <= RECENT_MESSAGES && tokens(rest, budget) <= budget.window / 100 * RECENT_MAX_PERCENT;
     if split > begin && fits && splits.contains(&begin) { begin } else { split }
 }
 
@@ -241,7 +241,7 @@ mod tests {
     use super::*;
     use crate::compaction::samples::{call, handed_over, result, says, user};
 
-    const ROOM: Room = Room { window: 1000, max_messages: 40, echo_reasoning: false };
+    const ROOM: HistoryBudget = HistoryBudget { window: 1000, max_messages: 40, echo_reasoning: false };
 
     /// Creates turns with the given number of calls and tokens per result.
     fn session(turns: &[(u8, usize)]) -> Vec<Arc<Item>> {
@@ -284,11 +284,11 @@ mod tests {
             items.push(handed_over("uploads/a.png"));
             items.extend([user("What is it?"), says("A cat.")]);
             for cause in [CompactionCause::Limit, CompactionCause::Critical, CompactionCause::Overflow] {
-                let Some(plan) = plan(&items, cause, Room { max_messages: 20, ..ROOM }) else { continue };
+                let Some(plan) = plan(&items, cause, HistoryBudget { max_messages: 20, ..ROOM }) else { continue };
                 assert!(!speaks(items.get(plan.split).unwrap_or(&items[0])) || plan.split == 2, "{cause:?} {plan:?}");
                 assert!(plan.split <= items.len() - 3 || plan.split == items.len(), "{cause:?} {plan:?}");
             }
-            let limit = plan(&items, CompactionCause::Limit, Room { max_messages: 10, ..ROOM }).unwrap();
+            let limit = plan(&items, CompactionCause::Limit, HistoryBudget { max_messages: 10, ..ROOM }).unwrap();
             assert!(is_handed_over(&items[limit.split]) || calls == 3, "{limit:?}");
         }
     }
@@ -296,7 +296,7 @@ mod tests {
     #[test]
     fn overflow_halves_the_history_despite_estimates() {
         let items = session(&[(1, 40); 8]);
-        let roomy = Room { window: 1_000_000, max_messages: 100, ..ROOM };
+        let roomy = HistoryBudget { window: 1_000_000, max_messages: 100, ..ROOM };
         let plan = plan(&items, CompactionCause::Overflow, roomy).unwrap();
         assert!(tokens(&items[plan.split..], ROOM) <= tokens(&items, ROOM) / 2);
     }

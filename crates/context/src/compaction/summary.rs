@@ -63,7 +63,7 @@ impl Length {
         self.tokens
     }
 
-    fn told(self) -> String {
+    fn instruction(self) -> String {
         format!("Use at most {} words in total.", self.words)
     }
 }
@@ -75,7 +75,7 @@ pub fn input(instructions: &str, length: Length) -> String {
          summary replaces the conversation above. Write it now. Do not continue the work. Do not call \
          tools.\n\n{}\n\n{}\n</system_reminder>",
         instructions.trim_end(),
-        length.told()
+        length.instruction()
     )
 }
 
@@ -90,7 +90,7 @@ pub fn request(
     now: Timestamp,
 ) -> Option<ModelRequest> {
     let length = Length::of(strategy, window);
-    let system = format!("{}\n\n{}", instructions.trim_end(), length.told());
+    let system = format!("{}\n\n{}", instructions.trim_end(), length.instruction());
     let items: Vec<Arc<Item>> =
         items.iter().filter(|item| !matches!(item.body, ItemBody::Compaction(_))).cloned().collect();
     let room = window.saturating_sub(length.tokens + estimate(&system)) / 10 * 9;

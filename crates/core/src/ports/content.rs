@@ -81,7 +81,7 @@ pub trait Knowledge: Debug + Send + Sync {
 
     /// Indexes documents that are not indexed yet, or all of them if `again` is set, and returns the resulting states.
     /// A document that cannot be read has the problem in its state and does not stop the others.
-    fn take_in(
+    fn ingest(
         &self,
         documents: Vec<OpenDocument>,
         again: bool,

@@ -240,13 +240,13 @@ pub trait Worktrees: Send + Sync {
     ///
     /// # Errors
     /// If the record cannot be written.
-    fn hand_over(&self, name: String, heir: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>>;
+    fn share_worktree(&self, name: String, heir: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>>;
 
     /// Completes or cleans up operations that a stop of the daemon cut off.
     ///
     /// # Errors
     /// If the records cannot be read.
-    fn settle(&self) -> BoxFuture<'_, Result<(), WorkspaceError>>;
+    fn clean_up(&self) -> BoxFuture<'_, Result<(), WorkspaceError>>;
 }
 
 /// The audit log: append-only, with each line chained to the previous one. Entries are stored in the order in which
@@ -342,7 +342,7 @@ pub trait TreeTransport: Send + Sync {
     ///
     /// # Errors
     /// If the folders cannot be read.
-    fn settle(&self, is_known: &dyn Fn(SessionId) -> bool) -> Result<(), WorkspaceError>;
+    fn clean_up(&self, is_known: &dyn Fn(SessionId) -> bool) -> Result<(), WorkspaceError>;
 }
 
 /// A tree that is not visible yet. Dropping it removes it.
@@ -424,7 +424,7 @@ pub struct FilesBefore {
     /// Reason why the files could not be checked after the call.
     pub unchecked: Option<String>,
     /// Paths whose contents are not stored, such as folders that git ignores.
-    pub unkept: Vec<String>,
+    pub unstored: Vec<String>,
     /// Scans the files again when awaited, and returns the changes. For a call that is
     /// [checked](crate::policy::Confinement::is_checked), changes of guarded files are reverted at once.
     pub after: BoxFuture<'static, Result<Changes, WorkspaceError>>,
@@ -447,8 +447,8 @@ pub struct CallProgress(Option<Arc<dyn Fn(String) + Send + Sync>>);
 
 impl CallProgress {
     /// Creates a handle that calls this function, which must not block.
-    pub fn new(tell: impl Fn(String) + Send + Sync + 'static) -> Self {
-        Self(Some(Arc::new(tell)))
+    pub fn new(report: impl Fn(String) + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(report)))
     }
 
     /// Returns true if reports are received.
@@ -457,9 +457,9 @@ impl CallProgress {
     }
 
     /// Reports progress in one line. It is shown while the call runs and discarded when the result arrives.
-    pub fn tell(&self, line: &str) {
-        if let Some(tell) = &self.0 {
-            tell(format!("{}\n", line.replace(['\n', '\r'], " ")));
+    pub fn report(&self, line: &str) {
+        if let Some(report) = &self.0 {
+            report(format!("{}\n", line.replace(['\n', '\r'], " ")));
         }
     }
 }

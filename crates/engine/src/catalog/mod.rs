@@ -7,7 +7,7 @@
 //! - [`Finds`]: tools that are not shown but that the model can find and then call; scores how well a tool matches a
 //!   query, and suggests names for unknown tools.
 
-mod finds;
+mod search;
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
@@ -19,7 +19,7 @@ use agentd_core::{
 };
 use agentd_policy::ForeignTools;
 
-pub(crate) use crate::catalog::finds::Finds;
+pub(crate) use crate::catalog::search::Finds;
 
 /// Tool with which a model finds tools that a turn does not show.
 pub(crate) const FIND_TOOL: &str = "find_tool";
@@ -67,53 +67,53 @@ impl ToolCatalog {
     }
 
     /// Tools that a turn may use, given those mentioned or found so far.
-    pub(crate) fn shown(&self, loaded: &[String], reach: &ToolScope) -> ToolSet {
-        if loaded.is_empty() && *reach == ToolScope::default() {
+    pub(crate) fn shown(&self, loaded_tools: &[String], scope: &ToolScope) -> ToolSet {
+        if loaded_tools.is_empty() && *scope == ToolScope::default() {
             return self.plain.clone();
         }
-        self.set(loaded, reach)
+        self.set(loaded_tools, scope)
     }
 
-    /// Tools that the turn shows. Those mentioned or found are appended in the order of `loaded`.
-    fn set(&self, loaded: &[String], reach: &ToolScope) -> ToolSet {
-        let mentioned: MentionedTools = loaded.iter().cloned().collect();
-        let shown = self.judged(&mentioned, reach).filter(|(_, standing)| standing.is_shown()).map(|(tool, _)| tool);
+    /// Tools that the turn shows. Those mentioned or found are appended in the order of `loaded_tools`.
+    fn set(&self, loaded_tools: &[String], scope: &ToolScope) -> ToolSet {
+        let mentioned: MentionedTools = loaded_tools.iter().cloned().collect();
+        let shown = self.judged(&mentioned, scope).filter(|(_, standing)| standing.is_shown()).map(|(tool, _)| tool);
         let (mut added, sorted): (Vec<_>, Vec<_>) = shown.partition(|tool| mentioned.contains(&tool.spec.name));
-        added.sort_by_key(|tool| loaded.iter().position(|name| *name == tool.spec.name));
+        added.sort_by_key(|tool| loaded_tools.iter().position(|name| *name == tool.spec.name));
         ToolSet::of(&sorted).followed_by(&added)
     }
 
     /// Returns true if a turn shows that tool only after a mention.
-    pub(crate) fn needs_mention(&self, name: &str, reach: &ToolScope) -> bool {
-        let mut judged = self.judged_each(None, reach, true);
+    pub(crate) fn needs_mention(&self, name: &str, scope: &ToolScope) -> bool {
+        let mut judged = self.judged_each(None, scope, true);
         judged.any(|(tool, standing)| tool.spec.name == name && standing.is_unmentioned())
     }
 
     /// All tools, with the reasons why a turn shows them or not.
-    pub(crate) fn standings(&self, mentioned: &MentionedTools, reach: &ToolScope) -> Vec<ToolStanding> {
-        let told = |(tool, standing): (&CatalogueTool, Availability<'_>)| ToolStanding {
+    pub(crate) fn standings(&self, mentioned: &MentionedTools, scope: &ToolScope) -> Vec<ToolStanding> {
+        let entry = |(tool, standing): (&CatalogueTool, Availability<'_>)| ToolStanding {
             tool: tool.clone(),
             visible: standing.is_shown(),
             why: standing.to_string(),
         };
-        self.judged(mentioned, reach).map(told).collect()
+        self.judged(mentioned, scope).map(entry).collect()
     }
 
     /// All tools, sorted by name, with their availability.
     fn judged<'a>(
         &'a self,
         mentioned: &'a MentionedTools,
-        reach: &'a ToolScope,
+        scope: &'a ToolScope,
     ) -> impl Iterator<Item = (&'a CatalogueTool, Availability<'a>)> {
         // Independent of mentions, so that mentioning every tool does not change the others.
-        let finds = self.hidden(reach).next().is_some();
-        self.judged_each(Some(mentioned), reach, finds)
+        let finds = self.hidden(scope).next().is_some();
+        self.judged_each(Some(mentioned), scope, finds)
     }
 
     fn judged_each<'a>(
         &'a self,
         mentioned: Option<&'a MentionedTools>,
-        reach: &'a ToolScope,
+        scope: &'a ToolScope,
         finds: bool,
     ) -> impl Iterator<Item = (&'a CatalogueTool, Availability<'a>)> {
         self.tools.iter().enumerate().map(move |(index, tool)| {
@@ -121,7 +121,7 @@ impl ToolCatalog {
             let standing = match first {
                 Some(first) => Availability::Shadowed { by: &first.origin },
                 None if !finds && tool.spec.name == FIND_TOOL => Availability::NothingToFind,
-                None => standing(tool, mentioned, reach),
+                None => standing(tool, mentioned, scope),
             };
             (tool, standing)
         })
@@ -139,17 +139,17 @@ impl ToolCatalog {
     }
 
     /// MCP servers that a turn may use but that have not listed their tools yet.
-    pub(crate) fn unlisted<'a>(&'a self, reach: &'a ToolScope) -> impl Iterator<Item = &'a ServerCard> {
-        self.source.servers.iter().filter(move |server| server.is_unlisted && reach.may_use(server))
+    pub(crate) fn unlisted<'a>(&'a self, scope: &'a ToolScope) -> impl Iterator<Item = &'a ServerCard> {
+        self.source.servers.iter().filter(move |server| server.is_unlisted && scope.may_use(server))
     }
 
     /// Tools of an MCP server that a turn may use, mentioned or not.
     pub(crate) fn of_server<'a>(
         &'a self,
         server: &'a str,
-        reach: &'a ToolScope,
+        scope: &'a ToolScope,
     ) -> impl Iterator<Item = &'a CatalogueTool> {
-        self.usable(reach).filter(move |tool| is_of(tool, server))
+        self.usable(scope).filter(move |tool| is_of(tool, server))
     }
 
     /// Owners of foreign tools, by the tools' names.
@@ -166,18 +166,18 @@ impl ToolCatalog {
     }
 
     /// Foreign tools that a turn may use, mentioned or not.
-    pub(crate) fn usable<'a>(&'a self, reach: &'a ToolScope) -> impl Iterator<Item = &'a CatalogueTool> {
+    pub(crate) fn usable<'a>(&'a self, scope: &'a ToolScope) -> impl Iterator<Item = &'a CatalogueTool> {
         let is_usable = |standing: &Availability<'_>| standing.is_shown() || standing.is_unmentioned();
-        self.of_others(reach).filter(move |(_, standing)| is_usable(standing)).map(|(tool, _)| tool)
+        self.of_others(scope).filter(move |(_, standing)| is_usable(standing)).map(|(tool, _)| tool)
     }
 
     /// Foreign tools that a turn shows only if they are mentioned or found.
-    pub(crate) fn hidden<'a>(&'a self, reach: &'a ToolScope) -> impl Iterator<Item = &'a CatalogueTool> {
-        self.of_others(reach).filter(|(_, standing)| standing.is_unmentioned()).map(|(tool, _)| tool)
+    pub(crate) fn hidden<'a>(&'a self, scope: &'a ToolScope) -> impl Iterator<Item = &'a CatalogueTool> {
+        self.of_others(scope).filter(|(_, standing)| standing.is_unmentioned()).map(|(tool, _)| tool)
     }
 
-    fn of_others<'a>(&'a self, reach: &'a ToolScope) -> impl Iterator<Item = (&'a CatalogueTool, Availability<'a>)> {
-        self.judged_each(None, reach, true).filter(|(tool, _)| tool.foreign.is_some())
+    fn of_others<'a>(&'a self, scope: &'a ToolScope) -> impl Iterator<Item = (&'a CatalogueTool, Availability<'a>)> {
+        self.judged_each(None, scope, true).filter(|(tool, _)| tool.foreign.is_some())
     }
 
     /// Names of all tools, sorted.
@@ -186,8 +186,8 @@ impl ToolCatalog {
     }
 
     /// Reason why a turn does not show a tool; `None` if it does or if there is no such tool.
-    pub(crate) fn why_not(&self, name: &str, mentioned: &MentionedTools, reach: &ToolScope) -> Option<String> {
-        let (_, standing) = self.judged(mentioned, reach).find(|(tool, _)| tool.spec.name == name)?;
+    pub(crate) fn why_not(&self, name: &str, mentioned: &MentionedTools, scope: &ToolScope) -> Option<String> {
+        let (_, standing) = self.judged(mentioned, scope).find(|(tool, _)| tool.spec.name == name)?;
         (!standing.is_shown()).then(|| standing.to_string())
     }
 
@@ -205,10 +205,10 @@ fn is_of(tool: &CatalogueTool, server: &str) -> bool {
 
 /// Labels a link's tool. It belongs to every session, unless its link lets users disable it.
 fn labelled((spec, can_be_disabled): (ToolSpec, bool), catalogue: &Catalogue) -> CatalogueTool {
-    let told = catalogue.labels.get(&spec.name).cloned().unwrap_or_default();
+    let entry = catalogue.labels.get(&spec.name).cloned().unwrap_or_default();
     // An agent that names its tools can change files only if it names a tool that does.
-    let always_available = spec.effect != Effect::Write || told.always_available;
-    let label = if can_be_disabled { told } else { ToolLabel { tier: ToolTier::Core, always_available, ..told } };
+    let always_available = spec.effect != Effect::Write || entry.always_available;
+    let label = if can_be_disabled { entry } else { ToolLabel { tier: ToolTier::Core, always_available, ..entry } };
     CatalogueTool::own(spec, ToolOrigin::Conversation, label)
 }
 
@@ -319,21 +319,21 @@ impl fmt::Display for Availability<'_> {
     }
 }
 
-fn standing<'a>(tool: &'a CatalogueTool, mentioned: Option<&MentionedTools>, reach: &'a ToolScope) -> Availability<'a> {
+fn standing<'a>(tool: &'a CatalogueTool, mentioned: Option<&MentionedTools>, scope: &'a ToolScope) -> Availability<'a> {
     let (name, label) = (tool.spec.name.as_str(), &tool.label);
     if label.tier == ToolTier::Off {
         return Availability::Off;
     }
-    if reach.without_project && tool.foreign.as_ref().is_some_and(|foreign| foreign.needs_project) {
+    if scope.without_project && tool.foreign.as_ref().is_some_and(|foreign| foreign.needs_project) {
         return Availability::NoProject;
     }
-    if reach.is_child && (name == DELEGATE || name.starts_with(TRANSFERS)) {
+    if scope.is_child && (name == DELEGATE || name.starts_with(TRANSFERS)) {
         return Availability::Child;
     }
-    if reach.only.as_ref().is_some_and(|only| !only.contains(name)) {
+    if scope.only.as_ref().is_some_and(|only| !only.contains(name)) {
         return Availability::NotAllowed;
     }
-    if let Some(AgentScope { id, tools: Some(named) }) = &reach.agent
+    if let Some(AgentScope { id, tools: Some(named) }) = &scope.agent
         && !label.always_available
     {
         return if named.contains(name) { Availability::NamedBy(id) } else { Availability::Forbidden { agent: id } };
@@ -342,10 +342,10 @@ fn standing<'a>(tool: &'a CatalogueTool, mentioned: Option<&MentionedTools>, rea
     match label.tier {
         ToolTier::Core => Availability::Core,
         ToolTier::Enabled => Availability::Enabled,
-        _ if reach.only.is_some() => Availability::Allowed,
+        _ if scope.only.is_some() => Availability::Allowed,
         _ if mentioned.is_some_and(|mentioned| mentioned.contains(name)) => Availability::Mentioned,
-        _ if reach.sees && tagged("vision") => Availability::ForPictures,
-        _ if reach.codes && tagged("code") => Availability::ForCode,
+        _ if scope.sees && tagged("vision") => Availability::ForPictures,
+        _ if scope.codes && tagged("code") => Availability::ForCode,
         _ => {
             let server = tool.foreign.as_ref().map(|foreign| foreign.server.as_str());
             Availability::NotMentioned { name, server }
@@ -381,9 +381,9 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(mentioned: &[&str], reach: &ToolScope, expected: &[&str]) {
-        let loaded: Vec<String> = mentioned.iter().map(|name| (*name).to_owned()).collect();
-        let set = tools().shown(&loaded, reach);
+    fn check(mentioned: &[&str], scope: &ToolScope, expected: &[&str]) {
+        let loaded_tools: Vec<String> = mentioned.iter().map(|name| (*name).to_owned()).collect();
+        let set = tools().shown(&loaded_tools, scope);
         let names: Vec<&str> = set.specs.iter().map(|tool| tool.name.as_str()).collect();
         assert_eq!(names, expected);
     }
@@ -412,8 +412,8 @@ mod tests {
 
     #[test]
     fn each_tool_has_a_reason_for_its_standing() {
-        let (mentioned, reach) = (MentionedTools::from(["lint".to_owned()]), ToolScope::default());
-        let why: Vec<String> = tools().standings(&mentioned, &reach).into_iter().map(|standing| standing.why).collect();
+        let (mentioned, scope) = (MentionedTools::from(["lint".to_owned()]), ToolScope::default());
+        let why: Vec<String> = tools().standings(&mentioned, &scope).into_iter().map(|standing| standing.why).collect();
         assert_eq!(
             why,
             [

@@ -75,7 +75,7 @@ impl Engine {
     /// Same as [`Self::workspace`].
     pub async fn skills(&self, session: Option<SessionId>) -> Result<Vec<(Skill, SkillListing)>, EngineError> {
         let Ports { workspaces, models, .. } = &*self.shared.ports;
-        let Some(shelf) = workspaces.skills() else { return Ok(Vec::new()) };
+        let Some(skills_port) = workspaces.skills() else { return Ok(Vec::new()) };
         let of = |slot| self.shared.windows.of(models.get(slot).info());
         let (workspace, window) = match session {
             Some(session) => {
@@ -84,7 +84,7 @@ impl Engine {
             }
             None => (None, of(Slot::Base).min(of(Slot::Chat))),
         };
-        let skills = shelf.usable(workspace.as_ref()).await;
+        let skills = skills_port.usable(workspace.as_ref()).await;
         let (listed, others): (Vec<&Skill>, Vec<&Skill>) =
             skills.iter().partition(|skill| skill.enabled && self.shared.config().guides.skills);
         let forms = skill_listings(&listed, window);
@@ -172,7 +172,8 @@ impl Engine {
                 let mut candidates = Vec::new();
                 for id in several.iter().take(NAMED) {
                     let stored = store.session(*id).await?;
-                    candidates.extend(stored.map(|stored| told(&stored.summary, self.shared.ports.clock.now())));
+                    candidates
+                        .extend(stored.map(|stored| session_label(&stored.summary, self.shared.ports.clock.now())));
                 }
                 let more = if several.len() > NAMED { "; …" } else { "" };
                 let candidates = candidates.join("; ");
@@ -198,7 +199,7 @@ fn place(name: &str) -> Option<usize> {
 }
 
 /// Describes a session by title, age and short ID.
-fn told(SessionSummary { id, title, updated_at, .. }: &SessionSummary, now: Timestamp) -> String {
+fn session_label(SessionSummary { id, title, updated_at, .. }: &SessionSummary, now: Timestamp) -> String {
     let title: String = visible::line(title).chars().take(TITLE).collect();
     let title = if title.is_empty() { "(untitled)".to_owned() } else { title };
     let id = id.to_string();

@@ -3,10 +3,10 @@
 
 pub mod archives;
 mod files;
-pub mod forking;
+pub mod fork;
 mod removal;
 pub mod rules;
-pub mod starting;
+pub mod start;
 
 use std::{sync::Arc, time::Duration};
 
@@ -43,7 +43,7 @@ use crate::{
         SessionHandle,
         registry::{
             QUEUE, RegistryHandle, WeakRegistry,
-            shared::{Activity, EngineStats, NewsReader, NewsSender, SessionNews, Shared},
+            shared::{Activity, EngineState, EngineStats, NewsReader, NewsSender, SessionNews},
             worktree::{self, ClosedFolders},
         },
     },
@@ -56,7 +56,7 @@ const LOOK_UP: Duration = Duration::from_secs(2);
 /// Cloneable handle of the engine. All clones share the same sessions.
 #[derive(Clone)]
 pub struct Engine {
-    shared: Arc<Shared>,
+    shared: Arc<EngineState>,
     registry: RegistryHandle,
     config: watch::Sender<Arc<EngineConfig>>,
     recovered: Arc<OnceCell<Vec<RecoveredTurn>>>,
@@ -66,17 +66,17 @@ impl Engine {
     /// Creates an engine. Must be called inside a tokio runtime.
     pub fn new(ports: Ports, config: EngineConfig) -> Self {
         let chain = Arc::new(links::standard::chain());
-        let stock = watch::Sender::new(Arc::new(ToolCatalog::new(ports.toolbox.catalogue(), chain.tools())));
+        let catalog = watch::Sender::new(Arc::new(ToolCatalog::new(ports.toolbox.catalogue(), chain.tools())));
         let (sender, receiver) = watch::channel(Arc::new(config));
         let kept = KeptHandle::spawn(Arc::clone(&ports.store));
         let (commands, asked) = mpsc::channel(QUEUE);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(EngineState {
             closed: ClosedFolders::default(),
             ports: Arc::new(ports),
-            stock,
+            catalog,
             session_stocks: watch::Sender::default(),
             toolsets: ToolSetCache::default(),
-            scales: Arc::default(),
+            calibration: Arc::default(),
             windows: Arc::default(),
             resting: Default::default(),
             chain,
@@ -124,7 +124,7 @@ impl Engine {
             worktree::leave(parts, id).await;
             return Err(error.into());
         }
-        self.shared.news.tell(SessionNews::Created(id));
+        self.shared.news.publish(SessionNews::Created(id));
         let handle = self.registry.get(id).await?;
         if let Some(title) = title {
             handle.rename(title).await?;
@@ -210,7 +210,7 @@ impl Engine {
 
     /// Lists all current tools sorted by name, including those that no turn offers.
     pub fn tools(&self) -> Vec<ToolSpec> {
-        self.shared.stock().specs()
+        self.shared.catalog().specs()
     }
 
     /// Lists all tools with the reason why the next turn would offer each or not, for a session or for a new one.
@@ -222,21 +222,22 @@ impl Engine {
             Some(id) => self.session(id).await?.tools().await,
             None => {
                 let config = self.shared.config();
-                let acting = ActiveAgent::of(&config.session_defaults, &[], &config.agents);
-                Ok(acting.standings(self.shared.stock().standings(&MentionedTools::new(), &ToolScope::default())))
+                let active_agent = ActiveAgent::of(&config.session_defaults, &[], &config.agents);
+                Ok(active_agent
+                    .standings(self.shared.catalog().standings(&MentionedTools::new(), &ToolScope::default())))
             }
         }
     }
 
     /// Names and reasons of the links of the chain, in order.
     pub fn chain(&self) -> Vec<(&'static str, &'static str)> {
-        self.shared.chain.told()
+        self.shared.chain.descriptions()
     }
 
     /// Replaces the configuration. New turns use it; the policy applies to every call from now on.
     pub fn reconfigure(&self, config: EngineConfig) {
         self.config.send_replace(Arc::new(config));
-        self.shared.news.tell(SessionNews::Reconfigured);
+        self.shared.news.publish(SessionNews::Reconfigured);
     }
 
     /// Subscribes to news of all sessions.

@@ -72,7 +72,7 @@ impl Engine {
         parts.store.delete_session(id).await?;
         for gone in &family {
             let is_child = works_for_another || *gone != id;
-            self.shared.news.tell(SessionNews::Deleted { session: *gone, is_child });
+            self.shared.news.publish(SessionNews::Deleted { session: *gone, is_child });
             parts.toolbox.end_session(*gone).await;
         }
         remove_files(parts, family).await.map_err(|error| {
@@ -278,7 +278,7 @@ impl Engine {
         if all.is_empty() {
             return Ok(());
         }
-        worktrees.settle().await?;
+        worktrees.clean_up().await?;
         for KnownWorktree { session, .. } in all {
             // A worktree of a session that is being created is not an orphan.
             if self.live_session(session).await?.is_none() && parts.store.session(session).await?.is_none() {

@@ -24,7 +24,8 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    agents, error::EngineError, front::Engine, grants::not_kept, links::showable, session::turns::asks::denied_edit,
+    agents, error::EngineError, front::Engine, grants::not_kept, links::showable,
+    session::turns::interrupts::denied_edit,
 };
 
 /// Maximum length of a stored client name, in characters.
@@ -58,7 +59,7 @@ impl Engine {
         let client: String = client.chars().take(MAX_NAME).collect();
         let config = self.shared.config();
         let tools = self.tools();
-        check_grant_of_other(&config.policy, &rule, &tools, &self.shared.stock().others())
+        check_grant_of_other(&config.policy, &rule, &tools, &self.shared.catalog().others())
             .unwrap_or_else(|| check_grant(&config.policy, &rule, &tools))
             .map_err(|unfit| EngineError::invalid(unfit.problem, unfit.hint))?;
         let by = AnsweredBy::Client(client.clone());
@@ -175,8 +176,8 @@ impl Engine {
         };
         for card in &report.agents {
             if config.agents.get(&card.id).is_some() {
-                let told = "is not used, because the configuration has an agent with this name";
-                problem(format!("the agent `{}` {told}", card.id), true);
+                let reason = "is not used, because the configuration has an agent with this name";
+                problem(format!("the agent `{}` {reason}", card.id), true);
             }
             for name in card.named_tools().filter(|name| !is_tool(name)) {
                 problem(format!("the agent `{}` names the tool {name:?}, which does not exist", card.id), false);
@@ -243,9 +244,9 @@ impl Engine {
     ///
     /// # Errors
     /// If there is no such session, or the journal cannot be read.
-    pub async fn standpoint(&self, session: Option<SessionId>) -> Result<DryRunSubject, EngineError> {
+    pub async fn dry_run_subject(&self, session: Option<SessionId>) -> Result<DryRunSubject, EngineError> {
         let kept = self.shared.kept.now();
-        let others = Arc::new(self.shared.stock().others());
+        let others = Arc::new(self.shared.catalog().others());
         let unheld = !self.shared.ports.toolbox.holds_commands().await;
         let contained = self.shared.ports.toolbox.contains_commands().await;
         let at = DryRunSubject { settings: self.session_defaults(), workspace: None, kept, others, unheld, contained };
@@ -277,9 +278,9 @@ impl Engine {
     }
 
     /// Arguments of a call with aliases resolved, as they would be judged if a model wrote them.
-    pub fn meant(&self, tool: &ToolSpec, arguments: String) -> String {
+    pub fn adapted_arguments(&self, tool: &ToolSpec, arguments: String) -> String {
         let call = call(tool, &arguments);
-        self.shared.ports.toolbox.meant(&call).map_or(arguments, |meant| meant.arguments)
+        self.shared.ports.toolbox.adapt(&call).map_or(arguments, |adapted| adapted.arguments)
     }
 
     /// Previews the question for a pending call with other arguments, including the risk and the effect. Nothing runs,
@@ -307,7 +308,8 @@ impl Engine {
         }
         let spec = self.tool(&tool)?;
         let (_, SessionTree { workspace, state }) = self.session(session_id).await?.tree().await?;
-        let at = DryRunSubject { workspace: Some(Arc::clone(&workspace)), ..self.standpoint(Some(session_id)).await? };
+        let at =
+            DryRunSubject { workspace: Some(Arc::clone(&workspace)), ..self.dry_run_subject(Some(session_id)).await? };
         let call = call(&spec, &args.to_string());
         let context = ToolContext { state_files: state, ..self.context_of(&call, session_id, workspace) };
         let toolbox = &self.shared.ports.toolbox;

@@ -26,7 +26,7 @@ use crate::{
         hooks::{Hook, Invocation, Link, Next, Reminder, done},
         request::reminder_or_over,
         rounds::{MOST, NOTED, fingerprint},
-        unusable::Problem,
+        unusable_answers::Problem,
     },
 };
 
@@ -85,13 +85,13 @@ impl Link for AskAgain {
                 return Ok(());
             }
             let written = state.usage_of_answer;
-            let Some((problem, times)) = state.unusable.tell() else { return Ok(()) };
+            let Some((problem, times)) = state.unusable.take_unreported() else { return Ok(()) };
             let info = context.models.model.info();
-            let (notice, warning) = told(problem, info, written);
+            let (notice, warning) = notice_and_warning(problem, info, written);
             if let Some((code, message)) = warning.filter(|_| times == 1) {
                 context.recorder.warn(code, message).await?;
             }
-            context.tell(state, ItemBody::advice(notice)).await
+            context.append_notice(state, ItemBody::advice(notice)).await
         }
         .boxed()
     }
@@ -99,7 +99,7 @@ impl Link for AskAgain {
 
 /// Notice for a model that wrote `written` tokens, and the code and text of a warning for the user. Truncated answers
 /// were already reported.
-fn told(problem: &Problem, info: &ModelInfo, written: u64) -> (String, Option<(&'static str, String)>) {
+fn notice_and_warning(problem: &Problem, info: &ModelInfo, written: u64) -> (String, Option<(&'static str, String)>) {
     let limit =
         if written == 0 { "the token limit".to_owned() } else { format!("the token limit, at {written} tokens") };
     let name = |tool: &str| if tool.is_empty() { "a tool" } else { tool }.to_owned();
@@ -210,7 +210,7 @@ impl Link for OpenTodos {
             }
             let message = format!("the turn would end with {} open; asking the model about them", count(open.len()));
             context.recorder.warn("open_todos", message).await?;
-            context.tell(state, ItemBody::advice(asked)).await?;
+            context.append_notice(state, ItemBody::advice(asked)).await?;
             // A new answer is appended to the previous one, unless the model continues with calls.
             state.ask_below(context.answer_form.is_some());
             Ok(())
@@ -289,7 +289,7 @@ impl Link for Repetition {
                     what(NOTED)
                 );
                 let notice = Reminder::new(NoticeTopic::Repetition, text).notice();
-                context.tell(state, notice).await?;
+                context.append_notice(state, notice).await?;
             }
             Ok(())
         }
@@ -321,7 +321,7 @@ impl Link for Repetition {
 fn is_above(call: &Invocation<'_>, text: &str) -> bool {
     let history = &call.state.history;
     let is_of_file = |known: &ToolCall| {
-        let adapted = call.context.ports.toolbox.meant(known);
+        let adapted = call.context.ports.toolbox.adapt(known);
         let path = path(adapted.as_ref().map_or(&known.arguments, |adapted| &adapted.arguments));
         path.is_some() && path == self::path(&call.call.arguments)
     };

@@ -69,7 +69,7 @@ pub(crate) struct Recovery {
     /// Pending questions of subagents that were published in this session.
     pub(crate) of_children: Vec<Interrupt>,
     /// All questions that were published in this session.
-    pub(crate) told: HashSet<InterruptId>,
+    pub(crate) published: HashSet<InterruptId>,
     /// Inputs added to a turn that continues, which no model has received yet. The turn takes them when it continues.
     pub(crate) steers: Vec<Item>,
     /// Results in progress that stay open because a subagent still works on them. They continue with the turn.
@@ -87,11 +87,11 @@ struct Ledger {
     /// The last usage event.
     paid: Option<EventKind>,
     /// All questions that were published.
-    told_of_children: HashSet<InterruptId>,
+    published_questions: HashSet<InterruptId>,
     /// True if the user has decided on a plan and the turn has not applied the decision yet.
     plan_decided: bool,
     /// True if the last event is a recovery's notice: the recovery itself was interrupted before the end.
-    told: bool,
+    has_report: bool,
 }
 
 impl Ledger {
@@ -104,7 +104,7 @@ impl Ledger {
     }
 
     fn note(&mut self, kind: &EventKind) {
-        self.told = matches!(kind, EventKind::ItemCompleted { item, .. }
+        self.has_report = matches!(kind, EventKind::ItemCompleted { item, .. }
                 if matches!(item.body, ItemBody::Notice { topic: NoticeTopic::General, .. }));
         match kind {
             EventKind::ItemStarted { item } => self.open.push(item.clone()),
@@ -122,7 +122,7 @@ impl Ledger {
                 }
             }
             EventKind::InterruptRaised { interrupt } => {
-                self.told_of_children.insert(interrupt.id);
+                self.published_questions.insert(interrupt.id);
                 self.pending.insert(interrupt.id, (**interrupt).clone());
             }
             EventKind::InterruptResolved { interrupt_id, call_id, answer, by } => {
@@ -148,7 +148,7 @@ impl Ledger {
     }
 
     /// Names of calls that an earlier recovery closed with this error.
-    fn told_of(&self, code: ToolErrorCode) -> Vec<String> {
+    fn closed_with(&self, code: ToolErrorCode) -> Vec<String> {
         let results = self.calls.iter().filter_map(|call| self.results.get(&call.call_id));
         results.filter(|result| result.error == Some(code)).map(|result| result.name.clone()).collect()
     }
@@ -168,7 +168,7 @@ pub(crate) fn recover(
     session_id: SessionId,
     turn_id: TurnId,
     events: &[impl AsRef<Event>],
-    fates: &HashMap<CallId, SubagentStatus>,
+    outcomes: &HashMap<CallId, SubagentStatus>,
     waiting: Vec<Interrupt>,
 ) -> Recovery {
     let mut ledger = Ledger::read(events);
@@ -180,11 +180,11 @@ pub(crate) fn recover(
         ledger.plan_decided = false;
         facts.extend(waiting.into_iter().map(|asked| withdrawn(asked, DAMAGED)));
     }
-    let mut unknown = ledger.told_of(ToolErrorCode::UnknownOutcome);
-    let mut names_never_ran = ledger.told_of(ToolErrorCode::NotRun);
+    let mut unknown = ledger.closed_with(ToolErrorCode::UnknownOutcome);
+    let mut names_never_ran = ledger.closed_with(ToolErrorCode::NotRun);
     let (mut steers, cut_off): (Vec<Item>, Vec<Item>) =
         std::mem::take(&mut ledger.open).into_iter().partition(is_input);
-    let (ran, under_way) = close_cut_off_items(cut_off, fates, &mut ledger, &mut unknown, &mut facts);
+    let (ran, under_way) = close_cut_off_items(cut_off, outcomes, &mut ledger, &mut unknown, &mut facts);
     let newly_unknown = ran.len() > under_way.len();
     // Pending questions, of this session and of its subagents.
     let (pending, of_children): (Vec<Interrupt>, Vec<Interrupt>) =
@@ -230,18 +230,18 @@ pub(crate) fn recover(
             facts.push(EventKind::ItemCompleted { item, status: ItemStatus::Done });
         }
     }
-    if (disposition == Disposition::End && !ledger.told) || newly_unknown {
+    if (disposition == Disposition::End && !ledger.has_report) || newly_unknown {
         facts.extend(notice(turn_id, &report));
     }
-    let (answered, told) = (ledger.answered, ledger.told_of_children);
-    Recovery { disposition, facts, report, pending, answered, of_children, told, steers, under_way }
+    let (answered, published) = (ledger.answered, ledger.published_questions);
+    Recovery { disposition, facts, report, pending, answered, of_children, published, steers, under_way }
 }
 
 /// Closes items that a stop interrupted: with the result of a subagent, as unknown, or not at all if a subagent still
 /// works. Returns the calls that ran when the daemon stopped, and those that a subagent still works on.
 fn close_cut_off_items(
     items: Vec<Item>,
-    fates: &HashMap<CallId, SubagentStatus>,
+    outcomes: &HashMap<CallId, SubagentStatus>,
     ledger: &mut Ledger,
     unknown: &mut Vec<String>,
     facts: &mut Vec<EventKind>,
@@ -249,11 +249,11 @@ fn close_cut_off_items(
     let (mut ran, mut under_way) = (Vec::new(), Vec::new());
     for item in items {
         let mut paid = None;
-        let fate = match &item.body {
-            ItemBody::ToolResult(result) => fates.get(&result.call_id),
+        let outcome = match &item.body {
+            ItemBody::ToolResult(result) => outcomes.get(&result.call_id),
             _ => None,
         };
-        let (item, status) = match fate {
+        let (item, status) = match outcome {
             Some(SubagentStatus::GoesOn(subagent)) => {
                 ran.push(subagent.call_id.clone());
                 let known = InFlightCall { item: item.id, subagent: subagent.clone() };

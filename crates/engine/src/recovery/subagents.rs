@@ -34,17 +34,17 @@ pub(crate) async fn of_turn(
     parent: SessionId,
     events: &[Arc<Event>],
 ) -> Result<HashMap<CallId, SubagentStatus>, EngineError> {
-    let mut fates = HashMap::new();
+    let mut outcomes = HashMap::new();
     for (call_id, subagent) in under_way(events) {
         let child = subagent.session_id;
-        let mut fate = find_out(ports, subagents, subagent).await?;
-        if let SubagentStatus::Ended(ended) = &mut fate {
+        let mut outcome = find_out(ports, subagents, subagent).await?;
+        if let SubagentStatus::Ended(ended) = &mut outcome {
             let output = std::mem::take(&mut ended.output);
             ended.output = handed_up(ports, child, parent, output).await;
         }
-        fates.insert(call_id, fate);
+        outcomes.insert(call_id, outcome);
     }
-    Ok(fates)
+    Ok(outcomes)
 }
 
 /// Delegated calls without a result.
@@ -74,7 +74,7 @@ pub(crate) async fn denials(ports: &Ports, events: &[Arc<Event>]) -> Result<Vec<
         {
             let mut work = SubagentResult::new(subagent.clone());
             for event in events_after(ports, subagent.session_id, subagent.after).await? {
-                work.take_in(&event.kind);
+                work.record_event(&event.kind);
             }
             denials.extend(work.denials());
         }
@@ -89,7 +89,7 @@ async fn find_out(ports: &Ports, subagents: &dyn Subagents, subagent: Subagent) 
         return Ok(never_began());
     }
     if let Some((turn, _)) = stored.open_turn
-        && (goes_on(subagent.session_id, turn, &events) || subagents.is_alive(subagent.session_id).await)
+        && (continues(subagent.session_id, turn, &events) || subagents.is_alive(subagent.session_id).await)
     {
         return Ok(SubagentStatus::GoesOn(subagent));
     }
@@ -100,7 +100,7 @@ async fn find_out(ports: &Ports, subagents: &dyn Subagents, subagent: Subagent) 
 fn outcome(subagent: Subagent, events: &[Arc<Event>], is_open: bool) -> SubagentOutput {
     let mut work = SubagentResult::new(subagent);
     for event in events {
-        work.take_in(&event.kind);
+        work.record_event(&event.kind);
     }
     let is_cut_off = is_open
         || work
@@ -120,7 +120,7 @@ pub(crate) async fn ended(ports: &Ports, parent: SessionId, subagent: Subagent) 
 }
 
 /// Returns true if its open turn waits for the user, or continues by itself with the answer.
-fn goes_on(session: SessionId, turn: TurnId, events: &[Arc<Event>]) -> bool {
+fn continues(session: SessionId, turn: TurnId, events: &[Arc<Event>]) -> bool {
     let of_turn: Vec<&Arc<Event>> =
         events.iter().filter(|event| event.turn_id == Some(turn) || event.is_damaged()).collect();
     recover(session, turn, &of_turn, &HashMap::new(), Vec::new()).disposition != Disposition::End
@@ -161,9 +161,9 @@ pub(crate) fn without_changes(output: ToolOutput) -> ToolOutput {
 
 fn with_note(mut output: ToolOutput, note: String) -> ToolOutput {
     output.files = Vec::new();
-    if let Ok(Value::Object(mut told)) = serde_json::from_str(&output.text) {
-        told.insert("worktree".to_owned(), note.into());
-        output.text = Value::Object(told).to_string();
+    if let Ok(Value::Object(mut details)) = serde_json::from_str(&output.text) {
+        details.insert("worktree".to_owned(), note.into());
+        output.text = Value::Object(details).to_string();
     }
     output
 }
@@ -228,7 +228,7 @@ impl SubagentResult {
     }
 
     /// Records an event of the subagent's journal.
-    pub(crate) fn take_in(&mut self, fact: &EventKind) {
+    pub(crate) fn record_event(&mut self, fact: &EventKind) {
         match fact {
             EventKind::UsageUpdated { usage, .. } => {
                 self.usage += *usage;
@@ -281,10 +281,10 @@ impl SubagentResult {
     pub(crate) fn output(self) -> SubagentOutput {
         let reason = self.stopped.or(self.turns.last().map(|last| last.stop_reason));
         let error = self.error(reason);
-        self.told(self.said().unwrap_or_default(), error)
+        self.output(self.said().unwrap_or_default(), error)
     }
 
-    fn told(&self, said: &str, error: Option<(ToolErrorCode, String)>) -> SubagentOutput {
+    fn output(&self, said: &str, error: Option<(ToolErrorCode, String)>) -> SubagentOutput {
         let mut result = json!({
             "ok": error.is_none(),
             "result": said,
@@ -311,7 +311,7 @@ impl SubagentResult {
         if let (Some(why), None) = (&self.lost, self.stopped) {
             return Some((Tool, format!("the outcome of the subagent is unknown: {why}")));
         }
-        let told = |what: &str| format!("{what}; its output so far is in `result`; {GO_ON}");
+        let details = |what: &str| format!("{what}; its output so far is in `result`; {GO_ON}");
         match reason? {
             StopReason::Completed => None,
             StopReason::Cancelled | StopReason::Suspended => {
@@ -319,14 +319,16 @@ impl SubagentResult {
             }
             // It could not give more detail: its first answer is valid.
             _ if self.has_answered() && self.stopped.is_none() => None,
-            StopReason::MaxSteps => Some((Tool, told("the subagent reached its step limit"))),
-            StopReason::TimeLimit => Some((Tool, told("the turn's time limit was reached before the subagent ended"))),
-            StopReason::Budget => Some((Tool, told("the turn's token budget was spent before the subagent ended"))),
-            StopReason::Loop => Some((Tool, told("the subagent repeated the same calls with the same results"))),
-            StopReason::NoAnswer => Some((Tool, told("the subagent's model gave no answer"))),
-            StopReason::Cut => Some((Tool, told("the subagent's answer was cut off"))),
-            StopReason::WrongForm => Some((Tool, told("the subagent's answer is in the wrong form"))),
-            StopReason::Filtered => Some((Tool, told("the provider withheld the subagent's answer"))),
+            StopReason::MaxSteps => Some((Tool, details("the subagent reached its step limit"))),
+            StopReason::TimeLimit => {
+                Some((Tool, details("the turn's time limit was reached before the subagent ended")))
+            }
+            StopReason::Budget => Some((Tool, details("the turn's token budget was spent before the subagent ended"))),
+            StopReason::Loop => Some((Tool, details("the subagent repeated the same calls with the same results"))),
+            StopReason::NoAnswer => Some((Tool, details("the subagent's model gave no answer"))),
+            StopReason::Cut => Some((Tool, details("the subagent's answer was cut off"))),
+            StopReason::WrongForm => Some((Tool, details("the subagent's answer is in the wrong form"))),
+            StopReason::Filtered => Some((Tool, details("the provider withheld the subagent's answer"))),
             StopReason::Interrupted => Some((UnknownOutcome, format!("{INTERRUPTED}; {GO_ON}"))),
             StopReason::Denied => Some((Tool, format!("the subagent asked a question that was not answered; {GO_ON}"))),
             StopReason::Failed => {
@@ -338,7 +340,7 @@ impl SubagentResult {
 
     /// Output for a subagent that a stop of the daemon interrupted.
     pub(crate) fn cut_off(self) -> SubagentOutput {
-        self.told("", Some((ToolErrorCode::UnknownOutcome, format!("{INTERRUPTED}; {GO_ON}"))))
+        self.output("", Some((ToolErrorCode::UnknownOutcome, format!("{INTERRUPTED}; {GO_ON}"))))
     }
 }
 

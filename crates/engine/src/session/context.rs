@@ -6,7 +6,7 @@ use agentd_context::{
     compaction::{offload, plan},
     footprint::{self, Fingerprint},
     history,
-    meter::Next,
+    meter::NextRequest,
 };
 use agentd_core::{
     context::{Compaction, CompactionReport, ContextView, Segment, SegmentKind, TokenLevel, Window},
@@ -55,7 +55,7 @@ impl Actor {
             }
             None => parts.push((kind, print, count)),
         };
-        let (scales, window) = (&self.shared.scales, self.shared.windows.of(model));
+        let (calibration, window) = (&self.shared.calibration, self.shared.windows.of(model));
         // The embedded model gets neither tools nor instructions: the engine decides around it what it may do.
         if !model.embedded {
             add(SegmentKind::Tools, tools.print, count(tools.specs.len()));
@@ -82,8 +82,8 @@ impl Actor {
         let guess = parts.iter().map(|(_, print, _)| print.tokens).sum::<u64>().max(1);
         let tokens = match &self.open {
             // An open turn keeps its own measurements.
-            Some(_) => scales.apply(&model.id, guess),
-            None => self.state.meter.expected(scales, Next { model, tools: tools.print }, || guess),
+            Some(_) => calibration.apply(&model.id, guess),
+            None => self.state.meter.expected(calibration, NextRequest { model, tools: tools.print }, || guess),
         };
         let scale =
             |part: u64| u64::try_from(u128::from(part) * u128::from(tokens) / u128::from(guess)).unwrap_or(u64::MAX);
@@ -115,16 +115,16 @@ impl Actor {
     }
 
     /// Guides for the model that the history does not contain yet.
-    pub(crate) async fn told_first(
+    pub(crate) async fn opening_notices(
         &mut self,
         slot: Slot,
         model: &dyn Model,
-        handed: &[Attachment],
+        attached: &[Attachment],
         mentions: &Mentions,
     ) -> Result<Vec<ItemBody>, Fault> {
         let workspace = self.workspace().await?;
         let (shared, limits) = (&self.shared, self.shared.config().guides);
-        let looked = instructions::look(&*shared.ports.workspaces, &workspace, limits).await;
+        let looked = instructions::read_guides(&*shared.ports.workspaces, &workspace, limits).await;
         // If the guides could not be read, the earlier ones stay in force.
         let limits = if looked.is_some() { limits } else { GuideLimits { memory: false, skills: false, ..limits } };
         let guides = looked.unwrap_or_default();
@@ -132,9 +132,9 @@ impl Actor {
         let (_, chat) = self.chat(SlotChoice::by_name(slot));
         let window = shared.windows.of(model.info()).min(shared.windows.of(chat.info()));
         let history = self.state.seen();
-        let tools = &self.finds(&mentions.tools, slot, self.has_pictures(handed), &history).tools();
+        let tools = &self.finds(&mentions.tools, slot, self.has_pictures(attached), &history).tools();
         let (guides, history) = (&guides, history.as_slice());
-        Ok(shared.chain.preamble(&PreambleContext { guides, limits, window, history, handed, tools }))
+        Ok(shared.chain.preamble(&PreambleContext { guides, limits, window, history, attached, tools }))
     }
 
     /// Undoes the last compaction, whose items are all still in the journal. It is not repeated automatically as long
@@ -163,7 +163,7 @@ impl Actor {
         let window = Window { held: held(&seen), ..compaction.before };
         self.change(StateChange::Window { window }).await?;
         self.state.show(items, summary);
-        self.tell_level().await?;
+        self.record_level().await?;
         Ok((window, compaction.report))
     }
 
@@ -176,12 +176,12 @@ impl Actor {
         self.commit(None, whole(item).into_iter().chain([change]).collect()).await?;
         let (items, summary) = load::window(&*self.shared.ports.store, self.id, window).await?;
         self.state.show(items, summary);
-        self.tell_level().await?;
+        self.record_level().await?;
         Ok(window)
     }
 
     /// Records the fill level of the window if it has changed without a turn.
-    pub(crate) async fn tell_level(&mut self) -> Result<(), Fault> {
+    pub(crate) async fn record_level(&mut self) -> Result<(), Fault> {
         // A session whose project is gone has no request to measure; starting a turn reports the error.
         let Ok(ContextView { tokens, window, .. }) = self.context().await else { return Ok(()) };
         match self.state.meter.moved(tokens, window) {

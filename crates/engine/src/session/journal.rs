@@ -34,7 +34,7 @@ pub(crate) struct Journal {
     session: SessionId,
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
-    shared: Arc<Shared>,
+    shared: Arc<JournalState>,
     readers: Vec<mpsc::Sender<Arc<Event>>>,
     /// Settings of a session that is not in the journal yet. Its first facts create it there, with one wait for the
     /// disk.
@@ -47,7 +47,7 @@ pub(crate) struct Journal {
 impl Journal {
     pub(crate) fn new(session: SessionId, head: u64, ports: &Ports, unborn: Option<SessionSettings>) -> Self {
         let (store, clock) = (Arc::clone(&ports.store), Arc::clone(&ports.clock));
-        let shared = Arc::new(Shared { head: AtomicU64::new(head), closed: OnceLock::new() });
+        let shared = Arc::new(JournalState { head: AtomicU64::new(head), closed: OnceLock::new() });
         Self { session, store, clock, shared, readers: Vec::new(), unborn, open: Vec::new() }
     }
 
@@ -198,7 +198,7 @@ const MERGED_DELTA: usize = 16 << 10;
 
 /// State shared by the writer and all readers of a session.
 #[derive(Debug, Default)]
-struct Shared {
+struct JournalState {
     /// Sequence number of the last stored event. Raised before an event is sent, so that a reader with an empty queue
     /// that has seen this number has missed nothing.
     head: AtomicU64,
@@ -211,7 +211,7 @@ pub struct Subscription {
     session: SessionId,
     live_turn: Option<TurnId>,
     store: Arc<dyn Store>,
-    shared: Arc<Shared>,
+    shared: Arc<JournalState>,
     queue: mpsc::Receiver<Arc<Event>>,
     /// Sequence number of the last stored event that was returned.
     seen: u64,

@@ -72,7 +72,7 @@ const LOOK_PATIENCE: Duration = Duration::from_millis(500);
 impl Actor {
     /// Finds out where a turn of this client works, if that is unknown. Returns a notice for the model if it adds to
     /// the instructions.
-    pub(crate) async fn look_around(&mut self, client: &ClientEnvironment) -> Result<Option<ItemBody>, EngineError> {
+    pub(crate) async fn find_project(&mut self, client: &ClientEnvironment) -> Result<Option<ItemBody>, EngineError> {
         let workspace = self.workspace().await?;
         let project = workspace.project.as_ref().map(|mount| mount.path.clone());
         let client = client.folder().map(Path::to_owned);
@@ -92,11 +92,11 @@ impl Actor {
             return Ok(is_forgotten.then(|| ItemBody::notice(words)));
         }
         let Some(MachineFacts { start, .. }) = self.facts(&workspace, client.as_deref()).await else { return Ok(None) };
-        let told = (start != known.start).then(|| ItemBody::notice(moved(&start)));
-        if told.is_some() {
+        let notice = (start != known.start).then(|| ItemBody::notice(moved(&start)));
+        if notice.is_some() {
             self.found_out = Some(Surroundings { client, start, ..known });
         }
-        Ok(told)
+        Ok(notice)
     }
 
     /// Text about the surroundings in the instructions; empty if no turn has begun.
@@ -198,45 +198,45 @@ impl Actor {
             self.look_at_project().await?;
         }
         let pictures = self.has_pictures(&[]);
-        let acting = self.acting();
-        let slot = self.choose(None, &[], None).of_agent(acting.own_slot()).slot;
-        let reach = self.reach(slot, pictures);
-        let loaded = self.loaded(&MentionedTools::new(), &reach, &self.state.seen());
-        let loaded: MentionedTools = loaded.into_iter().collect();
-        Ok(acting.standings(self.stock().standings(&loaded, &reach)))
+        let active_agent = self.active_agent();
+        let slot = self.choose(None, &[], None).of_agent(active_agent.own_slot()).slot;
+        let scope = self.scope(slot, pictures);
+        let loaded_tools = self.loaded_tools(&MentionedTools::new(), &scope, &self.state.seen());
+        let loaded_tools: MentionedTools = loaded_tools.into_iter().collect();
+        Ok(active_agent.standings(self.catalog().standings(&loaded_tools, &scope)))
     }
 
     /// All tools available to this session. A subagent has those of its parent.
-    pub(crate) fn stock(&self) -> Arc<ToolCatalog> {
+    pub(crate) fn catalog(&self) -> Arc<ToolCatalog> {
         let parent = self.state.settings.parent.as_ref();
         self.shared.stock_of(parent.map_or(self.id, |parent| parent.session))
     }
 
     /// Tools that a turn with this model offers and can find, if it continues from `history`.
     pub(crate) fn finds(&self, mentioned: &MentionedTools, slot: Slot, pictures: bool, history: &[Arc<Item>]) -> Finds {
-        let (stock, reach) = (self.stock(), self.reach(slot, pictures));
-        let loaded = self.loaded(mentioned, &reach, history);
-        let shown = if Arc::ptr_eq(&stock, &self.shared.stock()) {
-            self.shared.toolsets.tools(&stock, &loaded, &reach, &self.acting())
+        let (catalog, scope) = (self.catalog(), self.scope(slot, pictures));
+        let loaded_tools = self.loaded_tools(mentioned, &scope, history);
+        let shown = if Arc::ptr_eq(&catalog, &self.shared.catalog()) {
+            self.shared.toolsets.tools(&catalog, &loaded_tools, &scope, &self.active_agent())
         } else {
             // The shared cache is not used for the catalogue of a single session.
-            agents::toolset(&stock, &loaded, &reach, &self.acting())
+            agents::toolset(&catalog, &loaded_tools, &scope, &self.active_agent())
         };
         let shown = match self.open.as_ref().and_then(|open| open.of_client.as_ref()) {
-            Some(tools) => shown.followed_by(&tools.for_scope(&reach)),
+            Some(tools) => shown.followed_by(&tools.for_scope(&scope)),
             None => shown,
         };
-        Finds::new(stock, reach, shown, loaded)
+        Finds::new(catalog, scope, shown, loaded_tools)
     }
 
     /// Tools mentioned or found so far, followed by those mentioned now. A tool never changes its position, so that
     /// each request starts like the previous one.
-    fn loaded(&self, mentioned: &MentionedTools, reach: &ToolScope, history: &[Arc<Item>]) -> Vec<String> {
-        let stock = self.stock();
-        let mut loaded = self.state.tools.clone();
+    fn loaded_tools(&self, mentioned: &MentionedTools, scope: &ToolScope, history: &[Arc<Item>]) -> Vec<String> {
+        let catalog = self.catalog();
+        let mut loaded_tools = self.state.tools.clone();
         let mut add = |name: &String| {
-            if loaded.len() < MOST_LOADED && !loaded.contains(name) && stock.needs_mention(name, reach) {
-                loaded.push(name.clone());
+            if loaded_tools.len() < MOST_LOADED && !loaded_tools.contains(name) && catalog.needs_mention(name, scope) {
+                loaded_tools.push(name.clone());
             }
         };
         // Journals of earlier versions record found tools only in the results.
@@ -246,19 +246,19 @@ impl Actor {
         });
         let parent = self.state.settings.parent.as_ref();
         found.chain(parent.into_iter().flat_map(|parent| &parent.tools)).chain(mentioned).for_each(&mut add);
-        loaded
+        loaded_tools
     }
 
     /// Change of the session's loaded tools by the mentions of its next input; `None` if nothing changes.
-    pub(crate) fn loading(&self, mentions: &Mentions, handed: &[Attachment], slot: Slot) -> Option<EventKind> {
+    pub(crate) fn loading(&self, mentions: &Mentions, attached: &[Attachment], slot: Slot) -> Option<EventKind> {
         let history = self.state.seen();
-        let reach = self.reach(slot, self.has_pictures(handed));
-        let names = self.loaded(&mentions.tools, &reach, &history);
+        let scope = self.scope(slot, self.has_pictures(attached));
+        let names = self.loaded_tools(&mentions.tools, &scope, &history);
         (names != self.state.tools).then_some(EventKind::StateChanged { change: StateChange::Tools { names } })
     }
 
     /// Upper bound on a turn's tools, given its agent, its nesting and its model.
-    fn reach(&self, slot: Slot, pictures: bool) -> ToolScope {
+    fn scope(&self, slot: Slot, pictures: bool) -> ToolScope {
         let stand_in = self.open.as_ref().and_then(|open| open.stand_in.as_ref());
         let model = stand_in.map_or_else(|| self.model(slot), |fallback| Arc::clone(&fallback.model));
         let sees = pictures && model.info().sees_pictures;
@@ -268,15 +268,15 @@ impl Actor {
         };
         // The embedded model does not read descriptions.
         let brief = !model.info().embedded && toolset::is_brief_for(window);
-        let acting = self.acting();
+        let active_agent = self.active_agent();
         ToolScope {
-            agent: acting.reach(),
+            agent: active_agent.scope(),
             only: self
                 .options
                 .allowed_tools
                 .as_ref()
                 .map(|names| names.iter().map(|name| self.canonical(name)).collect()),
-            is_child: acting.is_subagent(),
+            is_child: active_agent.is_subagent(),
             sees,
             codes: slot == Slot::Code,
             brief,
@@ -288,14 +288,14 @@ impl Actor {
     pub(crate) async fn mentioned(
         &mut self,
         start: &StartTurn,
-        handed: &[Attachment],
+        attached: &[Attachment],
         slot: Slot,
     ) -> Result<Arc<Mentions>, Fault> {
-        let pictures = self.has_pictures(handed);
+        let pictures = self.has_pictures(attached);
         let Some(text) = &start.text else {
             return self.mentioned_last(&self.state.seen(), slot, pictures).await;
         };
-        let files: Vec<String> = handed.iter().map(|file| file.path.clone()).collect();
+        let files: Vec<String> = attached.iter().map(|file| file.path.clone()).collect();
         let text = mentions::typed(text, start.typed_bytes);
         self.meant_by(text, &files, slot, pictures).await
     }
@@ -326,8 +326,8 @@ impl Actor {
         let (shared, all) = (&self.shared, self.all_agents());
         let agents: Vec<AgentCard> = all.iter().cloned().collect();
         let canonical = |name: &str| shared.ports.toolbox.canonical_name(name).to_owned();
-        let known = KnownNames { stock: &self.stock(), canonical: &canonical, skills: &skills, agents: &agents };
-        Ok(Arc::new(Mentions::of(text, files, &known, &self.reach(slot, pictures))))
+        let known = KnownNames { catalog: &self.catalog(), canonical: &canonical, skills: &skills, agents: &agents };
+        Ok(Arc::new(Mentions::of(text, files, &known, &self.scope(slot, pictures))))
     }
 
     /// Skills that this session can use; empty if they cannot be listed in time.

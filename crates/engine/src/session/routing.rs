@@ -42,7 +42,7 @@ impl Actor {
     /// Returns true if a turn starts with a plan. A turn without input does so if the plan before it was not approved.
     pub(crate) fn plans(&self, start: &StartTurn, intent: Option<&Intent>) -> bool {
         let Some(intent) = intent else { return self.state.has_open_plan };
-        let by_itself = self.acting().is_subagent() || self.state.settings.mode == SessionMode::Plan;
+        let by_itself = self.active_agent().is_subagent() || self.state.settings.mode == SessionMode::Plan;
         let (asked, answering) = (start.planning, start.on_interrupt);
         let configured = self.shared.config().planning;
         // If nobody can approve the plan, it would become the answer, which must match the schema.
@@ -51,8 +51,8 @@ impl Actor {
     }
 
     /// The slot that the main agent uses in a turn.
-    pub(crate) fn choose(&self, asked: Option<Slot>, handed: &[Attachment], intent: Option<&Intent>) -> SlotChoice {
-        let pictures = self.has_pictures(handed);
+    pub(crate) fn choose(&self, asked: Option<Slot>, attached: &[Attachment], intent: Option<&Intent>) -> SlotChoice {
+        let pictures = self.has_pictures(attached);
         let sees = |slot: &Slot| pictures && self.model(*slot).info().sees_pictures;
         let seeing: Vec<Slot> = Slot::ALL.into_iter().filter(sees).collect();
         let own = self.shared.ports.models.own_slots();
@@ -60,9 +60,9 @@ impl Actor {
         RouteFacts { asked, session, last, intent, pictures, own: &own, seeing: &seeing }.choose()
     }
 
-    /// Returns true if there are pictures for a model to see, in the history or in `handed`.
-    pub(crate) fn has_pictures(&self, handed: &[Attachment]) -> bool {
-        handed.iter().any(|file| file.picture.is_some()) || attachments::pictures(&self.state.seen()).next().is_some()
+    /// Returns true if there are pictures for a model to see, in the history or in `attached`.
+    pub(crate) fn has_pictures(&self, attached: &[Attachment]) -> bool {
+        attached.iter().any(|file| file.picture.is_some()) || attachments::pictures(&self.state.seen()).next().is_some()
     }
 
     /// Slot and model that write the last answer of a turn. An explicitly chosen model writes it itself, and pictures
@@ -136,13 +136,13 @@ impl Actor {
         if state.phase == Phase::Finalizing {
             state.phase = Phase::Working;
         }
-        self.go_on(state).await
+        self.continue_turn(state).await
     }
 
     /// Slot of the active agent in the open turn, and the reason for it.
     pub(crate) fn choice_at_work(&self) -> SlotChoice {
         let choice = self.open.as_ref().map(|open| open.choice).unwrap_or_default();
-        choice.of_agent(self.acting().own_slot())
+        choice.of_agent(self.active_agent().own_slot())
     }
 
     /// Model that the open turn uses.
@@ -184,7 +184,7 @@ const TASK: &str = "Classify the intent of a request to a coding agent. Answer w
 
 impl Actor {
     /// Asks the chat model for the intent if it is uncertain and asking is enabled. Returns the intent and the usage.
-    pub(crate) async fn made_sure(&self, intent: Intent, text: &str) -> (Intent, Option<EventKind>) {
+    pub(crate) async fn confirmed_intent(&self, intent: Intent, text: &str) -> (Intent, Option<EventKind>) {
         let chat = self.model(Slot::Chat);
         let is_asked = intent.kind == IntentKind::Uncertain && self.shared.config().ask_intent;
         if !is_asked || chat.info().embedded || self.is_resting(&*chat) {
@@ -198,7 +198,7 @@ impl Actor {
             trace_id: None,
             step: 0,
             purpose: ExchangePurpose::Intent,
-            agent: self.acting().name().to_owned(),
+            agent: self.active_agent().name().to_owned(),
         };
         let messages = vec![
             Message::System { text: TASK.to_owned() },

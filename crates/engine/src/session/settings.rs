@@ -163,7 +163,7 @@ impl Actor {
         self.project = Default::default();
         self.change(StateChange::Settings { settings }).await?;
         // Another slot may have another window.
-        self.tell_level().await
+        self.record_level().await
     }
 
     /// Sets the pinned rules, which apply from the next turn.
@@ -269,7 +269,7 @@ impl Actor {
         let slot = slot.unwrap_or_default();
         self.look_up(SlotChoice::by_name(slot)).await;
         // Another model has another window.
-        self.tell_level().await?;
+        self.record_level().await?;
         Ok(SlotInfo { slot, falls_back_to: None, model: self.model(slot).info().clone() })
     }
 }

@@ -106,7 +106,7 @@ impl Actor {
 
     /// Adds the file changes of calls with unknown outcome to their results, so that they can be undone. Their turn
     /// started with event `first_seq`.
-    pub(crate) async fn tell_what_was_changed(&mut self, first_seq: u64, facts: &mut [EventKind]) {
+    pub(crate) async fn add_file_changes(&mut self, first_seq: u64, facts: &mut [EventKind]) {
         for fact in facts {
             let EventKind::ItemCompleted { item, .. } = fact else { continue };
             let Item { id, turn_id, body: ItemBody::ToolResult(result), .. } = item else { continue };
@@ -160,8 +160,8 @@ impl Actor {
             result.text.push_str(&format!(". These files have changed since it began: {all}"));
             if found.files.iter().any(|file| file.late) {
                 let late = shown(&mut found.files.iter().filter(|file| file.late));
-                let told = format!(". Of these, something else may have changed after the daemon ended: {late}");
-                result.text.push_str(&told);
+                let late_note = format!(". Of these, something else may have changed after the daemon ended: {late}");
+                result.text.push_str(&late_note);
             }
         }
         let back = &found.set_aside;
@@ -225,7 +225,7 @@ fn named<'a>(files: impl Iterator<Item = (&'a str, FileChangeKind)>) -> String {
 /// File changes by the turns of a session, in order.
 #[derive(Debug, Default)]
 struct Ledger {
-    turns: Vec<Past>,
+    turns: Vec<TurnChanges>,
     /// All changes in order, including undos, each with the number of the turn that made it or was undone.
     changes: Vec<(u64, Vec<FileChange>)>,
     /// Undos that were not redone, in order, each with the number of the undone turn.
@@ -239,7 +239,7 @@ struct Ledger {
 
 /// File changes of one turn.
 #[derive(Debug)]
-struct Past {
+struct TurnChanges {
     turn_id: TurnId,
     /// Number of the turn, starting at 1.
     number: u64,
@@ -248,7 +248,7 @@ struct Past {
     is_damaged: bool,
 }
 
-impl Past {
+impl TurnChanges {
     fn of(turn_id: TurnId, number: u64) -> Self {
         Self { turn_id, number, changes: Vec::new(), is_damaged: false }
     }
@@ -266,7 +266,7 @@ impl Ledger {
             EventKind::TurnStarted { .. } => {
                 if let Some(turn_id) = turn {
                     let number = self.turns.len() as u64 + 1;
-                    self.turns.push(Past::of(turn_id, number));
+                    self.turns.push(TurnChanges::of(turn_id, number));
                 }
             }
             EventKind::ItemCompleted { item: Item { turn_id, body: ItemBody::ToolResult(result), .. }, .. } => {
@@ -294,7 +294,7 @@ impl Ledger {
                 self.undone.clear();
                 self.changes.clear();
                 self.taken_back.clear();
-                self.turns.iter_mut().for_each(|past| *past = Past::of(past.turn_id, past.number));
+                self.turns.iter_mut().for_each(|past| *past = TurnChanges::of(past.turn_id, past.number));
             }
             _ => {}
         }
@@ -306,7 +306,7 @@ impl Ledger {
         if let Some(turn_id) = turn
             && self.past(turn_id).is_none()
         {
-            self.turns.push(Past::of(turn_id, self.turns.len() as u64 + 1));
+            self.turns.push(TurnChanges::of(turn_id, self.turns.len() as u64 + 1));
         }
         let past = match turn {
             Some(turn_id) => self.past(turn_id),
@@ -317,17 +317,17 @@ impl Ledger {
         }
     }
 
-    fn past(&mut self, turn_id: TurnId) -> Option<&mut Past> {
+    fn past(&mut self, turn_id: TurnId) -> Option<&mut TurnChanges> {
         self.turns.iter_mut().rev().find(|past| past.turn_id == turn_id)
     }
 
     /// Source session of a copied turn.
-    fn came_from(&self, past: &Past) -> Option<SessionId> {
+    fn came_from(&self, past: &TurnChanges) -> Option<SessionId> {
         self.copied.filter(|(_, turns)| past.number <= *turns as u64).map(|(from, _)| from)
     }
 
     /// Returns the last turn, with the combined changes of all turns.
-    fn all(&self, request: &UndoRequest) -> Result<(&Past, Vec<FileChange>), EngineError> {
+    fn all(&self, request: &UndoRequest) -> Result<(&TurnChanges, Vec<FileChange>), EngineError> {
         if request.redo || !request.preview {
             let hint = "undo the turns one by one, the last one first";
             return Err(EngineError::invalid("undoing all turns at once can only be previewed", hint));
@@ -344,7 +344,7 @@ impl Ledger {
 
     /// Returns turn number `turn` with the combined changes of it and all later turns, or with the changes of their
     /// undos for a redo.
-    fn since(&self, turn: u64, redo: bool) -> Result<(&Past, Vec<FileChange>), EngineError> {
+    fn since(&self, turn: u64, redo: bool) -> Result<(&TurnChanges, Vec<FileChange>), EngineError> {
         let none = || {
             let message = format!("this session has no turn {turn}; it has {}", self.turns.len());
             EngineError::not_found(message, "list its turns with `agentctl sessions show`")
@@ -374,13 +374,13 @@ impl Ledger {
     }
 
     /// Undo changes of a turn since its last redo.
-    fn undone_of(&self, past: &Past) -> Vec<FileChange> {
+    fn undone_of(&self, past: &TurnChanges) -> Vec<FileChange> {
         let of_it = self.taken_back.iter().filter(|(number, _)| *number == past.number);
         of_it.flat_map(|(_, files)| files.iter().cloned()).collect()
     }
 
     /// Selects the turn and the changes to revert: its own, or those of its undo.
-    fn choose(&self, request: &UndoRequest) -> Result<(&Past, Vec<FileChange>), EngineError> {
+    fn choose(&self, request: &UndoRequest) -> Result<(&TurnChanges, Vec<FileChange>), EngineError> {
         let nothing = |message: String| {
             EngineError::not_found(message, "see its turns with agentctl sessions show; choose another with --turn")
         };
@@ -396,7 +396,7 @@ impl Ledger {
         if let (None, Some(unknown)) = (named, unknown) {
             return Err(nothing(format!("this session has no turn {unknown}")));
         }
-        let is_undone = |past: &Past| self.undone.contains(&past.turn_id);
+        let is_undone = |past: &TurnChanges| self.undone.contains(&past.turn_id);
         let past = match (named, request.redo) {
             (Some(past), _) if self.came_from(past).is_some() => {
                 let from = self.came_from(past).map(|from| from.to_string()).unwrap_or_default();
@@ -420,7 +420,8 @@ impl Ledger {
                 last.ok_or_else(|| nothing("nothing in this session is undone".to_owned()))
             }
             (None, false) => {
-                let changed = |past: &&Past| !is_undone(past) && (past.is_damaged || !folded(&past.changes).is_empty());
+                let changed =
+                    |past: &&TurnChanges| !is_undone(past) && (past.is_damaged || !folded(&past.changes).is_empty());
                 match self.turns.iter().rev().find(changed) {
                     Some(past) if past.is_damaged => Err(past.damaged()),
                     last => last.ok_or_else(|| {

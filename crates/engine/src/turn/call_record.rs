@@ -176,9 +176,9 @@ pub(crate) struct FileLook {
 /// Turns the verdict on a call that installs packages first into one that asks the user, regardless of grants. The
 /// answer cannot become a grant. In plan mode the call is denied.
 pub(crate) fn over_packages(packages: &[SkillPackages], judgement: Explanation, mode: SessionMode) -> Explanation {
-    let told = packages.iter().map(|wanted| format!("{} for {}", wanted.packages.join(", "), wanted.skill));
-    let told = told.collect::<Vec<_>>().join("; ");
-    let own = format!("it installs Python packages first, over the network: {told}");
+    let listed = packages.iter().map(|wanted| format!("{} for {}", wanted.packages.join(", "), wanted.skill));
+    let listed = listed.collect::<Vec<_>>().join("; ");
+    let own = format!("it installs Python packages first, over the network: {listed}");
     if mode == SessionMode::Plan && !matches!(judgement.verdict, Verdict::Deny { .. }) {
         let verdict = Verdict::Deny { reason: format!("the session is in plan mode, and {own}") };
         return Explanation { verdict, grants: Vec::new(), wider: Vec::new(), ..judgement };

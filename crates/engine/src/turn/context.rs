@@ -59,7 +59,7 @@ const GRACE: Duration = Duration::from_secs(10);
 pub(crate) struct TurnContext {
     pub(crate) ids: TurnIds,
     /// Agent that runs the turn.
-    pub(crate) acting: ActiveAgent,
+    pub(crate) active_agent: ActiveAgent,
     pub(crate) settings: SessionSettings,
     pub(crate) limits: Limits,
     /// Configuration at the start of the turn.
@@ -110,7 +110,7 @@ pub(crate) struct TurnModels {
     /// Slot and model that summarise histories, if not the turn's own.
     pub(crate) summary: Option<(Slot, Arc<dyn Model>)>,
     /// Calibration of token counts.
-    pub(crate) scales: Arc<TokenCalibration>,
+    pub(crate) calibration: Arc<TokenCalibration>,
     /// Window sizes of models, as reported by their servers.
     pub(crate) windows: Arc<ContextWindows>,
 }
@@ -230,7 +230,7 @@ impl TurnContext {
             trace_id: Some(self.ids.trace),
             step,
             purpose,
-            agent: self.acting.name().to_owned(),
+            agent: self.active_agent.name().to_owned(),
         };
         self.ports.exchanges.tap(&source, self.settings.trace)
     }
@@ -275,7 +275,7 @@ impl TurnContext {
     }
 
     /// Appends a notice for the model to the history.
-    pub(crate) async fn tell(&self, state: &mut TurnState, notice: ItemBody) -> Result<(), TurnExit> {
+    pub(crate) async fn append_notice(&self, state: &mut TurnState, notice: ItemBody) -> Result<(), TurnExit> {
         state.note(self.recorder.whole(notice, None).await?);
         Ok(())
     }

@@ -55,7 +55,7 @@ struct DueCall {
 
 impl DueCall {
     fn of(context: &TurnContext, written: &ToolCall) -> Self {
-        match context.ports.toolbox.meant(written) {
+        match context.ports.toolbox.adapt(written) {
             Some(AdaptedCall { arguments, note }) => Self { call: ToolCall { arguments, ..written.clone() }, note },
             None => Self { call: written.clone(), note: None },
         }
@@ -88,7 +88,7 @@ async fn run_batch(context: &TurnContext, state: &mut TurnState, batch: &[DueCal
     let mut stopped = None;
     for outcome in outcomes {
         let taken_in = match outcome {
-            Ok(outcome) => take_in(context, state, outcome).await,
+            Ok(outcome) => apply_outcome(context, state, outcome).await,
             Err(stop) => Err(stop),
         };
         if let Err(stop) = taken_in {
@@ -207,7 +207,7 @@ async fn store(context: &TurnContext, ended: EndedCall<'_>, step: u32, turn: &mu
     Ok((item, effects, unwritten))
 }
 
-async fn take_in(context: &TurnContext, state: &mut TurnState, outcome: Outcome) -> Result<(), TurnExit> {
+async fn apply_outcome(context: &TurnContext, state: &mut TurnState, outcome: Outcome) -> Result<(), TurnExit> {
     let (item, effects, is_shut_out) = outcome;
     if let ItemBody::ToolResult(ToolResult { call_id, name, text, error, .. }) = &item.body
         && (is_shut_out || *error == Some(ToolErrorCode::Denied))
@@ -295,7 +295,7 @@ async fn execute(invocation: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
         output = context.ports.toolbox.call(&tool_context, call) => output,
         () = given_up => ToolOutput::error(ToolErrorCode::Cancelled, "the turn ended while this ran"),
     };
-    tab.settle().await;
+    tab.record_usage().await;
     if output.error == Some(ToolErrorCode::Cancelled) && context.is_out_of_time() {
         output.error = Some(ToolErrorCode::Timeout);
         output.text.push_str("\n[the turn's time limit was reached]");

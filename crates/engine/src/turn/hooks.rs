@@ -238,13 +238,13 @@ impl Chain {
     }
 
     /// Names and descriptions of the links, in order.
-    pub(crate) fn told(&self) -> Vec<(&'static str, &'static str)> {
+    pub(crate) fn descriptions(&self) -> Vec<(&'static str, &'static str)> {
         self.links.iter().map(|(name, description, _)| (*name, *description)).collect()
     }
 
     /// Notices inserted before a turn's input, in order.
-    pub(crate) fn preamble(&self, opening: &PreambleContext<'_>) -> Vec<ItemBody> {
-        self.links.iter().filter_map(|(.., link)| link.preamble(opening)).collect()
+    pub(crate) fn preamble(&self, preamble: &PreambleContext<'_>) -> Vec<ItemBody> {
+        self.links.iter().filter_map(|(.., link)| link.preamble(preamble)).collect()
     }
 
     pub(crate) async fn before_turn(&self, context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {

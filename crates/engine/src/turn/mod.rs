@@ -28,7 +28,7 @@ mod sampler;
 pub(crate) mod state;
 pub(crate) mod step;
 pub(crate) mod stopwatch;
-pub(crate) mod unusable;
+pub(crate) mod unusable_answers;
 
 pub(crate) use crate::turn::{
     context::{

@@ -222,7 +222,7 @@ impl Recorder {
     }
 
     /// Continues the turn in another task. This task must not send anything afterwards.
-    pub(crate) async fn hand_on(&self, state: TurnState) {
+    pub(crate) async fn transfer_turn(&self, state: TurnState) {
         // A session that cannot receive this cannot end the turn either: it notifies its readers itself.
         let _ = self.send(TurnMessage::HandOn(Box::new(state))).await;
     }

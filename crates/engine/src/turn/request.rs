@@ -27,7 +27,7 @@ pub(crate) fn assemble(context: &TurnContext, state: &TurnState, tools: ToolSet)
     let mut messages = Vec::with_capacity(state.history.len() + 1);
     messages.push(Message::System { text: context.prompt.system.clone() });
     messages.extend(history::messages(&state.history, context.next_model(state).echo_reasoning));
-    let (known_paths, agent) = (context.prompt.known_paths.clone(), context.acting.name().to_owned());
+    let (known_paths, agent) = (context.prompt.known_paths.clone(), context.active_agent.name().to_owned());
     RequestBuilder { messages, tools, may_call: true, answer_schema: None, known_paths, agent }
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn guess_fixed(context: &TurnContext, model: &ModelInfo) -> u64 {
 /// Estimates the tokens of the next request to a model.
 pub(crate) fn expected(context: &TurnContext, state: &TurnState, model: &ModelInfo) -> u64 {
     let next = Next { model, tools: context.tools.finds.tools().print };
-    state.meter.expected(&context.models.scales, next, || guess(context, state, model))
+    state.meter.expected(&context.models.calibration, next, || guess(context, state, model))
 }
 
 /// Appended if a request would end with the model's own text: servers do not let a model continue from there.
@@ -60,8 +60,8 @@ pub(crate) async fn append_reminders(
     state: &mut TurnState,
     extra: Option<Reminder>,
 ) -> Result<(), TurnExit> {
-    let told = context.tools.chain.reminders(context, state).into_iter().chain(extra);
-    let changed: Vec<Reminder> = told
+    let reminders = context.tools.chain.reminders(context, state).into_iter().chain(extra);
+    let changed: Vec<Reminder> = reminders
         .filter(|Reminder { topic, text }| {
             !text.is_empty() && last_reminder(&state.history, *topic, context.ids.turn) != Some(text.as_str())
         })
@@ -69,7 +69,7 @@ pub(crate) async fn append_reminders(
     let ends_with_answer = matches!(state.history.last().map(|item| &item.body), Some(ItemBody::AgentMessage { text }) if !text.is_empty());
     let go_on = (ends_with_answer && changed.is_empty()).then(|| Reminder::new(NoticeTopic::Continue, CONTINUE));
     for reminder in changed.into_iter().chain(go_on) {
-        context.tell(state, reminder.notice()).await?;
+        context.append_notice(state, reminder.notice()).await?;
     }
     Ok(())
 }
@@ -81,13 +81,13 @@ pub(crate) fn reminder_or_over(
     now: Option<String>,
     over: &str,
 ) -> Option<Reminder> {
-    let was_told = || {
+    let was_shown = || {
         state.history.iter().rev().find_map(|item| match &item.body {
             ItemBody::Notice { topic: about, text, .. } if *about == topic => Some(text != over),
             _ => None,
         })
     };
-    let text = now.or_else(|| (was_told() == Some(true)).then(|| over.to_owned()))?;
+    let text = now.or_else(|| (was_shown() == Some(true)).then(|| over.to_owned()))?;
     Some(Reminder::new(topic, text))
 }
 
@@ -121,7 +121,7 @@ fn last_reminder(history: &[Arc<Item>], topic: NoticeTopic, turn: TurnId) -> Opt
 const PRICE_MARGIN: u64 = 10;
 
 /// Records the fill level of the window of the turn's model, whichever model was called last.
-pub(crate) async fn tell_level(context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
+pub(crate) async fn record_level(context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
     let tokens = expected(context, state, context.models.model.info());
     match state.meter.moved(tokens, context.window()) {
         Some(change) => context.recorder.change(change).await,
@@ -156,7 +156,7 @@ pub(crate) async fn warn_of_price(
 
 /// Checks the token count of a request that contained `items` items of the history, and returns the usage to calibrate
 /// with. If the server read only a part, its prompt tokens are set to 0 so that the estimate is used.
-pub(crate) async fn look_for_cut(
+pub(crate) async fn check_truncation(
     context: &TurnContext,
     state: &mut TurnState,
     model: &dyn Model,
@@ -172,7 +172,7 @@ pub(crate) async fn look_for_cut(
     if window < before {
         model.note_window(window, WindowSource::Cut);
     }
-    if window <= before && windows.tell_cut(info, window) {
+    if window <= before && windows.note_cut(info, window) {
         let message = format!(
             "the server of {} silently reads only {window} tokens of a request: this one has about {}, so a part of \
              the conversation was not seen. From now on {window} tokens are used as its window. To enlarge it, set \

@@ -63,7 +63,7 @@ impl CallRounds {
         let mut rounds = Self::default();
         if matches!(last, Some(StopReason::Interrupted | StopReason::Suspended)) {
             let before = history.iter().filter(|item| Some(item.turn_id) != turn);
-            before.for_each(|item| rounds.take_in(&item.body));
+            before.for_each(|item| rounds.record_item(&item.body));
         }
         rounds
     }
@@ -74,7 +74,7 @@ impl CallRounds {
     }
 
     /// Records an item of the history.
-    pub(crate) fn take_in(&mut self, item: &ItemBody) {
+    pub(crate) fn record_item(&mut self, item: &ItemBody) {
         match item {
             ItemBody::ToolCall(call) => self.call(call),
             ItemBody::ToolResult(result) => self.result(result),

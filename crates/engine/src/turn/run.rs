@@ -25,7 +25,7 @@ pub(crate) async fn run(context: Arc<TurnContext>, mut state: TurnState) {
             }
             TurnExit::Handoff => {
                 state.worked = context.control.stopwatch.worked();
-                return context.recorder.hand_on(state).await;
+                return context.recorder.transfer_turn(state).await;
             }
             TurnExit::Unanswered(call) => {
                 state.worked = context.control.stopwatch.worked();

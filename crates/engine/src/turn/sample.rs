@@ -25,7 +25,7 @@ use crate::turn::{
     request,
     route::SlotChoice,
     stopwatch::{CallCost, CallStream},
-    unusable,
+    unusable_answers,
 };
 
 /// Maximum number of calls per answer. A model that asks for more has gone astray.
@@ -112,7 +112,7 @@ pub(crate) async fn ask(
     let has_fallback = context.models.has_fallback || slot != context.models.slot;
     request.has_fallback = has_fallback;
     request.tap = context.tap(state.steps, ExchangePurpose::Turn);
-    let mut sent = state.meter.sending(footprint, &context.models.scales, &model.info().id);
+    let mut sent = state.meter.sending(footprint, &context.models.calibration, &model.info().id);
     let may_call = request.may_call;
     let items = state.history.len();
     request::warn_of_price(context, state, model).await?;
@@ -134,7 +134,7 @@ pub(crate) async fn ask(
     let usage = cost.counted;
     let remarks = std::mem::take(&mut answer.remarks);
     if answer.without_tools {
-        sent = state.meter.sent_without_tools(sent, &context.models.scales, &model.info().id);
+        sent = state.meter.sent_without_tools(sent, &context.models.calibration, &model.info().id);
     }
     state.usage_of_answer = usage.completion_tokens;
     // The embedded model reads only parts of a request and rephrases them.
@@ -168,17 +168,17 @@ pub(crate) async fn ask(
     let is_called = !calls.is_empty() || matches!(unrun, Some((_, UnrunReason::Foreign)));
     let called_in_vain = !may_call && is_called;
     let words = state.answer.as_ref().map_or(0, String::len);
-    let problem = unusable::problem(finish, words, thoughts, !calls.is_empty(), unrun.as_ref());
+    let problem = unusable_answers::problem(finish, words, thoughts, !calls.is_empty(), unrun.as_ref());
     if may_call {
         Box::pin(record_calls(context, state, model.info(), calls)).await?;
     } else if let Some((ToolCall { name, .. }, _)) = calls.first() {
         let message = format!("the model called {name} when only its final answer was expected; the call did not run");
         context.recorder.warn("call_not_run", message).await?;
     }
-    let known = request::look_for_cut(context, state, model, (&sent, items), usage).await?;
+    let known = request::check_truncation(context, state, model, (&sent, items), usage).await?;
     context.models.windows.answered(model.info(), sent.tokens(usage));
-    state.meter.answered(sent, known, &context.models.scales, model.info());
-    request::tell_level(context, state).await?;
+    state.meter.answered(sent, known, &context.models.calibration, model.info());
+    request::record_level(context, state).await?;
     state.reply = if called_in_vain { Reply::CalledInVain } else { Reply::Useful };
     // The final answer at a limit is accepted as it is.
     if matches!(state.phase, Phase::Working | Phase::Planning) {
@@ -250,7 +250,7 @@ pub(crate) async fn learn(
 /// Adds a hint if instructions and tools, not the history, are too large.
 fn too_narrow(context: &TurnContext, model: &dyn Model, error: ModelError) -> ModelError {
     let info = model.info();
-    let fixed = context.models.scales.apply(&info.id, request::guess_fixed(context, info));
+    let fixed = context.models.calibration.apply(&info.id, request::guess_fixed(context, info));
     let window = context.models.windows.of(info);
     if fixed < window / 2 {
         return error;

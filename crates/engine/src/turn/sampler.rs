@@ -86,7 +86,7 @@ impl<'a> SamplingBudget<'a> {
     }
 
     /// Records the usage of the call, including requests whose answer it did not wait for.
-    pub(super) async fn settle(self) {
+    pub(super) async fn record_usage(self) {
         let mut taken = self.taken.subscribe();
         self.taken.send_modify(|taken| taken.closed = true);
         self.over.cancel();

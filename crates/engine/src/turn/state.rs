@@ -24,12 +24,12 @@ use agentd_core::{
 
 use crate::turn::{
     rounds::CallRounds,
-    unusable::{BegunAnswer, Problem, UnusableAnswers},
+    unusable_answers::{BegunAnswer, Problem, UnusableAnswers},
 };
 
 /// Space for the paths of changed files in the final report to clients, in bytes. Far below the size limit of a message
 /// (16 MiB).
-const MAX_TOLD_FILES: usize = 6 << 20;
+const MAX_REPORTED_FILES: usize = 6 << 20;
 
 /// Size of a file's entry besides its path, in bytes.
 const BESIDE_PATH: usize = 32;
@@ -223,13 +223,13 @@ impl TurnState {
     /// Appends an item to the history.
     pub(crate) fn note(&mut self, item: Arc<Item>) {
         self.meter.add(&item);
-        self.consider(&item);
+        self.apply_item(&item);
         self.history.push(item);
     }
 
     /// Applies an item's effects on the turn.
-    fn consider(&mut self, item: &Item) {
-        self.rounds.take_in(&item.body);
+    fn apply_item(&mut self, item: &Item) {
+        self.rounds.record_item(&item.body);
         match &item.body {
             ItemBody::UserMessage { .. } => {
                 self.answer = None;
@@ -293,7 +293,7 @@ impl TurnState {
                 {
                     self.note_denial(result.call_id.clone(), result.name.clone(), result.text.clone());
                 }
-                self.consider(item);
+                self.apply_item(item);
             }
             EventKind::UsageUpdated { step, turn, .. } => {
                 self.steps = *step;
@@ -315,7 +315,7 @@ impl TurnState {
             steps: self.steps,
             usage: self.usage,
             denials: self.denials.clone(),
-            files: self.told_files(),
+            files: self.reported_files(),
             meter: self.meter.clone(),
             only_compacted: self.only_compacts(),
             without_result: self.pending_calls.clone(),
@@ -324,8 +324,8 @@ impl TurnState {
 
     /// Changed files for the final report to clients, as many as fit into a message. Each call's own result lists what
     /// it changed.
-    fn told_files(&self) -> Vec<FileChange> {
-        let mut room = MAX_TOLD_FILES;
+    fn reported_files(&self) -> Vec<FileChange> {
+        let mut room = MAX_REPORTED_FILES;
         let fits = |(path, _): &(&String, &FileChangeKind)| {
             let needed = path.len() + BESIDE_PATH;
             room.checked_sub(needed).inspect(|left| room = *left).is_some()

@@ -59,7 +59,7 @@ mod tests {
     use agentd_core::{ids::CallId, tool::ToolCall, usage::Usage};
 
     use super::*;
-    use crate::turn::unusable::Problem;
+    use crate::turn::unusable_answers::Problem;
 
     const LIMITS: Limits = Limits { max_steps: 3, time: Some(Duration::from_secs(60)), tokens: Some(1000) };
 

@@ -81,7 +81,7 @@ impl Stopwatch {
     fn share(&self, waits: bool) -> StopwatchGuard<'_> {
         self.held.send_modify(|held| {
             *held.count(waits) += 1;
-            held.settle();
+            held.update();
         });
         StopwatchGuard { stopwatch: self, waits }
     }
@@ -93,7 +93,7 @@ impl PauseCounts {
     }
 
     /// Pauses or continues, depending on the counts.
-    fn settle(&mut self) {
+    fn update(&mut self) {
         match (self.waiting > 0 && self.working == 0, self.since) {
             (true, None) => self.since = Some(Instant::now()),
             (false, Some(since)) => {
@@ -110,7 +110,7 @@ impl Drop for StopwatchGuard<'_> {
         self.stopwatch.held.send_modify(|held| {
             let count = held.count(self.waits);
             *count = count.saturating_sub(1);
-            held.settle();
+            held.update();
         });
     }
 }
@@ -202,13 +202,13 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn first_content_chunk_ends_the_time_to_first_token() {
-        let told = [
+        let timed = [
             (10, ModelChunk::Retry { attempt: 1, delay_ms: 5, reason: "busy".to_owned() }),
             (0, ModelChunk::Text(String::new())),
             (20, ModelChunk::Reasoning("well".to_owned())),
             (30, ModelChunk::Text("yes".to_owned())),
         ];
-        let chunks = stream::iter(told).then(async |(ms, chunk)| {
+        let chunks = stream::iter(timed).then(async |(ms, chunk)| {
             sleep(Duration::from_millis(ms)).await;
             Ok(chunk)
         });

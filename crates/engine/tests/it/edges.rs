@@ -225,12 +225,12 @@ async fn session_with_missing_project_uses_its_own_settings() {
     let engine = folderless(&world.store);
     let tool = engine.tool("change").unwrap();
     let verdict = async |session| {
-        let standpoint = engine.standpoint(session).await.unwrap();
-        standpoint.judge(&engine.config().policy, &tool, "{}", &LookedUp::default()).verdict
+        let dry_run_subject = engine.dry_run_subject(session).await.unwrap();
+        dry_run_subject.judge(&engine.config().policy, &tool, "{}", &LookedUp::default()).verdict
     };
     assert_eq!(verdict(Some(session.id())).await, Verdict::Allow);
     assert_ne!(verdict(None).await, Verdict::Allow, "a new session would be asked");
-    assert_eq!(engine.standpoint(Some(SessionId::generate())).await.unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(engine.dry_run_subject(Some(SessionId::generate())).await.unwrap_err().kind(), ErrorKind::NotFound);
 }
 
 #[tokio::test]

@@ -17,7 +17,7 @@ use agentd_core::{
     ids::SessionId,
     ports::{Clock, Exchanges as _},
 };
-use agentd_exchange::{Clean, ExchangeLog, ExchangeLogConfig, ReadFailure};
+use agentd_exchange::{ExchangeLog, ExchangeLogConfig, ReadFailure, SecretFilter};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
@@ -41,7 +41,7 @@ impl World {
         Self::cleaned_by(max_file_bytes, max_files, Arc::new(str::to_owned))
     }
 
-    fn cleaned_by(max_file_bytes: u64, max_files: u32, clean: Clean) -> Self {
+    fn cleaned_by(max_file_bytes: u64, max_files: u32, clean: SecretFilter) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let config = ExchangeLogConfig {
             folder: folder.path().to_owned(),
@@ -144,7 +144,7 @@ async fn damaged_lines_are_skipped_with_a_remark() {
 }
 
 /// Blocks the writer thread until the gate is opened.
-fn held(gate: Receiver<()>) -> Clean {
+fn held(gate: Receiver<()>) -> SecretFilter {
     let gate = Mutex::new(gate);
     Arc::new(move |text| {
         // An error means that the gate was dropped.

@@ -20,7 +20,7 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, StatxFlags, makedev, open
 use sha2::{Digest as _, Sha256};
 
 use super::{
-    agreed::lock,
+    agreed_folder::lock,
     front::{Flaw, Front},
 };
 

@@ -14,7 +14,7 @@ pub(crate) const MAX_FRONT: usize = 16 << 10;
 /// Usual maximum length of a description, in characters. Longer ones get a note.
 const MAX_DESCRIPTION: usize = 1024;
 /// Maximum length of a description passed to models, in characters.
-pub(crate) const TOLD_DESCRIPTION: usize = 300;
+pub(crate) const MAX_LISTED_DESCRIPTION: usize = 300;
 /// Keys whose invalid YAML makes the whole skill invalid. Without them it would be another skill.
 const KEYS: [&str; 4] = ["name", "description", "dependencies", "requirements"];
 /// Keys of other systems, which have no effect here.
@@ -95,7 +95,7 @@ pub(crate) fn front(text: &str) -> Result<Front, Flaw> {
     let length = front.description.chars().count();
     if length > MAX_DESCRIPTION {
         let message = format!(
-            "`description` has {length} characters; {MAX_DESCRIPTION} is the recommended limit, and models see the first {TOLD_DESCRIPTION}"
+            "`description` has {length} characters; {MAX_DESCRIPTION} is the recommended limit, and models see the first {MAX_LISTED_DESCRIPTION}"
         );
         front.notes.push(Flaw::new(line("description"), message));
     }

@@ -13,7 +13,7 @@
 //! A project, and the folders around it, may be untrusted. Anything except a regular file of this user, reached without
 //! links, is skipped.
 
-pub(crate) mod agreed;
+pub(crate) mod agreed_folder;
 pub mod disk;
 pub(crate) mod front;
 pub(crate) mod requirements;

@@ -17,7 +17,7 @@ use sha2::{Digest as _, Sha256};
 /// Maximum nesting of folders.
 const MAX_DEPTH: usize = 16;
 /// Maximum number of reported problems.
-const MAX_TOLD: usize = 20;
+const MAX_LISTED: usize = 20;
 
 /// Limits of a kind of tree.
 #[derive(Debug)]
@@ -91,8 +91,8 @@ impl Tree {
             );
             tree.problems.insert(0, (String::new(), message));
         }
-        tree.problems.truncate(MAX_TOLD);
-        tree.left_out.truncate(MAX_TOLD);
+        tree.problems.truncate(MAX_LISTED);
+        tree.left_out.truncate(MAX_LISTED);
         Ok(tree)
     }
 
@@ -180,12 +180,12 @@ impl Tree {
     }
 
     fn problem(&mut self, path: &Path, message: impl Into<String>) {
-        self.problems.push((shown(path), message.into()));
+        self.problems.push((display_path(path), message.into()));
     }
 
     fn odd_link(&mut self, path: &Path, message: &str) {
         if self.kind.leaves_out_links {
-            self.left_out.push((shown(path), message.to_owned()));
+            self.left_out.push((display_path(path), message.to_owned()));
         } else {
             self.problem(path, message);
         }
@@ -244,7 +244,7 @@ impl Tree {
     }
 }
 
-fn shown(path: &Path) -> String {
+fn display_path(path: &Path) -> String {
     path.to_string_lossy().replace(char::is_control, "\u{fffd}")
 }
 
@@ -305,11 +305,11 @@ mod tests {
         symlink("scripts", from.path().join("folder")).unwrap();
         nix::unistd::mkfifo(&from.path().join("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
         let tree = Tree::of(&open(from.path())).unwrap();
-        let mut told: Vec<String> =
+        let mut listed: Vec<String> =
             tree.problems.iter().map(|(file, message)| format!("{file}: {}", &message[..22])).collect();
-        told.sort();
+        listed.sort();
         assert_eq!(
-            told,
+            listed,
             [
                 "absolute: it is a link that lead",
                 "broken: it is a dangling link;",

@@ -9,7 +9,7 @@ use agentd_core::project::{ProjectFile, ProjectProblem};
 use cap_std::fs::Dir;
 
 use crate::files::{
-    agreed::{ProblemList as _, hash, of_bytes},
+    agreed_folder::{ProblemList as _, hash, of_bytes},
     tree::{Tree, TreeKind},
 };
 

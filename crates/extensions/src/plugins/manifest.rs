@@ -8,7 +8,7 @@ use agentd_workspace::text::first_chars;
 use serde_json::{Map, Value};
 
 use super::folder::PluginFolder;
-use crate::files::{agreed::ProblemList as _, front::shown};
+use crate::files::{agreed_folder::ProblemList as _, front::shown};
 
 /// Locations of the manifest. The first one found is used.
 const MANIFESTS: [&str; 6] = [

@@ -37,7 +37,7 @@ use self::{
     manifest::{MARKETPLACES, Manifest},
     parts::PluginParts,
 };
-use crate::files::agreed::{Agreement, Agreements, DRAFT, lock, remove_below, storage};
+use crate::files::agreed_folder::{Agreement, Agreements, DRAFT, lock, remove_below, storage};
 
 /// Maximum number of plugins.
 const MAX_PLUGINS: usize = 100;
@@ -152,7 +152,7 @@ impl PluginStore {
     ///
     /// # Errors
     /// If the folder is not a plugin.
-    pub fn look(&self, folder: &Path) -> Result<PluginReport, WorkspaceError> {
+    pub fn inspect(&self, folder: &Path) -> Result<PluginReport, WorkspaceError> {
         let store = &self.0;
         let (_, looked) = store.open(folder)?;
         let records = store.records()?;
@@ -366,7 +366,7 @@ impl Store {
             skills: parts.skills.clone(),
             agents: parts.agents.clone(),
             commands: parts.commands.iter().map(command).collect(),
-            servers: parts.servers.iter().map(servers::ServerEntry::told).collect(),
+            servers: parts.servers.iter().map(servers::ServerEntry::summary).collect(),
             unsupported: manifest.unsupported.clone(),
             installed_version: record.map(|record| record.version.clone()).unwrap_or_default(),
             changes: record.map(|record| record.changes(&files.listed())).unwrap_or_default(),

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     files::{
-        agreed::ProblemList as _,
+        agreed_folder::ProblemList as _,
         front::{self, SKILL_FILE},
         requirements,
     },

@@ -12,7 +12,7 @@ use super::{
     folder::PluginFolder,
     manifest::{ServerSource, inner_path},
 };
-use crate::files::{agreed::ProblemList as _, front::shown};
+use crate::files::{agreed_folder::ProblemList as _, front::shown};
 
 /// Maximum number of servers of a plugin.
 const MAX_SERVERS: usize = 50;
@@ -253,7 +253,7 @@ impl ServerEntry {
     }
 
     /// Description for the user.
-    pub(super) fn told(&self) -> PluginServer {
+    pub(super) fn summary(&self) -> PluginServer {
         let command: Vec<String> = self.command.iter().chain(&self.args).cloned().collect();
         let set = || self.env.iter().chain(&self.headers);
         let steering = self.env.iter().filter(|(name, value)| steers(name, value));

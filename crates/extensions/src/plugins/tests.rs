@@ -16,7 +16,7 @@ fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
     folder
 }
 
-fn look(files: &[(&str, &str)]) -> Result<LookedAt, String> {
+fn inspect(files: &[(&str, &str)]) -> Result<LookedAt, String> {
     let folder = folder(files);
     LookedAt::of(&Dir::open_ambient_dir(folder.path(), cap_std::ambient_authority()).unwrap(), "fallback")
 }
@@ -31,14 +31,14 @@ const PIE: (&str, &str) = ("skills/pie/SKILL.md", "---\nname: pie\ndescription: 
 fn plugin_layouts_of_other_systems_are_read() {
     #[track_caller]
     fn check(files: &[(&str, &str)], name: &str, skills: &[&str], agents: &[&str], commands: &[&str]) {
-        let looked = look(files).unwrap();
+        let looked = inspect(files).unwrap();
         assert_eq!(looked.manifest.name, name);
-        let told: Vec<&str> = looked.parts.skills.iter().map(|skill| skill.name.as_str()).collect();
-        assert_eq!(told, skills, "{:?}", looked.parts.problems);
-        let told: Vec<&str> = looked.parts.agents.iter().map(|card| card.id.as_str()).collect();
-        assert_eq!(told, agents, "{:?}", looked.parts.problems);
-        let told: Vec<&str> = looked.parts.commands.iter().map(|command| command.name.as_str()).collect();
-        assert_eq!(told, commands, "{:?}", looked.parts.problems);
+        let names: Vec<&str> = looked.parts.skills.iter().map(|skill| skill.name.as_str()).collect();
+        assert_eq!(names, skills, "{:?}", looked.parts.problems);
+        let names: Vec<&str> = looked.parts.agents.iter().map(|card| card.id.as_str()).collect();
+        assert_eq!(names, agents, "{:?}", looked.parts.problems);
+        let names: Vec<&str> = looked.parts.commands.iter().map(|command| command.name.as_str()).collect();
+        assert_eq!(names, commands, "{:?}", looked.parts.problems);
     }
     let agent = "---\nname: cook\ndescription: Cooks\n---\nYou cook.\n";
     check(&[("plugin.json", r#"{"name": "kit"}"#), PIE], "kit", &["pie"], &[], &[]);
@@ -77,7 +77,7 @@ fn plugin_servers_run_as_declared_without_trust() {
         "b b": {"type": "sse", "url": "https://example.org/${PLACE:-x}", "headers": {"A": "Bearer ${TOKEN}"}}}});
     let files = [("mcp.json", servers.to_string()), ("conf.json", "{}".to_owned())];
     let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (*path, text.as_str())).collect();
-    let looked = look(&files).unwrap();
+    let looked = inspect(&files).unwrap();
     let [a, b] = looked.parts.servers.as_slice() else { panic!("{:?}", looked.parts) };
     let placed = a.placed("/root", "/data");
     assert_eq!(placed["command"], "/root/bin/run");
@@ -87,10 +87,13 @@ fn plugin_servers_run_as_declared_without_trust() {
         (&placed["env"]["PLUGIN_ROOT"], placed.get("grants"), placed.get("tools")),
         (&json!("/root"), None, None)
     );
-    assert_eq!(a.told().reads, ["KEY"]);
-    assert_eq!((a.told().command[0].as_str(), a.told().sets), ("${PLUGIN_ROOT}/bin/run", vec!["HERE".to_owned()]));
+    assert_eq!(a.summary().reads, ["KEY"]);
     assert_eq!(
-        (b.name.as_str(), b.told().reads, b.told().sets),
+        (a.summary().command[0].as_str(), a.summary().sets),
+        ("${PLUGIN_ROOT}/bin/run", vec!["HERE".to_owned()])
+    );
+    assert_eq!(
+        (b.name.as_str(), b.summary().reads, b.summary().sets),
         ("b-b", vec!["PLACE".into(), "TOKEN".into()], vec!["A".into()])
     );
     assert_eq!(b.placed("/root", "/data")["connection_mode"], "sse");
@@ -101,7 +104,7 @@ fn invalid_plugin_servers_are_skipped() {
     #[track_caller]
     fn check(server: Value, part: &str) {
         let servers = json!({"bad": server, "good": {"command": "x"}}).to_string();
-        let looked = look(&[(".mcp.json", &servers)]).unwrap();
+        let looked = inspect(&[(".mcp.json", &servers)]).unwrap();
         let names: Vec<&str> = looked.parts.servers.iter().map(|server| server.name.as_str()).collect();
         assert_eq!(names, ["good"]);
         assert!(
@@ -129,14 +132,14 @@ fn plugin_is_bound_to_its_files() {
     let around = tempfile::tempdir().unwrap();
     let from = folder(&[("plugin.json", r#"{"name": "kit", "version": "1"}"#), PIE]);
     let plugins = store(around.path());
-    let seen = plugins.look(from.path()).unwrap();
+    let seen = plugins.inspect(from.path()).unwrap();
     assert_eq!(seen.state, PluginState::New);
     let wrong = plugins.add(from.path(), &"0".repeat(64), "here", "test").unwrap_err();
     assert_eq!(wrong.kind(), ErrorKind::Conflict);
     let added = plugins.add(from.path(), &seen.hash, "here", "test").unwrap();
     assert_eq!((added.state, added.hash.as_str()), (PluginState::Installed, seen.hash.as_str()));
     assert!(plugins.check("kit").is_ok() && plugins.check("nobody").is_err());
-    assert_eq!(plugins.look(from.path()).unwrap().state, PluginState::Installed);
+    assert_eq!(plugins.inspect(from.path()).unwrap().state, PluginState::Installed);
 
     // Another store on the same folder, as after a restart.
     assert!(store(around.path()).refresh()[0].is_used());
@@ -170,7 +173,7 @@ fn unreadable_plugin_list_disables_but_removes_nothing() {
     let around = tempfile::tempdir().unwrap();
     let from = folder(&[("plugin.json", r#"{"name": "kit"}"#), PIE]);
     let plugins = store(around.path());
-    let seen = plugins.look(from.path()).unwrap();
+    let seen = plugins.inspect(from.path()).unwrap();
     let added = plugins.add(from.path(), &seen.hash, "here", "test").unwrap();
     let list = around.path().join("plugins/installed.json");
     let text = fs::read(&list).unwrap();
@@ -194,6 +197,6 @@ proptest! {
 
     #[test]
     fn any_manifest_is_read_or_rejected(text in ".{0,200}", servers in ".{0,200}") {
-        let _ = look(&[("plugin.json", &text), ("mcp.json", &servers), PIE]);
+        let _ = inspect(&[("plugin.json", &text), ("mcp.json", &servers), PIE]);
     }
 }

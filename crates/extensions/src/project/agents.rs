@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::folder::{AGENTS, AGENTS_FILE, ProjectFolder};
 use crate::files::{
-    agreed::ProblemList as _,
+    agreed_folder::ProblemList as _,
     front::{MarkdownParts, list, scalar, shown},
 };
 
@@ -150,8 +150,8 @@ impl FoundAgents {
                     let name = scalar(value).unwrap_or_default();
                     card.slot = Slot::ALL.into_iter().find(|slot| slot.as_str() == name.trim());
                     if card.slot.is_none() && name.trim() != "inherit" {
-                        let told = "is not a slot of models.yaml, so the agent uses the turn's";
-                        self.problems.note(file, format!("{} {told}", shown(&name)));
+                        let reason = "is not a slot of models.yaml, so the agent uses the turn's";
+                        self.problems.note(file, format!("{} {reason}", shown(&name)));
                     }
                 }
                 "max_steps" | "maxTurns" | "max_turns" => match value.as_u64() {
@@ -255,8 +255,8 @@ mod tests {
         fn check(path: &str, text: &str, part: &str) {
             let (cards, problems) = of(&[(path, text), ("agents/zz.md", "---\ndescription: d\n---\np")]);
             assert_eq!(cards.iter().map(|card| card.id.as_str()).collect::<Vec<_>>(), ["zz"], "{text}");
-            let is_told = |problem: &String| problem.starts_with("true") && problem.contains(part);
-            assert!(problems.iter().any(is_told), "{text}: {problems:?}");
+            let is_expected = |problem: &String| problem.starts_with("true") && problem.contains(part);
+            assert!(problems.iter().any(is_expected), "{text}: {problems:?}");
         }
         check("agents/a.md", "You review.", "does not start with front matter");
         check("agents/a.md", "---\nname: a\ntools: [broken\n---\np", "not valid YAML");

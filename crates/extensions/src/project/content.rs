@@ -13,7 +13,7 @@ use super::{
     folder::{COMMANDS, FolderFile, INSTRUCTIONS, ProjectFolder, SKILLS},
 };
 use crate::files::{
-    agreed::of_bytes,
+    agreed_folder::of_bytes,
     front::{self, SKILL_FILE},
 };
 

@@ -14,7 +14,7 @@ use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
 use nix::fcntl::OFlag;
 
 use crate::files::{
-    agreed::{self, ProblemList as _},
+    agreed_folder::{self, ProblemList as _},
     disk::{self, NotAtHand, Pace, Stamp},
     front::SKILL_FILE,
     tree::Tree,
@@ -85,7 +85,7 @@ impl FolderStamps {
         Ok(true)
     }
 
-    fn look(&mut self, path: PathBuf) {
+    fn note(&mut self, path: PathBuf) {
         // Paths that cannot be checked count as missing, so they are checked again each time.
         let stamp = disk::stamp(&path, false, Pace::Patient).unwrap_or_default();
         self.0.push((path, stamp));
@@ -97,7 +97,7 @@ impl ProjectFolder {
     pub(crate) fn read(project: &Path) -> Self {
         let (root, found) = (project.join(PROJECT_FOLDER), Self::default());
         let mut reader = Reader { root, found, left: MAX_BYTES, texts_left: MAX_TEXTS };
-        reader.found.stamps.look(reader.root.clone());
+        reader.found.stamps.note(reader.root.clone());
         match exact::open_folder(&reader.root) {
             Ok(folder) => reader.all(&Dir::from_std_file(folder.into())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -232,11 +232,11 @@ impl Reader {
 
     /// Reads all files of a skill, or none.
     fn skill(&mut self, skills: &Dir, name: &str, below: &str) {
-        self.look(below);
+        self.note(below);
         let read = jail::open_real_folder(skills, name).and_then(|folder| {
             let tree = Tree::of(&folder)?;
             for path in tree.paths() {
-                self.look(&format!("{below}/{}", path.display()));
+                self.note(&format!("{below}/{}", path.display()));
             }
             if let Some((file, message)) = tree.problems.first() {
                 let file = if file.is_empty() { String::new() } else { format!("{file}: ") };
@@ -265,7 +265,7 @@ impl Reader {
     }
 
     fn text(&mut self, root: &Dir, path: &str) {
-        self.look(path);
+        self.note(path);
         match self.read_text(root, path) {
             Ok(content) => self.found.files.push(FolderFile { path: path.to_owned(), runs: false, content }),
             Err(error) => self.found.problems.refuse(path, error.to_string()),
@@ -303,14 +303,14 @@ impl Reader {
     }
 
     fn open_folder(&mut self, root: &Dir, below: &str) -> Option<Dir> {
-        self.look(below);
+        self.note(below);
         let opened = jail::open_real_folder(root, below);
         opened.map_err(|error| self.found.problems.refuse(below, format!("it cannot be opened: {error}"))).ok()
     }
 
-    fn look(&mut self, below: &str) {
+    fn note(&mut self, below: &str) {
         let path = self.root.join(below);
-        self.found.stamps.look(path);
+        self.found.stamps.note(path);
     }
 }
 
@@ -320,7 +320,7 @@ pub(super) fn hash(files: &[FolderFile]) -> String {
         return String::new();
     }
     let hashed = files.iter().map(|file| (&*file.path, file.runs, file.content.len() as u64, &*file.content));
-    agreed::hash(FORM, hashed)
+    agreed_folder::hash(FORM, hashed)
 }
 
 fn too_much() -> io::Error {

@@ -37,7 +37,7 @@ use self::{
     folder::{FolderStamps, ProjectFolder},
 };
 use crate::files::{
-    agreed::{Agreement, Agreements, DRAFT, lock, of_bytes, remove_below, storage},
+    agreed_folder::{Agreement, Agreements, DRAFT, lock, of_bytes, remove_below, storage},
     disk::{self, NotAtHand, Pace},
 };
 
@@ -317,7 +317,7 @@ impl Store {
         let (parts, files, records) = (FolderParts::of(folder), files(folder), self.patient_records());
         let record = records.of(&self.main(project));
         let trust = trust(hash, record);
-        let told = |command: ProjectCommand| match trust {
+        let listed = |command: ProjectCommand| match trust {
             ProjectTrust::Trusted => command,
             _ => ProjectCommand { text: String::new(), ..command },
         };
@@ -330,7 +330,7 @@ impl Store {
             instructions: parts.instructions.is_some(),
             agents: parts.agents,
             skills: parts.skills,
-            commands: parts.commands.into_iter().map(told).collect(),
+            commands: parts.commands.into_iter().map(listed).collect(),
             changes: record.map(|record| record.changes(&files)).unwrap_or_default(),
             ignored: folder.ignored.clone(),
             problems: folder.problems.iter().cloned().chain(parts.problems).collect(),

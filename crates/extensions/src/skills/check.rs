@@ -108,7 +108,7 @@ impl SkillStore {
                 report.problems.push(fatal(SKILL_FILE, 2, message.to_owned()));
             }
             (Some(name), own) => {
-                let told = match own {
+                let complaint = match own {
                     Some(own) if *own != name => {
                         Some(format!("`name` is not a plain folder name, so the skill is named {name}"))
                     }
@@ -118,7 +118,7 @@ impl SkillStore {
                     }
                     _ => None,
                 };
-                report.problems.extend(told.map(|message| odd(SKILL_FILE, 2, message)));
+                report.problems.extend(complaint.map(|message| odd(SKILL_FILE, 2, message)));
                 report.skill.name = name;
             }
         }
@@ -126,7 +126,7 @@ impl SkillStore {
         let setting = setting.get(&report.skill.name);
         report.skill.description = setting.and_then(|set| set.description.clone()).unwrap_or(front.description.clone());
         report.skill.enabled =
-            setting.and_then(|set| set.enabled).unwrap_or_else(|| source::is_told(candidate.source.origin));
+            setting.and_then(|set| set.enabled).unwrap_or_else(|| source::is_listed(candidate.source.origin));
         report.skill.file_types = setting.map(|set| set.file_types.clone()).unwrap_or_default();
         (report.license, report.allowed_tools) = (front.license.clone(), front.allowed_tools.clone());
         let listed = folder.read_to_string(requirements::PACKAGES_FILE).ok();

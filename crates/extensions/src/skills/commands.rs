@@ -10,7 +10,7 @@ use agentd_core::{
 
 use super::{SkillStore, environment::Environments, link};
 
-use crate::files::agreed::lock;
+use crate::files::agreed_folder::lock;
 
 /// Substrings of a command that may run a skill's code with Python.
 const RUNS: [&str; 3] = ["python", ".py", "pip"];

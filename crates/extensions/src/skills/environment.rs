@@ -31,7 +31,7 @@ use super::{
     installer::{self, Installer, Network, refused},
     package_index::PackageIndex,
 };
-use crate::files::{agreed::lock, requirements};
+use crate::files::{agreed_folder::lock, requirements};
 
 /// Mark of a complete environment.
 const MARK: &str = ".agentd-ready";
@@ -170,7 +170,7 @@ impl Environments {
             WorkspaceError::new(ErrorKind::Storage, message).with_hint("check the daemon's data folder")
         };
         let place = prepare(&self.folder, environment).map_err(failed)?;
-        progress.tell(&format!("creating a Python environment for the skill {skill}"));
+        progress.report(&format!("creating a Python environment for the skill {skill}"));
         let uv = self.program("uv");
         let mut installer = self.installer(&place, uv.as_deref());
         self.make_empty(skill, &installer, cancel).await?;
@@ -179,7 +179,7 @@ impl Environments {
         installer.name_index(skill, &pythons, cancel).await?;
         let list = place.join(LIST);
         fs::write(&list, packages.join("\n") + "\n").map_err(failed)?;
-        progress.tell(&format!("installing {} for the skill {skill}", packages.join(", ")));
+        progress.report(&format!("installing {} for the skill {skill}", packages.join(", ")));
         let python = place.join("bin/python");
         let words: Vec<&OsStr> = match &uv {
             Some(uv) => {

@@ -38,7 +38,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 /// Maximum number of stored bytes of an installer's output.
 const SAID: usize = 64 << 10;
 /// Maximum number of output lines shown to the user.
-const TOLD_LINES: usize = 8;
+const MAX_LINES: usize = 8;
 /// Prints the URL of pip's default index, and the host of its files, which pip stores here since version 10.
 const BUILT_IN_INDEX: &str = "from pip._internal.models.index import PyPI as index; \
                               print(index.simple_url, index.file_storage_domain)";
@@ -159,8 +159,8 @@ pub(super) fn cancelled(skill: &str) -> WorkspaceError {
 pub(super) fn refused(skill: &str, what: &str, finished: &FinishedCommand) -> WorkspaceError {
     let said = without_passwords(&format!("{}\n{}", finished.stdout.text, finished.stderr.text));
     let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    let told = lines[lines.len().saturating_sub(TOLD_LINES)..].join("; ");
-    WorkspaceError::new(ErrorKind::InvalidInput, format!("{what} the skill {skill}: {told}"))
+    let last_lines = lines[lines.len().saturating_sub(MAX_LINES)..].join("; ");
+    WorkspaceError::new(ErrorKind::InvalidInput, format!("{what} the skill {skill}: {last_lines}"))
         .with_hint("only wheels are installed; check the network, and the names and versions")
 }
 

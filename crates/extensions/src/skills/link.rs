@@ -15,7 +15,7 @@ use cap_std::fs::Dir;
 use serde::{Deserialize, Serialize};
 
 use super::SkillStore;
-use crate::files::{agreed::lock, disk::Pace, requirements, tree::Tree};
+use crate::files::{agreed_folder::lock, disk::Pace, requirements, tree::Tree};
 
 /// Folder of skills in a workspace.
 const AREA: &str = "skills";
@@ -75,12 +75,12 @@ pub(super) fn unusable(name: &str, tree: &Tree) -> Option<WorkspaceError> {
     if tree.problems.is_empty() {
         return None;
     }
-    let told = tree.problems.iter().map(|(file, message)| match file.as_str() {
+    let reasons = tree.problems.iter().map(|(file, message)| match file.as_str() {
         "" => message.clone(),
         file => format!("{file}: {message}"),
     });
-    let told = told.collect::<Vec<_>>().join("; ");
-    let error = WorkspaceError::new(ErrorKind::InvalidInput, format!("the skill {name} cannot be used: {told}"));
+    let reasons = reasons.collect::<Vec<_>>().join("; ");
+    let error = WorkspaceError::new(ErrorKind::InvalidInput, format!("the skill {name} cannot be used: {reasons}"));
     Some(error.with_hint("`agentctl skills check DIR` shows it"))
 }
 

@@ -41,7 +41,7 @@ use self::{
 };
 use crate::{
     files::{
-        agreed::lock,
+        agreed_folder::lock,
         disk::{GuideCache, NotAtHand, Pace},
     },
     plugins::PluginStore,
@@ -87,10 +87,10 @@ pub struct SkillConfig {
 
 /// All skills. Clones share one store.
 #[derive(Debug, Clone)]
-pub struct SkillStore(Arc<Shelf>);
+pub struct SkillStore(Arc<StoreInner>);
 
 #[derive(Debug)]
-struct Shelf {
+struct StoreInner {
     config: SkillConfig,
     settings: RwLock<Arc<SkillSettings>>,
     known: GuideCache,
@@ -111,7 +111,7 @@ impl SkillStore {
             config.package_hosts.clone(),
         );
         let settings = RwLock::new(Arc::new(settings));
-        Self(Arc::new(Shelf {
+        Self(Arc::new(StoreInner {
             config,
             settings,
             known: GuideCache::default(),
@@ -127,7 +127,7 @@ impl SkillStore {
     }
 
     /// Skills of a session in this workspace.
-    pub(crate) fn look(&self, workspace: Option<&Workspace>, pace: Pace) -> Result<Vec<Skill>, NotAtHand> {
+    pub(crate) fn load(&self, workspace: Option<&Workspace>, pace: Pace) -> Result<Vec<Skill>, NotAtHand> {
         Ok(self.skills(workspace, pace)?.into_iter().map(|(skill, _)| skill).collect())
     }
 
@@ -194,11 +194,11 @@ impl SkillStore {
 
 impl Skills for SkillStore {
     fn usable<'a>(&'a self, workspace: Option<&'a Workspace>) -> BoxFuture<'a, Vec<Skill>> {
-        if let Ok(skills) = self.look(workspace, Pace::AtOnce) {
+        if let Ok(skills) = self.load(workspace, Pace::AtOnce) {
             return std::future::ready(skills).boxed();
         }
         let workspace = workspace.cloned();
-        let looked = self.work(move |store| store.look(workspace.as_ref(), Pace::Patient).unwrap_or_default());
+        let looked = self.work(move |store| store.load(workspace.as_ref(), Pace::Patient).unwrap_or_default());
         looked.map(Result::unwrap_or_default).boxed()
     }
 

@@ -61,12 +61,12 @@ impl PackageIndex {
     pub(super) fn for_uv(&self, variables: &BTreeMap<String, String>) -> BTreeMap<OsString, OsString> {
         let ours =
             [("UV_NO_CONFIG", "1"), ("UV_NO_CACHE", "1"), ("UV_PYTHON_DOWNLOADS", "never"), ("UV_NO_BUILD", "1")];
-        let mut told: BTreeMap<OsString, OsString> =
+        let mut environment: BTreeMap<OsString, OsString> =
             ours.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
         let own = ["UV_DEFAULT_INDEX", "UV_INDEX_URL"].into_iter().find_map(|name| variables.get(name));
         let own = own.and_then(|value| judged("index-url", value));
         if let Some(index) = own.as_ref().or_else(|| self.values.get("index-url")) {
-            told.insert("UV_DEFAULT_INDEX".into(), index.into());
+            environment.insert("UV_DEFAULT_INDEX".into(), index.into());
         }
         for (name, key) in [
             ("UV_EXTRA_INDEX_URL", "extra-index-url"),
@@ -76,13 +76,13 @@ impl PackageIndex {
         ] {
             if let Some(value) = self.values.get(key) {
                 let value = if key == "find-links" { value.replace(' ', ",") } else { value.clone() };
-                told.insert(name.into(), value.into());
+                environment.insert(name.into(), value.into());
             }
         }
         if let Some(cert) = self.values.get("cert") {
-            told.entry("SSL_CERT_FILE".into()).or_insert_with(|| cert.into());
+            environment.entry("SSL_CERT_FILE".into()).or_insert_with(|| cert.into());
         }
-        told
+        environment
     }
 
     /// Files that installers must be able to read besides those of the system: folders of wheels, and a certificate.
@@ -231,10 +231,10 @@ mod tests {
             let mut all = variables(&[("HOME", home), ("PIP_NO_BINARY", ":all:"), ("PIP_TARGET", "/x")]);
             all.extend(variables(more));
             let index = PackageIndex::read(&all);
-            let told = index.for_pip().into_iter();
-            told.map(|(name, value)| format!("{}={}", name.display(), value.display())).collect::<Vec<_>>()
+            let environment = index.for_pip().into_iter();
+            environment.map(|(name, value)| format!("{}={}", name.display(), value.display())).collect::<Vec<_>>()
         };
-        let told = with(&[]);
+        let environment = with(&[]);
         for part in [
             "PIP_CONFIG_FILE=/dev/null",
             "PIP_ONLY_BINARY=:all:",
@@ -242,10 +242,12 @@ mod tests {
             "PIP_EXTRA_INDEX_URL=https://other.example/simple",
             "PIP_TRUSTED_HOST=a.example b.example",
         ] {
-            assert!(told.iter().any(|line| line == part), "{part} in {told:?}");
+            assert!(environment.iter().any(|line| line == part), "{part} in {environment:?}");
         }
         assert!(
-            !told.iter().any(|line| line.contains("NO_BINARY") || line.contains("TARGET") || line.ends_with("=/x"))
+            !environment
+                .iter()
+                .any(|line| line.contains("NO_BINARY") || line.contains("TARGET") || line.ends_with("=/x"))
         );
         let own =
             with(&[("PIP_INDEX_URL", "https://mine.example/simple"), ("PIP_FIND_LINKS", "/opt/wheels file:///w")]);

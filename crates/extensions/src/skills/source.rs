@@ -17,7 +17,7 @@ use super::SkillSettings;
 use crate::{
     files::{
         disk::{Entry, GuideCache, NotAtHand, Pace, shown},
-        front::{self, MAX_FRONT, SKILL_FILE, TOLD_DESCRIPTION},
+        front::{self, MAX_FRONT, MAX_LISTED_DESCRIPTION, SKILL_FILE},
         requirements,
         tree::Tree,
     },
@@ -195,7 +195,7 @@ fn skill(
     let packages = requirements::packages(front, listed.as_ref().map(|read| read.text.as_str())).unwrap_or_default();
     candidate.is_sound = is_sound(candidate, &read.is_sound, pace)?;
     let setting = settings.get(&name);
-    let enabled = setting.and_then(|setting| setting.enabled).unwrap_or_else(|| is_told(candidate.source.origin));
+    let enabled = setting.and_then(|setting| setting.enabled).unwrap_or_else(|| is_listed(candidate.source.origin));
     let description =
         setting.and_then(|setting| setting.description.clone()).unwrap_or_else(|| front.description.clone());
     Ok(Some(Skill {
@@ -229,13 +229,13 @@ fn is_sound(candidate: &Candidate, known: &OnceLock<()>, pace: Pace) -> Result<b
 
 /// Returns true if models see a skill of this origin without a mention, by default. The bundled skills are loaded when
 /// they are named, or for an uploaded file of their type.
-pub(crate) fn is_told(origin: SkillOrigin) -> bool {
+pub(crate) fn is_listed(origin: SkillOrigin) -> bool {
     origin != SkillOrigin::Bundled
 }
 
 fn line(text: &str) -> String {
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    match first_chars(&words, TOLD_DESCRIPTION) {
+    match first_chars(&words, MAX_LISTED_DESCRIPTION) {
         (start, true) => format!("{}…", start.trim_end()),
         (whole, false) => whole.to_owned(),
     }

@@ -33,7 +33,7 @@ pub enum Form {
 
 /// Emits the terms of a text in order. A phrase is found by its terms at the same distances. A trailing [`Form::Last`]
 /// of the phrase must be left out, because the text may continue there.
-pub fn exact(text: &str, tell: &mut dyn FnMut(Token)) {
+pub fn exact(text: &str, emit: &mut dyn FnMut(Token)) {
     let normal = Normal::new(text);
     let whole = normal.text();
     let mut position = 0;
@@ -48,14 +48,14 @@ pub fn exact(text: &str, tell: &mut dyn FnMut(Token)) {
             {
                 range.end = next.range.end;
             }
-            position = pairs(&normal, range, position, tell);
+            position = pairs(&normal, range, position, emit);
         } else {
-            word(&normal, &run, position, tell);
+            word(&normal, &run, position, emit);
             let groups = &all[at..all.len().min(at + MOST_GROUPS)];
             if at >= last_number
                 && let Some((text, count, range)) = grouped_number(whole, groups)
             {
-                tell(Token { text, range: normal.origin(range), position, form: Form::Part });
+                emit(Token { text, range: normal.origin(range), position, form: Form::Part });
                 last_number = at + count;
             }
             position += 1;
@@ -70,7 +70,7 @@ pub fn tokens(text: &str) -> Vec<Token> {
     tokens
 }
 
-fn pairs(normal: &Normal<'_>, range: Range<usize>, mut position: u32, tell: &mut dyn FnMut(Token)) -> u32 {
+fn pairs(normal: &Normal<'_>, range: Range<usize>, mut position: u32, emit: &mut dyn FnMut(Token)) -> u32 {
     let stretch = normal.text().get(range.clone()).unwrap_or_default();
     let mut letters = stretch.char_indices().map(|(at, letter)| (range.start + at, letter)).peekable();
     while let Some((start, letter)) = letters.next() {
@@ -79,19 +79,19 @@ fn pairs(normal: &Normal<'_>, range: Range<usize>, mut position: u32, tell: &mut
             None => (start + letter.len_utf8(), Form::Last),
         };
         let text = normal.text().get(start..end).unwrap_or_default().to_owned();
-        tell(Token { text, range: normal.origin(start..end), position, form });
+        emit(Token { text, range: normal.origin(start..end), position, form });
         position += 1;
     }
     position
 }
 
-fn word(normal: &Normal<'_>, run: &LetterRun, position: u32, tell: &mut dyn FnMut(Token)) {
+fn word(normal: &Normal<'_>, run: &LetterRun, position: u32, emit: &mut dyn FnMut(Token)) {
     let written = normal.text().get(run.range.clone()).unwrap_or_default();
-    tell(Token { text: small(written), range: normal.origin(run.range.clone()), position, form: Form::Word });
+    emit(Token { text: small(written), range: normal.origin(run.range.clone()), position, form: Form::Word });
     for part in parts(written) {
         let text = small(written.get(part.clone()).unwrap_or_default());
         let range = normal.origin(run.range.start + part.start..run.range.start + part.end);
-        tell(Token { text, range, position, form: Form::Part });
+        emit(Token { text, range, position, form: Form::Part });
     }
 }
 

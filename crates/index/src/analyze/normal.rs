@@ -219,11 +219,11 @@ mod tests {
             let runs: Vec<LetterRun> = runs(text).collect();
             grouped_number(text, &runs).map(|(digits, count, range)| (digits, count, text[range].to_owned()))
         };
-        let told = |digits: &str, count, text: &str| Some((digits.to_owned(), count, text.to_owned()));
-        assert_eq!(of("1,234,567.89"), told("1234567", 3, "1,234,567"));
-        assert_eq!(of("12,345 pieces"), told("12345", 2, "12,345"));
-        assert_eq!(of("1.234.567,89"), told("1234567", 3, "1.234.567"));
-        assert_eq!(of("4’500"), told("4500", 2, "4’500"));
+        let parsed = |digits: &str, count, text: &str| Some((digits.to_owned(), count, text.to_owned()));
+        assert_eq!(of("1,234,567.89"), parsed("1234567", 3, "1,234,567"));
+        assert_eq!(of("12,345 pieces"), parsed("12345", 2, "12,345"));
+        assert_eq!(of("1.234.567,89"), parsed("1234567", 3, "1.234.567"));
+        assert_eq!(of("4’500"), parsed("4500", 2, "4’500"));
         for text in ["1.234", "1, 234", "1,23", "1234,567", "0,123", "a,123", "12", "1,234x"] {
             assert_eq!(of(text), None, "{text}");
         }

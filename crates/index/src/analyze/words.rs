@@ -81,7 +81,7 @@ pub fn plain(word: &str) -> String {
 
 /// Emits the terms of a text: stems in its language, Chinese words with the words inside them, and character pairs for
 /// other scripts without spaces. A number with thousands separators is also emitted without them.
-pub fn words(text: &str, dictionary: &Dictionary, tell: &mut dyn FnMut(String)) {
+pub fn words(text: &str, dictionary: &Dictionary, emit: &mut dyn FnMut(String)) {
     let normal = Normal::new(text);
     let language = language(normal.text());
     let all: Vec<LetterRun> = runs(normal.text()).collect();
@@ -91,38 +91,38 @@ pub fn words(text: &str, dictionary: &Dictionary, tell: &mut dyn FnMut(String)) 
         if at >= last_number
             && let Some((digits, count, _)) = grouped_number(normal.text(), groups)
         {
-            tell(digits);
+            emit(digits);
             last_number = at + count;
         }
         let run_text = normal.text().get(run.range.clone()).unwrap_or_default();
         match run.script {
-            Script::Spaced => spaced(run_text, language, tell),
+            Script::Spaced => spaced(run_text, language, emit),
             // Includes words inside longer words.
             Script::Han => {
                 let words = dictionary.loaded().cut_for_search(run_text, true);
-                words.into_iter().for_each(|token| tell(token.word.to_owned()));
+                words.into_iter().for_each(|token| emit(token.word.to_owned()));
             }
-            Script::Kana | Script::Hangul | Script::SoutheastAsian => pairs(run_text, tell),
+            Script::Kana | Script::Hangul | Script::SoutheastAsian => pairs(run_text, emit),
         }
     }
 }
 
-fn spaced(word: &str, language: Language, tell: &mut dyn FnMut(String)) {
+fn spaced(word: &str, language: Language, emit: &mut dyn FnMut(String)) {
     if word.len() > LONGEST {
         return;
     }
-    tell(stem(word, language));
+    emit(stem(word, language));
     for part in parts(word) {
-        tell(stem(word.get(part).unwrap_or_default(), language));
+        emit(stem(word.get(part).unwrap_or_default(), language));
     }
 }
 
 /// Emits character pairs, or the character itself if there is only one.
-pub(crate) fn pairs(stretch: &str, tell: &mut dyn FnMut(String)) {
+pub(crate) fn pairs(stretch: &str, emit: &mut dyn FnMut(String)) {
     let letters: Vec<char> = stretch.chars().collect();
     match letters.as_slice() {
-        [letter] => tell(letter.to_string()),
-        letters => letters.windows(2).for_each(|pair| tell(pair.iter().collect())),
+        [letter] => emit(letter.to_string()),
+        letters => letters.windows(2).for_each(|pair| emit(pair.iter().collect())),
     }
 }
 
@@ -148,13 +148,13 @@ mod tests {
     #[test]
     fn dictionary_loads_for_chinese_only() {
         let dictionary = Dictionary::default();
-        let told = |text: &str| {
-            let mut told = Vec::new();
-            words(text, &dictionary, &mut |word| told.push(word));
-            told.join(" ")
+        let tokens = |text: &str| {
+            let mut tokens = Vec::new();
+            words(text, &dictionary, &mut |word| tokens.push(word));
+            tokens.join(" ")
         };
-        assert_eq!(told("userNames カメラ กรุง"), "usernam user name カメ メラ กร รุ ุง");
+        assert_eq!(tokens("userNames カメラ กรุง"), "usernam user name カメ メラ กร รุ ุง");
         assert!(dictionary.0.get().is_none(), "nothing Chinese was asked for");
-        assert_eq!(told("我来到北京清华大学"), "我 来到 北京 清华 华大 大学 清华大学");
+        assert_eq!(tokens("我来到北京清华大学"), "我 来到 北京 清华 华大 大学 清华大学");
     }
 }

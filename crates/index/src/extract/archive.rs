@@ -10,7 +10,7 @@ use agentd_core::knowledge::Password;
 use flate2::read::MultiGzDecoder;
 use zip::{ZipArchive, result::ZipError};
 
-use super::{Teller, broken, clean};
+use super::{Emitter, broken, clean};
 use crate::{
     document::DocumentPlace,
     failure::{Failure, Limits, MIB, UnreadReason},
@@ -55,18 +55,18 @@ enum UnpackError {
 type Visitor<'a> = dyn FnMut(File<'_>) -> Result<ControlFlow<()>, Failure> + 'a;
 
 /// Emits all documents of an archive followed by a listing, or only the listing if requested.
-pub(super) fn extract(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Result<(), Failure> {
-    let limits = *teller.limits;
-    let lists_only = teller.wanted.listing;
+pub(super) fn extract(bytes: Vec<u8>, kind: Kind, emitter: &mut Emitter<'_>) -> Result<(), Failure> {
+    let limits = *emitter.limits;
+    let lists_only = emitter.wanted.listing;
     // A listing needs no password, since names are never encrypted.
-    let password = teller.wanted.password.clone().filter(|_| !lists_only);
+    let password = emitter.wanted.password.clone().filter(|_| !lists_only);
     let password = password.as_ref().map(Password::reveal);
     if kind == Kind::Zip && !lists_only && is_locked(&bytes, password, &limits) {
         return Err(Failure::Encrypted(kind));
     }
-    teller.head(None, None)?;
+    emitter.head(None, None)?;
     let mut lines: Vec<String> = Vec::new();
-    let mut failed = Unread::default();
+    let mut failed = UnreadFiles::default();
     let mut left = limits.bytes_in.saturating_mul(TOTAL);
     let mut files = 0;
     let visited = visit(bytes, kind, &limits, password, &mut |file| {
@@ -88,7 +88,7 @@ pub(super) fn extract(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Re
         let unpacked = unpacked(file, &limits, left);
         left = left.saturating_sub(unpacked.as_ref().map_or(0, |bytes| bytes.len() as u64));
         let why = match unpacked {
-            Ok(bytes) => tell(&path, bytes, teller)?.map(|failure| failed.add(&path, &failure)),
+            Ok(bytes) => emit(&path, bytes, emitter)?.map(|failure| failed.add(&path, &failure)),
             Err(why) => {
                 failed.0.push(format!("{path}: {why}"));
                 Some(why.to_string())
@@ -99,16 +99,16 @@ pub(super) fn extract(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Re
         Ok(ControlFlow::Continue(()))
     });
     let heading = format!("Files in the {kind}, {files} in all:\n\n");
-    teller.text(DocumentPlace::Whole, format!("{heading}{}", lines.join("\n")), None, None)?;
+    emitter.text(DocumentPlace::Whole, format!("{heading}{}", lines.join("\n")), None, None)?;
     visited?;
-    failed.told(kind, files)
+    failed.into_result(kind, files)
 }
 
 /// Files of a container that were not read, each with its reason.
 #[derive(Debug, Default)]
-pub(super) struct Unread(Vec<String>);
+pub(super) struct UnreadFiles(Vec<String>);
 
-impl Unread {
+impl UnreadFiles {
     /// Adds a file and returns the reason. Files of unsupported types are not recorded.
     pub(super) fn add(&mut self, name: &str, failure: &Failure) -> String {
         let why = failure.to_string().trim_start_matches("could not read ").to_owned();
@@ -119,7 +119,7 @@ impl Unread {
     }
 
     /// Converts to a failure if there are any. `entries` is the number of all files.
-    pub(super) fn told(mut self, kind: Kind, entries: u32) -> Result<(), Failure> {
+    pub(super) fn into_result(mut self, kind: Kind, entries: u32) -> Result<(), Failure> {
         let failed = u32::try_from(self.0.len()).unwrap_or(u32::MAX);
         if failed == 0 {
             return Ok(());
@@ -143,7 +143,7 @@ const fn is_serious(failure: &Failure) -> bool {
 }
 
 /// Emits a document inside another. Returns its own failure; an error ends the outer document.
-pub(super) fn tell(path: &str, bytes: Vec<u8>, outer: &mut Teller<'_>) -> Result<Option<Failure>, Failure> {
+pub(super) fn emit(path: &str, bytes: Vec<u8>, outer: &mut Emitter<'_>) -> Result<Option<Failure>, Failure> {
     let limits = *outer.limits;
     let (named, password) = (Kind::of_name(path), outer.wanted.password.clone());
     let opened = super::unlocked(bytes, named, password.as_ref().map(Password::reveal));
@@ -159,7 +159,7 @@ pub(super) fn tell(path: &str, bytes: Vec<u8>, outer: &mut Teller<'_>) -> Result
         part.place = DocumentPlace::Inner { path: path.to_owned(), place: Box::new(part.place) };
         outer.part(part).inspect_err(|failure| stopped = Some(failure.clone()))
     };
-    let mut inner = Teller::new(kind, &limits, &mut listener);
+    let mut inner = Emitter::new(kind, &limits, &mut listener);
     (inner.wanted.password, inner.wanted.inner, inner.scanner) = (password, Some(path.to_owned()), scanner);
     let outcome = catch_unwind(AssertUnwindSafe(|| super::extract(bytes, kind, &mut inner)));
     let scanner = std::mem::take(&mut inner.scanner);

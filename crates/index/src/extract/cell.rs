@@ -226,8 +226,8 @@ fn found(package: &mut Package<&[u8]>) -> Result<BookComments, Failure> {
         let Some((_, _, path)) = sheets.iter().find(|(own, ..)| own == id) else { continue };
         let beside = related(package, path)?;
         let Some((_, _, path)) = beside.iter().find(|(_, kind, _)| kind.ends_with("/comments")) else { continue };
-        if let Some(told) = tree(package, path)? {
-            let (comments, truncated) = comments(&told);
+        if let Some(parsed) = tree(package, path)? {
+            let (comments, truncated) = comments(&parsed);
             all.truncated.extend(truncated.map(|why| format!("sheet {name} has {why}")));
             all.sheets.insert(name.to_owned(), comments);
         }
@@ -253,10 +253,10 @@ fn related(package: &mut Package<&[u8]>, path: &str) -> Result<Vec<(String, Stri
 }
 
 /// Returns the comments of a sheet, and a description of what was truncated.
-fn comments(told: &Node) -> (Comments, Option<String>) {
+fn comments(parsed: &Node) -> (Comments, Option<String>) {
     let mut is_long = false;
-    let authors = told.all("author");
-    let list = told.all("comment");
+    let authors = parsed.all("author");
+    let list = parsed.all("comment");
     let mut of = |comment: &&Node| {
         let place = place(comment.attribute("ref")?)?;
         let by: Option<usize> = comment.attribute("authorId").and_then(|id| id.parse().ok());
@@ -369,10 +369,10 @@ mod tests {
         assert_eq!((place("XFD1"), place("XFE1"), place("A0")), (Some((0, 16_383)), None, None));
         assert_eq!((place("A1073741825"), place("ZZZZZZ1")), (None, None));
         let long = "x".repeat(LENGTH + 1);
-        let told = format!(
+        let parsed = format!(
             "<comments><commentList><comment ref='A1'><text><t>{long}</t></text></comment></commentList></comments>"
         );
-        let (told, truncated) = comments(&package::parse(&told).unwrap());
-        assert_eq!((told.len(), truncated.as_deref()), (1, Some("a comment of more than 32 KiB")));
+        let (parsed, truncated) = comments(&package::parse(&parsed).unwrap());
+        assert_eq!((parsed.len(), truncated.as_deref()), (1, Some("a comment of more than 32 KiB")));
     }
 }

@@ -125,7 +125,7 @@ pub(crate) fn is_sound(part: &Part) -> bool {
     let is_within = match (range, table.range_of(&table.rows)) {
         (_, None) => true,
         (None, Some(_)) => false,
-        (Some(whole), Some(told)) => whole.around(told) == *whole,
+        (Some(whole), Some(part)) => whole.around(part) == *whole,
     };
     is_ordered && fits && is_within
 }

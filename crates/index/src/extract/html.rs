@@ -7,7 +7,7 @@ use htmd::HtmlToMarkdown;
 use serde_json::Value;
 
 use super::{
-    Teller, broken, clean,
+    Emitter, broken, clean,
     package::{self, Package},
 };
 use crate::{failure::Failure, kind::Kind};
@@ -27,11 +27,11 @@ const OPEN_ENDED: [&str; 28] = [
 /// Number of leading bytes that are searched for an encoding declaration.
 const START: usize = 4096;
 
-pub(super) fn extract(bytes: &[u8], teller: &mut Teller<'_>) -> Result<(), Failure> {
+pub(super) fn extract(bytes: &[u8], emitter: &mut Emitter<'_>) -> Result<(), Failure> {
     let page = decoded(bytes);
-    teller.head(title(&page).as_deref(), None)?;
+    emitter.head(title(&page).as_deref(), None)?;
     let text = markdown(&page).map_err(|why| broken(Kind::Html, &why))?;
-    teller.unpaged(text)
+    emitter.unpaged(text)
 }
 
 /// Decodes a page in the encoding that it declares.
@@ -100,9 +100,9 @@ fn title(page: &str) -> Option<String> {
 /// Maximum number of chapters in a book.
 const MOST: usize = 5000;
 
-pub(super) fn book(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure> {
+pub(super) fn book(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), Failure> {
     let damaged = |why: String| broken(Kind::Epub, &why);
-    let mut package = Package::open(bytes, Kind::Epub, teller.limits)?;
+    let mut package = Package::open(bytes, Kind::Epub, emitter.limits)?;
     let container = package::parse(&package.needed("META-INF/container.xml")?).map_err(damaged)?;
     let root = container.find("rootfile").and_then(|root| root.attribute("full-path")).unwrap_or_default().to_owned();
     let book = package::parse(&package.needed(&root)?).map_err(damaged)?;
@@ -119,12 +119,12 @@ pub(super) fn book(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failur
         let how = "it has copy protection (DRM) and opens only in the program of its shop or library";
         return Err(Failure::Protected { kind: Kind::Epub, how: how.to_owned() });
     }
-    teller.head(said("title").as_deref(), None)?;
+    emitter.head(said("title").as_deref(), None)?;
     let mut missing = None;
     let by = said("creator").filter(|by| !by.trim().is_empty());
     let mut by = by.map(|by| format!("By {}\n\n", by.trim())).unwrap_or_default();
     if chapters().nth(MOST).is_some() {
-        teller.leave_out(format!("it has more than {MOST} chapters"));
+        emitter.leave_out(format!("it has more than {MOST} chapters"));
     }
     // A chapter that the spine lists twice is read once.
     let mut shown = HashSet::new();
@@ -132,7 +132,7 @@ pub(super) fn book(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failur
         match package.text(&path) {
             Ok(Some(page)) => {
                 let text = markdown(&page).map_err(damaged)?;
-                teller.chapter(std::mem::take(&mut by) + text.trim())?;
+                emitter.chapter(std::mem::take(&mut by) + text.trim())?;
             }
             Ok(None) => missing = missing.or(Some(format!("{path} is missing"))),
             Err(Failure::Encrypted(kind)) => return Err(Failure::Encrypted(kind)),
@@ -173,7 +173,7 @@ fn resolved(folder: &str, href: &str) -> String {
 /// Maximum number of characters in the output of a cell.
 const OUTPUT: usize = 10_000;
 
-pub(super) fn notebook(bytes: &[u8], teller: &mut Teller<'_>) -> Result<(), Failure> {
+pub(super) fn notebook(bytes: &[u8], emitter: &mut Emitter<'_>) -> Result<(), Failure> {
     let text = clean::decode(bytes, None);
     let book: Value = serde_json::from_str(&text).map_err(|error| broken(Kind::Ipynb, &error.to_string()))?;
     // Version 3 of the format nests its cells in a worksheet.
@@ -183,21 +183,21 @@ pub(super) fn notebook(bytes: &[u8], teller: &mut Teller<'_>) -> Result<(), Fail
     let language = language.iter().find_map(|at| book.pointer(at)?.as_str()).unwrap_or("python");
     let mut long = Vec::new();
     let shown = |(number, cell)| {
-        let (text, is_cut) = shown(number, cell, language);
+        let (text, is_cut) = formatted_cell(number, cell, language);
         long.extend(is_cut.then_some(number));
         text
     };
     let parts: Vec<String> = (1..).zip(cells).map(shown).filter(|cell| !cell.is_empty()).collect();
     let title = parts.iter().flat_map(|part| part.lines()).find_map(|line| line.strip_prefix("# ")).map(str::to_owned);
-    teller.head(title.as_deref(), None)?;
+    emitter.head(title.as_deref(), None)?;
     for number in long {
-        teller.leave_out(format!("cell {number} printed more than {OUTPUT} characters"));
+        emitter.leave_out(format!("cell {number} printed more than {OUTPUT} characters"));
     }
-    teller.unpaged(parts.join("\n\n"))
+    emitter.unpaged(parts.join("\n\n"))
 }
 
 /// Formats a cell with its output. Returns true if the output was truncated.
-fn shown(number: usize, cell: &Value, language: &str) -> (String, bool) {
+fn formatted_cell(number: usize, cell: &Value, language: &str) -> (String, bool) {
     let source = cell.get("source").or_else(|| cell.get("input")).map(joined).unwrap_or_default();
     let source = source.trim_end();
     if cell.get("cell_type").and_then(Value::as_str) != Some("code") {
@@ -262,13 +262,16 @@ mod tests {
             "outputs": [{"output_type": "stream", "text": ["1\n"]}, {"ename": "KeyError", "evalue": "'a'"}]
         });
         assert_eq!(
-            shown(2, &cell, "python").0,
+            formatted_cell(2, &cell, "python").0,
             "[cell 2]\n```python\nx = 1\nprint(x)\n```\n\nOutput:\n```\n1\n```\n\nOutput:\n```\nKeyError: 'a'\n```"
         );
-        assert_eq!(shown(1, &serde_json::json!({"cell_type": "markdown", "source": "# Title\n"}), "").0, "# Title");
+        assert_eq!(
+            formatted_cell(1, &serde_json::json!({"cell_type": "markdown", "source": "# Title\n"}), "").0,
+            "# Title"
+        );
         let long = "x".repeat(OUTPUT + 1);
         let (text, is_cut) =
-            shown(1, &serde_json::json!({"cell_type": "code", "source": "", "outputs": [{"text": long}]}), "");
+            formatted_cell(1, &serde_json::json!({"cell_type": "code", "source": "", "outputs": [{"text": long}]}), "");
         assert!(is_cut && text.len() < OUTPUT + 100);
     }
 }

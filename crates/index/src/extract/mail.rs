@@ -6,8 +6,8 @@ use mail_parser::{Address, MessageParser, MessagePart, MimeHeaders as _};
 use office_oxide::cfb::CfbReader;
 
 use super::{
-    Teller,
-    archive::{self, Unread},
+    Emitter,
+    archive::{self, UnreadFiles},
     broken, clean, html,
 };
 use crate::{document::DocumentPlace, failure::Failure, kind::Kind};
@@ -19,30 +19,31 @@ const NAME_BYTES: usize = 200;
 /// Maximum length of a file extension in bytes.
 const ENDING_BYTES: usize = 20;
 
-pub(super) fn message(bytes: &[u8], teller: &mut Teller<'_>) -> Result<(), Failure> {
+pub(super) fn message(bytes: &[u8], emitter: &mut Emitter<'_>) -> Result<(), Failure> {
     let mail = MessageParser::default().parse(bytes).ok_or_else(|| broken(Kind::Eml, "it has no header"))?;
-    let mut told = Message {
+    let mut message = Message {
         subject: mail.subject().unwrap_or_default().to_owned(),
         date: mail.date().map(|date| date.to_rfc822()).unwrap_or_default(),
         ..Message::default()
     };
-    for (list, into) in [(mail.from(), &mut told.from), (mail.to(), &mut told.to), (mail.cc(), &mut told.copy)] {
+    for (list, into) in [(mail.from(), &mut message.from), (mail.to(), &mut message.to), (mail.cc(), &mut message.copy)]
+    {
         let (people, is_cut) = people(list);
         *into = people;
-        told.has_many_people |= is_cut;
+        message.has_many_people |= is_cut;
     }
     let texts = (0..mail.text_body_count()).filter_map(|at| mail.body_text(at));
-    told.text = texts.collect::<Vec<_>>().join("\n\n");
+    message.text = texts.collect::<Vec<_>>().join("\n\n");
     // Many messages have a plain text as well. For those with HTML only, the library's conversion would lose tables and
     // lists.
     let pages: Vec<_> = (0..mail.html_body_count()).filter_map(|at| mail.body_html(at)).collect();
     let is_page = mail.text_bodies().all(|part| part.is_text_html());
     if is_page && !pages.is_empty() {
-        told.text = html::markdown(&pages.join("\n")).map_err(|why| broken(Kind::Eml, &why))?;
+        message.text = html::markdown(&pages.join("\n")).map_err(|why| broken(Kind::Eml, &why))?;
     }
-    told.has_many_files = mail.attachment_count() > MOST;
-    told.files = named(mail.attachments().take(MOST).map(attached));
-    told.tell(Kind::Eml, teller)
+    message.has_many_files = mail.attachment_count() > MOST;
+    message.files = unique_names(mail.attachments().take(MOST).map(attached));
+    message.emit(Kind::Eml, emitter)
 }
 
 /// Converts an attachment. Attached messages become `.eml` files.
@@ -59,10 +60,10 @@ fn attached(part: &MessagePart<'_>) -> Attachment {
     Attachment { name, content: (!is_in_text).then(|| part.contents().to_vec()) }
 }
 
-pub(super) fn outlook(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure> {
+pub(super) fn outlook(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), Failure> {
     let failure = |error: office_oxide::cfb::CfbError| broken(Kind::Msg, &error.to_string());
     let mut file = CfbReader::new(Cursor::new(bytes)).map_err(failure)?;
-    let mut told = Message {
+    let mut message = Message {
         subject: property(&mut file, "", 0x0037),
         from: property(&mut file, "", 0x0c1a),
         to: property(&mut file, "", 0x0e04),
@@ -70,16 +71,16 @@ pub(super) fn outlook(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Fai
         text: property(&mut file, "", 0x1000),
         ..Message::default()
     };
-    if told.text.trim().is_empty() {
+    if message.text.trim().is_empty() {
         // Fall back to the HTML body, in the encoding that it declares.
         let page = file.open_stream_by_path("__substg1.0_10130102").unwrap_or_default();
-        told.text = html::markdown(&html::decoded(&page)).map_err(|why| broken(Kind::Msg, &why))?;
+        message.text = html::markdown(&html::decoded(&page)).map_err(|why| broken(Kind::Msg, &why))?;
     }
     let mut files = outlook_files(&mut file);
-    told.has_many_files = files.len() > MOST;
+    message.has_many_files = files.len() > MOST;
     files.truncate(MOST);
-    told.files = named(files.into_iter());
-    told.tell(Kind::Msg, teller)
+    message.files = unique_names(files.into_iter());
+    message.emit(Kind::Msg, emitter)
 }
 
 /// Returns the attachments of an Outlook message, up to one more than the limit so that the caller can detect the
@@ -115,7 +116,7 @@ struct Attachment {
 }
 
 /// Makes the names of attachments valid and unique.
-fn named(files: impl Iterator<Item = Attachment>) -> Vec<Attachment> {
+fn unique_names(files: impl Iterator<Item = Attachment>) -> Vec<Attachment> {
     let mut taken = HashSet::new();
     let own = |Attachment { name, content }: Attachment| {
         let plain = name.replace(['/', '\\'], "_");
@@ -138,10 +139,10 @@ pub(super) fn entry(bytes: Vec<u8>, kind: Kind, wanted: &str) -> Result<Option<V
     let files = if kind == Kind::Msg {
         let file = CfbReader::new(Cursor::new(bytes));
         let mut file = file.map_err(|error| broken(Kind::Msg, &error.to_string()))?;
-        named(outlook_files(&mut file).into_iter())
+        unique_names(outlook_files(&mut file).into_iter())
     } else {
         let mail = MessageParser::default().parse(&bytes).ok_or_else(|| broken(Kind::Eml, "it has no header"))?;
-        named(mail.attachments().take(MOST).map(attached))
+        unique_names(mail.attachments().take(MOST).map(attached))
     };
     Ok(files.into_iter().find(|file| file.name == wanted).and_then(|file| file.content))
 }
@@ -161,31 +162,31 @@ struct Message {
 
 impl Message {
     /// Emits the message and then its attachments, unless only a listing or one attachment is wanted.
-    fn tell(self, kind: Kind, teller: &mut Teller<'_>) -> Result<(), Failure> {
-        teller.head(Some(&self.subject), None)?;
+    fn emit(self, kind: Kind, emitter: &mut Emitter<'_>) -> Result<(), Failure> {
+        emitter.head(Some(&self.subject), None)?;
         if self.has_many_people {
-            teller.leave_out(format!("it is from or to more than {MOST} people"));
+            emitter.leave_out(format!("it is from or to more than {MOST} people"));
         }
         if self.has_many_files {
-            teller.leave_out(format!("more than {MOST} files are attached to it"));
+            emitter.leave_out(format!("more than {MOST} files are attached to it"));
         }
         let said =
             [("From", self.from), ("To", self.to), ("Cc", self.copy), ("Date", self.date), ("Subject", self.subject)];
         let said = said.iter().filter(|(_, value)| !value.trim().is_empty());
         let mut lines: Vec<String> = said.map(|(name, value)| format!("{name}: {}", value.trim())).collect();
         lines.extend(self.files.iter().map(|file| format!("Attached file: {}", file.name)));
-        teller.text(DocumentPlace::Whole, format!("{}\n\n{}", lines.join("\n"), self.text.trim()), None, None)?;
-        if teller.wanted.listing || teller.wanted.inner.is_some() {
+        emitter.text(DocumentPlace::Whole, format!("{}\n\n{}", lines.join("\n"), self.text.trim()), None, None)?;
+        if emitter.wanted.listing || emitter.wanted.inner.is_some() {
             return Ok(());
         }
-        let (count, mut unread) = (u32::try_from(self.files.len()).unwrap_or(u32::MAX), Unread::default());
+        let (count, mut unread) = (u32::try_from(self.files.len()).unwrap_or(u32::MAX), UnreadFiles::default());
         for Attachment { name, content } in self.files {
             let Some(content) = content else { continue };
-            if let Some(failure) = archive::tell(&name, content, teller)? {
+            if let Some(failure) = archive::emit(&name, content, emitter)? {
                 unread.add(&name, &failure);
             }
         }
-        unread.told(kind, count)
+        unread.into_result(kind, count)
     }
 }
 
@@ -208,7 +209,7 @@ mod tests {
     fn attachment_names_are_unique_and_safe() {
         let files = ["a.pdf", "a.pdf", "../../etc/passwd", "a.pdf", "notes", "notes"];
         let files = files.map(|name| Attachment { name: name.to_owned(), content: None });
-        let names: Vec<String> = named(files.into_iter()).into_iter().map(|file| file.name).collect();
+        let names: Vec<String> = unique_names(files.into_iter()).into_iter().map(|file| file.name).collect();
         assert_eq!(names, ["a.pdf", "a (2).pdf", ".._.._etc_passwd", "a (3).pdf", "notes", "notes (2)"]);
     }
 
@@ -225,11 +226,12 @@ mod tests {
         let parts: String = parts.map(|(how, name, content)| part(how, name, content)).concat();
         let mail = format!("Subject: a\r\nContent-Type: multipart/mixed; boundary=x\r\n\r\n{parts}--x--\r\n");
         let parsed = MessageParser::default().parse(mail.as_bytes()).unwrap();
-        let names: Vec<String> = named(parsed.attachments().map(attached)).into_iter().map(|file| file.name).collect();
+        let names: Vec<String> =
+            unique_names(parsed.attachments().map(attached)).into_iter().map(|file| file.name).collect();
         assert!(names.iter().all(|name| name.ends_with(".png") && name.len() <= NAME_BYTES), "{names:?}");
         let read = |name: &str| entry(mail.clone().into_bytes(), Kind::Eml, name).unwrap().map(String::from_utf8);
-        let told: Vec<_> = names.iter().map(|name| read(name).map(Result::unwrap)).collect();
+        let message: Vec<_> = names.iter().map(|name| read(name).map(Result::unwrap)).collect();
         // Inline images are not read, but attached ones are. Their numbering does not matter.
-        assert_eq!(told, [Some("one".to_owned()), Some("two".to_owned()), None]);
+        assert_eq!(message, [Some("one".to_owned()), Some("two".to_owned()), None]);
     }
 }

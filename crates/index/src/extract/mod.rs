@@ -2,7 +2,7 @@
 //! the daemon.
 //!
 //! - [`recognise()`]: type detection by content.
-//! - `teller`: [`Teller`] enforces the limits and splits large parts.
+//! - `emitter`: [`Emitter`] enforces the limits and splits large parts.
 //! - `pdf`, `office` (Word and PowerPoint), `rtf`, `html` (also books and notebooks), `open_document`, `mail`: formats
 //!   of texts. `package`: ZIP and XML, on which many of them are based.
 //! - `xlsx`: workbooks, including older ones and OpenDocument. `sheet` emits them and CSV files row by row; `cell`
@@ -14,6 +14,7 @@
 mod archive;
 mod cell;
 pub mod clean;
+mod emitter;
 mod html;
 mod mail;
 mod office;
@@ -25,15 +26,14 @@ mod recognise;
 mod rtf;
 mod scan;
 mod sheet;
-mod teller;
 mod unlock;
 mod xlsx;
 
 pub(crate) use archive::entry;
+pub use emitter::Emitter;
+pub(crate) use emitter::sections;
 pub use recognise::recognise;
 pub(crate) use scan::Scanner;
-pub use teller::Teller;
-pub(crate) use teller::sections;
 pub(crate) use unlock::unlocked;
 
 use crate::{
@@ -47,30 +47,30 @@ use crate::{
 /// # Errors
 /// If the document is damaged, if text was left out, or if the listener fails. Parts that were emitted before remain
 /// valid.
-pub fn extract(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Result<(), Failure> {
-    let told = match kind {
-        Kind::Pdf => pdf::extract(bytes, teller),
-        Kind::Zip | Kind::Tar => archive::extract(bytes, kind, teller),
-        Kind::Docx | Kind::Doc => office::text(bytes, kind, teller),
-        Kind::Pptx | Kind::Ppt => office::slides(bytes, kind, teller),
-        Kind::Odt => open_document::text(bytes, teller),
-        Kind::Odp => open_document::presentation(bytes, teller),
-        Kind::Rtf => rtf::extract(&bytes, teller),
-        Kind::Epub => html::book(bytes, teller),
-        Kind::Eml => mail::message(&bytes, teller),
-        Kind::Msg => mail::outlook(bytes, teller),
-        Kind::Ipynb => html::notebook(&bytes, teller),
-        Kind::Xlsx => xlsx::xlsx(bytes, teller),
-        Kind::Xls => xlsx::xls(bytes, teller),
-        Kind::Xlsb => xlsx::xlsb(bytes, teller),
-        Kind::Ods => xlsx::ods(bytes, teller),
-        Kind::Csv => sheet::csv(&bytes, teller),
-        Kind::Html => html::extract(&bytes, teller),
-        Kind::Picture => scan::picture(bytes, teller),
-        Kind::Markdown | Kind::Plain => lines(&bytes, kind, teller),
+pub fn extract(bytes: Vec<u8>, kind: Kind, emitter: &mut Emitter<'_>) -> Result<(), Failure> {
+    let outcome = match kind {
+        Kind::Pdf => pdf::extract(bytes, emitter),
+        Kind::Zip | Kind::Tar => archive::extract(bytes, kind, emitter),
+        Kind::Docx | Kind::Doc => office::text(bytes, kind, emitter),
+        Kind::Pptx | Kind::Ppt => office::slides(bytes, kind, emitter),
+        Kind::Odt => open_document::text(bytes, emitter),
+        Kind::Odp => open_document::presentation(bytes, emitter),
+        Kind::Rtf => rtf::extract(&bytes, emitter),
+        Kind::Epub => html::book(bytes, emitter),
+        Kind::Eml => mail::message(&bytes, emitter),
+        Kind::Msg => mail::outlook(bytes, emitter),
+        Kind::Ipynb => html::notebook(&bytes, emitter),
+        Kind::Xlsx => xlsx::xlsx(bytes, emitter),
+        Kind::Xls => xlsx::xls(bytes, emitter),
+        Kind::Xlsb => xlsx::xlsb(bytes, emitter),
+        Kind::Ods => xlsx::ods(bytes, emitter),
+        Kind::Csv => sheet::csv(&bytes, emitter),
+        Kind::Html => html::extract(&bytes, emitter),
+        Kind::Picture => scan::picture(bytes, emitter),
+        Kind::Markdown | Kind::Plain => lines(&bytes, kind, emitter),
     };
-    match (told, teller.truncated()) {
-        (Ok(()), None) => teller.end(),
+    match (outcome, emitter.truncated()) {
+        (Ok(()), None) => emitter.end(),
         (Ok(()), Some(what)) => Err(Failure::Truncated { kind, what }),
         (Err(failure), Some(what)) => Err(failure.with_truncated(&what)),
         (Err(failure), None) => Err(failure),
@@ -78,11 +78,11 @@ pub fn extract(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Result<()
 }
 
 /// Emits a text with its line numbers. The first heading is the title of Markdown.
-fn lines(bytes: &[u8], kind: Kind, teller: &mut Teller<'_>) -> Result<(), Failure> {
+fn lines(bytes: &[u8], kind: Kind, emitter: &mut Emitter<'_>) -> Result<(), Failure> {
     let text = clean::decode(bytes, None);
     let title = text.lines().find_map(|line| line.strip_prefix("# ")).filter(|_| kind == Kind::Markdown);
-    teller.head(title, None)?;
-    teller.lines(&text)
+    emitter.head(title, None)?;
+    emitter.lines(&text)
 }
 
 /// Creates the error for a damaged document.
@@ -105,13 +105,13 @@ fn table(rows: Vec<Vec<String>>) -> Option<String> {
 
 /// Adds header and footer lines, each once, because many sections repeat them.
 fn add_margins(blocks: &mut Vec<String>, margins: Vec<String>) {
-    let mut told: Vec<String> = Vec::new();
+    let mut lines: Vec<String> = Vec::new();
     for line in margins {
-        if !told.contains(&line) {
-            told.push(line);
+        if !lines.contains(&line) {
+            lines.push(line);
         }
     }
-    let (above, below): (Vec<String>, Vec<String>) = told.into_iter().partition(|line| line.starts_with("Header"));
+    let (above, below): (Vec<String>, Vec<String>) = lines.into_iter().partition(|line| line.starts_with("Header"));
     blocks.splice(0..0, above);
     blocks.extend(below);
 }

@@ -26,7 +26,7 @@ use office_oxide::{
 use quick_xml::{Reader, events::Event};
 
 use super::{
-    Teller, broken,
+    Emitter, broken,
     package::{self, Node, Package},
 };
 use crate::{
@@ -51,7 +51,7 @@ fn read(bytes: Vec<u8>, kind: Kind, ours: &Limits) -> Result<(DocumentIR, Result
     let office =
         Office::from_reader_with(Cursor::new(bytes), format, &options).map_err(|error| failure(&error, kind))?;
     let losses = office.damage().into_iter().find(office_oxide::options::Damage::is_loss);
-    let whole = losses.map_or(Ok(()), |loss| Err(told(kind, &loss.to_string())));
+    let whole = losses.map_or(Ok(()), |loss| Err(failure_of(kind, &loss.to_string())));
     Ok((office.to_ir(), whole))
 }
 
@@ -90,11 +90,11 @@ fn failure(error: &OfficeError, kind: Kind) -> Failure {
     if is_locked {
         return Failure::Encrypted(kind);
     }
-    told(kind, &error.to_string())
+    failure_of(kind, &error.to_string())
 }
 
 /// Converts an error message of the library, which also reports exceeded limits as damage.
-fn told(kind: Kind, why: &str) -> Failure {
+fn failure_of(kind: Kind, why: &str) -> Failure {
     const LIMITS: [(&str, &str, &str); 2] = [
         ("decompression limit exceeded", "the unpacked size of one of its parts", "64 MiB"),
         ("package limit exceeded", "the number of its parts", "12,500"),
@@ -103,16 +103,16 @@ fn told(kind: Kind, why: &str) -> Failure {
     limit.map_or_else(|| broken(kind, why), |(_, what, most)| Failure::too_many(what, most))
 }
 
-pub(super) fn text(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Result<(), Failure> {
-    let (document, whole) = read(bytes, kind, teller.limits)?;
-    teller.head(document.metadata.title.as_deref(), None)?;
+pub(super) fn text(bytes: Vec<u8>, kind: Kind, emitter: &mut Emitter<'_>) -> Result<(), Failure> {
+    let (document, whole) = read(bytes, kind, emitter.limits)?;
+    emitter.head(document.metadata.title.as_deref(), None)?;
     let (mut blocks, mut around) = (Vec::new(), Vec::new());
     for mut section in document.sections {
         around.extend(margins(&mut section));
         blocks.push(markdown(section.elements));
     }
     super::add_margins(&mut blocks, around);
-    teller.unpaged(blocks.join("\n\n"))?;
+    emitter.unpaged(blocks.join("\n\n"))?;
     whole
 }
 
@@ -124,19 +124,19 @@ fn margins(section: &mut Section) -> Vec<String> {
     for (name, margins) in [("Header", above), ("Footer", below)] {
         for HeaderFooter { content } in margins.into_iter().filter_map(Option::take) {
             let text = markdown(content);
-            let told = text.lines().map(str::trim).filter(|line| line.chars().any(char::is_alphanumeric));
-            lines.extend(told.map(|line| format!("{name}: {line}")));
+            let content = text.lines().map(str::trim).filter(|line| line.chars().any(char::is_alphanumeric));
+            lines.extend(content.map(|line| format!("{name}: {line}")));
         }
     }
     lines
 }
 
-pub(super) fn slides(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Result<(), Failure> {
-    let (document, whole) = read(bytes, kind, teller.limits)?;
-    teller.head(document.metadata.title.as_deref(), Some(document.sections.len()))?;
+pub(super) fn slides(bytes: Vec<u8>, kind: Kind, emitter: &mut Emitter<'_>) -> Result<(), Failure> {
+    let (document, whole) = read(bytes, kind, emitter.limits)?;
+    emitter.head(document.metadata.title.as_deref(), Some(document.sections.len()))?;
     for (number, slide) in (1..).zip(document.sections) {
         let notes = slide.speaker_notes.map(markdown);
-        teller.text(DocumentPlace::Slide(number), markdown(slide.elements), notes, None)?;
+        emitter.text(DocumentPlace::Slide(number), markdown(slide.elements), notes, None)?;
     }
     whole
 }
@@ -405,10 +405,10 @@ mod tests {
     fn library_limits_are_not_reported_as_damage() {
         let strict = limits::Limits::strict();
         assert_eq!((strict.part_bytes, strict.package_entries), (64 * 1024 * 1024, 12_500));
-        let is_too_large = |why: &str| matches!(told(Kind::Docx, why), Failure::TooLarge { .. });
+        let is_too_large = |why: &str| matches!(failure_of(Kind::Docx, why), Failure::TooLarge { .. });
         assert!(is_too_large("decompression limit exceeded: part 'word/document.xml' expands to more"));
         assert!(is_too_large("package limit exceeded: the package declares 60001"));
-        assert!(matches!(told(Kind::Docx, "bad XML"), Failure::Broken { .. }));
+        assert!(matches!(failure_of(Kind::Docx, "bad XML"), Failure::Broken { .. }));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! OpenDocument texts and presentations.
 
 use super::{
-    Teller, broken,
+    Emitter, broken,
     package::{self, Child, Node, Package},
 };
 use crate::{document::DocumentPlace, failure::Failure, kind::Kind};
@@ -17,65 +17,65 @@ fn repeated(cell: &Node) -> usize {
 }
 
 /// Reads a text document with its headers and footers.
-pub(super) fn text(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure> {
-    let (mut package, content) = opened(bytes, Kind::Odt, teller)?;
+pub(super) fn text(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), Failure> {
+    let (mut package, content) = opened(bytes, Kind::Odt, emitter)?;
     let body = content.find("body").and_then(|body| body.node("text"));
-    let mut blocks = body.map(|body| written(body, 0)).unwrap_or_default();
+    let mut blocks = body.map(|body| blocks_of(body, 0)).unwrap_or_default();
     let styles = package.text("styles.xml")?.map(|styles| package::parse(&styles)).and_then(Result::ok);
     let mut margins = Vec::new();
     for name in ["header", "footer", "header-first", "footer-first", "header-left", "footer-left"] {
         let masters = styles.as_ref().and_then(|styles| styles.find("master-styles"));
         for one in masters.map(|masters| masters.all(name)).unwrap_or_default() {
             let what = if name.starts_with("header") { "Header" } else { "Footer" };
-            margins.extend(written(one, 0).into_iter().map(|line| format!("{what}: {line}")));
+            margins.extend(blocks_of(one, 0).into_iter().map(|line| format!("{what}: {line}")));
         }
     }
     super::add_margins(&mut blocks, margins);
-    teller.unpaged(blocks.join("\n\n"))
+    emitter.unpaged(blocks.join("\n\n"))
 }
 
-pub(super) fn presentation(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure> {
-    let (_, content) = opened(bytes, Kind::Odp, teller)?;
+pub(super) fn presentation(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), Failure> {
+    let (_, content) = opened(bytes, Kind::Odp, emitter)?;
     let pages = content.all("page");
     for (number, page) in (1..).zip(pages) {
         let (mut blocks, mut notes) = (Vec::new(), Vec::new());
         for node in page.nodes() {
             if node.name == "notes" {
-                notes.extend(written(node, 0));
+                notes.extend(blocks_of(node, 0));
                 continue;
             }
             // Text of the title frame.
-            let title = (node.attribute("class") == Some("title")).then(|| written(node, 0).join(" "));
+            let title = (node.attribute("class") == Some("title")).then(|| blocks_of(node, 0).join(" "));
             match title.filter(|title| !title.is_empty()) {
                 Some(title) => blocks.push(format!("# {title}")),
                 None => write_one(node, 0, &mut blocks),
             }
         }
         let notes = Some(notes.join("\n\n")).filter(|notes| !notes.is_empty());
-        teller.text(DocumentPlace::Slide(number), blocks.join("\n\n"), notes, None)?;
+        emitter.text(DocumentPlace::Slide(number), blocks.join("\n\n"), notes, None)?;
     }
     Ok(())
 }
 
-fn opened(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Result<(Package, Node), Failure> {
-    let mut package = Package::open(bytes, kind, teller.limits)?;
+fn opened(bytes: Vec<u8>, kind: Kind, emitter: &mut Emitter<'_>) -> Result<(Package, Node), Failure> {
+    let mut package = Package::open(bytes, kind, emitter.limits)?;
     if package.text("META-INF/manifest.xml")?.is_some_and(|manifest| manifest.contains("encryption-data")) {
         return Err(Failure::Encrypted(kind));
     }
     let content = package::parse(&package.needed("content.xml")?).map_err(|why| broken(kind, &why))?;
     let title = package.text("meta.xml")?.and_then(|meta| Some(package::parse(&meta).ok()?.find("title")?.text()));
     let slides = (kind == Kind::Odp).then(|| content.all("page").len());
-    teller.head(title.as_deref(), slides)?;
+    emitter.head(title.as_deref(), slides)?;
     // Empty cells only fill the row.
     let is_left_out = |cell: &Node| repeated(cell) > REPEATED && !cell.text().trim().is_empty();
     if content.all("table-cell").into_iter().any(is_left_out) {
-        teller.leave_out(format!("a table row has the same cell more than {REPEATED} times"));
+        emitter.leave_out(format!("a table row has the same cell more than {REPEATED} times"));
     }
     Ok((package, content))
 }
 
 /// Returns the blocks of an element's content.
-fn written(node: &Node, depth: usize) -> Vec<String> {
+fn blocks_of(node: &Node, depth: usize) -> Vec<String> {
     let mut blocks = Vec::new();
     for node in node.nodes() {
         write_one(node, depth, &mut blocks);
@@ -93,12 +93,12 @@ fn write_one(node: &Node, depth: usize, blocks: &mut Vec<String>) {
         "p" => {
             blocks.extend(Some(line(node)).filter(|text| !text.is_empty()));
             // Frames are anchored in the paragraph but displayed next to it.
-            blocks.extend(node.all("text-box").into_iter().flat_map(|frame| written(frame, depth)));
+            blocks.extend(node.all("text-box").into_iter().flat_map(|frame| blocks_of(frame, depth)));
         }
         "list" => {
             for item in node.nodes() {
                 let indent = "  ".repeat(depth);
-                for (number, block) in written(item, depth + 1).into_iter().enumerate() {
+                for (number, block) in blocks_of(item, depth + 1).into_iter().enumerate() {
                     let is_nested = block.trim_start().starts_with("- ");
                     let mark = if number == 0 && !is_nested { format!("{indent}- ") } else { String::new() };
                     blocks.push(format!("{mark}{block}"));
@@ -108,7 +108,7 @@ fn write_one(node: &Node, depth: usize, blocks: &mut Vec<String>) {
         "table" => blocks.extend(table(node)),
         // Deleted text, and templates of tables of contents, which duplicate text.
         "tracked-changes" | "index-title-template" | "table-of-content-source" | "notes" | "sequence-decls" => {}
-        _ => blocks.extend(written(node, depth)),
+        _ => blocks.extend(blocks_of(node, depth)),
     }
 }
 
@@ -120,7 +120,7 @@ fn table(node: &Node) -> Option<String> {
 fn cells(row: &Node) -> Vec<String> {
     let mut cells = Vec::new();
     for cell in row.nodes().filter(|cell| cell.name.ends_with("table-cell")) {
-        let text = written(cell, 0).join("<br>");
+        let text = blocks_of(cell, 0).join("<br>");
         (0..repeated(cell).min(REPEATED)).for_each(|_| cells.push(text.clone()));
     }
     cells
@@ -160,8 +160,8 @@ fn add(node: &Node, text: &mut String) {
                 }
                 "annotation" => {
                     let by = node.node("creator").map(Node::text).map(|by| format!(" by {by}")).unwrap_or_default();
-                    let told: Vec<String> = node.nodes().filter(|node| node.name == "p").map(line).collect();
-                    text.push_str(&format!(" [Comment{by}: {}]", told.join(" ")));
+                    let paragraphs: Vec<String> = node.nodes().filter(|node| node.name == "p").map(line).collect();
+                    text.push_str(&format!(" [Comment{by}: {}]", paragraphs.join(" ")));
                 }
                 "text-box" | "tracked-changes" => {}
                 "p" | "h" => {

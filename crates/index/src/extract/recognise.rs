@@ -263,24 +263,24 @@ mod tests {
 
     #[test]
     fn font_is_recognised_by_its_tables() {
-        let told = |bytes: &[u8]| recognise(bytes, None).unwrap_err().to_string();
+        let message = |bytes: &[u8]| recognise(bytes, None).unwrap_err().to_string();
         let font = [b"\0\x01\0\0\0\x0c\0\x80\0\x03\0\x40".as_slice(), b"GDEF", &[0; 200]].concat();
-        assert!(told(&font).contains("a font"), "{}", told(&font));
+        assert!(message(&font).contains("a font"), "{}", message(&font));
         let other = [b"\0\x01\0\0".as_slice(), &[0; 200]].concat();
-        assert!(told(&other).contains("nor a known format"), "{}", told(&other));
+        assert!(message(&other).contains("nor a known format"), "{}", message(&other));
     }
 
     #[test]
     fn content_takes_precedence_over_the_name() {
         let check = |bytes: &[u8], name: &str, expected: Result<Kind, &str>| {
             let outcome = recognise(bytes, Kind::of_name(name));
-            let told = outcome.as_ref().map(|kind| *kind).map_err(|failure| match failure {
+            let message = outcome.as_ref().map(|kind| *kind).map_err(|failure| match failure {
                 Failure::Mismatch { .. } => "mismatch",
                 Failure::Foreign { .. } => "foreign",
                 Failure::Broken { .. } => "broken",
                 other => panic!("{other}"),
             });
-            assert_eq!(told, expected, "{name}: {outcome:?}");
+            assert_eq!(message, expected, "{name}: {outcome:?}");
         };
         check(b"%PDF-1.7\n", "letter.docx", Ok(Kind::Pdf));
         check(b"From: someone\n\n%PDF-1.7\n", "letter", Ok(Kind::Pdf));

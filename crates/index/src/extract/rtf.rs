@@ -2,7 +2,7 @@
 
 use encoding_rs::{Encoding, WINDOWS_1252};
 
-use super::{Teller, broken};
+use super::{Emitter, broken};
 use crate::{failure::Failure, kind::Kind};
 
 /// Maximum nesting depth of groups.
@@ -12,13 +12,13 @@ const DEEP: usize = 2000;
 const NO_TEXT: &str = "fonttbl colortbl stylesheet pict object info listtable listoverridetable revtbl rsidtbl \
     generator themedata colorschememapping latentstyles datastore xmlnstbl mmathPr fldinst filetbl nonshppict pnseclvl";
 
-pub(super) fn extract(bytes: &[u8], teller: &mut Teller<'_>) -> Result<(), Failure> {
+pub(super) fn extract(bytes: &[u8], emitter: &mut Emitter<'_>) -> Result<(), Failure> {
     let mut reader = Reader::new(bytes);
     let whole = reader.read();
     reader.flush();
-    teller.head(Some(&reader.title), None)?;
+    emitter.head(Some(&reader.title), None)?;
     let text: Vec<&str> = reader.text.lines().map(str::trim_end).collect();
-    teller.unpaged(text.join("\n"))?;
+    emitter.unpaged(text.join("\n"))?;
     whole.map_err(|why| broken(Kind::Rtf, why))
 }
 

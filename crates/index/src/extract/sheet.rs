@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use calamine::Dimensions;
 
-use super::{Teller, broken, cell::Comments, clean};
+use super::{Emitter, broken, cell::Comments, clean};
 use crate::{
     document::{Body, CellRange, DocumentPlace, Part, Row, Table},
     failure::Failure,
@@ -28,20 +28,20 @@ pub(super) struct Sheet {
     /// Sheet number, starting at 1.
     pub(super) number: u32,
     name: String,
-    rows: Vec<Sparse>,
+    rows: Vec<SparseRow>,
     /// Size of the pending rows in bytes.
     size: usize,
-    header: Option<Sparse>,
+    header: Option<SparseRow>,
     /// True once the header was searched for.
     is_judged: bool,
     first_column: Option<u32>,
-    was_told: bool,
+    was_emitted: bool,
     /// True once a cell beyond the limits of spreadsheets was reported.
     is_too_wide: bool,
 }
 
 /// Row as its non-empty cells, each with column and text.
-struct Sparse {
+struct SparseRow {
     number: u32,
     cells: Vec<(u32, String)>,
 }
@@ -52,7 +52,13 @@ impl Sheet {
     }
 
     /// Adds a cell. Rows start at 1, columns at 0. Cells out of order are dropped as duplicates.
-    pub(super) fn cell(&mut self, row: u32, column: u32, text: String, teller: &mut Teller<'_>) -> Result<(), Failure> {
+    pub(super) fn cell(
+        &mut self,
+        row: u32,
+        column: u32,
+        text: String,
+        emitter: &mut Emitter<'_>,
+    ) -> Result<(), Failure> {
         let mut text = clean::owned(text);
         if text.trim().is_empty() {
             return Ok(());
@@ -60,13 +66,13 @@ impl Sheet {
         if column >= clean::MAX_COLUMNS || row > clean::MAX_ROWS {
             if !std::mem::replace(&mut self.is_too_wide, true) {
                 let most = clean::MAX_COLUMNS;
-                teller.leave_out(format!("row {row}{} has more than {most} columns", self.of_sheet()));
+                emitter.leave_out(format!("row {row}{} has more than {most} columns", self.of_sheet()));
             }
             return Ok(());
         }
         if text.len() > CELL_BYTES {
             let cell = CellRange { first: (column, row), last: (column, row) };
-            teller.leave_out(format!("cell {cell}{} has more than {} KiB", self.of_sheet(), CELL_BYTES / 1024));
+            emitter.leave_out(format!("cell {cell}{} has more than {} KiB", self.of_sheet(), CELL_BYTES / 1024));
             text.truncate(text.floor_char_boundary(CELL_BYTES));
         }
         match self.rows.last_mut() {
@@ -76,7 +82,7 @@ impl Sheet {
                 }
                 // The empty cells in between are emitted as well, so they count.
                 let before = last.cells.last().map_or(column, |(before, _)| *before + 1);
-                teller.cells(u64::from(column.saturating_sub(before)) + 1)?;
+                emitter.cells(u64::from(column.saturating_sub(before)) + 1)?;
                 self.size += text.len() + 2 + 2 * usize::try_from(column - before).unwrap_or_default();
                 last.cells.push((column, text));
                 return Ok(());
@@ -85,12 +91,12 @@ impl Sheet {
             _ => {}
         }
         if self.rows.len() >= PIECE_ROWS || self.size >= PIECE_BYTES / 4 {
-            self.flush(teller)?;
+            self.flush(emitter)?;
         }
         let margin = column.saturating_sub(self.first_column.unwrap_or(column));
-        teller.cells(u64::from(margin) + 1)?;
+        emitter.cells(u64::from(margin) + 1)?;
         self.size += text.len() + 2 + 2 * usize::try_from(margin).unwrap_or_default();
-        self.rows.push(Sparse { number: row, cells: vec![(column, text)] });
+        self.rows.push(SparseRow { number: row, cells: vec![(column, text)] });
         Ok(())
     }
 
@@ -100,27 +106,27 @@ impl Sheet {
     }
 
     /// Emits the remaining rows. An empty sheet is emitted too, because of its name.
-    pub(super) fn end(mut self, teller: &mut Teller<'_>) -> Result<(), Failure> {
-        if self.rows.is_empty() && !self.was_told {
-            return teller.table(self.number, &self.name, Table::default());
+    pub(super) fn end(mut self, emitter: &mut Emitter<'_>) -> Result<(), Failure> {
+        if self.rows.is_empty() && !self.was_emitted {
+            return emitter.table(self.number, &self.name, Table::default());
         }
-        self.flush(teller)
+        self.flush(emitter)
     }
 
     /// Emits the remaining rows, and an empty part that extends the sheet to a cell that was not read, with its column
     /// starting at 0 and its row at 1.
-    pub(super) fn goes_on_to(&mut self, (column, row): (u32, u32), teller: &mut Teller<'_>) -> Result<(), Failure> {
-        self.flush(teller)?;
+    pub(super) fn goes_on_to(&mut self, (column, row): (u32, u32), emitter: &mut Emitter<'_>) -> Result<(), Failure> {
+        self.flush(emitter)?;
         let first_column = self.first_column.unwrap_or_default();
         let last = (column.clamp(first_column, clean::MAX_COLUMNS - 1), row.min(clean::MAX_ROWS));
         let header = self.header.as_ref().map(|header| header.from(first_column));
         let table = Table { first_column, header, rows: Vec::new() };
         let range = Some(CellRange { first: (first_column, last.1), last });
         let place = DocumentPlace::Sheet { number: self.number, name: self.name.clone(), range };
-        teller.part(Part { place, body: Body::Table(table), notes: None, unread: None })
+        emitter.part(Part { place, body: Body::Table(table), notes: None, unread: None })
     }
 
-    fn flush(&mut self, teller: &mut Teller<'_>) -> Result<(), Failure> {
+    fn flush(&mut self, emitter: &mut Emitter<'_>) -> Result<(), Failure> {
         let mut rows = std::mem::take(&mut self.rows);
         self.size = 0;
         if !std::mem::replace(&mut self.is_judged, true)
@@ -129,20 +135,20 @@ impl Sheet {
             let after = rows.split_off(at + 1);
             let header = rows.pop();
             // Rows above the header are a title.
-            self.tell(rows, teller)?;
+            self.emit(rows, emitter)?;
             self.header = header;
             rows = after;
         }
-        self.tell(rows, teller)
+        self.emit(rows, emitter)
     }
 
-    fn tell(&mut self, rows: Vec<Sparse>, teller: &mut Teller<'_>) -> Result<(), Failure> {
+    fn emit(&mut self, rows: Vec<SparseRow>, emitter: &mut Emitter<'_>) -> Result<(), Failure> {
         let starts = self.header.iter().chain(&rows).filter_map(|row| Some(row.cells.first()?.0));
         let Some(first_column) = starts.chain(self.first_column).min().filter(|_| !rows.is_empty()) else {
             return Ok(());
         };
         self.first_column = Some(first_column);
-        self.was_told = true;
+        self.was_emitted = true;
         let header = self.header.as_ref().map(|row| row.from(first_column));
         // Usually a single part. More are needed only for very long rows.
         let mut piece = Table { first_column, header, rows: Vec::new() };
@@ -152,7 +158,7 @@ impl Sheet {
             let row = row.from(first_column);
             if size + row.size() > PIECE_BYTES && !piece.rows.is_empty() {
                 let next = Table { first_column, header: piece.header.clone(), rows: Vec::new() };
-                teller.table(self.number, &self.name, std::mem::replace(&mut piece, next))?;
+                emitter.table(self.number, &self.name, std::mem::replace(&mut piece, next))?;
                 size = head;
             }
             if head + row.size() > PIECE_BYTES {
@@ -162,11 +168,11 @@ impl Sheet {
             size += row.size();
             piece.rows.push(row);
         }
-        teller.table(self.number, &self.name, piece)
+        emitter.table(self.number, &self.name, piece)
     }
 }
 
-impl Sparse {
+impl SparseRow {
     fn from(&self, first_column: u32) -> Row {
         let mut cells = Vec::new();
         for (column, text) in &self.cells {
@@ -180,10 +186,10 @@ impl Sparse {
 
 /// Returns the index of the header among the first rows: a row that fills nearly all columns, contains only words, and
 /// has rows below it.
-fn header_at(rows: &[Sparse]) -> Option<usize> {
+fn header_at(rows: &[SparseRow]) -> Option<usize> {
     let looked_at = &rows[..rows.len().min(LOOK_AT)];
     let width = looked_at.iter().map(|row| row.cells.len()).max().filter(|width| *width >= 2)?;
-    let names_columns = |row: &Sparse| {
+    let names_columns = |row: &SparseRow| {
         let size: usize = row.cells.iter().map(|(_, text)| text.len()).sum();
         row.cells.len() * 5 >= width * 4 && size <= HEADER_BYTES && row.cells.iter().all(|(_, text)| is_word(text))
     };
@@ -241,18 +247,24 @@ impl Merging {
 
     /// Returns true if the rest of the sheet need not be read, because the requested rows are complete and [`READ_ON`]
     /// more cells were read. Then extends the sheet to its declared end.
-    pub(super) fn is_done(&mut self, declared: Dimensions, teller: &mut Teller<'_>) -> Result<bool, Failure> {
+    pub(super) fn is_done(&mut self, declared: Dimensions, emitter: &mut Emitter<'_>) -> Result<bool, Failure> {
         if self.read_on <= READ_ON || declared.end.0 <= self.row {
             return Ok(false);
         }
-        self.flush(teller)?;
+        self.flush(emitter)?;
         let (row, column) = declared.end;
-        self.sheet.goes_on_to((column, row.saturating_add(1)), teller)?;
+        self.sheet.goes_on_to((column, row.saturating_add(1)), emitter)?;
         Ok(true)
     }
 
     /// Adds a cell. Rows start at 0 here.
-    pub(super) fn cell(&mut self, row: u32, column: u32, text: String, teller: &mut Teller<'_>) -> Result<(), Failure> {
+    pub(super) fn cell(
+        &mut self,
+        row: u32,
+        column: u32,
+        text: String,
+        emitter: &mut Emitter<'_>,
+    ) -> Result<(), Failure> {
         // Emit comments on empty cells before this one. A comment on this cell follows its text.
         let mut text = text;
         while let Some(first) = self.comments.first_entry().filter(|first| *first.key() <= (row, column)) {
@@ -261,27 +273,27 @@ impl Merging {
                 let gap = if text.is_empty() { "" } else { " " };
                 text = format!("{text}{gap}{comment}");
             } else {
-                self.plain_cell(place.0, place.1, comment, teller)?;
+                self.plain_cell(place.0, place.1, comment, emitter)?;
             }
         }
-        self.plain_cell(row, column, text, teller)
+        self.plain_cell(row, column, text, emitter)
     }
 
-    fn plain_cell(&mut self, row: u32, column: u32, text: String, teller: &mut Teller<'_>) -> Result<(), Failure> {
+    fn plain_cell(&mut self, row: u32, column: u32, text: String, emitter: &mut Emitter<'_>) -> Result<(), Failure> {
         if row != self.row {
-            self.flush(teller)?;
+            self.flush(emitter)?;
             self.row = row;
         }
         if !text.is_empty() {
             // Sheets often have formatted empty cells far below their last text and declare them as used, so empty
             // cells do not count.
-            self.read_on += u32::from(teller.is_satisfied() && !text.trim().is_empty());
+            self.read_on += u32::from(emitter.is_satisfied() && !text.trim().is_empty());
             self.waiting.push((column, text));
         }
         Ok(())
     }
 
-    fn flush(&mut self, teller: &mut Teller<'_>) -> Result<(), Failure> {
+    fn flush(&mut self, emitter: &mut Emitter<'_>) -> Result<(), Failure> {
         let row = self.row;
         let mut cells = std::mem::take(&mut self.waiting);
         // An empty row stays empty.
@@ -300,15 +312,15 @@ impl Merging {
             cells.sort_by_key(|(column, _)| *column);
         }
         for (column, text) in cells {
-            self.sheet.cell(row.saturating_add(1), column, text, teller)?;
+            self.sheet.cell(row.saturating_add(1), column, text, emitter)?;
         }
         Ok(())
     }
 
-    pub(super) fn end(mut self, teller: &mut Teller<'_>) -> Result<(), Failure> {
-        self.cell(u32::MAX, u32::MAX, String::new(), teller)?;
-        self.flush(teller)?;
-        self.sheet.end(teller)
+    pub(super) fn end(mut self, emitter: &mut Emitter<'_>) -> Result<(), Failure> {
+        self.cell(u32::MAX, u32::MAX, String::new(), emitter)?;
+        self.flush(emitter)?;
+        self.sheet.end(emitter)
     }
 }
 
@@ -317,9 +329,9 @@ const SEPARATORS: [u8; 4] = [b',', b';', b'\t', b'|'];
 /// Number of lines that are examined to detect the separator.
 const SAMPLE_LINES: usize = 20;
 
-pub(super) fn csv(bytes: &[u8], teller: &mut Teller<'_>) -> Result<(), Failure> {
+pub(super) fn csv(bytes: &[u8], emitter: &mut Emitter<'_>) -> Result<(), Failure> {
     let text = clean::decode(bytes, None);
-    teller.head(None, Some(1))?;
+    emitter.head(None, Some(1))?;
     let mut reader = csv::ReaderBuilder::new()
         .delimiter(separator(&text))
         .has_headers(false)
@@ -333,10 +345,10 @@ pub(super) fn csv(bytes: &[u8], teller: &mut Teller<'_>) -> Result<(), Failure> 
         let empty = empty_lines(text.as_bytes(), usize::try_from(start).unwrap_or(usize::MAX));
         row = row.saturating_add(empty).saturating_add(1);
         for (column, cell) in (0..).zip(&record) {
-            sheet.cell(row, column, cell.to_owned(), teller)?;
+            sheet.cell(row, column, cell.to_owned(), emitter)?;
         }
     }
-    sheet.end(teller)
+    sheet.end(emitter)
 }
 
 /// Counts empty lines before the record at `start`. Spreadsheets count them as rows, but the parser skips them.
@@ -384,7 +396,7 @@ mod tests {
     use super::*;
     use crate::{Body, Kind, Limits, Part, Piece, document::push};
 
-    fn told(read: impl FnOnce(&mut Teller<'_>)) -> Vec<Part> {
+    fn parts_of(read: impl FnOnce(&mut Emitter<'_>)) -> Vec<Part> {
         let (limits, mut parts) = (Limits::default(), Vec::new());
         let mut listener = |piece| {
             if let Piece::Part(part) = piece {
@@ -392,21 +404,21 @@ mod tests {
             }
             Ok(())
         };
-        read(&mut Teller::new(Kind::Csv, &limits, &mut listener));
+        read(&mut Emitter::new(Kind::Csv, &limits, &mut listener));
         parts
     }
 
     #[test]
     fn column_header_row_is_found() {
         let check = |rows: &[(u32, &[&str])], expected: &[&str]| {
-            let parts = told(|teller| {
+            let parts = parts_of(|emitter| {
                 let mut sheet = Sheet::new(1, "S".to_owned());
                 for (row, cells) in rows {
                     for (column, cell) in (0..).zip(*cells) {
-                        sheet.cell(*row, column, (*cell).to_owned(), teller).unwrap();
+                        sheet.cell(*row, column, (*cell).to_owned(), emitter).unwrap();
                     }
                 }
-                sheet.end(teller).unwrap();
+                sheet.end(emitter).unwrap();
             });
             let has_header = |part: &Part| matches!(&part.body, Body::Table(table) if table.header.is_some());
             let places: Vec<String> = parts.iter().map(|part| format!("{} {}", part.place, has_header(part))).collect();
@@ -425,10 +437,10 @@ mod tests {
     fn gaps_between_cells_count_against_the_limit() {
         let limits = Limits { cells: 100, ..Limits::default() };
         let mut listener = |_| Ok(());
-        let mut teller = Teller::new(Kind::Csv, &limits, &mut listener);
+        let mut emitter = Emitter::new(Kind::Csv, &limits, &mut listener);
         let mut sheet = Sheet::new(1, String::new());
-        sheet.cell(1, 0, "a".to_owned(), &mut teller).unwrap();
-        let failure = sheet.cell(1, 16_383, "b".to_owned(), &mut teller).unwrap_err();
+        sheet.cell(1, 0, "a".to_owned(), &mut emitter).unwrap();
+        let failure = sheet.cell(1, 16_383, "b".to_owned(), &mut emitter).unwrap_err();
         assert!(matches!(failure, Failure::TooLarge { .. }), "{failure}");
     }
 
@@ -436,7 +448,7 @@ mod tests {
     fn csv_row_numbers_match_spreadsheets() {
         let numbers = |text: &str| {
             let mut rows: Vec<u32> = Vec::new();
-            for part in told(|teller| csv(text.as_bytes(), teller).unwrap()) {
+            for part in parts_of(|emitter| csv(text.as_bytes(), emitter).unwrap()) {
                 let Body::Table(table) = part.body else { continue };
                 rows.extend(table.header.iter().chain(&table.rows).map(|row| row.number));
             }

@@ -9,7 +9,7 @@ use calamine::{
 use regex::bytes::{Captures, Regex};
 
 use super::{
-    Teller, broken,
+    Emitter, broken,
     cell::{self, SheetFormats, UNREADABLE, is_unreadable, shown},
     package::Package,
     sheet::{MergedCells, Merging, Sheet, merged},
@@ -23,46 +23,46 @@ pub(super) fn cursor(bytes: Vec<u8>) -> Bytes {
     Cursor::new(bytes.into())
 }
 
-pub(super) fn xlsx(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure> {
-    let mut comments = cell::book_comments(&bytes, teller.limits);
-    let mended_bytes = has_blanks(&bytes, teller.limits).then(|| mended(&bytes, teller.limits)).flatten();
+pub(super) fn xlsx(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), Failure> {
+    let mut comments = cell::book_comments(&bytes, emitter.limits);
+    let mended_bytes = has_blanks(&bytes, emitter.limits).then(|| mended(&bytes, emitter.limits)).flatten();
     let bytes = mended_bytes.unwrap_or(bytes);
     let is_of_macros = |error: &XlsxError| matches!(error, XlsxError::Unrecognized { .. });
-    let opened: Result<(_, Xlsx<Bytes>), _> = opened(bytes, teller.limits, is_of_macros);
+    let opened: Result<(_, Xlsx<Bytes>), _> = opened(bytes, emitter.limits, is_of_macros);
     let (bytes, mut workbook) = opened.map_err(|error| xlsx_failure(&error))?;
     let names = workbook.sheet_names();
-    teller.head(None, Some(names.len()))?;
-    comments.truncated.into_iter().for_each(|sheet| teller.leave_out(sheet));
+    emitter.head(None, Some(names.len()))?;
+    comments.truncated.into_iter().for_each(|sheet| emitter.leave_out(sheet));
     let mut damage = None;
     let mut is_mended = false;
     let mut has_merged = None;
     for (number, name) in (1..).zip(names) {
-        if teller.skips(number, &name)? {
+        if emitter.skips(number, &name)? {
             continue;
         }
         // Merged regions come after all cells in the file.
-        let may_have_merged = *has_merged.get_or_insert_with(|| may_have_merged(bytes.get_ref(), teller.limits));
+        let may_have_merged = *has_merged.get_or_insert_with(|| may_have_merged(bytes.get_ref(), emitter.limits));
         let regions = may_have_merged.then(|| workbook.merge_cells_by_sheet_name(&name).unwrap_or_default());
         let merged = merged(regions.unwrap_or_default());
         let mut sheet = Merging::new(number, name.clone(), merged);
         sheet.comments = comments.sheets.remove(&name).unwrap_or_default();
         let mut last = None;
-        let mut told = xlsx_sheet(&mut workbook, &name, &mut sheet, &mut last, !is_mended, teller)?;
+        let mut emitted = xlsx_sheet(&mut workbook, &name, &mut sheet, &mut last, !is_mended, emitter)?;
         // Rows read so far are kept. The rest is read again with repaired numbers.
         if !is_mended
-            && told.as_ref().is_err_and(is_unreadable)
-            && let Some(mended) = mended(bytes.get_ref(), teller.limits)
+            && emitted.as_ref().is_err_and(is_unreadable)
+            && let Some(mended) = mended(bytes.get_ref(), emitter.limits)
         {
             is_mended = true;
             if let Ok(again) = Xlsx::new(cursor(mended)) {
                 workbook = again;
-                told = xlsx_sheet(&mut workbook, &name, &mut sheet, &mut last, false, teller)?;
+                emitted = xlsx_sheet(&mut workbook, &name, &mut sheet, &mut last, false, emitter)?;
             }
         }
-        if !matches!(told, Err(XlsxError::NotAWorksheet(_))) {
-            sheet.end(teller)?;
+        if !matches!(emitted, Err(XlsxError::NotAWorksheet(_))) {
+            sheet.end(emitter)?;
         }
-        match told {
+        match emitted {
             // The sheet is a chart, a dialog or a macro sheet.
             Err(XlsxError::NotAWorksheet(_)) | Ok(()) => {}
             // Continue with the other sheets.
@@ -149,9 +149,9 @@ fn xlsx_sheet(
     sheet: &mut Merging,
     last: &mut Option<(u32, u32)>,
     stops: bool,
-    teller: &mut Teller<'_>,
+    emitter: &mut Emitter<'_>,
 ) -> Result<Result<(), XlsxError>, Failure> {
-    let (row, most) = teller.wanted_cells(sheet.sheet.number);
+    let (row, most) = emitter.wanted_cells(sheet.sheet.number);
     // Cells that were emitted before do not count again.
     let row = last.map_or(row, |(last, _)| row.max(last));
     let mut formats = SheetFormats::of(workbook, name, (row, most));
@@ -163,7 +163,7 @@ fn xlsx_sheet(
     let mut times = 0;
     let declared = cells.dimensions();
     loop {
-        if sheet.is_done(declared, teller)? {
+        if sheet.is_done(declared, emitter)? {
             return Ok(unreadable.map_or(Ok(()), Err));
         }
         // The call that expands shared formulas is avoided, because it trusts their declared number.
@@ -175,7 +175,7 @@ fn xlsx_sheet(
                 }
                 *last = Some((row, column));
                 let text = shown(&cell.value, formats.at(row, column)).or_else(|| cell.formula.and_then(formula));
-                sheet.cell(row, column, text.unwrap_or_default(), teller)?;
+                sheet.cell(row, column, text.unwrap_or_default(), emitter)?;
             }
             Ok(None) => return Ok(unreadable.map_or(Ok(()), Err)),
             // Skip a cell with an unreadable value.
@@ -209,18 +209,18 @@ fn xlsx_failure(error: &XlsxError) -> Failure {
 }
 
 /// Reads an Excel workbook before 2007. Sheets have at most 65,536 rows, so they cannot declare too many cells.
-pub(super) fn xls(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure> {
+pub(super) fn xls(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), Failure> {
     let failure = |error: XlsError| unread(Kind::Xls, matches!(error, XlsError::Password), &error);
     let workbook: Xls<Bytes> = Xls::new(cursor(bytes)).map_err(failure)?;
     let regions = |workbook: &Xls<Bytes>, name: &str| workbook.merge_cells_by_sheet_name(name).unwrap_or_default();
-    ranges(workbook, |workbook, name| merged(regions(workbook, name)), failure, teller)
+    ranges(workbook, |workbook, name| merged(regions(workbook, name)), failure, emitter)
 }
 
 /// Reads an OpenDocument workbook. The library limits the number of cells.
-pub(super) fn ods(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure> {
+pub(super) fn ods(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), Failure> {
     let failure = |error: OdsError| unread(Kind::Ods, matches!(error, OdsError::Password), &error);
     let workbook: Ods<Bytes> = Ods::new(cursor(bytes)).map_err(failure)?;
-    ranges(workbook, |_, _| MergedCells::new(), failure, teller)
+    ranges(workbook, |_, _| MergedCells::new(), failure, emitter)
 }
 
 /// Emits the sheets of a workbook that the library reads as a whole.
@@ -228,13 +228,13 @@ fn ranges<R: Reader<Bytes>>(
     mut workbook: R,
     merged: impl Fn(&R, &str) -> MergedCells,
     failure: impl Fn(R::Error) -> Failure,
-    teller: &mut Teller<'_>,
+    emitter: &mut Emitter<'_>,
 ) -> Result<(), Failure> {
     let names = workbook.sheet_names();
-    teller.head(None, Some(names.len()))?;
+    emitter.head(None, Some(names.len()))?;
     let mut damage = None;
     for (number, name) in (1..).zip(names) {
-        if teller.skips(number, &name)? {
+        if emitter.skips(number, &name)? {
             continue;
         }
         let merged = merged(&workbook, &name);
@@ -246,13 +246,13 @@ fn ranges<R: Reader<Bytes>>(
                 let mut sheet = Merging::new(number, name, merged);
                 for (row, column, value) in range.used_cells() {
                     let text = shown(value, None).unwrap_or_default();
-                    sheet.cell(at(first_row, row), at(first_column, column), text, teller)?;
+                    sheet.cell(at(first_row, row), at(first_column, column), text, emitter)?;
                 }
-                sheet.end(teller)?;
+                sheet.end(emitter)?;
             }
             Err(error) => {
                 damage.get_or_insert(failure(error));
-                Sheet::new(number, name).end(teller)?;
+                Sheet::new(number, name).end(emitter)?;
             }
         }
     }
@@ -260,43 +260,43 @@ fn ranges<R: Reader<Bytes>>(
 }
 
 /// Reads a binary Excel workbook. Cells are streamed.
-pub(super) fn xlsb(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure> {
+pub(super) fn xlsb(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), Failure> {
     let failure = |error: &XlsbError| unread(Kind::Xlsb, matches!(error, XlsbError::Password), error);
     let is_of_macros = |error: &XlsbError| matches!(error, XlsbError::Unrecognized { .. });
-    let opened: Result<(_, Xlsb<Bytes>), _> = opened(as_released(bytes, teller.limits), teller.limits, is_of_macros);
+    let opened: Result<(_, Xlsb<Bytes>), _> = opened(as_released(bytes, emitter.limits), emitter.limits, is_of_macros);
     let (_, mut workbook) = opened.map_err(|error| failure(&error))?;
     let sheets = workbook.sheets_metadata().to_vec();
-    teller.head(None, Some(sheets.len()))?;
+    emitter.head(None, Some(sheets.len()))?;
     let mut damage = None;
     for (number, calamine::Sheet { name, typ, .. }) in (1..).zip(sheets) {
         // Charts, dialogs and macro sheets have no cells.
-        if teller.skips(number, &name)? || typ != SheetType::WorkSheet {
+        if emitter.skips(number, &name)? || typ != SheetType::WorkSheet {
             continue;
         }
         let mut cells = match workbook.worksheet_cells_reader(&name) {
             Ok(cells) => cells,
             Err(error) => {
                 damage.get_or_insert(failure(&error));
-                Sheet::new(number, name).end(teller)?;
+                Sheet::new(number, name).end(emitter)?;
                 continue;
             }
         };
         let mut sheet = Merging::new(number, name, MergedCells::new());
         let declared = cells.dimensions();
         let whole = loop {
-            if sheet.is_done(declared, teller)? {
+            if sheet.is_done(declared, emitter)? {
                 break Ok(());
             }
             match cells.next_cell() {
                 Ok(Some(cell)) => {
                     let (row, column) = cell.get_position();
-                    sheet.cell(row, column, shown(cell.get_value(), None).unwrap_or_default(), teller)?;
+                    sheet.cell(row, column, shown(cell.get_value(), None).unwrap_or_default(), emitter)?;
                 }
                 Ok(None) => break Ok(()),
                 Err(error) => break Err(failure(&error)),
             }
         };
-        sheet.end(teller)?;
+        sheet.end(emitter)?;
         damage = damage.or(whole.err());
     }
     damage.map_or(Ok(()), Err)
@@ -341,7 +341,7 @@ mod tests {
     }
 
     /// Returns the cells emitted from a row on, and the place of the whole sheet.
-    fn told(workbook: Vec<u8>, row: u32, letters: usize) -> (Vec<String>, String) {
+    fn emitted(workbook: Vec<u8>, row: u32, letters: usize) -> (Vec<String>, String) {
         let (mut cells, mut place) = (Vec::new(), None::<crate::Part>);
         let mut listener = |piece| {
             if let Piece::Part(part) = piece {
@@ -356,9 +356,9 @@ mod tests {
             Ok(())
         };
         let limits = Limits::default();
-        let mut teller = Teller::new(Kind::Xlsx, &limits, &mut listener);
-        teller.wanted.window = Some(Window { row, letters });
-        xlsx(workbook, &mut teller).unwrap();
+        let mut emitter = Emitter::new(Kind::Xlsx, &limits, &mut listener);
+        emitter.wanted.window = Some(Window { row, letters });
+        xlsx(workbook, &mut emitter).unwrap();
         (cells, place.map(|part| part.place).unwrap_or(DocumentPlace::Whole).to_string())
     }
 
@@ -371,12 +371,12 @@ mod tests {
     fn very_large_sheet_is_read_up_to_the_wanted_rows() {
         let many = READ_ON / 2 + 2000;
         let claimed = format!(r#"<dimension ref="A1:C900000"/>{}"#, rows(many));
-        let (cells, place) = told(workbook(&claimed), 1, 20);
+        let (cells, place) = emitted(workbook(&claimed), 1, 20);
         assert_eq!((&cells[..4], cells.len() < 100), (&["1", "7", "2", "7"].map(str::to_owned)[..], true));
         assert_eq!(place, "Totals!A1:C900000", "what the file says of itself");
         // A window further down is read completely, and so is a sheet without a declared extent.
         for (sheet, row) in [(claimed, many - 3), (rows(many), 1)] {
-            let (cells, place) = told(workbook(&sheet), row, 20);
+            let (cells, place) = emitted(workbook(&sheet), row, 20);
             assert_eq!((cells[0].as_str(), place), (row.to_string().as_str(), format!("Totals!A1:B{many}")));
         }
     }
@@ -384,9 +384,9 @@ mod tests {
     #[test]
     fn wrong_sheet_dimension_is_corrected() {
         let sheet = format!(r#"<dimension ref="A1"/>{}"#, rows(3000));
-        assert_eq!(told(workbook(&sheet), 1, 20).1, "Totals!A1:B3000");
+        assert_eq!(emitted(workbook(&sheet), 1, 20).1, "Totals!A1:B3000");
         let sheet = format!(r#"<dimension ref="A1:XFD1048576"/>{}"#, rows(3000));
-        assert_eq!(told(workbook(&sheet), 1, 20).1, "Totals!A1:B3000", "of what is not very large it is known");
+        assert_eq!(emitted(workbook(&sheet), 1, 20).1, "Totals!A1:B3000", "of what is not very large it is known");
     }
 
     /// Generates rows of empty cells with a style.
@@ -403,8 +403,8 @@ mod tests {
             let above = styled_rows(1, 800).replace("/>", empty);
             let sheet = format!("<sheetData>{above}{share}</sheetData>");
             for row in [1, 800, 900] {
-                let told = told(workbook(&sheet), row, 1000).0;
-                assert_eq!(told.last().map(String::as_str), Some("12.50%"), "{row} {empty}");
+                let emitted = emitted(workbook(&sheet), row, 1000).0;
+                assert_eq!(emitted.last().map(String::as_str), Some("12.50%"), "{row} {empty}");
             }
         }
     }
@@ -414,6 +414,6 @@ mod tests {
         let rows = rows(50).replace("</sheetData>", "");
         let count = READ_ON / 4 + 100;
         let sheet = format!(r#"<dimension ref="A1:D{}"/>{rows}{}</sheetData>"#, 50 + count, styled_rows(51, count));
-        assert_eq!(told(workbook(&sheet), 1, 20).1, "Totals!A1:B50");
+        assert_eq!(emitted(workbook(&sheet), 1, 20).1, "Totals!A1:B50");
     }
 }

@@ -8,7 +8,7 @@ use tokio::sync::{OwnedMutexGuard, mpsc, oneshot};
 use super::{
     DocumentId, IndexError,
     schema::{ENTRY_ORDINAL, Fields, key},
-    view::{About, Entry},
+    view::{DocumentProperties, Entry},
     writer::{Command, Writer},
 };
 use crate::{chunk::Chunk, document::DocumentPlace};
@@ -84,7 +84,7 @@ impl Indexing {
     ///
     /// # Errors
     /// If it cannot be written. Nothing of it is then stored.
-    pub async fn finish(mut self, about: About) -> Result<Arc<Entry>, IndexError> {
+    pub async fn finish(mut self, about: DocumentProperties) -> Result<Arc<Entry>, IndexError> {
         let owner = self.owner;
         let entry = ask(&self.queue, move |writer, reply| writer.finish(owner, about, reply)).await?;
         self.is_done = true;

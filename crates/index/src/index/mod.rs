@@ -35,7 +35,7 @@ use tantivy::TantivyError;
 use crate::{chunk::ChunkConfig, failure::ReadingLimits, kind::Kind};
 
 pub use indexing::{Claim, Indexing};
-pub use view::{About, Entry};
+pub use view::{DocumentProperties, Entry};
 
 /// Settings and limits of the index.
 #[derive(Clone)]
@@ -306,8 +306,8 @@ mod tests {
             (TantivyError::ErrorInThread("Permission denied (os error 13)".to_owned()), "Files("),
             (TantivyError::ErrorInThread("nobody knows".to_owned()), "Internal("),
         ] {
-            let told = format!("{:?}", IndexError::from(error));
-            assert!(told.starts_with(variant), "{told}");
+            let message = format!("{:?}", IndexError::from(error));
+            assert!(message.starts_with(variant), "{message}");
         }
     }
 

@@ -29,7 +29,7 @@ use crate::{analyze::Dictionary, chunk::Chunk, kind::Kind, recognition::Recognit
 
 /// Properties of a document besides its text.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct About {
+pub struct DocumentProperties {
     /// Type of the document.
     pub kind: Option<Kind>,
     /// Number of pages, sheets or slides that were read.
@@ -48,7 +48,7 @@ pub struct About {
     pub place: Option<u64>,
 }
 
-impl About {
+impl DocumentProperties {
     /// Returns true if reading the document with this recognition may find more text.
     pub fn is_outdated(&self, recognition: &RecognitionStamp) -> bool {
         self.retry || self.recognition.as_ref().is_some_and(|before| recognition.promises_more_than(before))
@@ -64,7 +64,7 @@ pub struct Entry {
     pub title: Option<String>,
     /// Properties besides the text.
     #[serde(default)]
-    pub about: About,
+    pub about: DocumentProperties,
     /// Number of the document's chunks.
     pub chunks: u32,
     /// Time of indexing in seconds since 1970.
@@ -171,7 +171,7 @@ pub(crate) fn look_through(folder: &Folder) -> Result<IndexContent, IndexError> 
 }
 
 /// State that the writer shares with readers.
-pub(crate) struct Shared {
+pub(crate) struct IndexState {
     pub(crate) config: IndexConfig,
     pub(crate) dictionary: Arc<Dictionary>,
     pub(crate) uses: Uses,
@@ -180,7 +180,7 @@ pub(crate) struct Shared {
     is_at_work: AtomicBool,
 }
 
-impl Shared {
+impl IndexState {
     pub(crate) fn new(config: IndexConfig, dictionary: Arc<Dictionary>, uses: Uses, view: View) -> Self {
         Self { config, dictionary, uses, view: RwLock::new(Arc::new(view)), is_at_work: AtomicBool::new(false) }
     }
@@ -249,8 +249,8 @@ impl Uses {
 
 /// Selects the documents to remove: all that were unused for [`gone_after`](IndexConfig::gone_after), and, while the
 /// files are too large, the least recently used among those that are stale.
-pub(crate) fn leaving(entries: &Entries, shared: &Shared, bytes: u64, now: u64) -> Vec<Arc<Entry>> {
-    let Shared { config, uses, .. } = shared;
+pub(crate) fn leaving(entries: &Entries, shared: &IndexState, bytes: u64, now: u64) -> Vec<Arc<Entry>> {
+    let IndexState { config, uses, .. } = shared;
     let mut entries: Vec<(&Arc<Entry>, u64)> = entries.values().map(|entry| (entry, uses.last(entry))).collect();
     entries.sort_by_key(|(entry, used)| (*used, entry.owner));
     let all: u64 = entries.iter().map(|(entry, _)| u64::from(entry.chunks)).sum::<u64>().max(1);

@@ -14,7 +14,7 @@ use super::{
     DocumentId, IndexConfig, IndexError,
     folder::{Folder, at_rest, at_work, guarded, is_there, size},
     indexing::{Batch, PendingDocument, Reply, chunk_document, entry_document},
-    view::{About, Entries, Entry, Shared, Uses, View, leaving, look_through},
+    view::{DocumentProperties, Entries, Entry, IndexState, Uses, View, leaving, look_through},
 };
 use crate::{analyze::Dictionary, chunk::Chunk};
 
@@ -35,7 +35,7 @@ const SWEEP_EVERY: u64 = 3600;
 pub(crate) type Command = Box<dyn FnOnce(&mut Writer) + Send>;
 
 /// Resolves to the shared state once the index is open.
-pub(crate) type OpenIndex = oneshot::Receiver<Result<Arc<Shared>, IndexError>>;
+pub(crate) type OpenIndex = oneshot::Receiver<Result<Arc<IndexState>, IndexError>>;
 
 /// Starts the writer thread, which opens the index and then reports the result.
 pub(crate) fn start(config: IndexConfig) -> io::Result<(mpsc::Sender<Command>, OpenIndex)> {
@@ -58,7 +58,7 @@ pub(crate) fn start(config: IndexConfig) -> io::Result<(mpsc::Sender<Command>, O
 
 /// State of the writer thread.
 pub(crate) struct Writer {
-    shared: Arc<Shared>,
+    shared: Arc<IndexState>,
     folder: Folder,
     /// The library's writer, present only while there is work because it holds much memory. It is dropped only [at
     /// rest](Self::rest) or after a failure, since dropping it kills running merges.
@@ -102,7 +102,7 @@ impl Writer {
         }
         let view = View::new(&folder, Arc::clone(&entries), 0);
         Ok(Self {
-            shared: Arc::new(Shared::new(config, dictionary, uses, view)),
+            shared: Arc::new(IndexState::new(config, dictionary, uses, view)),
             folder,
             writer: None,
             entries,
@@ -184,13 +184,13 @@ impl Writer {
 
     /// Rebuilds the index, unless it was already rebuilt since `epoch`.
     pub(crate) fn renew_since(&mut self, epoch: u64, why: &str) -> Result<(), IndexError> {
-        if epoch == self.epoch { self.renew(why) } else { Ok(()) }
+        if epoch == self.epoch { self.recreate(why) } else { Ok(()) }
     }
 
     /// Opens a document and returns its number.
     pub(crate) fn begin(&mut self, id: DocumentId, title: Option<String>) -> Result<u32, IndexError> {
         if !is_there(self.folder.path.as_deref()) {
-            self.renew("its folder is gone")?;
+            self.recreate("its folder is gone")?;
         }
         if (self.shared.config.now)().saturating_sub(self.swept_at) >= SWEEP_EVERY {
             self.sweep()?;
@@ -221,7 +221,7 @@ impl Writer {
     }
 
     /// Completes a document, which is then committed with others.
-    pub(crate) fn finish(&mut self, owner: u32, about: About, reply: Reply<Arc<Entry>>) {
+    pub(crate) fn finish(&mut self, owner: u32, about: DocumentProperties, reply: Reply<Arc<Entry>>) {
         let Some(PendingDocument { id, title, chunks, .. }) = self.batch.open.remove(&owner) else {
             drop(reply.send(Err(self.batch.failure())));
             return;
@@ -352,7 +352,7 @@ impl Writer {
         self.writer = None;
         self.folder.gate.clear();
         if error.is_loss() || !is_there(self.folder.path.as_deref()) {
-            if let Err(error) = self.renew(&error.to_string()) {
+            if let Err(error) = self.recreate(&error.to_string()) {
                 tracing::warn!(%error, "could not rebuild the search index");
             }
         } else if let Err(error) = self.read_anew() {
@@ -371,7 +371,7 @@ impl Writer {
     }
 
     /// Deletes the index and creates an empty one.
-    fn renew(&mut self, why: &str) -> Result<(), IndexError> {
+    fn recreate(&mut self, why: &str) -> Result<(), IndexError> {
         tracing::warn!(%why, "rebuilding the search index; documents are indexed again when needed");
         self.waiting_since = None;
         self.batch.fail(&IndexError::Lost(why.to_owned()));

@@ -1,15 +1,15 @@
 //! Implementation of the core's port [`Knowledge`] on top of extraction, chunks and index.
 //!
 //! - `bring`: indexing of files; cache of hashes that avoids rereading unchanged files; stable copies.
-//! - `told`: identity of the documents in a request, and conversion of search results.
+//! - `resolved`: identity of the documents in a request, and conversion of search results.
 //! - `reading`: selection of the parts to show, their size limits, and the cursor to continue from; pure.
 //!
 //! A document is indexed at its first search and shared by everyone who has the same bytes. Users find only documents
 //! that they have: a search names its documents, which are identified by their content.
 
-mod bring;
+mod ingest;
 mod reading;
-mod told;
+mod resolved;
 
 use std::{fmt, sync::Arc};
 
@@ -24,9 +24,9 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 use tokio_util::sync::CancellationToken;
 
 use self::{
-    bring::{Digests, FailureCache, Ingester, KnownDocument},
+    ingest::{Digests, FailureCache, Ingester, KnownDocument},
     reading::Reader,
-    told::ResolvedDocuments,
+    resolved::ResolvedDocuments,
 };
 use crate::{
     Extractor, Failure, Kind, Piece, ReadingPass, RecognitionStamp, WantedParts, Window,
@@ -74,9 +74,10 @@ impl Library {
             Err(Failure::NeedsRecognition) => {
                 let again = again.map_err(|error| Failure::Worker(error.to_string()))?;
                 let name = again.name.clone();
-                let tell = move |parts| progress(DocumentProgress { document: name.clone(), parts, total: None });
-                tell(0);
-                self.parts_in(ReadingPass::Full, again, range, &tell, cancel).await
+                let on_progress =
+                    move |parts| progress(DocumentProgress { document: name.clone(), parts, total: None });
+                on_progress(0);
+                self.parts_in(ReadingPass::Full, again, range, &on_progress, cancel).await
             }
             read => read,
         }
@@ -87,7 +88,7 @@ impl Library {
         pass: ReadingPass,
         document: OpenDocument,
         range: PartRange,
-        tell: &(dyn Fn(u32) + Send + Sync),
+        on_progress: &(dyn Fn(u32) + Send + Sync),
         cancel: CancellationToken,
     ) -> Result<Reading, Failure> {
         let named = Kind::of_name(&document.name);
@@ -111,7 +112,7 @@ impl Library {
                 Some(Ok(Piece::Head(head))) => reader.head = Some(head),
                 Some(Ok(Piece::Part(part))) => {
                     read += 1;
-                    tell(read);
+                    on_progress(read);
                     if reader.take(part).is_break() {
                         return Ok(reader.finish(None));
                     }
@@ -120,11 +121,11 @@ impl Library {
                 Some(Err(failure @ (Failure::Cancelled | Failure::NeedsRecognition))) => return Err(failure),
                 // Show the part that was read.
                 Some(Err(failure)) if reader.kept.iter().any(|(_, part)| !part.is_empty()) => {
-                    return Ok(reader.finish(Some(told(&failure))));
+                    return Ok(reader.finish(Some(sentence(&failure))));
                 }
                 // All pages were read. A problem with some of them only matters if a requested page exists.
                 Some(Err(failure @ Failure::Scanned { unread, pages, .. })) if unread.scans() < pages => {
-                    let why = (!reader.kept.is_empty()).then(|| told(&failure));
+                    let why = (!reader.kept.is_empty()).then(|| sentence(&failure));
                     return Ok(reader.finish(why));
                 }
                 Some(Err(failure)) => return Err(failure),
@@ -133,7 +134,7 @@ impl Library {
     }
 
     /// Identifies documents by hash, on a blocking thread.
-    async fn look_at(
+    async fn identify(
         &self,
         documents: Vec<OpenDocument>,
         each: bool,
@@ -171,12 +172,12 @@ impl Library {
         let mut finds = DocumentFinds::default();
         if !open.is_empty() {
             let index = self.shelf.take().await?;
-            let told = self.look_at(open, false, cancel).await?;
+            let resolved = self.identify(open, false, cancel).await?;
             let ingester = self.ingester(&index, &self.broken, progress, cancel);
-            let mut found = ingester.find(&told, query).await;
+            let mut found = ingester.find(&resolved, query).await;
             if let Err(IndexError::Lost(why)) = &found {
                 tracing::warn!(%why, "searching again, because the index was rebuilt");
-                found = ingester.find(&told, query).await;
+                found = ingester.find(&resolved, query).await;
             }
             finds = found?;
         }
@@ -184,8 +185,9 @@ impl Library {
             // Documents with a password use an in-memory index that is dropped after the answer.
             let config = IndexConfig { in_memory: true, ..self.shelf.config().clone() };
             let index = Arc::new(IndexHandle::open(config).await?);
-            let told = self.look_at(vec![document], false, cancel).await?;
-            let found = self.ingester(&index, &FailureCache::default(), progress, cancel).find(&told, query).await?;
+            let resolved = self.identify(vec![document], false, cancel).await?;
+            let found =
+                self.ingester(&index, &FailureCache::default(), progress, cancel).find(&resolved, query).await?;
             index.close().await?;
             finds.add(found, query.limit);
         }
@@ -200,7 +202,7 @@ impl Library {
         cancel: &CancellationToken,
     ) -> Result<Vec<DocumentState>, IndexError> {
         // A caller who adds documents gets the state of each.
-        let resolved = self.look_at(documents, !again, cancel).await?;
+        let resolved = self.identify(documents, !again, cancel).await?;
         let named = |known: &KnownDocument| (known.id, known.name.clone());
         let names: Vec<(DocumentId, String)> = resolved.known.iter().map(named).collect();
         let index = self.shelf.take().await?;
@@ -210,7 +212,7 @@ impl Library {
                 index.remove(id).await?;
             }
         }
-        let report = self.ingester(&index, &self.broken, &progress, cancel).bring_in(&resolved, None).await?;
+        let report = self.ingester(&index, &self.broken, &progress, cancel).ingest_all(&resolved, None).await?;
         let ResolvedDocuments { unreadable, recognition, .. } = resolved;
         Ok(self.states_of(&index, names, unreadable.into_iter().chain(report.unreadable).collect(), &recognition))
     }
@@ -227,8 +229,8 @@ impl Library {
             let entry = index.entry(&id);
             let about = entry.as_ref().map(|entry| entry.about.clone()).unwrap_or_default();
             let why = || {
-                let told_now = unreadable.iter().find(|(broken, _)| *broken == name).map(|(_, why)| why.clone());
-                told_now.or_else(|| self.broken.why(&id, recognition).map(|failure| told(&failure)))
+                let current_reason = unreadable.iter().find(|(broken, _)| *broken == name).map(|(_, why)| why.clone());
+                current_reason.or_else(|| self.broken.why(&id, recognition).map(|failure| sentence(&failure)))
             };
             states.push(DocumentState {
                 format: about.kind.or_else(|| Kind::of_name(&name)).unwrap_or(Kind::Plain).to_string(),
@@ -268,7 +270,7 @@ impl Knowledge for Library {
     }
 
     fn refusal(&self, _name: &str, head: &[u8]) -> Option<String> {
-        recognise(head, None).err().map(|failure| told(&failure))
+        recognise(head, None).err().map(|failure| sentence(&failure))
     }
 
     fn read(
@@ -291,7 +293,7 @@ impl Knowledge for Library {
         async move { until_cancelled(self.ask(documents, &query, &progress, &cancel), &cancel).await }.boxed()
     }
 
-    fn take_in(
+    fn ingest(
         &self,
         documents: Vec<OpenDocument>,
         again: bool,
@@ -303,7 +305,7 @@ impl Knowledge for Library {
 
     fn states(&self, documents: Vec<OpenDocument>) -> BoxFuture<'_, Result<Vec<DocumentState>, KnowledgeError>> {
         async move {
-            let resolved = self.look_at(documents, true, &CancellationToken::new()).await?;
+            let resolved = self.identify(documents, true, &CancellationToken::new()).await?;
             let ResolvedDocuments { known, unreadable, recognition } = resolved;
             let index = self.shelf.take().await?;
             let names = known.into_iter().map(|known| (known.id, known.name));
@@ -332,7 +334,7 @@ async fn until_cancelled<T>(
 }
 
 /// Formats a failure as a sentence with its advice.
-fn told(failure: &Failure) -> String {
+fn sentence(failure: &Failure) -> String {
     format!("{failure}; {}", failure.hint())
 }
 

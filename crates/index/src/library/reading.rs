@@ -200,17 +200,17 @@ struct Piece {
 /// Returns as many rows as fit, or an excerpt of a single row that is too long. `None` if there is no row from `from`
 /// on. `own` is the last row of this piece of the sheet, `end` the last row of the sheet.
 fn rows(table: &Table, own: u32, from: PartCursor, letters: usize, end: u32) -> Option<Piece> {
-    let told: Vec<Row> = table.rows.iter().filter(|row| row.number >= from.row).cloned().collect();
-    let Some(first) = told.first().map(|row| row.number) else {
+    let remaining: Vec<Row> = table.rows.iter().filter(|row| row.number >= from.row).cloned().collect();
+    let Some(first) = remaining.first().map(|row| row.number) else {
         // An empty sheet is shown as such.
         let is_empty = end == 0 && from == PartCursor::default();
         return is_empty.then(|| Piece { text: table.markdown(), ..Piece::default() });
     };
-    let fits = |count: usize| table.markdown_of(&told[..count]).chars().count() <= letters;
+    let fits = |count: usize| table.markdown_of(&remaining[..count]).chars().count() <= letters;
     let behind = |row: u32| (row < end).then(|| PartCursor { row: row.saturating_add(1), column: 0 });
     if from.column > 0 || !fits(1) {
         // A single row that is too long: show a range of its characters.
-        let piece = characters(&table.markdown_of(&told[..1]), from.column, letters)?;
+        let piece = characters(&table.markdown_of(&remaining[..1]), from.column, letters)?;
         let next = match piece.next {
             Some(PartCursor { column, .. }) => Some(PartCursor { row: first, column }),
             None => behind(first),
@@ -218,14 +218,14 @@ fn rows(table: &Table, own: u32, from: PartCursor, letters: usize, end: u32) -> 
         return Some(Piece { next, is_cut: true, last_row: first, ..piece });
     }
     // The length grows with the number of rows, so a binary search finds the maximum.
-    let more: Vec<usize> = (2..=told.len()).collect();
+    let more: Vec<usize> = (2..=remaining.len()).collect();
     let least = 1 + more.partition_point(|count| fits(*count));
-    let last = told.get(least - 1).map_or(first, |row| row.number);
+    let last = remaining.get(least - 1).map_or(first, |row| row.number);
     let is_cut = last < own;
     let next = behind(last).filter(|_| is_cut);
     let is_part = is_cut || from.row > 0;
     let extent = is_part.then_some(Extent { unit: ExtentUnit::Row, first, last, total: end.max(last) });
-    Some(Piece { text: table.markdown_of(&told[..least]), extent, next, is_cut, last_row: last })
+    Some(Piece { text: table.markdown_of(&remaining[..least]), extent, next, is_cut, last_row: last })
 }
 
 /// Returns as many characters as fit, starting at the one-based position `from`. `None` if the text ends before it.

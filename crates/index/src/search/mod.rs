@@ -94,7 +94,7 @@ pub(crate) const MOST_HITS: usize = 200;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     /// Documents that the caller may see. No others are searched.
-    pub documents: Vec<Visible>,
+    pub documents: Vec<VisibleDocument>,
     /// Words or regular expression to search for.
     pub query: Query,
     /// Maximum number of hits.
@@ -107,14 +107,14 @@ pub struct Request {
 
 impl Request {
     /// Creates a request for the ten best hits.
-    pub const fn new(documents: Vec<Visible>, query: Query) -> Self {
+    pub const fn new(documents: Vec<VisibleDocument>, query: Query) -> Self {
         Self { documents, query, limit: 10, context: false, within: Duration::from_secs(5) }
     }
 }
 
 /// Document that the caller may see.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Visible {
+pub struct VisibleDocument {
     /// Key of the document.
     pub id: DocumentId,
     /// Name for citations, as the caller knows it.

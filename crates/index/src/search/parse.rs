@@ -256,7 +256,7 @@ fn cut(letters: &str, dictionary: &Dictionary) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn told(units: &[Unit]) -> String {
+    fn formatted(units: &[Unit]) -> String {
         let unit = |unit: &Unit| match unit {
             Unit::Word { stems, .. } => stems[0].clone(),
             Unit::Letters(letters) => letters.clone(),
@@ -269,12 +269,12 @@ mod tests {
 
     fn check(query: &str, expected: &str) {
         let parsed = parse(query, &Dictionary::default());
-        let mut text = told(&parsed.units);
+        let mut text = formatted(&parsed.units);
         if parsed.any {
             text.push_str(" |any");
         }
         if !parsed.excluded.is_empty() {
-            text.push_str(&format!(" |not {}", told(&parsed.excluded)));
+            text.push_str(&format!(" |not {}", formatted(&parsed.excluded)));
         }
         assert_eq!(text, expected, "{query:?}");
     }

@@ -11,7 +11,7 @@ use tantivy::{
 };
 
 use super::{
-    Request, Visible,
+    Request, VisibleDocument,
     parse::{ParsedQuery, Unit},
 };
 use crate::{
@@ -105,7 +105,7 @@ pub(crate) struct AllowedDocuments {
 }
 
 impl AllowedDocuments {
-    pub(crate) fn new(view: &View, documents: &[Visible]) -> Self {
+    pub(crate) fn new(view: &View, documents: &[VisibleDocument]) -> Self {
         let mut allowed = Self::default();
         for (position, document) in documents.iter().enumerate() {
             let Some(entry) = view.entries.get(&document.id) else { continue };

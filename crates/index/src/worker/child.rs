@@ -12,7 +12,7 @@ use std::{
 use crate::{
     extract,
     failure::{Failure, Limits},
-    frame::{self, Frame, Job, PRIVATE_BYTES, Private},
+    frame::{self, Frame, Job, PRIVATE_BYTES, PrivateData},
     kind::Kind,
 };
 use agentd_confine::{Access, ProcessLimits};
@@ -32,27 +32,27 @@ pub fn run_worker(arguments: &[OsString]) -> ExitCode {
         let scanner = extract::Scanner::new(recognition);
         // The limit is wall-clock time. Several threads use up processor time faster.
         let limits = Limits { time: job.limits.time.saturating_mul(threads), ..job.limits };
-        confined(&limits, move |mut out, file| tell(&mut out, file, job, scanner))
+        confined(&limits, move |mut out, file| emit(&mut out, file, job, scanner))
     })
 }
 
-/// Drops all privileges and runs `tell` in a thread with a stack large enough for nested documents.
+/// Drops all privileges and runs `emit` in a thread with a stack large enough for nested documents.
 pub(crate) fn confined(
     limits: &Limits,
-    tell: impl FnOnce(File, File) -> io::Result<()> + Send + 'static,
+    emit: impl FnOnce(File, File) -> io::Result<()> + Send + 'static,
 ) -> io::Result<()> {
     let limits = ProcessLimits { memory: limits.memory, time: Some(limits.time), open_files: OPEN_FILES };
     let (file, out) = agentd_confine::enter(&limits, &Access::Nothing)?;
     // Panics are reported as a failure; nothing reads a message.
     std::panic::set_hook(Box::new(|_| {}));
     let reader = thread::Builder::new().name("extract".to_owned()).stack_size(STACK_BYTES);
-    reader.spawn(move || tell(out, file))?.join().map_err(|_| io::Error::other("the reader panicked"))?
+    reader.spawn(move || emit(out, file))?.join().map_err(|_| io::Error::other("the reader panicked"))?
 }
 
-fn tell(out: &mut File, mut file: File, job: Job, scanner: extract::Scanner) -> io::Result<()> {
+fn emit(out: &mut File, mut file: File, job: Job, scanner: extract::Scanner) -> io::Result<()> {
     let Job { mut wanted, limits, private, .. } = job;
-    if private && let Some(told) = agentd_confine::read_frame(&mut file, PRIVATE_BYTES)? {
-        let Private { password, inner } = serde_json::from_slice(&told)?;
+    if private && let Some(private_frame) = agentd_confine::read_frame(&mut file, PRIVATE_BYTES)? {
+        let PrivateData { password, inner } = serde_json::from_slice(&private_frame)?;
         (wanted.inner, wanted.password) = (inner, password.map(Password::new));
     }
     let password = wanted.password.as_ref().map(Password::reveal);
@@ -77,10 +77,10 @@ fn tell(out: &mut File, mut file: File, job: Job, scanner: extract::Scanner) -> 
             Failure::Cancelled
         })
     };
-    let mut teller = extract::Teller::new(kind, &limits, &mut listener);
-    (teller.wanted, teller.scanner) = (wanted, scanner);
-    let outcome = catch_unwind(AssertUnwindSafe(|| extract::extract(bytes, kind, &mut teller)));
-    let read = teller.tally.parts;
+    let mut emitter = extract::Emitter::new(kind, &limits, &mut listener);
+    (emitter.wanted, emitter.scanner) = (wanted, scanner);
+    let outcome = catch_unwind(AssertUnwindSafe(|| extract::extract(bytes, kind, &mut emitter)));
+    let read = emitter.tally.parts;
     let gave_up = |panic: Box<dyn std::any::Any + Send>| {
         let why = panic.downcast_ref::<&str>().map(|why| (*why).to_owned());
         let why = why.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();

@@ -26,7 +26,7 @@ use super::{ReadingPass, WORKER_ARGUMENT, WorkerTurn};
 use crate::{
     extract::clean,
     failure::{Failure, Limits},
-    frame::{FRAME_BYTES, Frame, Job, PRIVATE_BYTES, Piece, Private, Tally, WantedParts},
+    frame::{FRAME_BYTES, Frame, Job, PRIVATE_BYTES, Piece, PrivateData, Tally, WantedParts},
     kind::Kind,
     recognition::{MEMORY, Recognition, RecognitionConfig},
 };
@@ -154,7 +154,7 @@ impl Extractor {
         let wanted = WantedParts { first: wanted.first.max(1), ..wanted };
         let stdin = if private {
             let password = wanted.password.as_ref().map(|password| password.reveal().to_owned());
-            let private = Private { password, inner: wanted.inner.clone() };
+            let private = PrivateData { password, inner: wanted.inner.clone() };
             Stdio::from(with_preface(file, &private, self.limits.bytes_in)?)
         } else {
             // Another worker may have moved the position.
@@ -180,7 +180,7 @@ const FEW_THREADS: [(&str, &str); 2] = [("RTEN_NUM_THREADS", "1"), ("MALLOC_AREN
 
 /// Returns a pipe with the private data followed by the file. Arguments would be visible to other users. A thread fills
 /// the pipe and ends when the reader closes it.
-fn with_preface(file: File, private: &Private, most: u64) -> io::Result<io::PipeReader> {
+fn with_preface(file: File, private: &PrivateData, most: u64) -> io::Result<io::PipeReader> {
     let preface = agentd_confine::frame(&serde_json::to_vec(private)?, PRIVATE_BYTES)
         .map_err(|_| io::Error::other("the password or the path is too long"))?;
     let (reader, mut writer) = io::pipe()?;

@@ -14,7 +14,8 @@ use agentd_core::{
     ports::Knowledge as _,
 };
 use agentd_index::{
-    About, Chunk, ContentHash, DocumentId, DocumentPlace, Extractor, IndexConfig, IndexHandle, Kind, Library, Limits,
+    Chunk, ContentHash, DocumentId, DocumentPlace, DocumentProperties, Extractor, IndexConfig, IndexHandle, Kind,
+    Library, Limits,
 };
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -151,7 +152,10 @@ async fn documents_of_older_index_without_recognition_are_reread() {
     let text = "The annex names the vermilion barn.".to_owned();
     let chunk = Chunk { place: DocumentPlace::Page(1), heading: None, bytes: 0..text.len(), text };
     indexing.add(vec![chunk]).await.unwrap();
-    indexing.finish(About { kind: Some(Kind::Pdf), parts: 3, ..About::default() }).await.unwrap();
+    indexing
+        .finish(DocumentProperties { kind: Some(Kind::Pdf), parts: 3, ..DocumentProperties::default() })
+        .await
+        .unwrap();
     before.close().await.unwrap();
     drop(before);
     let finds = shop.search(vec![open("partly.pdf")], "vermilion").await;

@@ -6,16 +6,16 @@
 //! larger one.
 //!
 //! - [`phrases`]: table of questions and texts, `phrases.txt`, and its matching with requests.
-//! - [`wish`]: classification of a request. [`sums`]: calculator.
+//! - [`request_kind`]: classification of a request. [`calculator`]: calculator.
 //! - [`report`]: tool results as answers, and the parts of a README.
 //! - This file: the last request, the tool result of this turn, and the resulting plan.
 //!
 //! A turn has at most one tool call, followed by the answer that shows its result.
 
+mod calculator;
 mod phrases;
 mod report;
-mod sums;
-mod wish;
+mod request_kind;
 
 use agentd_core::{
     knowledge::has_document_name,
@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 
 use self::{
     phrases::Language,
-    wish::{PROJECT, Wish},
+    request_kind::{PROJECT, RequestKind},
 };
 use crate::config::Neighbour;
 
@@ -66,9 +66,9 @@ pub(crate) struct Facts {
 /// Decides how to answer a request.
 pub(crate) fn plan(request: &ModelRequest, facts: &Facts) -> Plan {
     let open = OpenRequest::read(request);
-    let (language, wish) = wish::read(&open.text, open.earlier.iter().copied(), open.paths);
+    let (language, request_kind) = request_kind::read(&open.text, open.earlier.iter().copied(), open.paths);
     if let Some(outcome) = &open.outcome {
-        return Plan::Say(report::answer(language, &wish, outcome));
+        return Plan::Say(report::answer(language, &request_kind, outcome));
     }
     let fixed = |name: &str| {
         let maker = if facts.name.starts_with("SmolLM2-") { " (Hugging Face, Apache-2.0)" } else { "" };
@@ -80,31 +80,32 @@ pub(crate) fn plan(request: &ModelRequest, facts: &Facts) -> Plan {
         true if request.may_call => Plan::Call { tool, arguments },
         _ => Plan::Connect(fixed("small"), language),
     };
-    match wish {
-        Wish::Fixed(name) => Plan::Say(fixed(name)),
-        Wish::Connect(name) => Plan::Connect(fixed(name), language),
-        Wish::Equation(equation) => Plan::Say(equation),
-        Wish::Time => call("now", json!({})),
-        Wish::List(Some(folder)) => call("list_workspace_files", json!({ "path": folder })),
-        Wish::List(None) => call("list_workspace_files", report::everything(open.paths)),
-        Wish::Count(pattern) => match open.paths.iter().any(|path| path.starts_with(PROJECT)) {
+    match request_kind {
+        RequestKind::Fixed(name) => Plan::Say(fixed(name)),
+        RequestKind::Connect(name) => Plan::Connect(fixed(name), language),
+        RequestKind::Equation(equation) => Plan::Say(equation),
+        RequestKind::Time => call("now", json!({})),
+        RequestKind::List(Some(folder)) => call("list_workspace_files", json!({ "path": folder })),
+        RequestKind::List(None) => call("list_workspace_files", report::everything(open.paths)),
+        RequestKind::Count(pattern) => match open.paths.iter().any(|path| path.starts_with(PROJECT)) {
             true => call("find_files", json!({ "pattern": pattern, "path": PROJECT.trim_end_matches('/') })),
             false => call("find_files", json!({ "pattern": pattern })),
         },
-        Wish::Find(pattern) => call("find_files", json!({ "pattern": pattern })),
-        Wish::Search { text, path: Some(path) } if has_document_name(&path) => {
+        RequestKind::Find(pattern) => call("find_files", json!({ "pattern": pattern })),
+        RequestKind::Search { text, path: Some(path) } if has_document_name(&path) => {
             call("search_file", json!({ "path": path, "query": text }))
         }
-        Wish::Search { text, path: None } => {
+        RequestKind::Search { text, path: None } => {
             call("grep", json!({ "pattern": text, "literal": true, "ignore_case": true }))
         }
-        Wish::Search { text, path } => {
+        RequestKind::Search { text, path } => {
             call("grep", json!({ "pattern": text, "path": path, "literal": true, "ignore_case": true }))
         }
-        Wish::Read(path) | Wish::Opening(path) | Wish::Headings(path) | Wish::Install(path) => {
-            call("read_file", json!({ "path": path }))
-        }
-        Wish::FreeText => Plan::Write { mark: fixed("mark"), text: open.text },
+        RequestKind::Read(path)
+        | RequestKind::Opening(path)
+        | RequestKind::Headings(path)
+        | RequestKind::Install(path) => call("read_file", json!({ "path": path })),
+        RequestKind::FreeText => Plan::Write { mark: fixed("mark"), text: open.text },
     }
 }
 

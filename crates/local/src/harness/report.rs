@@ -4,7 +4,7 @@
 use super::{
     Outcome,
     phrases::Language,
-    wish::{PROJECT, Wish},
+    request_kind::{PROJECT, RequestKind},
 };
 
 /// Maximum number of shown list entries.
@@ -17,22 +17,22 @@ const UNSEEN: [&str; 3] = ["skills/", "conversation_history/", "large_tool_resul
 const AREAS: [&str; 3] = ["uploads/", "outputs/", "temp/"];
 
 /// Returns the answer that shows the result of a tool call.
-pub(crate) fn answer(language: &Language, wish: &Wish, outcome: &Outcome<'_>) -> String {
+pub(crate) fn answer(language: &Language, request_kind: &RequestKind, outcome: &Outcome<'_>) -> String {
     if let Some(failure) = failure(outcome.text) {
         return language.filled("failed", &[("text", failure)]);
     }
     let text = outcome.text.trim();
     let path = outcome.argument("path");
     let in_file = |name: &str| language.filled(name, &[("path", path)]);
-    match (outcome.tool, wish) {
+    match (outcome.tool, request_kind) {
         ("now", _) => time(language, text),
-        ("find_files", Wish::Count(_)) => count(language, text),
+        ("find_files", RequestKind::Count(_)) => count(language, text),
         ("list_workspace_files", _) if path.is_empty() => all_files(language, text),
         ("list_workspace_files" | "find_files", _) => list(language, text),
         ("grep", _) if text.is_empty() || text.starts_with("No line matches ") => language.text("nothing").to_owned(),
         ("grep", _) => verbatim(language, language.text("lines"), text),
         ("read_file", _) if text.is_empty() || text.ends_with("is empty]") => in_file("empty"),
-        ("read_file", Wish::Headings(_)) => {
+        ("read_file", RequestKind::Headings(_)) => {
             let headings = headings(without_front_matter(text));
             let line = |heading: &Heading<'_>| format!("{}- {}", "  ".repeat(heading.level - 1), heading.title);
             let lines: Vec<String> = headings.iter().take(LINES).map(line).collect();
@@ -42,12 +42,12 @@ pub(crate) fn answer(language: &Language, wish: &Wish, outcome: &Outcome<'_>) ->
                 format!("{}\n\n{}", in_file("headings"), lines.join("\n"))
             }
         }
-        ("read_file", Wish::Install(_)) => match (install_section(text), opening(text)) {
+        ("read_file", RequestKind::Install(_)) => match (install_section(text), opening(text)) {
             (Some(section), _) => quoted(language, &in_file("section"), section),
             (None, Some(opening)) => quoted(language, &in_file("no-section"), &opening),
             (None, None) => verbatim(language, &in_file("shown"), text),
         },
-        ("read_file", Wish::Opening(_)) => match opening(text) {
+        ("read_file", RequestKind::Opening(_)) => match opening(text) {
             Some(opening) => quoted(language, &in_file("opening"), &opening),
             None => verbatim(language, &in_file("shown"), text),
         },

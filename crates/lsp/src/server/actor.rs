@@ -13,9 +13,9 @@ use super::{
     connection::{Breakdown, Connection},
     crashes::{CrashKind, Crashes},
     documents::Check,
-    watched::WatchedFiles,
+    watched_files::WatchedFiles,
 };
-use crate::{message::Incoming, source};
+use crate::{message::IncomingMessage, source};
 
 /// Maximum number of commands that wait for a server to get ready.
 const MAX_QUEUE: usize = 64;
@@ -47,7 +47,7 @@ pub(super) async fn run(
             Event::Command(command) => actor.command(command).await,
             Event::Message(message) => actor.with(|connection| connection.take(message)),
             Event::Ended(end) => drop(actor.ended(&end)),
-            Event::Due => actor.look().await,
+            Event::Due => actor.handle_timers().await,
             Event::NoHandle => return,
         }
         actor.follow_up().await;
@@ -70,7 +70,7 @@ struct Actor {
 
 enum Event {
     Command(Command),
-    Message(Incoming),
+    Message(IncomingMessage),
     /// The process exited, or its output ended.
     Ended(ProgramEnd),
     Due,
@@ -111,10 +111,10 @@ impl Actor {
     }
 
     /// Handles timers: sends due requests, expires others, and stops an idle server.
-    async fn look(&mut self) {
+    async fn handle_timers(&mut self) {
         let now = Instant::now();
         self.with(|connection| {
-            connection.settle()?;
+            connection.process_due()?;
             connection.expire(now)
         });
         let is_idle = self.connection.as_ref().is_some_and(Connection::is_idle) && self.queue.is_empty();
@@ -169,7 +169,7 @@ impl Actor {
         while let Some(connection) = &mut self.connection {
             if connection.has_answered {
                 connection.has_answered = false;
-                self.crashes.settle(Instant::now());
+                self.crashes.record_answer(Instant::now());
                 self.condition.send_replace(Condition::Warm);
             }
             connection.checks.forget_closed();
@@ -195,7 +195,7 @@ impl Actor {
                 Command::Changed { files } => {
                     let gone = files.iter().filter(|(_, change)| *change == DiskChange::Deleted);
                     let closed = gone.map(|(below, _)| connection.close(below)).find(Result::is_err);
-                    Some(closed.unwrap_or_else(|| connection.tell_changed(&files)))
+                    Some(closed.unwrap_or_else(|| connection.notify_changed(&files)))
                 }
                 Command::Recall { .. } | Command::Stop { .. } => None,
             };
@@ -215,11 +215,11 @@ impl Actor {
             let has_changed = |(below, stamp): &(_, _)| source::stamp(&parts.folder.join(below)) != *stamp;
             let changed = stamps.into_iter().filter(has_changed);
             let read = changed.map(|(below, _)| (source::read(&parts.folder, &below), below)).collect::<Vec<_>>();
-            (read, WatchedFiles::look(&parts.config, &parts.folder, &parts.root))
+            (read, WatchedFiles::scan(&parts.config, &parts.folder, &parts.root))
         });
         let Ok((read, watched)) = looked.await else { return };
         let changes = mem::replace(&mut self.watched, watched).changes(&self.watched);
-        self.with(|connection| connection.tell_changed(&changes));
+        self.with(|connection| connection.notify_changed(&changes));
         for (content, below) in read {
             self.with(|connection| match OpenText::of(&below, &content) {
                 Some(file) => connection.sync(&file, true),
@@ -237,8 +237,8 @@ impl Actor {
         self.crashes.verdict(&self.parts.config.name, Instant::now())?;
         let parts = Arc::clone(&self.parts);
         // Before the server reads them itself.
-        let look = move || WatchedFiles::look(&parts.config, &parts.folder, &parts.root);
-        self.watched = tokio::task::spawn_blocking(look).await.unwrap_or_default();
+        let scan = move || WatchedFiles::scan(&parts.config, &parts.folder, &parts.root);
+        self.watched = tokio::task::spawn_blocking(scan).await.unwrap_or_default();
         let ServerParts { config, limits, folder, confiner, .. } = &*self.parts;
         let started = async {
             let secrets = confiner.secrets(folder.clone()).await?;
@@ -339,7 +339,7 @@ fn check(
     connection.checks.0.push(Check { files: waiting, purpose, deadline, reply });
     files.iter().try_for_each(|file| connection.sync(file, purpose != CheckPurpose::Baseline))?;
     files.iter().try_for_each(|file| connection.pull(&file.below))?;
-    connection.settle()
+    connection.process_due()
 }
 
 async fn until(due: Option<Instant>) {

@@ -14,11 +14,11 @@ use tokio::time::Instant;
 use super::{
     DiskChange, OpenText, Question, Reply, ServerAnswer, ServerError, ServerParts,
     documents::{Checks, Documents, FindingSources, TextChange},
-    requests::{Again, Loading, PAUSE, PendingRequest, RequestKind, Requests, TRY_AGAIN},
+    requests::{Loading, PAUSE, PendingRequest, RequestKind, Requests, RetryTime, TRY_AGAIN},
     streams::Streams,
 };
 use crate::{
-    message::{self, Incoming, RpcError},
+    message::{self, IncomingMessage, RpcError},
     protocol::{FindingReport, PublishedFindings, findings, initialize, one_line, uri_of_path, uri_to_path},
 };
 
@@ -133,7 +133,7 @@ impl Connection {
     }
 
     /// Notifies the server of changes on disk, which it cannot watch itself.
-    pub(super) fn tell_changed(&mut self, files: &[(PathBuf, DiskChange)]) -> Result<(), Breakdown> {
+    pub(super) fn notify_changed(&mut self, files: &[(PathBuf, DiskChange)]) -> Result<(), Breakdown> {
         if files.is_empty() {
             return Ok(());
         }
@@ -211,24 +211,24 @@ impl Connection {
 
     // --- Receiving ---
 
-    pub(super) fn take(&mut self, message: Incoming) -> Result<(), Breakdown> {
+    pub(super) fn take(&mut self, message: IncomingMessage) -> Result<(), Breakdown> {
         // A server that sends anything is not hanging.
         self.silences = 0;
         let was_loading = self.loading.is_under_way(Instant::now());
         match message {
-            Incoming::Answer { id, result } => self.answered(id, result)?,
-            Incoming::Request { id, method, params } => self.requested(&id, &method, params.as_deref())?,
-            Incoming::Notification { method, params } => self.notified(&method, params.as_deref()),
-            Incoming::Meaningless => return Ok(()),
+            IncomingMessage::Answer { id, result } => self.answered(id, result)?,
+            IncomingMessage::Request { id, method, params } => self.requested(&id, &method, params.as_deref())?,
+            IncomingMessage::Notification { method, params } => self.notified(&method, params.as_deref()),
+            IncomingMessage::Meaningless => return Ok(()),
         }
         if was_loading && !self.loading.is_under_way(Instant::now()) {
             self.pull_again()?;
         }
-        self.settle()
+        self.process_due()
     }
 
     /// Sends due retries, and answers checks whose findings are complete.
-    pub(super) fn settle(&mut self) -> Result<(), Breakdown> {
+    pub(super) fn process_due(&mut self) -> Result<(), Breakdown> {
         let now = Instant::now();
         for request in self.requests.due(now, self.loading.is_under_way(now)) {
             self.ask_again(request)?;
@@ -249,11 +249,11 @@ impl Connection {
         let now = Instant::now();
         // An answer while the project is loading is incomplete.
         if self.loading.is_under_way(now) && request.try_again() {
-            self.requests.keep(Again::Loaded, request);
+            self.requests.keep(RetryTime::Loaded, request);
             return Ok(());
         }
         if result.as_ref().is_err_and(|error| TRY_AGAIN.contains(&error.code)) && request.try_again() {
-            self.requests.keep(Again::At(now + PAUSE), request);
+            self.requests.keep(RetryTime::At(now + PAUSE), request);
             return Ok(());
         }
         match (request.asked, result) {
@@ -264,7 +264,7 @@ impl Connection {
                 self.is_pulled |= !matches!(provider, None | Some(Value::Null | Value::Bool(false)));
                 self.send(message::notification("initialized", &json!({})))?;
             }
-            (RequestKind::Initialize, Err(error)) => return Err(format!("initialize failed: {}", told(&error))),
+            (RequestKind::Initialize, Err(error)) => return Err(format!("initialize failed: {}", error_line(&error))),
             (RequestKind::Pull { below, generation }, Ok(result)) => {
                 // A null result is not an answer. Some servers return it for a file that they do not know yet.
                 let Some(result) = result else { return Ok(()) };
@@ -282,7 +282,7 @@ impl Connection {
                 let _ = reply.send(Ok(ServerAnswer { result, folder: self.named.clone() }));
             }
             (RequestKind::Question { reply, .. }, Err(error)) => {
-                let message = format!("{} cannot answer: {}", self.parts.config.name, told(&error));
+                let message = format!("{} cannot answer: {}", self.parts.config.name, error_line(&error));
                 let _ = reply.send(Err(ServerError::passing(message)));
             }
         }
@@ -401,6 +401,6 @@ fn read<T: DeserializeOwned>(value: Option<&RawValue>) -> Option<T> {
     serde_json::from_str(value.map_or("null", RawValue::get)).ok()
 }
 
-fn told(error: &RpcError) -> String {
+fn error_line(error: &RpcError) -> String {
     one_line(&error.message, 200)
 }

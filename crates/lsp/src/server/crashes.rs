@@ -47,7 +47,7 @@ impl Crashes {
     }
 
     /// Records an answer. A server that keeps crashing soon after each answer is still counted.
-    pub(super) fn settle(&mut self, now: Instant) {
+    pub(super) fn record_answer(&mut self, now: Instant) {
         if self.last_at.is_none_or(|at| now >= at + SOUND) {
             *self = Self::default();
         }
@@ -91,7 +91,7 @@ mod tests {
             assert!(crashes.verdict("x", at(pause - 1)).is_err_and(|error| !error.given_up), "{count}");
             assert_eq!(crashes.verdict("x", at(pause)), Ok(()));
             // The server answers once in each of its runs.
-            crashes.settle(at(pause));
+            crashes.record_answer(at(pause));
         }
         crashes.add("exit code 1", CrashKind::Other, begun);
         assert!(is_given_up(&crashes, "failed 4 times"));
@@ -102,7 +102,7 @@ mod tests {
         let (mut crashes, begun) = (Crashes::default(), Instant::now());
         for round in 0..9 {
             let at = begun + SOUND * round;
-            crashes.settle(at);
+            crashes.record_answer(at);
             assert_eq!(crashes.verdict("x", at), Ok(()), "{round}");
             crashes.add("exit code 1", CrashKind::Other, at);
         }

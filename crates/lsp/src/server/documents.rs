@@ -43,7 +43,7 @@ pub(super) struct Document {
     pub(super) version: i32,
     pub(super) stamp: Option<Stamp>,
     /// Time when this version was sent.
-    told_at: Instant,
+    sent_at: Instant,
     /// Findings that the server published.
     published: Option<PublishedFindings>,
     /// Requested findings of this version.
@@ -93,7 +93,7 @@ impl Documents {
                     return TextChange::Unchanged;
                 }
                 document.version += 1;
-                (document.text, document.told_at) = (Arc::clone(text), now);
+                (document.text, document.sent_at) = (Arc::clone(text), now);
                 TextChange::Changed
             }
             None => {
@@ -101,7 +101,7 @@ impl Documents {
                     text: Arc::clone(text),
                     version: 1,
                     stamp,
-                    told_at: now,
+                    sent_at: now,
                     published: None,
                     pulled: None,
                     last_pulled: None,
@@ -188,7 +188,7 @@ impl Document {
             FindingSources::All => {
                 let published = self.published.as_ref().filter(|published| match published.version {
                     Some(version) => version >= self.version,
-                    None => published.at >= self.told_at,
+                    None => published.at >= self.sent_at,
                 });
                 Some(merged(self.pulled.as_ref()?, published))
             }
@@ -212,8 +212,8 @@ impl Document {
         let heard = changed.filter(|changed| at < changed).map(|changed| changed + UNHEARD);
         let whole = match version {
             Some(version) => (*version >= self.version).then(|| *at + SETTLING),
-            None if *at >= self.told_at => Some(*at + SETTLING_UNVERSIONED),
-            None => Some(self.told_at + UNCHANGED),
+            None if *at >= self.sent_at => Some(*at + SETTLING_UNVERSIONED),
+            None => Some(self.sent_at + UNCHANGED),
         };
         whole.max(heard.filter(|_| whole.is_some()))
     }

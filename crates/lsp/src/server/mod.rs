@@ -13,7 +13,7 @@ mod crashes;
 mod documents;
 mod requests;
 mod streams;
-mod watched;
+mod watched_files;
 
 use std::{
     path::{Path, PathBuf},
@@ -224,7 +224,7 @@ impl ServerHandle {
     }
 
     /// Notifies a running server of changes on disk.
-    pub(crate) async fn tell_changed(&self, files: Vec<(PathBuf, DiskChange)>) {
+    pub(crate) async fn notify_changed(&self, files: Vec<(PathBuf, DiskChange)>) {
         let _ = self.commands.send(Command::Changed { files }).await;
     }
 

@@ -39,7 +39,7 @@ pub(super) struct PendingRequest {
 }
 
 /// Time of a retry.
-pub(super) enum Again {
+pub(super) enum RetryTime {
     At(Instant),
     /// As soon as the server has loaded the project.
     Loaded,
@@ -49,7 +49,7 @@ pub(super) enum Again {
 #[derive(Default)]
 pub(super) struct Requests {
     asked: HashMap<i64, PendingRequest>,
-    again: Vec<(Again, PendingRequest)>,
+    retries: Vec<(RetryTime, PendingRequest)>,
     last_id: i64,
 }
 
@@ -74,49 +74,49 @@ impl Requests {
 
     /// Returns true if the findings of this file are already requested.
     pub(super) fn is_pulling(&self, file: &std::path::Path) -> bool {
-        let mut all = self.asked.values().chain(self.again.iter().map(|(_, request)| request));
+        let mut all = self.asked.values().chain(self.retries.iter().map(|(_, request)| request));
         all.any(|request| matches!(&request.asked, RequestKind::Pull { below, .. } if below == file))
     }
 
     /// Adds a request for a retry.
-    pub(super) fn keep(&mut self, again: Again, request: PendingRequest) {
-        self.again.push((again, request));
+    pub(super) fn keep(&mut self, retries: RetryTime, request: PendingRequest) {
+        self.retries.push((retries, request));
     }
 
     /// Removes and returns the requests to retry now.
     pub(super) fn due(&mut self, now: Instant, is_loading: bool) -> Vec<PendingRequest> {
-        let is_due = |(again, _): &mut (Again, PendingRequest)| match again {
-            Again::At(at) => *at <= now,
-            Again::Loaded => !is_loading,
+        let is_due = |(retries, _): &mut (RetryTime, PendingRequest)| match retries {
+            RetryTime::At(at) => *at <= now,
+            RetryTime::Loaded => !is_loading,
         };
-        self.again.extract_if(.., is_due).map(|(_, request)| request).collect()
+        self.retries.extract_if(.., is_due).map(|(_, request)| request).collect()
     }
 
     /// Removes and returns the requests that have reached their deadline. Those that were sent have an id; those that
     /// wait for a retry have none.
     pub(super) fn expired(&mut self, now: Instant) -> Vec<(Option<i64>, PendingRequest)> {
         let unanswered = self.asked.extract_if(|_, request| request.deadline <= now);
-        let unsent = self.again.extract_if(.., |(_, request)| request.deadline <= now);
+        let unsent = self.retries.extract_if(.., |(_, request)| request.deadline <= now);
         unanswered.map(|(id, request)| (Some(id), request)).chain(unsent.map(|(_, request)| (None, request))).collect()
     }
 
     /// Returns the time of the next timer.
     pub(super) fn next_look(&self) -> Option<Instant> {
-        let again = self.again.iter().map(|(again, PendingRequest { deadline, .. })| match again {
-            Again::At(at) => *at.min(deadline),
-            Again::Loaded => *deadline,
+        let retries = self.retries.iter().map(|(retries, PendingRequest { deadline, .. })| match retries {
+            RetryTime::At(at) => *at.min(deadline),
+            RetryTime::Loaded => *deadline,
         });
-        self.asked.values().map(|request| request.deadline).chain(again).min()
+        self.asked.values().map(|request| request.deadline).chain(retries).min()
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.asked.is_empty() && self.again.is_empty()
+        self.asked.is_empty() && self.retries.is_empty()
     }
 
     /// Fails all queries with this error.
     pub(super) fn fail(&mut self, error: &ServerError) {
-        let again = self.again.drain(..).map(|(_, request)| request);
-        for request in self.asked.drain().map(|(_, request)| request).chain(again) {
+        let retries = self.retries.drain(..).map(|(_, request)| request);
+        for request in self.asked.drain().map(|(_, request)| request).chain(retries) {
             if let RequestKind::Question { reply, .. } = request.asked {
                 let _ = reply.send(Err(error.clone()));
             }
@@ -152,9 +152,9 @@ pub(super) struct Loading {
 
 impl Loading {
     /// Handles a progress notification, whose token is a number or a string.
-    pub(super) fn progress(&mut self, told: &Value, now: Instant) {
-        let token = told["token"].to_string();
-        match told["value"]["kind"].as_str() {
+    pub(super) fn progress(&mut self, params: &Value, now: Instant) {
+        let token = params["token"].to_string();
+        match params["value"]["kind"].as_str() {
             Some("begin") if self.progress.len() < MAX_PROGRESS => drop(self.progress.insert(token, now)),
             Some("end") => drop(self.progress.remove(&token)),
             _ => {}
@@ -180,15 +180,15 @@ mod tests {
         let (later, deadline) = (begun + PAUSE, begun + PAUSE * 4);
         let pull =
             |below: &str| PendingRequest::new(RequestKind::Pull { below: below.into(), generation: 0 }, deadline);
-        requests.keep(Again::At(later), pull("soon"));
-        requests.keep(Again::Loaded, pull("loaded"));
+        requests.keep(RetryTime::At(later), pull("soon"));
+        requests.keep(RetryTime::Loaded, pull("loaded"));
         assert!(requests.is_pulling("soon".as_ref()) && requests.is_pulling("loaded".as_ref()));
         assert_eq!(requests.next_look(), Some(later));
         assert_eq!(requests.due(begun, true).len(), 0);
         assert_eq!(requests.due(later, true).len(), 1);
         assert_eq!(requests.due(later, false).len(), 1);
         let id = requests.add(pull("asked"));
-        requests.keep(Again::Loaded, pull("loaded"));
+        requests.keep(RetryTime::Loaded, pull("loaded"));
         let over: Vec<_> = requests.expired(deadline).into_iter().map(|(id, _)| id).collect();
         assert_eq!((over, requests.is_empty()), (vec![Some(id), None], true));
         let mut pull = pull("tried");

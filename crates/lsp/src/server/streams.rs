@@ -11,7 +11,7 @@ use tokio::{
 };
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::message::{self, FrameDecoder, Incoming};
+use crate::message::{self, FrameDecoder, IncomingMessage};
 
 /// Maximum number of messages waiting in each direction.
 const MAX_WAITING: usize = 256;
@@ -28,7 +28,7 @@ const MAX_MESSAGES: usize = 20_000;
 #[derive(Debug)]
 pub(super) struct Streams {
     /// Received messages, or the reason why there will be no more.
-    pub(super) incoming: mpsc::Receiver<Result<Incoming, String>>,
+    pub(super) incoming: mpsc::Receiver<Result<IncomingMessage, String>>,
     outgoing: mpsc::Sender<Vec<u8>>,
     _tasks: [AbortOnDropHandle<()>; 2],
 }
@@ -58,13 +58,16 @@ async fn write(mut input: pipe::Sender, mut frames: mpsc::Receiver<Vec<u8>>) {
     }
 }
 
-async fn listen(output: pipe::Receiver, messages: mpsc::Sender<Result<Incoming, String>>) {
+async fn listen(output: pipe::Receiver, messages: mpsc::Sender<Result<IncomingMessage, String>>) {
     if let Err(why) = read(output, &messages).await {
         let _ = messages.send(Err(why)).await;
     }
 }
 
-async fn read(mut output: pipe::Receiver, messages: &mpsc::Sender<Result<Incoming, String>>) -> Result<(), String> {
+async fn read(
+    mut output: pipe::Receiver,
+    messages: &mpsc::Sender<Result<IncomingMessage, String>>,
+) -> Result<(), String> {
     let mut decoder = FrameDecoder::default();
     let mut piece = vec![0; PIECE];
     let mut allowance = Allowance::new();

@@ -30,19 +30,19 @@ pub(super) async fn manager(url: impl IntoUrl, routes: &Routes) -> Result<Author
 /// Trusted metadata of a server's authorisation server.
 pub(super) async fn metadata(
     manager: &AuthorizationManager,
-    site: ServerUrl<'_>,
+    server_url: ServerUrl<'_>,
     wanted: &WantedLogins,
     routes: &Routes,
 ) -> Result<AuthorizationMetadata, AuthError> {
-    let said = said(manager, site.url, wanted, routes).await?;
-    fits(&said, site.url).map_err(AuthError::MetadataError)?;
-    if !is_of_its_issuer(&said, site.url, routes).await {
+    let said = said(manager, server_url.url, wanted, routes).await?;
+    fits(&said, server_url.url).map_err(AuthError::MetadataError)?;
+    if !is_of_its_issuer(&said, server_url.url, routes).await {
         let (issuer, token) = (said.issuer.as_deref().unwrap_or_default(), &said.token_endpoint);
         return Err(AuthError::MetadataError(format!(
             "its issuer does not confirm the token endpoint: {issuer} and {token}"
         )));
     }
-    let set = site.client.and_then(|client| client.issuer.as_deref());
+    let set = server_url.client.and_then(|client| client.issuer.as_deref());
     if let Some(set) = set
         && !said.issuer.as_deref().is_some_and(|issuer| is_same_issuer(issuer, set))
     {

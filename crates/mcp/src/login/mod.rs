@@ -27,7 +27,7 @@ use self::refusal::{Remedy, TokenFile, TokenLookup, TokenSource, WantedLogins};
 use crate::{
     config::OAuthClient,
     log::Log,
-    reason::{Clean, Reason},
+    reason::{Reason, SecretFilter},
 };
 
 /// Time limit for discovery, and for getting a token.
@@ -82,26 +82,26 @@ impl Logins {
     }
 
     /// Starts a login. Returns the URL that the user has to open. The answer sent to `redirect` completes it.
-    pub(crate) async fn begin(&self, site: ServerUrl<'_>, redirect: &str) -> Result<String, String> {
-        let begun = tokio::time::timeout(PATIENCE, self.begun(site, redirect)).await;
-        let begun = begun.map_err(|_| "it did not answer in time".to_owned())?.map_err(|error| told(&error))?;
+    pub(crate) async fn begin(&self, server_url: ServerUrl<'_>, redirect: &str) -> Result<String, String> {
+        let begun = tokio::time::timeout(PATIENCE, self.begun(server_url, redirect)).await;
+        let begun = begun.map_err(|_| "it did not answer in time".to_owned())?.map_err(|error| error_line(&error))?;
         let address = begun.session.get_authorization_url().to_owned();
-        self.under_way().insert(site.server.to_owned(), begun);
+        self.under_way().insert(server_url.server.to_owned(), begun);
         Ok(address)
     }
 
-    async fn begun(&self, site: ServerUrl<'_>, redirect: &str) -> Result<UnderWay, AuthError> {
-        let path = self.wanted_file(site);
+    async fn begun(&self, server_url: ServerUrl<'_>, redirect: &str) -> Result<UnderWay, AuthError> {
+        let path = self.wanted_file(server_url);
         let wanted = WantedLogins::read(&path);
-        let (mut manager, giver) = self.manager_at(site, &wanted).await?;
+        let (mut manager, giver) = self.manager_at(server_url, &wanted).await?;
         // An unreadable token is replaced.
-        let mut file = self.token_file(site, giver);
+        let mut file = self.token_file(server_url, giver);
         let got = match file.read() {
             Ok(TokenLookup::Token(known, _)) => known.granted_scopes,
             _ => Vec::new(),
         };
         let asked = wanted.asks_for(&got, &manager.select_initial_scopes(&[]).await);
-        let (id, client_secret) = match site.client {
+        let (id, client_secret) = match server_url.client {
             Some(client) => (client.id.clone(), None),
             None => {
                 let scopes: Vec<&str> = asked.iter().map(String::as_str).collect();
@@ -123,7 +123,7 @@ impl Logins {
         } else {
             request.with_scopes(asked.iter().cloned())
         };
-        if let Some(secret) = secret_of(site.client, client_secret.as_deref()) {
+        if let Some(secret) = secret_of(server_url.client, client_secret.as_deref()) {
             request = request.with_client_secret(secret);
         }
         let session = AuthorizationSession::new(manager, request).await.map_err(|(_, error)| error)?;
@@ -151,26 +151,33 @@ impl Logins {
             return Err(line(&format!("the login was refused: {error} {why}")));
         }
         let exchanged = tokio::time::timeout(PATIENCE, session.handle_callback_url(came_back_to)).await;
-        exchanged.map_err(|_| "no token in time".to_owned())?.map_err(|error| told(&error))?;
+        exchanged.map_err(|_| "no token in time".to_owned())?.map_err(|error| error_line(&error))?;
         self.remember(&wanted, |wanted| wanted.logged_in(asked));
         Ok(())
     }
 
     /// Manager that adds the token to requests. `None` if there is no login, or if the token is from another issuer
     /// than the current one.
-    pub(crate) async fn manager(&self, site: ServerUrl<'_>, log: &Log) -> Result<Option<AuthorizationManager>, String> {
-        if !self.is_open || !self.token_path(site).exists() {
+    pub(crate) async fn manager(
+        &self,
+        server_url: ServerUrl<'_>,
+        log: &Log,
+    ) -> Result<Option<AuthorizationManager>, String> {
+        if !self.is_open || !self.token_path(server_url).exists() {
             return Ok(None);
         }
         let ready = tokio::time::timeout(PATIENCE, async {
-            let wanted = WantedLogins::read(&self.wanted_file(site));
-            let (mut manager, giver) = self.manager_at(site, &wanted).await?;
-            let mut file = self.token_file(site, giver);
+            let wanted = WantedLogins::read(&self.wanted_file(server_url));
+            let (mut manager, giver) = self.manager_at(server_url, &wanted).await?;
+            let mut file = self.token_file(server_url, giver);
             let (id, registered) = match file.read()? {
                 TokenLookup::Token(known, secret) => (known.client_id, secret),
                 TokenLookup::Nothing => return Ok(None),
                 TokenLookup::Unfit(why) => {
-                    log.note(&format!("no token is sent: {why}; `agentctl mcp login {}` logs in again", site.server));
+                    log.note(&format!(
+                        "no token is sent: {why}; `agentctl mcp login {}` logs in again",
+                        server_url.server
+                    ));
                     return Ok(None);
                 }
             };
@@ -180,21 +187,21 @@ impl Logins {
                 return Ok(None);
             }
             // Renewing a token requires the client that it was issued to, and its secret.
-            if let Some(secret) = secret_of(site.client, registered.as_deref()) {
-                manager.configure_client(OAuthClientConfig::new(id, site.url).with_client_secret(secret))?;
+            if let Some(secret) = secret_of(server_url.client, registered.as_deref()) {
+                manager.configure_client(OAuthClientConfig::new(id, server_url.url).with_client_secret(secret))?;
             }
             Ok::<_, AuthError>(Some(manager))
         });
-        ready.await.map_err(|_| "no login metadata in time".to_owned())?.map_err(|error| told(&error))
+        ready.await.map_err(|_| "no login metadata in time".to_owned())?.map_err(|error| error_line(&error))
     }
 
     /// Handles an authorisation error of a server. The required scopes are remembered for the next login. Returns a
     /// reason with a suggestion.
-    pub(crate) fn refused(&self, site: ServerUrl<'_>, refusal: &Refusal, clean: &Clean) -> Reason {
+    pub(crate) fn refused(&self, server_url: ServerUrl<'_>, refusal: &Refusal, clean: &SecretFilter) -> Reason {
         if !self.is_open {
             return Reason::ours("it requires authorization; the client has to pass a key in its headers");
         }
-        let command = format!("`agentctl mcp login {}`", site.server);
+        let command = format!("`agentctl mcp login {}`", server_url.server);
         // For example because of a changed secret, or a temporary problem.
         if let Some(why) = &refusal.not_renewed {
             return Reason::of_server(
@@ -203,9 +210,11 @@ impl Logins {
                 clean,
             );
         }
-        let is_known = self.token_path(site).exists();
+        let is_known = self.token_path(server_url).exists();
         let mut remedy = Remedy::None(Vec::new());
-        self.remember(&self.wanted_file(site), |wanted| remedy = wanted.refused(refusal, site.url, is_known));
+        self.remember(&self.wanted_file(server_url), |wanted| {
+            remedy = wanted.refused(refusal, server_url.url, is_known)
+        });
         match (refusal.knows_us, remedy) {
             (false, _) => Reason::ours(format!("it requires a login; {command} logs in")),
             (true, Remedy::Login(scopes)) => Reason::of_server(
@@ -231,32 +240,32 @@ impl Logins {
     /// Manager that logs in and renews tokens there, and the current issuer of tokens.
     async fn manager_at(
         &self,
-        site: ServerUrl<'_>,
+        server_url: ServerUrl<'_>,
         wanted: &WantedLogins,
     ) -> Result<(AuthorizationManager, TokenSource), AuthError> {
         agentd_http::init_crypto();
-        let mut manager = discovery::manager(site.url, &self.routes).await?;
-        let metadata = discovery::metadata(&manager, site, wanted, &self.routes).await?;
+        let mut manager = discovery::manager(server_url.url, &self.routes).await?;
+        let metadata = discovery::metadata(&manager, server_url, wanted, &self.routes).await?;
         let giver = TokenSource::from(&metadata);
         manager.set_metadata(metadata);
         Ok((manager, giver))
     }
 
-    fn token_path(&self, site: ServerUrl<'_>) -> PathBuf {
-        self.file(site, "json")
+    fn token_path(&self, server_url: ServerUrl<'_>) -> PathBuf {
+        self.file(server_url, "json")
     }
 
-    fn token_file(&self, site: ServerUrl<'_>, giver: TokenSource) -> TokenFile {
+    fn token_file(&self, server_url: ServerUrl<'_>, giver: TokenSource) -> TokenFile {
         TokenFile {
-            path: self.token_path(site),
+            path: self.token_path(server_url),
             giver,
-            client: site.client.map(|client| client.id.clone()),
+            client: server_url.client.map(|client| client.id.clone()),
             client_secret: None,
         }
     }
 
-    fn wanted_file(&self, site: ServerUrl<'_>) -> PathBuf {
-        self.file(site, "wanted")
+    fn wanted_file(&self, server_url: ServerUrl<'_>) -> PathBuf {
+        self.file(server_url, "wanted")
     }
 
     /// File for a server and URL: a token stays with its URL, even if the server's name is reused.
@@ -306,7 +315,7 @@ fn in_query(address: &str, wanted: &str) -> Option<String> {
 }
 
 /// Error as one line of limited length. It never contains a token.
-fn told(error: &AuthError) -> String {
+fn error_line(error: &AuthError) -> String {
     let hint = match error {
         AuthError::RegistrationFailed(_) => "; put a manually registered client into `oauth` of mcp_servers.yaml",
         _ => "",
@@ -316,7 +325,7 @@ fn told(error: &AuthError) -> String {
 
 /// External text as one line of limited length.
 fn line(words: &str) -> String {
-    agentd_core::untrusted::told(words).replace('\n', " ").trim().chars().take(400).collect()
+    agentd_core::untrusted::sanitize(words).replace('\n', " ").trim().chars().take(400).collect()
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use rmcp::transport::auth::{AuthorizationMetadata, CredentialStore as _, StoredC
 
 use super::*;
 
-fn site<'a>(server: &'a str, url: &'a str) -> ServerUrl<'a> {
+fn server_url<'a>(server: &'a str, url: &'a str) -> ServerUrl<'a> {
     ServerUrl { server, url, client: None }
 }
 
@@ -20,8 +20,8 @@ fn giver(issuer: Option<&str>, token_endpoint: &str) -> TokenSource {
 async fn token_files_are_private() {
     let folder = tempfile::tempdir().unwrap();
     let logins = Logins::new(folder.path().join("tokens"));
-    let file = |site| logins.token_file(site, giver(None, "http://localhost:1/token"));
-    let store = file(site("a server", "http://localhost:1/"));
+    let file = |server_url| logins.token_file(server_url, giver(None, "http://localhost:1/token"));
+    let store = file(server_url("a server", "http://localhost:1/"));
     assert!(store.load().await.unwrap().is_none());
     let credentials = StoredCredentials::new("me".to_owned(), None, Vec::new(), None);
     store.save(credentials.clone()).await.unwrap();
@@ -30,15 +30,15 @@ async fn token_files_are_private() {
     for (server, url) in
         [("a_server", "http://localhost:1/"), ("a server", "http://localhost:2/"), ("a server", "http://localhost:1/b")]
     {
-        let other = file(site(server, url));
+        let other = file(server_url(server, url));
         assert!(other.load().await.unwrap().is_none(), "{server} at {url} has the token of another");
     }
-    assert_eq!(logins.token_path(site("a server", "http://localhost:1/?key=1#x")), store.path);
+    assert_eq!(logins.token_path(server_url("a server", "http://localhost:1/?key=1#x")), store.path);
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(&store.path), mode(&folder.path().join("tokens"))), (0o600, 0o700));
     store.clear().await.unwrap();
     store.clear().await.unwrap();
-    assert!(logins.manager(site("a server", "http://localhost:1/"), &Log::default()).await.unwrap().is_none());
+    assert!(logins.manager(server_url("a server", "http://localhost:1/"), &Log::default()).await.unwrap().is_none());
 }
 
 #[tokio::test]
@@ -46,7 +46,10 @@ async fn token_is_bound_to_issuer_and_client() {
     let folder = tempfile::tempdir().unwrap();
     let logins = Logins::new(folder.path().to_owned());
     let at = |client, issuer, token_endpoint| {
-        logins.token_file(ServerUrl { client, ..site("s", "https://example.org/mcp") }, giver(issuer, token_endpoint))
+        logins.token_file(
+            ServerUrl { client, ..server_url("s", "https://example.org/mcp") },
+            giver(issuer, token_endpoint),
+        )
     };
     let (issuer, token) = (Some("https://login.example.org"), "https://login.example.org/token");
     let file = at(None, issuer, token);
@@ -83,35 +86,35 @@ async fn login_cannot_be_finished_before_it_began() {
 #[test]
 fn required_scopes_are_remembered_until_requested() {
     let folder = tempfile::tempdir().unwrap();
-    let site = site("s", "https://example.org/mcp");
+    let server_url = server_url("s", "https://example.org/mcp");
     let logins = || Logins::new(folder.path().to_owned());
     let refused = |knows_us, header: &str| {
         let refusal = Refusal::with(knows_us, header);
-        logins().refused(site, &refusal, &Clean::default()).to_string()
+        logins().refused(server_url, &refusal, &SecretFilter::default()).to_string()
     };
-    let wanted = || WantedLogins::read(&logins().wanted_file(site));
+    let wanted = || WantedLogins::read(&logins().wanted_file(server_url));
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
 
-    let told = refused(false, r#"Bearer scope="old""#);
-    assert!(told.contains("`agentctl mcp login s` logs in"), "{told}");
+    let text = refused(false, r#"Bearer scope="old""#);
+    assert!(text.contains("`agentctl mcp login s` logs in"), "{text}");
     refused(false, r#"Bearer scope="read", resource_metadata="/a\\b""#);
     assert_eq!(wanted().asks_for(&[], &[]), ["read"], "nobody was known, so what was said last counts");
     assert!(wanted().challenge().unwrap().contains("https://example.org/a/b"));
 
-    fs::write(logins().token_path(site), "{}").unwrap();
-    let told = refused(true, r#"Bearer error="insufficient_scope", scope="write <b>""#);
-    assert!(told.contains("log in again with `agentctl mcp login s`") && told.ends_with(": write <b>"), "{told}");
+    fs::write(logins().token_path(server_url), "{}").unwrap();
+    let text = refused(true, r#"Bearer error="insufficient_scope", scope="write <b>""#);
+    assert!(text.contains("log in again with `agentctl mcp login s`") && text.ends_with(": write <b>"), "{text}");
     assert_eq!(wanted().asks_for(&words(&["got", "read"]), &[]), ["write", "<b>", "read", "got"]);
 
     let asked = wanted().asks_for(&[], &[]);
-    logins().remember(&logins().wanted_file(site), |wanted| wanted.logged_in(asked));
-    let told = refused(true, r#"Bearer error="insufficient_scope", scope="write""#);
-    assert!(told.contains("another login would not help") && !told.contains("agentctl"), "{told}");
+    logins().remember(&logins().wanted_file(server_url), |wanted| wanted.logged_in(asked));
+    let text = refused(true, r#"Bearer error="insufficient_scope", scope="write""#);
+    assert!(text.contains("another login would not help") && !text.contains("agentctl"), "{text}");
     assert_eq!(wanted().asks_for(&words(&["read"]), &[]), ["read"], "nothing more is wanted");
-    let told = refused(true, "Bearer");
-    assert!(told.contains("names no required scope"), "{told}");
+    let text = refused(true, "Bearer");
+    assert!(text.contains("names no required scope"), "{text}");
 
-    let mode = fs::metadata(logins().wanted_file(site)).unwrap().permissions().mode() & 0o777;
+    let mode = fs::metadata(logins().wanted_file(server_url)).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode, 0o600);
 }
 

@@ -116,8 +116,8 @@ impl McpPool {
     pub(crate) fn refused(&self, server: &str, config: &ServerConfig, refusal: &Refusal) -> Reason {
         match &config.reached {
             ServerAddress::Http { url, client, .. } => {
-                let site = ServerUrl { server, url: &url.value, client: client.as_ref() };
-                self.supplies.logins.refused(site, refusal, &self.supplies.clean)
+                let server_url = ServerUrl { server, url: &url.value, client: client.as_ref() };
+                self.supplies.logins.refused(server_url, refusal, &self.supplies.clean)
             }
             ServerAddress::Stdio { .. } => Reason::ours("no answer"),
         }
@@ -153,7 +153,7 @@ impl McpPool {
     /// Lists servers that were never reached, in the background. Failed ones are retried after a while, and those that
     /// need a variable when a client provides it. Returns immediately. The servers are stopped after listing, unless
     /// they are called.
-    pub fn look_around(self: &Arc<Self>) {
+    pub fn list_missing(self: &Arc<Self>) {
         if self.opened.load(Ordering::Acquire) && self.unseen.swap(false, Ordering::AcqRel) {
             self.ask(&ToolUser::default(), |_| true);
         }

@@ -17,7 +17,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    connect::{Connection, Era, OpenConnection, Opening},
+    connect::{Connection, ConnectionParams, Era, OpenConnection},
     handler::Handler,
     listing,
     process::{self, Process},
@@ -74,10 +74,10 @@ enum Command {
     Stop(oneshot::Sender<()>),
 }
 
-type Answer = oneshot::Sender<Result<Lease, Reason>>;
+type Answer = oneshot::Sender<Result<ConnectionLease, Reason>>;
 
 /// Connection in use. The server is not stopped while this exists.
-pub(crate) struct Lease {
+pub(crate) struct ConnectionLease {
     pub(crate) connection: Arc<Connection>,
     in_use: Option<Arc<()>>,
     released: Arc<Notify>,
@@ -85,7 +85,7 @@ pub(crate) struct Lease {
     keeps: Option<ServerHandle>,
 }
 
-impl Drop for Lease {
+impl Drop for ConnectionLease {
     fn drop(&mut self) {
         self.in_use.take();
         self.released.notify_one();
@@ -94,16 +94,16 @@ impl Drop for Lease {
 
 impl ServerHandle {
     /// Creates an actor without starting the server. Both end when all handles are dropped.
-    pub(crate) fn spawn(opening: Opening) -> Self {
+    pub(crate) fn spawn(params: ConnectionParams) -> Self {
         let (commands, received) = mpsc::channel(64);
-        let (told, health) = watch::channel(Health::Stopped);
+        let (sender, health) = watch::channel(Health::Stopped);
         let (budget, waiting, released) = Default::default();
-        tokio::spawn(Actor { opening, health: told, budget, waiting, released }.run(received));
+        tokio::spawn(Actor { params, health: sender, budget, waiting, released }.run(received));
         Self { commands, health }
     }
 
     /// Connection to the server, which is started if necessary. The error is the reason why there is none.
-    pub(crate) async fn lease(&self, need: Need) -> Result<Lease, Reason> {
+    pub(crate) async fn lease(&self, need: Need) -> Result<ConnectionLease, Reason> {
         let (answer, answered) = oneshot::channel();
         let gone = || Reason::ours("agentd is stopping");
         self.commands.send(Command::Lease { need, answer }).await.map_err(|_| gone())?;
@@ -133,7 +133,7 @@ impl ServerHandle {
 
 struct Actor {
     /// Parameters of the connection; the era is that of the last connection.
-    opening: Opening,
+    params: ConnectionParams,
     health: watch::Sender<Health>,
     budget: Budget,
     /// Callers waiting for the start, with their purposes.
@@ -242,7 +242,7 @@ impl Actor {
     fn idle(&self, running: &RunningServer) -> BoxFuture<'static, ()> {
         // Its purpose is fulfilled then. It stays a little longer, for a call of the turn that requested the listing.
         let listed = running.only_listed.then_some(LISTED);
-        match self.opening.config.idle_stop.into_iter().chain(listed).min() {
+        match self.params.config.idle_stop.into_iter().chain(listed).min() {
             Some(limit) if Arc::strong_count(&running.in_use) == 1 => {
                 let until = time::Instant::from_std(running.idle_since + limit);
                 time::sleep_until(until).boxed()
@@ -277,20 +277,20 @@ impl Actor {
                 }
                 self.waiting.push((need, answer));
                 self.health.send_replace(Health::Starting);
-                self.opening.log.note("starting");
+                self.params.log.note("starting");
                 let given_up = CancellationToken::new();
-                State::Starting(self.opening.clone().open(given_up.clone()).boxed(), given_up)
+                State::Starting(self.params.clone().open(given_up.clone()).boxed(), given_up)
             }
         }
     }
 
-    fn answer_all(&mut self, answer: impl Fn(&Self) -> Result<Lease, Reason>) {
+    fn answer_all(&mut self, answer: impl Fn(&Self) -> Result<ConnectionLease, Reason>) {
         for (_, waiting) in std::mem::take(&mut self.waiting) {
             let _ = waiting.send(answer(self));
         }
     }
 
-    fn leased(&self, running: &RunningServer) -> Lease {
+    fn leased(&self, running: &RunningServer) -> ConnectionLease {
         Lease {
             connection: Arc::clone(&running.connection),
             in_use: Some(Arc::clone(&running.in_use)),
@@ -302,12 +302,12 @@ impl Actor {
     fn started(&mut self, started: Result<OpenConnection, Reason>) -> State {
         match started {
             Ok(OpenConnection { connection, service, process, catalogue, era }) => {
-                self.opening.era = era;
+                self.params.era = era;
                 let offered = catalogue.tools.len();
                 let noun = if offered == 1 { "tool" } else { "tools" };
-                self.opening.log.note(&format!("running, with {offered} {noun}"));
+                self.params.log.note(&format!("running, with {offered} {noun}"));
                 // Before the health is updated, so that the tools of a running server are known.
-                (self.opening.supplies.learn)(&self.opening.name, catalogue);
+                (self.params.supplies.learn)(&self.params.name, catalogue);
                 self.health.send_replace(Health::Running(process.as_ref().and_then(Process::id)));
                 let now = Instant::now();
                 let running = Box::new(RunningServer {
@@ -325,8 +325,8 @@ impl Actor {
             }
             Err(why) => {
                 // If the era has changed, it is detected again.
-                self.opening.era = Era::default();
-                self.opening.log.note(&format!("could not start: {why}"));
+                self.params.era = Era::default();
+                self.params.log.note(&format!("could not start: {why}"));
                 self.budget.failed(Duration::ZERO, Instant::now());
                 self.down(why.clone());
                 self.answer_all(|_| Err(why.clone()));
@@ -340,10 +340,10 @@ impl Actor {
         let State::Running(running) = state else { return state };
         let RunningServer { process, since, .. } = *running;
         let status = match process {
-            Some(process) => process::told(process.gone().await),
+            Some(process) => process::exit_reason(process.gone().await),
             None => "the connection was closed".to_owned(),
         };
-        self.opening.log.note(&format!("{status} by itself"));
+        self.params.log.note(&format!("{status} by itself"));
         self.budget.failed(since.elapsed(), Instant::now());
         self.down(Reason::ours(status));
         State::Stopped
@@ -359,7 +359,7 @@ impl Actor {
         match state {
             State::Stopped => {}
             State::Starting(starting, given_up) => {
-                self.opening.log.note(why);
+                self.params.log.note(why);
                 given_up.cancel();
                 // A start that completes at this moment is stopped like a running server.
                 if let Ok(open) = starting.await {
@@ -371,7 +371,7 @@ impl Actor {
                 self.answer_all(|_| Err(Reason::ours(why)));
             }
             State::Running(running) => {
-                self.opening.log.note(why);
+                self.params.log.note(why);
                 running.connection.lost.cancel();
                 let _ = time::timeout(CLOSING, running.ended).await;
                 if let Some(process) = running.process {
@@ -386,9 +386,9 @@ impl Actor {
     fn listing(&self, state: State, changed: bool) -> State {
         let State::Running(mut running) = state else { return state };
         running.listing = changed.then(|| {
-            let (connection, opening) = (Arc::clone(&running.connection), self.opening.clone());
+            let (connection, params) = (Arc::clone(&running.connection), self.params.clone());
             async move {
-                let Opening { name, fingerprint, config, supplies, log, .. } = opening;
+                let ConnectionParams { name, fingerprint, config, supplies, log, .. } = params;
                 time::sleep(SETTLING).await;
                 let listed = listing::catalogue(&connection.peer, &connection.info, fingerprint);
                 match time::timeout(config.start_timeout, listed).await {

@@ -30,7 +30,7 @@ pub(crate) struct CallTime {
 }
 
 /// Time limit for sending a cancellation to a server that does not read.
-const TELLING: Duration = Duration::from_millis(500);
+const CANCEL_TIMEOUT: Duration = Duration::from_millis(500);
 /// Maximum number of repetitions of a request because of questions.
 const MOST_ROUNDS: u32 = 10;
 /// Delay before a request is repeated if the server only reported that it is not done.
@@ -142,19 +142,19 @@ async fn send(
             Err(_) => Err(NoAnswer::Gone),
         },
         () = context.cancel.cancelled() => {
-            tell(handle, "the person cancelled the turn").await;
+            cancel_request(handle, "the person cancelled the turn").await;
             Err(NoAnswer::Cancelled)
         }
         limit = &mut expired => {
-            tell(handle, "it met a limit").await;
+            cancel_request(handle, "it met a limit").await;
             Err(NoAnswer::Expired(limit))
         }
     }
 }
 
 /// Cancels a request at the server.
-async fn tell(handle: RequestHandle<RoleClient>, why: &str) {
-    let _ = tokio::time::timeout(TELLING, handle.cancel(Some(why.to_owned()))).await;
+async fn cancel_request(handle: RequestHandle<RoleClient>, why: &str) {
+    let _ = tokio::time::timeout(CANCEL_TIMEOUT, handle.cancel(Some(why.to_owned()))).await;
 }
 
 fn no_answer(connection: &Connection, error: ServiceError) -> NoAnswer {
@@ -176,7 +176,7 @@ fn no_answer(connection: &Connection, error: ServiceError) -> NoAnswer {
 
 impl NoAnswer {
     /// Converts the reason for a model. `refused` gives the reason of an authorisation error.
-    pub(crate) fn told(
+    pub(crate) fn into_output(
         self,
         server: &str,
         from: &str,

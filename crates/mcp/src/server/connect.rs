@@ -29,7 +29,7 @@ use crate::{
     guard::GUARD_ARGUMENT,
     log::Log,
     login::{Logins, Refusal, ServerUrl},
-    reason::{Clean, Reason, span},
+    reason::{Reason, SecretFilter, span},
 };
 
 /// Time limit for an unknown HTTP server to prove that it is of the newer era.
@@ -53,7 +53,7 @@ pub(crate) struct ServerDeps {
     /// Logins to HTTP servers.
     pub(crate) logins: Arc<Logins>,
     /// Removes secrets from texts of servers.
-    pub(crate) clean: Clean,
+    pub(crate) clean: SecretFilter,
     /// Callback for new catalogues.
     pub(crate) learn: CatalogueSink,
     /// Check before a server of a plugin is started.
@@ -124,7 +124,7 @@ pub(super) struct OpenConnection {
 
 /// Parameters of a connection.
 #[derive(Clone)]
-pub(crate) struct Opening {
+pub(crate) struct ConnectionParams {
     pub(crate) name: String,
     /// Fingerprint of the configuration without the values of its variables.
     pub(crate) fingerprint: String,
@@ -136,7 +136,7 @@ pub(crate) struct Opening {
     pub(crate) log: Arc<Log>,
 }
 
-impl Opening {
+impl ConnectionParams {
     /// Connects to the server and lists its offer. The error is the reason for users and models. Nothing of the server
     /// remains on failure or cancellation.
     pub(super) async fn open(self, given_up: CancellationToken) -> Result<OpenConnection, Reason> {
@@ -201,7 +201,7 @@ impl Opening {
                 let ServerDeps { logins, clean, .. } = &*self.supplies;
                 let finding_out = FINDING_OUT.min(self.config.start_timeout / 2);
                 let address = Address {
-                    site: ServerUrl { server: &self.name, url: &url.value, client: client.as_ref() },
+                    server_url: ServerUrl { server: &self.name, url: &url.value, client: client.as_ref() },
                     headers,
                     wire: *wire,
                     finding_out: (self.era == Era::Initialize).then_some(finding_out),
@@ -244,7 +244,7 @@ impl Opening {
             Err(trouble) => {
                 // Dropping the connection has closed its input.
                 let status = process.gone().await;
-                let why = trouble.why.unwrap_or_else(|| Reason::ours(process::told(status)));
+                let why = trouble.why.unwrap_or_else(|| Reason::ours(process::exit_reason(status)));
                 Err(Trouble { why: Some(why.with_last_words(self.log.last_words())), ..trouble })
             }
         }

@@ -226,7 +226,7 @@ impl OpenRequests {
     }
 
     /// Withdraws a request. It is not answered then, unless the answer is being sent already.
-    fn take_back(&self, name: &NumberOrString) {
+    fn withdraw(&self, name: &NumberOrString) {
         self.with(|names| {
             if let Some(stage @ Stage::Asked) = names.get_mut(name) {
                 *stage = Stage::TakenBack(Instant::now() + WAVERING);
@@ -306,7 +306,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for BoundedTransport<T> {
                     if let ServerNotification::CancelledNotification(cancelled) = &said.notification
                         && let Some(name) = &cancelled.params.request_id
                     {
-                        self.open.take_back(name);
+                        self.open.withdraw(name);
                     }
                 }
                 _ => {}
@@ -329,12 +329,12 @@ mod tests {
     use super::*;
 
     /// Server that asks forever. Messages to it wait until they are released.
-    struct Asking {
+    struct AskingServer {
         asked: i64,
         through: Arc<tokio::sync::Semaphore>,
     }
 
-    impl Transport<RoleClient> for Asking {
+    impl Transport<RoleClient> for AskingServer {
         type Error = io::Error;
 
         fn send(&mut self, _: TxJsonRpcMessage<RoleClient>) -> impl Future<Output = io::Result<()>> + Send + 'static {
@@ -368,7 +368,8 @@ mod tests {
     async fn server_that_reads_no_answers_is_disconnected() {
         let through = Arc::new(tokio::sync::Semaphore::new(0));
         let log = Arc::new(Log::default());
-        let mut bounded = BoundedTransport::new(Asking { asked: 0, through: Arc::clone(&through) }, Arc::clone(&log));
+        let mut bounded =
+            BoundedTransport::new(AskingServer { asked: 0, through: Arc::clone(&through) }, Arc::clone(&log));
         for _ in 0..MOST {
             assert!(bounded.receive().await.is_some());
         }
@@ -390,13 +391,13 @@ mod tests {
         assert!(!open.takes(&name(&"x".repeat(LONGEST_NAME + 1))));
         open.close(&name("a"));
         assert!(open.takes(&name("a")));
-        open.take_back(&name("a"));
+        open.withdraw(&name("a"));
         assert!(!open.takes(&name("a")), "it counts for a while");
         sleep_until(open.next_free().unwrap()).await;
         assert_eq!(open.next_free(), None);
         assert!(open.takes(&name("a")));
         open.answers(&name("a"));
-        open.take_back(&name("a"));
+        open.withdraw(&name("a"));
         assert!(!open.takes(&name("a")), "its answer is not read yet");
     }
 }

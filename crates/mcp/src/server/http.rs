@@ -39,7 +39,7 @@ use crate::{
     http_client::client,
     log::Log,
     login::{Logins, Refusal, ServerUrl},
-    reason::{Clean, Reason},
+    reason::{Reason, SecretFilter},
     server::{
         connect::{Era, Trouble},
         handler::{BoundedTransport, Handler},
@@ -48,13 +48,13 @@ use crate::{
 
 /// URL of a server, and everything needed to connect to it.
 pub(super) struct Address<'a> {
-    pub(super) site: ServerUrl<'a>,
+    pub(super) server_url: ServerUrl<'a>,
     pub(super) headers: &'a BTreeMap<String, SecretString>,
     pub(super) wire: HttpWire,
     /// Time limit for proving that it is of the newer era, if unknown.
     pub(super) finding_out: Option<Duration>,
     pub(super) logins: &'a Logins,
-    pub(super) clean: &'a Clean,
+    pub(super) clean: &'a SecretFilter,
     pub(super) log: &'a Arc<Log>,
 }
 
@@ -76,9 +76,10 @@ impl Address<'_> {
         }
         match greeting.await {
             Err(trouble) if trouble.is_of_era && self.wire == HttpWire::Sse => {
-                let stream = EventStream::open(client, self.site.url, &self.route()).await.map_err(Reason::ours)?;
+                let stream =
+                    EventStream::open(client, self.server_url.url, &self.route()).await.map_err(Reason::ours)?;
                 let greeting = serve_client(handler.clone(), self.bounded(stream));
-                greeting.await.map_err(|error| self.told(&error).into())
+                greeting.await.map_err(|error| self.start_failure(&error).into())
             }
             greeted => greeted,
         }
@@ -91,7 +92,7 @@ impl Address<'_> {
         era: Era,
         handler: &Handler,
     ) -> Result<RunningService<RoleClient, Handler>, Trouble> {
-        match self.logins.manager(self.site, self.log).await {
+        match self.logins.manager(self.server_url, self.log).await {
             Ok(Some(manager)) => self.greet_by(AuthClient::new(client, manager), era, handler).await,
             Ok(None) => self.greet_by(client, era, handler).await,
             Err(why) => {
@@ -107,7 +108,7 @@ impl Address<'_> {
         era: Era,
         handler: &Handler,
     ) -> Result<RunningService<RoleClient, Handler>, Trouble> {
-        let config = StreamableHttpClientTransportConfig::with_uri(self.site.url)
+        let config = StreamableHttpClientTransportConfig::with_uri(self.server_url.url)
             .max_sse_event_size(LONGEST)
             // The library would repeat unanswered requests, but a call must never be sent twice.
             .reinit_on_expired_session(false);
@@ -118,7 +119,7 @@ impl Address<'_> {
         let service = greeting.await.map_err(|error| match Refusal::of_greeting(&error) {
             Some(refusal) => self.refused(&refusal).into(),
             None => {
-                let trouble = Trouble::of(era, &error, self.told(&error));
+                let trouble = Trouble::of(era, &error, self.start_failure(&error));
                 Trouble { is_of_era: trouble.is_of_era || era == Era::Initialize, ..trouble }
             }
         })?;
@@ -132,7 +133,7 @@ impl Address<'_> {
 
     /// URL in the normalised form that clients request.
     fn plain_url(&self) -> String {
-        Url::parse(self.site.url).map(String::from).unwrap_or_default()
+        Url::parse(self.server_url.url).map(String::from).unwrap_or_default()
     }
 
     fn bounded<T>(&self, transport: T) -> BoundedTransport<T> {
@@ -141,13 +142,13 @@ impl Address<'_> {
 
     /// Reason of an authorisation error, with a suggestion.
     pub(super) fn refused(&self, refusal: &Refusal) -> Reason {
-        self.logins.refused(self.site, refusal, self.clean)
+        self.logins.refused(self.server_url, refusal, self.clean)
     }
 
     /// Reason of a failed start, with the network route. The URL is removed, because it may contain a key.
-    fn told(&self, error: &ClientInitializeError) -> Reason {
-        let (urls, clean) = ([self.site.url.to_owned(), self.plain_url()], self.clean.clone());
-        let without_url = Clean::new(move |words| {
+    fn start_failure(&self, error: &ClientInitializeError) -> Reason {
+        let (urls, clean) = ([self.server_url.url.to_owned(), self.plain_url()], self.clean.clone());
+        let without_url = SecretFilter::new(move |words| {
             let urls = urls.iter().filter(|url| !url.is_empty());
             clean.words(&urls.fold(words.to_owned(), |words, url| words.replace(url, "[its address]")))
         });
@@ -253,8 +254,8 @@ struct Events {
 impl EventStream {
     /// Opens the stream and waits for the URL.
     async fn open(client: Client, url: &str, route: &str) -> Result<Self, String> {
-        let told = |error: reqwest::Error| format!("could not reach it {route}: {}", error.without_url());
-        let answer = client.get(url).header(ACCEPT, "text/event-stream").send().await.map_err(told)?;
+        let unreachable = |error: reqwest::Error| format!("could not reach it {route}: {}", error.without_url());
+        let answer = client.get(url).header(ACCEPT, "text/event-stream").send().await.map_err(unreachable)?;
         if !answer.status().is_success() {
             return Err(format!("it answered {} to a request for its events", answer.status()));
         }
@@ -411,9 +412,9 @@ mod tests {
                 String::from_utf8_lossy(&heard).into_owned()
             });
             let (headers, logins) = (BTreeMap::new(), Logins::none(Routes::default()));
-            let (clean, log) = (Clean::default(), Arc::default());
+            let (clean, log) = (SecretFilter::default(), Arc::default());
             let address = Address {
-                site: ServerUrl { server: "s", url: &url, client: None },
+                server_url: ServerUrl { server: "s", url: &url, client: None },
                 headers: &headers,
                 wire: HttpWire::Streamable,
                 finding_out: Some(Duration::from_millis(200)),

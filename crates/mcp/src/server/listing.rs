@@ -11,8 +11,8 @@ use serde_json::{Map, Value};
 
 use crate::{
     catalogue::{Catalogue, KnownTool, MOST_TOOLS},
-    published::shown,
-    reason::{Clean, Reason},
+    published_tools::shown,
+    reason::{Reason, SecretFilter},
 };
 
 /// Maximum number of pages of a list.
@@ -97,7 +97,7 @@ fn about(info: &ServerPeerInfo) -> String {
 }
 
 /// Reason of a failed listing.
-pub(crate) fn none(error: &ServiceError, clean: &Clean) -> Reason {
+pub(crate) fn none(error: &ServiceError, clean: &SecretFilter) -> Reason {
     Reason::of_request("it does not list its tools", error, clean)
 }
 
@@ -126,7 +126,7 @@ where
         let (tools, next) = page(params).await?;
         for tool in tools {
             (number, said) = (number + 1, said + length(&tool));
-            let (tool, odd) = known(tool, number);
+            let (tool, odd) = stored_tool(tool, number);
             if all.odd.len() < MOST_ODD {
                 all.odd.extend(odd);
             }
@@ -158,7 +158,7 @@ fn page(result: ServerResult) -> Option<(Vec<Value>, Option<String>)> {
 }
 
 /// Stored part of a tool, and a problem with its definition, if any. Only tools that cannot be called are left out.
-fn known(definition: Value, number: usize) -> (Option<KnownTool>, Option<String>) {
+fn stored_tool(definition: Value, number: usize) -> (Option<KnownTool>, Option<String>) {
     let left_out = |why: &str| (None, Some(format!("its tool number {number} is skipped: {why}")));
     let Value::Object(mut definition) = definition else { return left_out("it is not an object") };
     let Some(Value::String(name)) = definition.remove("name").filter(|name| name.as_str() != Some("")) else {
@@ -277,8 +277,8 @@ mod tests {
             let expected = if is_left_out { &["first", "last"][..] } else { &["first", "odd", "last"] };
             assert_eq!((names.as_slice(), cut_off), (expected, false), "{definition}");
             assert_eq!(odd.len(), usize::from(why.is_some()), "{definition}: {odd:?}");
-            let told = odd.concat();
-            assert!(why.is_none_or(|why| told.contains(why)) && !told.contains('\u{1b}') && told.len() < 300, "{told}");
+            let text = odd.concat();
+            assert!(why.is_none_or(|why| text.contains(why)) && !text.contains('\u{1b}') && text.len() < 300, "{text}");
             for tool in &tools {
                 let schema = crate::schema::parameters(&tool.schema);
                 let properties = schema["properties"].as_object().unwrap().values();

@@ -112,7 +112,7 @@ async fn drain(mut stderr: ChildStderr, log: Arc<Log>) {
 }
 
 /// Describes the exit of a server.
-pub(super) fn told(status: Option<ExitStatus>) -> String {
+pub(super) fn exit_reason(status: Option<ExitStatus>) -> String {
     match status.and_then(|status| status.code()) {
         Some(0) => "it ended".to_owned(),
         Some(127) => "its program was not found".to_owned(),

@@ -13,13 +13,13 @@ type Learned = Arc<Mutex<Vec<String>>>;
 
 fn servers() -> (SessionServers, Learned) {
     let learned = Learned::default();
-    let told = Arc::clone(&learned);
+    let sink = Arc::clone(&learned);
     let parts = SessionServersParts {
         guard: "/nonexistent".into(),
         environment: BTreeMap::new(),
         routes: Default::default(),
-        clean: Clean::default(),
-        learn_secrets: Box::new(move |secrets| *told.lock().unwrap() = secrets),
+        clean: SecretFilter::default(),
+        learn_secrets: Box::new(move |secrets| *sink.lock().unwrap() = secrets),
     };
     (SessionServers::new(parts), learned)
 }

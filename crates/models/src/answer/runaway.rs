@@ -25,7 +25,7 @@ pub(crate) const ARGUMENTS: Limits =
     Limits { brackets: 1_000, characters: 4_000, windows: [(16 << 10, 64), (64 << 10, 16)] };
 
 /// Maximum length of a repeated phrase in a message, in characters.
-const MAX_TOLD: usize = 60;
+const MAX_QUOTED: usize = 60;
 
 /// Position and description of a repetition.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,7 +71,7 @@ impl Guard {
             self.run += 1;
             let limit = if matches!(character, '[' | '{') { self.limits.brackets } else { self.limits.characters };
             if self.run > limit {
-                return Some(Runaway { keep: at + character.len_utf8(), what: told(&character.to_string()) });
+                return Some(Runaway { keep: at + character.len_utf8(), what: description(&character.to_string()) });
             }
         }
         None
@@ -90,7 +90,7 @@ impl Guard {
             {
                 let keep = piece.len() - rest.len();
                 let keep = (keep..=piece.len()).find(|at| piece.is_char_boundary(*at)).unwrap_or(piece.len());
-                return Some(Runaway { keep, what: told(&String::from_utf8_lossy(phrase)) });
+                return Some(Runaway { keep, what: description(&String::from_utf8_lossy(phrase)) });
             }
         }
         None
@@ -134,12 +134,12 @@ fn shortest_period(text: &[u8]) -> usize {
     text.len() - border
 }
 
-fn told(what: &str) -> String {
-    let mut told: String = what.chars().take(MAX_TOLD).collect();
-    if told.len() < what.len() {
-        told.push('…');
+fn description(what: &str) -> String {
+    let mut description: String = what.chars().take(MAX_QUOTED).collect();
+    if description.len() < what.len() {
+        description.push('…');
     }
-    format!("repeated {told:?} without end")
+    format!("repeated {description:?} without end")
 }
 
 #[cfg(test)]
@@ -183,7 +183,7 @@ mod tests {
         let paragraph: String = (0..200).map(|n| format!("word{n} ")).collect();
         check(&paragraph.repeat(4), None);
         let found = run(&paragraph.repeat(40), 5).map(|(_, what)| what.chars().count());
-        assert_eq!(found, Some(MAX_TOLD + 1 + "repeated \"\" without end".len()));
+        assert_eq!(found, Some(MAX_QUOTED + 1 + "repeated \"\" without end".len()));
         let numbers: String = (0..20_000).map(|n| format!("{n}\n")).collect();
         check(&numbers, None);
         check(&"| a | b |\n|---|---|\n| 1 | 2 |\n".repeat(20), None);

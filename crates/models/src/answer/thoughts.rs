@@ -1,6 +1,6 @@
 //! Splits off reasoning that a server leaves in the text, before any other processing.
 //!
-//! Reasoning is recognised by its marks at the start of an answer, after blanks or other reasoning: `<think>` and
+//! Reasoning is recognised by its marks at the start of an answer, after blanks or other reasoning: `<emit_thought>` and
 //! similar, or a channel of gpt-oss, whose marks count from then on. A closing mark without an opening one turns the
 //! text before it into reasoning, unless it is only a mention: some templates open the reasoning in the prompt.
 //! Anywhere else, marks are text.
@@ -98,7 +98,7 @@ impl Splitter {
             State::Words => self.words(last, parts),
             State::Head => self.head(last),
             State::Channel { thoughts } => self.channel(thoughts, last, parts),
-            State::Raw => self.tell(self.held.len(), parts),
+            State::Raw => self.emit_text(self.held.len(), parts),
         }
     }
 
@@ -142,7 +142,7 @@ impl Splitter {
             None if last => self.held.len(),
             None => self.held.len() - begun_mark(&self.held, &[end]),
         };
-        let begun = self.think(upto, begun, parts);
+        let begun = self.emit_thought(upto, begun, parts);
         match found {
             Some(_) => {
                 self.held.drain(..end.len());
@@ -156,31 +156,31 @@ impl Splitter {
     /// Processes text up to the next mark.
     fn words(&mut self, last: bool, parts: &mut Vec<Part>) -> bool {
         if self.is_settled {
-            return self.tell(self.held.len(), parts);
+            return self.emit_text(self.held.len(), parts);
         }
         match self.held.find(['<', '[', '◁']) {
-            None => return self.tell(self.held.len(), parts),
+            None => return self.emit_text(self.held.len(), parts),
             Some(0) => {}
-            Some(at) => return self.tell(at, parts),
+            Some(at) => return self.emit_text(at, parts),
         }
         let mut marks = TAGS.into_iter().flat_map(|(begin, end)| [(begin, false), (end, true)]);
         let Some((mark, is_end)) = marks.clone().find(|(mark, _)| self.held.starts_with(mark)) else {
             let may_come = marks.any(|(mark, _)| mark.starts_with(&self.held));
             let first = self.held.chars().next().map_or(0, char::len_utf8);
-            return (last || !may_come) && self.tell(first, parts);
+            return (last || !may_come) && self.emit_text(first, parts);
         };
         if self.words.is_code() {
-            return self.tell(mark.len(), parts);
+            return self.emit_text(mark.len(), parts);
         }
         if !is_end {
             self.is_settled = true;
-            return self.tell(mark.len(), parts);
+            return self.emit_text(mark.len(), parts);
         }
         let Some(next) = self.held[mark.len()..].chars().next().map(Some).or(last.then_some(None)) else {
             return false;
         };
         if self.is_mentioned(next) {
-            return self.tell(mark.len(), parts);
+            return self.emit_text(mark.len(), parts);
         }
         self.held.drain(..mark.len());
         if self.has_words {
@@ -227,9 +227,9 @@ impl Splitter {
             None => self.held.len() - begun_mark(&self.held, &CHANNEL_ENDS),
         };
         if thoughts {
-            self.think(upto, true, parts);
+            self.emit_thought(upto, true, parts);
         } else {
-            self.tell(upto, parts);
+            self.emit_text(upto, parts);
         }
         match found {
             Some((_, end)) if HEADS.contains(&end) => self.state = State::Head,
@@ -243,7 +243,7 @@ impl Splitter {
     }
 
     /// Emits the bytes up to `upto` as text.
-    fn tell(&mut self, upto: usize, parts: &mut Vec<Part>) -> bool {
+    fn emit_text(&mut self, upto: usize, parts: &mut Vec<Part>) -> bool {
         let words: String = self.held.drain(..upto).collect();
         self.words.add(&words);
         self.has_words |= !words.trim().is_empty();
@@ -256,7 +256,7 @@ impl Splitter {
     }
 
     /// Emits the bytes up to `upto` as reasoning, without leading blanks.
-    fn think(&mut self, upto: usize, begun: bool, parts: &mut Vec<Part>) -> bool {
+    fn emit_thought(&mut self, upto: usize, begun: bool, parts: &mut Vec<Part>) -> bool {
         let thoughts: String = self.held.drain(..upto).collect();
         let thoughts = if begun { thoughts.as_str() } else { thoughts.trim_start() };
         match parts.last_mut() {

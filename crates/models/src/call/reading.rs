@@ -58,7 +58,7 @@ enum Form {
     Whole(Vec<u8>),
 }
 
-pub(super) struct Reading {
+pub(super) struct AnswerStream {
     body: BoxStream<'static, reqwest::Result<Bytes>>,
     says_html: bool,
     first_byte: Deadline,
@@ -78,7 +78,7 @@ pub(super) struct Reading {
     counted: Option<Usage>,
 }
 
-impl Reading {
+impl AnswerStream {
     pub(super) fn new(
         response: Response,
         first_byte: Deadline,
@@ -126,7 +126,7 @@ impl Reading {
         recording: &mut Recording,
     ) -> Result<Progress, Failure> {
         let read = self.gulp(target, recording).await;
-        let runaway = self.tell_pieces(chunks);
+        let runaway = self.emit_pieces(chunks);
         self.send_usage(chunks);
         if let Some(what) = runaway {
             return Ok(self.end_runaway(what, chunks));
@@ -141,10 +141,10 @@ impl Reading {
             return Ok(Progress::Paused(begun));
         }
         // The end of the body may have contained one more event.
-        if let Some(what) = self.tell_pieces(chunks) {
+        if let Some(what) = self.emit_pieces(chunks) {
             return Ok(self.end_runaway(what, chunks));
         }
-        Ok(self.tell_end(chunks))
+        Ok(self.emit_end(chunks))
     }
 
     /// Waits for data and reads all that is available, so that it is emitted together. Returns false at the end.
@@ -226,7 +226,7 @@ impl Reading {
                         return Ok(());
                     }
                     let before = answer.size;
-                    reader.hear(target, data, answer)?;
+                    reader.process_event(target, data, answer)?;
                     if answer.size != before {
                         *keep_alive = None;
                     }
@@ -250,7 +250,7 @@ impl Reading {
             Form::Unknown => {}
             Form::Whole(body) => {
                 let text = String::from_utf8_lossy(body);
-                self.reader.hear(target, &text, &mut self.answer)?;
+                self.reader.process_event(target, &text, &mut self.answer)?;
                 if self.answer.finish.is_none() {
                     return Err(Failure::protocol(format!(
                         "the model at {target} answered with JSON that is not an answer: {}",
@@ -267,7 +267,7 @@ impl Reading {
                     nothing_readable = false;
                     let whole = rest == "[DONE]" || serde_json::from_str::<serde::de::IgnoredAny>(&rest).is_ok();
                     if whole {
-                        self.reader.hear(target, &rest, &mut self.answer)?;
+                        self.reader.process_event(target, &rest, &mut self.answer)?;
                     }
                 }
             }
@@ -284,7 +284,7 @@ impl Reading {
 
     /// Emits the text read so far. If it repeats something endlessly, it is cut there and the description of the
     /// repetition is returned.
-    fn tell_pieces(&mut self, chunks: &mut VecDeque<ModelChunk>) -> Option<String> {
+    fn emit_pieces(&mut self, chunks: &mut VecDeque<ModelChunk>) -> Option<String> {
         while let Some((kind, mut words)) = self.answer.pieces.pop_front() {
             let runaway = self.guard.check(&words);
             if let Some(runaway) = &runaway {
@@ -302,12 +302,12 @@ impl Reading {
     }
 
     fn end_runaway(&mut self, what: String, chunks: &mut VecDeque<ModelChunk>) -> Progress {
-        self.words.give_up(chunks);
+        self.words.emit_buffered(chunks);
         chunks.push_back(ModelChunk::Runaway { what });
         self.finish(Finish::Runaway, chunks)
     }
 
-    fn tell_end(&mut self, chunks: &mut VecDeque<ModelChunk>) -> Progress {
+    fn emit_end(&mut self, chunks: &mut VecDeque<ModelChunk>) -> Progress {
         let finish = self.answer.finish.unwrap_or(Finish::Stop);
         let calls = self.reader.calls();
         let (calls, unrun) = self.words.finish(calls, finish == Finish::Length, chunks);
@@ -368,16 +368,16 @@ impl Words {
 
     fn push(&mut self, words: &str, chunks: &mut VecDeque<ModelChunk>) {
         for part in self.splitter.push(words) {
-            self.tell(part, chunks);
+            self.emit(part, chunks);
         }
     }
 
     /// Emits all buffered text as is, because the answer was cut.
-    fn give_up(&mut self, chunks: &mut VecDeque<ModelChunk>) {
+    fn emit_buffered(&mut self, chunks: &mut VecDeque<ModelChunk>) {
         for part in self.splitter.finish() {
-            self.tell(part, chunks);
+            self.emit(part, chunks);
         }
-        self.tell_held(chunks);
+        self.emit_held(chunks);
     }
 
     /// Ends the answer, which the token limit may have cut. `calls` are those outside of the text. Returns all calls,
@@ -389,7 +389,7 @@ impl Words {
         chunks: &mut VecDeque<ModelChunk>,
     ) -> (Vec<RawCall>, Option<(String, UnrunReason)>) {
         for part in self.splitter.finish() {
-            self.tell(part, chunks);
+            self.emit(part, chunks);
         }
         let mut unrun = None;
         // The limit has cut the last call, unless its arguments are complete.
@@ -406,7 +406,7 @@ impl Words {
                 calls.extend(found.call);
                 unrun = found.unrun;
             } else {
-                push_text(chunks, Some(scanner.give_up()).filter(|words| !is_mark(words)).unwrap_or_default());
+                push_text(chunks, Some(scanner.take_held()).filter(|words| !is_mark(words)).unwrap_or_default());
             }
         }
         let cleaned = |name: String| clean_name(&name, &self.tools);
@@ -416,7 +416,7 @@ impl Words {
         (calls, unrun.map(|(name, why)| (cleaned(name), why)))
     }
 
-    fn tell(&mut self, part: Part, chunks: &mut VecDeque<ModelChunk>) {
+    fn emit(&mut self, part: Part, chunks: &mut VecDeque<ModelChunk>) {
         match part {
             Part::Thought(thought) => chunks.push_back(ModelChunk::Reasoning(thought)),
             Part::Text(text) => {
@@ -425,14 +425,14 @@ impl Words {
             }
             Part::WasThought => {
                 // A call in it was only part of the reasoning.
-                self.tell_held(chunks);
+                self.emit_held(chunks);
                 chunks.push_back(ModelChunk::WasReasoning);
             }
         }
     }
 
-    fn tell_held(&mut self, chunks: &mut VecDeque<ModelChunk>) {
-        push_text(chunks, self.scanner.as_mut().map(Scanner::give_up).unwrap_or_default());
+    fn emit_held(&mut self, chunks: &mut VecDeque<ModelChunk>) {
+        push_text(chunks, self.scanner.as_mut().map(Scanner::take_held).unwrap_or_default());
     }
 }
 

@@ -59,7 +59,7 @@ pub(crate) struct ModelFacts {
     states: AtomicU32,
     pub(crate) record: RecordHandle,
     /// Initialised once the server was queried.
-    told: OnceCell<()>,
+    queried: OnceCell<()>,
     /// Initialised once the server was queried about pictures.
     sight: OnceCell<()>,
     /// True while the server lists no models although requests must name one, and accepts requests all the same.
@@ -105,7 +105,7 @@ impl ModelFacts {
             first: KnownFacts::of(info),
             states: AtomicU32::new(0),
             record,
-            told: OnceCell::new(),
+            queried: OnceCell::new(),
             sight: OnceCell::new(),
             unlisted: AtomicBool::new(false),
             rests_until: Mutex::default(),
@@ -138,12 +138,12 @@ impl ModelFacts {
     /// Counts changes with which the server accepted a request. Returns those that are new.
     pub(crate) fn count(&self, changes: &[Change]) -> Vec<Change> {
         let new = self.record.count(changes);
-        self.renew();
+        self.refresh();
         new
     }
 
     /// Updates the facts from the record.
-    fn renew(&self) {
+    fn refresh(&self) {
         let mut info = known(&self.config, &self.target, &self.record.known());
         let mut last = self.first.last();
         if info == last.info || self.states.fetch_add(1, Ordering::Relaxed) >= MAX_STATES {
@@ -159,7 +159,7 @@ impl ModelFacts {
     /// Records a window that a refusal or a token count has shown.
     pub(crate) fn limit_to(&self, tokens: u64, source: WindowSource) {
         self.record.limit_to(tokens, source);
-        self.renew();
+        self.refresh();
     }
 
     /// Records that a request of this size was answered. This refutes a smaller observed window.
@@ -167,7 +167,7 @@ impl ModelFacts {
         let refutes = |limit: WindowLimit| tokens > limit.tokens.saturating_add(limit.tokens / REFUTED_BY);
         if self.record.known().limit.is_some_and(refutes) {
             self.record.lift_limit();
-            self.renew();
+            self.refresh();
         }
     }
 
@@ -175,20 +175,20 @@ impl ModelFacts {
     pub(crate) fn forget(&self) {
         self.record.forget();
         self.asks_again.store(1, Ordering::Relaxed);
-        self.renew();
+        self.refresh();
     }
 
     /// Queries the server for missing facts, unless it was already queried.
     pub(crate) async fn look_up(&self) {
         // Recorded facts may have expired.
-        self.renew();
+        self.refresh();
         let lacks_something =
             self.config.id.is_empty() || self.config.context_window.is_none() || self.lacks_abilities();
         if !lacks_something || self.rests() || self.unlisted.load(Ordering::Relaxed) {
             return;
         }
-        if self.told.initialized() {
-            return self.look_again().await;
+        if self.queried.initialized() {
+            return self.retry_query().await;
         }
         let ask = || async {
             match self.ask(false).await {
@@ -199,7 +199,7 @@ impl ModelFacts {
                 }
                 Some(facts) => {
                     self.asks_again.store(if facts.loads_later { MAX_ASKED_AGAIN } else { 0 }, Ordering::Relaxed);
-                    self.take_in(facts);
+                    self.apply_facts(facts);
                     let ModelInfo { id, context_window, window_source, .. } = self.info();
                     tracing::debug!(model = id, window = context_window, source = window_source.as_str(), "known");
                     if *window_source == WindowSource::Default {
@@ -216,7 +216,7 @@ impl ModelFacts {
         };
         self.asked.store(true, Ordering::Relaxed);
         // If the query fails, the next request tries again.
-        let _ = self.told.get_or_try_init(ask).await;
+        let _ = self.queried.get_or_try_init(ask).await;
     }
 
     /// Queries the server whether the model accepts pictures, unless this is configured or was already queried.
@@ -226,7 +226,7 @@ impl ModelFacts {
             return;
         }
         let ask = || async {
-            self.take_in(self.ask(true).await.ok_or(())?);
+            self.apply_facts(self.ask(true).await.ok_or(())?);
             Ok::<(), ()>(())
         };
         // If the query fails, a later request with pictures tries again.
@@ -249,7 +249,7 @@ impl ModelFacts {
     }
 
     /// Repeats the query of a server that had not loaded the model.
-    async fn look_again(&self) {
+    async fn retry_query(&self) {
         if self.asks_again.load(Ordering::Relaxed) == 0 {
             return;
         }
@@ -259,11 +259,11 @@ impl ModelFacts {
             if !facts.loads_later {
                 self.asks_again.store(0, Ordering::Relaxed);
             }
-            self.take_in(facts);
+            self.apply_facts(facts);
         }
     }
 
-    fn take_in(&self, mut facts: ServerFacts) {
+    fn apply_facts(&self, mut facts: ServerFacts) {
         if facts.abilities.pictures.is_some() {
             let _ = self.sight.set(());
         } else if !self.config.id.is_empty() || facts.id == self.record.known().id {
@@ -272,8 +272,8 @@ impl ModelFacts {
         }
         let window = facts.window.tokens(self.target.assumed_window());
         let id = facts.id.as_deref().filter(|_| self.config.id.is_empty());
-        self.record.tell(id, window, facts.abilities, facts.prices);
-        self.renew();
+        self.record.store(id, window, facts.abilities, facts.prices);
+        self.refresh();
     }
 
     /// Returns true if requests depend on abilities that the server has not reported yet.
@@ -307,7 +307,7 @@ fn known(config: &ModelConfig, target: &Target, record: &ModelRecord) -> ModelIn
     let published = id.as_deref().and_then(|id| catalogue::published(target.host(), id));
     let (mut window, mut source) = match (config.context_window, record.told) {
         (Some(configured), _) => (configured, WindowSource::Configured),
-        (None, Some(told)) => (told, WindowSource::Server),
+        (None, Some(tokens)) => (tokens, WindowSource::Server),
         (None, None) => match published.and_then(|published| published.window) {
             Some(window) => (window, WindowSource::Catalogue),
             None => (target.assumed_window(), WindowSource::Default),
@@ -318,8 +318,8 @@ fn known(config: &ModelConfig, target: &Target, record: &ModelRecord) -> ModelIn
     }
     let form = form(target, record);
     let abilities = record.abilities.unwrap_or_default();
-    let told = config.sees_pictures.or(abilities.pictures);
-    let sees = told.unwrap_or_else(|| published.is_some_and(|published| published.pictures));
+    let configured = config.sees_pictures.or(abilities.pictures);
+    let sees = configured.unwrap_or_else(|| published.is_some_and(|published| published.pictures));
     let info = ModelInfo {
         id: id.unwrap_or_else(|| UNNAMED_MODEL.to_owned()),
         wire: config.wire.as_str().to_owned(),

@@ -133,7 +133,7 @@ impl RecordHandle {
 
     /// Stores facts that the server reported. A changed window means a changed server, so a limit observed on the old
     /// one is removed.
-    pub(crate) fn tell(
+    pub(crate) fn store(
         &self,
         id: Option<&str>,
         window: Option<u64>,

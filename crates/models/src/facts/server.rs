@@ -374,12 +374,12 @@ mod tests {
     fn capabilities_are_read_and_never_guessed() {
         let of = |model: Value| parse(json!({"data": [model]}).to_string().as_bytes(), false).unwrap().remove(0).facts;
         let yes = json!({"supported": true});
-        let told = of(json!({"id": "m", "max_input_tokens": 200_000, "max_tokens": 64_000, "capabilities": {
+        let facts = of(json!({"id": "m", "max_input_tokens": 200_000, "max_tokens": 64_000, "capabilities": {
             "image_input": {"supported": false}, "thinking": {"supported": true, "types": {"adaptive": yes}}}}));
-        assert_eq!(told.window, WindowFacts { exact: Some(200_000), bound: None });
+        assert_eq!(facts.window, WindowFacts { exact: Some(200_000), bound: None });
         let abilities =
             ModelAbilities { max_answer: Some(64_000), pictures: Some(false), adaptive_thinking: Some(true) };
-        assert_eq!(told.abilities, abilities);
+        assert_eq!(facts.abilities, abilities);
         let other = of(json!({"id": "m", "max_input_tokens": 200_000, "max_output_tokens": 8_000, "max_tokens": 9}));
         assert_eq!(other.abilities, ModelAbilities { max_answer: Some(8_000), ..ModelAbilities::default() });
         for odd in [

@@ -26,14 +26,14 @@ const UNKNOWN: u16 = 0;
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) error: ModelError,
-    pub(crate) again: Again,
+    pub(crate) retry: RetryCondition,
     /// The refusal, if another form of the request may be accepted.
     pub(crate) refusal: Option<Box<Refusal>>,
 }
 
 /// Conditions for another attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Again {
+pub(crate) enum RetryCondition {
     Never,
     /// After the usual backoff.
     Later,
@@ -53,15 +53,15 @@ pub(crate) enum Again {
 
 impl Failure {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        let again = match kind {
+        let retry = match kind {
             ErrorKind::RateLimited
             | ErrorKind::Unreachable
             | ErrorKind::Timeout
             | ErrorKind::CutStream
-            | ErrorKind::Provider => Again::Later,
-            _ => Again::Never,
+            | ErrorKind::Provider => RetryCondition::Later,
+            _ => RetryCondition::Never,
         };
-        let failure = Self { error: ModelError::new(kind, message), again, refusal: None };
+        let failure = Self { error: ModelError::new(kind, message), retry, refusal: None };
         // Default hints.
         match kind {
             ErrorKind::Protocol => {
@@ -83,8 +83,8 @@ impl Failure {
         self
     }
 
-    fn again(self, again: Again) -> Self {
-        Self { again, ..self }
+    fn with_retry(self, retry: RetryCondition) -> Self {
+        Self { retry, ..self }
     }
 
     pub(crate) fn protocol(message: impl Into<String>) -> Self {
@@ -170,7 +170,7 @@ impl Failure {
         let Some(cause) = error.cause(status) else {
             let mut failure = match status {
                 _ if is_trouble(status) => Self::new(ErrorKind::Provider, message)
-                    .again(retry_after(headers).map_or(Again::Later, Again::After)),
+                    .with_retry(retry_after(headers).map_or(RetryCondition::Later, RetryCondition::After)),
                 404 => Self::new(ErrorKind::Rejected, message)
                     .hint("is the model's id right, and does base_url end where the API begins (often in /v1)?"),
                 _ => Self::new(ErrorKind::Rejected, message),
@@ -187,12 +187,12 @@ impl Failure {
             Cause::Spent => Self::spent(target, said, more_at),
             Cause::Rate | Cause::Minute => {
                 let message = format!("the model at {target} is rate limited: {said}");
-                let again = match retry_after(headers).or(error.wait).or_else(|| limit_reset(headers)) {
-                    wait if cause == Cause::Minute => Again::Limited { wait, once },
-                    Some(wait) => Again::After(wait),
-                    None => Again::Later,
+                let retry = match retry_after(headers).or(error.wait).or_else(|| limit_reset(headers)) {
+                    wait if cause == Cause::Minute => RetryCondition::Limited { wait, once },
+                    Some(wait) => RetryCondition::After(wait),
+                    None => RetryCondition::Later,
                 };
-                Self::new(ErrorKind::RateLimited, message).again(again).hint(match once {
+                Self::new(ErrorKind::RateLimited, message).with_retry(retry).hint(match once {
                     true => {
                         "a single request exceeds the provider's token limit per minute: use another model, or a plan with a \
                          higher limit"
@@ -201,10 +201,10 @@ impl Failure {
                 })
             }
             Cause::Loading => Self::new(ErrorKind::Provider, format!("the model at {target} is not ready: {said}"))
-                .again(Again::Loading)
+                .with_retry(RetryCondition::Loading)
                 .hint("the server is still loading it: try again in a few minutes, or check the server's log"),
             Cause::Spoilt => Self::new(ErrorKind::Rejected, message)
-                .again(Again::Anew)
+                .with_retry(RetryCondition::Anew)
                 .hint("the model wrote a tool call that its server could not parse: try again, or use another model"),
             Cause::Window => {
                 let message =
@@ -221,7 +221,7 @@ impl Failure {
             None => (ErrorKind::QuotaExceeded, String::new()),
         };
         let message = format!("the provider of the model at {target} accepts no more requests: {said}");
-        Self::new(kind, message).again(Again::Never).hint(&format!(
+        Self::new(kind, message).with_retry(RetryCondition::Never).hint(&format!(
             "a quota, a spending limit or the balance is used up{when}: raise it in the provider's console, or use \
              another model"
         ))
@@ -272,9 +272,13 @@ mod tests {
 
     #[test]
     fn statuses_map_to_error_kinds() {
-        let check = |status: u16, body: &str, kind: ErrorKind, again: bool| {
+        let check = |status: u16, body: &str, kind: ErrorKind, retry: bool| {
             let failure = failed(status, body);
-            assert_eq!((failure.error.kind(), failure.again != Again::Never), (kind, again), "{status} {body}");
+            assert_eq!(
+                (failure.error.kind(), failure.retry != RetryCondition::Never),
+                (kind, retry),
+                "{status} {body}"
+            );
         };
         check(307, "", ErrorKind::Rejected, false);
         check(400, "bad", ErrorKind::Rejected, false);
@@ -320,10 +324,10 @@ mod tests {
         let large = "Request too large for gpt-4o in organization org-1 on tokens per min (TPM): Limit 30000, Requested \
             44113. The input or output tokens must be reduced in order to run successfully.";
         let large = json!({"error": {"message": large, "code": "rate_limit_exceeded"}}).to_string();
-        assert_eq!(failed(429, &large).again, Again::Limited { wait: None, once: true });
-        assert_eq!(failed(429, &gemini(429, QUOTA)).again, Again::After(Duration::from_millis(34_070)));
+        assert_eq!(failed(429, &large).retry, RetryCondition::Limited { wait: None, once: true });
+        assert_eq!(failed(429, &gemini(429, QUOTA)).retry, RetryCondition::After(Duration::from_millis(34_070)));
         for message in ["Loading model", "The server is loading"] {
-            assert_eq!(failed(503, &gemini(503, message)).again, Again::Loading);
+            assert_eq!(failed(503, &gemini(503, message)).retry, RetryCondition::Loading);
         }
     }
 
@@ -353,13 +357,16 @@ mod tests {
         }
         for code in ["token_quota_exceeded", "request_quota_exceeded"] {
             let error = json!({"message": "Tokens per minute limit exceeded", "code": code});
-            assert_ne!(check(429, error, ErrorKind::RateLimited).again, Again::Never);
+            assert_ne!(check(429, error, ErrorKind::RateLimited).retry, RetryCondition::Never);
         }
         let error = json!({"message": "Tokens per day limit exceeded", "code": "token_quota_exceeded"});
         check(429, error, ErrorKind::QuotaExceeded);
         let details = json!([{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.5s"}]);
         let error = json!({"message": "You exceeded your current quota.", "details": details});
-        assert_eq!(check(429, error, ErrorKind::RateLimited).again, Again::After(Duration::from_millis(34_500)));
+        assert_eq!(
+            check(429, error, ErrorKind::RateLimited).retry,
+            RetryCondition::After(Duration::from_millis(34_500))
+        );
         check(403, json!({"message": "no access to model x", "code": "model_not_found"}), ErrorKind::Rejected);
         // A gateway includes the provider's error in its own.
         let raw = r#"{"error":{"message":"prompt is too long: 210000 tokens > 200000 maximum"}}"#;

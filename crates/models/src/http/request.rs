@@ -157,7 +157,7 @@ impl Recording {
     pub(crate) fn begin(tap: &RequestTap, target: &Target, path: &str, sent: &SentRequest<'_>) -> Self {
         let Some(recorder) = tap.recorder() else { return Self::default() };
         let (url, headers) = target.shown_call(path);
-        let headers = shown(&headers);
+        let headers = masked(&headers);
         let key = recorder.sent(&SentRequest { url: &url, headers: &headers, ..*sent });
         let (recorder, begun) = (Arc::clone(recorder), Instant::now());
         Self(Some(Box::new(OpenRecording { recorder, key, begun, answer: ReceivedAnswer::default() })))
@@ -220,7 +220,7 @@ impl Drop for Recording {
 }
 
 /// Headers with masked secrets.
-fn shown(headers: &HeaderMap) -> Vec<(String, String)> {
+fn masked(headers: &HeaderMap) -> Vec<(String, String)> {
     let value = |value: &reqwest::header::HeaderValue| match value.to_str() {
         Ok(text) if !value.is_sensitive() => text.to_owned(),
         _ => MASK.to_owned(),

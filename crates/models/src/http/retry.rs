@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::{
     config::ModelConfig,
-    http::failure::{Again, Failure},
+    http::failure::{Failure, RetryCondition},
 };
 
 /// Maximum backoff that we choose ourselves.
@@ -24,7 +24,7 @@ const LOADING: Duration = Duration::from_secs(5 * 60);
 const MAX_LOADING_WAIT: Duration = Duration::from_secs(5);
 
 /// Interval after which a wait for a loading server is announced again.
-const TELL_AGAIN: Duration = Duration::from_secs(60);
+const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Maximum wait before the only retry of a call that has a fallback model.
 const HURRIED_WAIT: Duration = Duration::from_secs(5);
@@ -50,7 +50,7 @@ pub(crate) struct Retries {
 /// Wait for a server that loads its model.
 struct LoadingWait {
     since: Instant,
-    told: Option<Instant>,
+    announced: Option<Instant>,
     next: Duration,
 }
 
@@ -81,26 +81,28 @@ impl Retries {
     /// The next attempt after this failure, or the failure if there is none.
     pub(crate) fn after(&mut self, failure: Failure) -> Result<Retry, Failure> {
         // The fallback model should answer soon.
-        let is_slow = match failure.again {
-            Again::Loading | Again::Limited { .. } => true,
-            Again::After(wait) => wait > HURRIED_WAIT,
-            Again::Never | Again::Later | Again::Anew => false,
+        let is_slow = match failure.retry {
+            RetryCondition::Loading | RetryCondition::Limited { .. } => true,
+            RetryCondition::After(wait) => wait > HURRIED_WAIT,
+            RetryCondition::Never | RetryCondition::Later | RetryCondition::Anew => false,
         };
         if self.hurried && (self.attempt > 1 || is_slow) {
             return Err(failure);
         }
-        let (asked, longest, factor) = match failure.again {
-            Again::Never => return Err(failure),
-            Again::Loading => return self.while_loading(failure),
-            Again::Anew if self.anew == ANEW => return Err(failure),
-            Again::Anew => {
+        let (asked, longest, factor) = match failure.retry {
+            RetryCondition::Never => return Err(failure),
+            RetryCondition::Loading => return self.while_loading(failure),
+            RetryCondition::Anew if self.anew == ANEW => return Err(failure),
+            RetryCondition::Anew => {
                 self.anew += 1;
                 return Ok(self.at_once(failure.error.to_string()));
             }
-            Again::Limited { once: true, .. } if std::mem::replace(&mut self.hopeless, true) => return Err(failure),
-            Again::Limited { wait, .. } => (wait, self.longest.max(MAX_MINUTE), MINUTE_FACTOR),
-            Again::Later => (None, self.longest, 1),
-            Again::After(wait) => (Some(wait), self.longest, 1),
+            RetryCondition::Limited { once: true, .. } if std::mem::replace(&mut self.hopeless, true) => {
+                return Err(failure);
+            }
+            RetryCondition::Limited { wait, .. } => (wait, self.longest.max(MAX_MINUTE), MINUTE_FACTOR),
+            RetryCondition::Later => (None, self.longest, 1),
+            RetryCondition::After(wait) => (Some(wait), self.longest, 1),
         };
         if let Some(wait) = asked.filter(|wait| *wait > longest) {
             let hint = format!("the server asks to wait {} seconds", wait.as_secs());
@@ -116,14 +118,14 @@ impl Retries {
     fn while_loading(&mut self, failure: Failure) -> Result<Retry, Failure> {
         let now = Instant::now();
         let first = self.first;
-        let loading = self.loading.get_or_insert(LoadingWait { since: now, told: None, next: first });
+        let loading = self.loading.get_or_insert(LoadingWait { since: now, announced: None, next: first });
         if now.duration_since(loading.since) >= LOADING {
             return Err(failure);
         }
         let wait = loading.next.min(MAX_LOADING_WAIT);
         loading.next = wait * 2;
-        if loading.told.is_none_or(|told| now.duration_since(told) >= TELL_AGAIN) {
-            loading.told = Some(now);
+        if loading.announced.is_none_or(|announced| now.duration_since(announced) >= ANNOUNCE_INTERVAL) {
+            loading.announced = Some(now);
             let minutes = LOADING.as_secs() / 60;
             let reason = format!("{}; waiting up to {minutes} minutes", failure.error);
             return Ok(self.announce(wait, reason));
@@ -169,7 +171,7 @@ mod tests {
 
     #[test]
     fn rate_limits_are_retried_with_long_delays() {
-        let limited = |wait, once| Failure { again: Again::Limited { wait, once }, ..Failure::cut("limited") };
+        let limited = |wait, once| Failure { retry: RetryCondition::Limited { wait, once }, ..Failure::cut("limited") };
         let mut patient = retries();
         assert!((10_000..=20_000).contains(&patient.after(limited(None, false)).unwrap().wait.as_millis()));
         let asked = patient.after(limited(Some(Duration::from_secs(61)), false)).unwrap();
@@ -181,14 +183,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn loading_server_is_retried_for_minutes_with_notices() {
-        let loading = || Failure { again: Again::Loading, ..Failure::cut("Loading model") };
-        let (mut retries, begun, mut told) = (retries(), Instant::now(), Vec::new());
+        let loading = || Failure { retry: RetryCondition::Loading, ..Failure::cut("Loading model") };
+        let (mut retries, begun, mut announced) = (retries(), Instant::now(), Vec::new());
         while let Ok(retry) = retries.after(loading()) {
-            told.extend(retry.announcement.map(|_| begun.elapsed().as_secs() / 60));
+            announced.extend(retry.announcement.map(|_| begun.elapsed().as_secs() / 60));
             assert!(retry.wait <= MAX_LOADING_WAIT);
             tokio::time::sleep(retry.wait).await;
         }
-        assert_eq!(told, [0, 1, 2, 3, 4]);
+        assert_eq!(announced, [0, 1, 2, 3, 4]);
         assert!((300..310).contains(&begun.elapsed().as_secs()));
     }
 }

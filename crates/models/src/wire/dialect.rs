@@ -40,25 +40,25 @@ use crate::{
 /// Dialect of a server: writes requests and creates readers of answers.
 pub(crate) trait Dialect: Send + Sync + 'static {
     /// Writes the request in the given form, and creates the reader of its answer.
-    fn outgoing(&self, order: &Order<'_>) -> Result<Outgoing, Failure>;
+    fn encode(&self, plan: &RequestPlan<'_>) -> Result<EncodedRequest, Failure>;
 
     /// Optional fields of the body sent in this form: our own, and those that are configured.
-    fn optional_fields(&self, _order: &Order<'_>) -> Vec<String> {
+    fn optional_fields(&self, _order: &RequestPlan<'_>) -> Vec<String> {
         Vec::new()
     }
 
     /// The answer schema, if it is sent in a separate field in this form: [`ModelRequest::answer_schema`].
-    fn sent_schema<'a>(&self, _order: &Order<'a>) -> Option<&'a AnswerSchema> {
+    fn sent_schema<'a>(&self, _order: &RequestPlan<'a>) -> Option<&'a AnswerSchema> {
         None
     }
 
     /// Notes that the server refused the reasoning in this request. It is not sent to that server again.
-    fn distrust_thoughts(&self, _order: &Order<'_>) {}
+    fn distrust_thoughts(&self, _order: &RequestPlan<'_>) {}
 }
 
 /// Request to be written.
 #[derive(Clone, Copy)]
-pub(crate) struct Order<'a> {
+pub(crate) struct RequestPlan<'a> {
     pub(crate) config: &'a ModelConfig,
     /// The server to ask.
     pub(crate) target: &'a Target,
@@ -74,7 +74,7 @@ pub(crate) struct Order<'a> {
 }
 
 /// Request that is ready to be sent.
-pub(crate) struct Outgoing {
+pub(crate) struct EncodedRequest {
     /// Path below the base address.
     pub(crate) path: String,
     /// Body of the request.
@@ -109,7 +109,7 @@ pub(crate) trait AnswerReader: Send {
 
 impl dyn AnswerReader {
     /// Processes one event, or the mark `[DONE]`, with which servers and gateways of every wire may end.
-    pub(crate) fn hear(&mut self, target: &Target, data: &str, answer: &mut Answer) -> Result<(), Failure> {
+    pub(crate) fn process_event(&mut self, target: &Target, data: &str, answer: &mut Answer) -> Result<(), Failure> {
         let data = data.trim();
         if data != "[DONE]" {
             return self.event(target, data, answer);
@@ -122,7 +122,7 @@ impl dyn AnswerReader {
     }
 }
 
-impl<'a> Order<'a> {
+impl<'a> RequestPlan<'a> {
     /// Creates an empty body with the configured fields.
     pub(crate) fn body(&self) -> Body {
         Body { json: String::new(), configured: self.form.configured(&self.config.body) }
@@ -266,11 +266,11 @@ impl WrittenTools {
     /// The tools of a request as JSON in the wire's format. `None` if they are not sent in their own field.
     pub(crate) fn of(
         &self,
-        order: &Order<'_>,
+        plan: &RequestPlan<'_>,
         form: impl Fn(&ToolSpec) -> Value,
     ) -> Result<Option<Arc<RawValue>>, Failure> {
-        let specs = &order.request.tools;
-        if specs.is_empty() || !order.is_native() {
+        let specs = &plan.request.tools;
+        if specs.is_empty() || !plan.is_native() {
             return Ok(None);
         }
         self.written(specs, form).map(Some).map_err(unwritable)

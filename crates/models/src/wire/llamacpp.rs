@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{
-    dialect::{AnswerReader, Dialect, Order, Outgoing, parsed},
+    dialect::{AnswerReader, Dialect, EncodedRequest, RequestPlan, parsed},
     lenient::{Count, Text},
     openai::Timings,
 };
@@ -24,21 +24,21 @@ use crate::{
 pub(crate) struct LlamaCpp;
 
 impl Dialect for LlamaCpp {
-    fn outgoing(&self, order: &Order<'_>) -> Result<Outgoing, Failure> {
-        let Order { config, request, .. } = *order;
+    fn encode(&self, plan: &RequestPlan<'_>) -> Result<EncodedRequest, Failure> {
+        let RequestPlan { config, request, .. } = *plan;
         let messages = text_protocol::conversation(&request.messages, &request.tools);
         let stops = config.chat_template.stop.iter().map(String::as_str).filter(|stop| !stop.is_empty());
         let own = (!request.tools.is_empty()).then_some(text_protocol::STOP);
         let stop: Vec<&str> = stops.chain(own).collect();
-        let mut body = order.body();
+        let mut body = plan.body();
         body.set("prompt", &prompt(&config.chat_template, &messages))?;
         body.set("stream", &true)?;
         body.set("cache_prompt", &true)?;
         body.set_some("temperature", config.temperature)?;
         body.set_some("n_predict", config.most_tokens(request))?;
         body.set_some("stop", Some(stop).filter(|stop| !stop.is_empty()))?;
-        let path = order.target.beside("/completion");
-        Ok(Outgoing { path, body: body.finish(), reader: Box::new(Reader) })
+        let path = plan.target.beside("/completion");
+        Ok(EncodedRequest { path, body: body.finish(), reader: Box::new(Reader) })
     }
 }
 

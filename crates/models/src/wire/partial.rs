@@ -11,7 +11,7 @@ use agentd_core::{
 use serde::Deserialize;
 use serde_json::{json, value::RawValue};
 
-use super::sendable::{WireIds, is_blank};
+use super::sanitise::{WireIds, is_blank};
 use crate::{
     answer::{
         Answer, MAX_ARGUMENT_BYTES, MAX_CALLS, RawCall,
@@ -88,7 +88,7 @@ impl CallBounds {
     }
 
     /// Subtracts arguments that are replaced.
-    pub(crate) fn give_back(&mut self, bytes: usize) {
+    pub(crate) fn subtract(&mut self, bytes: usize) {
         self.bytes -= bytes;
     }
 }

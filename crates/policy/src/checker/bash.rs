@@ -114,11 +114,11 @@ fn redirected(redirect: &Redirect, roots: &[&Path]) -> Option<LayerVerdict> {
     if !target.is_plain() {
         return Some(LayerVerdict::unknown("it writes to a file only known at run time"));
     }
-    written(target, roots).or_else(|| files::path(text, roots, &GuardedNames::default()))
+    write_danger(target, roots).or_else(|| files::path(text, roots, &GuardedNames::default()))
 }
 
 /// Danger of writing to that path.
-fn written(word: &Word, roots: &[&Path]) -> Option<LayerVerdict> {
+fn write_danger(word: &Word, roots: &[&Path]) -> Option<LayerVerdict> {
     let shown = shortened(&word.text);
     match paths::place(word, roots) {
         WordPlace::System => Some(LayerVerdict::asks(Risk::Critical, format!("it writes to the system path {shown}"))),
@@ -147,7 +147,7 @@ fn changed(program: &str, word: &Word, roots: &[&Path]) -> Option<LayerVerdict> 
     }
     let part = Word { text: value.to_owned(), ..word.clone() };
     let home = value.starts_with(['~', '/']) || value.starts_with("$HOME") || value.starts_with("${HOME");
-    if word.is_static() || home { written(&part, roots) } else { None }
+    if word.is_static() || home { write_danger(&part, roots) } else { None }
         .or_else(|| files::path(value, roots, &GuardedNames::default()))
 }
 

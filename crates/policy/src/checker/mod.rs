@@ -15,9 +15,9 @@ pub(super) mod environment;
 pub(super) mod files;
 mod git;
 mod interpreters;
-pub(super) mod looking;
 pub(super) mod paths;
 pub(super) mod programs;
+pub(super) mod read_only;
 mod tables;
 
 pub(super) use self::{

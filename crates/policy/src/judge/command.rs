@@ -10,7 +10,7 @@ use super::{
     place::{StartPlace, changes_folder},
 };
 use crate::{
-    checker::{bash, carriers, looking, may_be, programs},
+    checker::{bash, carriers, may_be, programs, read_only},
     command::{Doubt, Line, Part, bare, guesses, read, unfolded, word::Word},
     grants::NeededText,
     opinion::{LayerVerdict, strictest},
@@ -139,8 +139,8 @@ impl Call<'_> {
         let mut found: Vec<_> = pipelines.iter().map(of_pipeline).collect();
         if found.iter().flatten().any(|(opinion, _)| !opinion.only_looks()) {
             for (part, (opinion, _)) in pipelines.iter().flatten().zip(found.iter_mut().flatten()) {
-                if opinion.only_looks() && looking::is_led(part) {
-                    *opinion = self.by_default().because(looking::LED);
+                if opinion.only_looks() && read_only::is_led(part) {
+                    *opinion = self.by_default().because(read_only::LED);
                 }
             }
         }
@@ -214,11 +214,11 @@ impl Call<'_> {
         let mild =
             || self.sections().filter(|_| part.is_plain()).find_map(|section| section.in_favour(&part.plain(false)));
         // Without enforcement, no command runs unasked for being read-only.
-        let looks = || self.facts.held && !(strays && looking::is_led(part)) && self.only_looks(part);
+        let looks = || self.facts.held && !(strays && read_only::is_led(part)) && self.only_looks(part);
         let opinion = opinion.or_else(mild).unwrap_or_else(|| match (looks(), &place.reading) {
             (true, None) => LayerVerdict::by_default(Verdict::Allow, Explanation::ONLY_LOOKS),
             (true, Some(reading)) => reading.clone(),
-            (false, _) => self.unless_git(part, self.by_default()).because(looking::why_not(part)),
+            (false, _) => self.unless_git(part, self.by_default()).because(read_only::why_not(part)),
         });
         (opinion, matched)
     }
@@ -226,7 +226,7 @@ impl Call<'_> {
     pub(super) fn only_looks(&self, part: &Part) -> bool {
         let names = NAMES.iter().map(Path::new);
         let shown: Vec<&Path> = self.facts.roots.iter().copied().chain(self.facts.memories).chain(names).collect();
-        looking::only_looks(part, &shown)
+        read_only::only_looks(part, &shown)
     }
 
     /// Verdict of the denylist on a part.

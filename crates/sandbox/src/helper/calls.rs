@@ -385,16 +385,16 @@ pub(super) fn attach(tree: &OwnedFd, path: &Path) -> io::Result<()> {
 
 /// Treatment of mounts below the given one.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Below {
+pub(super) enum Submounts {
     Too,
     AsItIs,
 }
 
 /// Makes the mount at a path read-only.
 #[allow(unsafe_code, reason = "there is no wrapper")]
-pub(super) fn make_read_only(path: &Path, below: Below) -> io::Result<()> {
+pub(super) fn make_read_only(path: &Path, below: Submounts) -> io::Result<()> {
     let path = c_path(path)?;
-    let flags = if below == Below::Too { AT_RECURSIVE } else { 0 };
+    let flags = if below == Submounts::Too { AT_RECURSIVE } else { 0 };
     let attr = MountAttr { set: MOUNT_ATTR_RDONLY, ..MountAttr::default() };
     // SAFETY: the path is NUL-terminated, the structure has the kernel's layout, and its size is given. Both outlive
     // the call, which keeps no pointer.

@@ -24,7 +24,7 @@ use nix::{
 use super::{
     Program, Step, calls, files,
     root::{Namespaces, kernel},
-    step, tell,
+    send_report, step,
 };
 use crate::{
     config::{InForce, Report, SandboxLimits},
@@ -43,13 +43,13 @@ pub(super) fn become_it(leash: &UnixStream, keeper: Pid, program: &Program, name
             (Some(gap), _) if program.policy.enforce => Report::Failed(gap.to_owned()),
             (_, None) => Report::Ready(force),
             (_, Some(file)) => {
-                tell(leash, &Report::Begun);
+                send_report(leash, &Report::Begun);
                 let error = execute(program);
                 Report::Failed(format!("could not start {}: {error}", file.to_string_lossy()))
             }
         },
     };
-    tell(leash, &report);
+    send_report(leash, &report);
     std::process::exit(1)
 }
 

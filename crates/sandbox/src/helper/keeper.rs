@@ -25,7 +25,7 @@ use nix::{
 use super::{
     Program, Step, command, fork_alone, let_go_of_output,
     root::{Namespaces, limit_processes, mount_proc},
-    step, tell,
+    send_report, step,
 };
 use crate::config::{GATEWAY_PORT, HANDED_UP, PLEASE_END, Report};
 
@@ -61,7 +61,7 @@ pub(super) fn run(leash: &UnixStream, program: &Program, namespaces: Option<Name
     keeper.until_command_ends();
     keeper.until_all_are_gone();
     if let Some((code, signal)) = keeper.ended {
-        tell(leash, &Report::Ended { code, signal, strays: keeper.killed });
+        send_report(leash, &Report::Ended { code, signal, strays: keeper.killed });
     }
     Ok(())
 }

@@ -67,7 +67,7 @@ pub fn run_helper(command: Vec<OsString>, environment: impl IntoIterator<Item = 
     match outer(&leash, command, environment.into_iter().collect()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
-            tell(&leash, &Report::Failed(why));
+            send_report(&leash, &Report::Failed(why));
             ExitCode::FAILURE
         }
     }
@@ -98,7 +98,7 @@ fn nothing() -> Step<std::fs::File> {
 }
 
 /// Writes one report as a line. A closed pipe is ignored.
-fn tell(mut leash: &UnixStream, report: &Report) {
+fn send_report(mut leash: &UnixStream, report: &Report) {
     if let Ok(mut line) = serde_json::to_vec(report) {
         line.push(b'\n');
         let _ = leash.write_all(&line);
@@ -144,7 +144,7 @@ fn outer(leash: &UnixStream, command: Vec<OsString>, environment: Vec<(OsString,
             harden();
             let ran = calls::die_with_parent().and_then(|()| keeper::run(leash, &program, namespaces));
             if let Err(why) = &ran {
-                tell(leash, &Report::Failed(why.clone()));
+                send_report(leash, &Report::Failed(why.clone()));
             }
             std::process::exit(i32::from(ran.is_err()));
         }

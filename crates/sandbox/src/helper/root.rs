@@ -23,7 +23,7 @@ use rustix::fs::OFlags;
 
 use super::{
     Step,
-    calls::{self, Below},
+    calls::{self, Submounts},
     step,
 };
 use crate::{
@@ -68,7 +68,7 @@ pub(super) fn exchange(names: &[Name]) -> Step<()> {
     // The old root is now mounted on the new one.
     umount2(".", MntFlags::MNT_DETACH).map_err(step("leave the old root"))?;
     std::env::set_current_dir("/").map_err(step("enter the root"))?;
-    calls::make_read_only(Path::new("/"), Below::AsItIs).map_err(step("make the root read-only"))
+    calls::make_read_only(Path::new("/"), Submounts::AsItIs).map_err(step("make the root read-only"))
 }
 
 /// The entries of the machine's root, except those that have or contain one of these names.
@@ -134,7 +134,7 @@ pub(super) struct Namespaces {
 }
 
 /// Something to mount at a path.
-enum What {
+enum MountContent {
     /// An empty folder in memory.
     Fresh,
     /// The tree that was visible there before.
@@ -159,9 +159,9 @@ pub(super) fn enter(policy: &Policy, reduced: &[(PathBuf, String)]) -> Step<Name
     let none: Option<&str> = None;
     mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).map_err(step("detach from the mounts"))?;
     let layers = layers(policy)?;
-    calls::make_read_only(Path::new("/"), Below::Too).map_err(step("make the file system read-only"))?;
-    for (path, what) in &layers {
-        place(path, what).map_err(|error| format!("could not mount {}: {error}", path.display()))?;
+    calls::make_read_only(Path::new("/"), Submounts::Too).map_err(step("make the file system read-only"))?;
+    for (path, content) in &layers {
+        place(path, content).map_err(|error| format!("could not mount {}: {error}", path.display()))?;
     }
     if Path::new(FRESH[0]).is_dir() {
         set(reduced).map_err(step("put files in the place of others"))?;
@@ -169,8 +169,8 @@ pub(super) fn enter(policy: &Policy, reduced: &[(PathBuf, String)]) -> Step<Name
         return Err(format!("there is no {}, which is needed to hide keys from commands", FRESH[0]));
     }
     // Only now, because the session's own tree may have to be mounted below a hidden folder.
-    for (path, _) in layers.iter().filter(|(_, what)| matches!(what, What::Hidden { folder: true })) {
-        calls::make_read_only(path, Below::AsItIs).map_err(step("make hidden paths read-only"))?;
+    for (path, _) in layers.iter().filter(|(_, content)| matches!(content, MountContent::Hidden { folder: true })) {
+        calls::make_read_only(path, Submounts::AsItIs).map_err(step("make hidden paths read-only"))?;
     }
     // Last, because a name shows what is visible at the real path by now.
     exchange(&policy.names)?;
@@ -178,9 +178,9 @@ pub(super) fn enter(policy: &Policy, reduced: &[(PathBuf, String)]) -> Step<Name
 }
 
 /// The mounts, parents first.
-fn layers(policy: &Policy) -> Step<Vec<(PathBuf, What)>> {
+fn layers(policy: &Policy) -> Step<Vec<(PathBuf, MountContent)>> {
     let fresh = FRESH.iter().map(PathBuf::from).filter(|path| path.is_dir());
-    let mut layers: Vec<(PathBuf, What)> = fresh.map(|path| (path, What::Fresh)).collect();
+    let mut layers: Vec<(PathBuf, MountContent)> = fresh.map(|path| (path, MountContent::Fresh)).collect();
     for tree in &policy.trees {
         // Links are resolved now: their targets are what Landlock allows later.
         let Ok(path) = fs::canonicalize(&tree.path) else { continue };
@@ -191,7 +191,7 @@ fn layers(policy: &Policy) -> Step<Vec<(PathBuf, What)>> {
         let cloned = opened
             .and_then(|opened| calls::clone_tree(&opened))
             .map_err(|error| format!("could not keep {}: {error}", path.display()))?;
-        layers.push((path, What::Tree { tree: cloned, writable: tree.writable }));
+        layers.push((path, MountContent::Tree { tree: cloned, writable: tree.writable }));
     }
     let places: Vec<PathBuf> =
         policy.read.iter().chain(&policy.write).filter_map(|place| fs::canonicalize(place).ok()).collect();
@@ -202,7 +202,7 @@ fn layers(policy: &Policy) -> Step<Vec<(PathBuf, What)>> {
         let fresh = FRESH.iter().any(|fresh| path.starts_with(fresh));
         if seen && (!fresh || policy.trees.iter().any(|tree| path.starts_with(&tree.path))) {
             let folder = path.is_dir();
-            layers.push((path, What::Hidden { folder }));
+            layers.push((path, MountContent::Hidden { folder }));
         }
     }
     // The sort is stable. Of two mounts at one path, the later one wins, so hidden paths stay hidden.
@@ -210,18 +210,18 @@ fn layers(policy: &Policy) -> Step<Vec<(PathBuf, What)>> {
     Ok(layers)
 }
 
-fn place(path: &Path, what: &What) -> io::Result<()> {
-    match what {
-        What::Fresh => mount_memory(path, FRESH_OPTIONS)?,
-        What::Tree { tree, writable } => {
+fn place(path: &Path, content: &MountContent) -> io::Result<()> {
+    match content {
+        MountContent::Fresh => mount_memory(path, FRESH_OPTIONS)?,
+        MountContent::Tree { tree, writable } => {
             make_place(tree, path)?;
             calls::attach(tree, path)?;
             if !writable {
-                calls::make_read_only(path, Below::Too)?;
+                calls::make_read_only(path, Submounts::Too)?;
             }
         }
-        What::Hidden { folder: true } => mount_memory(path, HIDDEN_OPTIONS)?,
-        What::Hidden { folder: false } => mount_over(Path::new("/dev/null"), path)?,
+        MountContent::Hidden { folder: true } => mount_memory(path, HIDDEN_OPTIONS)?,
+        MountContent::Hidden { folder: false } => mount_over(Path::new("/dev/null"), path)?,
     }
     Ok(())
 }
@@ -299,7 +299,7 @@ pub(super) fn set(reduced: &[(PathBuf, String)]) -> io::Result<()> {
         fs::write(&made, text)?;
         // A file covered by something hidden cannot be read either.
         if let Ok(place) = path.canonicalize() {
-            put(&made, &place)?;
+            mount_file(&made, &place)?;
         }
     }
     let mut fronted = Vec::new();
@@ -319,16 +319,16 @@ pub(super) fn set(reduced: &[(PathBuf, String)]) -> io::Result<()> {
         let front = stage.join(format!("front{number}"));
         fs::write(&front, text_of_front(&program))?;
         fs::set_permissions(&front, fs::Permissions::from_mode(0o755))?;
-        put(&front, &git)?;
+        mount_file(&front, &git)?;
         fronted.push(git);
     }
-    calls::make_read_only(&stage, Below::AsItIs)
+    calls::make_read_only(&stage, Submounts::AsItIs)
 }
 
 /// Mounts a file over another one, read-only.
-fn put(made: &Path, place: &Path) -> io::Result<()> {
+fn mount_file(made: &Path, place: &Path) -> io::Result<()> {
     mount_over(made, place)?;
-    calls::make_read_only(place, Below::AsItIs)
+    calls::make_read_only(place, Submounts::AsItIs)
 }
 
 /// Mounts a file over another one.

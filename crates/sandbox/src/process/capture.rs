@@ -82,7 +82,7 @@ impl Capture {
                     Ok(read @ 1..) => self.push(&buffer[..read]),
                     _ => return,
                 },
-                () = self.live.told() => {}
+                () = self.live.report_due() => {}
             }
         }
     }
@@ -198,22 +198,22 @@ impl LiveTail {
             }
         }
         if Instant::now() >= self.due {
-            self.tell();
+            self.flush();
         }
     }
 
     /// Waits until pending lines may be reported, and reports them. Never completes if there are none. Cancel safe.
-    pub(super) async fn told(&mut self) {
+    pub(super) async fn report_due(&mut self) {
         if self.lines.is_empty() {
             return pending().await;
         }
         sleep_until(self.due).await;
-        self.tell();
+        self.flush();
     }
 
-    fn tell(&mut self) {
+    fn flush(&mut self) {
         for line in self.lines.drain(..) {
-            self.progress.tell(&String::from_utf8_lossy(&line));
+            self.progress.report(&String::from_utf8_lossy(&line));
             self.due = Instant::now() + PAUSE;
         }
     }
@@ -308,8 +308,8 @@ mod tests {
 
     fn heard() -> (LiveTail, Arc<Mutex<String>>) {
         let heard = Arc::new(Mutex::new(String::new()));
-        let tell = Arc::clone(&heard);
-        let tail = LiveTail::new(CallProgress::new(move |line| tell.lock().unwrap().push_str(&line)));
+        let sink = Arc::clone(&heard);
+        let tail = LiveTail::new(CallProgress::new(move |line| sink.lock().unwrap().push_str(&line)));
         (tail, heard)
     }
 
@@ -322,11 +322,11 @@ mod tests {
         tail.push(b"o\n\nthree\nfour\nfive\n 10%\r 20%\r");
         assert_eq!(said(), "", "too soon");
         let begun = Instant::now();
-        tail.told().await;
+        tail.report_due().await;
         assert_eq!((said().as_str(), begun.elapsed() <= PAUSE), ("five\n 10%\n 20%\n", true));
         tail.push("x".repeat(2 * LONGEST).as_bytes());
         tail.push(b"\n");
-        tail.told().await;
+        tail.report_due().await;
         assert_eq!(said().len(), LONGEST + 1);
     }
 

@@ -51,7 +51,7 @@ impl Confiner for ConfinedPrograms {
     fn start(&self, program: ConfinedProgram) -> BoxFuture<'_, Result<ConfinedProcess, ConfineError>> {
         async move {
             if !self.sandbox.is_on() {
-                return Err(refused(
+                return Err(start_error(
                     "the sandbox is off, and unapproved programs run only inside it; set sandbox.mode in agentd.yaml",
                     true,
                 ));
@@ -59,12 +59,12 @@ impl Confiner for ConfinedPrograms {
             let ConfinedProgram { program, args, folder, hidden, environment: own, memory_bytes } = program;
             let broken = |what: &str| {
                 let attempted = format!("could not {what}");
-                move |error: io::Error| refused(format!("{attempted}: {error}"), false)
+                move |error: io::Error| start_error(format!("{attempted}: {error}"), false)
             };
             let status = self.sandbox.status().await;
             if !status.runs {
                 let why = status.weaknesses.first().cloned().unwrap_or_default();
-                return Err(refused(format!("the sandbox is incomplete: {why}; see `agentctl doctor`"), true));
+                return Err(start_error(format!("the sandbox is incomplete: {why}; see `agentctl doctor`"), true));
             }
             let project = Some(Mount { path: folder.clone(), writable: false });
             let workspace = Workspace { root: self.place.clone(), project, ..Workspace::default() };
@@ -79,7 +79,7 @@ impl Confiner for ConfinedPrograms {
                 std::fs::create_dir_all(place)?;
                 agentd_workspace::exact::open_folder(&project)
             });
-            let opened = opened.await.map_err(|_| refused("could not open its folder", false))?;
+            let opened = opened.await.map_err(|_| start_error("could not open its folder", false))?;
             let opened = opened.map_err(broken("open its folder"))?;
             let (theirs, input) = io::pipe().map_err(broken("make a pipe"))?;
             let command =
@@ -89,7 +89,7 @@ impl Confiner for ConfinedPrograms {
                 Walls { confinement, closed: Default::default(), input: Some(theirs.into()), memory_bytes, hidden };
             let started = self.sandbox.run(&workspace, command, &variables, &opened, walls).await;
             let (mut child, mut leash) = started.map_err(broken("start it"))?;
-            let output = child.stdout.take().ok_or_else(|| refused("it has no output", false))?;
+            let output = child.stdout.take().ok_or_else(|| start_error("it has no output", false))?;
             let output = output.into_owned_fd().map_err(broken("read its output"))?;
             let ended = async move {
                 let report = leash.report().await;
@@ -108,14 +108,14 @@ impl Confiner for ConfinedPrograms {
         let is_secret = self.is_secret;
         let search = tokio::task::spawn_blocking(move || project_secrets(&folder, is_secret));
         async move {
-            let found = search.await.map_err(|_| refused("cannot search its folder", false))?;
-            found.map_err(|why| refused(why, true))
+            let found = search.await.map_err(|_| start_error("cannot search its folder", false))?;
+            found.map_err(|why| start_error(why, true))
         }
         .boxed()
     }
 }
 
-fn refused(message: impl Into<String>, lasting: bool) -> ConfineError {
+fn start_error(message: impl Into<String>, lasting: bool) -> ConfineError {
     ConfineError { message: message.into(), lasting }
 }
 

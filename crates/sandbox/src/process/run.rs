@@ -137,13 +137,13 @@ pub async fn run(
     let (out_pipe, err_pipe) = (child.stdout.take(), child.stderr.take());
     let (mut stdout, mut stderr) = (Capture::new(output_cap, progress.clone()), Capture::new(output_cap, progress));
     let (report, cut) = {
-        let mut reading = Reading::new(drain(&mut stdout, out_pipe), drain(&mut stderr, err_pipe));
-        let (report, cut) = match reading.wait(leash.report(), timeout, cancel).await {
+        let mut pipe_reader = PipeReader::new(drain(&mut stdout, out_pipe), drain(&mut stderr, err_pipe));
+        let (report, cut) = match pipe_reader.wait(leash.report(), timeout, cancel).await {
             Ok(report) => (report, None),
-            Err(cut) => (reading.until(leash.end(TERM_GRACE)).await, Some(cut)),
+            Err(cut) => (pipe_reader.until(leash.end(TERM_GRACE)).await, Some(cut)),
         };
         // All writers are gone, so this ends once the remaining output is read.
-        reading.for_at_most(PIPE_GRACE).await;
+        pipe_reader.for_at_most(PIPE_GRACE).await;
         (report, cut)
     };
     let (ended, strays) = match (report, cut) {
@@ -175,23 +175,23 @@ async fn at_large(script: Script, cancel: &CancellationToken) -> io::Result<Fini
     let (out_pipe, err_pipe) = (child.stdout.take(), child.stderr.take());
     let (mut stdout, mut stderr) = (Capture::new(cap, progress.clone()), Capture::new(cap, progress));
     let (ended, strays) = {
-        let mut reading = Reading::new(drain(&mut stdout, out_pipe), drain(&mut stderr, err_pipe));
-        let ended = match reading.wait(child.wait(), timeout, cancel).await {
+        let mut pipe_reader = PipeReader::new(drain(&mut stdout, out_pipe), drain(&mut stderr, err_pipe));
+        let ended = match pipe_reader.wait(child.wait(), timeout, cancel).await {
             Ok(status) => {
                 let status = status?;
                 status.code().map_or_else(|| CommandEnd::Signal(status.signal().unwrap_or(0)), CommandEnd::Code)
             }
             Err(cut) => {
-                reading.until(end(&mut child, &group)).await;
+                pipe_reader.until(end(&mut child, &group)).await;
                 cut
             }
         };
         // The pipes still contain what was written before the end; children in the background may hold them open.
-        reading.for_at_most(PIPE_GRACE).await;
+        pipe_reader.for_at_most(PIPE_GRACE).await;
         let strays = tokio::task::spawn_blocking(move || kill_strays(&mark)).await.unwrap_or_default();
         // Processes that removed the mark but stayed in the group are killed too.
         group.kill();
-        reading.for_at_most(PIPE_GRACE).await;
+        pipe_reader.for_at_most(PIPE_GRACE).await;
         (ended, strays)
     };
     let (stdout, stderr) = (stdout.finish(output), stderr.finish(OutputForm::Text));
@@ -205,12 +205,12 @@ async fn drain(capture: &mut Capture, pipe: Option<impl AsyncRead + Unpin>) {
 }
 
 /// Reads both pipes while waiting for something else.
-struct Reading<'a> {
+struct PipeReader<'a> {
     pipes: BoxFuture<'a, ()>,
     over: bool,
 }
 
-impl<'a> Reading<'a> {
+impl<'a> PipeReader<'a> {
     fn new(stdout: impl Future<Output = ()> + Send + 'a, stderr: impl Future<Output = ()> + Send + 'a) -> Self {
         let pipes = async {
             tokio::join!(stdout, stderr);
@@ -330,7 +330,7 @@ fn kill_strays(mark: &str) -> usize {
     let mark = format!("{}={mark}", MARK);
     let mut seen = std::collections::BTreeSet::new();
     for round in 0..ROUNDS {
-        let seen_now = look(mark.as_bytes());
+        let seen_now = scan_processes(mark.as_bytes());
         if seen_now.carriers.is_empty() && (!seen_now.undecided || round >= PATIENCE) {
             break;
         }
@@ -347,14 +347,14 @@ fn kill_strays(mark: &str) -> usize {
 
 /// Result of one scan of all processes.
 #[derive(Default)]
-struct Look {
+struct ProcessScan {
     carriers: Vec<i32>,
     /// True if a process shows no environment: it has none, or it is in the middle of an exec and will show one.
     undecided: bool,
 }
 
-fn look(mark: &[u8]) -> Look {
-    let mut look = Look::default();
+fn scan_processes(mark: &[u8]) -> ProcessScan {
+    let mut look = ProcessScan::default();
     let Ok(processes) = std::fs::read_dir("/proc") else { return look };
     let own = i32::try_from(std::process::id()).unwrap_or_default();
     for process in processes.filter_map(|process| process.ok()?.file_name().to_str()?.parse::<i32>().ok()) {

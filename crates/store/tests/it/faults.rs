@@ -297,16 +297,16 @@ async fn appends_fail_if_the_journal_file_was_removed() {
     for name in ["journal.db", "journal.db-wal"] {
         let (folder, store, mut script) = one_session().await;
         store.append(vec![script.input("a")]).await.unwrap();
-        store.look().unwrap();
+        store.check_files().unwrap();
         let (file, aside) = (folder.path().join(name), folder.path().join("aside"));
         std::fs::rename(&file, &aside).unwrap();
         let before = script.clone();
         check(&store.append(vec![script.input("b")]).await.unwrap_err(), "was removed", "docs/operations.md");
-        check(&store.look().unwrap_err(), name, "docs/operations.md");
+        check(&store.check_files().unwrap_err(), name, "docs/operations.md");
         std::fs::copy(&aside, &file).unwrap();
-        check(&store.look().unwrap_err(), "was replaced", "docs/operations.md");
+        check(&store.check_files().unwrap_err(), "was replaced", "docs/operations.md");
         std::fs::rename(&aside, &file).unwrap();
-        store.look().unwrap();
+        store.check_files().unwrap();
         // It may have been stored, so a caller that got an error checks.
         let seen = store.events(before.session, before.seq, 10).await.unwrap();
         script.seq = before.seq + seen.len() as u64;

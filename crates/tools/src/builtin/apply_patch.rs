@@ -11,7 +11,7 @@ use agentd_workspace::{
     diff,
     encoding::{Document, Edit, RevisedText},
     failure::Failure,
-    jail::{Aim, Jail},
+    jail::{Jail, OpenPurpose},
     job::{Job, UNQUOTED},
     path::ToolPath,
     target::Target,
@@ -43,7 +43,7 @@ pub(super) struct Step {
     /// Diff for the user.
     pub(super) shown: String,
     /// Summary for the model.
-    pub(super) told: String,
+    pub(super) summary: String,
 }
 
 impl Tool for Args {
@@ -51,7 +51,7 @@ impl Tool for Args {
     const PATHS: Option<PathsOf<Self>> = Some(paths);
 
     async fn run(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
-        call.write(self, |job, args| carry_out(job, &plan(job, &args)?, "Applied the patch")).await
+        call.write(self, |job, args| apply_steps(job, &plan(job, &args)?, "Applied the patch")).await
     }
 
     async fn preview(self, call: Call<'_>) -> Result<Option<String>, Failure> {
@@ -63,9 +63,9 @@ impl Tool for Args {
 fn paths(jail: &Jail, args: &Args) -> Result<Vec<ToolPath>, Failure> {
     let mut paths = Vec::new();
     for file in patch::parse(&args.patch)? {
-        paths.push(jail.meant(&file.path, Aim::Write)?);
+        paths.push(jail.resolve_path(&file.path, OpenPurpose::Write)?);
         if let Change::Update { moved_to: Some(to), .. } = &file.change {
-            paths.push(jail.meant(to, Aim::Write)?);
+            paths.push(jail.resolve_path(to, OpenPurpose::Write)?);
         }
     }
     Ok(paths)
@@ -147,7 +147,7 @@ impl Plan<'_> {
         check_size(self.job, &path, content.len())?;
         self.steps.push(Step {
             shown: diff::of_texts(&path.to_string(), None, content),
-            told: format!("created {path} ({})", text::count(content.lines().count(), "line")),
+            summary: format!("created {path} ({})", text::count(content.lines().count(), "line")),
             path,
             target,
             content: Some(content.as_bytes().to_vec()),
@@ -174,7 +174,7 @@ impl Plan<'_> {
         }
         self.steps.push(Step {
             shown: diff::removed(&path.to_string(), &before),
-            told: format!("deleted {path}"),
+            summary: format!("deleted {path}"),
             path,
             target,
             content: None,
@@ -183,14 +183,20 @@ impl Plan<'_> {
     }
 
     fn update(&mut self, path: ToolPath, target: Target, hunks: &[Hunk]) -> Result<(), Failure> {
-        let Some((content, shown, told)) = self.changed(&path, &target, hunks, &path)? else { return Ok(()) };
+        let Some((content, shown, summary)) = self.changed(&path, &target, hunks, &path)? else { return Ok(()) };
         if Some(&*content) == target.existing.as_ref().and_then(|existing| existing.content.as_deref()) {
             return Err(Failure::tool(format!(
                 "the patch changes only white space in {path} that is preserved (such as line endings); \
                  nothing was changed"
             )));
         }
-        self.steps.push(Step { told: format!("modified {path} {told}"), path, target, content: Some(content), shown });
+        self.steps.push(Step {
+            summary: format!("modified {path} {summary}"),
+            path,
+            target,
+            content: Some(content),
+            shown,
+        });
         Ok(())
     }
 
@@ -207,16 +213,16 @@ impl Plan<'_> {
         }
         let new = new.with_mode_of(&target);
         let mut shown = format!("rename from {path}\nrename to {to}\n");
-        let (content, told) = if hunks.is_empty() {
+        let (content, summary) = if hunks.is_empty() {
             (self.content(&path, &target)?.to_vec(), String::new())
         } else {
-            let Some((content, diff, told)) = self.changed(&path, &target, hunks, &to)? else { return Ok(()) };
+            let Some((content, diff, summary)) = self.changed(&path, &target, hunks, &to)? else { return Ok(()) };
             shown.push_str(&diff);
-            (content, format!(" {told}"))
+            (content, format!(" {summary}"))
         };
-        let told = format!("moved {path} to {to}{told}");
-        self.steps.push(Step { path: to, target: new, content: Some(content), shown, told });
-        self.steps.push(Step { path, target, content: None, shown: String::new(), told: String::new() });
+        let summary = format!("moved {path} to {to}{summary}");
+        self.steps.push(Step { path: to, target: new, content: Some(content), shown, summary });
+        self.steps.push(Step { path, target, content: None, shown: String::new(), summary: String::new() });
         Ok(())
     }
 
@@ -257,7 +263,7 @@ impl Plan<'_> {
         match patch::apply(document.text(), hunks) {
             Ok(edits) => return Some(edits),
             Err(misfits) if self.job.may_quote(path) => {
-                self.misfits.extend(misfits.into_iter().map(|told| format!("{path}: {told}")));
+                self.misfits.extend(misfits.into_iter().map(|summary| format!("{path}: {summary}")));
             }
             Err(_) => self.misfits.push(format!("{path}: some hunks do not match; {UNQUOTED}")),
         }
@@ -267,11 +273,11 @@ impl Plan<'_> {
     fn misfit(self) -> Failure {
         const SHOWN: usize = 5;
         let more = self.misfits.len().saturating_sub(SHOWN);
-        let mut told = self.misfits[..self.misfits.len() - more].join("\n");
+        let mut summary = self.misfits[..self.misfits.len() - more].join("\n");
         if more > 0 {
-            told.push_str(&format!("\n(and {} more)", text::count(more, "hunk")));
+            summary.push_str(&format!("\n(and {} more)", text::count(more, "hunk")));
         }
-        Failure::tool(format!("the patch does not apply; nothing was changed.\n{told}"))
+        Failure::tool(format!("the patch does not apply; nothing was changed.\n{summary}"))
     }
 }
 
@@ -300,7 +306,7 @@ fn check_size(job: &Job, path: &ToolPath, size: usize) -> Result<(), Failure> {
 
 /// Carries out the steps: writes first and removals last, so that a moved file always exists somewhere. The answer
 /// starts with `what`.
-pub(super) fn carry_out(job: &Job, steps: &[Step], what: &str) -> Result<ToolOutput, Failure> {
+pub(super) fn apply_steps(job: &Job, steps: &[Step], what: &str) -> Result<ToolOutput, Failure> {
     job.check()?;
     let (writes, removals): (Vec<&Step>, Vec<&Step>) = steps.iter().partition(|step| step.content.is_some());
     let mut done = Vec::new();
@@ -316,8 +322,9 @@ pub(super) fn carry_out(job: &Job, steps: &[Step], what: &str) -> Result<ToolOut
         }
         done.push((step, made));
     }
-    let told: Vec<&str> = steps.iter().map(|step| step.told.as_str()).filter(|told| !told.is_empty()).collect();
-    let mut output = ToolOutput::ok(format!("{what}: {}.", told.join("; ")));
+    let summary: Vec<&str> =
+        steps.iter().map(|step| step.summary.as_str()).filter(|summary| !summary.is_empty()).collect();
+    let mut output = ToolOutput::ok(format!("{what}: {}.", summary.join("; ")));
     output.files = steps.iter().map(|step| FileChange::new(step.path.to_string(), step.change())).collect();
     output.details = Some(Box::new(ToolDetails::of_diff(&shown(steps))));
     Ok(output)
@@ -327,7 +334,7 @@ pub(super) fn carry_out(job: &Job, steps: &[Step], what: &str) -> Result<ToolOut
 fn taken_back(job: &Job, done: &[(&Step, Vec<std::path::PathBuf>)], failure: Failure) -> Failure {
     let mut stuck = Vec::new();
     for (step, made) in done.iter().rev() {
-        match take_back(job, step) {
+        match roll_back(job, step) {
             Ok(()) => step.target.remove_empty_folders(made),
             Err(why) => stuck.push(format!("{} ({why})", step.path)),
         }
@@ -340,7 +347,7 @@ fn taken_back(job: &Job, done: &[(&Step, Vec<std::path::PathBuf>)], failure: Fai
     Failure::new(failure.code, format!("{}; {outcome}", failure.text))
 }
 
-fn take_back(job: &Job, step: &Step) -> Result<(), Failure> {
+fn roll_back(job: &Job, step: &Step) -> Result<(), Failure> {
     let now = job.files.target(&step.path, job.limits.write_bytes)?;
     let content = now.existing.as_ref().and_then(|existing| existing.content.as_deref());
     if content != step.content.as_deref() {

@@ -48,7 +48,7 @@ impl CodeScope {
     fn prepare(job: &Job, written: Option<String>) -> Result<Self, Failure> {
         let path = match written.as_deref() {
             None | Some("" | "." | "/") => ToolPath::root(PathPlace::Project),
-            Some(written) => job.files.meant(written)?,
+            Some(written) => job.files.resolve_path(written)?,
         };
         let folder =
             mounted(job.files.jail.workspace(), &path).ok_or_else(|| no_code(job.files.jail.workspace(), &path))?;
@@ -73,10 +73,10 @@ impl CodeScope {
     /// Asks the reader of code about the folder.
     async fn ask(&self, call: Call<'_>, question: CodeQuestion) -> Result<(CodeAnswer, CodeIndexState), Failure> {
         let (context, progress) = (call.context, call.context.progress.clone());
-        let telling: OnCodeProgress = Arc::new(move |CodeProgress { done, total }| {
-            progress.tell(&format!("indexing code: {done} of {total} files"));
+        let progress_reporter: OnCodeProgress = Arc::new(move |CodeProgress { done, total }| {
+            progress.report(&format!("indexing code: {done} of {total} files"));
         });
-        let asked = call.code()?.ask(self.folder.clone(), question, telling, context.cancel.clone()).await;
+        let asked = call.code()?.ask(self.folder.clone(), question, progress_reporter, context.cancel.clone()).await;
         let reply = asked.map_err(|error| {
             let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
             match error.kind() {

@@ -61,13 +61,13 @@ pub(super) fn document(
 /// File of a path. If the path leads into an archive, such as `uploads/all.zip!/report.pdf`, also the path inside it.
 /// An existing file of exactly this name takes precedence.
 pub(super) fn located(job: &Job, written: &str) -> Result<(ToolPath, Option<String>), Failure> {
-    let Some((archive, inner)) = in_archive(written) else { return Ok((job.files.meant(written)?, None)) };
-    if let Ok(path) = job.files.meant(written)
+    let Some((archive, inner)) = in_archive(written) else { return Ok((job.files.resolve_path(written)?, None)) };
+    if let Ok(path) = job.files.resolve_path(written)
         && job.files.open_file(&path).is_ok()
     {
         return Ok((path, None));
     }
-    Ok((job.files.meant(archive)?, Some(inner.to_owned())))
+    Ok((job.files.resolve_path(archive)?, Some(inner.to_owned())))
 }
 
 /// Document inside an archive, if a path in it is given.
@@ -111,7 +111,7 @@ pub(super) fn searchable(
 
 /// Reports progress of reading a document: immediately at first, then at most once a second, and less often the longer
 /// it takes.
-pub(super) fn telling(progress: &CallProgress, doing: &'static str) -> OnProgress {
+pub(super) fn progress_reporter(progress: &CallProgress, doing: &'static str) -> OnProgress {
     const AT_LEAST: Duration = Duration::from_secs(1);
     let (progress, begun) = (progress.clone(), Instant::now());
     let last: Mutex<Option<Instant>> = Mutex::default();
@@ -122,7 +122,7 @@ pub(super) fn telling(progress: &CallProgress, doing: &'static str) -> OnProgres
             *last = Some(Instant::now());
             // Such as `indexing uploads/report.pdf: 12 of 300`.
             let of = total.filter(|total| *total > 0).map_or("so far".to_owned(), |total| format!("of {total}"));
-            progress.tell(&format!("{doing} {document}: {parts} {of}"));
+            progress.report(&format!("{doing} {document}: {parts} {of}"));
         }
     })
 }

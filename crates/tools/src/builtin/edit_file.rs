@@ -10,7 +10,7 @@ use agentd_workspace::{
     diff,
     encoding::{self, Charset, Document, Edit, RevisedText},
     failure::Failure,
-    jail::Aim,
+    jail::OpenPurpose,
     job::{Job, UNQUOTED},
     path::ToolPath,
     target::Target,
@@ -49,7 +49,8 @@ struct PlannedEdit {
 
 impl Tool for EditFile {
     const NAME: &'static str = "edit_file";
-    const PATHS: Option<PathsOf<Self>> = Some(|jail, args| Ok(vec![jail.meant(&args.path, Aim::Write)?]));
+    const PATHS: Option<PathsOf<Self>> =
+        Some(|jail, args| Ok(vec![jail.resolve_path(&args.path, OpenPurpose::Write)?]));
 
     async fn run(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
         call.write(self, edit).await
@@ -214,7 +215,8 @@ struct PlannedWrite {
 
 impl Tool for WriteFile {
     const NAME: &'static str = "write_file";
-    const PATHS: Option<PathsOf<Self>> = Some(|jail, args| Ok(vec![jail.meant(&args.path, Aim::Write)?]));
+    const PATHS: Option<PathsOf<Self>> =
+        Some(|jail, args| Ok(vec![jail.resolve_path(&args.path, OpenPurpose::Write)?]));
 
     async fn run(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
         call.write(self, write).await

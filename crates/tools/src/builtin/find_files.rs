@@ -82,7 +82,7 @@ fn find(job: &Job, args: FindFiles) -> Result<ToolOutput, Failure> {
     if !job.files.is_folder(&start)? {
         return Err(Failure::path(format!("{start} is a file, not a folder; name the folder to search")));
     }
-    let mut newest = Newest { files: Vec::new(), total: 0, max: job.limits.found_files };
+    let mut newest = NewestFiles { files: Vec::new(), total: 0, max: job.limits.found_files };
     let mut left = UnreadEntries::default();
     for place in job.files.places(&start) {
         Walk::whole(args.include_ignored).run(job, &place, &mut left, &mut |found| {
@@ -97,13 +97,13 @@ fn find(job: &Job, args: FindFiles) -> Result<ToolOutput, Failure> {
 }
 
 /// Collects the newest files.
-struct Newest {
+struct NewestFiles {
     files: Vec<(SystemTime, String, u64)>,
     total: usize,
     max: usize,
 }
 
-impl Newest {
+impl NewestFiles {
     fn add(&mut self, modified: SystemTime, path: String, size: u64) {
         self.total += 1;
         self.files.push((modified, path, size));

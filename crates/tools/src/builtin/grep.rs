@@ -172,7 +172,7 @@ impl Search<'_> {
         self.hits.path = path.to_string();
         self.hits.files += 1;
         let before = self.hits.count;
-        let mut reader = Stoppable { text, job: self.job, is_cut: false };
+        let mut reader = StoppableReader { text, job: self.job, is_cut: false };
         let sink = HitSink { hits: &mut self.hits, matcher: &self.matcher, limits: &self.job.limits };
         let searched = self.searcher.search_reader(&self.matcher, &mut reader, sink);
         self.hits.late = self.job.is_late();
@@ -193,13 +193,13 @@ impl Search<'_> {
 }
 
 /// Text that ends when the turn is cancelled, at the deadline, or where binary data begins.
-struct Stoppable<'a> {
+struct StoppableReader<'a> {
     text: TextReader<'a>,
     job: &'a Job,
     is_cut: bool,
 }
 
-impl Read for Stoppable<'_> {
+impl Read for StoppableReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.job.is_cancelled() || self.job.is_late() {
             return Err(io::Error::from(io::ErrorKind::TimedOut));

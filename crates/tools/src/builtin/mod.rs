@@ -58,7 +58,7 @@ pub(crate) static TOOLS: [Builtin; 22] = [
 type ChangedPaths = Option<Result<Vec<ToolPath>, Failure>>;
 
 /// Future of a tool's work on a call.
-type Doing<'a, T> = BoxFuture<'a, Result<T, Failure>>;
+type ToolFuture<'a, T> = BoxFuture<'a, Result<T, Failure>>;
 
 /// Tool with the type of its arguments erased.
 pub(crate) struct Builtin {
@@ -66,9 +66,9 @@ pub(crate) struct Builtin {
     /// Specification of the tool for models.
     pub(crate) spec: fn(&ToolRow, &ToolboxConfig) -> ToolSpec,
     /// Runs a call, given the schema of its arguments.
-    pub(crate) run: for<'a> fn(Call<'a>, &Value) -> Doing<'a, ToolOutput>,
+    pub(crate) run: for<'a> fn(Call<'a>, &Value) -> ToolFuture<'a, ToolOutput>,
     /// Preview for a question to the user, if there is anything to show.
-    pub(crate) preview: for<'a> fn(Call<'a>, &Value) -> Doing<'a, Option<String>>,
+    pub(crate) preview: for<'a> fn(Call<'a>, &Value) -> ToolFuture<'a, Option<String>>,
     /// Files that a call changes. `None` if its arguments do not name them.
     pub(crate) paths: fn(&Jail, Call<'_>, &Value) -> ChangedPaths,
 }

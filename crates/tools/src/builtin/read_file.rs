@@ -55,7 +55,12 @@ impl Tool for Args {
         };
         let (knowledge, context, name) = (call.knowledge()?, call.context, document.name.clone());
         let read = |document: OpenDocument| {
-            knowledge.read(document, range, documents::telling(&context.progress, "reading"), context.cancel.clone())
+            knowledge.read(
+                document,
+                range,
+                documents::progress_reporter(&context.progress, "reading"),
+                context.cancel.clone(),
+            )
         };
         let reading =
             documents::unlocked(context, &call.services.passwords, document, &format!("read {name}"), read).await?;

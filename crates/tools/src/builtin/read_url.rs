@@ -50,7 +50,7 @@ impl Tool for Args {
         let (web, context) = (call.web()?, call.context);
         let mut answer = web::asked(context, web.fetch(WebRequest::get(self.url), context.reading.clone())).await?;
         if !(200..300).contains(&answer.status) {
-            return Err(refused(&answer));
+            return Err(status_failure(&answer));
         }
         let Some(knowledge) = &call.services.config.knowledge else { return Ok(unread(&answer)) };
         let first = self.offset.unwrap_or(1);
@@ -73,7 +73,7 @@ impl Tool for Args {
         let document = OpenDocument::new(name, held(&content)?);
         let cancel = context.cancel.child_token();
         let _ended = cancel.clone().drop_guard();
-        let progress = documents::telling(&context.progress, "reading");
+        let progress = documents::progress_reporter(&context.progress, "reading");
         let reading = knowledge.read(document, PartRange { first, ..PartRange::default() }, progress, cancel);
         let reading = match tokio::time::timeout(READING, reading).await {
             Ok(reading) => reading.map_err(|error| documents::failed(&format!("read {}", answer.url), &error))?,
@@ -114,16 +114,16 @@ fn is_page(media_type: &str, text: &str) -> bool {
     }
 }
 
-fn refused(answer: &WebAnswer) -> Failure {
-    let mut told = web::head(answer);
+fn status_failure(answer: &WebAnswer) -> Failure {
+    let mut message = web::head(answer);
     if let Some((_, location)) = answer.headers.iter().find(|(name, _)| name == "location") {
-        told.push_str(&format!("; location: {}", web::told(location)));
+        message.push_str(&format!("; location: {}", web::sanitize(location)));
     }
     if let Some(text) = answer.text.as_deref().map(str::trim).filter(|text| !text.is_empty()) {
         let (start, _) = text::first_chars(text, SHOWN_OF_ERROR);
-        told.push_str(&format!("\n{}", web::framed(&answer.url, start)));
+        message.push_str(&format!("\n{}", web::framed(&answer.url, start)));
     }
-    Failure::new(ToolErrorCode::Tool, told)
+    Failure::new(ToolErrorCode::Tool, message)
 }
 
 /// Shows a text that is not a page unchanged.
@@ -188,7 +188,7 @@ fn show(answer: &WebAnswer, first: u32, reading: Reading) -> Result<ToolOutput, 
         output.text.push(']');
     }
     if let Some(why) = broken {
-        output.text.push_str(&format!("\n[the rest could not be read: {}]", web::told(&why)));
+        output.text.push_str(&format!("\n[the rest could not be read: {}]", web::sanitize(&why)));
     }
     cut(answer, &mut output.text);
     if !is_page && (last < total || parts.iter().any(|part| part.cut)) {

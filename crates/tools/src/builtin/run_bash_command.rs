@@ -84,8 +84,8 @@ impl Tool for Args {
              terminal, and is killed after timeout_s seconds (default {usual}, at most {longest}). Processes left running \
              are killed when it ends. To read, write or search files use the other tools."
         );
-        let told = format!("Timeout in seconds, at most {longest}.");
-        spec.parameters["properties"]["timeout_s"]["description"] = told.into();
+        let description = format!("Timeout in seconds, at most {longest}.");
+        spec.parameters["properties"]["timeout_s"]["description"] = description.into();
         spec
     }
 
@@ -154,7 +154,7 @@ async fn names(workspace: &Workspace, sandbox: Option<&Sandbox>) -> Vec<Name> {
 /// Start folder of a command, with links resolved.
 fn start_of(job: &Job, args: &Args) -> Result<ToolPath, Failure> {
     let start = match args.directory.as_deref() {
-        Some(directory) => job.files.meant(directory)?,
+        Some(directory) => job.files.resolve_path(directory)?,
         None => usual_start(job, &args.command),
     };
     job.files.follow(&start)

@@ -86,7 +86,7 @@ impl Tool for SearchDocuments {
                 DocumentFinds::default()
             } else {
                 let count = text::count(documents.len(), "document");
-                let progress = documents::telling(&context.progress, "indexing");
+                let progress = documents::progress_reporter(&context.progress, "indexing");
                 let found = knowledge.search(documents, query.clone(), progress, context.cancel.clone()).await;
                 found.map_err(|error| documents::failed(&format!("search {count}"), &error))?
             };
@@ -95,7 +95,7 @@ impl Tool for SearchDocuments {
                 None => all.finds = Some(finds),
             }
             if all.beyond == 0 || begun.elapsed() >= PATIENCE {
-                return Ok(ToolOutput::ok(all.told(&query.text)));
+                return Ok(ToolOutput::ok(all.render(&query.text)));
             }
         }
     }
@@ -123,7 +123,7 @@ struct Search {
 
 impl Search {
     /// Formats the result for the model.
-    fn told(self, query: &str) -> String {
+    fn render(self, query: &str) -> String {
         let Self { finds, next, beyond, withheld, cut, searched, unsearched, .. } = self;
         let unsearched = unsearched.map(|line| format!("\n{line}")).unwrap_or_default();
         if searched == 0 && withheld == 0 && next > 0 {
@@ -237,7 +237,7 @@ impl Tool for SearchFile {
         };
         let (context, name) = (call.context, document.name.clone());
         let search = |document: OpenDocument| {
-            let progress = documents::telling(&context.progress, "indexing");
+            let progress = documents::progress_reporter(&context.progress, "indexing");
             let found = knowledge.search(vec![document], query.clone(), progress, context.cancel.clone());
             let judge = |finds: DocumentFinds| match (finds.locked.is_empty(), finds.broken.first()) {
                 (false, Some((_, why))) => {

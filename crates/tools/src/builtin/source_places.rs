@@ -21,7 +21,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    apply_patch::{Step, carry_out, revised, shown},
+    apply_patch::{Step, apply_steps, revised, shown},
     call::{Call, Names, PlannedRename, Tool},
 };
 
@@ -88,7 +88,7 @@ impl Tool for Diagnostics {
 
     async fn run(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
         let prepare = |job: &Job, args: Self, languages: &dyn Languages| {
-            args.path.map(|path| file(job, &job.files.meant(&path)?, languages)).transpose()
+            args.path.map(|path| file(job, &job.files.resolve_path(&path)?, languages)).transpose()
         };
         let (name, findings) = match prepare_for(call, self, prepare).await? {
             Some(file) => (file.name(), call.languages()?.diagnostics(file).await?),
@@ -149,7 +149,7 @@ fn file(job: &Job, path: &ToolPath, languages: &dyn Languages) -> Result<SourceF
 /// Position named by the arguments of a call.
 fn prepare(job: &Job, args: PlaceArgs, languages: &dyn Languages) -> Result<SourcePosition, Failure> {
     let PlaceArgs { path, line, symbol, column } = args;
-    let file = file(job, &job.files.meant(&path)?, languages)?;
+    let file = file(job, &job.files.resolve_path(&path)?, languages)?;
     let at = match (symbol, column) {
         (_, Some(column)) => LinePlace::Column(column),
         (Some(symbol), None) => LinePlace::Symbol(symbol),
@@ -226,7 +226,7 @@ impl Tool for RenameSymbol {
             Some(shown) => shown,
             None => self.planned(call).await?,
         };
-        call.write(planned, |job, planned| carry_out(job, &plan(job, &planned)?, "Renamed")).await
+        call.write(planned, |job, planned| apply_steps(job, &plan(job, &planned)?, "Renamed")).await
     }
 
     /// Shows a rename, and stores it until it runs.
@@ -293,7 +293,7 @@ fn step(job: &Job, names: &Names, rewrite: &SourceRewrite) -> Result<Step, Failu
     let revised = revised(job, &path, &document, placed)?;
     Ok(Step {
         shown: diff::of_texts(&path.to_string(), Some(document.text()), &revised.text),
-        told: format!("{path} ({})", text::count(edits.len(), "place")),
+        summary: format!("{path} ({})", text::count(edits.len(), "place")),
         path,
         target,
         content: Some(revised.bytes),

@@ -17,7 +17,7 @@ use serde::Deserialize;
 
 use super::call::{Call, Tool};
 
-pub(super) use agentd_core::untrusted::told;
+pub(super) use agentd_core::untrusted::sanitize;
 
 /// Awaits an answer until the turn is cancelled. Pending work is then dropped, together with its connections.
 pub(super) async fn asked<T>(
@@ -39,7 +39,7 @@ pub(super) fn failed(error: &WebError) -> Failure {
         ErrorKind::Timeout => ToolErrorCode::Timeout,
         _ => ToolErrorCode::Tool,
     };
-    Failure::new(code, told(&format!("{error}{hint}")))
+    Failure::new(code, sanitize(&format!("{error}{hint}")))
 }
 
 /// First line of an answer, such as `200 OK from https://example.org/ · text/html · 12.3 KB`.
@@ -50,7 +50,7 @@ pub(super) fn head(answer: &WebAnswer) -> String {
     if !passed.is_empty() {
         head.push_str(&format!("\nredirected from {}", passed.join(", ")));
     }
-    told(&head)
+    sanitize(&head)
 }
 
 /// Text of a page between marks, so that it is not mistaken for the user's or our own.

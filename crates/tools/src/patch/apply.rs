@@ -43,7 +43,7 @@ pub(crate) fn apply(text: &str, hunks: &[Hunk]) -> Result<Edits, Vec<String>> {
         let place = match file.place(hunk, from, expected) {
             Ok(place) => place,
             Err(why) => {
-                misfits.push(Misfit { number: number + 1, of: hunks.len(), hunk, from, expected, why }.told(&file));
+                misfits.push(Misfit { number: number + 1, of: hunks.len(), hunk, from, expected, why }.describe(&file));
                 continue;
             }
         };
@@ -191,7 +191,7 @@ pub(super) struct Misfit<'h> {
 
 impl Misfit<'_> {
     /// Describes the problem, with the lines of the file if they help.
-    pub(super) fn told(&self, file: &FileLines<'_>) -> String {
+    pub(super) fn describe(&self, file: &FileLines<'_>) -> String {
         let header = if self.hunk.header.is_empty() {
             String::new()
         } else {

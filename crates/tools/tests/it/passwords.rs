@@ -78,7 +78,7 @@ impl Knowledge for Locked {
         std::future::ready(Ok(finds)).boxed()
     }
 
-    fn take_in(
+    fn ingest(
         &self,
         _: Vec<OpenDocument>,
         _: bool,

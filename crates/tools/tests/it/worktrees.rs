@@ -257,7 +257,7 @@ async fn interrupted_merge_resumes_with_any_files() {
     record["stage"] = serde_json::json!({ "applying": { "from": from, "to": to, "at": at } });
     fs::write(&file, record.to_string()).unwrap();
     // A merge that this daemon did not begin may be the work of someone else.
-    life(&field.root).settle().await.unwrap();
+    life(&field.root).clean_up().await.unwrap();
     assert_eq!((field.head(), git(&field.project, &["status", "--porcelain"])), (to, String::new()));
     assert_eq!(fs::read(field.project.join("begun.bin")).unwrap(), picture(253));
 }
@@ -357,6 +357,6 @@ async fn settling_several_repositories_does_not_deadlock() {
     for (name, project) in [("a", &field.project), ("b", &other), ("c", &field.project)] {
         field.make_of(name, project).await.unwrap();
     }
-    let settled = tokio::time::timeout(std::time::Duration::from_secs(60), life(&field.root).settle()).await;
+    let settled = tokio::time::timeout(std::time::Duration::from_secs(60), life(&field.root).clean_up()).await;
     settled.expect("they do not wait for each other").unwrap();
 }

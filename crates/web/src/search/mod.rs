@@ -34,8 +34,8 @@ pub struct SearchConfig {
 impl PartialEq for SearchConfig {
     fn eq(&self, other: &Self) -> bool {
         let key = |config: &Self| config.api_key.as_ref().map(|key| key.expose_secret().to_owned());
-        let told = |config: &Self| (config.dialect.clone(), config.base_url.clone(), config.key_variable.clone());
-        told(self) == told(other) && key(self) == key(other)
+        let identity = |config: &Self| (config.dialect.clone(), config.base_url.clone(), config.key_variable.clone());
+        identity(self) == identity(other) && key(self) == key(other)
     }
 }
 
@@ -127,7 +127,7 @@ pub(crate) async fn find(
     let status = response.status();
     let taken = body::receive(response, max_bytes).await?;
     if !status.is_success() {
-        return Err(refused(engine, status));
+        return Err(rejected_search(engine, status));
     }
     let answer: Value = serde_json::from_slice(&taken.bytes).map_err(|_| strange(engine, "is not JSON"))?;
     let mut finds = read(engine, &answer).ok_or_else(|| strange(engine, "has no list of results"))?;
@@ -251,7 +251,7 @@ fn key(config: &SearchConfig) -> &str {
 }
 
 /// Error for a rejected search. The engine's own message is left out, because some repeat the key in it.
-fn refused(engine: &Dialect, status: StatusCode) -> WebError {
+fn rejected_search(engine: &Dialect, status: StatusCode) -> WebError {
     let said = format!("{engine} refused the search: {status}");
     match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if *engine == Dialect::Searxng => {
@@ -296,7 +296,7 @@ mod tests {
     #[test]
     fn search_engine_errors_have_a_hint() {
         let check = |dialect: Dialect, status: u16, words: &str| {
-            let error = refused(&dialect, StatusCode::from_u16(status).unwrap());
+            let error = rejected_search(&dialect, StatusCode::from_u16(status).unwrap());
             assert!(error.hint().unwrap_or_default().contains(words), "{error:?}");
         };
         check(Dialect::Searxng, 403, "search.formats");

@@ -33,7 +33,7 @@ use crate::{
     failure::Failure,
     jail::Jail,
     path::{PathPlace, ToolPath},
-    target::{Existing, Target, WriteSlot},
+    target::{ExistingFile, Target, WriteSlot},
     text,
 };
 
@@ -56,7 +56,7 @@ pub(crate) struct FileClient {
 }
 
 /// Current text of a file, according to the client.
-enum Present {
+enum ClientText {
     Text(String),
     /// The disk is up to date.
     OnDisk,
@@ -92,25 +92,25 @@ impl FileClient {
 
     /// Asks for the current text of a file. The answer counts only if the folders above the file did not change
     /// meanwhile.
-    fn present(&self, jail: &Jail, path: &ToolPath) -> Result<Present, Failure> {
+    fn client_text(&self, jail: &Jail, path: &ToolPath) -> Result<ClientText, Failure> {
         for _ in 0..TRIES {
             let before = settled_times(jail, path)?;
             let answer = self.ask(path, FileAction::Read)?;
-            let present = match answer {
+            let client_text = match answer {
                 Ok(ClientFileAnswer::Text(text)) if text.len() > MAX_CLIENT_FILE => {
-                    Present::Unknown(format!("its text is {} long", text::size(text.len() as u64)))
+                    ClientText::Unknown(format!("its text is {} long", text::size(text.len() as u64)))
                 }
-                Ok(ClientFileAnswer::Text(text)) => Present::Text(text),
-                Ok(ClientFileAnswer::Absent) | Err(NoAnswer::Gone) => Present::OnDisk,
-                Ok(ClientFileAnswer::Refused(why)) => Present::Unknown(reason(&why)),
-                Ok(ClientFileAnswer::Written) => Present::Unknown("it returned no text".to_owned()),
-                Err(NoAnswer::Late) => Present::Unknown("it did not answer in time".to_owned()),
+                Ok(ClientFileAnswer::Text(text)) => ClientText::Text(text),
+                Ok(ClientFileAnswer::Absent) | Err(NoAnswer::Gone) => ClientText::OnDisk,
+                Ok(ClientFileAnswer::Refused(why)) => ClientText::Unknown(reason(&why)),
+                Ok(ClientFileAnswer::Written) => ClientText::Unknown("it returned no text".to_owned()),
+                Err(NoAnswer::Late) => ClientText::Unknown("it did not answer in time".to_owned()),
             };
-            if !matches!(present, Present::Text(_)) || before == folder_times(jail, path)? {
-                return Ok(present);
+            if !matches!(client_text, ClientText::Text(_)) || before == folder_times(jail, path)? {
+                return Ok(client_text);
             }
         }
-        Ok(Present::Unknown("its folder keeps changing".to_owned()))
+        Ok(ClientText::Unknown("its folder keeps changing".to_owned()))
     }
 
     /// Replaces the content of a file opened on the disk by the client's text.
@@ -123,9 +123,9 @@ impl FileClient {
         if opened.size > MAX_CLIENT_FILE as u64 || !is_text {
             return Ok(opened);
         }
-        match self.present(jail, path)? {
-            Present::Text(text) => Ok(OpenFile { modified: opened.modified, ..OpenFile::held(text) }),
-            Present::OnDisk | Present::Unknown(_) => Ok(opened),
+        match self.client_text(jail, path)? {
+            ClientText::Text(text) => Ok(OpenFile { modified: opened.modified, ..OpenFile::held(text) }),
+            ClientText::OnDisk | ClientText::Unknown(_) => Ok(opened),
         }
     }
 
@@ -134,8 +134,8 @@ impl FileClient {
         if !jail.is_missing(path) {
             return Ok(None);
         }
-        Ok(match self.present(jail, path)? {
-            Present::Text(text) if !text.is_empty() => Some(OpenFile::held(text)),
+        Ok(match self.client_text(jail, path)? {
+            ClientText::Text(text) if !text.is_empty() => Some(OpenFile::held(text)),
             _ => None,
         })
     }
@@ -146,7 +146,7 @@ impl FileClient {
         let mut content = Vec::new();
         on_disk.content.read_to_end(&mut content).ok()?;
         let document = Document::read(content.clone()).ok()?;
-        let Ok(Present::Text(text)) = self.present(jail, path) else { return None };
+        let Ok(ClientText::Text(text)) = self.client_text(jail, path) else { return None };
         if is_same(&content, &text) {
             return None;
         }
@@ -162,18 +162,20 @@ impl FileClient {
     /// Target of a file that is to be written. Goes through the client if it has the file.
     pub(super) fn target(&self, jail: &Jail, path: &ToolPath, on_disk: Target) -> Result<Target, Failure> {
         let content = match &on_disk.existing {
-            Some(Existing { content: Some(content), .. }) if Document::read(content.clone()).is_ok() => Some(content),
+            Some(ExistingFile { content: Some(content), .. }) if Document::read(content.clone()).is_ok() => {
+                Some(content)
+            }
             // Binary and large files are not edited in a client.
             Some(_) => return Ok(on_disk),
             None if !on_disk.missing_folders().is_empty() => return Ok(on_disk),
             None => None,
         };
-        let text = match self.present(jail, path)? {
-            Present::Text(text) => text,
-            Present::OnDisk => return Ok(on_disk),
+        let text = match self.client_text(jail, path)? {
+            ClientText::Text(text) => text,
+            ClientText::OnDisk => return Ok(on_disk),
             // No text could be lost.
-            Present::Unknown(_) if content.is_none() => return Ok(on_disk),
-            Present::Unknown(why) => {
+            ClientText::Unknown(_) if content.is_none() => return Ok(on_disk),
+            ClientText::Unknown(why) => {
                 return Err(Failure::tool(format!(
                     "the client of the turn (an editor) manages the project's files and did not return the current text of \
                      {path}: {why}. Nothing was changed; retry, or ask the user to close the file there"
@@ -198,7 +200,7 @@ impl FileClient {
             .map(|existing| (existing.changed, existing.identity, existing.mode))
             .unwrap_or_default();
         let (size, content) = (text.len() as u64, Some(text.into_bytes()));
-        let existing = is_there.then_some(Existing { content, size, changed, identity, mode });
+        let existing = is_there.then_some(ExistingFile { content, size, changed, identity, mode });
         let slot = ClientSlot { client: self.clone(), jail: jail.clone(), path: path.clone(), is_saved, on_disk };
         Ok(Target::new(path.clone(), existing, Box::new(slot)))
     }

@@ -30,7 +30,7 @@ use self::{client::FileClient, state::StateBackend};
 
 use crate::{
     failure::Failure,
-    jail::{Aim, Jail},
+    jail::{Jail, OpenPurpose},
     path::{PathPlace, ToolPath},
     target::{self, Target},
 };
@@ -90,18 +90,18 @@ impl Files {
     }
 
     /// Parses a path of a call that reads.
-    pub fn meant(&self, written: &str) -> Result<ToolPath, Failure> {
-        self.jail.meant(written, Aim::Read)
+    pub fn resolve_path(&self, written: &str) -> Result<ToolPath, Failure> {
+        self.jail.resolve_path(written, OpenPurpose::Read)
     }
 
     /// Start of a search or listing; the root of the tree if none is given.
     pub fn start(&self, written: Option<&str>) -> Result<ToolPath, Failure> {
-        written.map_or_else(|| Ok(ToolPath::root(PathPlace::Own)), |written| self.meant(written))
+        written.map_or_else(|| Ok(ToolPath::root(PathPlace::Own)), |written| self.resolve_path(written))
     }
 
     /// Parses a path of a call that writes.
     pub fn meant_to_write(&self, written: &str) -> Result<ToolPath, Failure> {
-        self.jail.meant(written, Aim::Write)
+        self.jail.resolve_path(written, OpenPurpose::Write)
     }
 
     /// Roots of a search from `start`.
@@ -166,7 +166,7 @@ impl Backend for Jail {
     fn entries(&self, folder: &ToolPath) -> Result<Entries, Failure> {
         let opened = self.open_folder(folder)?;
         let entries = opened.entries().map_err(|error| Failure::io(&format!("list {folder}"), &error))?;
-        Ok(Box::new(entries.map(|entry| entry.map_or(ListedEntry::Unreadable, |entry| listed(&entry)))))
+        Ok(Box::new(entries.map(|entry| entry.map_or(ListedEntry::Unreadable, |entry| dir_entry(&entry)))))
     }
 
     fn target(&self, path: &ToolPath, max_content: u64) -> Result<Target, Failure> {
@@ -179,7 +179,7 @@ impl Backend for Jail {
 }
 
 /// Converts an entry. Unreadable if its name is not UTF-8 or its metadata cannot be read.
-fn listed(entry: &DirEntry) -> ListedEntry {
+fn dir_entry(entry: &DirEntry) -> ListedEntry {
     let name = entry.file_name();
     if name.as_encoded_bytes().starts_with(b".") {
         return ListedEntry::Hidden(name.to_string_lossy().into_owned());

@@ -19,7 +19,7 @@ use super::port::{Backend, Entries, Entry, Kind, ListedEntry, OpenFile};
 use crate::{
     failure::Failure,
     path::ToolPath,
-    target::{Existing, Target, WriteSlot},
+    target::{ExistingFile, Target, WriteSlot},
     text,
 };
 
@@ -112,7 +112,7 @@ impl Backend for StateBackend {
         let existing = draft.files.get(path.rest()).map(|file| {
             let content = file.content.as_bytes();
             let whole = content.len() as u64 <= max_content;
-            Existing {
+            ExistingFile {
                 content: whole.then(|| content.to_vec()),
                 size: content.len() as u64,
                 identity: None,

@@ -108,8 +108,8 @@ impl Blobs {
     }
 
     /// Starts adding contents. With `many`, small ones are written into one file.
-    pub(super) fn intake(&self, many: bool) -> Intake<'_> {
-        Intake { blobs: self, many, pack: None }
+    pub(super) fn blob_writer(&self, many: bool) -> BlobWriter<'_> {
+        BlobWriter { blobs: self, many, pack: None }
     }
 
     /// Stores a file by sharing its blocks, if there is room. The hash is that of the stored copy, because the original
@@ -164,7 +164,7 @@ impl Blobs {
     }
 
     /// Syncs all added contents to the disk.
-    pub(super) fn settle(&self) -> io::Result<()> {
+    pub(super) fn sync_contents(&self) -> io::Result<()> {
         // Locked until the sync is done, because others may build on added contents.
         let mut unsettled = lock(&self.unsettled);
         if unsettled.is_empty() {
@@ -234,13 +234,13 @@ impl Blobs {
 
 /// Adds contents one by one.
 #[derive(Debug)]
-pub(super) struct Intake<'a> {
+pub(super) struct BlobWriter<'a> {
     blobs: &'a Blobs,
     many: bool,
     pack: Option<PackDraft>,
 }
 
-impl Intake<'_> {
+impl BlobWriter<'_> {
     /// Stores an open file of the given size, or a little more if it grows: the returned size shows that it did. `None`
     /// if there is no room.
     pub(super) fn keep_file(&mut self, source: &mut File, size: u64) -> io::Result<Option<(Hash, u64)>> {
@@ -296,7 +296,7 @@ impl Intake<'_> {
     }
 }
 
-impl Drop for Intake<'_> {
+impl Drop for BlobWriter<'_> {
     fn drop(&mut self) {
         // An unfinished pack is discarded.
         if let Some(pack) = self.pack.take() {
@@ -349,7 +349,7 @@ mod tests {
     }
 
     fn kept(blobs: &Blobs, content: &[u8]) -> Option<Hash> {
-        blobs.intake(false).keep(content).unwrap()
+        blobs.blob_writer(false).keep(content).unwrap()
     }
 
     #[test]
@@ -357,7 +357,7 @@ mod tests {
         let (folder, blobs) = blobs(100);
         let hash = kept(&blobs, b"one").unwrap();
         assert_eq!(kept(&blobs, b"one"), Some(hash));
-        blobs.settle().unwrap();
+        blobs.sync_contents().unwrap();
         assert_eq!(blobs.read(&text(&hash)).unwrap().unwrap(), b"one");
         let files: Vec<_> = fs::read_dir(folder.path().join("contents")).unwrap().collect();
         assert_eq!(files.len(), 1);
@@ -370,13 +370,13 @@ mod tests {
     fn small_contents_are_packed_and_stored_once() {
         let (folder, blobs) = blobs(1000);
         let single = kept(&blobs, b"single").unwrap();
-        let mut intake = blobs.intake(true);
+        let mut blob_writer = blobs.blob_writer(true);
         let hashes: Vec<Hash> = [&b"single"[..], b"one", b"two", b"one"]
             .iter()
-            .map(|content| intake.keep(content).unwrap().unwrap())
+            .map(|content| blob_writer.keep(content).unwrap().unwrap())
             .collect();
-        intake.finish().unwrap();
-        blobs.settle().unwrap();
+        blob_writer.finish().unwrap();
+        blobs.sync_contents().unwrap();
         assert_eq!((hashes[0], blobs.bytes()), (single, 12));
         assert_eq!(fs::read_dir(folder.path().join("contents")).unwrap().count(), 3, "one alone, a pack, its index");
         let again = Blobs::open(folder.path().join("contents"), 1000).unwrap();
@@ -397,7 +397,7 @@ mod tests {
         let (_folder, blobs) = blobs(10);
         kept(&blobs, b"123456789").unwrap();
         assert_eq!(kept(&blobs, b"too much"), None);
-        assert_eq!(blobs.intake(true).keep(b"too much").unwrap(), None);
+        assert_eq!(blobs.blob_writer(true).keep(b"too much").unwrap(), None);
         assert!(kept(&blobs, b"x").is_some());
     }
 

@@ -170,7 +170,7 @@ pub(super) fn is_hidden(path: &Path) -> bool {
 
 impl GuardedPaths {
     /// Finds the targets of guarded names in the user's trees. Links in the folders `around` count too.
-    pub(super) fn take_in(
+    pub(super) fn add_scan(
         &mut self,
         roots: &[Root],
         seen: &mut [ScanResult],

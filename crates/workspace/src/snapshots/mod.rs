@@ -10,7 +10,7 @@
 //!   undo restores. Also attributes changes to calls if several sessions change the same files at once. `ignored`:
 //!   folders that git ignores or stores its data in; only their names are recorded, not their contents.
 //! - `root`: access to a tree without following links, and the encoding of paths.
-//! - `looking`, `scan`: scans of metadata and contents. `tree`: a scanned tree, and the differences between two.
+//! - `recording`, `scan`: scans of metadata and contents. `tree`: a scanned tree, and the differences between two.
 //! - `blobs`, `packs`, `record`: contents and trees on the disk. `record` also lists the contents that a session's
 //!   changes need, and recognises later changes after a crash. `store` has the last scan of each project.
 //! - `guard`: files that other programs run or obey, by any name. `set_aside`: reverts changes of them by unreviewed
@@ -23,22 +23,22 @@
 //! a project, folders that git ignores are not recorded. Gaps that are known before a call are part of its approval.
 //! The rest is reported with its result, including the number of files deleted in ignored folders.
 
-mod before;
+mod base;
 mod blobs;
 mod config;
 mod guard;
-mod ignored;
+mod guarded_changes;
+mod ignored_folders;
 mod leads;
-mod looking;
 mod packs;
 mod record;
 mod restore;
 mod root;
 mod scan;
 mod session;
-mod set_aside;
 mod store;
 mod tree;
+mod tree_scan;
 
 use std::{
     collections::HashMap,
@@ -62,7 +62,7 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 
 pub use self::config::SnapshotConfig;
 use self::{
-    before::{Before, Overlaps},
+    base::{BaseState, Overlaps},
     guard::CallGuard,
     session::SessionRecord,
     store::Store,
@@ -83,14 +83,14 @@ pub struct FileSnapshots {
     /// True while a removal of unneeded contents is pending.
     collecting: Arc<AtomicBool>,
     /// Sessions in memory, least recently used first.
-    sessions: Arc<Mutex<Vec<(SessionId, Shared)>>>,
+    sessions: Arc<Mutex<Vec<(SessionId, SharedRecord)>>>,
     /// Running calls of all sessions.
     overlaps: Arc<Mutex<Overlaps>>,
     /// Serialises the checks of calls.
     checks: Arc<Mutex<()>>,
 }
 
-type Shared = Arc<Mutex<Option<SessionRecord>>>;
+type SharedRecord = Arc<Mutex<Option<SessionRecord>>>;
 
 impl FileSnapshots {
     /// Creates the store below `base`. The folder is created before the first call.
@@ -173,11 +173,11 @@ impl FileSnapshots {
     async fn after(
         self,
         workspace: Arc<Workspace>,
-        mut before: Before,
+        mut before: BaseState,
         running: CallInProgress,
     ) -> Result<Changes, WorkspaceError> {
         let checks = Arc::clone(&self.checks);
-        let looking = self.work(running.session, "record the changes of the call", move |kept| {
+        let recording = self.work(running.session, "record the changes of the call", move |kept| {
             // Files set aside by one check must not count as deleted in another.
             let _alone = before.guard.is_some().then(|| lock(&checks));
             before.kept = lock(&running.overlaps).kept(running.session, &running.call);
@@ -188,14 +188,14 @@ impl FileSnapshots {
             kept.adopt(own.going_on_from)?;
             Ok(Changes { files: own.changes, notes, set_aside })
         });
-        looking.await
+        recording.await
     }
 
-    fn shared(&self, session: SessionId) -> Shared {
+    fn shared(&self, session: SessionId) -> SharedRecord {
         let mut sessions = lock(&self.sessions);
         let shared = match sessions.iter().position(|(id, _)| *id == session) {
             Some(index) => sessions.remove(index).1,
-            None => Shared::default(),
+            None => SharedRecord::default(),
         };
         sessions.push((session, Arc::clone(&shared)));
         while sessions.len() > IN_MEMORY {
@@ -235,21 +235,21 @@ impl Snapshots for FileSnapshots {
         async move {
             // Asked outside of `work`, so that a slow client blocks no one else.
             let unsaved = match (client, paths.clone()) {
-                (Some(client), Some(paths)) => before::texts(client, Arc::clone(&workspace), paths).await,
+                (Some(client), Some(paths)) => base::texts(client, Arc::clone(&workspace), paths).await,
                 _ => HashMap::new(),
             };
             let of_call = Arc::clone(&workspace);
-            let looking = self.work(session, "record the files before the call", move |kept| {
+            let recording = self.work(session, "record the files before the call", move |kept| {
                 let anywhere = paths.is_none();
                 lock(&overlaps).begin(session, call_id.clone(), workspace.root.clone(), anywhere);
                 let running = CallInProgress { session, call: call_id.clone(), overlaps };
                 Ok((kept.before(&workspace, &call_id, paths.as_deref(), unsaved, guard)?, running))
             });
-            let (mut before, running) = looking.await?;
+            let (mut before, running) = recording.await?;
             let (gaps, unchecked) = (before.notes.clone(), before.unchecked.clone());
-            let (closed, unkept) = (std::mem::take(&mut before.closed), before.unkept());
+            let (closed, unstored) = (std::mem::take(&mut before.closed), before.unstored());
             let after = self.clone().after(of_call, before, running).boxed();
-            Ok(FilesBefore { closed, gaps, unchecked, unkept, after })
+            Ok(FilesBefore { closed, gaps, unchecked, unstored, after })
         }
         .boxed()
     }

@@ -29,7 +29,7 @@ use super::{
     blobs::{self, Hash},
     packs::read_whole,
     root::{Kind, Root, Stamp},
-    tree::{Content, Difference, Entry, Tree, Why},
+    tree::{Content, Difference, Entry, SkipReason, Tree},
 };
 use crate::{
     failure::if_there,
@@ -171,10 +171,10 @@ impl Reader<'_> {
         let content = match self.byte()? {
             0 => Content::Folder,
             1 => Content::Kept(*self.chunk()?, self.number()?),
-            2 => Content::Unkept(Why::Large),
-            3 => Content::Unkept(Why::Full),
-            4 => Content::Unkept(Why::Unreadable),
-            5 => Content::Unkept(Why::Busy),
+            2 => Content::Unkept(SkipReason::Large),
+            3 => Content::Unkept(SkipReason::Full),
+            4 => Content::Unkept(SkipReason::Unreadable),
+            5 => Content::Unkept(SkipReason::Busy),
             6 => Content::Absent,
             _ => return None,
         };
@@ -333,8 +333,8 @@ mod tests {
         let stamp = Stamp { kind, mode, device, inode, size: 3, links: 1, modified, changed };
         let contents = [
             Content::Kept([9; 32], 3),
-            Content::Unkept(Why::Busy),
-            Content::Unkept(Why::Large),
+            Content::Unkept(SkipReason::Busy),
+            Content::Unkept(SkipReason::Large),
             Content::Folder,
             Content::Absent,
         ];

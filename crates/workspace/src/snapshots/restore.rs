@@ -37,12 +37,12 @@ pub(super) fn undo(
 ) -> FilesReverted {
     let mut plan = Plan { steps: Vec::new(), workspace, roots, blobs, room: MAX_DIFFS };
     plan.steps = changes.into_iter().map(|change| plan.step(change)).collect();
-    plan.steps.sort_by(|left, right| left.spot.cmp(&right.spot));
+    plan.steps.sort_by(|left, right| left.safe_path.cmp(&right.safe_path));
     plan.keep_folders_that_are_in_use();
     if !preview {
-        act::carry_out(&mut plan.steps, blobs, &workspace.root);
+        act::apply_steps(&mut plan.steps, blobs, &workspace.root);
     }
-    plan.told(preview)
+    plan.into_report(preview)
 }
 
 /// Verdict on one change.
@@ -59,7 +59,7 @@ enum Verdict {
 }
 
 impl Plan<'_> {
-    fn told(self, preview: bool) -> FilesReverted {
+    fn into_report(self, preview: bool) -> FilesReverted {
         let mut undone = FilesReverted::default();
         for Step { change, verdict, diff, .. } in self.steps {
             let back = reversed(&change);
@@ -83,7 +83,7 @@ impl Plan<'_> {
     fn keep_folders_that_are_in_use(&mut self) {
         let goes = |step: &Step<'_>| matches!(step.verdict, Verdict::Do) && step.goal().is_none();
         let mut going: BTreeSet<SafePath> =
-            self.steps.iter().filter(|step| goes(step)).map(|step| step.spot.clone()).collect();
+            self.steps.iter().filter(|step| goes(step)).map(|step| step.safe_path.clone()).collect();
         // From the inside out, because a remaining inner folder keeps those around it.
         for step in self.steps.iter_mut().rev() {
             let is_made_folder = step.expected().is_some_and(|state| state.kind == FileKind::Folder)
@@ -91,14 +91,14 @@ impl Plan<'_> {
             let Some(root) = step.root.filter(|_| is_made_folder && matches!(step.verdict, Verdict::Do)) else {
                 continue;
             };
-            let stays = act::names(root, &step.spot).is_ok_and(|names| {
+            let stays = act::names(root, &step.safe_path).is_ok_and(|names| {
                 names.iter().any(|name| {
-                    let below = [&step.spot.below, b"/".as_slice(), name].concat();
-                    !going.contains(&SafePath { place: step.spot.place, below })
+                    let below = [&step.safe_path.below, b"/".as_slice(), name].concat();
+                    !going.contains(&SafePath { place: step.safe_path.place, below })
                 })
             });
             if stays {
-                going.remove(&step.spot);
+                going.remove(&step.safe_path);
                 step.verdict = match step.goal() {
                     None => Verdict::Leave,
                     Some(_) => Verdict::Conflict("there is now a folder in its place, which is in use".to_owned()),
@@ -139,7 +139,7 @@ struct Plan<'a> {
 /// Step for one path.
 struct Step<'a> {
     change: FileChange,
-    spot: SafePath,
+    safe_path: SafePath,
     /// Tree of the path, or `None` if it cannot be reached.
     root: Option<&'a Root>,
     /// Stamp of the path when it was checked.
@@ -150,12 +150,12 @@ struct Step<'a> {
 
 impl<'a> Plan<'a> {
     fn step(&mut self, change: FileChange) -> Step<'a> {
-        let Some(spot) = SafePath::read(&change.path) else {
-            let spot = SafePath { place: PathPlace::Own, below: change.path.clone().into_bytes() };
+        let Some(safe_path) = SafePath::read(&change.path) else {
+            let safe_path = SafePath { place: PathPlace::Own, below: change.path.clone().into_bytes() };
             let verdict = Verdict::Failed("its path cannot be read".to_owned());
-            return Step { change, spot, root: None, stamp: None, verdict, diff: None };
+            return Step { change, safe_path, root: None, stamp: None, verdict, diff: None };
         };
-        let mut step = Step { change, spot, root: None, stamp: None, verdict: Verdict::Already, diff: None };
+        let mut step = Step { change, safe_path, root: None, stamp: None, verdict: Verdict::Already, diff: None };
         step.verdict = match self.root_of(&step) {
             Ok(root) => {
                 step.root = Some(root);
@@ -174,7 +174,7 @@ impl<'a> Plan<'a> {
         }
         let was = step.change.project.as_deref();
         let shown = || was.map(|was| format!(" ({})", was.display())).unwrap_or_default();
-        match step.spot.place {
+        match step.safe_path.place {
             PathPlace::Project => match &self.workspace.project {
                 Some(mount) if Some(mount.path.as_path()) != was => {
                     return Err(format!("it is in another project folder{} than the mounted one", shown()));
@@ -193,18 +193,18 @@ impl<'a> Plan<'a> {
             },
             PathPlace::Own | PathPlace::Memories | PathPlace::State => {}
         }
-        let root = self.roots.iter().find(|root| root.place == step.spot.place);
+        let root = self.roots.iter().find(|root| root.place == step.safe_path.place);
         root.ok_or_else(|| "its folder cannot be opened".to_owned())
     }
 
     fn judge(&mut self, step: &mut Step<'_>, root: &Root) -> io::Result<Verdict> {
-        let (state, stamp) = current(root, &step.spot)?;
+        let (state, stamp) = current(root, &step.safe_path)?;
         step.stamp = stamp;
         let (goal, expected) = (step.goal().cloned(), step.expected().cloned());
         if state == goal {
             return Ok(Verdict::Already);
         }
-        let now = Self::content_now(root, &step.spot, stamp);
+        let now = Self::content_now(root, &step.safe_path, stamp);
         if state != expected {
             let left = self.content_kept(expected.as_ref());
             step.diff = self.diff(&step.change.path, left.as_deref(), now.as_deref());
@@ -237,15 +237,15 @@ impl<'a> Plan<'a> {
         self.blobs.read(&state.hash).ok().flatten()
     }
 
-    fn content_now(root: &Root, spot: &SafePath, stamp: Option<Stamp>) -> Option<Vec<u8>> {
+    fn content_now(root: &Root, safe_path: &SafePath, stamp: Option<Stamp>) -> Option<Vec<u8>> {
         match stamp?.kind {
             Kind::File => {
-                let (file, _) = root.file(&spot.below).ok().filter(|(_, stamp)| stamp.size <= MAX_SHOWN)?;
+                let (file, _) = root.file(&safe_path.below).ok().filter(|(_, stamp)| stamp.size <= MAX_SHOWN)?;
                 let mut content = Vec::new();
                 file.take(MAX_SHOWN).read_to_end(&mut content).ok()?;
                 Some(content)
             }
-            Kind::Link => root.link(&spot.below).ok(),
+            Kind::Link => root.link(&safe_path.below).ok(),
             Kind::Folder | Kind::Special => None,
         }
     }
@@ -273,16 +273,16 @@ impl<'a> Plan<'a> {
 }
 
 /// Current state of a path. A file is read only to compute its hash.
-fn current(root: &Root, spot: &SafePath) -> io::Result<(Option<FileState>, Option<Stamp>)> {
-    let Some(stamp) = root.look(&spot.below)? else { return Ok((None, None)) };
+fn current(root: &Root, safe_path: &SafePath) -> io::Result<(Option<FileState>, Option<Stamp>)> {
+    let Some(stamp) = root.stamp_of(&safe_path.below)? else { return Ok((None, None)) };
     let (kind, hash, size) = match stamp.kind {
         Kind::Folder => (FileKind::Folder, String::new(), 0),
         Kind::Link => {
-            let leads = root.link(&spot.below)?;
+            let leads = root.link(&safe_path.below)?;
             (FileKind::Link, blobs::text(&blobs::hash(&leads)), leads.len() as u64)
         }
         Kind::File => {
-            let (hash, size) = blobs::hash_of(root.file(&spot.below)?.0)?;
+            let (hash, size) = blobs::hash_of(root.file(&safe_path.below)?.0)?;
             (FileKind::File, blobs::text(&hash), size)
         }
         Kind::Special => (FileKind::File, "special".to_owned(), 0),

@@ -143,12 +143,12 @@ impl Root {
     }
 
     /// Stamp of a path, if it exists. A path through a link or a file counts as missing.
-    pub(super) fn look(&self, below: &[u8]) -> io::Result<Option<Stamp>> {
+    pub(super) fn stamp_of(&self, below: &[u8]) -> io::Result<Option<Stamp>> {
         if below.len() > MAX_PATH {
             return Err(io::ErrorKind::InvalidFilename.into());
         }
         let (folder, name) = split(below);
-        match self.folder(folder).and_then(|folder| look_in(&folder, name)) {
+        match self.folder(folder).and_then(|folder| stamp_in(&folder, name)) {
             Ok(stamp) => Ok(Some(stamp)),
             Err(error) if is_missing(&error) => Ok(None),
             Err(error) => Err(error),
@@ -179,7 +179,7 @@ impl Root {
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// Stamp of an entry of a folder.
-pub(super) fn look_in(folder: &OwnedFd, name: &[u8]) -> io::Result<Stamp> {
+pub(super) fn stamp_in(folder: &OwnedFd, name: &[u8]) -> io::Result<Stamp> {
     Ok(Stamp::of(&statat(folder, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW)?))
 }
 
@@ -294,10 +294,10 @@ mod tests {
             (PathPlace::Own, b"folders/lib/a", "folders/lib/a"),
             (PathPlace::Own, b"temp/a\\b\n\xff", "temp/a\\u{5c}b\\u{a}\\xff"),
         ] {
-            let spot = SafePath { place, below: below.to_vec() };
-            assert_eq!(spot.shown(false), shown);
-            assert_eq!(SafePath::read(shown), Some(spot.clone()));
-            assert_eq!(SafePath::read(&spot.shown(true)), Some(spot));
+            let safe_path = SafePath { place, below: below.to_vec() };
+            assert_eq!(safe_path.shown(false), shown);
+            assert_eq!(SafePath::read(shown), Some(safe_path.clone()));
+            assert_eq!(SafePath::read(&safe_path.shown(true)), Some(safe_path));
         }
     }
 
@@ -331,9 +331,9 @@ mod tests {
         fn every_path_round_trips(parts in proptest::collection::vec(proptest::collection::vec(1_u8.., 1..8), 1..4)) {
             let sound = |part: &Vec<u8>| !part.contains(&b'/') && part != b"." && part != b"..";
             prop_assume!(parts.iter().all(sound));
-            let spot = SafePath { place: PathPlace::Own, below: parts.join(&b'/') };
-            prop_assert_eq!(SafePath::read(&spot.shown(false)), Some(spot.clone()));
-            prop_assert!(!spot.shown(false).chars().any(char::is_control));
+            let safe_path = SafePath { place: PathPlace::Own, below: parts.join(&b'/') };
+            prop_assert_eq!(SafePath::read(&safe_path.shown(false)), Some(safe_path.clone()));
+            prop_assert!(!safe_path.shown(false).chars().any(char::is_control));
         }
     }
 }

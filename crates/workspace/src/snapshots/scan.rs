@@ -26,7 +26,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::{
     blobs::Hash,
-    ignored::{IGNORE_FILE, is_store, is_stored, read_ignores},
+    ignored_folders::{IGNORE_FILE, is_store, is_stored, read_ignores},
     leads::{self, HEAD, SAMPLE},
     root::{self, Kind, Root, Stamp},
     tree::Tree,
@@ -142,10 +142,10 @@ pub(super) fn scan(root: &Root, known: &Tree, max_files: usize, names: &GuardedN
     let seen = ScanResult::of(tree, known.entries.len());
     let shared = known.entries.len() >= SHARED_FROM;
     let mut scan =
-        Scan { seen, known, max_files, count: &count, searched: &searched, names, later: shared.then(Vec::new) };
-    scan.folder(&top, &mut Vec::new(), Way { depth: 0, ignores: &[], scope: Scope::All })?;
-    let later = scan.later.take().unwrap_or_default();
-    for part in together(&scan, &top, &later) {
+        Scan { seen, known, max_files, count: &count, searched: &searched, names, pending: shared.then(Vec::new) };
+    scan.folder(&top, &mut Vec::new(), FolderContext { depth: 0, ignores: &[], scope: Scope::All })?;
+    let pending = scan.pending.take().unwrap_or_default();
+    for part in together(&scan, &top, &pending) {
         scan.seen.add(part?);
     }
     if scan.seen.is_partial {
@@ -168,17 +168,17 @@ pub(super) fn scan_more(
     (max_files, names): (usize, &GuardedNames),
 ) -> io::Result<()> {
     let is_known = || seen.entries.iter().any(|(known, _)| known == path);
-    let Some(stamp) = root.look(path)?.filter(|stamp| stamp.kind != Kind::Special && !is_known()) else {
+    let Some(stamp) = root.stamp_of(path)?.filter(|stamp| stamp.kind != Kind::Special && !is_known()) else {
         return Ok(());
     };
     let (count, searched) = (AtomicUsize::new(seen.entries.len()), AtomicUsize::new(0));
     let known = Tree::new(root.place, root.path.clone());
     let of_path = ScanResult::of(known.clone(), 0);
     let mut scan =
-        Scan { seen: of_path, known: &known, max_files, count: &count, searched: &searched, names, later: None };
+        Scan { seen: of_path, known: &known, max_files, count: &count, searched: &searched, names, pending: None };
     if stamp.kind == Kind::Folder {
         let scope = if is_git { Scope::Repository } else { Scope::Guarded };
-        scan.folder(&root.folder(path)?, &mut path.to_vec(), Way { depth: 0, ignores: &[], scope })?;
+        scan.folder(&root.folder(path)?, &mut path.to_vec(), FolderContext { depth: 0, ignores: &[], scope })?;
     } else {
         scan.push(path, stamp);
     }
@@ -190,16 +190,16 @@ pub(super) fn scan_more(
 }
 
 /// Scans folders with several threads. The results are in the order of the folders.
-fn together(scan: &Scan<'_>, top: &OwnedFd, folders: &[Later]) -> Vec<io::Result<ScanResult>> {
+fn together(scan: &Scan<'_>, top: &OwnedFd, folders: &[PendingFolder]) -> Vec<io::Result<ScanResult>> {
     let next = AtomicUsize::new(0);
     let take = || folders.iter().enumerate().nth(next.fetch_add(1, Ordering::Relaxed));
     let work = || {
         let mut parts = Vec::new();
         while let Some((index, folder)) = take() {
             let tree = Tree::new(scan.seen.tree.place, scan.seen.tree.path.clone());
-            let mut part = Scan { seen: ScanResult::of(tree, 0), later: None, ..*scan };
-            let way = Way { depth: 0, ignores: &folder.ignores, scope: folder.scope };
-            let looked = part.inside(top, &folder.name, &mut folder.name.clone(), way);
+            let mut part = Scan { seen: ScanResult::of(tree, 0), pending: None, ..*scan };
+            let context = FolderContext { depth: 0, ignores: &folder.ignores, scope: folder.scope };
+            let looked = part.inside(top, &folder.name, &mut folder.name.clone(), context);
             parts.push((index, looked.map(|()| part.seen)));
         }
         parts
@@ -232,11 +232,11 @@ struct Scan<'a> {
     searched: &'a AtomicUsize,
     names: &'a GuardedNames,
     /// Top-level folders to be scanned by several threads, if there are several.
-    later: Option<Vec<Later>>,
+    pending: Option<Vec<PendingFolder>>,
 }
 
 /// Top-level folder of a tree, to be scanned later.
-struct Later {
+struct PendingFolder {
     name: Vec<u8>,
     ignores: Vec<Arc<Gitignore>>,
     scope: Scope,
@@ -244,7 +244,7 @@ struct Later {
 
 /// Context of a folder: its depth, the ignore files that apply to it, and the scope of its entries.
 #[derive(Clone, Copy)]
-struct Way<'i> {
+struct FolderContext<'i> {
     depth: usize,
     ignores: &'i [Arc<Gitignore>],
     scope: Scope,
@@ -257,7 +257,7 @@ impl Scan<'_> {
     }
 
     /// Scans the entries of a folder. `path` is its path, and is restored on return.
-    fn folder(&mut self, folder: &OwnedFd, path: &mut Vec<u8>, above: Way<'_>) -> io::Result<()> {
+    fn folder(&mut self, folder: &OwnedFd, path: &mut Vec<u8>, above: FolderContext<'_>) -> io::Result<()> {
         let scope = above.scope;
         let with_own = if scope == Scope::All { self.ignores(folder, path, above.ignores) } else { None };
         let ignores = with_own.as_deref().unwrap_or(above.ignores);
@@ -290,12 +290,12 @@ impl Scan<'_> {
             if path.len() > MAX_PATH {
                 self.seen.too_deep += 1;
             } else if scope != Scope::Search || is_worth_it() {
-                match root::look_in(folder, name) {
+                match root::stamp_in(folder, name) {
                     Ok(stamp) if stamp.kind != Kind::Special => {
                         let is_stored = is_store && is_stored(name, stamp.kind, is_new);
                         let is_left = is_stored && !self.known.entries.contains_key(path);
                         let scope = if is_left { Scope::Store } else { scope };
-                        self.entry(folder, name, stamp, path, Way { ignores, scope, ..above })?;
+                        self.entry(folder, name, stamp, path, FolderContext { ignores, scope, ..above })?;
                     }
                     Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                         self.seen.unopened.push(path[..length].to_vec());
@@ -316,10 +316,10 @@ impl Scan<'_> {
         name: &[u8],
         stamp: Stamp,
         path: &mut Vec<u8>,
-        way: Way<'_>,
+        context: FolderContext<'_>,
     ) -> io::Result<()> {
-        let scope = way.scope;
-        let Some(inner) = self.scope_of(name, stamp.kind, path, way) else { return Ok(()) };
+        let scope = context.scope;
+        let Some(inner) = self.scope_of(name, stamp.kind, path, context) else { return Ok(()) };
         if inner != Scope::Search && !matches!((scope, inner), (Scope::Repository | Scope::Store, Scope::Repository)) {
             self.push(path, stamp);
         }
@@ -341,15 +341,17 @@ impl Scan<'_> {
         if stamp.kind != Kind::Folder {
             return Ok(());
         }
-        if way.depth == MAX_DEPTH {
+        if context.depth == MAX_DEPTH {
             self.seen.too_deep += 1;
             return Ok(());
         }
         let also = (scope == Scope::Store && inner == Scope::Repository).then_some(Scope::Search);
         for scope in [Some(inner), also].into_iter().flatten() {
-            match &mut self.later {
-                Some(later) => later.push(Later { name: name.to_vec(), ignores: way.ignores.to_vec(), scope }),
-                None => self.inside(folder, name, path, Way { scope, ..way })?,
+            match &mut self.pending {
+                Some(pending) => {
+                    pending.push(PendingFolder { name: name.to_vec(), ignores: context.ignores.to_vec(), scope })
+                }
+                None => self.inside(folder, name, path, FolderContext { scope, ..context })?,
             }
         }
         Ok(())
@@ -357,7 +359,13 @@ impl Scan<'_> {
 
     /// Scope of an entry; for a folder, of its contents. `None` if it is left out. Folders that are only searched, and
     /// most folders in a repository, are not recorded themselves.
-    fn scope_of(&mut self, name: &[u8], kind: Kind, path: &[u8], Way { ignores, scope, .. }: Way<'_>) -> Option<Scope> {
+    fn scope_of(
+        &mut self,
+        name: &[u8],
+        kind: Kind,
+        path: &[u8],
+        FolderContext { ignores, scope, .. }: FolderContext<'_>,
+    ) -> Option<Scope> {
         let is_folder = kind == Kind::Folder;
         if self.seen.tree.place == PathPlace::Own {
             let is_kept = is_folder && crate::path::KEPT.iter().any(|kept| path == kept.as_bytes());
@@ -412,9 +420,15 @@ impl Scan<'_> {
     }
 
     /// Scans a subfolder and its entries.
-    fn inside(&mut self, folder: &OwnedFd, name: &[u8], path: &mut Vec<u8>, way: Way<'_>) -> io::Result<()> {
+    fn inside(
+        &mut self,
+        folder: &OwnedFd,
+        name: &[u8],
+        path: &mut Vec<u8>,
+        context: FolderContext<'_>,
+    ) -> io::Result<()> {
         match root::folder_in(folder, name) {
-            Ok(inner) => self.folder(&inner, path, Way { depth: way.depth + 1, ..way }),
+            Ok(inner) => self.folder(&inner, path, FolderContext { depth: context.depth + 1, ..context }),
             Err(error) if is_missing(&error) => Ok(()),
             Err(_) => {
                 self.seen.unopened.push(path.clone());
@@ -461,7 +475,7 @@ impl Scan<'_> {
         if !self.seen.tree.place.is_mounted() {
             return None;
         }
-        let stamp = root::look_in(folder, IGNORE_FILE).ok().filter(|stamp| stamp.kind == Kind::File)?;
+        let stamp = root::stamp_in(folder, IGNORE_FILE).ok().filter(|stamp| stamp.kind == Kind::File)?;
         let ignore = match self.known.ignores.get(path) {
             Some((known, ignore)) if *known == stamp => Arc::clone(ignore),
             _ => Arc::new(read_ignores(folder, path)?),

@@ -31,16 +31,16 @@ use agentd_core::{
 };
 
 use super::{
-    before::{self, Before, KeptStates, from_kept, scope, spots_of},
+    base::{self, BaseState, KeptStates, from_kept, safe_paths_of, scope},
     blobs,
     config::SnapshotConfig,
     guard::{CallGuard, GuardedPaths},
-    ignored::IgnoredFolders,
+    ignored_folders::IgnoredFolders,
     record::{self, Heartbeat, LastSign},
     restore,
     root::{Root, SafePath},
     store::{ENDED, ENDED_OF_PROJECT, Store},
-    tree::{Content, Difference, Entry, Tree, Why, tree_of},
+    tree::{Content, Difference, Entry, SkipReason, Tree, tree_of},
 };
 use crate::text;
 
@@ -99,7 +99,7 @@ impl SessionRecord {
         paths: Option<&[String]>,
         unsaved: HashMap<String, Vec<u8>>,
         (names, guard, is_checked): (GuardedNames, CallGuard, bool),
-    ) -> io::Result<Before> {
+    ) -> io::Result<BaseState> {
         self.names = names;
         let project = workspace.project.iter().map(|mount| (mount.writable, &mount.path));
         let folders = workspace.folders.iter().map(|folder| (folder.writable, &folder.path));
@@ -110,15 +110,15 @@ impl SessionRecord {
         // A scan before a question is outdated when the call finally runs.
         self.forget_markers(|path| path.file_stem() == marker.file_stem());
         let scoped = paths.and_then(|paths| scope(&roots, paths));
-        let mut before = if let Some(spots) = scoped {
+        let mut before = if let Some(safe_paths) = scoped {
             let _gate = store.blobs.gate();
-            let trees = self.look_at(&roots, &spots)?;
-            let unsaved = before::keep(&store.blobs, unsaved)?;
-            store.blobs.settle()?;
+            let trees = self.scan_paths(&roots, &safe_paths)?;
+            let unsaved = base::keep(&store.blobs, unsaved)?;
+            store.blobs.sync_contents()?;
             record::write(&marker, true, trees.iter().map(Arc::as_ref))?;
-            let before = Before { unsaved, ..Before::new(call, true, trees, &self.names) };
+            let before = BaseState { unsaved, ..BaseState::new(call, true, trees, &self.names) };
             let notes = before.unkept_files().map(|(why, path)| self.config.note(why, &[&path])).collect();
-            Before { notes, ..before }
+            BaseState { notes, ..before }
         } else {
             let roots = Root::of_commands(roots);
             {
@@ -127,15 +127,15 @@ impl SessionRecord {
             }
             let (mut notes, _gate) = self.look_with_room(&store, &roots, &[])?;
             notes.extend(self.without_room());
-            store.blobs.settle()?;
+            store.blobs.sync_contents()?;
             let guard = guard.with(&self.guarded, &self.left_out);
             guard.write(&marker.with_extension(GUARD))?;
             let guard = Some(guard).filter(CallGuard::is_due);
             self.mark(&marker)?;
             let ignored = IgnoredFolders::before(&roots, std::mem::take(&mut self.left_out));
             let (closed, unchecked) = if guard.is_some() { self.guarded.found() } else { (Vec::new(), None) };
-            let before = Before::new(call, false, self.trees.clone(), &self.names);
-            Before { notes, ignored, guard, closed, unchecked, ..before }
+            let before = BaseState::new(call, false, self.trees.clone(), &self.names);
+            BaseState { notes, ignored, guard, closed, unchecked, ..before }
         };
         if let Some(paths) = paths.filter(|_| is_checked) {
             before.unchecked = self.obeyed(&Root::all(workspace)?, paths)?;
@@ -147,7 +147,7 @@ impl SessionRecord {
 
     /// Note about files for which there is no room, even after removing old contents.
     fn without_room(&self) -> Option<String> {
-        let is_full = |entry: &&Entry| entry.content == Content::Unkept(Why::Full);
+        let is_full = |entry: &&Entry| entry.content == Content::Unkept(SkipReason::Full);
         let files = self.trees.iter().flat_map(|tree| tree.entries.values()).filter(is_full).count();
         let room = text::size(self.config.max_total_bytes);
         (files > 0)
@@ -197,7 +197,7 @@ impl SessionRecord {
     }
 
     /// Scans again, and returns the changes.
-    pub(super) fn after(&mut self, workspace: &Workspace, before: Before) -> io::Result<Changes> {
+    pub(super) fn after(&mut self, workspace: &Workspace, before: BaseState) -> io::Result<Changes> {
         // Another call, or a reload of this record, may have changed the names since.
         self.names = before.names.clone();
         let changes = self.changes_checked(&before, workspace, None);
@@ -244,7 +244,7 @@ impl SessionRecord {
         let earlier = guard.set_aside.clone();
         let ignored = IgnoredFolders::unread(&guard.left_out);
         let guard = Some(guard).filter(|guard| guard.is_due() && of_project == OF_PROJECT);
-        let before = Before { guard, ignored, kept, ..Before::new(call, record.scoped, trees, &self.names) };
+        let before = BaseState { guard, ignored, kept, ..BaseState::new(call, record.scoped, trees, &self.names) };
         let mut changes = self.changes_checked(&before, workspace, Some(&LastSign::read(&self.alive())))?;
         changes.set_aside.changes.extend(earlier);
         Ok(changes)
@@ -253,7 +253,7 @@ impl SessionRecord {
     /// All changes, and separately those of guarded files. `sign` is the last heartbeat after a crash.
     pub(super) fn changes_since(
         &mut self,
-        before: &Before,
+        before: &BaseState,
         workspace: &Workspace,
         sign: Option<&LastSign>,
     ) -> io::Result<(Changes, Vec<FileChange>)> {
@@ -263,9 +263,9 @@ impl SessionRecord {
         let mut notes = if before.scoped { Vec::new() } else { before.notes.clone() };
         let _gate;
         let now = if before.scoped {
-            let spots: Vec<SafePath> = before.trees.iter().flat_map(|tree| spots_of(tree)).collect();
+            let safe_paths: Vec<SafePath> = before.trees.iter().flat_map(|tree| safe_paths_of(tree)).collect();
             _gate = store.blobs.gate();
-            self.look_at(&roots, &spots)?
+            self.scan_paths(&roots, &safe_paths)?
         } else {
             // All known paths must be scanned again, even if a crash lost the last scan.
             roots = Root::of_commands(roots);
@@ -312,13 +312,13 @@ impl SessionRecord {
                 differences.extend(found);
             }
         }
-        let mut unkept: BTreeMap<Why, Vec<&str>> = BTreeMap::new();
+        let mut unstored: BTreeMap<SkipReason, Vec<&str>> = BTreeMap::new();
         for difference in &differences {
-            if let Some(why) = difference.unkept {
-                unkept.entry(why).or_default().push(&difference.change.path);
+            if let Some(why) = difference.unstored {
+                unstored.entry(why).or_default().push(&difference.change.path);
             }
         }
-        notes.extend(unkept.into_iter().map(|(why, paths)| self.config.note(why, &paths)));
+        notes.extend(unstored.into_iter().map(|(why, paths)| self.config.note(why, &paths)));
         let mut files = from_kept(differences.into_iter().map(|difference| difference.change).collect(), &before.kept);
         // The old content of an unsaved file is its unsaved text.
         files.retain_mut(|change| {
@@ -327,7 +327,7 @@ impl SessionRecord {
             (state.hash, state.size) = (blobs::text(hash), *size);
             change.before != change.after
         });
-        notes.extend(before::cut(&mut files, self.config.max_changes));
+        notes.extend(base::cut(&mut files, self.config.max_changes));
         let (deleted, counted) = before.ignored.deletions(&roots, &before.trees);
         files.extend(deleted);
         notes.extend(counted);

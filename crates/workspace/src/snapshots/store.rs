@@ -52,7 +52,7 @@ struct Needs {
     /// Contents needed by changes: most recently changed session first, latest changes first.
     changes: Vec<(Hash, u64)>,
     /// Contents needed by scans.
-    looks: Vec<(Hash, u64)>,
+    stored_trees: Vec<(Hash, u64)>,
 }
 
 /// Contents and scans of all sessions.
@@ -76,7 +76,7 @@ impl Store {
         let _alone = self.blobs.alone();
         let needs = Needs::read(&self.base, &self.projects)?;
         let mut wanted = needs.calls;
-        wanted.extend(needs.changes.iter().chain(&needs.looks).map(|(hash, _)| *hash));
+        wanted.extend(needs.changes.iter().chain(&needs.stored_trees).map(|(hash, _)| *hash));
         self.blobs.sift(|hash| wanted.contains(hash), WORTH_IT)
     }
 
@@ -92,7 +92,7 @@ impl Store {
         for hash in &wanted {
             room = room.saturating_sub(self.blobs.size(hash).unwrap_or_default());
         }
-        for (hash, size) in needs.changes.into_iter().chain(needs.looks) {
+        for (hash, size) in needs.changes.into_iter().chain(needs.stored_trees) {
             if wanted.contains(&hash) {
                 continue;
             }
@@ -119,7 +119,7 @@ impl Needs {
         sessions.sort();
         for (_, session) in sessions.into_iter().rev() {
             needs.changes.extend(record::read_manifest(&session)?.into_iter().rev());
-            known.extend(needs.look(&session.join("look"))?.iter().map(|project| projects.file(project)));
+            known.extend(needs.add_scan(&session.join("look"))?.iter().map(|project| projects.file(project)));
             for call in if_there(fs::read_dir(session.join("calls")))?.into_iter().flatten() {
                 needs.call(&call?.path())?;
             }
@@ -129,7 +129,7 @@ impl Needs {
             let age = entry.metadata()?.modified().ok().and_then(|used| SystemTime::now().duration_since(used).ok());
             // A scan is useless if no session refers to its project any more.
             if age.is_none_or(|age| age < UNUSED) && known.contains(&entry.path()) {
-                needs.look(&entry.path())?;
+                needs.add_scan(&entry.path())?;
             } else {
                 fs::remove_file(entry.path())?;
             }
@@ -150,14 +150,14 @@ impl Needs {
         if age.is_some_and(|age| age > LOST) {
             return fs::remove_file(file);
         }
-        self.look(file).map(drop)
+        self.add_scan(file).map(drop)
     }
 
     /// Adds the contents of a scan. Returns the projects that it names.
-    fn look(&mut self, file: &Path) -> io::Result<Vec<PathBuf>> {
+    fn add_scan(&mut self, file: &Path) -> io::Result<Vec<PathBuf>> {
         let mut named = Vec::new();
         for tree in record::read(file)?.into_iter().flat_map(|record| record.trees) {
-            self.looks.extend(tree.contents());
+            self.stored_trees.extend(tree.contents());
             if tree.place.is_mounted() {
                 named.push(tree.path);
             }
@@ -177,11 +177,11 @@ const UNUSED: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 pub(super) struct Projects {
     folder: PathBuf,
     /// Cached scans, least recently used first.
-    looks: Mutex<Vec<Look>>,
+    stored_trees: Mutex<Vec<StoredTree>>,
 }
 
 #[derive(Debug)]
-struct Look {
+struct StoredTree {
     tree: Arc<Tree>,
     /// True if the file describes this tree.
     saved: bool,
@@ -192,7 +192,7 @@ struct Look {
 impl Projects {
     pub(super) fn open(folder: PathBuf) -> io::Result<Self> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
-        Ok(Self { folder, looks: Mutex::default() })
+        Ok(Self { folder, stored_trees: Mutex::default() })
     }
 
     /// File of the scan of a project.
@@ -203,31 +203,35 @@ impl Projects {
 
     /// Last scan of a project, without entries whose contents were removed. The caller holds the gate.
     pub(super) fn last(&self, project: &Path, blobs: &Blobs) -> io::Result<Option<Arc<Tree>>> {
-        let mut looks = lock(&self.looks);
-        let known = looks.iter().position(|look| look.tree.path == project).map(|index| looks.remove(index));
-        let (mut look, is_sure) = match known {
-            Some(look) => (Look { removals: blobs.removals(), ..look }, look.removals == blobs.removals()),
+        let mut stored_trees = lock(&self.stored_trees);
+        let known =
+            stored_trees.iter().position(|stored| stored.tree.path == project).map(|index| stored_trees.remove(index));
+        let (mut stored, is_sure) = match known {
+            Some(stored) => (StoredTree { removals: blobs.removals(), ..stored }, stored.removals == blobs.removals()),
             None => {
                 let read = record::read(&self.file(project))?.and_then(|record| record.trees.into_iter().next());
                 let Some(tree) = read.filter(|tree| tree.path == project) else { return Ok(None) };
-                (Look { tree: Arc::new(tree), saved: true, removals: blobs.removals() }, false)
+                (StoredTree { tree: Arc::new(tree), saved: true, removals: blobs.removals() }, false)
             }
         };
         // Entries without their content are read again in the next scan.
-        if !is_sure && let Some(left) = without_lost(&look.tree, blobs) {
-            (look.tree, look.saved) = (Arc::new(left), false);
+        if !is_sure && let Some(left) = without_lost(&stored.tree, blobs) {
+            (stored.tree, stored.saved) = (Arc::new(left), false);
         }
-        let tree = Arc::clone(&look.tree);
-        put(&mut looks, look);
+        let tree = Arc::clone(&stored.tree);
+        insert(&mut stored_trees, stored);
         Ok(Some(tree))
     }
 
     /// Makes this the last scan of its project, and links its file as `name`: the link is not affected by later scans.
     /// The caller holds the gate.
     pub(super) fn keep(&self, tree: &Arc<Tree>, blobs: &Blobs, name: &Path) -> io::Result<()> {
-        let mut looks = lock(&self.looks);
-        let known = looks.iter().position(|look| look.tree.path == tree.path).map(|index| looks.remove(index));
-        let is_same = known.is_some_and(|look| look.saved && Arc::ptr_eq(&look.tree, tree));
+        let mut stored_trees = lock(&self.stored_trees);
+        let known = stored_trees
+            .iter()
+            .position(|stored| stored.tree.path == tree.path)
+            .map(|index| stored_trees.remove(index));
+        let is_same = known.is_some_and(|stored| stored.saved && Arc::ptr_eq(&stored.tree, tree));
         let file = self.file(&tree.path);
         // The modification time marks an unchanged scan as used, so that it does not expire.
         let touched = is_same
@@ -235,24 +239,24 @@ impl Projects {
         if !touched {
             record::write(&file, false, [tree.as_ref()])?;
         }
-        put(&mut looks, Look { tree: Arc::clone(tree), saved: true, removals: blobs.removals() });
+        insert(&mut stored_trees, StoredTree { tree: Arc::clone(tree), saved: true, removals: blobs.removals() });
         record::link(&file, name, [tree.as_ref()])
     }
 
     /// Caches this scan, which is not on the disk yet. The caller holds the gate.
     pub(super) fn note(&self, tree: &Arc<Tree>, blobs: &Blobs) {
-        let mut looks = lock(&self.looks);
-        if !looks.iter().any(|look| Arc::ptr_eq(&look.tree, tree)) {
-            looks.retain(|look| look.tree.path != tree.path);
-            put(&mut looks, Look { tree: Arc::clone(tree), saved: false, removals: blobs.removals() });
+        let mut stored_trees = lock(&self.stored_trees);
+        if !stored_trees.iter().any(|stored| Arc::ptr_eq(&stored.tree, tree)) {
+            stored_trees.retain(|stored| stored.tree.path != tree.path);
+            insert(&mut stored_trees, StoredTree { tree: Arc::clone(tree), saved: false, removals: blobs.removals() });
         }
     }
 }
 
-fn put(looks: &mut Vec<Look>, look: Look) {
-    looks.push(look);
-    if looks.len() > IN_MEMORY {
-        looks.remove(0);
+fn insert(stored_trees: &mut Vec<StoredTree>, stored: StoredTree) {
+    stored_trees.push(stored);
+    if stored_trees.len() > IN_MEMORY {
+        stored_trees.remove(0);
     }
 }
 

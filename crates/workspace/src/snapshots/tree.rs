@@ -51,14 +51,14 @@ pub(super) enum Content {
     /// Hash and size of a stored file, or of a link's target.
     Kept(Hash, u64),
     /// Content not stored, for this reason.
-    Unkept(Why),
+    Unkept(SkipReason),
     /// Missing path that was scanned by name.
     Absent,
 }
 
 /// Reason why the content of a file is not stored. The numbers are stored in records and must not change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Why {
+pub(super) enum SkipReason {
     /// The file exceeds the size limit.
     Large = 0,
     /// There is no room.
@@ -100,7 +100,7 @@ pub(super) struct Difference {
     pub(super) below: Vec<u8>,
     pub(super) was: Option<Stamp>,
     pub(super) now: Option<Stamp>,
-    pub(super) unkept: Option<Why>,
+    pub(super) unstored: Option<SkipReason>,
 }
 
 impl Tree {
@@ -146,21 +146,21 @@ impl Tree {
         };
         let both = || was.into_iter().chain(now);
         let is_folder = both().all(|entry| entry.content == Content::Folder);
-        let unkept = both().find_map(|entry| match entry.content {
+        let unstored = both().find_map(|entry| match entry.content {
             Content::Unkept(why) => Some(why),
             _ => None,
         });
-        let (before, after) = match unkept {
+        let (before, after) = match unstored {
             Some(_) => (None, None),
             None => (was.and_then(Entry::state), now.and_then(Entry::state)),
         };
-        let spot = SafePath { place: self.place, below: below.to_vec() };
-        let path = spot.shown(is_folder);
+        let safe_path = SafePath { place: self.place, below: below.to_vec() };
+        let path = safe_path.shown(is_folder);
         let project = self.place.is_mounted().then(|| self.path.clone());
         let shared = was.zip(now).and_then(|(was, now)| shared(&was.stamp, &now.stamp));
         let change = FileChange { path, change, before, after, project, late: false, shared };
         let stamp = |entry: Option<&Entry>| entry.map(|entry| entry.stamp);
-        Difference { change, below: spot.below, was: stamp(was), now: stamp(now), unkept }
+        Difference { change, below: safe_path.below, was: stamp(was), now: stamp(now), unstored }
     }
 
     /// Contents needed to undo changes to this tree, with their sizes.

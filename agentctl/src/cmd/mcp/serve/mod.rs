@@ -92,7 +92,7 @@ pub(super) async fn handle(global: &Global, args: ServeArgs) -> anyhow::Result<E
     }
     let over = CancellationToken::new();
     let mut signals = Signals::listen(AtEnd::Cancel)?;
-    let mut told_to_end = std::pin::pin!(async {
+    let mut end_signal = std::pin::pin!(async {
         signals.next().await;
         signals.set_stopping(true);
     });
@@ -103,7 +103,7 @@ pub(super) async fn handle(global: &Global, args: ServeArgs) -> anyhow::Result<E
         approvals: args.approvals,
         reach: Reach::new(args.sessions),
         over: over.clone(),
-        told: WaitingTurns::default(),
+        waiting_turns: WaitingTurns::default(),
     };
     let transport = (Input { inner: tokio::io::stdin(), over: over.clone() }, tokio::io::stdout());
     let service = tokio::select! {
@@ -117,13 +117,13 @@ pub(super) async fn handle(global: &Global, args: ServeArgs) -> anyhow::Result<E
                 return Err(Failure::usage(words).hint(hint).into());
             }
         },
-        () = &mut told_to_end => return Ok(Exit::Done),
+        () = &mut end_signal => return Ok(Exit::Done),
     };
     let stop = service.cancellation_token();
     let mut serving = std::pin::pin!(service.waiting());
     let ended = tokio::select! {
         ended = &mut serving => ended,
-        () = &mut told_to_end => {
+        () = &mut end_signal => {
             over.cancel();
             stop.cancel();
             serving.await
@@ -149,7 +149,7 @@ struct AgentServer {
     reach: Reach,
     /// Cancelled when standard input has ended.
     over: CancellationToken,
-    told: WaitingTurns,
+    waiting_turns: WaitingTurns,
 }
 
 impl AgentServer {
@@ -275,7 +275,7 @@ const TAIL: usize = 100;
 /// Renderer that reports a turn as progress messages and stores its result.
 #[derive(Debug)]
 pub(super) struct Progress {
-    tell: mpsc::Sender<String>,
+    send: mpsc::Sender<String>,
     turn: TurnId,
     /// Number of the last event received.
     pub(super) seen: u64,
@@ -283,7 +283,7 @@ pub(super) struct Progress {
     pub(super) result: Option<TurnResult>,
     /// End of the text that is being streamed.
     tail: String,
-    told_at: Option<Instant>,
+    sent_at: Option<Instant>,
     /// True once the turn is left waiting. Later notes are meant for a terminal.
     left: bool,
 }
@@ -291,24 +291,24 @@ pub(super) struct Progress {
 impl Progress {
     /// Creates the renderer of a turn, and the receiver of its messages.
     pub(super) fn of(turn: TurnId, seen: u64) -> (Self, mpsc::Receiver<String>) {
-        let (tell, told) = mpsc::channel(QUEUE);
-        (Self { tell, turn, seen, result: None, tail: String::new(), told_at: None, left: false }, told)
+        let (send, messages) = mpsc::channel(QUEUE);
+        (Self { send, turn, seen, result: None, tail: String::new(), sent_at: None, left: false }, messages)
     }
 
-    fn tell(&mut self, message: String) {
+    fn send(&mut self, message: String) {
         // Never waits for a caller that does not read.
-        let _ = self.tell.try_send(message);
-        self.told_at = Some(Instant::now());
+        let _ = self.send.try_send(message);
+        self.sent_at = Some(Instant::now());
     }
 
     fn text(&mut self, text: &str) {
         self.tail.push_str(text);
         let cut = self.tail.char_indices().rev().nth(TAIL - 1).map_or(0, |(at, _)| at);
         self.tail.drain(..cut);
-        if self.told_at.is_none_or(|at| at.elapsed() >= PAUSE) {
+        if self.sent_at.is_none_or(|at| at.elapsed() >= PAUSE) {
             let line = clean_line(&self.tail);
             if !line.is_empty() {
-                self.tell(line);
+                self.send(line);
             }
         }
     }
@@ -319,12 +319,12 @@ impl Renderer for Progress {
         (self.seen, self.left) = (self.seen.max(event.seq), false);
         match &event.kind {
             EventKind::ItemStarted { item: Item { body: ItemBody::ToolResult(result), .. } } => {
-                self.tell(format!("runs {}", clean_line(&result.name)));
+                self.send(format!("runs {}", clean_line(&result.name)));
             }
             EventKind::ItemStarted { .. } => self.tail.clear(),
             EventKind::ItemDelta { text, .. } => self.text(text),
-            EventKind::InterruptRaised { .. } => self.tell("waits for the user".to_owned()),
-            EventKind::Warning { message, .. } => self.tell(clean_line(message)),
+            EventKind::InterruptRaised { .. } => self.send("waits for the user".to_owned()),
+            EventKind::Warning { message, .. } => self.send(clean_line(message)),
             EventKind::TurnEnded { result } if result.turn_id == self.turn => self.result = Some((**result).clone()),
             _ => {}
         }
@@ -338,7 +338,7 @@ impl Renderer for Progress {
 
     fn note(&mut self, text: &str) -> io::Result<()> {
         if !self.left {
-            self.tell(clean_line(text));
+            self.send(clean_line(text));
         }
         Ok(())
     }
@@ -348,7 +348,7 @@ impl Renderer for Progress {
 async fn send_progress(
     peer: &Peer<RoleServer>,
     token: Option<ProgressToken>,
-    mut told: mpsc::Receiver<String>,
+    mut messages: mpsc::Receiver<String>,
 ) -> Infallible {
     let Some(token) = token else { return std::future::pending().await };
     let begun = Instant::now();
@@ -356,7 +356,7 @@ async fn send_progress(
     let mut number = 0_u32;
     loop {
         let message = tokio::select! {
-            message = told.recv() => match message {
+            message = messages.recv() => match message {
                 Some(message) => message,
                 None => return std::future::pending().await,
             },
@@ -378,16 +378,16 @@ mod tests {
 
     #[test]
     fn progress_shows_the_end_of_the_text_at_intervals() {
-        let (mut progress, mut told) = Progress::of(TurnId::generate(), 0);
+        let (mut progress, mut messages) = Progress::of(TurnId::generate(), 0);
         progress.text("one\u{1b}[2J ");
         progress.text("two");
-        assert_eq!(told.try_recv().unwrap(), "one");
-        assert!(told.try_recv().is_err(), "the next word comes later");
-        progress.told_at = None;
+        assert_eq!(messages.try_recv().unwrap(), "one");
+        assert!(messages.try_recv().is_err(), "the next word comes later");
+        progress.sent_at = None;
         progress.text(&"é".repeat(TAIL + 5));
-        assert_eq!(told.try_recv().unwrap(), "é".repeat(TAIL));
+        assert_eq!(messages.try_recv().unwrap(), "é".repeat(TAIL));
         // A caller that does not read blocks nothing.
-        (0..QUEUE + 10).for_each(|number| progress.tell(number.to_string()));
-        assert_eq!(std::iter::from_fn(|| told.try_recv().ok()).count(), QUEUE);
+        (0..QUEUE + 10).for_each(|number| progress.send(number.to_string()));
+        assert_eq!(std::iter::from_fn(|| messages.try_recv().ok()).count(), QUEUE);
     }
 }

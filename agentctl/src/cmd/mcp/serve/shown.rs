@@ -202,7 +202,7 @@ pub(super) async fn search(daemon: &Daemon, reach: &Reach, args: &tools::Search)
     let session = reach.session(client, &args.session_id).await?;
     let name = session.to_string();
     let whole = json!({ "query": args.query, "paths": args.paths });
-    if let Some(why) = refused(client, &name, "search_documents", &whole).await? {
+    if let Some(why) = refusal_reason(client, &name, "search_documents", &whole).await? {
         return Err(Failure::new(ErrorKind::Rejected, format!("search denied by the rules: {why}"))
             .hint("`agentctl policy explain` shows the rule")
             .into());
@@ -215,7 +215,7 @@ pub(super) async fn search(daemon: &Daemon, reach: &Reach, args: &tools::Search)
     let mut unread = BTreeSet::new();
     let named = finds.hits.iter().map(|hit| &hit.document).chain(finds.broken.iter().map(|(document, _)| document));
     for document in named.collect::<BTreeSet<_>>() {
-        if refused(client, &name, "read_file", &json!({ "path": document })).await?.is_some() {
+        if refusal_reason(client, &name, "read_file", &json!({ "path": document })).await?.is_some() {
             unread.insert(document.clone());
         }
     }
@@ -247,7 +247,12 @@ pub(super) async fn search(daemon: &Daemon, reach: &Reach, args: &tools::Search)
 }
 
 /// Reason why a call may not run without asking. `None` if it may.
-async fn refused(client: &Client, session: &str, tool: &str, arguments: &Value) -> anyhow::Result<Option<String>> {
+async fn refusal_reason(
+    client: &Client,
+    session: &str,
+    tool: &str,
+    arguments: &Value,
+) -> anyhow::Result<Option<String>> {
     let call = PolicyCall { tool: tool.to_owned(), arguments: arguments.to_string() };
     Ok(match client.explain(&call, Some(session)).await?.verdict {
         Verdict::Allow => None,
@@ -481,15 +486,15 @@ mod tests {
 
     #[test]
     fn oldest_waiting_turns_are_dropped() {
-        let told = WaitingTurns::default();
+        let turns = WaitingTurns::default();
         let waiting = WaitingTurn { session: SessionId::generate(), turn: TurnId::generate(), seen: 1 };
         let ids: Vec<InterruptId> = (0..=REMEMBERED).map(|_| InterruptId::generate()).collect();
         for id in &ids {
-            told.remember(*id, waiting);
+            turns.remember(*id, waiting);
         }
-        assert_eq!((told.of(ids[0]), told.of(ids[1])), (None, Some(waiting)));
+        assert_eq!((turns.of(ids[0]), turns.of(ids[1])), (None, Some(waiting)));
         let later = WaitingTurn { seen: 2, ..waiting };
-        told.remember(ids[1], later);
-        assert_eq!((told.of(ids[1]), told.of(ids[2])), (Some(later), Some(waiting)));
+        turns.remember(ids[1], later);
+        assert_eq!((turns.of(ids[1]), turns.of(ids[2])), (Some(later), Some(waiting)));
     }
 }

@@ -46,7 +46,7 @@ const STILL_WAITS: &str = "no answer yet; the turn waits, also across a restart"
 const NO_ANSWER: &str = "the user gave no answer; the turn waits";
 
 /// Reason to stop following a turn.
-enum Rest {
+enum FollowEnd {
     Ended(Box<TurnResult>),
     Waits(Vec<Interrupt>),
 }
@@ -152,7 +152,7 @@ impl AgentServer {
             let asked: Vec<Interrupt> = interrupt.cloned().into_iter().collect();
             return Ok(person.asks(&asked).unwrap_or_else(|| shown::waits(at, &asked, NO_ANSWER).into()));
         };
-        self.go_on(&daemon, (id, interrupt), answer, at, person, context).await
+        self.answer_and_follow(&daemon, (id, interrupt), answer, at, person, context).await
     }
 
     /// Continues a turn after a form, in a call that is repeated with the user's answer.
@@ -175,14 +175,16 @@ impl AgentServer {
         };
         let waits = || shown::waits(at, std::slice::from_ref(interrupt), NO_ANSWER).into();
         match person.answered(interrupt, answers) {
-            Ok(Some(answer)) => self.go_on(&daemon, (id, Some(interrupt)), answer, at, person, context).await,
+            Ok(Some(answer)) => {
+                self.answer_and_follow(&daemon, (id, Some(interrupt)), answer, at, person, context).await
+            }
             Ok(None) => Ok(waits()),
             Err(()) => Ok(person.asks(std::slice::from_ref(interrupt)).unwrap_or_else(waits)),
         }
     }
 
     /// Sends an answer, and follows the turn.
-    async fn go_on(
+    async fn answer_and_follow(
         &self,
         daemon: &Daemon,
         (id, interrupt): (InterruptId, Option<&Interrupt>),
@@ -198,7 +200,7 @@ impl AgentServer {
         daemon.client.answer(id, &answer, &client).await?;
         let others = daemon.client.interrupts(Some(&at.session.to_string())).await?;
         if !others.is_empty() {
-            return Ok(self.told(at, &others, NEEDS_ANSWER, &person));
+            return Ok(self.waiting_response(at, &others, NEEDS_ANSWER, &person));
         }
         let line = SocketLine::attach(daemon, at.session, at.seen).await?.answering_as(client);
         self.follow(daemon, line, at, person, None, context).await
@@ -211,7 +213,7 @@ impl AgentServer {
         id: InterruptId,
         interrupt: Option<&Interrupt>,
     ) -> anyhow::Result<Option<WaitingTurn>> {
-        let known = self.told.of(id);
+        let known = self.waiting_turns.of(id);
         let Some(interrupt) = interrupt else { return Ok(known) };
         let session = match known {
             Some(known) => known.session,
@@ -279,15 +281,15 @@ impl AgentServer {
         context: &RequestContext<RoleServer>,
     ) -> anyhow::Result<CallToolResponse> {
         let cancels = limit.is_none() && self.reach.has_turn(at.turn);
-        let (mut progress, told) = Progress::of(at.turn, at.seen);
+        let (mut progress, messages) = Progress::of(at.turn, at.seen);
         let work = async {
-            let rest = until_it_rests(daemon, line, at, &mut progress, &mut person);
-            tokio::time::timeout(limit.unwrap_or(Duration::MAX), rest).await.ok()
+            let end = until_end(daemon, line, at, &mut progress, &mut person);
+            tokio::time::timeout(limit.unwrap_or(Duration::MAX), end).await.ok()
         };
         let outcome = tokio::select! {
             biased;
             () = self.nobody_waits(context) => None,
-            never = send_progress(&context.peer, context.meta.get_progress_token(), told) => match never {},
+            never = send_progress(&context.peer, context.meta.get_progress_token(), messages) => match never {},
             outcome = work => Some(outcome),
         };
         at.seen = progress.seen;
@@ -303,22 +305,28 @@ impl AgentServer {
             }
             Some(None) => {
                 let pending = daemon.client.interrupts(Some(&at.session.to_string())).await?;
-                Ok(self.told(at, &pending, STILL_WAITS, &person))
+                Ok(self.waiting_response(at, &pending, STILL_WAITS, &person))
             }
-            Some(Some(rest)) => Ok(match rest? {
-                Rest::Ended(result) => {
+            Some(Some(end)) => Ok(match end? {
+                FollowEnd::Ended(result) => {
                     self.reach.ended(at.turn);
                     shown::ended(at.session, &result).into()
                 }
-                Rest::Waits(pending) => self.told(at, &pending, NEEDS_ANSWER, &person),
+                FollowEnd::Waits(pending) => self.waiting_response(at, &pending, NEEDS_ANSWER, &person),
             }),
         }
     }
 
     /// Returns what a turn waits for, or asks the user for it, and remembers where to continue.
-    fn told(&self, at: WaitingTurn, pending: &[Interrupt], note: &str, person: &Person) -> CallToolResponse {
+    fn waiting_response(
+        &self,
+        at: WaitingTurn,
+        pending: &[Interrupt],
+        note: &str,
+        person: &Person,
+    ) -> CallToolResponse {
         for interrupt in pending {
-            self.told.remember(interrupt.id, at);
+            self.waiting_turns.remember(interrupt.id, at);
         }
         person.asks(pending).unwrap_or_else(|| shown::waits(at, pending, note).into())
     }
@@ -343,13 +351,13 @@ impl AgentServer {
 }
 
 /// Follows a turn until it ends or waits for an answer.
-async fn until_it_rests(
+async fn until_end(
     daemon: &Daemon,
     mut line: SocketLine,
     at: WaitingTurn,
     progress: &mut Progress,
     person: &mut Person,
-) -> anyhow::Result<Rest> {
+) -> anyhow::Result<FollowEnd> {
     let session = at.session.to_string();
     loop {
         let nobody = turn::Person {
@@ -362,11 +370,11 @@ async fn until_it_rests(
         };
         turn::drive(&mut line, progress, nobody).await?;
         if let Some(result) = progress.result.take() {
-            return Ok(Rest::Ended(Box::new(result)));
+            return Ok(FollowEnd::Ended(Box::new(result)));
         }
         let pending = daemon.client.interrupts(Some(&session)).await?;
         if !pending.is_empty() {
-            return Ok(Rest::Waits(pending));
+            return Ok(FollowEnd::Waits(pending));
         }
         // The interrupt was answered meanwhile, so the turn continues or has ended.
         let view = daemon.client.session(&session).await?;
@@ -416,7 +424,7 @@ mod tests {
             approvals: Approvals::Person,
             reach: Reach::new(Sessions::Own),
             over: CancellationToken::new(),
-            told: WaitingTurns::default(),
+            waiting_turns: WaitingTurns::default(),
         };
         let check = |named: &str, expected: Option<&str>| {
             let folder = server.folder(Some(named));

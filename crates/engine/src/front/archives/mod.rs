@@ -3,11 +3,11 @@
 //! - This file exports, and removes data that never leaves the machine. A session is exported up to the event that was
 //!   its last one when its actor was asked, so that the export is consistent even while a turn is running. Interrupted
 //!   imports are also cleaned up here.
-//! - [`importing`] imports archives from any source. Turns that were open when the session was exported are ended here,
+//! - [`import`] imports archives from any source. Turns that were open when the session was exported are ended here,
 //!   by pure code. Such a turn never continues: neither its pending calls nor the user's input run here. It ends like a
 //!   turn that was interrupted by a stop of the daemon.
 
-pub mod importing;
+pub mod import;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -112,17 +112,17 @@ pub(crate) fn for_travel(mut event: Event) -> Event {
         EventKind::TurnStarted { environment, .. } => *environment = Default::default(),
         EventKind::ItemStarted { item } | EventKind::ItemCompleted { item, .. } => {
             if let ItemBody::ToolResult(result) = &mut item.body {
-                only_tell(&mut result.files);
+                strip_undo_data(&mut result.files);
             }
         }
-        EventKind::TurnEnded { result } => only_tell(&mut result.files),
+        EventKind::TurnEnded { result } => strip_undo_data(&mut result.files),
         EventKind::StateChanged { change } => match change {
             StateChange::Settings { settings } => {
                 settings.grants.clear();
                 settings.imported = None;
             }
             StateChange::Queue { added, .. } => *added = None,
-            StateChange::Undone { files, .. } => only_tell(files),
+            StateChange::Undone { files, .. } => strip_undo_data(files),
             StateChange::Title { title } if title.chars().count() > MAX_TITLE => {
                 *title = title.chars().take(MAX_TITLE).collect();
             }
@@ -134,7 +134,7 @@ pub(crate) fn for_travel(mut event: Event) -> Event {
 }
 
 /// Reduces changes to path and kind. The data for undoing them stays on this machine.
-fn only_tell(files: &mut [FileChange]) {
+fn strip_undo_data(files: &mut [FileChange]) {
     for file in files {
         *file = FileChange::new(std::mem::take(&mut file.path), file.change);
     }
@@ -152,7 +152,7 @@ impl Engine {
             let runtime = Handle::current();
             // If the journal cannot be read, nothing is removed.
             transport
-                .settle(&|id| runtime.block_on(shared.ports.store.session(id)).map_or(true, |found| found.is_some()))
+                .clean_up(&|id| runtime.block_on(shared.ports.store.session(id)).map_or(true, |found| found.is_some()))
         });
         match settled.await {
             Ok(settled) => Ok(settled?),

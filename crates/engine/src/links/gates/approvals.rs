@@ -59,7 +59,7 @@ impl Link for Approvals {
                 }
                 (Decision::Obey(answered), _) => {
                     call.record.answer(answered);
-                    gated.obey(answered.clone()).await
+                    gated.apply_decision(answered.clone()).await
                 }
                 (Decision::Refuse(reason), _) => Ok(refuse(&format!("this run cannot ask for approval: {reason}"))),
                 (Decision::EndTurn(reason), _) => Err(TurnExit::Denied(Denial {
@@ -167,11 +167,11 @@ impl GatedCall<'_> {
         // Files may change between the question and the call.
         drop(call.record.take_look());
         let answered = call.ask(ask).await?;
-        self.obey(answered).await
+        self.apply_decision(answered).await
     }
 
     /// Carries out the user's decision, if the call still does what they were shown.
-    async fn obey(self, answered: ResolvedInterrupt) -> Result<ToolOutput, TurnExit> {
+    async fn apply_decision(self, answered: ResolvedInterrupt) -> Result<ToolOutput, TurnExit> {
         let lets_run = matches!(
             answered.answer,
             Answer::Approve | Answer::Always { .. } | Answer::Keep { .. } | Answer::Edit { .. }
@@ -217,7 +217,7 @@ impl GatedCall<'_> {
             _ => None,
         };
         let limits = call.record.entries().limits;
-        undo::look(call, limits).await?;
+        undo::record_before(call, limits).await?;
         let would = self.preview().await?;
         if would.as_ref().ok().is_some_and(|preview| shown == Some(preview)) {
             return Ok(None);

@@ -156,7 +156,7 @@ pub(crate) async fn record_kept(
 
 fn requester(call: &Invocation<'_>) -> Requester {
     let context = call.context;
-    Requester { model: context.models.model.info().id.clone(), agent: context.acting.name().to_owned() }
+    Requester { model: context.models.model.info().id.clone(), agent: context.active_agent.name().to_owned() }
 }
 
 /// Grants that let it run: those of the verdict, or those added since.
@@ -257,7 +257,7 @@ pub(crate) async fn settle_set_aside(
         deny(call, format!("{what}. Check it before you continue"), output).await?;
     }
     let gone = set_aside.files.iter().filter(|file| file.outcome == UndoOutcome::Done).map(|file| file.path.as_str());
-    let names = named(gone);
+    let names = first_names(gone);
     if names.is_empty() {
         return Ok(());
     }
@@ -273,7 +273,7 @@ pub(crate) async fn settle_set_aside(
     match kept {
         Ok(kept) => {
             let is_done = |file: &&UndoneFile| matches!(file.outcome, UndoOutcome::Done | UndoOutcome::Already);
-            let lost = named(kept.files.iter().filter(|file| !is_done(file)).map(|file| file.path.as_str()));
+            let lost = first_names(kept.files.iter().filter(|file| !is_done(file)).map(|file| file.path.as_str()));
             output.files.extend(kept.changes);
             if !lost.is_empty() {
                 let why = "its path was changed, or could not be written";
@@ -288,7 +288,7 @@ pub(crate) async fn settle_set_aside(
 
 /// Reports the files reverted after an interrupted call. The user is not asked about them.
 pub(crate) async fn report_interrupted(call: &Invocation<'_>, set_aside: &FilesReverted) {
-    let names = named(set_aside.files.iter().map(|file| file.path.as_str()));
+    let names = first_names(set_aside.files.iter().map(|file| file.path.as_str()));
     if !names.is_empty() {
         let message = format!("the interrupted command also wrote {names}; this was reverted");
         if call.context.recorder.warn("guarded_files", message).await.is_err() {
@@ -403,7 +403,7 @@ async fn deny(call: &Invocation<'_>, reason: String, output: &mut ToolOutput) ->
 }
 
 /// The first few names, and the number of the others.
-fn named<'a>(paths: impl Iterator<Item = &'a str>) -> String {
+fn first_names<'a>(paths: impl Iterator<Item = &'a str>) -> String {
     let files: Vec<&str> = paths.filter(|path| !path.ends_with('/')).collect();
     let more = files.len().saturating_sub(NAMED);
     let shown = files[..files.len() - more].join(", ");

@@ -153,7 +153,7 @@ pub(crate) struct Recall;
 impl Link for Recall {
     // Runs after the compaction before the first step: what that replaces may be just what the input is about.
     fn before_step<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
-        let begins = state.steps == 0 && !state.only_compacts() && context.config.recall && !is_told(context, state);
+        let begins = state.steps == 0 && !state.only_compacts() && context.config.recall && !has_recall(context, state);
         if !begins {
             return done(());
         }
@@ -165,7 +165,7 @@ impl Link for Recall {
         async move {
             let looked = timeout(PATIENCE, passages(context, state, &set_aside));
             match context.or_cancelled(looked).await? {
-                Ok(found) if !found.is_empty() => context.tell(state, notice(&found)).await,
+                Ok(found) if !found.is_empty() => context.append_notice(state, notice(&found)).await,
                 _ => Ok(()),
             }
         }
@@ -174,7 +174,7 @@ impl Link for Recall {
 }
 
 /// Returns true if passages were added in this turn: its first request may be retried after a compaction.
-fn is_told(context: &TurnContext, state: &TurnState) -> bool {
+fn has_recall(context: &TurnContext, state: &TurnState) -> bool {
     let of_turn = |item: &&Arc<Item>| item.turn_id == context.ids.turn;
     let is_recall = |item: &Arc<Item>| matches!(item.body, ItemBody::Notice { topic: NoticeTopic::Recall, .. });
     state.history.iter().rev().take_while(of_turn).any(is_recall)
@@ -343,14 +343,14 @@ mod tests {
         let asks = |calls: Vec<ToolCall>| Message::answer(String::new(), calls);
         let result = |n: u8| Message::Tool { call_id: id(n), name: "now".to_owned(), text: n.to_string() };
         let repaired = repair(vec![asks(vec![call(3), call(4), call(6)]), result(6), result(4), result(3)]);
-        let told: Vec<(&str, &str)> = repaired
+        let actual: Vec<(&str, &str)> = repaired
             .iter()
             .filter_map(|message| match message {
                 Message::Tool { call_id, text, .. } => Some((call_id.as_str(), text.as_str())),
                 _ => None,
             })
             .collect();
-        assert_eq!(told, [("a_b_1", "3"), ("a_b_2", "4"), ("a_b_0", "6")]);
+        assert_eq!(actual, [("a_b_1", "3"), ("a_b_2", "4"), ("a_b_0", "6")]);
         assert!(pairs(&repaired));
     }
 

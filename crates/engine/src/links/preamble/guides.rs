@@ -25,7 +25,7 @@ use futures_util::FutureExt as _;
 use crate::{
     attachments,
     error::EngineError,
-    instructions::{self, PreambleContext, memory_notice, skills_notice, told},
+    instructions::{self, PreambleContext, last_sources, memory_notice, skills_notice},
     turn::{
         Phase, TurnContext, TurnExit, TurnState, dispatch,
         hooks::{Hook, Invocation, Link, Next, Reminder, done},
@@ -36,13 +36,13 @@ use crate::{
 pub(crate) struct Memory;
 
 impl Link for Memory {
-    fn preamble(&self, opening: &PreambleContext<'_>) -> Option<ItemBody> {
-        memory_notice(opening)
+    fn preamble(&self, preamble: &PreambleContext<'_>) -> Option<ItemBody> {
+        memory_notice(preamble)
     }
 
     fn before_step<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
         async move {
-            tell_again(context, state, NoticeTopic::Memory, memory_notice).await?;
+            repeat_notice(context, state, NoticeTopic::Memory, memory_notice).await?;
             add_folder_notes(context, state).await
         }
         .boxed()
@@ -50,27 +50,28 @@ impl Link for Memory {
 }
 
 /// Repeats a notice that a compaction has just replaced.
-fn tell_again<'a>(
+fn repeat_notice<'a>(
     context: &'a TurnContext,
     state: &'a mut TurnState,
     topic: NoticeTopic,
     notice: fn(&PreambleContext<'_>) -> Option<ItemBody>,
 ) -> Hook<'a> {
     let compacted = state.compacted_at == Some(state.steps) && !state.only_compacts();
-    if !compacted || told(&state.history, topic).is_some() {
+    if !compacted || last_sources(&state.history, topic).is_some() {
         return done(());
     }
     async move {
         let limits = context.config.guides;
-        let Some(guides) = instructions::look(&*context.ports.workspaces, &context.files.workspace, limits).await
+        let Some(guides) =
+            instructions::read_guides(&*context.ports.workspaces, &context.files.workspace, limits).await
         else {
             return Ok(());
         };
         let window = context.smallest_window();
         let (history, tools) = (&state.history, &context.tools.visible);
-        let opening = PreambleContext { guides: &guides, limits, window, history, handed: &[], tools };
-        if let Some(body) = notice(&opening) {
-            context.tell(state, body).await?;
+        let preamble = PreambleContext { guides: &guides, limits, window, history, attached: &[], tools };
+        if let Some(body) = notice(&preamble) {
+            context.append_notice(state, body).await?;
         }
         Ok(())
     }
@@ -120,7 +121,7 @@ async fn add_folder_notes(context: &TurnContext, state: &mut TurnState) -> Resul
         is_news && quoting.allow(&file.name)
     });
     if let Some(body) = instructions::folder_notice(&state.history, &files, context.smallest_window(), limits) {
-        context.tell(state, body).await?;
+        context.append_notice(state, body).await?;
     }
     state.guided = state.history.len();
     Ok(())
@@ -129,8 +130,8 @@ async fn add_folder_notes(context: &TurnContext, state: &mut TurnState) -> Resul
 pub(crate) struct Skills;
 
 impl Link for Skills {
-    fn preamble(&self, opening: &PreambleContext<'_>) -> Option<ItemBody> {
-        skills_notice(opening)
+    fn preamble(&self, preamble: &PreambleContext<'_>) -> Option<ItemBody> {
+        skills_notice(preamble)
     }
 
     fn before_turn<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
@@ -139,7 +140,7 @@ impl Link for Skills {
         }
         async move {
             for loaded in &context.tools.mentions.skills {
-                if let Err(message) = bring(context, &loaded.skill.name).await? {
+                if let Err(message) = link_skill(context, &loaded.skill.name).await? {
                     context.recorder.warn("skill", message).await?;
                 }
             }
@@ -149,7 +150,7 @@ impl Link for Skills {
     }
 
     fn before_step<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
-        tell_again(context, state, NoticeTopic::Skills, skills_notice)
+        repeat_notice(context, state, NoticeTopic::Skills, skills_notice)
     }
 
     fn prepare_call<'a>(&'a self, call: &'a Invocation<'a>) -> Hook<'a, Option<ToolOutput>> {
@@ -161,12 +162,12 @@ impl Link for Skills {
         }
         async move {
             for name in names {
-                if let Err(message) = bring(call.context, &name).await? {
+                if let Err(message) = link_skill(call.context, &name).await? {
                     return Ok(Some(ToolOutput::error(ToolErrorCode::Path, message)));
                 }
             }
             if effect == Some(Effect::Execute)
-                && let Some(skills) = shelf(call.context)
+                && let Some(skills) = skills_port(call.context)
             {
                 let missing = skills.missing(&call.context.files.workspace, &text);
                 let missing = call.context.or_cancelled(missing).await?;
@@ -190,7 +191,7 @@ impl Link for Skills {
             return next.run(call);
         }
         async move {
-            let Some(skills) = shelf(call.context) else { return next.run(call).await };
+            let Some(skills) = skills_port(call.context) else { return next.run(call).await };
             if !packages.is_empty() {
                 // Shows progress during the installation, and records for a crash that the call had started.
                 dispatch::begin(call).await?;
@@ -225,13 +226,13 @@ fn plain(arguments: &str) -> String {
     arguments.replace("\\/", "/")
 }
 
-fn shelf(context: &TurnContext) -> Option<&dyn ports::Skills> {
+fn skills_port(context: &TurnContext) -> Option<&dyn ports::Skills> {
     context.ports.workspaces.skills().filter(|_| context.config.guides.skills)
 }
 
 /// Links a skill into the session, if there is one of that name. The inner error is a sentence about the problem.
-async fn bring(context: &TurnContext, name: &str) -> Result<Result<(), String>, TurnExit> {
-    let Some(skills) = shelf(context) else { return Ok(Ok(())) };
+async fn link_skill(context: &TurnContext, name: &str) -> Result<Result<(), String>, TurnExit> {
+    let Some(skills) = skills_port(context) else { return Ok(Ok(())) };
     context.make_folders().await?;
     let linked = context.or_cancelled(skills.link(&context.files.workspace, name)).await?;
     Ok(linked.map(drop).map_err(|error| EngineError::from(error).sentence()))
@@ -248,8 +249,8 @@ const NO_LONGER_SHOWN: &str = "(Some of these pictures are no longer shown.)";
 pub(crate) struct Files;
 
 impl Link for Files {
-    fn preamble(&self, opening: &PreambleContext<'_>) -> Option<ItemBody> {
-        attachments::notice(opening.handed, opening.tools, opening.window)
+    fn preamble(&self, preamble: &PreambleContext<'_>) -> Option<ItemBody> {
+        attachments::notice(preamble.attached, preamble.tools, preamble.window)
     }
 
     fn before_turn<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
@@ -276,7 +277,7 @@ impl Link for Files {
                 // After all results of the step: nothing may come between those.
                 context.or_cancelled(context.models.model.look_for_sight()).await?;
                 let notice = attachments::returned(std::mem::take(&mut state.returned));
-                context.tell(state, notice).await?;
+                context.append_notice(state, notice).await?;
             }
             if sees(context) { load(context, state).await } else { Ok(()) }
         }
@@ -335,7 +336,7 @@ fn show(message: &mut Message, state: &TurnState, sees: bool, left_out: &mut usi
 }
 
 /// Maximum number of problems that are reported individually.
-const MAX_TOLD: usize = 5;
+const MAX_PROBLEMS: usize = 5;
 
 pub(crate) struct MentionsOfInput;
 
@@ -347,9 +348,9 @@ impl Link for MentionsOfInput {
         }
         async move {
             let problems = &context.tools.mentions.problems;
-            let more = problems.len().saturating_sub(MAX_TOLD);
+            let more = problems.len().saturating_sub(MAX_PROBLEMS);
             let more = (more > 0).then(|| format!("{more} more mentioned names load nothing either"));
-            for problem in problems.iter().take(MAX_TOLD).cloned().chain(more) {
+            for problem in problems.iter().take(MAX_PROBLEMS).cloned().chain(more) {
                 context.recorder.warn("mention", problem).await?;
             }
             Ok(())
@@ -358,8 +359,8 @@ impl Link for MentionsOfInput {
     }
 
     fn reminder(&self, context: &TurnContext, _: &TurnState) -> Option<Reminder> {
-        let told = context.tools.mentions.reminders(|tool| context.tools.visible.get(tool).is_some());
-        Some(Reminder::new(NoticeTopic::Mentions, told.join("\n")))
+        let reminders = context.tools.mentions.reminders(|tool| context.tools.visible.get(tool).is_some());
+        Some(Reminder::new(NoticeTopic::Mentions, reminders.join("\n")))
     }
 }
 

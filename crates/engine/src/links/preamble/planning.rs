@@ -73,7 +73,7 @@ async fn decide(context: &TurnContext, state: &mut TurnState, plan: String) -> R
     let answered = match (earlier, context.rules.answering.now()) {
         (Some(answered), _) => answered,
         (None, OnInterrupt::Wait) => context.ask(id.clone(), Ask::of_plan(&plan)).await?,
-        (None, OnInterrupt::Approve) => return carry_out(context, state, &plan, None).await,
+        (None, OnInterrupt::Approve) => return finish_planning(context, state, &plan, None).await,
         // The plan is the result of the run in this case.
         (None, OnInterrupt::Deny) => return Err(TurnExit::Finished(StopReason::Completed)),
         (None, OnInterrupt::Fail) => return Err(TurnExit::Denied(denied("the plan requires approval"))),
@@ -83,18 +83,23 @@ async fn decide(context: &TurnContext, state: &mut TurnState, plan: String) -> R
             // Handled like any input added to the turn.
             Some(text) => {
                 context
-                    .tell(state, ItemBody::UserMessage { text, steered: true, typed_bytes: None, stored: None })
+                    .append_notice(
+                        state,
+                        ItemBody::UserMessage { text, steered: true, typed_bytes: None, stored: None },
+                    )
                     .await
             }
             None => Err(TurnExit::Denied(denied("the plan was rejected"))),
         },
         Answer::Edit { args } => match args.get(Ask::PLAN).and_then(|text| text.as_str()) {
-            Some(same) if same.trim() == plan.trim() => carry_out(context, state, &plan, None).await,
-            Some(changed) if !changed.trim().is_empty() => carry_out(context, state, &plan, Some(changed)).await,
+            Some(same) if same.trim() == plan.trim() => finish_planning(context, state, &plan, None).await,
+            Some(changed) if !changed.trim().is_empty() => finish_planning(context, state, &plan, Some(changed)).await,
             // The approval of an empty plan counts as a rejection.
             _ => Err(TurnExit::Denied(denied("the edited plan is empty"))),
         },
-        Answer::Approve | Answer::Always { .. } | Answer::Keep { .. } => carry_out(context, state, &plan, None).await,
+        Answer::Approve | Answer::Always { .. } | Answer::Keep { .. } => {
+            finish_planning(context, state, &plan, None).await
+        }
         Answer::Text { .. } => Err(TurnExit::Denied(denied("the plan was not approved"))),
     }
 }
@@ -106,7 +111,7 @@ fn call_id(state: &TurnState) -> CallId {
 }
 
 /// Ends the planning with the plan or the user's version of it. The todo list and the notice are stored atomically.
-async fn carry_out(
+async fn finish_planning(
     context: &TurnContext,
     state: &mut TurnState,
     plan: &str,
@@ -131,9 +136,9 @@ const MAX_STEP: usize = 300;
 
 /// Steps of a plan: the outermost items of its first list, or its first line if it has no list.
 pub(crate) fn todos(plan: &str) -> Vec<Todo> {
-    let mut steps = listed(plan, is_numbered);
+    let mut steps = list_items(plan, is_numbered);
     if steps.is_empty() {
-        steps = listed(plan, |item| item.starts_with("- ") || item.starts_with("* "));
+        steps = list_items(plan, |item| item.starts_with("- ") || item.starts_with("* "));
     }
     if steps.is_empty() {
         let line = plan.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#'));
@@ -149,7 +154,7 @@ pub(crate) fn todos(plan: &str) -> Vec<Todo> {
 }
 
 /// Outermost items of lists of this kind, outside of code fences.
-fn listed(plan: &str, is_item: impl Fn(&str) -> bool) -> Vec<String> {
+fn list_items(plan: &str, is_item: impl Fn(&str) -> bool) -> Vec<String> {
     let (mut inside, mut level, mut items) = (false, None, Vec::new());
     for line in plan.lines() {
         let text = line.trim_start();

@@ -125,16 +125,16 @@ async fn keep_data(call: &Invocation<'_>, data: Vec<ToolData>) -> Result<Vec<Str
     let (mut lines, mut taken) = (Vec::new(), HashSet::new());
     let dropped = data.len().saturating_sub(MOST);
     for (number, data) in data.into_iter().take(MOST).enumerate() {
-        let told = told(&data);
+        let description = description(&data);
         let name = file_name(call.call.call_id.as_str(), &data, number, &mut taken);
         match call.context.keep_result(name, data.content).await {
             Ok(path) => {
-                lines.push(format!("[{told} is not shown: it is stored in /{path}, where commands can read it]"))
+                lines.push(format!("[{description} is not shown: it is stored in /{path}, where commands can read it]"))
             }
             Err(error) => {
                 let why = reason(&error);
-                lines.push(format!("[{told} could not be stored and is lost: {why}]"));
-                let message = format!("{told} of {} could not be stored and is lost: {why}", call.call.name);
+                lines.push(format!("[{description} could not be stored and is lost: {why}]"));
+                let message = format!("{description} of {} could not be stored and is lost: {why}", call.call.name);
                 call.context.recorder.warn("result_lost", message).await?;
             }
         }
@@ -146,7 +146,7 @@ async fn keep_data(call: &Invocation<'_>, data: Vec<ToolData>) -> Result<Vec<Str
 }
 
 /// Description of a piece: `stdout, a PNG image of 1,234 bytes`. It may contain untrusted text.
-fn told(data: &ToolData) -> String {
+fn description(data: &ToolData) -> String {
     let short = |words: &str| text::one_line(&words.chars().take(MAX_WORDS).collect::<String>());
     let kind = if data.kind.trim().is_empty() { "binary data".to_owned() } else { short(&data.kind) };
     format!("{}, {kind} of {} bytes,", short(&data.name), grouped(data.content.len()))
@@ -310,7 +310,7 @@ impl Link for EditDiagnostics {
                 return Ok(());
             }
             let body = Reminder::new(NoticeTopic::Diagnostics, note(&errors)).notice();
-            context.tell(state, body).await?;
+            context.append_notice(state, body).await?;
             state.ask_below(context.answer_form.is_some());
             Ok(())
         }
@@ -414,9 +414,12 @@ mod tests {
             content: vec![0; 1234],
             ..ToolData::default()
         };
-        let told = told(&data);
-        assert!(!told.contains('\n') && !told.contains("</system") && told.contains("1,234 bytes"), "{told}");
-        assert!(told.len() < 250, "{told}");
+        let description = description(&data);
+        assert!(
+            !description.contains('\n') && !description.contains("</system") && description.contains("1,234 bytes"),
+            "{description}"
+        );
+        assert!(description.len() < 250, "{description}");
     }
 
     fn errors(count: usize, length: usize) -> Vec<Diagnostic> {

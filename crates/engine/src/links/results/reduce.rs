@@ -208,14 +208,14 @@ impl<'a> Marker<'a> {
     /// Classifies a line and returns the offset of the match. Returns `None` for irrelevant lines and for repetitions
     /// of earlier ones.
     fn mark(&mut self, line: &str) -> Option<(Mark, usize)> {
-        let found = self.look(line)?;
+        let found = self.classify(line)?;
         let shape = fingerprint(&line.trim().replace(|letter: char| letter.is_ascii_digit(), ""));
         let seen = self.alike.entry(shape).or_default();
         *seen += 1;
         (*seen <= MOST_ALIKE).then_some(found)
     }
 
-    fn look(&self, line: &str) -> Option<(Mark, usize)> {
+    fn classify(&self, line: &str) -> Option<(Mark, usize)> {
         let Patterns { wrong, doubtful, nothing, passed } = self.patterns;
         let nothing: Vec<_> = nothing.find_iter(line).map(|found| found.range()).collect();
         let real = |pattern: &Regex| {

@@ -57,13 +57,13 @@ impl Link for Undo {
         if call.call.name != NAME {
             return Vec::new();
         }
-        let edit = arguments(call).ok().and_then(|arguments| meant(call, arguments.path.as_deref()));
+        let edit = arguments(call).ok().and_then(|arguments| selected_edit(call, arguments.path.as_deref()));
         edit.map(|edit| edit.files.iter().map(|file| file.path.clone()).collect()).unwrap_or_default()
     }
 
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
         if call.call.name == NAME {
-            return take_back(call).boxed();
+            return revert(call).boxed();
         }
         if call.record.entries().confinement == Confinement::ReadOnly {
             // The call can change nothing, so there is nothing to record.
@@ -93,7 +93,7 @@ pub(crate) async fn irreversible(call: &Invocation<'_>, judgement: &Explanation)
     if matches!(judgement.verdict, Verdict::Deny { .. }) || limits == Confinement::ReadOnly {
         return Ok(None);
     }
-    look(call, limits).await?;
+    record_before(call, limits).await?;
     Ok(call.record.entries().irreversible.clone())
 }
 
@@ -106,7 +106,7 @@ fn paths(call: &Invocation<'_>) -> Option<Vec<String>> {
 
 /// Records the state of the files before a call is approved, unless that is done already: the approver must know which
 /// changes could not be undone. Foreign tools are not expected to be undoable.
-pub(crate) async fn look(call: &Invocation<'_>, confinement: Confinement) -> Result<(), TurnExit> {
+pub(crate) async fn record_before(call: &Invocation<'_>, confinement: Confinement) -> Result<(), TurnExit> {
     if !is_recorded(call) || call.record.entries().look.is_some() {
         return Ok(());
     }
@@ -114,7 +114,7 @@ pub(crate) async fn look(call: &Invocation<'_>, confinement: Confinement) -> Res
     let reasons = match &files {
         _ if is_foreign(call) => Vec::new(),
         Ok(looked) => {
-            let named = deletes(&call.call.arguments, &looked.unkept);
+            let named = deletes(&call.call.arguments, &looked.unstored);
             let named =
                 (!named.is_empty()).then(|| format!("the earlier content of {} is not stored", named.join(", ")));
             looked.gaps.iter().cloned().chain(named).collect()
@@ -181,7 +181,7 @@ async fn record<'a>(call: &'a Invocation<'a>, next: Next<'a>) -> Result<ToolOutp
     let mut output = output?;
     let (notes, set_aside) = match changes {
         Ok(changes) => {
-            output.files = seen_and_told(changes.files, output.files, paths.as_deref());
+            output.files = merged_changes(changes.files, output.files, paths.as_deref());
             (changes.notes, changes.set_aside)
         }
         Err(error) => {
@@ -214,13 +214,13 @@ fn gap(looked: &Result<FilesBefore, WorkspaceError>) -> Option<String> {
 
 /// Merges observed and reported changes. A tool's own report counts only for paths that were not observed, because
 /// observation is more accurate.
-fn seen_and_told(seen: Vec<FileChange>, told: Vec<FileChange>, paths: Option<&[String]>) -> Vec<FileChange> {
+fn merged_changes(seen: Vec<FileChange>, reported: Vec<FileChange>, paths: Option<&[String]>) -> Vec<FileChange> {
     let elsewhere = |file: &FileChange| match paths {
         Some(paths) => !paths.contains(&file.path) && !seen.iter().any(|seen| seen.path == file.path),
         None => seen.is_empty(),
     };
-    let told: Vec<FileChange> = told.into_iter().filter(elsewhere).collect();
-    seen.into_iter().chain(told).collect()
+    let reported: Vec<FileChange> = reported.into_iter().filter(elsewhere).collect();
+    seen.into_iter().chain(reported).collect()
 }
 
 /// An edit, and how to revert it.
@@ -238,7 +238,7 @@ async fn foresee(call: &Invocation<'_>) -> Result<Option<String>, ToolOutput> {
 
 /// Reverts the selected edit, either completely or not at all. Changes of the session's own state are reverted by
 /// storing new changes.
-async fn take_back(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
+async fn revert(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
     dispatch::begin(call).await?;
     let undone = async {
         let plan = plan(call, false).await?;
@@ -249,7 +249,7 @@ async fn take_back(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
         Ok(undone) => undone,
         Err(output) => return Ok(output),
     };
-    let told: Vec<String> = files.iter().map(|file| format!("{}: {}", file.path, told(file))).collect();
+    let reported: Vec<String> = files.iter().map(|file| format!("{}: {}", file.path, outcome_text(file))).collect();
     let what = if changes.is_empty() {
         "Nothing changed: that edit was already reverted. Call it again to revert the one before."
     } else {
@@ -257,7 +257,7 @@ async fn take_back(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
     };
     // Also if no file had to change: the edit counts as reverted, so that the next call reverts another one.
     call.record.entries().effects.takes_back = Some(plan.edit.call_id.clone());
-    let text = format!("{what}\n{}", told.join("\n"));
+    let text = format!("{what}\n{}", reported.join("\n"));
     Ok(ToolOutput { files: changes, state_files: plan.of_state.facts, ..ToolOutput::ok(text) })
 }
 
@@ -265,7 +265,7 @@ async fn take_back(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
 async fn plan<'a>(call: &Invocation<'a>, shows_all: bool) -> Result<Plan<'a>, ToolOutput> {
     let context = call.context;
     let arguments = arguments(call)?;
-    let Some(edit) = meant(call, arguments.path.as_deref()) else {
+    let Some(edit) = selected_edit(call, arguments.path.as_deref()) else {
         let of = arguments.path.map(|path| format!(" of {path}")).unwrap_or_default();
         return Err(ToolOutput::error(ToolErrorCode::Tool, format!("there is no edit{of} left to revert")));
     };
@@ -312,7 +312,7 @@ fn arguments(call: &Invocation<'_>) -> Result<Arguments, ToolOutput> {
 }
 
 /// The edit that a call would revert: the last one that no later call reverted or found to be reverted.
-fn meant<'a>(call: &Invocation<'a>, path: Option<&str>) -> Option<&'a ToolResult> {
+fn selected_edit<'a>(call: &Invocation<'a>, path: Option<&str>) -> Option<&'a ToolResult> {
     let context = call.context;
     let is_edit = |name: &str| name != NAME && context.tool(name).is_some_and(|tool| tool.effect == Effect::Write);
     let mut edits: Vec<&ToolResult> = Vec::new();
@@ -368,7 +368,7 @@ fn described(file: &UndoneFile, form: fn(&str) -> String) -> String {
     match (reason, diff) {
         (Some(reason), Some(diff)) => format!("{reason}\n{diff}"),
         (Some(text), None) | (None, Some(text)) => text,
-        (None, None) => format!("{}: {}", file.path, told(file)),
+        (None, None) => format!("{}: {}", file.path, outcome_text(file)),
     }
 }
 
@@ -379,7 +379,7 @@ fn shortened(diff: &str) -> String {
     format!("{}\n… ({more} more characters of this diff are left out)\n", &diff[..end])
 }
 
-fn told(file: &UndoneFile) -> String {
+fn outcome_text(file: &UndoneFile) -> String {
     let done = match (file.outcome, file.change) {
         (UndoOutcome::Already, _) => "was already in its earlier state",
         (_, FileChangeKind::Created) => "is restored",

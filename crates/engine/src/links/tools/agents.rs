@@ -110,7 +110,7 @@ fn task(call: &Invocation<'_>) -> Result<Task, ToolOutput> {
     // Without a name, an agent delegates to one like itself, which may do no more than it.
     let card = match agent {
         Some(id) => Some(card(call.context, &id).map_err(invalid)?),
-        None => call.context.acting.card(),
+        None => call.context.active_agent.card(),
     };
     let context_id = context_id.filter(|id| !id.trim().is_empty()).map(|id| id.trim().parse::<SessionId>()).transpose();
     let context_id = context_id
@@ -138,7 +138,7 @@ fn task(call: &Invocation<'_>) -> Result<Task, ToolOutput> {
 /// Checks that an earlier subagent running `agent` may continue: it must be an agent that the caller could name, or one
 /// like the caller. So no agent reaches through it what it cannot use itself.
 pub(crate) fn may_go_on(context: &TurnContext, agent: Option<&str>, named: Option<&str>) -> Result<(), String> {
-    let own = context.acting.card();
+    let own = context.active_agent.card();
     if let Some(named) = named
         && agent != Some(named)
     {
@@ -153,14 +153,14 @@ pub(crate) fn may_go_on(context: &TurnContext, agent: Option<&str>, named: Optio
         }
         (Some(id), Some(own)) if own.id == id => Ok(()),
         // The main agent could do all of it itself.
-        (Some(id), None) if context.acting.agents().get(id).is_some() => Ok(()),
+        (Some(id), None) if context.active_agent.agents().get(id).is_some() => Ok(()),
         (Some(id), _) => card(context, id).map(drop),
     }
 }
 
 /// Finds the named agent. The error lists the agents on offer.
 fn card<'a>(context: &'a TurnContext, id: &str) -> Result<&'a AgentCard, String> {
-    let agents = context.acting.agents();
+    let agents = context.active_agent.agents();
     // An agent that is not on offer to models can be used if the user mentions it.
     let mentioned = |card: &&AgentCard| context.tools.mentions.agents.iter().any(|known| known.id == card.id);
     agents.get(id).filter(|card| card.enabled || mentioned(card)).ok_or_else(|| {
@@ -193,26 +193,26 @@ impl Link for Handoff {
     }
 
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
-        if is_call(call) { hand_on(call).boxed() } else { next.run(call) }
+        if is_call(call) { transfer(call).boxed() } else { next.run(call) }
     }
 }
 
 /// Returns true if the call names one of our agents. A foreign tool may have such a name if no agent has it.
 fn is_call(call: &Invocation<'_>) -> bool {
     let Some(id) = call.call.name.strip_prefix(TRANSFER) else { return false };
-    id == MAIN || call.context.acting.agents().get(id).is_some()
+    id == MAIN || call.context.active_agent.agents().get(id).is_some()
 }
 
-async fn hand_on(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
+async fn transfer(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
     let (stack, task) = match wanted(call) {
         Ok(wanted) => wanted,
         Err(output) => return Ok(output),
     };
     dispatch::begin(call).await?;
     call.context.recorder.change(StateChange::Agent { stack: stack.clone() }).await?;
-    let from = call.context.acting.name();
+    let from = call.context.active_agent.name();
     let text = match stack.last() {
-        Some(to) if call.context.acting.chain().first() == Some(&to.as_str()) => {
+        Some(to) if call.context.active_agent.chain().first() == Some(&to.as_str()) => {
             format!("`{from}` has transferred the conversation back to you, `{to}`: {task}")
         }
         Some(to) => format!("`{from}` has transferred the conversation to you, `{to}`. Your task: {task}"),
@@ -224,8 +224,8 @@ async fn hand_on(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
 
 /// Returns the next stack of agents and the task. The error is the output for an invalid call.
 fn wanted(call: &Invocation<'_>) -> Result<(Vec<String>, String), ToolOutput> {
-    let (acting, name) = (&call.context.acting, call.call.name.as_str());
-    if acting.is_subagent() || !acting.may_transfer(name) {
+    let (active_agent, name) = (&call.context.active_agent, call.call.name.as_str());
+    if active_agent.is_subagent() || !active_agent.may_transfer(name) {
         let text = "this agent cannot transfer to that one: do it yourself, or report what is left to do";
         return Err(ToolOutput::error(ToolErrorCode::UnknownTool, text));
     }
@@ -238,7 +238,7 @@ fn wanted(call: &Invocation<'_>) -> Result<(Vec<String>, String), ToolOutput> {
         return Err(ToolOutput::error(ToolErrorCode::Tool, text));
     }
     let to = name.strip_prefix(TRANSFER).unwrap_or(name);
-    let stack = next_stack(&acting.chain(), to, call.state.agent_changes);
+    let stack = next_stack(&active_agent.chain(), to, call.state.agent_changes);
     let stack = stack.map_err(|why| ToolOutput::error(ToolErrorCode::Tool, why))?;
     Ok((stack, task.filter(|task| !task.trim().is_empty()).unwrap_or_else(|| "go on".to_owned())))
 }

@@ -120,7 +120,7 @@ fn find(call: &Invocation<'_>) -> ToolOutput {
     let left = finds.show(&best);
     let is_left = |tool: &CatalogueTool| left.contains(&tool.spec.name);
     let (shown, left): (Vec<_>, Vec<_>) = best.into_iter().partition(|tool| !is_left(tool));
-    let mut lines: Vec<String> = shown.iter().map(|tool| told(tool)).collect();
+    let mut lines: Vec<String> = shown.iter().map(|tool| summary(tool)).collect();
     if more > 0 {
         lines.push(format!("{more} more match; be more specific if none of these fits"));
     }
@@ -135,7 +135,7 @@ fn find(call: &Invocation<'_>) -> ToolOutput {
 }
 
 /// One line about the tool, and its arguments. Both were written by a server.
-fn told(tool: &CatalogueTool) -> String {
+fn summary(tool: &CatalogueTool) -> String {
     let ToolSpec { name, description, parameters, .. } = &tool.spec;
     let about: String = description.split_whitespace().collect::<Vec<_>>().join(" ");
     let about = match about.char_indices().nth(LONGEST_LINE) {

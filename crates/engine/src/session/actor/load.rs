@@ -36,13 +36,13 @@ use crate::{
     recovery::{self, Disposition, reading, subagents::of_turn},
     session::{
         actor::{
-            Access, Actor, Command, Drain, Fault, Next, OpenTurn, not_found,
-            state::{Interrupts, MAX_ITEMS, Pending, SessionState},
+            Access, Actor, Command, Drain, Fault, NextMove, OpenTurn, not_found,
+            state::{Interrupts, MAX_ITEMS, PendingInterrupt, SessionState},
         },
         journal::Journal,
         registry::{
             handle::{CleanOrder, HoldMark, SessionCleaned, being_deleted},
-            shared::Shared,
+            shared::EngineState,
         },
     },
     turn::{
@@ -53,7 +53,7 @@ use crate::{
 
 pub(crate) async fn load(
     id: SessionId,
-    shared: Arc<Shared>,
+    shared: Arc<EngineState>,
     commands: mpsc::Receiver<Command>,
 ) -> Result<Actor, EngineError> {
     let store = &shared.ports.store;
@@ -66,11 +66,11 @@ pub(crate) async fn load(
     let state = SessionState::restore(&stored, items, compaction, files);
     let mut actor = Actor::new(id, shared, journal, state, commands);
     if !is_new {
-        actor.state.meter.told(actor.last_level().await?);
+        actor.state.meter.restore_level(actor.last_level().await?);
         actor.state.routed = actor.last_routed(stored.window.after.max(stored.reset_seq)).await?;
         actor.state.has_open_plan = actor.has_open_plan(stored.reset_seq).await?;
         actor.state.last_stop = actor.last_stop(stored.reset_seq).await?;
-        if let Err(error) = actor.settle(stored).await {
+        if let Err(error) = actor.recover_session(stored).await {
             if error.kind() != ErrorKind::Storage {
                 return Err(error);
             }
@@ -100,13 +100,13 @@ pub(crate) async fn window(
 }
 
 /// Creates the actor of a session that is not in the journal yet.
-pub(crate) fn newborn(
+pub(crate) fn new_session(
     id: SessionId,
     settings: SessionSettings,
-    shared: Arc<Shared>,
+    shared: Arc<EngineState>,
     commands: mpsc::Receiver<Command>,
 ) -> Actor {
-    let state = SessionState::newborn(shared.ports.clock.now(), settings.clone());
+    let state = SessionState::new_session(shared.ports.clock.now(), settings.clone());
     let journal = Journal::new(id, 0, &shared.ports, Some(settings));
     Actor::new(id, shared, journal, state, commands)
 }
@@ -121,11 +121,11 @@ impl Actor {
     /// with the next answer.
     async fn last_level(&self) -> Result<Option<TokenLevel>, StoreError> {
         let since = self.journal.head().saturating_sub(reading::TAIL);
-        let told = self.last(since, |event| match &event.kind {
+        let reported = self.last(since, |event| match &event.kind {
             EventKind::StateChanged { change: StateChange::TokenLevel { level, .. } } => Some(*level),
             _ => None,
         });
-        Ok(told.await?.or((since == 0).then_some(TokenLevel::Info)))
+        Ok(reported.await?.or((since == 0).then_some(TokenLevel::Info)))
     }
 
     /// Stop reason of the last turn since the last reset, ignoring turns that only compacted.
@@ -164,7 +164,7 @@ impl Actor {
 
     /// Settles what the last stop left behind. Until that succeeds the session is read-only: no turn runs, and no
     /// questions are asked.
-    async fn settle(&mut self, stored: StoredSession) -> Result<(), EngineError> {
+    async fn recover_session(&mut self, stored: StoredSession) -> Result<(), EngineError> {
         self.unsettled = true;
         self.journal.forget_open();
         self.queue = stored.queue.into();
@@ -186,10 +186,10 @@ impl Actor {
 
     /// Refuses a command that cannot run now. A changing command first retries a failed recovery. A command that
     /// changes files is refused while their folders are closed.
-    pub(crate) async fn admit(&mut self, access: Access) -> Result<(), EngineError> {
+    pub(crate) async fn check_access(&mut self, access: Access) -> Result<(), EngineError> {
         if self.unsettled && access != Access::Looks {
             let stored = self.shared.ports.store.session(self.id).await?.ok_or_else(|| not_found(self.id))?;
-            self.settle(stored).await?;
+            self.recover_session(stored).await?;
         }
         let settings = &self.state.settings;
         if access == Access::ChangesFiles && self.shared.closed.concern(settings.project.as_ref(), &settings.folders) {
@@ -215,13 +215,13 @@ impl Actor {
             (of_turn(ports, subagents, self.id, &events).await?, Vec::new())
         };
         let mut recovery = recovery::recover(self.id, turn_id, &events, &fates, waiting);
-        self.tell_what_was_changed(first_seq, &mut recovery.facts).await;
-        let pending = recovery.pending.into_iter().map(|interrupt| Pending { interrupt, waiter: None });
+        self.add_file_changes(first_seq, &mut recovery.facts).await;
+        let pending = recovery.pending.into_iter().map(|interrupt| PendingInterrupt { interrupt, waiter: None });
         self.interrupts = Interrupts {
             pending: pending.collect(),
             answered: recovery.answered,
             of_children: recovery.of_children,
-            told: recovery.told,
+            published: recovery.published,
         };
         self.commit(Some(turn_id), recovery.facts).await?;
         self.journal.reopen(&recovery.steers);
@@ -288,7 +288,7 @@ impl Actor {
         &mut self,
         last_used: Option<Timestamp>,
         mark: HoldMark,
-        fate: &OnceLock<EngineError>,
+        end_error: &OnceLock<EngineError>,
         held: &OnceLock<HoldMark>,
     ) -> Result<bool, Fault> {
         match last_used {
@@ -302,7 +302,7 @@ impl Actor {
         }
         // Set before callers can notice that the channel is closed.
         let _ = held.set(mark);
-        let _ = fate.set(being_deleted(self.id));
+        let _ = end_error.set(being_deleted(self.id));
         self.commands.close();
         Ok(true)
     }
@@ -325,12 +325,12 @@ impl Actor {
         Ok(())
     }
 
-    pub(crate) fn close(&mut self) -> (Result<(), Fault>, Next) {
+    pub(crate) fn close(&mut self) -> (Result<(), Fault>, NextMove) {
         if let Err(busy) = self.check_free() {
-            return (Err(busy.into()), Next::Go);
+            return (Err(busy.into()), NextMove::Go);
         }
         self.commands.close();
-        (Ok(()), Next::Leave)
+        (Ok(()), NextMove::Leave)
     }
 
     /// Returns true if files are being written into the session.
@@ -346,14 +346,14 @@ impl Actor {
 
     /// Unloads the session unless it is in use. Readers and file writers do not wake the actor when they leave, so the
     /// idle timer also runs while there are some.
-    pub(crate) fn unload(&mut self) -> Next {
+    pub(crate) fn unload(&mut self) -> NextMove {
         if !self.is_idle() || self.journal.has_readers() || self.is_leased() || !self.commands.is_empty() {
-            return Next::Go;
+            return NextMove::Go;
         }
         // A command that arrives now is refused when the channel is dropped. It must not run, because a turn that it
         // started could not be reached by anyone.
         self.commands.close();
-        Next::Leave
+        NextMove::Leave
     }
 }
 
@@ -435,18 +435,18 @@ impl Actor {
     }
 
     /// Handles the drain deadline: suspends the turn, or aborts it if it was already suspended.
-    pub(crate) fn drain_due(&mut self) -> Next {
-        let Some(drain) = &mut self.draining else { return Next::Go };
-        let Some(running) = self.open.as_mut().and_then(|open| open.running.as_mut()) else { return Next::Go };
+    pub(crate) fn drain_due(&mut self) -> NextMove {
+        let Some(drain) = &mut self.draining else { return NextMove::Go };
+        let Some(running) = self.open.as_mut().and_then(|open| open.running.as_mut()) else { return NextMove::Go };
         if drain.suspended {
             running.task.abort();
-            return Next::Leave;
+            return NextMove::Leave;
         }
         drain.suspended = true;
         drain.until = Instant::now() + CANCEL_GRACE;
         running.cancelled_for.get_or_insert(StopReason::Suspended);
         running.cancel.cancel();
-        Next::Go
+        NextMove::Go
     }
 
     /// Returns true if a draining session can end: its turn has ended or waits for the user. A turn that waits for the

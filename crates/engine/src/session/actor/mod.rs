@@ -43,7 +43,7 @@ use crate::{
         actor::state::{Interrupts, SessionState},
         journal::{Journal, Subscription},
         plain_title,
-        registry::shared::{GaugeGuard, SessionNews, Shared},
+        registry::shared::{EngineState, GaugeGuard, SessionNews},
     },
     turn::{InFlightCall, answering::AnswerMode, recorder::TurnMessage, route::SlotChoice},
 };
@@ -54,7 +54,7 @@ const BATCH: usize = 128;
 /// The only writer of one session's facts.
 pub(crate) struct Actor {
     pub(super) id: SessionId,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<EngineState>,
     pub(super) journal: Journal,
     pub(super) state: SessionState,
     pub(super) interrupts: Interrupts,
@@ -226,10 +226,10 @@ pub(crate) struct Command {
 }
 
 pub(crate) type RunCommand =
-    dyn for<'a> FnOnce(Result<&'a mut Actor, EngineError>) -> BoxFuture<'a, Result<Next, EngineError>> + Send;
+    dyn for<'a> FnOnce(Result<&'a mut Actor, EngineError>) -> BoxFuture<'a, Result<NextMove, EngineError>> + Send;
 
 /// Next move of the actor.
-pub(crate) enum Next {
+pub(crate) enum NextMove {
     Go,
     /// The actor ends normally.
     Leave,
@@ -238,7 +238,7 @@ pub(crate) enum Next {
 impl Actor {
     pub(super) fn new(
         id: SessionId,
-        shared: Arc<Shared>,
+        shared: Arc<EngineState>,
         journal: Journal,
         state: SessionState,
         commands: mpsc::Receiver<Command>,
@@ -274,9 +274,9 @@ impl Actor {
         let stored = self.journal.commit(turn, facts).await.map_err(Fault::Fatal)?;
         self.apply(&stored);
         if is_new && !stored.is_empty() {
-            self.shared.news.tell(SessionNews::Created(self.id));
+            self.shared.news.publish(SessionNews::Created(self.id));
         }
-        self.shared.news.tell_facts(&stored, self.state.settings.parent.is_some());
+        self.shared.news.publish_facts(&stored, self.state.settings.parent.is_some());
         Ok(())
     }
 
@@ -320,7 +320,7 @@ impl Actor {
         self.shared.ports.workspaces.clear_temp(self.id).await?;
         self.change(StateChange::Reset).await?;
         self.change(StateChange::Todos { todos: Vec::new() }).await?;
-        self.tell_level().await
+        self.record_level().await
     }
 
     pub(super) async fn tree(&mut self) -> Result<(SessionId, SessionTree), Fault> {
@@ -416,11 +416,11 @@ impl Actor {
             let next = tokio::select! {
                 command = self.commands.recv() => match command {
                     Some(command) => {
-                        let admitted = Box::pin(self.admit(command.access)).await;
+                        let admitted = Box::pin(self.check_access(command.access)).await;
                         (command.run)(admitted.map(|()| &mut *self)).await?
                     }
                     // All handles are gone: the registry has ended, and the daemon with it.
-                    None => Next::Leave,
+                    None => NextMove::Leave,
                 },
                 count = receive(messages, &mut batch) => if count == 0 {
                     // The turn's channel is closed; its task returns the reason.
@@ -428,14 +428,14 @@ impl Actor {
                     Box::pin(self.task_ended(ended)).await?
                 } else {
                     let messages = std::mem::take(&mut batch);
-                    self.take(messages).await.map(|()| Next::Go).map_err(Fault::into_error)?
+                    self.take(messages).await.map(|()| NextMove::Go).map_err(Fault::into_error)?
                 },
                 () = at(deadline) => Box::pin(self.deadline_passed()).await?,
                 () = at(drain) => self.drain_due(),
                 () = at(idle) => self.unload(),
             };
             self.share.set(self.open.is_some(), !self.interrupts.is_empty());
-            if matches!(next, Next::Leave) || self.is_drained() {
+            if matches!(next, NextMove::Leave) || self.is_drained() {
                 return Ok(());
             }
         }

@@ -72,7 +72,7 @@ impl SessionState {
         compaction: Option<Item>,
         files: StateFiles,
     ) -> Self {
-        let mut state = Self::newborn(stored.summary.created_at, stored.settings.clone());
+        let mut state = Self::new_session(stored.summary.created_at, stored.settings.clone());
         state.todos.clone_from(&stored.todos);
         state.handed_over.clone_from(&stored.handed_over);
         state.agents.clone_from(&stored.agents);
@@ -84,8 +84,8 @@ impl SessionState {
         state
     }
 
-    pub(crate) fn newborn(created_at: Timestamp, settings: SessionSettings) -> Self {
-        Self { created_at, settings, meter: ContextMeter::newborn(), ..Self::default() }
+    pub(crate) fn new_session(created_at: Timestamp, settings: SessionSettings) -> Self {
+        Self { created_at, settings, meter: ContextMeter::new_session(), ..Self::default() }
     }
 
     /// Replaces the visible history with `items`, preceded by `compaction`.
@@ -216,7 +216,7 @@ fn for_model(mut item: Item) -> Item {
 /// Interrupts of a session's open turn.
 #[derive(Default)]
 pub(crate) struct Interrupts {
-    pub(crate) pending: Vec<Pending>,
+    pub(crate) pending: Vec<PendingInterrupt>,
     /// Answers in this turn by call. A call that is dispatched again after a restart gets the earlier answer
     /// instead of asking again.
     pub(crate) answered: HashMap<CallId, CallAnswers>,
@@ -224,10 +224,10 @@ pub(crate) struct Interrupts {
     /// listed.
     pub(crate) of_children: Vec<Interrupt>,
     /// IDs of all subagent interrupts announced in this turn.
-    pub(crate) told: HashSet<InterruptId>,
+    pub(crate) published: HashSet<InterruptId>,
 }
 
-pub(crate) struct Pending {
+pub(crate) struct PendingInterrupt {
     pub(crate) interrupt: Interrupt,
     /// Channel to the turn; `None` if no turn is running, after a restart.
     pub(crate) waiter: Option<oneshot::Sender<ResolvedInterrupt>>,
@@ -246,7 +246,7 @@ impl Interrupts {
             Ask::Approval { .. } => matches!(asked, Ask::Approval { .. }),
             Ask::Question { .. } => asked == ask,
         };
-        let is_meant = |pending: &&mut Pending| {
+        let is_meant = |pending: &&mut PendingInterrupt| {
             pending.interrupt.call_id.as_ref() == Some(call) && is_same(&pending.interrupt.ask)
         };
         let Some(pending) = self.pending.iter_mut().find(is_meant) else { return Err(waiter) };
@@ -261,7 +261,7 @@ impl Interrupts {
     /// Removes the interrupt and sends its answer to the turn, if it waits.
     pub(crate) fn resolve(&mut self, id: InterruptId, answered: ResolvedInterrupt) {
         let Some(index) = self.pending.iter().position(|pending| pending.interrupt.id == id) else { return };
-        let Pending { interrupt, waiter } = self.pending.remove(index);
+        let PendingInterrupt { interrupt, waiter } = self.pending.remove(index);
         if let Some(call) = interrupt.call_id.filter(|_| !interrupt.ask.is_secret()) {
             self.answered.entry(call).or_default().note(answered.clone());
         }
@@ -273,7 +273,7 @@ impl Interrupts {
 
     /// Removes the interrupts of a call without answering them.
     pub(crate) fn withdraw(&mut self, call: &CallId) -> Vec<Interrupt> {
-        let of_call = |pending: &mut Pending| pending.interrupt.call_id.as_ref() == Some(call);
+        let of_call = |pending: &mut PendingInterrupt| pending.interrupt.call_id.as_ref() == Some(call);
         self.pending.extract_if(.., of_call).map(|pending| pending.interrupt).collect()
     }
 

@@ -32,7 +32,7 @@ use crate::{
     large_input::UserInput,
     recovery::RecoveredTurn,
     session::{
-        actor::{Access, Actor, Command, Fault, Next, RunCommand, SessionView, StartedTurn},
+        actor::{Access, Actor, Command, Fault, NextMove, RunCommand, SessionView, StartedTurn},
         journal::Subscription,
     },
 };
@@ -73,7 +73,7 @@ pub struct SessionCleaned {
 pub(crate) const COMMANDS: usize = 64;
 
 /// Outcome of a command, and the actor's next move.
-type CommandWork<'a, T> = BoxFuture<'a, (Result<T, Fault>, Next)>;
+type CommandWork<'a, T> = BoxFuture<'a, (Result<T, Fault>, NextMove)>;
 
 /// Handle of a session. All clones share the same actor.
 #[derive(Clone)]
@@ -81,7 +81,7 @@ pub struct SessionHandle {
     pub(crate) id: SessionId,
     pub(crate) commands: mpsc::Sender<Command>,
     /// Error that ended the actor, if any.
-    pub(crate) fate: Arc<OnceLock<EngineError>>,
+    pub(crate) end_error: Arc<OnceLock<EngineError>>,
     /// Mark of the hold on the session, once it is to be removed.
     pub(crate) held: Arc<OnceLock<HoldMark>>,
     /// Cancelled when the actor is gone, for whatever reason.
@@ -352,13 +352,13 @@ impl SessionHandle {
     /// # Errors
     /// Without `last_used`: the work that prevents the removal.
     pub(crate) async fn retire(&self, mark: HoldMark, last_used: Option<Timestamp>) -> Result<bool, EngineError> {
-        let (fate, held) = (Arc::clone(&self.fate), Arc::clone(&self.held));
+        let (end_error, held) = (Arc::clone(&self.end_error), Arc::clone(&self.held));
         // The user can remove a session whose journal cannot be written. On a full disk that frees space.
         let access = if last_used.is_none() { Access::Looks } else { Access::Changes };
         self.order(access, move |actor| {
             async move {
-                let retired = actor.retire(last_used, mark, &fate, &held).await;
-                let next = if matches!(retired, Ok(true)) { Next::Leave } else { actor.unload() };
+                let retired = actor.retire(last_used, mark, &end_error, &held).await;
+                let next = if matches!(retired, Ok(true)) { NextMove::Leave } else { actor.unload() };
                 (retired, next)
             }
             .boxed()
@@ -374,9 +374,9 @@ impl SessionHandle {
     /// Handle of a session that is not in memory and is being removed.
     pub(crate) fn withheld(id: SessionId, mark: HoldMark) -> Self {
         let (commands, _) = mpsc::channel(1);
-        let fate = Arc::new(OnceLock::from(being_deleted(id)));
+        let end_error = Arc::new(OnceLock::from(being_deleted(id)));
         // The channel is closed, so no caller waits for an answer.
-        Self { id, commands, fate, held: Arc::new(OnceLock::from(mark)), ended: CancellationToken::new() }
+        Self { id, commands, end_error, held: Arc::new(OnceLock::from(mark)), ended: CancellationToken::new() }
     }
 
     /// Returns true if the session is being removed.
@@ -394,7 +394,7 @@ impl SessionHandle {
         access: Access,
         work: impl for<'a> FnOnce(&'a mut Actor) -> BoxFuture<'a, Result<T, Fault>> + Send + 'static,
     ) -> Result<T, EngineError> {
-        self.order(access, |actor| async move { (work(actor).await, Next::Go) }.boxed()).await
+        self.order(access, |actor| async move { (work(actor).await, NextMove::Go) }.boxed()).await
     }
 
     /// Like `ask`, for commands that may end the actor.
@@ -407,13 +407,13 @@ impl SessionHandle {
             EngineError::new(ErrorKind::ShuttingDown, "the session was closed during the request")
                 .with_hint("try again")
         };
-        let gone = || self.fate.get().cloned().unwrap_or_else(unloaded);
+        let gone = || self.end_error.get().cloned().unwrap_or_else(unloaded);
         let (reply, answer) = oneshot::channel();
         let run: Box<RunCommand> = Box::new(move |actor| {
             async move {
                 let (outcome, next) = match actor {
                     Ok(actor) => work(actor).await,
-                    Err(refused) => (Err(refused.into()), Next::Go),
+                    Err(refused) => (Err(refused.into()), NextMove::Go),
                 };
                 let (answer, next) = match outcome {
                     Ok(value) => (Ok(value), Ok(next)),
@@ -451,8 +451,11 @@ mod tests {
 
     fn handle() -> (SessionHandle, mpsc::Receiver<Command>) {
         let (commands, receiver) = mpsc::channel(COMMANDS);
-        let (fate, held) = (Arc::default(), Arc::default());
-        (SessionHandle { id: SessionId::generate(), commands, fate, held, ended: CancellationToken::new() }, receiver)
+        let (end_error, held) = (Arc::default(), Arc::default());
+        (
+            SessionHandle { id: SessionId::generate(), commands, end_error, held, ended: CancellationToken::new() },
+            receiver,
+        )
     }
 
     #[tokio::test]
@@ -465,7 +468,7 @@ mod tests {
         let (reply, answer) = oneshot::channel::<()>();
         let run: Box<RunCommand> = Box::new(move |_| {
             drop(reply);
-            async { Ok(Next::Go) }.boxed()
+            async { Ok(NextMove::Go) }.boxed()
         });
         slot.send(Command { access: Access::Looks, run });
         let answered = tokio::time::timeout(Duration::from_secs(20), handle.answered(answer)).await;

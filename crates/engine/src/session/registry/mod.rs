@@ -24,7 +24,7 @@ use crate::{
         actor::{self, Actor, load},
         registry::{
             handle::{COMMANDS, HoldMark, SessionHandle},
-            shared::Shared,
+            shared::EngineState,
         },
     },
 };
@@ -35,7 +35,7 @@ pub(crate) const QUEUE: usize = 256;
 const SWEEP_AT: usize = 64;
 
 pub(crate) struct Registry {
-    shared: Arc<Shared>,
+    shared: Arc<EngineState>,
     commands: mpsc::Receiver<Command>,
     sessions: HashMap<SessionId, (SessionHandle, JoinHandle<()>)>,
     sweep_at: usize,
@@ -52,11 +52,11 @@ impl Registry {
         }
     }
 
-    fn newborn(&mut self, id: SessionId, settings: SessionSettings) -> SessionHandle {
+    fn new_session(&mut self, id: SessionId, settings: SessionSettings) -> SessionHandle {
         self.sweep();
         let shared = Arc::clone(&self.shared);
-        let newborn = |commands| async move { Ok(load::newborn(id, settings, shared, commands)) };
-        let (handle, task) = spawn_with(id, newborn);
+        let new_session = |commands| async move { Ok(load::new_session(id, settings, shared, commands)) };
+        let (handle, task) = spawn_with(id, new_session);
         self.sessions.insert(id, (handle.clone(), task));
         handle
     }
@@ -120,10 +120,15 @@ fn spawn_with<F: Future<Output = Result<Actor, EngineError>> + Send + 'static>(
     actor: impl FnOnce(mpsc::Receiver<actor::Command>) -> F,
 ) -> (SessionHandle, JoinHandle<()>) {
     let (sender, commands) = mpsc::channel(COMMANDS);
-    let fate = Arc::new(OnceLock::new());
+    let end_error = Arc::new(OnceLock::new());
     let ended = CancellationToken::new();
-    let handle =
-        SessionHandle { id, commands: sender, fate: Arc::clone(&fate), held: Arc::default(), ended: ended.clone() };
+    let handle = SessionHandle {
+        id,
+        commands: sender,
+        end_error: Arc::clone(&end_error),
+        held: Arc::default(),
+        ended: ended.clone(),
+    };
     let actor = actor(commands);
     let task = tokio::spawn(async move {
         let _ended = ended.drop_guard();
@@ -133,7 +138,7 @@ fn spawn_with<F: Future<Output = Result<Actor, EngineError>> + Send + 'static>(
         };
         if let Err(error) = ended {
             tracing::error!(session = %id, "the session was closed: {error}");
-            let _ = fate.set(error);
+            let _ = end_error.set(error);
         }
     });
     (handle, task)
@@ -145,7 +150,11 @@ pub(crate) struct RegistryHandle(mpsc::Sender<Command>);
 
 impl RegistryHandle {
     /// Spawns a registry that receives from `asked`.
-    pub(crate) fn spawn(commands: mpsc::Sender<Command>, asked: mpsc::Receiver<Command>, shared: Arc<Shared>) -> Self {
+    pub(crate) fn spawn(
+        commands: mpsc::Sender<Command>,
+        asked: mpsc::Receiver<Command>,
+        shared: Arc<EngineState>,
+    ) -> Self {
         tokio::spawn(Registry { shared, commands: asked, sessions: HashMap::new(), sweep_at: SWEEP_AT }.run());
         Self(commands)
     }
@@ -155,8 +164,12 @@ impl RegistryHandle {
     }
 
     /// Creates a session that is not in the journal yet.
-    pub(crate) async fn newborn(&self, id: SessionId, settings: SessionSettings) -> Result<SessionHandle, EngineError> {
-        self.ask(move |registry| registry.newborn(id, settings)).await
+    pub(crate) async fn new_session(
+        &self,
+        id: SessionId,
+        settings: SessionSettings,
+    ) -> Result<SessionHandle, EngineError> {
+        self.ask(move |registry| registry.new_session(id, settings)).await
     }
 
     /// Returns the session if it is in memory.

@@ -37,16 +37,16 @@ use crate::{
 const SESSION_STOCKS: usize = 16;
 
 /// State that all sessions share.
-pub(crate) struct Shared {
+pub(crate) struct EngineState {
     pub(crate) ports: Arc<Ports>,
     /// Catalogue of all tools, as of the last lookup.
-    pub(crate) stock: watch::Sender<Arc<ToolCatalog>>,
+    pub(crate) catalog: watch::Sender<Arc<ToolCatalog>>,
     /// Catalogues of sessions with additional tools, the newest last.
     pub(crate) session_stocks: watch::Sender<Vec<Arc<ToolCatalog>>>,
     /// Cache of the tool sets shown to agents.
     pub(crate) toolsets: ToolSetCache,
     /// Calibration of token counts per model.
-    pub(crate) scales: Arc<TokenCalibration>,
+    pub(crate) calibration: Arc<TokenCalibration>,
     /// Context window sizes of models, as reported by their servers.
     pub(crate) windows: Arc<ContextWindows>,
     /// Models whose servers did not answer recently.
@@ -65,28 +65,28 @@ pub(crate) struct Shared {
     pub(crate) config: watch::Receiver<Arc<EngineConfig>>,
 }
 
-impl Shared {
+impl EngineState {
     /// Returns the current configuration.
     pub(crate) fn config(&self) -> Arc<EngineConfig> {
         Arc::clone(&self.config.borrow())
     }
 
     /// Current catalogue of all tools.
-    pub(crate) fn stock(&self) -> Arc<ToolCatalog> {
+    pub(crate) fn catalog(&self) -> Arc<ToolCatalog> {
         let catalogue = self.ports.toolbox.catalogue();
-        let known = Arc::clone(&self.stock.borrow());
+        let known = Arc::clone(&self.catalog.borrow());
         if known.is_of(&catalogue) {
             return known;
         }
         let new = Arc::new(ToolCatalog::new(catalogue, self.chain.tools()));
-        self.stock.send_replace(Arc::clone(&new));
+        self.catalog.send_replace(Arc::clone(&new));
         new
     }
 
     /// Current catalogue of the tools of one session.
     pub(crate) fn stock_of(&self, session: SessionId) -> Arc<ToolCatalog> {
-        let Some(catalogue) = self.ports.toolbox.session_catalogue(session) else { return self.stock() };
-        let known = self.session_stocks.borrow().iter().find(|stock| stock.is_of(&catalogue)).cloned();
+        let Some(catalogue) = self.ports.toolbox.session_catalogue(session) else { return self.catalog() };
+        let known = self.session_stocks.borrow().iter().find(|catalog| catalog.is_of(&catalogue)).cloned();
         if let Some(known) = known {
             return known;
         }
@@ -239,20 +239,20 @@ impl Default for NewsSender {
 }
 
 impl NewsSender {
-    pub(crate) fn tell(&self, news: SessionNews) {
+    pub(crate) fn publish(&self, news: SessionNews) {
         // An error only means that there are no watchers.
         let _ = self.0.send(news);
     }
 
     /// Sends the stored facts that are news.
-    pub(crate) fn tell_facts(&self, stored: &[Arc<Event>], is_child: bool) {
+    pub(crate) fn publish_facts(&self, stored: &[Arc<Event>], is_child: bool) {
         if self.0.receiver_count() == 0 {
             return;
         }
         for event in stored {
             let is_event = is_event(&event.kind);
             if is_event || changes_lists(&event.kind) {
-                self.tell(SessionNews::Fact { session: event.session_id, seq: event.seq, is_event, is_child });
+                self.publish(SessionNews::Fact { session: event.session_id, seq: event.seq, is_event, is_child });
             }
         }
     }

@@ -95,7 +95,7 @@ async fn try_leave(ports: &Ports, session: SessionId, is_gone: bool) -> Result<b
     let mut is_removed = false;
     for known in worktrees.known().await?.into_iter().filter(|known| known.session == session) {
         match heir(ports, &known, session).await? {
-            Some(heir) if is_gone => worktrees.hand_over(known.name, heir).await?,
+            Some(heir) if is_gone => worktrees.share_worktree(known.name, heir).await?,
             Some(_) => {}
             None if worktrees.leave(known.name.clone()).await? => is_removed = true,
             None if is_gone => tracing::info!(%session, "the worktree {} has changes and is kept", known.name),

@@ -126,9 +126,9 @@ impl Actor {
     }
 
     fn check_tools(&self, start: &StartTurn) -> Result<(), EngineError> {
-        let stock = self.stock();
+        let catalog = self.catalog();
         let canonical = |name: &str| self.canonical(name);
-        client::check(&start.tools, &stock, canonical)?;
+        client::check(&start.tools, &catalog, canonical)?;
         let of_client = |name: &str| start.tools.iter().any(|tool| tool.name == name || tool.called() == name);
         // A subagent inherits the list of its parent turn and may lack some of the tools. Missing tools are simply not
         // allowed.
@@ -138,8 +138,8 @@ impl Actor {
         let mut allowed = start.options.allowed_tools.iter().flatten();
         let transfers = |name: &str| name.starts_with(TRANSFERS);
         let unlisted =
-            |name: &str| stock.unlisted(&ToolScope::default()).any(|server| name.starts_with(&server.prefix));
-        let is_there = |name: &str| stock.get(&self.canonical(name)).is_some() || unlisted(name);
+            |name: &str| catalog.unlisted(&ToolScope::default()).any(|server| name.starts_with(&server.prefix));
+        let is_there = |name: &str| catalog.get(&self.canonical(name)).is_some() || unlisted(name);
         let unknown = allowed.find(|name| !of_client(name) && !transfers(name) && !is_there(name));
         let Some(unknown) = unknown else { return Ok(()) };
         let shown: String = unknown.chars().take(100).collect();
@@ -178,7 +178,7 @@ impl Actor {
     }
 
     /// Reads pending uploaded files and the attached parts of the input.
-    pub(crate) async fn handed(&mut self, parts: &[AttachedPart]) -> Result<Vec<Attachment>, Fault> {
+    pub(crate) async fn attached(&mut self, parts: &[AttachedPart]) -> Result<Vec<Attachment>, Fault> {
         if self.state.handed_over.is_empty() && parts.is_empty() {
             return Ok(Vec::new());
         }
@@ -248,10 +248,10 @@ impl Actor {
     pub(crate) async fn launch(&mut self, state: TurnState) -> Result<(), Fault> {
         let workspace = self.workspace().await?;
         let config = self.shared.config();
-        let acting = self.acting();
-        acting.check()?;
+        let active_agent = self.active_agent();
+        active_agent.check()?;
         let Some(open) = &self.open else { return Ok(()) };
-        let choice = open.choice.of_agent(acting.own_slot());
+        let choice = open.choice.of_agent(active_agent.own_slot());
         let slot = choice.slot;
         let pictures = attachments::pictures(&state.history).next().is_some();
         let turn_id = open.turn_id;
@@ -275,7 +275,7 @@ impl Actor {
         // The last answer may be written by another model, which reads the same results.
         let window = models.windows.of(model).min(models.windows.of(chat));
         let prompt = PromptSource {
-            system: self.system(&acting.instructions(&config), &finds, &workspace),
+            system: self.system(&active_agent.instructions(&config), &finds, &workspace),
             known_paths,
             results: ResultLimits::of(config.large_result_tokens, config.feedback_tokens, window),
         };
@@ -327,7 +327,7 @@ impl Actor {
                 stopwatch: Stopwatch::start(state.worked).into(),
                 environment: Arc::clone(&open.environment),
             },
-            acting,
+            active_agent,
         };
         let span = tracing::info_span!("turn", session = %self.id, turn = %open.turn_id, trace = %open.trace_id);
         let task = tokio::spawn(tracing::Instrument::instrument(run(Arc::new(context), state), span));
@@ -352,7 +352,7 @@ impl Actor {
             chat_slot,
             chat,
             summary: shared.config().summary_slot.filter(|own| *own != slot).map(|own| (own, self.model(own))),
-            scales: Arc::clone(&shared.scales),
+            calibration: Arc::clone(&shared.calibration),
             windows: Arc::clone(&shared.windows),
         }
     }
@@ -368,7 +368,7 @@ impl Actor {
     pub(crate) async fn resume(&mut self) -> Result<(), Fault> {
         let state = self.replayed_state().await?;
         match self.look_at_project().await {
-            Ok(()) => self.go_on(state).await,
+            Ok(()) => self.continue_turn(state).await,
             Err(error) => self.fail(&error).await,
         }
     }
@@ -391,7 +391,7 @@ impl Actor {
     }
 
     /// The active agent of the session.
-    pub(crate) fn acting(&self) -> ActiveAgent {
+    pub(crate) fn active_agent(&self) -> ActiveAgent {
         ActiveAgent::of(&self.state.settings, &self.state.agents, &self.all_agents())
     }
 
@@ -417,7 +417,7 @@ impl Actor {
 
     /// Continues the open turn with another agent, which is already recorded in the journal, or with tools that have
     /// appeared.
-    pub(crate) async fn hand_on(&mut self, mut state: TurnState) -> Result<(), Fault> {
+    pub(crate) async fn transfer_turn(&mut self, mut state: TurnState) -> Result<(), Fault> {
         let Some(open) = self.open.as_mut() else { return Ok(()) };
         let Some(running) = open.running.take() else { return Ok(()) };
         if let Some(reason) = running.cancelled_for {
@@ -430,11 +430,11 @@ impl Actor {
             // The input may mention the new tools.
             open.mentions = None;
         }
-        self.go_on(state).await
+        self.continue_turn(state).await
     }
 
     /// Continues the open turn in a new task.
-    pub(crate) async fn go_on(&mut self, state: TurnState) -> Result<(), Fault> {
+    pub(crate) async fn continue_turn(&mut self, state: TurnState) -> Result<(), Fault> {
         match self.launch(state).await {
             Err(Fault::Request(error)) => self.fail(&error).await,
             launched => launched,

@@ -1,6 +1,6 @@
 //! Starts, resumes, cancels and ends turns of a session.
 
-pub(crate) mod asks;
+pub(crate) mod interrupts;
 pub(crate) mod launch;
 pub(crate) mod queue;
 
@@ -25,7 +25,7 @@ use crate::{
     large_input::UserInput,
     recovery,
     session::{
-        actor::{Actor, Fault, Next, OpenTurn, StartedTurn},
+        actor::{Actor, Fault, NextMove, OpenTurn, StartedTurn},
         turns::queue::{CONTINUED, InFront, brought, interruption},
     },
     turn::{
@@ -133,23 +133,23 @@ impl Actor {
     ) -> Result<StartedTurn, Fault> {
         let form = self.form(&start).await?;
         // A turn that only compacts adds no notices.
-        let tells = start.compact.is_none();
-        let handed = if tells { self.handed(&start.attached).await? } else { Vec::new() };
-        let (intent, paid) = match self.intent(&start).filter(|_| tells) {
+        let has_input = start.compact.is_none();
+        let attached = if has_input { self.attached(&start.attached).await? } else { Vec::new() };
+        let (intent, paid) = match self.intent(&start).filter(|_| has_input) {
             Some(intent) => {
-                let (intent, paid) = self.made_sure(intent, start.text.as_deref().unwrap_or_default()).await;
+                let (intent, paid) = self.confirmed_intent(intent, start.text.as_deref().unwrap_or_default()).await;
                 (Some(intent), paid)
             }
             None => (None, None),
         };
-        if tells && self.has_pictures(&handed) {
+        if has_input && self.has_pictures(&attached) {
             self.look_for_sight().await;
         }
-        let routed = self.choose(start.slot, &handed, intent.as_ref());
-        let choice = routed.of_agent(self.acting().own_slot());
+        let routed = self.choose(start.slot, &attached, intent.as_ref());
+        let choice = routed.of_agent(self.active_agent().own_slot());
         let slot = choice.slot;
         self.check_model(slot)?;
-        let plans = tells && self.plans(&start, intent.as_ref());
+        let plans = has_input && self.plans(&start, intent.as_ref());
         let model = self.model(slot);
         if form.is_some() && model.info().embedded {
             let hint = "name a model that can, see docs/models.md, or omit the schema";
@@ -160,32 +160,33 @@ impl Actor {
             // from the first request on.
             self.look_up(choice).await;
         }
-        let mentions = if tells { self.mentioned(&start, &handed, slot).await? } else { Arc::default() };
-        let moved = if tells { self.look_around(&start.environment).await? } else { None };
-        let mut told = if tells { self.told_first(slot, &*model, &handed, &mentions).await? } else { Vec::new() };
-        told.extend(moved);
+        let mentions = if has_input { self.mentioned(&start, &attached, slot).await? } else { Arc::default() };
+        let moved = if has_input { self.find_project(&start.environment).await? } else { None };
+        let mut notices =
+            if has_input { self.opening_notices(slot, &*model, &attached, &mentions).await? } else { Vec::new() };
+        notices.extend(moved);
         if start.text.is_some() {
-            told.extend(self.map(model.info()).await?);
-        } else if tells && self.state.last_stop == Some(StopReason::Cancelled) {
-            told.push(interruption(CONTINUED));
+            notices.extend(self.map(model.info()).await?);
+        } else if has_input && self.state.last_stop == Some(StopReason::Cancelled) {
+            notices.push(interruption(CONTINUED));
         }
         let said = match start.text.take() {
             Some(text) => {
                 let input = UserInput::whole(text, start.typed_bytes);
                 let (mentions, brought) = (&mentions.tools, brought(&start));
-                let front = InFront { choice, mentions, handed: &handed, told: &told, brought };
+                let front = InFront { choice, mentions, attached: &attached, notices: &notices, brought };
                 Some(self.fit(input, start.whole, front).await?)
             }
             None => None,
         };
         let configured = self.shared.config().max_steps;
         let max_steps = start.max_steps.or(configured).unwrap_or_else(|| model.info().default_max_steps()).max(1);
-        let loading = self.loading(&mentions, &handed, slot);
+        let loading = self.loading(&mentions, &attached, slot);
         let (stand_in, stood_in) = self.stand_in_at_once(slot).unzip();
         let answer_schema = form.as_ref().map(|form| form.schema.clone());
         let (of_client, gone) = self.offered(turn_id, &start.tools)?;
-        let handed: Vec<_> = handed.into_iter().filter(|file| file.selected.is_none()).collect();
-        let handed_over = handed.iter().map(|file| file.path.clone()).collect();
+        let attached: Vec<_> = attached.into_iter().filter(|file| file.selected.is_none()).collect();
+        let handed_over = attached.iter().map(|file| file.path.clone()).collect();
         let of_file = |file: Attachment| StateChange::HandedOver { path: file.path, picture: file.picture };
         let trace_id = TraceId::generate();
         let (now, first_seq) = (self.shared.ports.clock.now(), self.journal.head() + 1);
@@ -197,7 +198,7 @@ impl Actor {
             answering: AnswerMode::new(start.on_interrupt, start.while_connected),
             client: Some(start.client.clone()).filter(|client| !client.is_empty()),
             environment: Arc::new(start.environment.clone()),
-            handed_over: handed.into_iter().map(of_file).collect(),
+            handed_over: attached.into_iter().map(of_file).collect(),
             compacts: start.compact.is_some(),
             form,
             of_client,
@@ -208,9 +209,10 @@ impl Actor {
         // Counted early: the disk may be slow, and a client that wants to stop the daemon asks for running turns.
         self.share.set(true, !self.interrupts.is_empty());
         let stored = said.as_ref().and_then(|said| self.stored_warning(said, choice));
-        let told = told.into_iter().map(|body| Item::new(turn_id, body));
+        let notices = notices.into_iter().map(|body| Item::new(turn_id, body));
         let plan = plans.then(|| Item::new(turn_id, route::plan_notice()));
-        let input: Vec<Item> = told.chain(said.map(|said| Item::new(turn_id, said.body(false)))).chain(plan).collect();
+        let input: Vec<Item> =
+            notices.chain(said.map(|said| Item::new(turn_id, said.body(false)))).chain(plan).collect();
         let mut state = self.fresh_state();
         let options = Some(Box::new(start.options)).filter(|options| !options.is_default());
         if let Some(strategy) = start.compact {
@@ -304,7 +306,7 @@ impl Actor {
                 TurnMessage::Flush(done) => {
                     let _ = done.send(());
                 }
-                TurnMessage::Child(fact) => self.tell_of_child(turn_id, *fact).await?,
+                TurnMessage::Child(fact) => self.republish(turn_id, *fact).await?,
                 TurnMessage::Ask { call_id, ask, answer } => self.ask(turn_id, call_id, *ask, answer).await?,
                 TurnMessage::Withdraw { call_id } => self.withdraw(turn_id, &call_id).await?,
                 TurnMessage::Compact { item_id, replaced, compaction, stored } => {
@@ -314,7 +316,7 @@ impl Actor {
                     let _ = reply.send(self.take_steers(turn_id).await?);
                 }
                 TurnMessage::FailOver { state, call } => Box::pin(self.fail_over(*state, *call)).await?,
-                TurnMessage::HandOn(state) => Box::pin(self.hand_on(*state)).await?,
+                TurnMessage::HandOn(state) => Box::pin(self.transfer_turn(*state)).await?,
                 TurnMessage::End { outcome, is_stored } => {
                     let _ = is_stored.send(Box::pin(self.turn_wants_to_end(*outcome)).await?);
                 }
@@ -347,7 +349,7 @@ impl Actor {
     }
 
     /// Handles the end of the turn's task without a reported outcome, which is a defect.
-    pub(super) async fn task_ended(&mut self, ended: Result<(), JoinError>) -> Result<Next, EngineError> {
+    pub(super) async fn task_ended(&mut self, ended: Result<(), JoinError>) -> Result<NextMove, EngineError> {
         let why = match ended {
             Ok(()) => "the turn's task ended without a result".to_owned(),
             Err(error) => format!("the turn's task failed: {error}"),
@@ -365,7 +367,7 @@ impl Actor {
             let state = self.replayed_state().await?;
             self.end(state.outcome(StopReason::Failed, Some(error))).await
         };
-        ended.await.map(|()| Next::Go).map_err(Fault::into_error)
+        ended.await.map(|()| NextMove::Go).map_err(Fault::into_error)
     }
 
     /// Ends an open turn that has no task.
@@ -386,7 +388,7 @@ impl Actor {
         let mut facts: Vec<_> = asked.map(|interrupt| recovery::withdrawn(interrupt, "the turn ended")).collect();
         let mut cut_off = self.journal.close_open();
         facts.extend(recovery::never_begun(open.turn_id, &outcome.without_result, &cut_off));
-        self.tell_what_was_changed(open.first_seq, &mut cut_off).await;
+        self.add_file_changes(open.first_seq, &mut cut_off).await;
         facts.extend(cut_off);
         if is_taken_back {
             facts.extend(self.taken_back(&open, &facts, outcome.only_compacted).await?);

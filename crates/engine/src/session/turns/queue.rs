@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use agentd_context::{Next, meter, tokens::estimate};
+use agentd_context::{NextRequest, meter, tokens::estimate};
 use agentd_core::{
     client_tool::ClientTool,
     error::ErrorKind,
@@ -101,7 +101,8 @@ impl Actor {
         }];
         let said = match &start.text {
             Some(text) => {
-                let front = InFront { choice, mentions: &MentionedTools::new(), handed: &[], told: &[], brought: 0 };
+                let front =
+                    InFront { choice, mentions: &MentionedTools::new(), attached: &[], notices: &[], brought: 0 };
                 match self.fit(UserInput::whole(text.clone(), start.typed_bytes), false, front).await {
                     Err(Fault::Request(_)) => Some(large_input::cut(text, start.typed_bytes, CUT)),
                     fitted => Some(fitted?),
@@ -141,7 +142,7 @@ impl Actor {
         }
         let (choice, open) = (self.choice_at_work(), self.open.as_ref());
         let mentions = open.and_then(|open| open.mentions.clone()).unwrap_or_default();
-        let front = InFront { choice, mentions: &mentions.tools, handed: &[], told: &[], brought: 0 };
+        let front = InFront { choice, mentions: &mentions.tools, attached: &[], notices: &[], brought: 0 };
         let input = self.fit(input, whole, front).await?;
         let stored = self.stored_warning(&input, choice);
         let item = Item::new(turn_id, input.body(true));
@@ -233,8 +234,8 @@ const CUT: u64 = 1000;
 pub(crate) struct InFront<'a> {
     pub(crate) choice: SlotChoice,
     pub(crate) mentions: &'a MentionedTools,
-    pub(crate) handed: &'a [Attachment],
-    pub(crate) told: &'a [ItemBody],
+    pub(crate) attached: &'a [Attachment],
+    pub(crate) notices: &'a [ItemBody],
     /// Estimated tokens that a turn which has not started adds to the request.
     pub(crate) brought: u64,
 }
@@ -268,7 +269,7 @@ impl Actor {
         if large_input::surely_fits(input.text.len(), window, info.embedded) {
             return Ok(input);
         }
-        let pictures = self.has_pictures(front.handed);
+        let pictures = self.has_pictures(front.attached);
         let finds = self.finds(front.mentions, slot, pictures, &self.state.seen());
         let tools = finds.tools();
         let room = self.room(info, window, &finds, front).await?;
@@ -294,7 +295,7 @@ impl Actor {
         let of_open = std::mem::replace(&mut self.options, start.options.clone());
         let choice = self.choose(start.slot, &[], None);
         let mentions = &MentionedTools::new();
-        let front = InFront { choice, mentions, handed: &[], told: &[], brought: brought(start) };
+        let front = InFront { choice, mentions, attached: &[], notices: &[], brought: brought(start) };
         let fitted = self.fit(input, start.whole, front).await;
         self.options = of_open;
         fitted.map(drop)
@@ -323,17 +324,19 @@ impl Actor {
         let tools = finds.tools();
         let shared = &self.shared;
         let config = shared.config();
-        let instructions = self.system(&self.acting().instructions(&config), finds, &workspace);
+        let instructions = self.system(&self.active_agent().instructions(&config), finds, &workspace);
         let fixed = if info.embedded { 0 } else { tools.print.tokens + estimate(&instructions) };
         let guess = |item: &Item| meter::guess(item, info.echo_reasoning);
         let whole = || fixed + self.state.seen().iter().map(|item| guess(item)).sum::<u64>();
         // A running turn keeps its own measurements.
         let taken = match &self.open {
-            Some(_) => shared.scales.apply(&info.id, whole()),
-            None => self.state.meter.expected(&shared.scales, Next { model: info, tools: tools.print }, whole),
+            Some(_) => shared.calibration.apply(&info.id, whole()),
+            None => {
+                self.state.meter.expected(&shared.calibration, NextRequest { model: info, tools: tools.print }, whole)
+            }
         };
-        let brought = shared.scales.apply(&info.id, if info.embedded { 0 } else { front.brought });
-        let told = front.told.iter().map(|body| match body {
+        let brought = shared.calibration.apply(&info.id, if info.embedded { 0 } else { front.brought });
+        let notices = front.notices.iter().map(|body| match body {
             ItemBody::Notice { text, .. } => estimate(text),
             _ => 0,
         });
@@ -341,8 +344,8 @@ impl Actor {
             window,
             taken: taken + brought,
             fixed,
-            told: told.sum(),
-            thousand: shared.scales.apply(&info.id, 1000),
+            notices: notices.sum(),
+            thousand: shared.calibration.apply(&info.id, 1000),
             embedded: info.embedded,
         };
         Ok(InputRoom::of(&occupied, config.large_result_tokens))

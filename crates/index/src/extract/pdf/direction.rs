@@ -23,7 +23,7 @@ fn is_digit(letter: char) -> bool {
 
 /// Direction of the lines on a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Writing {
+pub(super) enum WritingDirection {
     /// Left to right, as in Latin.
     FromLeft,
     /// Right to left, as in Arabic. The layout is mirrored.
@@ -32,7 +32,7 @@ pub(super) enum Writing {
     Downwards,
 }
 
-impl Writing {
+impl WritingDirection {
     /// Maps a point of the upright page to the layout.
     pub(super) const fn point(self, (x, y): (f32, f32)) -> (f32, f32) {
         match self {
@@ -44,18 +44,18 @@ impl Writing {
 }
 
 /// Lays out the letters in reading direction.
-pub(super) fn laid_out(mut letters: Vec<Letter>) -> (Vec<Letter>, Writing) {
+pub(super) fn laid_out(mut letters: Vec<Letter>) -> (Vec<Letter>, WritingDirection) {
     if is_vertical(&letters) {
         // Columns from the right become lines from the top.
         for letter in &mut letters {
             let (top, middle) = (letter.base + letter.size * 0.85, (letter.left + letter.right) / 2.0);
             (letter.left, letter.right, letter.base) = (-top, letter.size - top, middle);
         }
-        return (letters, Writing::Downwards);
+        return (letters, WritingDirection::Downwards);
     }
     let from_right = letters.iter().filter(|letter| is_from_right(letter.letter)).count();
     if from_right == 0 {
-        return (letters, Writing::FromLeft);
+        return (letters, WritingDirection::FromLeft);
     }
     let all = letters.iter().filter(|letter| letter.letter.is_alphabetic()).count();
     let is_mirrored = from_right * 3 > all;
@@ -71,7 +71,7 @@ pub(super) fn laid_out(mut letters: Vec<Letter>) -> (Vec<Letter>, Writing) {
         }
     }
     set_marks(&mut letters);
-    (letters, if is_mirrored { Writing::FromRight } else { Writing::FromLeft })
+    (letters, if is_mirrored { WritingDirection::FromRight } else { WritingDirection::FromLeft })
 }
 
 /// Returns true if the page stores spaces between right-to-left words. Expects the letters in drawing order. With too
@@ -81,7 +81,7 @@ fn has_spaces(letters: &[Letter]) -> bool {
     /// Average word length above which spaces are considered missing.
     const LONGEST: usize = 15;
     let count = letters.iter().filter(|letter| is_from_right(letter.letter)).count();
-    let told: Vec<&Letter> = letters.iter().filter(|letter| letter.letter != GAP).collect();
+    let without_gaps: Vec<&Letter> = letters.iter().filter(|letter| letter.letter != GAP).collect();
     // A joiner may be drawn as a space that the next letter overlaps.
     let is_under = |space: &Letter, letter: &Letter| {
         space.right.min(letter.right) - space.left.max(letter.left) > 0.5 * (space.right - space.left)
@@ -93,7 +93,7 @@ fn has_spaces(letters: &[Letter]) -> bool {
             && !is_under(space, before)
             && !is_under(space, after)
     };
-    count < FEWEST || told.windows(3).filter(is_written).count() * LONGEST > count
+    count < FEWEST || without_gaps.windows(3).filter(is_written).count() * LONGEST > count
 }
 
 /// Returns the minimum gap between right-to-left words, relative to the font size. It is derived from the median gap of

@@ -269,9 +269,9 @@ impl<'f, 'a> Drawing<'f, 'a> {
         self.marks.iter().any(|mark| mark.is_hidden)
     }
 
-    fn begin_mark(&mut self, told: Option<(&Name<'_>, &Object<'_>)>, resources: &Resources<'a>) {
+    fn begin_mark(&mut self, tagged: Option<(&Name<'_>, &Object<'_>)>, resources: &Resources<'a>) {
         let mut mark = Mark { is_hidden: false, instead: None };
-        if let Some((tag, properties)) = told {
+        if let Some((tag, properties)) = tagged {
             let is_layer = tag.as_ref() == b"OC";
             let text = match properties {
                 Object::Name(name) => {

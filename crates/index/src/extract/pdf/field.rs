@@ -21,7 +21,7 @@ const PARENTS: usize = 10;
 
 /// Annotation texts of a page.
 #[derive(Debug, Default)]
-pub(super) struct Beside {
+pub(super) struct AnnotationTexts {
     /// Form values and notes with their rectangle on the stored page: left, bottom, right, top.
     texts: Vec<(String, [f32; 4])>,
     /// Comments, each as a sentence.
@@ -32,16 +32,16 @@ pub(super) struct Beside {
     pub(super) truncated: Option<String>,
 }
 
-impl Beside {
+impl AnnotationTexts {
     pub(super) fn of(page: &Page<'_>) -> Self {
-        let mut beside = Self::default();
+        let mut annotations = Self::default();
         if let Some(listed) = page.raw().get::<Array<'_>>("Annots") {
-            listed.iter::<Dict<'_>>().take(MOST).for_each(|one| beside.take(&one));
+            listed.iter::<Dict<'_>>().take(MOST).for_each(|one| annotations.take(&one));
             if listed.iter::<Dict<'_>>().nth(MOST).is_some() {
-                beside.truncated = Some(format!("more than {MOST} fields and comments"));
+                annotations.truncated = Some(format!("more than {MOST} fields and comments"));
             }
         }
-        beside
+        annotations
     }
 
     fn take(&mut self, one: &Dict<'_>) {
@@ -111,11 +111,11 @@ fn pieces_of(text: &str, [one_x, one_y, other_x, other_y]: [f32; 4], view: &View
 fn value(field: &Dict<'_>) -> Option<String> {
     let value = inherited(field, "V")?;
     match inherited(field, "FT")?.into_name()?.as_ref() {
-        b"Tx" => shown(&value),
+        b"Tx" => display_value(&value),
         b"Ch" => {
             let chosen = match &value {
-                Object::Array(several) => several.iter::<Object<'_>>().filter_map(|one| shown(&one)).collect(),
-                one => vec![shown(one)?],
+                Object::Array(several) => several.iter::<Object<'_>>().filter_map(|one| display_value(&one)).collect(),
+                one => vec![display_value(one)?],
             };
             let options = inherited(field, "Opt").and_then(Object::into_array);
             Some(chosen.into_iter().map(|one| option(options.as_ref(), one)).collect::<Vec<_>>().join(", "))
@@ -132,12 +132,12 @@ fn option(options: Option<&Array<'_>>, chosen: String) -> String {
     let mut names = pairs.filter_map(|pair| {
         let mut pair = pair.iter::<Object<'_>>();
         let (name, text) = (pair.next()?, pair.next()?);
-        (shown(&name)? == chosen).then(|| shown(&text)).flatten()
+        (display_value(&name)? == chosen).then(|| display_value(&text)).flatten()
     });
     names.next().unwrap_or(chosen)
 }
 
-fn shown(value: &Object<'_>) -> Option<String> {
+fn display_value(value: &Object<'_>) -> Option<String> {
     match value {
         Object::String(text) => Some(line::string(text.as_bytes())),
         Object::Name(name) => Some(name.as_str().to_owned()),

@@ -186,7 +186,7 @@ impl Face<'_> {
     }
 
     fn read(&self, code: u32) -> Option<Rc<str>> {
-        let told = self.font.as_ref().and_then(|font| match font.glyph(GlyphId::NOTDEF, code) {
+        let mapped = self.font.as_ref().and_then(|font| match font.glyph(GlyphId::NOTDEF, code) {
             FontGlyph::Outline(glyph) => glyph.as_unicode(),
             FontGlyph::Type3(glyph) => glyph.as_unicode(),
         });
@@ -196,7 +196,7 @@ impl Face<'_> {
         };
         // Codes of a font without any mapping are mostly ASCII.
         let guess = || char::from_u32(code).filter(|letter| self.is_simple && !letter.is_control()).map(BfString::Char);
-        let text = told.filter(is_said).or_else(|| self.collection.as_ref()?.text(code)).or_else(guess)?;
+        let text = mapped.filter(is_said).or_else(|| self.collection.as_ref()?.text(code)).or_else(guess)?;
         Some(match text {
             BfString::Char(letter) => letter.encode_utf8(&mut [0; 4]).into(),
             BfString::String(text) => text.into(),
@@ -333,7 +333,7 @@ impl Line<'_> {
                 Object::String(text) => self.show(text.as_bytes()),
                 Object::Number(back) => {
                     let before = self.cursor.text;
-                    self.go_on(-back.as_f32() / 1000.0 * self.setting.size);
+                    self.move_by(-back.as_f32() / 1000.0 * self.setting.size);
                     self.space(-back.as_f32(), before);
                 }
                 _ => {}
@@ -357,7 +357,7 @@ impl Line<'_> {
         glyphs.pop_if(|glyph| !glyph.is_somewhere());
     }
 
-    fn go_on(&mut self, by: f32) {
+    fn move_by(&mut self, by: f32) {
         let is_vertical = self.setting.face.as_ref().is_some_and(|face| face.is_vertical);
         let by = f64::from(by);
         let by = if is_vertical { (0.0, by) } else { (by * f64::from(self.setting.stretch), 0.0) };
@@ -376,7 +376,7 @@ impl Line<'_> {
                 glyphs.extend(glyph.shared(&text).filter(Glyph::is_somewhere));
             }
             let is_space = length == 1 && code == 32;
-            self.go_on(advance + setting.letter_gap + if is_space { setting.word_gap } else { 0.0 });
+            self.move_by(advance + setting.letter_gap + if is_space { setting.word_gap } else { 0.0 });
         }
     }
 }

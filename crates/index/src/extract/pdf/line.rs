@@ -113,9 +113,9 @@ fn cut(mut row: Vec<Letter>, pieces: &mut Vec<Piece>) {
                 let is_free = gap > SPACE_GAP * size;
                 let is_space = has_space && (is_free || is_joined);
                 // On pages that store spaces, a gap inside a right-to-left word only stretches it.
-                let is_told_gap = has_gap && is_free && !(is_joined && letter.word_gap.is_none());
+                let is_explicit_gap = has_gap && is_free && !(is_joined && letter.word_gap.is_none());
                 let is_apart =
-                    if is_wide_pair { (has_space || has_gap) && is_gap } else { is_space || is_told_gap || is_gap };
+                    if is_wide_pair { (has_space || has_gap) && is_gap } else { is_space || is_explicit_gap || is_gap };
                 current.push(letter, is_apart);
                 (has_space, has_gap) = (false, false);
                 continue;
@@ -365,7 +365,7 @@ pub(super) struct Glyph {
 impl Glyph {
     /// Distributes the letters of a text over the width of this glyph. Combining marks share the place of their letter.
     pub(super) fn shared(self, text: &str) -> impl Iterator<Item = Self> {
-        let letters: Vec<char> = text.chars().filter_map(shown).collect();
+        let letters: Vec<char> = text.chars().filter_map(normalised).collect();
         let width = self.width / letters.iter().filter(|letter| !is_mark(**letter)).count().max(1) as f32;
         let mut before = 0_usize;
         letters.into_iter().enumerate().map(move |(number, letter)| {
@@ -388,7 +388,7 @@ impl Glyph {
 }
 
 /// Normalises spaces, and drops control and replacement characters.
-fn shown(letter: char) -> Option<char> {
+fn normalised(letter: char) -> Option<char> {
     match letter {
         '\t' | '\n' | '\r' | '\u{a0}' | GAP => Some(' '),
         letter => (!letter.is_control() && letter != '\u{fffd}').then_some(letter),
@@ -397,13 +397,13 @@ fn shown(letter: char) -> Option<char> {
 
 /// Distributes a replacement text over the glyphs that it replaces.
 pub(super) fn instead(glyphs: &[Glyph], text: &str) -> Vec<Glyph> {
-    let letters: Vec<char> = text.chars().filter_map(shown).collect();
+    let letters: Vec<char> = text.chars().filter_map(normalised).collect();
     let (count, places) = (letters.len(), glyphs.len());
     let share = |at: usize| letters.get((at * count).div_ceil(places)..((at + 1) * count).div_ceil(places));
-    let told = |(at, glyph): (usize, &Glyph)| {
+    let texts = |(at, glyph): (usize, &Glyph)| {
         glyph.shared(&share(at).unwrap_or_default().iter().collect::<String>()).collect::<Vec<_>>()
     };
-    glyphs.iter().enumerate().flat_map(told).collect()
+    glyphs.iter().enumerate().flat_map(texts).collect()
 }
 
 pub(super) const fn place(point: Point) -> Place {
@@ -455,8 +455,8 @@ pub(super) mod tests {
     }
 
     fn check(letters: Vec<Letter>, expected: &[&str]) {
-        let told: Vec<String> = pieces(letters).into_iter().map(|piece| piece.text).collect();
-        assert_eq!(told, expected);
+        let texts: Vec<String> = pieces(letters).into_iter().map(|piece| piece.text).collect();
+        assert_eq!(texts, expected);
     }
 
     #[test]
@@ -482,10 +482,10 @@ pub(super) mod tests {
 
     #[test]
     fn accents_join_the_letters_below_them() {
-        let told = |letters: Vec<Letter>| joined(letters).iter().map(|letter| letter.letter).collect::<String>();
-        assert_eq!(told([set("´", -0.5, 0.0, 10.0), set("ı", 0.0, 0.0, 10.0)].concat()), "í");
-        assert_eq!(told([set("o", 0.0, 0.0, 10.0), set("¨", 0.5, 0.0, 10.0)].concat()), "ö");
-        assert_eq!(told(set("a´b", 0.0, 0.0, 10.0)), "a´b");
+        let texts = |letters: Vec<Letter>| joined(letters).iter().map(|letter| letter.letter).collect::<String>();
+        assert_eq!(texts([set("´", -0.5, 0.0, 10.0), set("ı", 0.0, 0.0, 10.0)].concat()), "í");
+        assert_eq!(texts([set("o", 0.0, 0.0, 10.0), set("¨", 0.5, 0.0, 10.0)].concat()), "ö");
+        assert_eq!(texts(set("a´b", 0.0, 0.0, 10.0)), "a´b");
     }
 
     #[test]

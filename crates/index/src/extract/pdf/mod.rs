@@ -14,8 +14,8 @@ mod field;
 mod font;
 mod line;
 #[cfg(feature = "ocr")]
-mod recognised;
-mod ruled;
+mod recognised_text;
+mod ruled_tables;
 mod text;
 mod turn;
 
@@ -27,14 +27,14 @@ use hayro_syntax::{
 use memchr::memmem;
 
 #[cfg(feature = "ocr")]
-pub(super) use self::recognised::recognised;
+pub(super) use self::recognised_text::recognised;
 use self::{
     drawing::{Content, Layers},
-    field::Beside,
+    field::AnnotationTexts,
     font::Fonts,
 };
 use super::{
-    Teller, broken, clean,
+    Emitter, broken, clean,
     scan::{MORE_TEXT, RecognisedText},
 };
 use crate::{
@@ -47,7 +47,7 @@ use crate::{
 const END_MARK: &[u8] = b"%%EOF";
 const END_MARK_WITHIN: usize = 4096;
 
-pub(super) fn extract(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure> {
+pub(super) fn extract(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), Failure> {
     let tail = &bytes[bytes.len().saturating_sub(END_MARK_WITHIN)..];
     let is_whole = tail.windows(END_MARK.len()).any(|window| window == END_MARK);
     const CUT_OFF: &str = "it ends early, as if copied incompletely";
@@ -63,7 +63,7 @@ pub(super) fn extract(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Fai
         }
     };
     let mut opened = Pdf::new(data.clone());
-    if let (true, Some(password)) = (is_locked(&opened), &teller.wanted.password) {
+    if let (true, Some(password)) = (is_locked(&opened), &emitter.wanted.password) {
         opened = Pdf::new_with_password(data.clone(), password.reveal());
     }
     if is_locked(&opened) {
@@ -82,11 +82,11 @@ pub(super) fn extract(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Fai
         return Err(if is_whole { broken(Kind::Pdf, "it has no pages") } else { cut_off() });
     }
     let title = document.metadata().title.as_deref().map(line::string);
-    teller.head(title.as_deref(), Some(pages))?;
-    let first_error = tell(&document, teller)?;
+    emitter.head(title.as_deref(), Some(pages))?;
+    let first_error = emit_pages(&document, emitter)?;
     let pages = u32::try_from(pages).unwrap_or(u32::MAX);
-    let damage = if is_whole || teller.is_partial { first_error } else { Some(CUT_OFF.to_owned()) };
-    match (teller.unread(), damage) {
+    let damage = if is_whole || emitter.is_partial { first_error } else { Some(CUT_OFF.to_owned()) };
+    match (emitter.unread(), damage) {
         (Some(unread), damage) => {
             let besides = damage.map(|damage| clean::line(&format!("it is damaged, too ({damage})"), 200));
             Err(Failure::Scanned { kind: Kind::Pdf, unread, pages, besides })
@@ -97,18 +97,18 @@ pub(super) fn extract(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Fai
 }
 
 /// Emits the requested pages. Returns the problem of the first unreadable page; the others are read nevertheless.
-fn tell(document: &Pdf, teller: &mut Teller<'_>) -> Result<Option<String>, Failure> {
+fn emit_pages(document: &Pdf, emitter: &mut Emitter<'_>) -> Result<Option<String>, Failure> {
     let mut first_error = None;
     let (fonts, layers) = (Fonts::new(), Layers::of(document));
-    for (page, number) in document.pages().iter().zip(1..).skip(teller.before()) {
-        if teller.is_behind(number) {
+    for (page, number) in document.pages().iter().zip(1..).skip(emitter.before()) {
+        if emitter.is_behind(number) {
             break;
         }
         let stored = stored(page);
         let mut content = Content::of(page, stored.as_deref().unwrap_or_default(), &fonts, &layers);
         let is_scan = content.is_scan();
-        let is_looked_at = is_scan || content.may_be_scan() && teller.scanner.is_wanted();
-        let recognised = if is_looked_at { Some(teller.scanner.page(number, page)?) } else { None };
+        let is_looked_at = is_scan || content.may_be_scan() && emitter.scanner.is_wanted();
+        let recognised = if is_looked_at { Some(emitter.scanner.page(number, page)?) } else { None };
         let (mut place, mut texts, mut unread) = (DocumentPlace::Page(number), Vec::new(), None);
         match recognised {
             // A background image without text.
@@ -116,7 +116,7 @@ fn tell(document: &Pdf, teller: &mut Teller<'_>) -> Result<Option<String>, Failu
             // The recognised text replaces another program's OCR layer, unless that has more text.
             Some(Ok(RecognisedText { text, is_cut })) if content.hidden_letters() <= letters(&text) => {
                 if is_cut {
-                    teller.leave_out(format!("page {number} has {MORE_TEXT}"));
+                    emitter.leave_out(format!("page {number} has {MORE_TEXT}"));
                 }
                 content.glyphs.retain(|glyph| !glyph.is_hidden);
                 place = DocumentPlace::ScannedPage(number);
@@ -126,11 +126,11 @@ fn tell(document: &Pdf, teller: &mut Teller<'_>) -> Result<Option<String>, Failu
             Some(Err(why)) => unread = Some(why),
             Some(Ok(_)) | None => {}
         }
-        let beside = Beside::of(page);
-        for what in [&content.truncated, &beside.truncated].into_iter().flatten() {
-            teller.leave_out(format!("page {number} has {what}"));
+        let annotations = AnnotationTexts::of(page);
+        for what in [&content.truncated, &annotations.truncated].into_iter().flatten() {
+            emitter.leave_out(format!("page {number} has {what}"));
         }
-        texts.extend(own_texts(beside, &content));
+        texts.extend(own_texts(annotations, &content));
         if number == 1 {
             texts.extend(field::attached(document).iter().map(|file| format!("Attached file: {file}")));
         }
@@ -138,7 +138,7 @@ fn tell(document: &Pdf, teller: &mut Teller<'_>) -> Result<Option<String>, Failu
         if stored.is_none() {
             first_error.get_or_insert(format!("page {number}: its content cannot be unpacked"));
         }
-        teller.text(place, texts.join("\n\n"), None, unread)?;
+        emitter.text(place, texts.join("\n\n"), None, unread)?;
     }
     Ok(first_error)
 }
@@ -168,7 +168,7 @@ fn stored(page: &Page<'_>) -> Option<Vec<u8>> {
 }
 
 /// Returns the texts of a page: its views, remaining rotated letters, then comments.
-fn own_texts(beside: Beside, content: &Content) -> Vec<String> {
+fn own_texts(annotations: AnnotationTexts, content: &Content) -> Vec<String> {
     let mut texts = Vec::new();
     for view in turn::views(content) {
         let mut letters = view.letters.clone();
@@ -176,19 +176,19 @@ fn own_texts(beside: Beside, content: &Content) -> Vec<String> {
         // Only look for a table if some lines have gaps as between cells.
         let has_gap = |row: &&Vec<line::Piece>| row.windows(2).any(|pair| pair[0].is_far_from(&pair[1]));
         if line::rows(pieces.clone()).iter().filter(has_gap).count() > 1 {
-            let tables = ruled::tables(&mut letters, &ruled::strokes(content, &view));
+            let tables = ruled_tables::tables(&mut letters, &ruled_tables::ruling_lines(content, &view));
             if !tables.is_empty() {
                 pieces = line::pieces(letters);
                 pieces.extend(tables);
             }
         }
         if view.is_upright {
-            pieces.extend(beside.pieces(&view));
+            pieces.extend(annotations.pieces(&view));
         }
         texts.push(text::markdown(&text::regions(pieces)));
     }
     texts.push(turn::others(content));
-    texts.extend(beside.comments);
-    texts.extend(beside.files.iter().map(|file| format!("Attached file: {file}")));
+    texts.extend(annotations.comments);
+    texts.extend(annotations.files.iter().map(|file| format!("Attached file: {file}")));
     texts
 }

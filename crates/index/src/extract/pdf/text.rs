@@ -96,7 +96,7 @@ fn body_size(regions: &[Rows]) -> f32 {
 /// Splits a region into paragraphs in Markdown.
 fn blocks(rows: &Rows, body: f32) -> Vec<String> {
     let mut lines: Vec<Line> = rows.iter().filter_map(|row| Line::of(row)).collect();
-    tell_cells(&mut lines);
+    mark_cells(&mut lines);
     let usual = usual_distance(&lines);
     let mut blocks = Vec::new();
     let mut start = 0;
@@ -114,7 +114,7 @@ fn blocks(rows: &Rows, body: f32) -> Vec<String> {
 }
 
 /// Marks lines with cells, which are aligned with those of a neighbouring line. Other gaps are between words.
-fn tell_cells(lines: &mut [Line]) {
+fn mark_cells(lines: &mut [Line]) {
     let are_below = |one: &Line, other: &Line| {
         let near = 0.8 * one.size;
         one.cells.iter().any(|cell| other.cells.iter().any(|below| (cell - below).abs() < near))
@@ -367,7 +367,7 @@ mod tests {
         );
     }
 
-    fn told(letters: Vec<Vec<Letter>>) -> Vec<String> {
+    fn region_texts(letters: Vec<Vec<Letter>>) -> Vec<String> {
         let text = |rows: Rows| {
             let row = |row: &Vec<Piece>| row.iter().map(|piece| piece.text.as_str()).collect::<Vec<_>>().join("|");
             rows.iter().map(row).collect::<Vec<_>>().join("/")
@@ -386,10 +386,10 @@ mod tests {
             page.push(set(&format!("second text of line {number}"), 150.0, base, 10.0));
             page.push(set(&format!("third text of line {number}"), 310.0, base, 10.0));
         }
-        let told = told(page);
-        assert_eq!(told.len(), 3, "{told:?}");
-        for (region, word) in told.iter().zip(["first", "second", "third"]) {
-            assert!(region.split('/').all(|line| line.starts_with(word)), "{told:?}");
+        let region_texts = region_texts(page);
+        assert_eq!(region_texts.len(), 3, "{region_texts:?}");
+        for (region, word) in region_texts.iter().zip(["first", "second", "third"]) {
+            assert!(region.split('/').all(|line| line.starts_with(word)), "{region_texts:?}");
         }
     }
 }

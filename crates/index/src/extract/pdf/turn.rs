@@ -2,7 +2,7 @@
 //! separate view, so that no line mixes two of them.
 
 use super::{
-    direction::{self, Writing},
+    direction::{self, WritingDirection},
     drawing::Content,
     line::{Glyph, Letter, Place},
 };
@@ -22,8 +22,8 @@ pub(super) struct Turn {
 
 impl Turn {
     /// Returns the rotation that makes an orientation upright.
-    fn upright(way: Way) -> Self {
-        let degrees = (-way.angle).rem_euclid(360.0);
+    fn upright(orientation: Orientation) -> Self {
+        let degrees = (-orientation.angle).rem_euclid(360.0);
         // Exact values keep lines horizontal.
         let (cos, sin) = match degrees {
             0.0 => (1.0, 0.0),
@@ -32,7 +32,7 @@ impl Turn {
             270.0 => (0.0, -1.0),
             degrees => (degrees.to_radians().cos(), degrees.to_radians().sin()),
         };
-        Self { cos, sin, is_mirrored: way.is_mirrored }
+        Self { cos, sin, is_mirrored: orientation.is_mirrored }
     }
 
     /// Rotates a point of the stored page.
@@ -44,13 +44,13 @@ impl Turn {
 
 /// Orientation of some text.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Way {
+struct Orientation {
     /// Counterclockwise rotation in degrees, from 0 to 360.
     angle: f32,
     is_mirrored: bool,
 }
 
-impl Way {
+impl Orientation {
     fn of(glyph: &Glyph) -> Self {
         Self { angle: glyph.angle.round().rem_euclid(360.0), is_mirrored: glyph.is_mirrored }
     }
@@ -64,7 +64,7 @@ impl Way {
 #[derive(Debug)]
 pub(super) struct View {
     turn: Turn,
-    writing: Writing,
+    writing: WritingDirection,
     pub(super) letters: Vec<Letter>,
     /// True if the text is upright on the displayed page.
     pub(super) is_upright: bool,
@@ -80,34 +80,34 @@ impl View {
 /// Returns the views of a page, ordered by their number of letters. There is always an upright one.
 pub(super) fn views(content: &Content) -> Vec<View> {
     let home = home(content);
-    let (mut ways, _) = ways(&content.glyphs);
-    if !ways.iter().any(|way| way.is_near(&home)) {
-        ways.push(home);
+    let (mut orientations, _) = orientations(&content.glyphs);
+    if !orientations.iter().any(|orientation| orientation.is_near(&home)) {
+        orientations.push(home);
     }
-    let view = |way: Way| {
-        let turn = Turn::upright(way);
-        let (letters, writing) = direction::laid_out(standing(&content.glyphs, way, turn));
-        View { turn, writing, letters, is_upright: way.is_near(&home) }
+    let view = |orientation: Orientation| {
+        let turn = Turn::upright(orientation);
+        let (letters, writing) = direction::laid_out(standing(&content.glyphs, orientation, turn));
+        View { turn, writing, letters, is_upright: orientation.is_near(&home) }
     };
-    ways.into_iter().map(view).collect()
+    orientations.into_iter().map(view).collect()
 }
 
-fn home(content: &Content) -> Way {
-    Way { angle: content.rotation, is_mirrored: false }
+fn home(content: &Content) -> Orientation {
+    Orientation { angle: content.rotation, is_mirrored: false }
 }
 
 /// Returns the text of letters in no view, in drawing order. These are mostly on a curve, each with its own
 /// orientation.
 pub(super) fn others(content: &Content) -> String {
-    let (mut ways, is_all) = ways(&content.glyphs);
+    let (mut orientations, is_all) = orientations(&content.glyphs);
     if is_all {
         return String::new();
     }
-    ways.push(home(content));
+    orientations.push(home(content));
     let mut text = String::new();
     let is_other = |glyph: &&Glyph| {
-        let own = Way { angle: glyph.angle, ..Way::of(glyph) };
-        !ways.iter().any(|way| way.is_near(&own))
+        let own = Orientation { angle: glyph.angle, ..Orientation::of(glyph) };
+        !orientations.iter().any(|orientation| orientation.is_near(&own))
     };
     let mut last: Option<&Glyph> = None;
     for glyph in content.glyphs.iter().filter(is_other) {
@@ -126,10 +126,12 @@ pub(super) fn others(content: &Content) -> String {
 }
 
 /// Returns the letters in this orientation, rotated upright, in drawing order.
-fn standing(glyphs: &[Glyph], way: Way, turn: Turn) -> Vec<Letter> {
+fn standing(glyphs: &[Glyph], orientation: Orientation, turn: Turn) -> Vec<Letter> {
     let mut letters: Vec<Letter> = Vec::new();
     let mut first = 0;
-    for glyph in glyphs.iter().filter(|glyph| way.is_near(&Way { angle: glyph.angle, ..Way::of(glyph) })) {
+    for glyph in
+        glyphs.iter().filter(|glyph| orientation.is_near(&Orientation { angle: glyph.angle, ..Orientation::of(glyph) }))
+    {
         if !glyph.is_joined {
             direction::turn_glyph(letters.get_mut(first..).unwrap_or_default());
             first = letters.len();
@@ -141,30 +143,30 @@ fn standing(glyphs: &[Glyph], way: Way, turn: Turn) -> Vec<Letter> {
 }
 
 /// Returns the most frequent orientations, and true if these are all.
-fn ways(glyphs: &[Glyph]) -> (Vec<Way>, bool) {
-    let mut counts: Vec<(Way, usize)> = Vec::new();
+fn orientations(glyphs: &[Glyph]) -> (Vec<Orientation>, bool) {
+    let mut counts: Vec<(Orientation, usize)> = Vec::new();
     for glyph in glyphs.iter().filter(|glyph| !glyph.letter.is_whitespace()) {
-        let own = Way::of(glyph);
-        match counts.iter_mut().find(|(way, _)| *way == own) {
+        let own = Orientation::of(glyph);
+        match counts.iter_mut().find(|(orientation, _)| *orientation == own) {
             Some((_, count)) => *count += 1,
             None => counts.push((own, 1)),
         }
     }
     counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    let (mut ways, mut is_all): (Vec<Way>, bool) = (Vec::new(), true);
-    for (mut way, _) in counts {
+    let (mut orientations, mut is_all): (Vec<Orientation>, bool) = (Vec::new(), true);
+    for (mut orientation, _) in counts {
         // A few askew letters among upright ones count as upright.
-        if distance(way.angle, 0.0) <= 1.0 {
-            way.angle = 0.0;
+        if distance(orientation.angle, 0.0) <= 1.0 {
+            orientation.angle = 0.0;
         }
-        if !ways.iter().any(|known| known.is_near(&way)) {
-            is_all &= ways.len() < MOST_VIEWS;
+        if !orientations.iter().any(|known| known.is_near(&orientation)) {
+            is_all &= orientations.len() < MOST_VIEWS;
             if is_all {
-                ways.push(way);
+                orientations.push(orientation);
             }
         }
     }
-    (ways, is_all)
+    (orientations, is_all)
 }
 
 /// Degrees between two directions.

@@ -10,7 +10,7 @@ mod drawing;
 #[cfg(feature = "ocr")]
 mod present;
 
-use super::{Teller, broken, clean};
+use super::{Emitter, broken, clean};
 use crate::{
     document::DocumentPlace,
     failure::{Failure, UnreadReason},
@@ -30,45 +30,45 @@ pub(super) struct RecognisedText {
 }
 
 /// Recognised text or the reason why there is none. An error if recognition is deferred or the page cannot be read.
-type Reading = Result<Result<RecognisedText, UnreadReason>, Failure>;
+type RecognitionResult = Result<Result<RecognisedText, UnreadReason>, Failure>;
 
 /// Description of a page with more text than the limit.
 pub(super) const MORE_TEXT: &str = "more text than is recognised on one page (5000 lines)";
 
 /// Reads an image, page by page if it has several.
-pub(super) fn picture(mut bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure> {
+pub(super) fn picture(mut bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), Failure> {
     let pages: Vec<Option<u32>> = match is_tiff(&bytes) {
         true => pages(&bytes).into_iter().map(Some).collect(),
         false => vec![None],
     };
     let count = u32::try_from(pages.len()).unwrap_or(u32::MAX);
-    teller.head(None, Some(pages.len()))?;
+    emitter.head(None, Some(pages.len()))?;
     if pages.is_empty() {
         return Err(broken(Kind::Picture, "it has no pages"));
     }
     let mut damage = None;
-    for (page, number) in pages.into_iter().zip(1..).skip(teller.before()) {
-        if count > 1 && teller.is_behind(number) {
+    for (page, number) in pages.into_iter().zip(1..).skip(emitter.before()) {
+        if count > 1 && emitter.is_behind(number) {
             break;
         }
-        match teller.scanner.photo(number, &mut bytes, page) {
+        match emitter.scanner.photo(number, &mut bytes, page) {
             Ok(Ok(RecognisedText { text, is_cut })) => {
                 if is_cut {
                     let which = if count > 1 { format!("page {number}") } else { "it".to_owned() };
-                    teller.leave_out(format!("{which} has {MORE_TEXT}"));
+                    emitter.leave_out(format!("{which} has {MORE_TEXT}"));
                 }
-                teller.text(DocumentPlace::ScannedPage(number), text, None, None)?;
+                emitter.text(DocumentPlace::ScannedPage(number), text, None, None)?;
             }
-            Ok(Err(why)) => teller.text(DocumentPlace::Page(number), String::new(), None, Some(why))?,
+            Ok(Err(why)) => emitter.text(DocumentPlace::Page(number), String::new(), None, Some(why))?,
             Err(failure) if count == 1 || failure == Failure::NeedsRecognition => return Err(failure),
             // Continue with the other pages.
             Err(failure) => {
                 damage.get_or_insert(failure);
-                teller.text(DocumentPlace::Page(number), String::new(), None, None)?;
+                emitter.text(DocumentPlace::Page(number), String::new(), None, None)?;
             }
         }
     }
-    match (teller.unread(), damage) {
+    match (emitter.unread(), damage) {
         (Some(unread), damage) => {
             let besides = damage.map(|failure| clean::line(&failure.to_string(), 200));
             Err(Failure::Scanned { kind: Kind::Picture, unread, pages: count, besides })
@@ -95,11 +95,11 @@ impl Scanner {
         false
     }
 
-    pub(super) fn page(&mut self, _number: u32, _page: &hayro_syntax::page::Page<'_>) -> Reading {
+    pub(super) fn page(&mut self, _number: u32, _page: &hayro_syntax::page::Page<'_>) -> RecognitionResult {
         Ok(Err(self.0))
     }
 
-    fn photo(&mut self, _number: u32, _bytes: &mut [u8], _page: Option<u32>) -> Reading {
+    fn photo(&mut self, _number: u32, _bytes: &mut [u8], _page: Option<u32>) -> RecognitionResult {
         Ok(Err(self.0))
     }
 }

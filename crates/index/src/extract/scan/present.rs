@@ -13,7 +13,7 @@ use agentd_ocr::{ModelFiles, OcrError, PageText, Picture, Recogniser};
 use hayro_syntax::page::Page;
 use image::ImageError;
 
-use super::{Reading, RecognisedText, drawing};
+use super::{RecognisedText, RecognitionResult, drawing};
 use crate::{
     extract::{broken, pdf, picture},
     failure::{Failure, UnreadReason},
@@ -75,19 +75,19 @@ impl Scanner {
     ///
     /// # Errors
     /// If recognition is necessary but deferred.
-    pub(in crate::extract) fn page(&mut self, number: u32, page: &Page<'_>) -> Reading {
+    pub(in crate::extract) fn page(&mut self, number: u32, page: &Page<'_>) -> RecognitionResult {
         self.read(number, || drawing::page(page))
     }
 
     /// Recognises an image file, or the page whose directory is at `page`.
-    pub(super) fn photo(&mut self, number: u32, bytes: &mut [u8], page: Option<u32>) -> Reading {
+    pub(super) fn photo(&mut self, number: u32, bytes: &mut [u8], page: Option<u32>) -> RecognitionResult {
         // An unreadable image is reported even if recognition is unavailable.
         let mut failure = None;
         let read = self.read(number, || photo(bytes, page).map_err(|why| failure = Some(why)).ok());
         failure.map_or(read, Err)
     }
 
-    fn read(&mut self, number: u32, draw: impl FnOnce() -> Option<Picture>) -> Reading {
+    fn read(&mut self, number: u32, draw: impl FnOnce() -> Option<Picture>) -> RecognitionResult {
         // Each document in an archive has its own first unrecognised page.
         let (spent, late) = (UnreadReason::Spent { first: number }, UnreadReason::OutOfTime { first: number });
         match self.models {

@@ -18,7 +18,7 @@ async fn committed_document_stays_and_partial_one_is_dropped() {
     half.add((1..200).map(|number| page(number, None, "kept half".to_owned())).collect()).await.unwrap();
     // Committed together with another document, and still not visible.
     let other = shelf.add("other.pdf", &["kept as well"]).await;
-    let all = [whole.clone(), other.clone(), agentd_index::Visible { id, name: "half.pdf".to_owned() }];
+    let all = [whole.clone(), other.clone(), agentd_index::VisibleDocument { id, name: "half.pdf".to_owned() }];
     let answer = shelf.search(&all, "kept").await;
     assert_eq!(answer.hits.len(), 2);
     assert_eq!(shelf.index.missing(&[id]).await.unwrap(), [id]);

@@ -1,6 +1,6 @@
 //! Property tests: indexed text is found by its phrases, and every query gets an answer.
 
-use agentd_index::{Query, Request, Visible};
+use agentd_index::{Query, Request, VisibleDocument};
 use proptest::{prelude::*, strategy::ValueTree as _, test_runner::TestRunner};
 use tokio_util::sync::CancellationToken;
 
@@ -84,7 +84,8 @@ async fn no_query_fails() {
         for _ in 0..60 {
             let query = strategy.new_tree(&mut runner).unwrap().current();
             for query in [Query::Words(query.clone()), Query::Regex(query)] {
-                let documents = vec![document.clone(), Visible { name: "again.pdf".to_owned(), ..document.clone() }];
+                let documents =
+                    vec![document.clone(), VisibleDocument { name: "again.pdf".to_owned(), ..document.clone() }];
                 let mut request = Request::new(documents, query.clone());
                 request.context = true;
                 let answer = shelf.index.search(request, CancellationToken::new()).await;

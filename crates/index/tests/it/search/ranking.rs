@@ -1,7 +1,10 @@
 //! Tests of matching, ranking and snippets.
 
 use agentd_core::knowledge::SearchedBy;
-use agentd_index::{About, Answer, CellRange, Chunk, ContentHash, DocumentId, DocumentPlace, Kind, Request, Visible};
+use agentd_index::{
+    Answer, CellRange, Chunk, ContentHash, DocumentId, DocumentPlace, DocumentProperties, Kind, Request,
+    VisibleDocument,
+};
 
 use super::support::{Shelf, begin, cited, page, put, told, words};
 
@@ -106,7 +109,7 @@ async fn words_of_the_next_paragraph_count_in_part() {
     let shelf = Shelf::new().await;
     let begun = async |name: &str| {
         let id = DocumentId::new(ContentHash::of(name.as_bytes()), Kind::Pdf, 1);
-        (Visible { id, name: name.to_owned() }, begin(&shelf.index, &id, None).await.unwrap().unwrap())
+        (VisibleDocument { id, name: name.to_owned() }, begin(&shelf.index, &id, None).await.unwrap().unwrap())
     };
     let (whole, mut of_whole) = begun("whole.pdf").await;
     let (other, mut of_other) = begun("other.pdf").await;
@@ -119,7 +122,7 @@ async fn words_of_the_next_paragraph_count_in_part() {
     let paragraphs = ["A lighthouse stands at the harbour of it.", "The door there was painted vermilion in May."];
     of_whole.add(paragraphs.map(|text| page(1, None, text.to_owned())).into()).await.unwrap();
     for indexing in [of_whole, of_other, of_alone] {
-        indexing.finish(About::default()).await.unwrap();
+        indexing.finish(DocumentProperties::default()).await.unwrap();
     }
     let mut fillers: Vec<String> = (0..40).map(|number| format!("Filler {number} tells of something else.")).collect();
     fillers.extend(["The harbour has a door.", "Behind the door is the harbour."].map(str::to_owned));
@@ -273,7 +276,7 @@ async fn ties_across_segments_follow_the_request_order() {
     // With and without the best document, in both orders.
     let orders = [vec![0, 1, 2, 3, 4, 5], vec![1, 2, 3, 4, 5], vec![0, 5, 4, 3, 2, 1], vec![5, 4, 3, 2, 1]];
     for order in orders {
-        let asked: Vec<Visible> = order.iter().map(|at| documents[*at].clone()).collect();
+        let asked: Vec<VisibleDocument> = order.iter().map(|at| documents[*at].clone()).collect();
         for limit in [20, 1, 2, 3, 4, 5, 6] {
             let answer = shelf.first(&asked, "harbour heron", limit).await;
             let found: Vec<&str> =

@@ -9,8 +9,8 @@ use std::{
 };
 
 use agentd_index::{
-    About, Answer, Chunk, ContentHash, DocumentId, DocumentPlace, IndexConfig, IndexError, IndexHandle, Indexing, Kind,
-    Query, RecognitionStamp, Request, Visible,
+    Answer, Chunk, ContentHash, DocumentId, DocumentPlace, DocumentProperties, IndexConfig, IndexError, IndexHandle,
+    Indexing, Kind, Query, RecognitionStamp, Request, VisibleDocument,
 };
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -58,26 +58,26 @@ impl Shelf {
     }
 
     /// Indexes a document with one chunk per page.
-    pub(crate) async fn add(&self, name: &str, pages: &[impl AsRef<str>]) -> Visible {
+    pub(crate) async fn add(&self, name: &str, pages: &[impl AsRef<str>]) -> VisibleDocument {
         let pages = pages.iter().map(|page| (None, page.as_ref().to_owned())).collect();
         put(&self.index, name, None, pages).await.unwrap()
     }
 
     /// Indexes a document with these chunks.
-    pub(crate) async fn add_chunks(&self, name: &str, chunks: Vec<Chunk>) -> Visible {
+    pub(crate) async fn add_chunks(&self, name: &str, chunks: Vec<Chunk>) -> VisibleDocument {
         let id = DocumentId::new(ContentHash::of(name.as_bytes()), Kind::Pdf, 1);
         let mut indexing = begin(&self.index, &id, None).await.unwrap().unwrap();
         indexing.add(chunks).await.unwrap();
-        indexing.finish(About::default()).await.unwrap();
-        Visible { id, name: name.to_owned() }
+        indexing.finish(DocumentProperties::default()).await.unwrap();
+        VisibleDocument { id, name: name.to_owned() }
     }
 
-    pub(crate) async fn search(&self, documents: &[Visible], query: &str) -> Answer {
+    pub(crate) async fn search(&self, documents: &[VisibleDocument], query: &str) -> Answer {
         self.ask(words(documents, query)).await
     }
 
     /// Returns at most `limit` hits.
-    pub(crate) async fn first(&self, documents: &[Visible], query: &str, limit: usize) -> Answer {
+    pub(crate) async fn first(&self, documents: &[VisibleDocument], query: &str, limit: usize) -> Answer {
         self.ask(Request { limit, ..words(documents, query) }).await
     }
 
@@ -86,7 +86,7 @@ impl Shelf {
     }
 }
 
-pub(crate) fn words(documents: &[Visible], query: &str) -> Request {
+pub(crate) fn words(documents: &[VisibleDocument], query: &str) -> Request {
     Request::new(documents.to_vec(), Query::Words(query.to_owned()))
 }
 
@@ -113,14 +113,14 @@ pub(crate) async fn put(
     name: &str,
     title: Option<&str>,
     pages: Vec<(Option<&str>, String)>,
-) -> Result<Visible, IndexError> {
+) -> Result<VisibleDocument, IndexError> {
     let id = id_of(name, &pages);
     if let Some(mut indexing) = begin(index, &id, title).await? {
         let chunks = (1..).zip(pages).map(|(number, (heading, text))| page(number, heading, text)).collect();
         indexing.add(chunks).await?;
-        indexing.finish(About::default()).await?;
+        indexing.finish(DocumentProperties::default()).await?;
     }
-    Ok(Visible { id, name: name.to_owned() })
+    Ok(VisibleDocument { id, name: name.to_owned() })
 }
 
 pub(crate) fn page(number: u32, heading: Option<&str>, text: String) -> Chunk {

@@ -44,7 +44,7 @@ pub(crate) struct ScanResult {
 }
 
 /// Meaning of the held text at some position.
-enum Look {
+enum Lookahead {
     /// Text up to this position.
     Words(usize),
     /// Undecided until more arrives.
@@ -68,10 +68,10 @@ impl Scanner {
         self.held.push_str(piece);
         let mut at = 0;
         while !self.is_found && at < self.held.len() {
-            match self.look(at) {
-                Look::Words(end) => self.pass(&mut at, end),
-                Look::Call | Look::Mark => self.is_found = true,
-                Look::Open | Look::Begun(_) => break,
+            match self.look_ahead(at) {
+                Lookahead::Words(end) => self.pass(&mut at, end),
+                Lookahead::Call | Lookahead::Mark => self.is_found = true,
+                Lookahead::Open | Lookahead::Begun(_) => break,
             }
         }
         self.held.drain(..at).collect()
@@ -81,18 +81,18 @@ impl Scanner {
     pub(crate) fn finish(&mut self, is_cut: bool) -> ScanResult {
         let (mut at, mut mark) = (0, None);
         while at < self.held.len() {
-            match self.look(at) {
-                Look::Words(end) => {
+            match self.look_ahead(at) {
+                Lookahead::Words(end) => {
                     self.pass(&mut at, end);
                     continue;
                 }
-                Look::Begun(start) if is_cut => match call::begun(&self.held[start..], &self.tools) {
+                Lookahead::Begun(start) if is_cut => match call::begun(&self.held[start..], &self.tools) {
                     Some(name) => return self.unrun(mark.unwrap_or(at), name, UnrunReason::Cut),
                     None => break,
                 },
-                Look::Open | Look::Begun(_) => break,
-                Look::Call => {}
-                Look::Mark => {
+                Lookahead::Open | Lookahead::Begun(_) => break,
+                Lookahead::Call => {}
+                Lookahead::Mark => {
                     mark.get_or_insert(at);
                 }
             }
@@ -125,7 +125,7 @@ impl Scanner {
     }
 
     /// Returns the held text as is and resets the scanner: the text so far is not part of the answer.
-    pub(crate) fn give_up(&mut self) -> String {
+    pub(crate) fn take_held(&mut self) -> String {
         let held = std::mem::take(&mut self.held);
         *self = Self::new(Arc::clone(&self.tools), self.reads);
         held
@@ -153,12 +153,12 @@ impl Scanner {
         }
     }
 
-    fn look(&mut self, at: usize) -> Look {
+    fn look_ahead(&mut self, at: usize) -> Lookahead {
         let rest = &self.held[at..];
         match rest.find(|letter| matches!(letter, '{' | '`' | '<' | '[') || (letter == 't' && !self.has_words)) {
-            None => return Look::Words(self.held.len()),
+            None => return Lookahead::Words(self.held.len()),
             Some(0) => {}
-            Some(words) => return Look::Words(at + words),
+            Some(words) => return Lookahead::Words(at + words),
         }
         let is_first = !self.has_words;
         if rest.starts_with('{') {
@@ -168,55 +168,55 @@ impl Scanner {
             let code = call::without_label(code);
             let start = self.held.len() - code.len();
             return match code.chars().next() {
-                _ if start - at > call::MAX_OPENING => Look::Words(at + FENCE.len()),
-                None => Look::Open,
+                _ if start - at > call::MAX_OPENING => Lookahead::Words(at + FENCE.len()),
+                None => Lookahead::Open,
                 Some('{') => self.object(start),
-                Some(_) => Look::Words(start),
+                Some(_) => Lookahead::Words(start),
             };
         }
         let may_begin = |mark: &str| mark.starts_with(rest);
         if is_first && may_begin(FENCE) {
-            Look::Open
+            Lookahead::Open
         } else if self.before.is_code() {
-            Look::Words(at + 1)
+            Lookahead::Words(at + 1)
         } else if marks(is_first).any(|mark| rest.starts_with(mark)) {
-            Look::Mark
+            Lookahead::Mark
         } else if marks(is_first).any(may_begin) {
-            Look::Open
+            Lookahead::Open
         } else {
-            Look::Words(at + 1)
+            Lookahead::Words(at + 1)
         }
     }
 
-    fn object(&mut self, start: usize) -> Look {
+    fn object(&mut self, start: usize) -> Lookahead {
         let is_code = self.has_words && self.before.is_code();
         // At the start of a line in a fence, it does not run but may have been meant.
         let is_doubtful = self.before.is_fenced() && self.before.last() == Some('\n');
         if (is_code && !is_doubtful) || (self.has_words && !self.reads) {
-            return Look::Words(start + 1);
+            return Lookahead::Words(start + 1);
         }
         let object = &self.held[start..];
         match call::may_begin(object, self.reads) {
             Some(true) => {}
-            Some(false) => return Look::Words(start + 1),
-            None => return Look::Open,
+            Some(false) => return Lookahead::Words(start + 1),
+            None => return Lookahead::Open,
         }
         let Some(end) = self.balance.end(object.as_bytes()) else {
             return match object.len() > MAX_HELD {
-                true => Look::Words(self.held.len()),
-                false if is_code => Look::Open,
-                false => Look::Begun(start),
+                true => Lookahead::Words(self.held.len()),
+                false if is_code => Lookahead::Open,
+                false => Lookahead::Begun(start),
             };
         };
         let end = start + end;
         self.balance = Balance::default();
         match call::read(&self.held[start..end], &self.tools) {
-            Some(call) if !is_code && (self.reads || call::is_known(&call.name, &self.tools)) => Look::Call,
+            Some(call) if !is_code && (self.reads || call::is_known(&call.name, &self.tools)) => Lookahead::Call,
             Some(_) => {
                 self.doubt(start..end);
-                Look::Words(end)
+                Lookahead::Words(end)
             }
-            None => Look::Words(end),
+            None => Lookahead::Words(end),
         }
     }
 }
@@ -242,9 +242,9 @@ mod tests {
     }
 
     /// Text of an answer, its call, and the call that does not run.
-    type Found = (String, Option<(String, String)>, Option<(String, UnrunReason)>);
+    type ScannedText = (String, Option<(String, String)>, Option<(String, UnrunReason)>);
 
-    fn run(pieces: &[&str], reads: bool, is_cut: bool) -> Found {
+    fn run(pieces: &[&str], reads: bool, is_cut: bool) -> ScannedText {
         let mut scanner = scanner(reads);
         let words: String = pieces.iter().map(|piece| scanner.push(piece)).collect();
         let ScanResult { words: rest, call, unrun } = scanner.finish(is_cut);

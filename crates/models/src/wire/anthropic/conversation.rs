@@ -14,7 +14,7 @@ use siphasher::sip128::{Hasher128 as _, SipHasher13};
 
 use crate::wire::{
     partial::{AnswerPart, FilledPlace, StoredAnswer},
-    sendable::{
+    sanitise::{
         GO_ON, NO_OUTPUT, PICTURES, WireIds, is_blank, is_plain_id, split_instructions, tool_arguments, tool_name,
     },
 };

@@ -16,7 +16,7 @@ use crate::{
     answer::text_protocol,
     config::Thinking,
     http::{failure::Failure, learning::Change},
-    wire::dialect::{Dialect, Memory, Order, Outgoing, judged},
+    wire::dialect::{Dialect, EncodedRequest, Memory, RequestPlan, judged},
 };
 
 const ANTHROPIC: &str = "api.anthropic.com";
@@ -46,65 +46,65 @@ const TEMPERATURE: &str = "temperature";
 pub(crate) struct Anthropic(Memory);
 
 impl Dialect for Anthropic {
-    fn outgoing(&self, order: &Order<'_>) -> Result<Outgoing, Failure> {
-        let Order { request, form, info, config, .. } = *order;
+    fn encode(&self, plan: &RequestPlan<'_>) -> Result<EncodedRequest, Failure> {
+        let RequestPlan { request, form, info, config, .. } = *plan;
         // Calls in a history without tools are refused, so both go into the text.
-        let tools = self.0.tools.of(order, wire_tool)?;
+        let tools = self.0.tools.of(plan, wire_tool)?;
         let messages = text_protocol::messages(request, tools.is_some());
         let (origin, tools_json) = (info.origin(), tools.as_deref().map(RawValue::get).unwrap_or_default());
         let without_thoughts = form.has(&Change::WithoutSignedThoughts);
         let recipient = Recipient { origin: &origin, distrusted: &self.0.distrusted(), without_thoughts };
         let conversation = conversation::write(&messages, tools_json, recipient);
-        let is_cached = caches(order) && form.sends(CACHE);
+        let is_cached = caches(plan) && form.sends(CACHE);
         let in_text = tools.is_none() && !request.tools.is_empty();
-        let mut body = order.body();
+        let mut body = plan.body();
         body.set("model", &info.id)?;
         if !conversation.system.is_empty() {
             body.set_raw("system", &joined(&conversation.system, is_cached));
         }
-        body.set_raw("messages", &written(&conversation, order.paused, is_cached));
+        body.set_raw("messages", &wire_messages(&conversation, plan.paused, is_cached));
         if let Some(all_but_end) = tools_json.strip_suffix(']') {
             body.set_raw("tools", &closed(all_but_end.to_owned(), is_cached));
         }
         body.set_some("tool_choice", (tools.is_some() && !request.may_call).then(|| json!({"type": "none"})))?;
-        body.set_some(THINKING, thinking(order).filter(|_| form.sends(THINKING)))?;
+        body.set_some(THINKING, thinking(plan).filter(|_| form.sends(THINKING)))?;
         // Settings of the answer, if any.
         let effort =
             config.effort.filter(|_| form.sends(OUTPUT)).map(|effort| format!(r#""effort":{}"#, json!(effort)));
-        let schema = self.sent_schema(order).map(judged).transpose()?;
+        let schema = self.sent_schema(plan).map(judged).transpose()?;
         let format = schema.map(|(schema, _)| format!(r#""format":{{"type":"json_schema","schema":{schema}}}"#));
         let settings: Vec<String> = effort.into_iter().chain(format).collect();
         if !settings.is_empty() {
             body.set_raw(OUTPUT, &format!("{{{}}}", settings.join(",")));
         }
         body.set_some(TEMPERATURE, config.temperature.filter(|_| form.sends(TEMPERATURE)))?;
-        body.set("max_tokens", &max_tokens(order))?;
+        body.set("max_tokens", &max_tokens(plan))?;
         body.set_some("stop_sequences", in_text.then_some([text_protocol::STOP]))?;
         let last_answer = json!({"previous_message_id": self.0.last_answers.before(request)});
-        body.set_some(DIAGNOSTICS, Some(last_answer).filter(|_| asks_for_reasons(order) && form.sends(DIAGNOSTICS)))?;
+        body.set_some(DIAGNOSTICS, Some(last_answer).filter(|_| asks_for_reasons(plan) && form.sends(DIAGNOSTICS)))?;
         body.set("stream", &true)?;
         let reader = reader::Reader::new(conversation.behind, self.0.last_answers.note_of(request));
-        Ok(Outgoing { path: "/messages".to_owned(), body: body.finish(), reader: Box::new(reader) })
+        Ok(EncodedRequest { path: "/messages".to_owned(), body: body.finish(), reader: Box::new(reader) })
     }
 
-    fn optional_fields(&self, order: &Order<'_>) -> Vec<String> {
+    fn optional_fields(&self, plan: &RequestPlan<'_>) -> Vec<String> {
         let own = [
-            (TEMPERATURE, order.config.temperature.is_some()),
-            (THINKING, thinking(order).is_some()),
-            (OUTPUT, order.config.effort.is_some()),
-            (CACHE, caches(order)),
-            (DIAGNOSTICS, asks_for_reasons(order)),
+            (TEMPERATURE, plan.config.temperature.is_some()),
+            (THINKING, thinking(plan).is_some()),
+            (OUTPUT, plan.config.effort.is_some()),
+            (CACHE, caches(plan)),
+            (DIAGNOSTICS, asks_for_reasons(plan)),
         ];
-        order.sent_fields(own, &FIXED)
+        plan.sent_fields(own, &FIXED)
     }
 
-    fn sent_schema<'a>(&self, order: &Order<'a>) -> Option<&'a AnswerSchema> {
+    fn sent_schema<'a>(&self, plan: &RequestPlan<'a>) -> Option<&'a AnswerSchema> {
         // This wire allows calls together with a schema, but calls in the text would violate it.
-        order.schema_in(OUTPUT, order.is_native())
+        plan.schema_in(OUTPUT, plan.is_native())
     }
 
-    fn distrust_thoughts(&self, order: &Order<'_>) {
-        self.0.distrust(conversation::prefixes_of_answers(&order.request.messages, &order.info.origin()));
+    fn distrust_thoughts(&self, plan: &RequestPlan<'_>) {
+        self.0.distrust(conversation::prefixes_of_answers(&plan.request.messages, &plan.info.origin()));
     }
 }
 
@@ -113,9 +113,9 @@ fn wire_tool(ToolSpec { name, description, parameters, .. }: &ToolSpec) -> Value
 }
 
 /// The configured reasoning mode. By default adaptive, if the server reports that the model supports it.
-fn thinking(order: &Order<'_>) -> Option<Value> {
-    let can = order.abilities.adaptive_thinking == Some(true);
-    Some(match order.config.thinking.or(can.then_some(Thinking::Adaptive))? {
+fn thinking(plan: &RequestPlan<'_>) -> Option<Value> {
+    let can = plan.abilities.adaptive_thinking == Some(true);
+    Some(match plan.config.thinking.or(can.then_some(Thinking::Adaptive))? {
         // Some models only return their reasoning if asked to.
         Thinking::Adaptive => json!({"type": "adaptive", "display": "summarized"}),
         Thinking::Off => json!({"type": "disabled"}),
@@ -123,28 +123,28 @@ fn thinking(order: &Order<'_>) -> Option<Value> {
 }
 
 /// Maximum tokens of the answer. The wire requires a limit in every request.
-fn max_tokens(order: &Order<'_>) -> u64 {
-    let most = order.abilities.max_answer.unwrap_or(u64::MAX);
-    let learnt = order.form.answer_limit().unwrap_or(MAX_ANSWER);
-    let usual = MAX_ANSWER.min(learnt).min(order.info.context_window / ANSWER_PART).max(1);
-    order.config.most_tokens(order.request).unwrap_or(usual).min(most)
+fn max_tokens(plan: &RequestPlan<'_>) -> u64 {
+    let most = plan.abilities.max_answer.unwrap_or(u64::MAX);
+    let learnt = plan.form.answer_limit().unwrap_or(MAX_ANSWER);
+    let usual = MAX_ANSWER.min(learnt).min(plan.info.context_window / ANSWER_PART).max(1);
+    plan.config.most_tokens(plan.request).unwrap_or(usual).min(most)
 }
 
 /// Returns true if the cache positions are not configured. The server accepts at most four.
-fn caches(order: &Order<'_>) -> bool {
-    !order.config.body.contains_key(CACHE)
+fn caches(plan: &RequestPlan<'_>) -> bool {
+    !plan.config.body.contains_key(CACHE)
 }
 
 /// Returns true if the server is asked why its cache missed. By default only Anthropic's own server is. Requests
 /// without tools are not part of a conversation.
-fn asks_for_reasons(order: &Order<'_>) -> bool {
-    let is_asked = order.config.cache_reasons.unwrap_or(order.target.host() == ANTHROPIC);
-    is_asked && !order.request.tools.is_empty() && !order.config.body.contains_key(DIAGNOSTICS)
+fn asks_for_reasons(plan: &RequestPlan<'_>) -> bool {
+    let is_asked = plan.config.cache_reasons.unwrap_or(plan.target.host() == ANTHROPIC);
+    is_asked && !plan.request.tools.is_empty() && !plan.config.body.contains_key(DIAGNOSTICS)
 }
 
 /// The messages. Cache positions are after the tools, after the instructions, and after the last two user messages: the
 /// earlier one is where the previous request stored its prefix.
-fn written(conversation: &Conversation, paused: Option<&str>, is_cached: bool) -> String {
+fn wire_messages(conversation: &Conversation, paused: Option<&str>, is_cached: bool) -> String {
     let marked = marked(&conversation.messages);
     let message = |(at, WireMessage { role, blocks }): (usize, &WireMessage)| {
         let role = if *role == Role::User { "user" } else { "assistant" };

@@ -17,7 +17,7 @@ use crate::{
         dialect::{AnswerNote, AnswerReader, parsed},
         lenient::{Count, Text, counted, is_json},
         partial::{AnswerParts, CallBounds, PartialCall},
-        sendable::is_blank,
+        sanitise::is_blank,
     },
 };
 
@@ -203,8 +203,8 @@ const NO_REASONS: [&str; 2] = ["unavailable", "previous_message_not_found"];
 
 /// Records why the cache missed part of the previous request. The server reports nothing while it still compares.
 fn remark_on_cache(diagnostics: Option<&RawValue>, answer: &mut Answer) {
-    let told: Value = diagnostics.and_then(|told| serde_json::from_str(told.get()).ok()).unwrap_or_default();
-    let miss = &told["cache_miss_reason"];
+    let value: Value = diagnostics.and_then(|value| serde_json::from_str(value.get()).ok()).unwrap_or_default();
+    let miss = &value["cache_miss_reason"];
     if let Some(reason) = miss["type"].as_str().filter(|reason| !NO_REASONS.contains(reason)) {
         answer.remark(reason, counted(miss, ["/cache_missed_input_tokens"]));
     }
@@ -213,28 +213,28 @@ fn remark_on_cache(diagnostics: Option<&RawValue>, answer: &mut Answer) {
 /// Records the server's changes to the request, such as `thinking_dropped:prefix_binding_mismatch`: parts that the
 /// model was not shown, or was shown although they did not fit.
 fn remark_on_request(transformations: Option<&RawValue>, answer: &mut Answer) {
-    let told: Option<Vec<Value>> = transformations.and_then(|told| serde_json::from_str(told.get()).ok());
-    for told in told.into_iter().flatten() {
-        let text = |field: &str| told[field].as_str().unwrap_or_default();
+    let value: Option<Vec<Value>> = transformations.and_then(|value| serde_json::from_str(value.get()).ok());
+    for value in value.into_iter().flatten() {
+        let text = |field: &str| value[field].as_str().unwrap_or_default();
         let remark = format!("{}:{}", text("type"), text("reason"));
         answer.remark(remark.trim_end_matches(':'), 0);
     }
 }
 
-fn usage(told: &Value) -> (Usage, u64) {
-    let hour_writes = counted(told, ["/cache_creation/ephemeral_1h_input_tokens"]);
-    let cached_tokens = counted(told, ["/cache_read_input_tokens"]);
+fn usage(value: &Value) -> (Usage, u64) {
+    let hour_writes = counted(value, ["/cache_creation/ephemeral_1h_input_tokens"]);
+    let cached_tokens = counted(value, ["/cache_read_input_tokens"]);
     // Some servers omit the total of cache writes.
-    let parts = counted(told, ["/cache_creation/ephemeral_5m_input_tokens"]).saturating_add(hour_writes);
-    let cache_write_tokens = counted(told, ["/cache_creation_input_tokens"]).max(parts);
+    let parts = counted(value, ["/cache_creation/ephemeral_5m_input_tokens"]).saturating_add(hour_writes);
+    let cache_write_tokens = counted(value, ["/cache_creation_input_tokens"]).max(parts);
     let usage = Usage {
-        prompt_tokens: counted(told, ["/input_tokens"])
+        prompt_tokens: counted(value, ["/input_tokens"])
             .saturating_add(cached_tokens)
             .saturating_add(cache_write_tokens),
         cached_tokens,
         cache_write_tokens,
-        completion_tokens: counted(told, ["/output_tokens"]),
-        reasoning_tokens: counted(told, ["/output_tokens_details/thinking_tokens"]),
+        completion_tokens: counted(value, ["/output_tokens"]),
+        reasoning_tokens: counted(value, ["/output_tokens_details/thinking_tokens"]),
         ..Usage::default()
     };
     (usage, hour_writes)

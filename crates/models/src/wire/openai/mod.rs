@@ -27,8 +27,8 @@ use crate::{
     answer::text_protocol::{self, join},
     http::{failure::Failure, learning::Change},
     wire::{
-        dialect::{Dialect, Order, Outgoing, WrittenTools, judged, takes_calls_in_form},
-        sendable::{GO_ON, NO_OUTPUT, PICTURES, WireIds, is_blank, tool_arguments, tool_name},
+        dialect::{Dialect, EncodedRequest, RequestPlan, WrittenTools, judged, takes_calls_in_form},
+        sanitise::{GO_ON, NO_OUTPUT, PICTURES, WireIds, is_blank, tool_arguments, tool_name},
     },
 };
 
@@ -46,24 +46,24 @@ pub(crate) struct OpenAi {
 }
 
 impl Dialect for OpenAi {
-    fn outgoing(&self, order: &Order<'_>) -> Result<Outgoing, Failure> {
-        let Order { config, target, info, request, form, .. } = *order;
-        let (host, native, origin) = (target.host(), order.is_native(), model_origin(&info.id, target.shown()));
+    fn encode(&self, plan: &RequestPlan<'_>) -> Result<EncodedRequest, Failure> {
+        let RequestPlan { config, target, info, request, form, .. } = *plan;
+        let (host, native, origin) = (target.host(), plan.is_native(), model_origin(&info.id, target.shown()));
         let messages = text_protocol::messages(request, native);
-        let tools = self.tools.of(order, wire_tool)?;
+        let tools = self.tools.of(plan, wire_tool)?;
         let renamed = form.has(&Change::MaxCompletionTokens);
         let max_tokens = config.most_tokens(request).filter(|_| form.sends("max_tokens"));
-        let schema = self.sent_schema(order).map(judged).transpose()?;
+        let schema = self.sent_schema(plan).map(judged).transpose()?;
         let recipient = Recipient {
             id: &info.id,
             origin: &origin,
             wants_thoughts: form.echoes(config),
             wants_turns: form.has(&Change::WordsInResults),
         };
-        let mut body = order.body();
+        let mut body = plan.body();
         body.set("model", &info.id)?;
         let mut wire = wire_messages(&messages, recipient);
-        if marks(order) && form.sends(CACHE) {
+        if marks(plan) && form.sends(CACHE) {
             mark(&mut wire);
         }
         body.set("messages", &wire)?;
@@ -83,30 +83,30 @@ impl Dialect for OpenAi {
         let asks_for_money = is_openrouter(host) && form.sends(USAGE);
         body.set_some(USAGE, asks_for_money.then(|| json!({"include": true})))?;
         let reader = Box::new(reader::Reader::default());
-        Ok(Outgoing { path: "/chat/completions".to_owned(), body: body.finish(), reader })
+        Ok(EncodedRequest { path: "/chat/completions".to_owned(), body: body.finish(), reader })
     }
 
-    fn optional_fields(&self, order: &Order<'_>) -> Vec<String> {
-        let Order { config, target, request, form, .. } = *order;
+    fn optional_fields(&self, plan: &RequestPlan<'_>) -> Vec<String> {
+        let RequestPlan { config, target, request, form, .. } = *plan;
         let limits_answer = config.most_tokens(request).is_some();
         let own = [
             ("temperature", config.temperature.is_some()),
             ("max_tokens", limits_answer && !form.has(&Change::MaxCompletionTokens)),
             ("stream_options", true),
-            (CACHE, marks(order)),
+            (CACHE, marks(plan)),
             (USAGE, is_openrouter(target.host())),
         ];
-        order.sent_fields(own, &FIXED)
+        plan.sent_fields(own, &FIXED)
     }
 
-    fn sent_schema<'a>(&self, order: &Order<'a>) -> Option<&'a AnswerSchema> {
-        order.schema_in(RESPONSE_FORMAT, takes_calls_in_form(order.target.host()))
+    fn sent_schema<'a>(&self, plan: &RequestPlan<'a>) -> Option<&'a AnswerSchema> {
+        plan.schema_in(RESPONSE_FORMAT, takes_calls_in_form(plan.target.host()))
     }
 }
 
 /// Returns true if cache marks are sent for this model, unless the field is configured.
-fn marks(order: &Order<'_>) -> bool {
-    wants_marks(order.target.host(), &order.info.id) && !order.config.body.contains_key(CACHE)
+fn marks(plan: &RequestPlan<'_>) -> bool {
+    wants_marks(plan.target.host(), &plan.info.id) && !plan.config.body.contains_key(CACHE)
 }
 
 fn wire_tool(ToolSpec { name, description, parameters, .. }: &ToolSpec) -> Value {

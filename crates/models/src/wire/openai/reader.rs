@@ -129,10 +129,10 @@ fn finish(target: &Target, reason: &str) -> Result<Option<Finish>, Failure> {
 fn account(target: &Target, chunk: &Chunk<'_>, answer: &mut Answer) {
     let in_choice = || chunk.choices.iter().flatten().find_map(|choice| choice.usage.as_ref());
     let in_extension = || chunk.x_groq.as_ref()?.get("usage").filter(|usage| usage.is_object());
-    if let Some(told) = chunk.usage.as_ref().or_else(in_choice).or_else(in_extension) {
+    if let Some(value) = chunk.usage.as_ref().or_else(in_choice).or_else(in_extension) {
         // Other servers may use a field of that name for anything.
-        let charged = charged_microusd(told).filter(|_| is_openrouter(target.host()));
-        answer.usage = Some(Usage { cost_microusd: charged, ..usage(told) });
+        let charged = charged_microusd(value).filter(|_| is_openrouter(target.host()));
+        answer.usage = Some(Usage { cost_microusd: charged, ..usage(value) });
     }
     if let Some(timings) = chunk.timings {
         answer.usage = Some(timings.complete(answer.usage));
@@ -192,26 +192,26 @@ impl Delta<'_> {
 const MAX_CHARGE: f64 = 10_000.0;
 
 /// Usage of a request, from the many formats of servers.
-fn usage(told: &Value) -> Usage {
+fn usage(value: &Value) -> Usage {
     // The last two names are those of DeepSeek and Moonshot.
     let cached_tokens =
-        counted(told, ["/prompt_tokens_details/cached_tokens", "/prompt_cache_hit_tokens", "/cached_tokens"]);
+        counted(value, ["/prompt_tokens_details/cached_tokens", "/prompt_cache_hit_tokens", "/cached_tokens"]);
     // The last name is that of LiteLLM.
     let cache_write_tokens = counted(
-        told,
+        value,
         [
             "/prompt_tokens_details/cache_write_tokens",
             "/prompt_tokens_details/cache_creation_tokens",
             "/cache_creation_input_tokens",
         ],
     );
-    let request = counted(told, ["/prompt_tokens"]);
-    let reasoning_tokens = counted(told, ["/completion_tokens_details/reasoning_tokens", "/reasoning_tokens"]);
-    let answer = counted(told, ["/completion_tokens"]);
+    let request = counted(value, ["/prompt_tokens"]);
+    let reasoning_tokens = counted(value, ["/completion_tokens_details/reasoning_tokens", "/reasoning_tokens"]);
+    let answer = counted(value, ["/completion_tokens"]);
     let whole = answer.saturating_add(reasoning_tokens);
     // Some servers count reasoning separately from the answer, such as xAI's.
     let is_beside = reasoning_tokens > answer
-        || reasoning_tokens > 0 && counted(told, ["/total_tokens"]) == request.saturating_add(whole);
+        || reasoning_tokens > 0 && counted(value, ["/total_tokens"]) == request.saturating_add(whole);
     Usage {
         prompt_tokens: with_cache(request, cached_tokens, cache_write_tokens),
         cached_tokens,
@@ -225,12 +225,12 @@ fn usage(told: &Value) -> Usage {
 /// Amount that OpenRouter charges for the request, in millionths of a dollar. Includes the charge of the model's
 /// provider if the user's own key is used there.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range is checked before the cast")]
-fn charged_microusd(told: &Value) -> Option<u64> {
+fn charged_microusd(value: &Value) -> Option<u64> {
     let dollars = |place: &str| {
-        let price = told.pointer(place)?;
+        let price = value.pointer(place)?;
         price.as_f64().or_else(|| price.as_str()?.trim().parse().ok())
     };
-    let upstream = dollars("/cost_details/upstream_inference_cost").filter(|_| told["is_byok"] == true);
+    let upstream = dollars("/cost_details/upstream_inference_cost").filter(|_| value["is_byok"] == true);
     let charged = dollars("/cost")? + upstream.unwrap_or_default();
     (0.0..MAX_CHARGE).contains(&charged).then(|| (charged * 1e6).round() as u64)
 }

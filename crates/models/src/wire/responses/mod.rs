@@ -32,9 +32,9 @@ use crate::{
     facts::catalogue,
     http::{failure::Failure, learning::Change},
     wire::{
-        dialect::{Dialect, Memory, Order, Outgoing, judged, takes_calls_in_form},
+        dialect::{Dialect, EncodedRequest, Memory, RequestPlan, judged, takes_calls_in_form},
         partial::{AnswerPart, FilledPlace, StoredAnswer},
-        sendable::{GO_ON, NO_OUTPUT, PICTURES, WireIds, is_blank, split_instructions, tool_arguments, tool_name},
+        sanitise::{GO_ON, NO_OUTPUT, PICTURES, WireIds, is_blank, split_instructions, tool_arguments, tool_name},
     },
 };
 
@@ -62,10 +62,10 @@ const MIN_ANSWER: u64 = 16;
 pub(crate) struct Responses(Memory);
 
 impl Dialect for Responses {
-    fn outgoing(&self, order: &Order<'_>) -> Result<Outgoing, Failure> {
-        let Order { config, request, form, info, .. } = *order;
-        let messages = text_protocol::messages(request, order.is_native());
-        let tools = self.0.tools.of(order, wire_tool)?;
+    fn encode(&self, plan: &RequestPlan<'_>) -> Result<EncodedRequest, Failure> {
+        let RequestPlan { config, request, form, info, .. } = *plan;
+        let messages = text_protocol::messages(request, plan.is_native());
+        let tools = self.0.tools.of(plan, wire_tool)?;
         let origin = info.origin();
         let recipient = Recipient {
             origin: &origin,
@@ -74,20 +74,20 @@ impl Dialect for Responses {
             wants_turns: form.has(&Change::WordsInResults),
         };
         let Conversation { instructions, items } = write(&messages, recipient);
-        let schema = self.sent_schema(order).map(judged).transpose()?;
-        let mut body = order.body();
+        let schema = self.sent_schema(plan).map(judged).transpose()?;
+        let mut body = plan.body();
         body.set("model", &info.id)?;
         body.set_some("instructions", Some(instructions).filter(|instructions| !instructions.is_empty()))?;
         body.set("input", &items)?;
         body.set_some("tools", tools.as_ref())?;
         // The tools are sent even if calls are not allowed, so that the request starts like the previous one.
         body.set_some("tool_choice", (tools.is_some() && !request.may_call).then_some("none"))?;
-        body.set_some(REASONING, reasoning(order))?;
+        body.set_some(REASONING, reasoning(plan))?;
         body.set_some(INCLUDE, form.sends(INCLUDE).then_some(["reasoning.encrypted_content"]))?;
         body.set("store", &false)?;
         body.set_some(CACHE_KEY, form.sends(CACHE_KEY).then(|| request.session_id.to_string()))?;
         let compared =
-            self.0.last_answers.before(request).filter(|_| asks_for_reasons(order) && form.sends(CACHE_OPTIONS));
+            self.0.last_answers.before(request).filter(|_| asks_for_reasons(plan) && form.sends(CACHE_OPTIONS));
         body.set_some(CACHE_OPTIONS, compared.map(|id| json!({"comparison_response_id": id})))?;
         if let Some((schema, strict)) = schema {
             let format = format!(r#"{{"type":"json_schema","name":"answer","strict":{strict},"schema":{schema}}}"#);
@@ -98,61 +98,61 @@ impl Dialect for Responses {
         body.set_some(MAX_TOKENS, most.map(|most| most.max(MIN_ANSWER)))?;
         body.set("stream", &true)?;
         let reader = Box::new(reader::Reader::new(self.0.last_answers.note_of(request)));
-        Ok(Outgoing { path: "/responses".to_owned(), body: body.finish(), reader })
+        Ok(EncodedRequest { path: "/responses".to_owned(), body: body.finish(), reader })
     }
 
-    fn optional_fields(&self, order: &Order<'_>) -> Vec<String> {
+    fn optional_fields(&self, plan: &RequestPlan<'_>) -> Vec<String> {
         let own = [
-            (TEMPERATURE, order.config.temperature.is_some()),
-            (MAX_TOKENS, order.config.most_tokens(order.request).is_some()),
-            (REASONING, reasoning(order).is_some()),
-            (SUMMARY, tells_thoughts(order)),
-            (EFFORT, effort(order).is_some()),
+            (TEMPERATURE, plan.config.temperature.is_some()),
+            (MAX_TOKENS, plan.config.most_tokens(plan.request).is_some()),
+            (REASONING, reasoning(plan).is_some()),
+            (SUMMARY, returns_thoughts(plan)),
+            (EFFORT, effort(plan).is_some()),
             (INCLUDE, true),
             (CACHE_KEY, true),
-            (CACHE_OPTIONS, asks_for_reasons(order)),
+            (CACHE_OPTIONS, asks_for_reasons(plan)),
         ];
-        order.sent_fields(own, &FIXED)
+        plan.sent_fields(own, &FIXED)
     }
 
-    fn sent_schema<'a>(&self, order: &Order<'a>) -> Option<&'a AnswerSchema> {
-        order.schema_in(TEXT, takes_calls_in_form(order.target.host()))
+    fn sent_schema<'a>(&self, plan: &RequestPlan<'a>) -> Option<&'a AnswerSchema> {
+        plan.schema_in(TEXT, takes_calls_in_form(plan.target.host()))
     }
 
-    fn distrust_thoughts(&self, order: &Order<'_>) {
-        self.0.distrust(answers_of(&order.request.messages, &order.info.origin()));
+    fn distrust_thoughts(&self, plan: &RequestPlan<'_>) {
+        self.0.distrust(answers_of(&plan.request.messages, &plan.info.origin()));
     }
 }
 
 /// Returns true if the server is asked why its cache missed. Only newer models support this, so it must be configured.
-fn asks_for_reasons(order: &Order<'_>) -> bool {
-    let is_asked = order.config.cache_reasons == Some(true);
-    is_asked && !order.request.tools.is_empty() && !order.config.body.contains_key(CACHE_OPTIONS)
+fn asks_for_reasons(plan: &RequestPlan<'_>) -> bool {
+    let is_asked = plan.config.cache_reasons == Some(true);
+    is_asked && !plan.request.tools.is_empty() && !plan.config.body.contains_key(CACHE_OPTIONS)
 }
 
 fn wire_tool(ToolSpec { name, description, parameters, .. }: &ToolSpec) -> Value {
     json!({"type": "function", "name": name, "description": description, "parameters": parameters, "strict": false})
 }
 
-fn reasoning(order: &Order<'_>) -> Option<Value> {
-    let effort = effort(order).filter(|_| order.form.sends(EFFORT)).map(|effort| ("effort", effort));
-    let is_told = tells_thoughts(order) && order.form.sends(SUMMARY);
-    let fields = effort.into_iter().chain(is_told.then(|| ("summary", "auto".into())));
+fn reasoning(plan: &RequestPlan<'_>) -> Option<Value> {
+    let effort = effort(plan).filter(|_| plan.form.sends(EFFORT)).map(|effort| ("effort", effort));
+    let wants_summary = returns_thoughts(plan) && plan.form.sends(SUMMARY);
+    let fields = effort.into_iter().chain(wants_summary.then(|| ("summary", "auto".into())));
     let fields: Map<String, Value> = fields.map(|(name, value)| (name.to_owned(), value)).collect();
-    (!fields.is_empty() && order.form.sends(REASONING)).then(|| fields.into())
+    (!fields.is_empty() && plan.form.sends(REASONING)).then(|| fields.into())
 }
 
-fn effort(order: &Order<'_>) -> Option<Value> {
-    match order.config.thinking {
+fn effort(plan: &RequestPlan<'_>) -> Option<Value> {
+    match plan.config.thinking {
         Some(Thinking::Off) => Some("none".into()),
-        _ => order.config.effort.map(|effort| json!(effort)),
+        _ => plan.config.effort.map(|effort| json!(effort)),
     }
 }
 
 /// Returns true if the model is asked for a summary of its reasoning: if configured, or if it is known to reason.
-fn tells_thoughts(order: &Order<'_>) -> bool {
-    let is_known = || catalogue::published(order.target.host(), &order.info.id).is_some_and(|known| known.thinking);
-    order.config.thinking.map_or_else(is_known, |thinking| thinking == Thinking::Adaptive)
+fn returns_thoughts(plan: &RequestPlan<'_>) -> bool {
+    let is_known = || catalogue::published(plan.target.host(), &plan.info.id).is_some_and(|known| known.thinking);
+    plan.config.thinking.map_or_else(is_known, |thinking| thinking == Thinking::Adaptive)
 }
 
 /// Conversation in the wire's format.
@@ -186,7 +186,7 @@ fn write<'a>(messages: &'a [Message], recipient: Recipient<'a>) -> Conversation<
     }
     // If a turn was stopped and is continued, half an answer may be last.
     if !writer.items.last().is_some_and(InputItem::asks) {
-        writer.say(Part::said(GO_ON));
+        writer.add_answer_part(Part::said(GO_ON));
     }
     Conversation { instructions, items: writer.items }
 }
@@ -210,12 +210,12 @@ impl<'a> Writer<'a> {
     fn add(&mut self, message: &'a Message) {
         match message {
             Message::System { text } | Message::User { text } if is_blank(text) => {}
-            Message::System { text } => self.say(Part::said(text)),
-            Message::User { text } => self.hear(text),
+            Message::System { text } => self.add_answer_part(Part::said(text)),
+            Message::User { text } => self.add_user_text(text),
             Message::Pictures { text, pictures } => {
-                self.say(Part::said(if is_blank(text) { PICTURES } else { text }));
+                self.add_answer_part(Part::said(if is_blank(text) { PICTURES } else { text }));
                 for part in pictures.iter().filter_map(Part::picture) {
-                    self.say(part);
+                    self.add_answer_part(part);
                 }
             }
             Message::Tool { call_id, name: _, text } => {
@@ -229,16 +229,16 @@ impl<'a> Writer<'a> {
 
     /// Adds a user message. A daemon's message after a result is appended to that result: models treat a user message
     /// as the start of a turn, and drop their earlier reasoning.
-    fn hear(&mut self, text: &'a str) {
+    fn add_user_text(&mut self, text: &'a str) {
         if let Some(InputItem::FunctionCallOutput { output, .. }) = self.items.last_mut()
             && (untrusted::is_of_daemon(text) || self.recipient.wants_turns)
         {
             return join(output.to_mut(), &untrusted::said_behind_result(text));
         }
-        self.say(Part::said(text));
+        self.add_answer_part(Part::said(text));
     }
 
-    fn say(&mut self, part: Part<'a>) {
+    fn add_answer_part(&mut self, part: Part<'a>) {
         match self.items.last_mut() {
             Some(InputItem::Message { role: Role::User, content, .. }) => content.push(part),
             _ => self.items.push(InputItem::Message { role: Role::User, content: vec![part], phase: None }),
@@ -248,7 +248,7 @@ impl<'a> Writer<'a> {
     /// Writes adjacent answers, unchanged if possible.
     fn answers(&mut self, mut rest: &[AnswerPart<'a>]) {
         if self.items.is_empty() && !rest.is_empty() {
-            self.say(Part::said(GO_ON));
+            self.add_answer_part(Part::said(GO_ON));
         }
         while let Some((first, after)) = rest.split_first() {
             let as_it_came =

@@ -65,7 +65,7 @@ struct Message {
 #[derive(Debug, Default)]
 struct Thoughts {
     /// Part that was emitted last.
-    told: Option<ThoughtPart>,
+    emitted: Option<ThoughtPart>,
     /// The complete item, if it can be sent back.
     raw: Option<Box<RawValue>>,
 }
@@ -133,17 +133,17 @@ impl PartialItems {
                 let is_refusal = parts.iter().any(|part| !part.refusal.is_empty());
                 // Only text that has not arrived in pieces is new.
                 let rest = whole.strip_prefix(message.words.as_str()).unwrap_or_default();
-                self.speak(at, rest, is_refusal, answer);
+                self.add_text(at, rest, is_refusal, answer);
             }
             Body::Thoughts(thoughts) => {
                 thoughts.raw = kept;
-                if thoughts.told.is_some() {
+                if thoughts.emitted.is_some() {
                     return Ok(());
                 }
                 let has_summary = head.summary.as_ref().is_some_and(|summary| !summary.is_empty());
                 let parts = if has_summary { &head.summary } else { &head.content };
                 for (part, number) in parts.iter().flatten().zip(0..) {
-                    self.think(at, (has_summary, number), &part.text, answer);
+                    self.add_thought(at, (has_summary, number), &part.text, answer);
                 }
             }
             Body::Call(_) => {
@@ -265,7 +265,7 @@ impl PartialItems {
     }
 
     /// Adds text to a message.
-    pub(super) fn speak(&mut self, at: usize, words: &str, is_refusal: bool, answer: &mut Answer) {
+    pub(super) fn add_text(&mut self, at: usize, words: &str, is_refusal: bool, answer: &mut Answer) {
         let before = self.speaker.filter(|before| *before != at);
         let later = before.and_then(|before| self.items[before].index);
         let index = self.items[at].index;
@@ -287,12 +287,12 @@ impl PartialItems {
     }
 
     /// Adds text to a part of a reasoning item.
-    pub(super) fn think(&mut self, at: usize, part: ThoughtPart, words: &str, answer: &mut Answer) {
+    pub(super) fn add_thought(&mut self, at: usize, part: ThoughtPart, words: &str, answer: &mut Answer) {
         let Body::Thoughts(thoughts) = &mut self.items[at].body else { return };
-        if words.is_empty() || thoughts.told.is_some_and(|told| told.0 != part.0) {
+        if words.is_empty() || thoughts.emitted.is_some_and(|emitted| emitted.0 != part.0) {
             return;
         }
-        let begins = thoughts.told.replace(part) != Some(part);
+        let begins = thoughts.emitted.replace(part) != Some(part);
         if begins && self.has_thought {
             answer.push(Kind::Reasoning, BETWEEN);
         }
@@ -327,7 +327,7 @@ impl PartialItems {
         if call.arguments == whole {
             return Ok(());
         }
-        self.bounds.give_back(call.arguments.len());
+        self.bounds.subtract(call.arguments.len());
         **call = PartialCall::new(&call.id, &call.name);
         self.add_arguments(target, at, &whole, answer)
     }

@@ -60,13 +60,13 @@ impl AnswerReader for Reader {
             }
             "response.output_text.delta" | "response.refusal.delta" => {
                 let at = self.items.of_kind(target, place, "message")?;
-                self.items.speak(at, piece, kind == "response.refusal.delta", answer);
+                self.items.add_text(at, piece, kind == "response.refusal.delta", answer);
             }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
                 let at = self.items.of_kind(target, place, "reasoning")?;
                 let is_summary = kind == "response.reasoning_summary_text.delta";
                 let number = if is_summary { event.summary_index } else { event.content_index };
-                self.items.think(at, (is_summary, number.0), piece, answer);
+                self.items.add_thought(at, (is_summary, number.0), piece, answer);
             }
             "response.function_call_arguments.delta" => {
                 let at = self.items.of_kind(target, place, "function_call")?;
@@ -120,9 +120,9 @@ impl Reader {
         }
         self.note.record(&whole.id);
         // Diagnostics are informational, so invalid ones are ignored.
-        let told = whole.prompt_cache_diagnostics.and_then(|told| serde_json::from_str::<Value>(told.get()).ok());
-        if let Some(told) = told.filter(|told| told["type"] == "cache_miss") {
-            answer.remark(told["reason"].as_str().unwrap_or_default(), counted(&told, ["/cache_missed_tokens"]));
+        let value = whole.prompt_cache_diagnostics.and_then(|value| serde_json::from_str::<Value>(value.get()).ok());
+        if let Some(value) = value.filter(|value| value["type"] == "cache_miss") {
+            answer.remark(value["reason"].as_str().unwrap_or_default(), counted(&value, ["/cache_missed_tokens"]));
         }
         let reason = whole.incomplete_details.as_ref().and_then(|details| details["reason"].as_str());
         let finish = match (status, reason) {
@@ -231,15 +231,15 @@ impl ItemHead<'_> {
     }
 }
 
-fn usage(told: &Value) -> Usage {
-    let cached_tokens = counted(told, ["/input_tokens_details/cached_tokens"]);
-    let cache_write_tokens = counted(told, ["/input_tokens_details/cache_write_tokens"]);
+fn usage(value: &Value) -> Usage {
+    let cached_tokens = counted(value, ["/input_tokens_details/cached_tokens"]);
+    let cache_write_tokens = counted(value, ["/input_tokens_details/cache_write_tokens"]);
     Usage {
-        prompt_tokens: with_cache(counted(told, ["/input_tokens"]), cached_tokens, cache_write_tokens),
+        prompt_tokens: with_cache(counted(value, ["/input_tokens"]), cached_tokens, cache_write_tokens),
         cached_tokens,
         cache_write_tokens,
-        completion_tokens: counted(told, ["/output_tokens"]),
-        reasoning_tokens: counted(told, ["/output_tokens_details/reasoning_tokens"]),
+        completion_tokens: counted(value, ["/output_tokens"]),
+        reasoning_tokens: counted(value, ["/output_tokens_details/reasoning_tokens"]),
         ..Usage::default()
     }
 }
@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn cached_tokens_are_included_in_usage() {
-        let told = json!({
+        let value = json!({
             "input_tokens": 7, "input_tokens_details": {"cached_tokens": 100, "cache_write_tokens": 20},
             "output_tokens": 30, "output_tokens_details": {"reasoning_tokens": 12}, "total_tokens": 157,
         });
@@ -308,6 +308,6 @@ mod tests {
             reasoning_tokens: 12,
             ..Usage::default()
         };
-        assert_eq!(usage(&told), expected);
+        assert_eq!(usage(&value), expected);
     }
 }

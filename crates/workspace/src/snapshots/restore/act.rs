@@ -34,7 +34,7 @@ const OWNER: u32 = 0o700;
 const OWNER_OF_FILE: u32 = 0o600;
 
 /// Carries out the possible steps, and records failures. `session` is the path of the session's own tree.
-pub(super) fn carry_out(steps: &mut [Step<'_>], blobs: &Blobs, session: &Path) {
+pub(super) fn apply_steps(steps: &mut [Step<'_>], blobs: &Blobs, session: &Path) {
     let steps_of = |steps: &mut [Step<'_>], fits: fn(&Step<'_>) -> bool| -> Vec<usize> {
         let due = |(index, step): (usize, &Step<'_>)| {
             (matches!(step.verdict, Verdict::Do | Verdict::DoHere) && fits(step)).then_some(index)
@@ -45,22 +45,22 @@ pub(super) fn carry_out(steps: &mut [Step<'_>], blobs: &Blobs, session: &Path) {
     for index in steps_of(steps, |step| is_folder(step.expected())) {
         attempt(&mut steps[index], open_up);
     }
-    for index in steps_of(steps, goes_away).into_iter().rev() {
+    for index in steps_of(steps, must_be_removed).into_iter().rev() {
         attempt(&mut steps[index], remove);
     }
     for index in steps_of(steps, |step| step.goal().is_some()) {
-        attempt(&mut steps[index], |root, step| bring_back(session, root, step, blobs));
+        attempt(&mut steps[index], |root, step| restore_content(session, root, step, blobs));
     }
     // Each folder is synced once and not for each of its files, of which there may be thousands. This comes before
     // folders get their own permissions, because some cannot be opened afterwards.
     let mut durable = HashSet::new();
     for index in steps_of(steps, |_| true) {
-        attempt(&mut steps[index], |root, step| settle(root, step, &mut durable));
+        attempt(&mut steps[index], |root, step| sync_folder(root, step, &mut durable));
     }
     for index in steps_of(steps, |step| is_folder(step.goal())).into_iter().rev() {
         attempt(&mut steps[index], |root, step| {
             if let Some(goal) = step.goal() {
-                File::from(root.folder(&step.spot.below)?).set_permissions(Permissions::from_mode(goal.mode))?;
+                File::from(root.folder(&step.safe_path.below)?).set_permissions(Permissions::from_mode(goal.mode))?;
             }
             Ok(Verdict::Do)
         });
@@ -68,9 +68,9 @@ pub(super) fn carry_out(steps: &mut [Step<'_>], blobs: &Blobs, session: &Path) {
 }
 
 /// Syncs the folder above a step, unless that is done already.
-fn settle(root: &Root, step: &Step<'_>, durable: &mut HashSet<SafePath>) -> io::Result<Verdict> {
-    let below = split(&step.spot.below).0.to_vec();
-    if durable.insert(SafePath { place: step.spot.place, below: below.clone() }) {
+fn sync_folder(root: &Root, step: &Step<'_>, durable: &mut HashSet<SafePath>) -> io::Result<Verdict> {
+    let below = split(&step.safe_path.below).0.to_vec();
+    if durable.insert(SafePath { place: step.safe_path.place, below: below.clone() }) {
         match root.folder(&below) {
             // The folder was removed with its contents, and its parent is synced.
             Err(error) if is_missing(&error) => {}
@@ -81,9 +81,9 @@ fn settle(root: &Root, step: &Step<'_>, durable: &mut HashSet<SafePath>) -> io::
 }
 
 /// Names of the entries of a folder.
-pub(super) fn names(root: &Root, spot: &SafePath) -> io::Result<Vec<Vec<u8>>> {
-    let names =
-        root::entries(&root.folder(&spot.below)?)?.map(|entry| io::Result::Ok(entry?.file_name().to_bytes().to_vec()));
+pub(super) fn names(root: &Root, safe_path: &SafePath) -> io::Result<Vec<Vec<u8>>> {
+    let names = root::entries(&root.folder(&safe_path.below)?)?
+        .map(|entry| io::Result::Ok(entry?.file_name().to_bytes().to_vec()));
     let mut names = names.collect::<io::Result<Vec<_>>>()?;
     names.retain(|name| !matches!(&name[..], b"." | b".."));
     Ok(names)
@@ -102,7 +102,7 @@ fn is_folder(state: Option<&FileState>) -> bool {
 }
 
 /// Returns true if the existing entry must be removed before anything else can take its place.
-fn goes_away(step: &Step<'_>) -> bool {
+fn must_be_removed(step: &Step<'_>) -> bool {
     step.expected().is_some() && (step.goal().is_none() || is_folder(step.goal()) != is_folder(step.expected()))
 }
 
@@ -110,13 +110,13 @@ fn open_up(root: &Root, step: &Step<'_>) -> io::Result<Verdict> {
     if let Some(state) = step.expected()
         && state.mode & OWNER != OWNER
     {
-        let (parent, name) = split(&step.spot.below);
+        let (parent, name) = split(&step.safe_path.below);
         let (parent, mode) = (root.folder(parent)?, state.mode | OWNER);
         match root::folder_in(&parent, name) {
             Ok(folder) => File::from(folder).set_permissions(Permissions::from_mode(mode))?,
             // An unreadable folder cannot be opened to change its permissions. That it is not a link was checked just
             // now, and is checked again by the call if the system supports it.
-            Err(_) if root::look_in(&parent, name)?.kind == Kind::Folder => {
+            Err(_) if root::stamp_in(&parent, name)?.kind == Kind::Folder => {
                 rustix::fs::chmodat(&parent, OsStr::from_bytes(name), Mode::from_raw_mode(mode), AtFlags::empty())?;
             }
             Err(error) => return Err(error),
@@ -126,7 +126,7 @@ fn open_up(root: &Root, step: &Step<'_>) -> io::Result<Verdict> {
 }
 
 fn remove(root: &Root, step: &Step<'_>) -> io::Result<Verdict> {
-    let (parent, name) = split(&step.spot.below);
+    let (parent, name) = split(&step.safe_path.below);
     let parent = root.folder(parent)?;
     if is_folder(step.expected()) {
         return match unlinkat(&parent, OsStr::from_bytes(name), AtFlags::REMOVEDIR).map_err(io::Error::from) {
@@ -146,14 +146,14 @@ fn remove(root: &Root, step: &Step<'_>) -> io::Result<Verdict> {
     Ok(Verdict::Do)
 }
 
-fn bring_back(session: &Path, root: &Root, step: &Step<'_>, blobs: &Blobs) -> io::Result<Verdict> {
+fn restore_content(session: &Path, root: &Root, step: &Step<'_>, blobs: &Blobs) -> io::Result<Verdict> {
     let Some(goal) = step.goal() else { return Ok(Verdict::Do) };
-    let (parent, name) = split(&step.spot.below);
+    let (parent, name) = split(&step.safe_path.below);
     let parent = make_folders(root, parent)?;
     if goal.kind == FileKind::Folder {
         return bring_folder_back(&parent, name, step);
     }
-    let in_place = step.expected().is_some() && !goes_away(step);
+    let in_place = step.expected().is_some() && !must_be_removed(step);
     if in_place && step.expected().is_some_and(|state| (state.kind, &state.hash) == (goal.kind, &goal.hash)) {
         // An unreadable file is replaced below.
         if let Ok((file, _)) = root::file_in(&parent, name) {
@@ -177,7 +177,7 @@ fn bring_back(session: &Path, root: &Root, step: &Step<'_>, blobs: &Blobs) -> io
     let brought = write_draft(&parent, draft.name(), goal, &content).and_then(|()| {
         let unchanged = match in_place {
             true => is_unchanged(root, &parent, name, step)?,
-            false => look(&parent, name)?.is_none(),
+            false => stamp_if_there(&parent, name)?.is_none(),
         };
         if !unchanged {
             return Ok(changed_meanwhile());
@@ -204,7 +204,7 @@ fn bring_folder_back(parent: &OwnedFd, name: &[u8], step: &Step<'_>) -> io::Resu
     }
     match mkdirat(parent, OsStr::from_bytes(name), Mode::from_raw_mode(OWNER)).map_err(io::Error::from) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            let found = root::look_in(parent, name)?;
+            let found = root::stamp_in(parent, name)?;
             if found.kind == Kind::Folder { Ok(Verdict::Do) } else { Ok(changed_meanwhile()) }
         }
         made => made.map(|()| Verdict::Do),
@@ -239,18 +239,18 @@ fn write_draft(parent: &OwnedFd, draft: &str, goal: &FileState, content: &[u8]) 
 
 /// Returns true if a path is unchanged since it was checked.
 fn is_unchanged(root: &Root, parent: &OwnedFd, name: &[u8], step: &Step<'_>) -> io::Result<bool> {
-    let Some(now) = look(parent, name)? else { return Ok(false) };
+    let Some(now) = stamp_if_there(parent, name)? else { return Ok(false) };
     if Some(now) == step.stamp {
         return Ok(true);
     }
     // Removing one of several names of a file changes the times of the others.
     let but_for_times = |stamp: Stamp| Stamp { links: 0, modified: (0, 0), changed: (0, 0), ..stamp };
     Ok(Some(but_for_times(now)) == step.stamp.map(but_for_times)
-        && current(root, &step.spot)?.0.as_ref() == step.expected())
+        && current(root, &step.safe_path)?.0.as_ref() == step.expected())
 }
 
-fn look(parent: &OwnedFd, name: &[u8]) -> io::Result<Option<Stamp>> {
-    match root::look_in(parent, name) {
+fn stamp_if_there(parent: &OwnedFd, name: &[u8]) -> io::Result<Option<Stamp>> {
+    match root::stamp_in(parent, name) {
         Err(error) if is_missing(&error) => Ok(None),
         found => found.map(Some),
     }

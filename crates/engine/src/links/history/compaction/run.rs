@@ -37,27 +37,27 @@ pub(crate) async fn run(
     state: &mut TurnState,
     wanted: CompactionRequest,
 ) -> Result<String, TurnExit> {
-    let room = room(context, state);
-    let plan = match planned(&state.history, wanted.cause, room) {
+    let budget = budget(context, state);
+    let plan = match planned(&state.history, wanted.cause, budget) {
         Ok(plan) => plan,
         Err(nothing) => return Ok(nothing),
     };
     let item = context.recorder.start(ItemBody::Compaction(Compaction::default())).await?;
-    let compaction = compact(context, state, plan, wanted, room).await?;
+    let compaction = compact(context, state, plan, wanted, budget).await?;
     let said = sentence(&compaction.report);
     let replaced: Vec<Arc<Item>> = state.history[..plan.split].to_vec();
     let stored = context.recorder.compact(item, replaced.iter().map(|item| item.id).collect(), compaction).await?;
     state.history.splice(..plan.split, [stored]);
     state.meter.start_over();
-    files::tell(context, state, &replaced).await?;
-    request::tell_level(context, state).await?;
+    files::append_contents(context, state, &replaced).await?;
+    request::record_level(context, state).await?;
     state.held = 0;
     Ok(said)
 }
 
 /// Part of the history to replace, or a sentence about why there is none.
-fn planned(history: &[Arc<Item>], cause: CompactionCause, room: plan::Room) -> Result<Plan, String> {
-    let Some(plan) = plan::plan(history, cause, room) else {
+fn planned(history: &[Arc<Item>], cause: CompactionCause, budget: plan::HistoryBudget) -> Result<Plan, String> {
+    let Some(plan) = plan::plan(history, cause, budget) else {
         return Err("there is nothing to compact: the history is short, or all of it is still needed".to_owned());
     };
     let asked = matches!(cause, CompactionCause::Model | CompactionCause::Person);
@@ -79,19 +79,19 @@ pub(crate) fn refusal(context: &TurnContext, state: &TurnState) -> Option<String
         let body = ItemBody::ToolResult(result);
         Arc::new(Item::new(context.ids.turn, body))
     }));
-    planned(&history, CompactionCause::Model, room(context, state)).err()
+    planned(&history, CompactionCause::Model, budget(context, state)).err()
 }
 
 /// Window of the next model in uncalibrated tokens: if a server counts twice as many tokens as estimated, half as many
 /// fit.
-fn room(context: &TurnContext, state: &TurnState) -> plan::Room {
+fn budget(context: &TurnContext, state: &TurnState) -> plan::HistoryBudget {
     let model = context.next_model(state);
     let guess = request::guess(context, state, model).max(1);
     let expected = request::expected(context, state, model).max(1);
     let window = u128::from(context.next_window(state)) * u128::from(guess) / u128::from(expected);
     let window = u64::try_from(window).unwrap_or(u64::MAX).saturating_sub(request::guess_fixed(context, model));
     let max_messages = plan::most_messages(context.config.max_message_history);
-    plan::Room { window, max_messages, echo_reasoning: model.echo_reasoning }
+    plan::HistoryBudget { window, max_messages, echo_reasoning: model.echo_reasoning }
 }
 
 async fn compact(
@@ -99,16 +99,16 @@ async fn compact(
     state: &mut TurnState,
     plan: Plan,
     wanted: CompactionRequest,
-    room: plan::Room,
+    budget: plan::HistoryBudget,
 ) -> Result<Compaction, TurnExit> {
     let (replaced, kept) = state.history.split_at(plan.split);
     let (replaced, kept): (Vec<Arc<Item>>, Vec<Arc<Item>>) = (replaced.to_vec(), kept.to_vec());
     let before = last_compaction(&replaced);
     // The summary gets its share of the space left by tools and instructions.
-    let window = room.window;
+    let window = budget.window;
     let said = verbatim::messages(before, &replaced);
     // User messages get a share of the whole window: they must not be lost if tools take more space than estimated.
-    let told = verbatim::for_window(&said.messages, context.next_window(state));
+    let fitted = verbatim::for_window(&said.messages, context.next_window(state));
     let goes_on = !kept.iter().any(|item| matches!(item.body, ItemBody::UserMessage { steered: false, .. }));
     // A user who compacts now may want to continue the unfinished turn.
     let goes_on = goes_on && state.phase != (Phase::Compacting { unfinished: false });
@@ -161,7 +161,7 @@ async fn compact(
         (None, Some(earlier)) => summary::Words::Earlier(&earlier.summary),
         (None, None) => summary::Words::None,
     };
-    let summary = summary::compose(words, &facts, &told.messages, report.path.as_deref(), window);
+    let summary = summary::compose(words, &facts, &fitted.messages, report.path.as_deref(), window);
     let mut compaction = Compaction { summary, report, file, ..Compaction::default() };
     let mut after = vec![Arc::new(Item::new(context.ids.turn, ItemBody::Compaction(compaction.clone())))];
     after.extend(kept);
@@ -206,7 +206,7 @@ fn note(report: &mut CompactionReport, problem: String) {
 
 fn scaled(context: &TurnContext, items: &[Arc<Item>]) -> u64 {
     let info = context.models.model.info();
-    context.models.scales.apply(&info.id, items.iter().map(|item| meter::guess(item, info.echo_reasoning)).sum())
+    context.models.calibration.apply(&info.id, items.iter().map(|item| meter::guess(item, info.echo_reasoning)).sum())
 }
 
 fn count(messages: usize) -> u32 {
@@ -258,7 +258,7 @@ pub(super) async fn offload(
     state.history = after;
     state.meter.start_over();
     state.held = 0;
-    request::tell_level(context, state).await?;
+    request::record_level(context, state).await?;
     Ok(true)
 }
 
@@ -339,7 +339,7 @@ fn behind_conversation(
     context.tools.chain.before_model(context, state, &mut draft);
     draft.messages.push(Message::User { text: input });
     let (request, footprint) = draft.seal(context.ids.session);
-    let report = state.meter.sending(footprint, &context.models.scales, &model.info().id).report;
+    let report = state.meter.sending(footprint, &context.models.calibration, &model.info().id).report;
     Some((request, report))
 }
 

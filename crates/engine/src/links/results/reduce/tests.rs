@@ -229,20 +229,20 @@ fn repeated_errors_are_shown_twice() {
     assert_eq!(marked, 2);
 }
 
-fn tells(text: &str, expected: &[&str]) {
+fn check_words(text: &str, expected: &[&str]) {
     assert_eq!(of([text]).iter().map(String::as_str).collect::<Vec<_>>(), expected, "{text}");
 }
 
 #[test]
 fn distinctive_words_are_extracted_from_requests() {
-    tells("Please fix the parser in src/lex.rs, then run it!", &["lex.rs", "parser"]);
-    tells("Why does test_x1 fail? See v2 and #42.", &["fail", "test_x1"]);
-    tells("", &[]);
-    tells(
+    check_words("Please fix the parser in src/lex.rs, then run it!", &["lex.rs", "parser"]);
+    check_words("Why does test_x1 fail? See v2 and #42.", &["fail", "test_x1"]);
+    check_words("", &[]);
+    check_words(
         "请修复登录超时的bug: login_timeout",
         &["login_timeout", "修复", "复登", "录超", "时的", "登录", "请修", "超时"],
     );
-    tells("ログイン失敗", &["イン", "グイ", "ログ", "ン失", "失敗"]);
+    check_words("ログイン失敗", &["イン", "グイ", "ログ", "ン失", "失敗"]);
 }
 
 #[test]

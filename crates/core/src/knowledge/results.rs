@@ -58,7 +58,7 @@ impl DocumentFinds {
     }
 
     /// Records that there are more matches than `limit`.
-    pub fn tell_more(&mut self, limit: usize) {
+    pub fn note_more_matches(&mut self, limit: usize) {
         self.more = self.is_regex();
         let matches = if limit == 1 { "match" } else { "matches" };
         self.note(format!("more than {limit} {matches}: narrow the search, or raise its limit (--limit, max_results)"));
@@ -93,7 +93,7 @@ impl DocumentFinds {
         // A word search returns the best hits by design, so only exact searches report that there are more.
         let is_exact = self.is_regex() || self.by == SearchedBy::Phrase && !self.is_loose;
         if self.hits.len() > limit && is_exact {
-            self.tell_more(limit);
+            self.note_more_matches(limit);
         }
         self.hits.truncate(limit);
         self.searched += other.searched;

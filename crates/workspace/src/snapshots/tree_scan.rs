@@ -14,7 +14,7 @@ use std::{
 use rustix::fs::fstat;
 
 use super::{
-    blobs::{Blobs, Intake},
+    blobs::{BlobWriter, Blobs},
     config::SnapshotConfig,
     guard::{CallGuard, GuardedPaths},
     leads::makes_repository,
@@ -22,7 +22,7 @@ use super::{
     scan::{ScanResult, scan},
     session::SessionRecord,
     store::{Store, without_lost},
-    tree::{Content, Entry, Tree, Why, tree_of},
+    tree::{Content, Entry, SkipReason, Tree, tree_of},
 };
 use crate::{exact::is_missing, path::PathPlace, text};
 
@@ -37,7 +37,7 @@ impl SessionRecord {
     ) -> io::Result<(Vec<String>, RwLockReadGuard<'s, ()>)> {
         let gate = store.blobs.gate();
         self.forget_lost();
-        let notes = self.look(roots)?;
+        let notes = self.update_trees(roots)?;
         if !self.lacks_room {
             return Ok((notes, gate));
         }
@@ -47,7 +47,7 @@ impl SessionRecord {
         )?;
         let gate = store.blobs.gate();
         self.forget_lost();
-        Ok((self.look(roots)?, gate))
+        Ok((self.update_trees(roots)?, gate))
     }
 
     /// Drops knowledge of contents that were removed from the store, so that they are read again.
@@ -66,7 +66,7 @@ impl SessionRecord {
     }
 
     /// Updates the trees, and returns notes about unrecorded parts.
-    fn look(&mut self, roots: &[Root]) -> io::Result<Vec<String>> {
+    fn update_trees(&mut self, roots: &[Root]) -> io::Result<Vec<String>> {
         let (mut notes, mut trees) = (Vec::new(), Vec::with_capacity(roots.len()));
         self.lacks_room = false;
         self.left_out.clear();
@@ -75,7 +75,7 @@ impl SessionRecord {
         for (root, mut seen) in roots.iter().zip(seen) {
             let left_out = std::mem::take(&mut seen.left_out);
             self.left_out.extend(left_out.into_iter().map(|below| SafePath { place: root.place, below }));
-            let (tree, changed) = self.take_in(root, seen, &mut notes)?;
+            let (tree, changed) = self.add_scan(root, seen, &mut notes)?;
             self.saved &= root.place.is_mounted() || self.known(root).is_some() && !changed;
             trees.push(tree);
         }
@@ -92,12 +92,12 @@ impl SessionRecord {
         });
         let mut seen = seen.collect::<io::Result<Vec<ScanResult>>>()?;
         let mut guarded = GuardedPaths::default();
-        guarded.take_in(roots, &mut seen, around, (&self.config, &self.names))?;
+        guarded.add_scan(roots, &mut seen, around, (&self.config, &self.names))?;
         Ok((seen, guarded))
     }
 
     /// Captures the result of a scan in one tree. Returns the tree, and true if it changed.
-    fn take_in(&mut self, root: &Root, seen: ScanResult, notes: &mut Vec<String>) -> io::Result<(Arc<Tree>, bool)> {
+    fn add_scan(&mut self, root: &Root, seen: ScanResult, notes: &mut Vec<String>) -> io::Result<(Arc<Tree>, bool)> {
         let place = match root.place {
             PathPlace::Own => "the workspace".to_owned(),
             place => place.to_string(),
@@ -110,7 +110,8 @@ impl SessionRecord {
             Some(_) => (Arc::clone(&known), false),
             None => capture(&self.capture_of(root), seen, &known)?,
         };
-        let is_full = |tree: &Tree| tree.entries.values().any(|entry| entry.content == Content::Unkept(Why::Full));
+        let is_full =
+            |tree: &Tree| tree.entries.values().any(|entry| entry.content == Content::Unkept(SkipReason::Full));
         self.lacks_room |= is_full(&tree) && !is_full(&known);
         if let Some(why) = &tree.unseen {
             notes.push(format!("changes of {place} are not recorded, because {why}"));
@@ -122,9 +123,9 @@ impl SessionRecord {
     /// not show it. In a tree too large to scan, only links in the folders above a path count.
     pub(super) fn obeyed(&self, roots: &[Root], paths: &[String]) -> io::Result<Option<String>> {
         let placed = paths.iter().filter_map(|path| {
-            let spot = SafePath::read(path)?;
-            let root = roots.iter().find(|root| root.place == spot.place)?;
-            Some((path, root, root.path.join(OsStr::from_bytes(&spot.below)), spot.below))
+            let safe_path = SafePath::read(path)?;
+            let root = roots.iter().find(|root| root.place == safe_path.place)?;
+            Some((path, root, root.path.join(OsStr::from_bytes(&safe_path.below)), safe_path.below))
         });
         let written: Vec<(&String, &Root, PathBuf, Vec<u8>)> = placed.collect();
         let real: Vec<PathBuf> = written.iter().map(|(_, _, real, _)| real.clone()).collect();
@@ -153,17 +154,17 @@ impl SessionRecord {
     }
 
     /// Scans single paths and the folders above them.
-    pub(super) fn look_at(&self, roots: &[Root], spots: &[SafePath]) -> io::Result<Vec<Arc<Tree>>> {
+    pub(super) fn scan_paths(&self, roots: &[Root], safe_paths: &[SafePath]) -> io::Result<Vec<Arc<Tree>>> {
         let mut trees = Vec::new();
         for root in roots {
             let mut entries = HashMap::new();
-            let meant = spots.iter().filter(|spot| spot.place == root.place);
-            for spot in meant.flat_map(|spot| spot.folders().chain([spot.clone()])) {
-                let hash_map::Entry::Vacant(vacant) = entries.entry(spot.below) else { continue };
-                let taken = match root.look(vacant.key())? {
+            let meant = safe_paths.iter().filter(|safe_path| safe_path.place == root.place);
+            for safe_path in meant.flat_map(|safe_path| safe_path.folders().chain([safe_path.clone()])) {
+                let hash_map::Entry::Vacant(vacant) = entries.entry(safe_path.below) else { continue };
+                let taken = match root.stamp_of(vacant.key())? {
                     Some(stamp) if stamp.kind == Kind::Folder => Some(Entry::folder(stamp)),
                     Some(stamp) if stamp.kind != Kind::Special => {
-                        self.capture_of(root).take(vacant.key(), stamp, &mut self.store.blobs.intake(false))?
+                        self.capture_of(root).take(vacant.key(), stamp, &mut self.store.blobs.blob_writer(false))?
                     }
                     _ => None,
                 };
@@ -234,7 +235,7 @@ fn capture(files: &FileCapture<'_>, seen: ScanResult, known: &Arc<Tree>) -> io::
 
 /// Returns true if the content must be read again although the stamp is unchanged.
 fn needs_a_look(entry: &Entry) -> bool {
-    entry.fresh || matches!(entry.content, Content::Unkept(Why::Full | Why::Busy))
+    entry.fresh || matches!(entry.content, Content::Unkept(SkipReason::Full | SkipReason::Busy))
 }
 
 struct FileCapture<'a> {
@@ -260,32 +261,32 @@ impl FileCapture<'_> {
 
     fn take_some(&self, new: &[(Vec<u8>, Stamp)], many: bool) -> io::Result<Vec<(Vec<u8>, Entry)>> {
         let mut taken = Vec::with_capacity(new.len());
-        let mut intake = self.blobs.intake(many);
+        let mut blob_writer = self.blobs.blob_writer(many);
         for (path, stamp) in new {
-            if let Some(entry) = self.take(path, *stamp, &mut intake)? {
+            if let Some(entry) = self.take(path, *stamp, &mut blob_writer)? {
                 taken.push((path.clone(), entry));
             }
         }
-        intake.finish()?;
+        blob_writer.finish()?;
         Ok(taken)
     }
 
     /// State of a path, or `None` if it was removed meanwhile.
-    fn take(&self, path: &[u8], stamp: Stamp, intake: &mut Intake<'_>) -> io::Result<Option<Entry>> {
+    fn take(&self, path: &[u8], stamp: Stamp, blob_writer: &mut BlobWriter<'_>) -> io::Result<Option<Entry>> {
         let entry = |stamp, content, fresh| Ok(Some(Entry { stamp, content, fresh }));
-        let unkept = |stamp, why| entry(stamp, Content::Unkept(why), false);
-        let unread = |error| if is_missing(&error) { Ok(None) } else { unkept(stamp, Why::Unreadable) };
+        let unstored = |stamp, why| entry(stamp, Content::Unkept(why), false);
+        let unread = |error| if is_missing(&error) { Ok(None) } else { unstored(stamp, SkipReason::Unreadable) };
         if stamp.kind == Kind::Link {
             let began = SystemTime::now();
             let leads = match self.root.link(path) {
                 Ok(leads) => leads,
                 Err(error) => return unread(error),
             };
-            let Some(hash) = intake.keep(&leads)? else { return unkept(stamp, Why::Full) };
+            let Some(hash) = blob_writer.keep(&leads)? else { return unstored(stamp, SkipReason::Full) };
             return entry(stamp, Content::Kept(hash, leads.len() as u64), is_fresh(&stamp, began));
         }
         if stamp.size > self.max_file {
-            return unkept(stamp, Why::Large);
+            return unstored(stamp, SkipReason::Large);
         }
         for _ in 0..TRIES {
             let began = SystemTime::now();
@@ -294,27 +295,29 @@ impl FileCapture<'_> {
                 Err(error) => return unread(error),
             };
             if before.size > self.max_file {
-                return unkept(before, Why::Large);
+                return unstored(before, SkipReason::Large);
             }
-            let Some((hash, size)) = intake.keep_file(&mut file, before.size)? else { return unkept(stamp, Why::Full) };
+            let Some((hash, size)) = blob_writer.keep_file(&mut file, before.size)? else {
+                return unstored(stamp, SkipReason::Full);
+            };
             if before == Stamp::of(&fstat(&file)?) && size == before.size {
                 return entry(before, Content::Kept(hash, size), is_fresh(&before, began));
             }
         }
-        unkept(stamp, Why::Busy)
+        unstored(stamp, SkipReason::Busy)
     }
 }
 
 impl SnapshotConfig {
     /// Note about paths that are not recorded, with the reason.
-    pub(super) fn note(&self, why: Why, paths: &[&str]) -> String {
+    pub(super) fn note(&self, why: SkipReason, paths: &[&str]) -> String {
         let named = paths.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
         let more = if paths.len() > NAMED { format!(" and {} more", paths.len() - NAMED) } else { String::new() };
         let because = match why {
-            Why::Large => format!("larger than {}", text::size(self.max_file_bytes)),
-            Why::Full => format!("the limit of {} is reached", text::size(self.max_total_bytes)),
-            Why::Unreadable => "it is not readable".to_owned(),
-            Why::Busy => "it kept changing".to_owned(),
+            SkipReason::Large => format!("larger than {}", text::size(self.max_file_bytes)),
+            SkipReason::Full => format!("the limit of {} is reached", text::size(self.max_total_bytes)),
+            SkipReason::Unreadable => "it is not readable".to_owned(),
+            SkipReason::Busy => "it kept changing".to_owned(),
         };
         format!("{named}{more} ({because})")
     }

@@ -39,7 +39,7 @@ impl Call {
     fn sent(&self) -> SentParts {
         let Inner { facts, dialect, .. } = &*self.model;
         let (config, form) = (&facts.config, facts.form());
-        let order = self.model.order(&self.request, &form);
+        let request_plan = self.model.request_plan(&self.request, &form);
         let is_native = form.native_tools(config);
         let named_only = is_native && self.names_only();
         let left_out = named_only && form.has(&Change::WithoutNamedTools);
@@ -50,7 +50,7 @@ impl Call {
             Message::Pictures { pictures, .. } => pictures.as_slice(),
             _ => &[],
         });
-        let fields = dialect.optional_fields(&order);
+        let fields = dialect.optional_fields(&request_plan);
         let is_extra = |field: &&String| !config.body.contains_key(*field) && !OF_PEOPLE.contains(&field.as_str());
         SentParts {
             tools: tools.map(|tool| tool.name.clone()).collect(),
@@ -61,7 +61,7 @@ impl Call {
             history: config.wire == Wire::OpenAi && messages.iter().any(is_answer),
             words_behind_results: !form.has(&Change::WordsInResults) && has_words_behind_results(messages),
             echoes: form.echoes(config),
-            schema: dialect.sent_schema(&order).map(fingerprint),
+            schema: dialect.sent_schema(&request_plan).map(fingerprint),
             pictures: pictures.filter(|picture| form.shows(picture)).filter_map(picture_fingerprint).collect(),
             extras: fields.iter().filter(is_extra).cloned().collect(),
             fields,
@@ -84,7 +84,7 @@ impl Call {
             self.model.facts.record.refute(&unneeded);
         }
         if taken.contains(&Change::WithoutSignedThoughts) {
-            self.model.dialect.distrust_thoughts(&self.model.order(&self.request, &self.model.facts.form()));
+            self.model.dialect.distrust_thoughts(&self.model.request_plan(&self.request, &self.model.facts.form()));
         }
         let mut lasting: Vec<Change> = taken.into_iter().filter(Change::is_lasting).collect();
         // A model that refused two pictures and never accepted one does not support pictures.

@@ -35,7 +35,7 @@ use tokio::{task::JoinSet, time::timeout};
 
 use super::{
     message::{Outcome, Peer},
-    tool_call::{self, Before, Places, SHELL, edits_of_call, edits_of_patch, shown_edits},
+    tool_call::{self, Places, PriorContent, SHELL, edits_of_call, edits_of_patch, shown_edits},
 };
 use crate::{
     render::{asking, diff::Room},
@@ -48,14 +48,14 @@ type EditorAnswer = (Interrupt, Option<Answer>);
 
 /// The open questions of a turn.
 #[derive(Default)]
-pub(super) struct Asks {
+pub(super) struct OpenQuestions {
     open: FuturesUnordered<Abortable<BoxFuture<'static, EditorAnswer>>>,
     handles: HashMap<InterruptId, AbortHandle>,
     /// Ids of all questions asked here, so that none is asked twice.
     seen: HashSet<InterruptId>,
 }
 
-impl Asks {
+impl OpenQuestions {
     /// Asks once, by options or a form. Does nothing if the editor cannot ask this question.
     pub(super) fn ask(
         &mut self,
@@ -160,7 +160,7 @@ fn approval_request(
         content.push(ToolCallContent::from(words));
     }
     // The daemon's own preview wins, because it reflects the file as found, even in an editor.
-    let of_call = || edits_of_call(tool, args, places, Before::OnDisk);
+    let of_call = || edits_of_call(tool, args, places, PriorContent::OnDisk);
     let edits = match preview {
         Some(preview) if tool == "write_file" => {
             let edits = shown_edits(edits_of_patch(preview, places), LONG);
@@ -313,7 +313,7 @@ pub(super) fn question_words(interrupt: &Interrupt) -> Option<String> {
 }
 
 /// Message with ways to answer a postponed question.
-pub(super) fn put_off(interrupt: &Interrupt) -> String {
+pub(super) fn postponed_message(interrupt: &Interrupt) -> String {
     let id = short_id(interrupt.id);
     let what = match interrupt.ask {
         Ask::Approval { .. } => format!("`agentctl answer {id} approve` or `reject`"),
@@ -444,9 +444,9 @@ mod tests {
         let (content, preview) =
             ("ü\n".repeat(10_000), format!("--- /dev/null\n+++ b/a.txt\n{}", "+ü\n".repeat(10_000)));
         let asked = asked(&call("write_file", json!({"path": "a.txt", "content": content}), Some(&preview), &[]));
-        let told = asked["toolCall"]["content"].as_array().unwrap();
-        assert_eq!(told.iter().filter(|content| content["type"] == "diff").count(), 0);
-        assert_eq!(told[0]["content"]["text"].as_str().unwrap().matches("+ü").count(), 10_000);
+        let blocks = asked["toolCall"]["content"].as_array().unwrap();
+        assert_eq!(blocks.iter().filter(|content| content["type"] == "diff").count(), 0);
+        assert_eq!(blocks[0]["content"]["text"].as_str().unwrap().matches("+ü").count(), 10_000);
         let line = asked.to_string().len();
         assert!(line < preview.len() * 2, "{line} bytes");
     }

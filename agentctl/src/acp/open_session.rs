@@ -28,7 +28,7 @@ use agentd_proto::client::{NewSession, SessionView};
 use serde_json::{Value, json};
 
 use super::{
-    bridge::{self, Bridge, Editor, Offer},
+    bridge::{self, Bridge, Editor, OfferedSettings},
     content,
     message::{self, Trouble, lock},
     prompt,
@@ -79,7 +79,7 @@ pub(super) async fn authenticate(bridge: &Bridge, request: &AuthenticateRequest)
 /// An opened session, with updates to send after the response, because the editor does not know the session before.
 #[derive(Debug)]
 pub(super) struct OpenedSession {
-    offer: Offer,
+    settings_offer: OfferedSettings,
     pub(super) session: Arc<OpenSession>,
     pub(super) updates: Vec<SessionUpdate>,
     pub(super) notices: Vec<String>,
@@ -97,7 +97,7 @@ pub(super) async fn new(
     let project = mount::editor_folder(&folder.real, of_daemon);
     let mut notices = Vec::new();
     if project.is_none() {
-        notices.push(format!("{} is not a project folder, so the session sees no folder", shown(&folder.real)));
+        notices.push(format!("{} is not a project folder, so the session sees no folder", display_path(&folder.real)));
     }
     let folders = further_folders(&request.additional_directories, project.as_ref(), &mut notices);
     let daemon = bridge.daemon().await?;
@@ -105,16 +105,16 @@ pub(super) async fn new(
     let view = daemon.client.create_session(&new).await?;
     notices.extend(view.session.settings.folders.iter().map(|folder| {
         let mode = if folder.writable { "writable with approval" } else { "read-only" };
-        format!("{} = {} ({mode})", folder.at, shown(&folder.path))
+        format!("{} = {} ({mode})", folder.at, display_path(&folder.path))
     }));
-    if let Some(report) = project::look(&daemon.client, &folder.real).await
+    if let Some(report) = project::load_report(&daemon.client, &folder.real).await
         && let Some(notice) = project::notice(&report)
     {
         notices.push(format!("{notice}; {}", project::way(&report)));
     }
     let opened = open(bridge, &daemon, &view, &folder, &request.mcp_servers, notices).await?;
     let response = NewSessionResponse::new(opened.session.wire.clone());
-    Ok((response.modes(opened.offer.modes()).config_options(opened.offer.options.clone()), opened))
+    Ok((response.modes(opened.settings_offer.modes()).config_options(opened.settings_offer.options.clone()), opened))
 }
 
 /// Resolves the further folders of a new session. The list may come from a repository, so folders in hidden places or
@@ -126,16 +126,17 @@ fn further_folders(named: &[PathBuf], project: Option<&Mount>, notices: &mut Vec
         let of_daemon = [daemon::data_dir(), daemon::config_dir()].into_iter().flatten();
         let Some(real) = folder(path).ok().map(|folder| folder.real).filter(|real| std::fs::read_dir(real).is_ok())
         else {
-            notices.push(format!("{} cannot be read, so the session does not see it", shown(path)));
+            notices.push(format!("{} cannot be read, so the session does not see it", display_path(path)));
             continue;
         };
         if folders.len() == MAX_FOLDERS {
-            notices.push(format!("a session sees at most {MAX_FOLDERS} further folders, so not {}", shown(&real)));
+            notices
+                .push(format!("a session sees at most {MAX_FOLDERS} further folders, so not {}", display_path(&real)));
             continue;
         }
         let beside = project.and_then(|project| project.path.parent());
         let Some(mount) = mount::further_folder(&real, beside, of_daemon) else {
-            notices.push(format!("{} is not a project folder, so the session does not see it", shown(&real)));
+            notices.push(format!("{} is not a project folder, so the session does not see it", display_path(&real)));
             continue;
         };
         let mut others = project.into_iter().chain(&folders);
@@ -144,8 +145,9 @@ fn further_folders(named: &[PathBuf], project: Option<&Mount>, notices: &mut Vec
         }
         match others.find(|other| other.path.starts_with(&real)) {
             Some(inner) => {
-                let inner = shown(&inner.path);
-                notices.push(format!("{} contains {inner}, so the session does not see all of it", shown(&real)));
+                let inner = display_path(&inner.path);
+                notices
+                    .push(format!("{} contains {inner}, so the session does not see all of it", display_path(&real)));
             }
             None => folders.push(mount),
         }
@@ -163,8 +165,8 @@ pub(super) async fn load(
     if let Some((daemon, view)) = &opened.running {
         prompt::replay(bridge, &opened.session, daemon, view).await?;
     }
-    let response = LoadSessionResponse::new().modes(opened.offer.modes());
-    Ok((response.config_options(opened.offer.options.clone()), opened))
+    let response = LoadSessionResponse::new().modes(opened.settings_offer.modes());
+    Ok((response.config_options(opened.settings_offer.options.clone()), opened))
 }
 
 /// Opens a session whose history the editor has.
@@ -174,8 +176,8 @@ pub(super) async fn resume(
 ) -> Result<(ResumeSessionResponse, OpenedSession), Trouble> {
     let ResumeSessionRequest { session_id, cwd, additional_directories, mcp_servers, .. } = request;
     let opened = reopen(bridge, session_id, (cwd, additional_directories), mcp_servers).await?;
-    let response = ResumeSessionResponse::new().modes(opened.offer.modes());
-    Ok((response.config_options(opened.offer.options.clone()), opened))
+    let response = ResumeSessionResponse::new().modes(opened.settings_offer.modes());
+    Ok((response.config_options(opened.settings_offer.options.clone()), opened))
 }
 
 /// Finds a session by its full id, because a prefix could match another one.
@@ -203,7 +205,7 @@ async fn reopen(
     for path in further {
         let Ok(EditorFolder { real, .. }) = self::folder(path) else { continue };
         if !mounts.names().any(|(_, mount)| real.starts_with(mount)) {
-            let (id, real) = (short_id(view.session.summary.id), shown(&real));
+            let (id, real) = (short_id(view.session.summary.id), display_path(&real));
             notices.push(format!(
                 "this session does not see {real}; `agentctl chat --session {id} --add-dir '{real}'` adds it, if allowed"
             ));
@@ -212,11 +214,16 @@ async fn reopen(
     // The folders of a session are the user's choice, and an editor must not extend them.
     match &view.session.settings.project {
         Some(Mount { path, .. }) if *path != folder.real => {
-            notices.push(format!("this session works in {}, not in {}", shown(path), shown(&folder.real)));
+            notices.push(format!(
+                "this session works in {}, not in {}",
+                display_path(path),
+                display_path(&folder.real)
+            ));
         }
         Some(Mount { writable: false, .. }) => {
             let id = short_id(view.session.summary.id);
-            let way = format!("`agentctl chat --session {id} -C {}:rw` lets it change files", shown(&folder.real));
+            let way =
+                format!("`agentctl chat --session {id} -C {}:rw` lets it change files", display_path(&folder.real));
             notices.push(format!("this session sees the folder read-only; {way}"));
         }
         Some(_) => {}
@@ -237,16 +244,16 @@ async fn open(
     let settings = &view.session.settings;
     let project = settings.project.as_ref().map(|mount| mount.path.as_path());
     let session = bridge.open(view.session.summary.id, folder.clone());
-    let (offer, available, missing) = tokio::join!(
-        Offer::of(&daemon.client, settings),
+    let (settings_offer, available, missing) = tokio::join!(
+        OfferedSettings::of(&daemon.client, settings),
         content::available_commands(&daemon.client, project),
-        session::bring_servers(daemon, &session, servers),
+        session::register_servers(daemon, &session, servers),
     );
-    let offer = offer?;
+    let settings_offer = settings_offer?;
     notices.extend(missing);
-    offer.told(&session);
+    settings_offer.mark_sent(&session);
     bridge::ensure_watched(bridge, &session, daemon, view.session.summary.last_seq).await;
-    Ok(OpenedSession { offer, session, updates: vec![available], notices, running: None })
+    Ok(OpenedSession { settings_offer, session, updates: vec![available], notices, running: None })
 }
 
 /// Validates a folder named by the editor.
@@ -255,14 +262,14 @@ fn folder(cwd: &Path) -> Result<EditorFolder, Trouble> {
         return Err(message::misfit("cwd must be an absolute path").into());
     }
     let real = std::fs::canonicalize(cwd)
-        .map_err(|error| message::misfit(format!("the folder {} cannot be opened: {error}", shown(cwd))))?;
+        .map_err(|error| message::misfit(format!("the folder {} cannot be opened: {error}", display_path(cwd))))?;
     if !real.is_dir() {
-        return Err(message::misfit(format!("{} is not a folder", shown(&real))).into());
+        return Err(message::misfit(format!("{} is not a folder", display_path(&real))).into());
     }
     Ok(EditorFolder { real, named: cwd.to_owned() })
 }
 
-fn shown(path: &Path) -> String {
+fn display_path(path: &Path) -> String {
     clean_line(&path.display().to_string())
 }
 

@@ -148,7 +148,7 @@ struct Publisher<'a> {
     needs_project: bool,
     specs: BTreeMap<String, ToolSpec>,
     /// Tools without a setting for when they are offered, by server.
-    open: BTreeMap<String, Offer>,
+    open: BTreeMap<String, OpenTools>,
     published: PublishedTools,
 }
 
@@ -283,12 +283,12 @@ const MOST_BYTES: usize = 64 << 10;
 /// Tools of one server without a setting for when they are offered. A model that sees hundreds of tools chooses badly,
 /// and each request repeats them. They are therefore offered in every turn only while the tools of all servers are few.
 #[derive(Debug, Default)]
-struct Offer {
+struct OpenTools {
     tools: Vec<String>,
     bytes: usize,
 }
 
-impl Offer {
+impl OpenTools {
     fn add(&mut self, spec: &ToolSpec) {
         self.tools.push(spec.name.clone());
         self.bytes += spec.name.len() + spec.description.len() + spec.parameters.to_string().len();
@@ -297,7 +297,7 @@ impl Offer {
 
 /// Selects the tools that fit. Those of the largest server are dropped first; of servers of the same size, the last one
 /// by name. The result depends on nothing else, so it is stable as long as the servers' offers are.
-fn with_room(mut offers: BTreeMap<String, Offer>, most: usize) -> BTreeSet<String> {
+fn with_room(mut offers: BTreeMap<String, OpenTools>, most: usize) -> BTreeSet<String> {
     loop {
         let tools: usize = offers.values().map(|offer| offer.tools.len()).sum();
         let bytes: usize = offers.values().map(|offer| offer.bytes).sum();
@@ -317,7 +317,7 @@ fn with_room(mut offers: BTreeMap<String, Offer>, most: usize) -> BTreeSet<Strin
 
 /// Name chosen by a server, for display.
 pub(crate) fn shown(name: &str) -> String {
-    agentd_core::untrusted::told(name).replace('\n', " ").chars().take(100).collect()
+    agentd_core::untrusted::sanitize(name).replace('\n', " ").chars().take(100).collect()
 }
 
 #[cfg(test)]

@@ -53,7 +53,7 @@ impl Engine {
         let mut start = start.into();
         let (id, settings) = self.session_to_be(settings, &start.start.client).await?;
         let mounts = settings.mounts();
-        let session = self.registry.newborn(id, settings).await;
+        let session = self.registry.new_session(id, settings).await;
         let started = async {
             let session = session.as_ref().map_err(EngineError::clone)?;
             if parts.0.iter().any(CheckedPart::has_file) {

@@ -37,7 +37,7 @@ const KINDS: [(&str, &str, Names, Names, Names); 7] = [
 
 /// Additional files and folders that a command reads, by real path.
 #[derive(Debug, Default)]
-pub(super) struct Elsewhere {
+pub(super) struct ExtraReads {
     pub(super) read: Vec<PathBuf>,
     /// Files and folders that are searched for keys.
     pub(super) searched: Vec<PathBuf>,
@@ -50,8 +50,8 @@ pub(super) fn find(
     environment: &mut BTreeMap<OsString, OsString>,
     workspace: &Workspace,
     config: &SandboxConfig,
-) -> Elsewhere {
-    let mut found = Elsewhere::default();
+) -> ExtraReads {
+    let mut found = ExtraReads::default();
     let own: Vec<PathBuf> = exact(workspace).into_iter().chain(config.write.iter().cloned()).collect();
     let bounds = std::cell::LazyCell::new(|| Bounds::of(&own, config));
     for (variable, usual, marks, parts, programs) in KINDS {

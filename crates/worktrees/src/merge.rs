@@ -20,7 +20,7 @@ use agentd_workspace::failure::refused;
 use crate::{
     Inner,
     changes::{FILES_AT_ONCE, Objects, WorktreeState, overlap, refuse_unfinished},
-    git, named,
+    first_names, git,
     record::{GitPlace, Result, Stage, WorktreeRecord, conflict, missing, storage},
 };
 
@@ -33,7 +33,7 @@ impl Inner {
             return Err(missing(message, hint));
         }
         refuse_unfinished(&record.repository.git_dir)?;
-        let state = self.look(&record, Objects::Kept).await?;
+        let state = self.state_of(&record, Objects::Kept).await?;
         if state.on != record.reference() {
             let on = state.on.trim_start_matches("refs/heads/");
             let on = if on.is_empty() { "a commit without a branch" } else { on };
@@ -71,7 +71,7 @@ impl Inner {
         if inner.is_empty() {
             return Ok(());
         }
-        let message = format!("the worktree {} contains other repositories: {}", record.name, named(&inner));
+        let message = format!("the worktree {} contains other repositories: {}", record.name, first_names(&inner));
         let hint = "remove `.git` from them, or bring their commits into the main tree's submodules, and apply again";
         Err(conflict(message, hint))
     }
@@ -93,8 +93,8 @@ impl Inner {
             for some in files.chunks(FILES_AT_ONCE) {
                 let mut args: Vec<&OsStr> = ["check-attr", "-z", "filter", "--"].map(OsStr::new).into();
                 args.extend(some.iter().map(|file| file.as_os_str()));
-                let told = self.git.succeeds(place, &args, "look for filters").await?;
-                for of_file in told.parts()?.chunks(3) {
+                let attributes = self.git.succeeds(place, &args, "look for filters").await?;
+                for of_file in attributes.parts()?.chunks(3) {
                     if of_file.get(2).is_some_and(|filter| required.iter().any(|known| known.as_bytes() == *filter)) {
                         filtered.insert(git::path(of_file[0]));
                     }
@@ -105,7 +105,7 @@ impl Inner {
             return Ok(());
         }
         let filtered: Vec<PathBuf> = filtered.into_iter().collect();
-        let (name, filtered) = (&record.name, named(&filtered));
+        let (name, filtered) = (&record.name, first_names(&filtered));
         let message = format!("the repository requires its own filters for files of the worktree {name}: {filtered}");
         let top = self.records.top(name);
         let hint =
@@ -172,7 +172,7 @@ impl Inner {
             let message = format!(
                 "the main tree {} has uncommitted changes in files that the worktree {name} changes: {}",
                 record.repository.top.display(),
-                named(&in_the_way)
+                first_names(&in_the_way)
             );
             return Err(conflict(message, "commit or stash them, and apply again; nothing was changed there"));
         }
@@ -242,7 +242,7 @@ impl Inner {
             let message = format!(
                 "the worktree {} and the main tree have changed the same lines of {}; nothing was changed",
                 record.name,
-                named(&parts)
+                first_names(&parts)
             );
             let hint = format!(
                 "merge by hand: run `git merge {}` in {}; or have the session do it: `git merge {from}` in its worktree, then apply again",
@@ -252,7 +252,7 @@ impl Inner {
             return Err(conflict(message, hint));
         }
         if merged.code != 0 || parts.is_empty() {
-            let message = format!("git could not merge the worktree {}: {}", record.name, merged.told());
+            let message = format!("git could not merge the worktree {}: {}", record.name, merged.last_lines());
             return Err(refused(message, "git 2.38 or newer and a common commit are required"));
         }
         let author = git.author(main).await?;

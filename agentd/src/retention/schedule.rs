@@ -133,7 +133,7 @@ const PATIENCE: Duration = Duration::from_secs(60 * 60);
 
 /// Runs scheduled cleanups, preferably while no turn runs. Never returns.
 pub async fn follow(retention: Arc<Retention>, activity: watch::Receiver<Activity>) {
-    let mut next = Next::first(retention.clock.now());
+    let mut next = NextCleanup::first(retention.clock.now());
     loop {
         sleep(LOOK).await;
         let every = retention.settings.borrow().every.0.map(|span| span.0);
@@ -150,9 +150,9 @@ pub async fn follow(retention: Arc<Retention>, activity: watch::Receiver<Activit
 }
 
 /// Due time of the next cleanup.
-struct Next(Timestamp);
+struct NextCleanup(Timestamp);
 
-impl Next {
+impl NextCleanup {
     fn first(now: Timestamp) -> Self {
         Self(now.saturating_add(FIRST).unwrap_or(now))
     }
@@ -371,7 +371,7 @@ mod tests {
     #[test]
     fn next_cleanup_time_follows_the_clock() {
         let hour = Some(Duration::from_secs(3600));
-        let mut next = Next::first(minute(0));
+        let mut next = NextCleanup::first(minute(0));
         let mut check = |at: i64, every, is_quiet, expected| {
             assert_eq!(next.has_come(minute(at), every, is_quiet), expected, "minute {at}");
         };

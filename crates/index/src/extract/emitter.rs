@@ -15,7 +15,7 @@ const SECTION: usize = 3000;
 type Listener<'a> = &'a mut dyn FnMut(Piece) -> Result<(), Failure>;
 
 /// Emits a document to a listener: head, parts, end.
-pub struct Teller<'a> {
+pub struct Emitter<'a> {
     /// Limits on the cost of reading.
     pub(crate) limits: &'a Limits,
     listener: Listener<'a>,
@@ -35,7 +35,7 @@ pub struct Teller<'a> {
     truncated: (Vec<String>, usize),
 }
 
-impl<'a> Teller<'a> {
+impl<'a> Emitter<'a> {
     /// Creates a teller for a document of this kind.
     pub fn new(kind: Kind, limits: &'a Limits, listener: Listener<'a>) -> Self {
         Self {
@@ -136,10 +136,10 @@ impl<'a> Teller<'a> {
         if let WantedParts { window: Some(window), first, .. } = &mut self.wanted {
             let wanted = |row: &Row| number > *first || number == *first && row.number >= window.row;
             table.rows.retain(|row| {
-                let is_told = window.letters > 0 && wanted(row);
+                let is_emitted = window.letters > 0 && wanted(row);
                 let letters: usize = row.cells.iter().map(|cell| cell.chars().count() + 3).sum();
-                window.letters -= if is_told { letters.min(window.letters) } else { 0 };
-                is_told
+                window.letters -= if is_emitted { letters.min(window.letters) } else { 0 };
+                is_emitted
             });
         }
         let place = DocumentPlace::Sheet { number, name: name.to_owned(), range };

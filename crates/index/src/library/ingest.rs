@@ -20,12 +20,12 @@ use lru::LruCache;
 use tokio::time::timeout_at;
 use tokio_util::sync::CancellationToken;
 
-use super::told::ResolvedDocuments;
+use super::resolved::ResolvedDocuments;
 use crate::{
     ChunkConfig, Extractor, Failure, Kind, Piece, ReadingPass, RecognitionStamp, UnreadReason, WantedParts, WorkerTurn,
     chunk::Chunker,
     handle::IndexHandle,
-    index::{About, Claim, ContentHash, DocumentId, IndexError, folder::private},
+    index::{Claim, ContentHash, DocumentId, DocumentProperties, IndexError, folder::private},
     worker::AwaitedReader,
 };
 
@@ -143,23 +143,23 @@ impl Ingester<'_> {
     /// Searches documents after indexing those that are missing.
     pub(super) async fn find(
         &self,
-        told: &ResolvedDocuments,
+        resolved: &ResolvedDocuments,
         query: &DocumentQuery,
     ) -> Result<DocumentFinds, IndexError> {
-        let is_current = self.index.has_all(told.known.iter().map(|known| &known.id), &told.recognition)
-            && self.index.replaced(told.places()).is_empty();
+        let is_current = self.index.has_all(resolved.known.iter().map(|known| &known.id), &resolved.recognition)
+            && self.index.replaced(resolved.places()).is_empty();
         let report = match is_current {
             true => IngestReport::default(),
-            false => self.bring_in(told, query.begin_by).await?,
+            false => self.ingest_all(resolved, query.begin_by).await?,
         };
-        let answer = self.index.search(told.request(query), self.cancel.clone()).await?;
-        Ok(told.finds(self.index, answer, report, query, self.failures))
+        let answer = self.index.search(resolved.request(query), self.cancel.clone()).await?;
+        Ok(resolved.finds(self.index, answer, report, query, self.failures))
     }
 
     /// Indexes missing or outdated documents. All documents that can be read directly come first and those that need
     /// recognition second, so that none waits for a scan. A document that fails is reported with its reason and does
     /// not affect the others. An index error fails the whole call. No document is started after `begin_by`.
-    pub(super) async fn bring_in(
+    pub(super) async fn ingest_all(
         &self,
         resolved: &ResolvedDocuments,
         begin_by: Option<Instant>,
@@ -174,25 +174,26 @@ impl Ingester<'_> {
         };
         for known in known.iter().filter(|known| is_new(&known.id)) {
             match self.failures.why(&known.id, recognition) {
-                Some(failure) => known_failures.push((known.name.clone(), super::told(&failure))),
+                Some(failure) => known_failures.push((known.name.clone(), super::sentence(&failure))),
                 None => waiting.push(known.clone()),
             }
         }
         for (pass, at_once) in PASSES {
-            let bring = |known: KnownDocument| async move {
-                (known.clone(), self.bring(known, pass, recognition, begin_by).await)
+            let ingest_one = |known: KnownDocument| async move {
+                (known.clone(), self.ingest_one(known, pass, recognition, begin_by).await)
             };
-            let mut brought = stream::iter(mem::take(&mut waiting).into_iter().map(bring)).buffer_unordered(at_once);
+            let mut brought =
+                stream::iter(mem::take(&mut waiting).into_iter().map(ingest_one)).buffer_unordered(at_once);
             while let Some((known, outcome)) = brought.next().await {
                 match outcome? {
                     Outcome::Indexed => {}
                     Outcome::NotBegun => report.not_begun += 1,
-                    Outcome::Unreadable(failure) => report.unreadable.push((known.name, super::told(&failure))),
+                    Outcome::Unreadable(failure) => report.unreadable.push((known.name, super::sentence(&failure))),
                     Outcome::NeedsRecognition => waiting.push(known),
                 }
             }
         }
-        let left = waiting.into_iter().map(|known| (known.name, super::told(&Failure::NeedsRecognition)));
+        let left = waiting.into_iter().map(|known| (known.name, super::sentence(&Failure::NeedsRecognition)));
         report.unreadable.extend(left.chain(known_failures));
         for id in self.index.replaced(resolved.places()) {
             self.index.remove(&id).await?;
@@ -202,7 +203,7 @@ impl Ingester<'_> {
 
     /// Indexes a document unless it is already indexed. Waits while another task indexes it. A failure leaves nothing
     /// half-written; of a document that breaks in the middle, the readable part is kept.
-    async fn bring(
+    async fn ingest_one(
         &self,
         known: KnownDocument,
         pass: ReadingPass,
@@ -273,9 +274,10 @@ impl Ingester<'_> {
             Some(Err(failure)) => return Ok(Err(failure)),
             Some(Ok(_)) | None => return Ok(Err(Failure::Worker("its reader returned nothing".to_owned()))),
         };
-        let mut about = About { kind: Some(head.kind), place, ..About::default() };
-        let tell = |parts| (self.progress)(DocumentProgress { document: name.clone(), parts, total: head.parts });
-        tell(0);
+        let mut about = DocumentProperties { kind: Some(head.kind), place, ..DocumentProperties::default() };
+        let on_progress =
+            |parts| (self.progress)(DocumentProgress { document: name.clone(), parts, total: head.parts });
+        on_progress(0);
         let mut indexing = claim.begin(head.title.clone()).await?;
         let mut chunker = Chunker::new(self.chunks);
         let mut last = None;
@@ -288,7 +290,7 @@ impl Ingester<'_> {
                     indexing.add(chunker.chunks(&part)).await?;
                     if last.as_ref().is_none_or(|last| !part.place.is_same(last)) {
                         about.parts += 1;
-                        tell(about.parts);
+                        on_progress(about.parts);
                         last = Some(part.place);
                     }
                 }
@@ -305,7 +307,7 @@ impl Ingester<'_> {
             if indexing.chunks() == 0 || is_passing(&failure) {
                 return Ok(Err(failure));
             }
-            about.flaw = Some(super::told(&failure));
+            about.flaw = Some(super::sentence(&failure));
         }
         indexing.finish(about).await?;
         Ok(Ok(()))
@@ -449,9 +451,9 @@ mod tests {
         // Written in place, so that the inode stays the same.
         std::fs::write(&path, "two").unwrap();
         assert_eq!(digests.of(&file, 100, &cancel).unwrap(), Some(ContentHash::of(b"two")));
-        let mut told = String::new();
-        copied.read_to_string(&mut told).unwrap();
-        assert_eq!((told.as_str(), hash), ("one", ContentHash::of(b"one")));
+        let mut content = String::new();
+        copied.read_to_string(&mut content).unwrap();
+        assert_eq!((content.as_str(), hash), ("one", ContentHash::of(b"one")));
         assert!(digests.of(&File::open(folder.path()).unwrap(), 100, &cancel).is_err(), "a folder is no document");
         assert_eq!(digests.of(&file, 2, &cancel).unwrap(), None);
         cancel.cancel();

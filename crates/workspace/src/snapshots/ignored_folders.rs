@@ -151,7 +151,7 @@ fn entries(root: &Root, folder: &SafePath) -> io::Result<Vec<(SafePath, bool)>> 
 
 /// Returns true for a folder of the user that is a git repository, or was one in the last scan.
 pub(super) fn is_store(known: &Tree, folder: &OwnedFd, path: &[u8], is_plain: bool) -> bool {
-    let is = |name: &[u8], kind: Kind| root::look_in(folder, name).is_ok_and(|stamp| stamp.kind == kind);
+    let is = |name: &[u8], kind: Kind| root::stamp_in(folder, name).is_ok_and(|stamp| stamp.kind == kind);
     known.place.is_mounted()
         && (is_plain || path.ends_with(b".bare"))
         && (known.stores.contains(path)

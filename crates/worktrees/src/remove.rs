@@ -15,10 +15,10 @@ use agentd_workspace::remove::folder_at;
 
 use crate::{
     Inner,
-    applying::now,
     changes::{FILES_AT_ONCE, Objects},
+    create::index_name,
     git::{self, FileChange},
-    making::index_name,
+    merge::now,
     record::{GitPlace, Result, Stage, WorktreeRecord, conflict, storage},
 };
 
@@ -63,7 +63,7 @@ impl Inner {
     async fn is_spare(&self, record: &WorktreeRecord) -> Result<bool> {
         let record = self.ready(&record.name)?;
         let found = async {
-            let state = self.look(&record, Objects::Dropped).await?;
+            let state = self.state_of(&record, Objects::Dropped).await?;
             self.is_merged(&record, &state).await
         };
         let found = found.await;
@@ -136,7 +136,7 @@ impl Inner {
         let removed: Result<_> = removed.await;
         match removed {
             Ok(output) if output.code == 0 => {}
-            Ok(output) => tracing::warn!("could not remove the branch {}: {}", record.branch(), output.told()),
+            Ok(output) => tracing::warn!("could not remove the branch {}: {}", record.branch(), output.last_lines()),
             Err(error) => tracing::warn!("could not remove the branch {}: {error}", record.branch()),
         }
     }

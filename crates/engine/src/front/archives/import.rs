@@ -37,7 +37,7 @@ use crate::{
 /// Maximum length of a model ID, in bytes.
 const MAX_MODEL: usize = 200;
 /// Maximum length of a name in the audit log, in characters.
-const MAX_TOLD: usize = 100;
+const MAX_ORIGIN: usize = 100;
 
 /// An import in progress. If it is neither finished nor abandoned, it is removed at the next start.
 pub struct SessionImport {
@@ -145,8 +145,8 @@ impl SessionImport {
 
     /// Sets the source program and the importing client for the audit log.
     #[must_use]
-    pub fn told_of(self, source: &str, client: &str) -> Self {
-        let bounded = |text: &str| text.chars().filter(|c| !c.is_control()).take(MAX_TOLD).collect();
+    pub fn with_origin(self, source: &str, client: &str) -> Self {
+        let bounded = |text: &str| text.chars().filter(|c| !c.is_control()).take(MAX_ORIGIN).collect();
         Self { source: bounded(source), client: bounded(client), ..self }
     }
 
@@ -218,7 +218,7 @@ impl SessionImport {
     pub async fn finish(mut self) -> Result<ImportReport, EngineError> {
         let finished = self.try_finish().await;
         match &finished {
-            Ok(report) => self.engine.shared.news.tell(SessionNews::Created(report.session_id)),
+            Ok(report) => self.engine.shared.news.publish(SessionNews::Created(report.session_id)),
             Err(_) => self.abandon().await,
         }
         finished

@@ -102,7 +102,7 @@ impl Engine {
         let made = async {
             let files = parts.workspaces.copy(files_of, id, history).await?;
             let earlier = match wishes.earlier_files {
-                true => Some(bring_back(parts, from, id, cut.through, cut.turn).await?),
+                true => Some(revert_files(parts, from, id, cut.through, cut.turn).await?),
                 false => None,
             };
             let mut changes = vec![StateChange::Forked { from, turn: cut.turn }, StateChange::Settings { settings }];
@@ -131,7 +131,7 @@ impl Engine {
             let _ = parts.workspaces.remove(id).await;
         }
         let (files, earlier) = made?;
-        self.shared.news.tell(SessionNews::Created(id));
+        self.shared.news.publish(SessionNews::Created(id));
         Ok(ForkedSession { session: self.session(id).await?, turn: cut.turn, files, earlier })
     }
 }
@@ -234,7 +234,7 @@ const SHARED: [&str; 2] = ["/project/", "/folders/"];
 const NAMED: usize = 100;
 
 /// Reverts the files of a fork to event `through`, the end of turn `turn`.
-async fn bring_back(
+async fn revert_files(
     ports: &Ports,
     from: SessionId,
     fork: SessionId,

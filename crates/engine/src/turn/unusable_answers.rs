@@ -82,7 +82,7 @@ pub(crate) struct UnusableAnswers {
     last: Option<Problem>,
     pub(crate) in_a_row: u32,
     /// True once the model was notified of the last problem.
-    is_told: bool,
+    is_reported: bool,
     /// True if a retry would be pointless.
     is_final: bool,
 }
@@ -97,7 +97,7 @@ impl UnusableAnswers {
         };
         self.is_final = is_final || matches!(problem, Problem::Filtered | Problem::Runaway { is_long: true });
         self.in_a_row += 1;
-        self.is_told = false;
+        self.is_reported = false;
         self.last = Some(problem);
     }
 
@@ -116,11 +116,11 @@ impl UnusableAnswers {
     }
 
     /// Returns the problem to notify the model of, once, and its number in a row.
-    pub(crate) fn tell(&mut self) -> Option<(&Problem, u32)> {
-        if self.is_told || self.end().is_some() {
+    pub(crate) fn take_unreported(&mut self) -> Option<(&Problem, u32)> {
+        if self.is_reported || self.end().is_some() {
             return None;
         }
-        self.is_told = true;
+        self.is_reported = true;
         self.last.as_ref().map(|last| (last, self.in_a_row))
     }
 }

@@ -10,12 +10,12 @@ use std::{
 use agentd_core::knowledge::{DocumentFinds, DocumentHit, DocumentQuery, OpenDocument, SearchedBy};
 use tokio_util::sync::CancellationToken;
 
-use super::bring::{Digests, FailureCache, IngestReport, KnownDocument};
+use super::ingest::{Digests, FailureCache, IngestReport, KnownDocument};
 use crate::{
     DocumentPlace, Failure, Kind, RecognitionStamp,
     handle::IndexHandle,
     index::{ContentHash, DocumentId},
-    search::{Answer, Hit, MOST_HITS, Query, Request, Visible},
+    search::{Answer, Hit, MOST_HITS, Query, Request, VisibleDocument},
 };
 
 /// Version of readers and chunking. Increment it with every change to extracted text or chunks, so that documents are
@@ -48,21 +48,21 @@ impl ResolvedDocuments {
         recognition: RecognitionStamp,
         cancel: &CancellationToken,
     ) -> Self {
-        let tells_pictures = recognition.pages > 0 || each || documents.len() == 1;
-        let mut told = Self { known: Vec::with_capacity(documents.len()), unreadable: Vec::new(), recognition };
+        let includes_pictures = recognition.pages > 0 || each || documents.len() == 1;
+        let mut resolved = Self { known: Vec::with_capacity(documents.len()), unreadable: Vec::new(), recognition };
         for OpenDocument { name, file, inner, password } in documents {
             if cancel.is_cancelled() {
                 break;
             }
             let kind = Kind::of_name(inner.as_deref().unwrap_or(&name)).unwrap_or(Kind::Plain);
-            if kind == Kind::Picture && !tells_pictures {
+            if kind == Kind::Picture && !includes_pictures {
                 continue;
             }
             match digests.of(&file, most, cancel) {
                 Ok(Some(hash)) => {
                     let place = place_of(&file, inner.as_deref()).filter(|_| password.is_none());
                     let hash = inner.as_deref().map_or(hash, |path| hash.within(path));
-                    told.known.push(KnownDocument {
+                    resolved.known.push(KnownDocument {
                         id: DocumentId::new(hash, kind, READING),
                         name,
                         file: Arc::new(file),
@@ -71,11 +71,11 @@ impl ResolvedDocuments {
                         place,
                     });
                 }
-                Ok(None) => told.unreadable.push((name, super::told(&Failure::too_large("its size", most)))),
-                Err(error) => told.unreadable.push((name, format!("it cannot be read: {error}"))),
+                Ok(None) => resolved.unreadable.push((name, super::sentence(&Failure::too_large("its size", most)))),
+                Err(error) => resolved.unreadable.push((name, format!("it cannot be read: {error}"))),
             }
         }
-        told
+        resolved
     }
 
     /// Returns the documents, each with its place.
@@ -85,8 +85,11 @@ impl ResolvedDocuments {
 
     /// Builds the search request.
     pub(super) fn request(&self, query: &DocumentQuery) -> Request {
-        let visible =
-            self.known.iter().map(|KnownDocument { id, name, .. }| Visible { id: *id, name: name.clone() }).collect();
+        let visible = self
+            .known
+            .iter()
+            .map(|KnownDocument { id, name, .. }| VisibleDocument { id: *id, name: name.clone() })
+            .collect();
         let text = query.text.clone();
         let asked = if query.regex { Query::Regex(text) } else { Query::Words(text) };
         Request { limit: query.limit.max(1), context: query.neighbours, within: SCAN, ..Request::new(visible, asked) }
@@ -116,7 +119,7 @@ impl ResolvedDocuments {
         let flawed = self.known.iter().filter_map(flaw);
         let mut finds = DocumentFinds {
             by,
-            hits: answer.hits.into_iter().map(told_hit).collect(),
+            hits: answer.hits.into_iter().map(document_hit).collect(),
             searched: self.known.len().saturating_sub(unreadable.len() + not_begun),
             not_searched: not_begun,
             broken: self.unreadable.iter().cloned().chain(unreadable).chain(flawed).collect(),
@@ -130,7 +133,7 @@ impl ResolvedDocuments {
             finds.note(DocumentFinds::LOOSE.to_owned());
         }
         if answer.more {
-            finds.tell_more(query.limit.clamp(1, MOST_HITS));
+            finds.note_more_matches(query.limit.clamp(1, MOST_HITS));
         }
         finds
     }
@@ -144,7 +147,7 @@ fn place_of(file: &File, inner: Option<&str>) -> Option<u64> {
     Some(inner.map_or(hash, |inner| hash.within(inner)).number())
 }
 
-fn told_hit(hit: Hit) -> DocumentHit {
+fn document_hit(hit: Hit) -> DocumentHit {
     let whole = hit.chunk.place.to_string();
     let archive = hit.citation.strip_suffix(whole.as_str()).unwrap_or(&hit.citation).trim_end();
     // A document in an archive gets the name by which it can be read.

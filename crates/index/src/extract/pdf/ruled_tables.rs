@@ -67,16 +67,16 @@ fn middle(letter: &Letter) -> (f32, f32) {
 }
 
 /// Returns the horizontal and vertical lines of a page in the coordinates of a view. A box counts as four.
-pub(super) fn strokes(content: &Content, view: &View) -> Vec<RulingLine> {
+pub(super) fn ruling_lines(content: &Content, view: &View) -> Vec<RulingLine> {
     let seen = content.lines.iter().filter_map(|(from, to)| RulingLine::between(view.point(*from), view.point(*to)));
-    let strokes: Vec<RulingLine> = seen.take(MOST_STROKES + 1).collect();
-    if strokes.len() > MOST_STROKES { Vec::new() } else { strokes }
+    let ruling_lines: Vec<RulingLine> = seen.take(MOST_STROKES + 1).collect();
+    if ruling_lines.len() > MOST_STROKES { Vec::new() } else { ruling_lines }
 }
 
 /// Removes the letters of tables, and returns each table as one piece.
-pub(super) fn tables(letters: &mut Vec<Letter>, strokes: &[RulingLine]) -> Vec<Piece> {
+pub(super) fn tables(letters: &mut Vec<Letter>, ruling_lines: &[RulingLine]) -> Vec<Piece> {
     let mut tables = Vec::new();
-    for grid in grids(strokes) {
+    for grid in grids(ruling_lines) {
         let (inside, outside): (Vec<Letter>, Vec<Letter>) =
             letters.iter().copied().partition(|letter| grid.edge.has(letter));
         if let Some(table) = grid.table(inside) {
@@ -98,9 +98,9 @@ struct Grid {
 }
 
 /// Groups touching lines and returns the groups that form at least two columns and two rows.
-fn grids(strokes: &[RulingLine]) -> Vec<Grid> {
+fn grids(ruling_lines: &[RulingLine]) -> Vec<Grid> {
     let mut groups: Vec<(RulingLine, Vec<RulingLine>)> = Vec::new();
-    for stroke in strokes {
+    for stroke in ruling_lines {
         let (touching, mut apart): (Vec<_>, Vec<_>) = groups
             .into_iter()
             .partition(|(edge, members)| edge.touches(stroke) && members.iter().any(|member| member.touches(stroke)));
@@ -130,11 +130,11 @@ fn grids(strokes: &[RulingLine]) -> Vec<Grid> {
     grids
 }
 
-/// Returns the positions of lines that extend over a sufficient part of the table. `told` returns the position and
+/// Returns the positions of lines that extend over a sufficient part of the table. `filled` returns the position and
 /// length of a line.
-fn ruled(strokes: &[&RulingLine], whole: f32, told: fn(&RulingLine) -> (f32, f32)) -> Vec<f32> {
+fn ruled(ruling_lines: &[&RulingLine], whole: f32, extent: fn(&RulingLine) -> (f32, f32)) -> Vec<f32> {
     const LEAST: f32 = 0.15;
-    let mut lines: Vec<(f32, f32)> = strokes.iter().map(|stroke| told(stroke)).collect();
+    let mut lines: Vec<(f32, f32)> = ruling_lines.iter().map(|stroke| extent(stroke)).collect();
     lines.sort_by(|one, other| one.0.total_cmp(&other.0));
     let near = lines.chunk_by(|before, next| next.0 - before.0 < NEAR);
     let long = near.filter(|lines| lines.iter().map(|line| line.1).sum::<f32>() >= LEAST * whole);
@@ -149,7 +149,7 @@ fn places(mut places: Vec<f32>) -> Vec<f32> {
 }
 
 /// Returns true if a letter continues the word of the previous one.
-fn goes_on(before: &Letter, letter: &Letter) -> bool {
+fn continues_word(before: &Letter, letter: &Letter) -> bool {
     const NO_GAP: f32 = 0.1;
     (before.base - letter.base).abs() < NO_GAP * letter.size
         && (letter.left - before.right).abs() < NO_GAP * letter.size
@@ -175,7 +175,7 @@ impl Grid {
             let (x, y) = middle(&letter);
             let own = (height - 1 - between(&self.rows, y)) * width + between(&self.columns, x);
             // A word that is too long for its cell stays whole.
-            let place = last.filter(|(before, _)| goes_on(before, &letter)).map_or(own, |(_, place)| place);
+            let place = last.filter(|(before, _)| continues_word(before, &letter)).map_or(own, |(_, place)| place);
             if let Some(cell) = cells.get_mut(place) {
                 cell.push(letter);
             }
@@ -186,8 +186,8 @@ impl Grid {
         let is_filled = |row: &[String]| row.iter().any(|cell| !cell.is_empty());
         let rows = cells.chunks(width).filter(|row| is_filled(row)).map(<[String]>::to_vec);
         let rows: Vec<Vec<String>> = rows.collect();
-        let told = rows.iter().flatten().filter(|cell| !cell.is_empty()).count();
-        if rows.len() < 2 || told * 3 < rows.len() * width || told < 4 {
+        let filled = rows.iter().flatten().filter(|cell| !cell.is_empty()).count();
+        if rows.len() < 2 || filled * 3 < rows.len() * width || filled < 4 {
             return None;
         }
         let text = super::super::table(rows)?;
@@ -212,8 +212,8 @@ mod tests {
 
     #[test]
     fn box_around_text_is_not_a_table() {
-        let strokes = [level(0.0), level(60.0), upright(0.0), upright(200.0)];
+        let ruling_lines = [level(0.0), level(60.0), upright(0.0), upright(200.0)];
         let mut letters = set("just a box", 5.0, 30.0, 10.0);
-        assert_eq!((tables(&mut letters, &strokes).len(), letters.len()), (0, 10));
+        assert_eq!((tables(&mut letters, &ruling_lines).len(), letters.len()), (0, 10));
     }
 }

@@ -1,8 +1,8 @@
 //! Classification of requests: a few kinds that need no judgement, and the rest. Pure.
 
 use super::{
+    calculator,
     phrases::{Language, PlainText},
-    sums,
 };
 
 /// Mount point of the project.
@@ -19,7 +19,7 @@ const QUOTES: [(char, char); 6] = [('"', '"'), ('“', '”'), ('`', '`'), ('„
 
 /// Kind of a request.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Wish {
+pub(crate) enum RequestKind {
     /// Fixed text, by its name.
     Fixed(&'static str),
     /// Fixed text with instructions to connect a model.
@@ -60,7 +60,7 @@ pub(crate) fn read<'a>(
     request: &str,
     earlier: impl Iterator<Item = &'a str>,
     paths: &[String],
-) -> (&'static Language, Wish) {
+) -> (&'static Language, RequestKind) {
     let plain = PlainText::new(request);
     // File names do not indicate the language.
     let known = known_file(request, paths);
@@ -69,11 +69,11 @@ pub(crate) fn read<'a>(
     let languages = Language::candidates(&PlainText::new(&own.join(" ")), earlier);
     let found = languages.iter().find_map(|language| {
         let comparison = Comparison { language, request, plain: &plain, paths };
-        Some((*language, comparison.wish(known.as_ref())?))
+        Some((*language, comparison.request_kind(known.as_ref())?))
     });
     // A command word decides between equally likely languages.
     let ordered = || languages.iter().find(|language| language.asks("orders", &plain)).or(languages.first());
-    found.unwrap_or_else(|| (ordered().copied().unwrap_or_else(Language::usual), Wish::Connect("small")))
+    found.unwrap_or_else(|| (ordered().copied().unwrap_or_else(Language::usual), RequestKind::Connect("small")))
 }
 
 impl Comparison<'_> {
@@ -81,11 +81,11 @@ impl Comparison<'_> {
         self.language.asks(kind, self.plain)
     }
 
-    fn wish(&self, known: Option<&(String, String)>) -> Option<Wish> {
+    fn request_kind(&self, known: Option<&(String, String)>) -> Option<RequestKind> {
         if self.plain.is_long() {
             return self.free_text();
         }
-        if let Some(sum) = sums::answer(self.request, self.language) {
+        if let Some(sum) = calculator::answer(self.request, self.language) {
             return Some(sum);
         }
         if let Some((path, spoken)) = known {
@@ -95,93 +95,97 @@ impl Comparison<'_> {
     }
 
     /// Questions about agentd itself.
-    fn fixed(&self) -> Option<Wish> {
+    fn fixed(&self) -> Option<RequestKind> {
         let text = ["privacy", "cost", "connect", "about"].into_iter().find(|kind| self.asks(kind))?;
-        Some(if text == "connect" { Wish::Connect(text) } else { Wish::Fixed(text) })
+        Some(if text == "connect" { RequestKind::Connect(text) } else { RequestKind::Fixed(text) })
     }
 
     /// Requests that a single tool call answers.
-    fn by_tool(&self) -> Option<Wish> {
-        let readme = |wish: fn(String) -> Wish| Some(readme(self.paths).map_or(Wish::Fixed("no-readme"), wish));
+    fn by_tool(&self) -> Option<RequestKind> {
+        let readme = |request_kind: fn(String) -> RequestKind| {
+            Some(readme(self.paths).map_or(RequestKind::Fixed("no-readme"), request_kind))
+        };
         if self.asks("time") {
-            return Some(Wish::Time);
+            return Some(RequestKind::Time);
         }
-        for (kind, wish) in
-            [("headings", Wish::Headings as fn(String) -> Wish), ("install", Wish::Install), ("project", Wish::Opening)]
-        {
+        for (kind, request_kind) in [
+            ("headings", RequestKind::Headings as fn(String) -> RequestKind),
+            ("install", RequestKind::Install),
+            ("project", RequestKind::Opening),
+        ] {
             if self.asks(kind) {
-                return readme(wish);
+                return readme(request_kind);
             }
         }
         if self.plain.words().contains("readme") && self.asks("read") && !self.asks("orders") {
-            return readme(Wish::Read);
+            return readme(RequestKind::Read);
         }
         if self.asks("count") {
             let kind = self.request.split_whitespace().find_map(|word| word.trim_start_matches('*').strip_prefix('.'));
             let kind: String = kind.unwrap_or_default().chars().take_while(|letter| letter.is_alphanumeric()).collect();
-            return Some(Wish::Count(if kind.is_empty() { "*".to_owned() } else { format!("*.{kind}") }));
+            return Some(RequestKind::Count(if kind.is_empty() { "*".to_owned() } else { format!("*.{kind}") }));
         }
         // A file may exist even if it is not known.
         let spoken = self.request.split_whitespace().map(bare).find(|word| is_path(word) || word.contains('*'));
-        if let Some(wish) = self.search(spoken.unwrap_or_default(), None) {
-            return Some(wish);
+        if let Some(request_kind) = self.search(spoken.unwrap_or_default(), None) {
+            return Some(request_kind);
         }
         if self.asks("orders") {
             return None;
         }
         match spoken {
-            Some(spoken) if self.asks("find") || spoken.contains('*') => Some(Wish::Find(spoken.to_owned())),
-            Some(spoken) if self.asks("read") => Some(Wish::Read(spoken.to_owned())),
+            Some(spoken) if self.asks("find") || spoken.contains('*') => Some(RequestKind::Find(spoken.to_owned())),
+            Some(spoken) if self.asks("read") => Some(RequestKind::Read(spoken.to_owned())),
             Some(_) => None,
-            None => self.asks("list").then(|| Wish::List(self.folder())),
+            None => self.asks("list").then(|| RequestKind::List(self.folder())),
         }
     }
 
-    fn last(&self) -> Option<Wish> {
+    fn last(&self) -> Option<RequestKind> {
         if self.asks("abilities") {
-            return Some(Wish::Connect("abilities"));
+            return Some(RequestKind::Connect("abilities"));
         }
         let text = ["hello", "thanks"].into_iter().find(|kind| self.asks(kind));
-        text.map(Wish::Fixed).or_else(|| self.free_text())
+        text.map(RequestKind::Fixed).or_else(|| self.free_text())
     }
 
     /// Free text, unless it should go into a file or requires facts. Only the beginning of a long request is checked.
-    fn free_text(&self) -> Option<Wish> {
+    fn free_text(&self) -> Option<RequestKind> {
         let beginning: String = self.request.chars().take(BEGINNING).collect();
         let beginning = PlainText::new(&beginning);
         let names_path = || self.request.split_whitespace().any(|word| is_path(bare(word)));
         let is_free =
             self.language.asks("free", &beginning) && !self.language.lists("fact", self.plain) && !names_path();
-        is_free.then_some(Wish::FreeText)
+        is_free.then_some(RequestKind::FreeText)
     }
 
     /// Requests about a known file, by the name that the user wrote.
-    fn about_file(&self, path: &str, spoken: &str) -> Option<Wish> {
+    fn about_file(&self, path: &str, spoken: &str) -> Option<RequestKind> {
         let ending = path.rsplit_once('.').map_or("", |(_, ending)| ending);
         let is_prose = PROSE.contains(&ending) || !path.rsplit('/').next().unwrap_or(path).contains('.');
         if self.asks("headings") {
-            return Some(Wish::Headings(path.to_owned()));
+            return Some(RequestKind::Headings(path.to_owned()));
         }
         if is_prose && self.asks("install") {
-            return Some(Wish::Install(path.to_owned()));
+            return Some(RequestKind::Install(path.to_owned()));
         }
         if self.asks("summary") {
-            return is_prose.then(|| Wish::Opening(path.to_owned()));
+            return is_prose.then(|| RequestKind::Opening(path.to_owned()));
         }
-        if let Some(wish) = self.search(spoken, Some(path)) {
-            return Some(wish);
+        if let Some(request_kind) = self.search(spoken, Some(path)) {
+            return Some(request_kind);
         }
         if self.asks("orders") {
             return None;
         }
         if self.asks("read") || PlainText::new(spoken).words() == self.plain.words() {
-            return Some(Wish::Read(path.to_owned()));
+            return Some(RequestKind::Read(path.to_owned()));
         }
-        self.asks("find").then(|| Wish::Find(path.rsplit('/').next().unwrap_or(path).to_owned()))
+        self.asks("find").then(|| RequestKind::Find(path.rsplit('/').next().unwrap_or(path).to_owned()))
     }
 
     /// Recognises a search with an unambiguous text: the remaining words must be in one place.
-    fn search(&self, spoken: &str, path: Option<&str>) -> Option<Wish> {
+    fn search(&self, spoken: &str, path: Option<&str>) -> Option<RequestKind> {
         if !self.asks("grep") || self.asks("elsewhere") {
             return None;
         }
@@ -200,7 +204,7 @@ impl Comparison<'_> {
             (None, Some(only), None) if only.split_whitespace().count() <= SEARCHED_WORDS => only,
             _ => return None,
         };
-        Some(Wish::Search { text: text.to_owned(), path: path.map(str::to_owned) })
+        Some(RequestKind::Search { text: text.to_owned(), path: path.map(str::to_owned) })
     }
 
     /// Returns the known folder that the request names.
@@ -240,7 +244,7 @@ fn known_file(request: &str, paths: &[String]) -> Option<(String, String)> {
         let parts = below.match_indices('/').map(|(at, _)| &below[at + 1..]).filter(|part| part.contains('/'));
         let whole = [path.as_str(), below].into_iter().filter(|path| path.contains('/'));
         let spoken = whole.chain(parts).chain(is_name.then_some(name)).map(str::to_lowercase);
-        Some((path, spoken.filter(|name| stands_in(&lower, name)).max_by_key(String::len)?))
+        Some((path, spoken.filter(|name| contains_word(&lower, name)).max_by_key(String::len)?))
     });
     let best = named.max_by_key(|(path, spoken)| (spoken.len(), std::cmp::Reverse(path.matches('/').count())))?;
     let at = lower.find(&best.1)?;
@@ -249,7 +253,7 @@ fn known_file(request: &str, paths: &[String]) -> Option<(String, String)> {
 }
 
 /// Returns true if the text contains the name without adjacent Latin letters.
-fn stands_in(text: &str, name: &str) -> bool {
+fn contains_word(text: &str, name: &str) -> bool {
     let joins = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '/' | '_' | '-');
     text.match_indices(name).any(|(at, _)| {
         let mut after = text[at + name.len()..].chars();

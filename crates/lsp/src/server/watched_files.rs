@@ -25,7 +25,7 @@ pub(super) struct WatchedFiles {
 
 impl WatchedFiles {
     /// Scans the files of a server's kind below its root. May block.
-    pub(super) fn look(config: &ServerConfig, folder: &Path, root: &Path) -> Self {
+    pub(super) fn scan(config: &ServerConfig, folder: &Path, root: &Path) -> Self {
         let mut watched = Self::default();
         let mut left = MAX_SEEN;
         // Breadth first, to prefer files near the root.
@@ -98,9 +98,9 @@ mod tests {
         fs::write(path("app/src/a.py"), "").unwrap();
         fs::write(path("app/src/B.PY"), "").unwrap();
         fs::write(path("app/gone.py"), "").unwrap();
-        let look = || WatchedFiles::look(&config, folder.path(), Path::new("app"));
-        let before = look();
-        assert_eq!(before.changes(&look()), []);
+        let scan = || WatchedFiles::scan(&config, folder.path(), Path::new("app"));
+        let before = scan();
+        assert_eq!(before.changes(&scan()), []);
         for name in ["app/src/a.py", "app/root", "app/text.txt", "app/.venv/c.py", "other/d.py"] {
             fs::write(path(name), "x = 1\n").unwrap();
         }
@@ -111,6 +111,6 @@ mod tests {
             ("app/src/a.py", DiskChange::Changed),
             ("app/gone.py", DiskChange::Deleted),
         ];
-        assert_eq!(before.changes(&look()), expected.map(|(name, change)| (PathBuf::from(name), change)));
+        assert_eq!(before.changes(&scan()), expected.map(|(name, change)| (PathBuf::from(name), change)));
     }
 }

@@ -22,7 +22,7 @@ pub(crate) fn only_looks(part: &Part, roots: &[&Path]) -> bool {
     if name == "printf" {
         return texts.first().is_some_and(|format| !format.starts_with('-'));
     }
-    texts.iter().all(|text| tame(text)) && looks(name, &texts, &tame)
+    texts.iter().all(|text| tame(text)) && is_read_only(name, &texts, &tame)
 }
 
 /// Reason to ask about a part for which [`is_led`] is true, next to one that is not read-only.
@@ -49,7 +49,7 @@ pub(crate) fn why_not(part: &Part) -> &'static str {
     }
 }
 
-fn looks(name: &str, texts: &[&str], tame: &impl Fn(&str) -> bool) -> bool {
+fn is_read_only(name: &str, texts: &[&str], tame: &impl Fn(&str) -> bool) -> bool {
     match name {
         "cd" => matches!(texts, [place] if !place.is_empty() && !place.starts_with('-')),
         "exit" => texts.len() <= 1 && texts.iter().all(|text| text.bytes().all(|byte| byte.is_ascii_digit())),
@@ -60,9 +60,9 @@ fn looks(name: &str, texts: &[&str], tame: &impl Fn(&str) -> bool) -> bool {
         "[" => texts.split_last().is_some_and(|(last, texts)| *last == "]" && tests(texts)),
         "find" => texts.iter().all(|text| !text.starts_with('-') || holds(FIND, text)),
         "date" => {
-            let looks = accepts("uR", "d", "utc rfc-email iso-8601? date=");
+            let allowed = accepts("uR", "d", "utc rfc-email iso-8601? date=");
             texts.iter().all(|text| *text == "-I") && texts.len() == 1
-                || operands(looks, "", texts, tame).is_some_and(|rest| rest.iter().all(|text| text.starts_with('+')))
+                || operands(allowed, "", texts, tame).is_some_and(|rest| rest.iter().all(|text| text.starts_with('+')))
         }
         // The old form of `tail -c -f` does not end.
         "tail" if texts.iter().any(|text| text.starts_with(['-', '+']) && text.ends_with('f')) => false,
@@ -75,12 +75,17 @@ fn looks(name: &str, texts: &[&str], tame: &impl Fn(&str) -> bool) -> bool {
                 && operands(options, "", texts, tame).is_some()
         }
         "git" => git_looks(texts, tame),
-        _ => list_of(name).is_some_and(|looks| operands(looks, "", texts, tame).is_some()),
+        _ => list_of(name).is_some_and(|allowed| operands(allowed, "", texts, tame).is_some()),
     }
 }
 
 /// The words that are not options. `None` if an option is not on the lists, or its value leads outside.
-fn operands<'t>(looks: Looks, more: &str, texts: &[&'t str], tame: &impl Fn(&str) -> bool) -> Option<Vec<&'t str>> {
+fn operands<'t>(
+    allowed: ReadOnlyArgs,
+    more: &str,
+    texts: &[&'t str],
+    tame: &impl Fn(&str) -> bool,
+) -> Option<Vec<&'t str>> {
     let mut found = Vec::new();
     let mut rest = texts.iter();
     let mut ended = false;
@@ -94,7 +99,7 @@ fn operands<'t>(looks: Looks, more: &str, texts: &[&'t str], tame: &impl Fn(&str
         } else if let Some(long) = option.strip_prefix('-') {
             let (name, value) = long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));
             let known = |end: &str| {
-                let entries = looks.longs.split_ascii_whitespace().chain(more.split_ascii_whitespace());
+                let entries = allowed.longs.split_ascii_whitespace().chain(more.split_ascii_whitespace());
                 entries.filter_map(|entry| entry.strip_suffix(end)).any(|entry| entry == name)
             };
             match value {
@@ -103,13 +108,13 @@ fn operands<'t>(looks: Looks, more: &str, texts: &[&'t str], tame: &impl Fn(&str
                 None if known("=") => drop(rest.next()?),
                 _ => return None,
             }
-        } else if looks.flags.contains('#') && option.bytes().all(|byte| byte.is_ascii_digit()) {
+        } else if allowed.flags.contains('#') && option.bytes().all(|byte| byte.is_ascii_digit()) {
         } else {
             for (at, letter) in option.char_indices() {
                 if letter == '#' {
                     return None;
                 }
-                if looks.valued.contains(letter) {
+                if allowed.valued.contains(letter) {
                     let value = &option[at + letter.len_utf8()..];
                     if value.is_empty() {
                         rest.next()?;
@@ -118,13 +123,13 @@ fn operands<'t>(looks: Looks, more: &str, texts: &[&'t str], tame: &impl Fn(&str
                     }
                     break;
                 }
-                if !looks.flags.contains(letter) {
+                if !allowed.flags.contains(letter) {
                     return None;
                 }
             }
         }
     }
-    (found.len() <= looks.operands).then_some(found)
+    (found.len() <= allowed.operands).then_some(found)
 }
 
 /// Checks `test` and `[`. No word may name a variable with an index, which can be a command.
@@ -160,13 +165,13 @@ fn git_looks(texts: &[&str], tame: &impl Fn(&str) -> bool) -> bool {
     match (*name, rest) {
         ("tag", [] | ["-l" | "--list"]) | ("remote", [] | ["-v" | "--verbose"]) => true,
         ("stash" | "worktree", ["list"]) | ("reflog", [] | ["show"]) => true,
-        _ => list_of_git(name).is_some_and(|(looks, more)| operands(looks, more, rest, tame).is_some()),
+        _ => list_of_git(name).is_some_and(|(allowed, more)| operands(allowed, more, rest, tame).is_some()),
     }
 }
 
 /// Arguments with which a program is read-only.
 #[derive(Debug, Clone, Copy)]
-struct Looks {
+struct ReadOnlyArgs {
     /// Letters of options without a value.
     flags: &'static str,
     /// Letters of options with a value.
@@ -177,28 +182,28 @@ struct Looks {
     operands: usize,
 }
 
-const fn accepts(flags: &'static str, valued: &'static str, longs: &'static str) -> Looks {
-    Looks { flags, valued, longs, operands: usize::MAX }
+const fn accepts(flags: &'static str, valued: &'static str, longs: &'static str) -> ReadOnlyArgs {
+    ReadOnlyArgs { flags, valued, longs, operands: usize::MAX }
 }
 
 /// Like [`accepts`], for a program that takes no other words.
-const fn tells(flags: &'static str, longs: &'static str) -> Looks {
-    Looks { operands: 0, ..accepts(flags, "", longs) }
+const fn options_only(flags: &'static str, longs: &'static str) -> ReadOnlyArgs {
+    ReadOnlyArgs { operands: 0, ..accepts(flags, "", longs) }
 }
 
 const SUMS: &str = "md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum cksum";
 
 /// Arguments that a program may have, if it is on the list.
-fn list_of(program: &str) -> Option<Looks> {
+fn list_of(program: &str) -> Option<ReadOnlyArgs> {
     Some(match program {
         "true" | "false" | ":" => accepts("", "", ""),
-        "pwd" => tells("LP", ""),
-        "whoami" | "groups" | "logname" | "arch" | "hostname" => tells("", ""),
-        "id" => tells("ugGnrz", "user group groups name real zero"),
-        "uname" => tells("asnrvmpio", "all kernel-name nodename kernel-release machine operating-system"),
-        "nproc" => tells("", "all"),
-        "uptime" => tells("ps", "pretty since"),
-        "tty" => tells("s", ""),
+        "pwd" => options_only("LP", ""),
+        "whoami" | "groups" | "logname" | "arch" | "hostname" => options_only("", ""),
+        "id" => options_only("ugGnrz", "user group groups name real zero"),
+        "uname" => options_only("asnrvmpio", "all kernel-name nodename kernel-release machine operating-system"),
+        "nproc" => options_only("", "all"),
+        "uptime" => options_only("ps", "pretty since"),
+        "tty" => options_only("s", ""),
         "which" => accepts("a", "", ""),
         "type" => accepts("aftpP", "", ""),
         "ls" => accepts(
@@ -280,7 +285,7 @@ fn list_of(program: &str) -> Option<Looks> {
              ignore-leading-blanks ignore-nonprinting",
         ),
         // The second file is the output.
-        "uniq" => Looks {
+        "uniq" => ReadOnlyArgs {
             operands: 1,
             ..accepts(
                 "cdDiuz",
@@ -324,7 +329,7 @@ const GIT_LOG: &str = "oneline graph all decorate? no-decorate abbrev-commit no-
     simplify-by-decoration ancestry-path boundary source parents children relative-date walk-reflogs no-notes cc";
 
 /// Arguments that a subcommand of git may have, with a second list of long options.
-fn list_of_git(name: &str) -> Option<(Looks, &'static str)> {
+fn list_of_git(name: &str) -> Option<(ReadOnlyArgs, &'static str)> {
     Some(match name {
         "status" => (
             accepts(
@@ -380,7 +385,7 @@ fn list_of_git(name: &str) -> Option<(Looks, &'static str)> {
             "",
         ),
         "cat-file" => (accepts("tspe", "", ""), ""),
-        "count-objects" => (tells("vH", "verbose human-readable"), ""),
+        "count-objects" => (options_only("vH", "verbose human-readable"), ""),
         "cherry" => (accepts("v", "", ""), ""),
         "grep" => (
             accepts(
@@ -393,7 +398,7 @@ fn list_of_git(name: &str) -> Option<(Looks, &'static str)> {
             ),
             "",
         ),
-        "branch" => (tells("arv", "list all remotes show-current no-color verbose"), ""),
+        "branch" => (options_only("arv", "list all remotes show-current no-color verbose"), ""),
         _ => return None,
     })
 }

@@ -10,10 +10,10 @@ use agentd_core::{
 use rustix::fs::{AtFlags, unlinkat};
 
 use super::{
-    before::Before,
+    base::BaseState,
     config::SnapshotConfig,
     guard::GuardedPaths,
-    ignored::runs_no_more,
+    ignored_folders::runs_no_more,
     record::LastSign,
     restore,
     root::{Kind, Root, SafePath},
@@ -31,7 +31,7 @@ impl SessionRecord {
     /// these.
     pub(super) fn changes_checked(
         &mut self,
-        before: &Before,
+        before: &BaseState,
         workspace: &Workspace,
         sign: Option<&LastSign>,
     ) -> io::Result<Changes> {
@@ -66,7 +66,7 @@ impl SessionRecord {
 
     /// Removes new guarded files without storing them, when nothing can be stored any more: a full disk must not let
     /// one stay.
-    pub(super) fn remove_planted(&self, before: &Before, workspace: &Workspace) -> io::Result<()> {
+    pub(super) fn remove_planted(&self, before: &BaseState, workspace: &Workspace) -> io::Result<()> {
         // If the first scan was incomplete, an unknown file is not necessarily new.
         let Some(guard) = before.guard.as_ref().filter(|_| before.unchecked.is_none()) else { return Ok(()) };
         // The call itself may have made the tree too large.
@@ -78,7 +78,7 @@ impl SessionRecord {
         let trees: Vec<&Arc<Tree>> = roots.iter().filter_map(known).collect();
         let seen = roots.iter().zip(&trees).map(|(root, tree)| scan(root, tree, max_files, &self.names));
         let mut seen = seen.collect::<io::Result<Vec<ScanResult>>>()?;
-        now.take_in(&roots, &mut seen, &self.around, (&config, &self.names))?;
+        now.add_scan(&roots, &mut seen, &self.around, (&config, &self.names))?;
         for ((root, tree), seen) in roots.iter().zip(trees).zip(seen) {
             for (below, stamp) in seen.entries {
                 let is_new =
@@ -100,13 +100,13 @@ impl SessionRecord {
     /// Returns true for a guarded file that was deleted together with the folder around its guarded name. Nothing is
     /// obeyed there any more, and undo can restore it.
     fn is_gone_with_its_folder(&self, roots: &[Root], change: &FileChange) -> bool {
-        let Some(spot) = SafePath::read(&change.path).filter(|_| change.change == FileChangeKind::Deleted) else {
+        let Some(safe_path) = SafePath::read(&change.path).filter(|_| change.change == FileChangeKind::Deleted) else {
             return false;
         };
-        let Some(end) = self.names.topmost(&spot.below) else { return false };
-        let around = split(&spot.below[..end]).0;
-        let root = roots.iter().find(|root| root.place == spot.place);
-        !around.is_empty() && root.is_some_and(|root| matches!(root.look(around), Ok(None)))
+        let Some(end) = self.names.topmost(&safe_path.below) else { return false };
+        let around = split(&safe_path.below[..end]).0;
+        let root = roots.iter().find(|root| root.place == safe_path.place);
+        !around.is_empty() && root.is_some_and(|root| matches!(root.stamp_of(around), Ok(None)))
     }
 
     /// Returns true for harmless changes made by git itself: a new repository, or a new upstream branch.
@@ -142,10 +142,10 @@ fn has_failed(reverted: &FilesReverted, change: &FileChange) -> bool {
 
 /// Removes a new guarded file whose content could not be stored. Other kinds of changes cannot be reverted.
 fn take_back_blind(roots: &[Root], change: FileChange) -> UndoneFile {
-    let spot = SafePath::read(&change.path);
-    let root = spot.as_ref().and_then(|spot| roots.iter().find(|root| root.place == spot.place));
-    let removed = match (change.change, spot.as_ref().zip(root)) {
-        (FileChangeKind::Created, Some((spot, root))) => remove(root, spot),
+    let safe_path = SafePath::read(&change.path);
+    let root = safe_path.as_ref().and_then(|safe_path| roots.iter().find(|root| root.place == safe_path.place));
+    let removed = match (change.change, safe_path.as_ref().zip(root)) {
+        (FileChangeKind::Created, Some((safe_path, root))) => remove(root, safe_path),
         _ => Err(io::Error::other("its earlier content is not stored")),
     };
     match removed {
@@ -159,8 +159,8 @@ fn taken_back(change: FileChange, outcome: UndoOutcome, reason: String) -> Undon
     UndoneFile { path: change.path, change: back, outcome, reason: Some(reason), diff: None }
 }
 
-fn remove(root: &Root, spot: &SafePath) -> io::Result<()> {
-    let (folder, name) = split(&spot.below);
+fn remove(root: &Root, safe_path: &SafePath) -> io::Result<()> {
+    let (folder, name) = split(&safe_path.below);
     match unlinkat(root.folder(folder)?, OsStr::from_bytes(name), AtFlags::empty()).map_err(io::Error::from) {
         Err(error) if is_missing(&error) => Ok(()),
         removed => removed,

@@ -27,7 +27,7 @@ use crate::{
 
 /// The state after the first events of a session.
 #[derive(Default)]
-pub(crate) struct Past {
+pub(crate) struct PastState {
     pub(crate) projection: Projection,
     pub(crate) agents: Vec<String>,
     todos: Vec<Todo>,
@@ -42,7 +42,7 @@ pub(crate) struct Past {
     calls: BTreeMap<(i64, Slot, String), (Timestamp, Usage)>,
 }
 
-impl Past {
+impl PastState {
     /// Reads the events of `key` up to number `through`, as events of session `id`.
     pub(crate) fn read(
         connection: &Connection,
@@ -51,7 +51,7 @@ impl Past {
         through: u64,
         at: Timestamp,
     ) -> Result<Self, Fault> {
-        let mut past =
+        let mut state =
             Self { counted: usage::through(connection, id)?, projection: Projection::new(at), ..Self::default() };
         let mut statement = connection.prepare_cached(
             "SELECT seq, at, turn, kind, payload FROM events WHERE session = ?1 AND seq <= ?2 ORDER BY seq",
@@ -60,18 +60,18 @@ impl Past {
         while let Some(row) = rows.next()? {
             let event = damage::read(row, id)?;
             if event.is_damaged() {
-                past.projection.apply_damaged(&event, text(row, "kind").unwrap_or_default())?;
+                state.projection.apply_damaged(&event, text(row, "kind").unwrap_or_default())?;
                 continue;
             }
-            past.take(event)?;
+            state.take(event)?;
         }
-        if past.projection.last_seq != through {
+        if state.projection.last_seq != through {
             return Err(Fault::not_found(format!("session {id} has no event {through}")));
         }
-        if past.projection.open_turn.is_some() {
+        if state.projection.open_turn.is_some() {
             return Err(Fault::conflict(format!("a turn of session {id} is open at event {through}")));
         }
-        Ok(past)
+        Ok(state)
     }
 
     fn take(&mut self, event: Event) -> Result<(), Fault> {

@@ -22,8 +22,8 @@ use crate::{
     grants::{SessionPermissions, not_kept},
     recovery::withdrawn,
     session::actor::{
-        Actor, Fault, Next,
-        state::{Pending, no_answer},
+        Actor, Fault, NextMove,
+        state::{PendingInterrupt, no_answer},
     },
     turn::recorder::ResolvedInterrupt,
 };
@@ -69,7 +69,7 @@ impl Actor {
         };
         // Stored before it is published, so that a question cannot be lost.
         let raised = EventKind::InterruptRaised { interrupt: Box::new(interrupt.clone()) };
-        self.interrupts.pending.push(Pending { interrupt, waiter: Some(waiter) });
+        self.interrupts.pending.push(PendingInterrupt { interrupt, waiter: Some(waiter) });
         self.commit(Some(turn_id), vec![raised]).await
     }
 
@@ -97,7 +97,7 @@ impl Actor {
     async fn asked_by(&self) -> AskedBy {
         let stored = self.shared.ports.store.session(self.id).await.ok().flatten();
         AskedBy {
-            agent: self.acting().name().to_owned(),
+            agent: self.active_agent().name().to_owned(),
             session_title: stored.map(|stored| stored.summary.title).filter(|title| !title.is_empty()),
             client: self.open.as_ref().and_then(|open| open.client.clone()),
         }
@@ -105,10 +105,10 @@ impl Actor {
 
     /// Republishes a question of a subagent, or its answer. A grant for the subagent's session also applies to this
     /// session, which is the only one that the user sees.
-    pub(crate) async fn tell_of_child(&mut self, turn_id: TurnId, fact: EventKind) -> Result<(), Fault> {
+    pub(crate) async fn republish(&mut self, turn_id: TurnId, fact: EventKind) -> Result<(), Fault> {
         let known = &mut self.interrupts;
         let granted = match &fact {
-            EventKind::InterruptRaised { interrupt } if known.told.insert(interrupt.id) => {
+            EventKind::InterruptRaised { interrupt } if known.published.insert(interrupt.id) => {
                 known.of_children.push((**interrupt).clone());
                 None
             }
@@ -136,8 +136,8 @@ impl Actor {
     async fn refuse_denied_edit(&mut self, ask: &Ask, args: &Value) -> Result<(), Fault> {
         let Ask::Approval { tool, .. } = ask else { return Ok(()) };
         let shared = Arc::clone(&self.shared);
-        let stock = self.stock();
-        let Some(tool) = stock.get(tool) else { return Ok(()) };
+        let catalog = self.catalog();
+        let Some(tool) = catalog.get(tool) else { return Ok(()) };
         let workspace = self.workspace().await?;
         let facts = CallContext {
             tool: &tool.spec,
@@ -238,7 +238,7 @@ impl Actor {
     }
 
     /// Resolves interrupts whose deadline has passed with their defaults.
-    pub(crate) async fn deadline_passed(&mut self) -> Result<Next, EngineError> {
+    pub(crate) async fn deadline_passed(&mut self) -> Result<NextMove, EngineError> {
         for (id, answer) in self.interrupts.overdue(self.shared.ports.clock.now()) {
             match self.resolve(id, answer, AnsweredBy::Deadline).await {
                 Ok(()) => {}
@@ -248,7 +248,7 @@ impl Actor {
                 }
             }
         }
-        Ok(Next::Go)
+        Ok(NextMove::Go)
     }
 
     /// Withdraws the questions of a call that needs no answer any more.

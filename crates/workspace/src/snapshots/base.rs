@@ -16,10 +16,10 @@ use agentd_core::{
 use super::{
     blobs::{Blobs, Hash},
     guard::CallGuard,
-    ignored::IgnoredFolders,
+    ignored_folders::IgnoredFolders,
     record::Heartbeat,
     root::{Kind, Root, SafePath},
-    tree::{Content, Difference, Tree, Why},
+    tree::{Content, Difference, SkipReason, Tree},
 };
 use crate::{
     backend::client::FileClient,
@@ -30,7 +30,7 @@ use crate::{
 
 /// Trees before a call. The call owns them, so that they are not evicted while it runs.
 #[derive(Default)]
-pub(super) struct Before {
+pub(super) struct BaseState {
     pub(super) call: CallId,
     pub(super) scoped: bool,
     pub(super) trees: Vec<Arc<Tree>>,
@@ -52,7 +52,7 @@ pub(super) struct Before {
     pub(super) pulse: Option<Heartbeat>,
 }
 
-impl Before {
+impl BaseState {
     pub(super) fn new(call: &CallId, scoped: bool, trees: Vec<Arc<Tree>>, names: &GuardedNames) -> Self {
         let (call, names) = (call.clone(), names.clone());
         Self { call, scoped, trees, names, ..Self::default() }
@@ -73,7 +73,7 @@ impl Before {
     }
 
     /// Sorted paths whose contents are not stored.
-    pub(super) fn unkept(&self) -> Vec<String> {
+    pub(super) fn unstored(&self) -> Vec<String> {
         let mut paths: Vec<String> = self.ignored.shown().chain(self.unkept_files().map(|(_, path)| path)).collect();
         // Sorted, because a question is compared with a later version of itself.
         paths.sort();
@@ -81,7 +81,7 @@ impl Before {
     }
 
     /// Files whose contents are not stored, with the reasons.
-    pub(super) fn unkept_files(&self) -> impl Iterator<Item = (Why, String)> {
+    pub(super) fn unkept_files(&self) -> impl Iterator<Item = (SkipReason, String)> {
         let entries = self.trees.iter().flat_map(|tree| tree.entries.iter().map(|entry| (tree.place, entry)));
         entries.filter_map(|(place, (below, entry))| match entry.content {
             Content::Unkept(why) => Some((why, SafePath { place, below: below.clone() }.shown(false))),
@@ -91,23 +91,23 @@ impl Before {
 }
 
 /// Paths of a scoped scan.
-pub(super) fn spots_of(tree: &Tree) -> impl Iterator<Item = SafePath> {
+pub(super) fn safe_paths_of(tree: &Tree) -> impl Iterator<Item = SafePath> {
     tree.entries.keys().map(|below| SafePath { place: tree.place, below: below.clone() })
 }
 
 /// Resolves the paths of a scoped scan. `None` if one is a link, is below a link, or cannot be read: the changes may
 /// then be elsewhere, and everything is scanned.
 pub(super) fn scope(roots: &[Root], paths: &[String]) -> Option<Vec<SafePath>> {
-    let spots: Vec<SafePath> = paths.iter().map(|path| SafePath::read(path)).collect::<Option<_>>()?;
-    let is_link = |spot: &SafePath| {
-        let root = roots.iter().find(|root| root.place == spot.place)?;
-        let mut on_the_way = spot.folders().chain([spot.clone()]);
+    let safe_paths: Vec<SafePath> = paths.iter().map(|path| SafePath::read(path)).collect::<Option<_>>()?;
+    let is_link = |safe_path: &SafePath| {
+        let root = roots.iter().find(|root| root.place == safe_path.place)?;
+        let mut on_the_way = safe_path.folders().chain([safe_path.clone()]);
         Some(on_the_way.any(
-            |spot| !matches!(root.look(&spot.below), Ok(found) if found.is_none_or(|found| found.kind != Kind::Link)),
+            |safe_path| !matches!(root.stamp_of(&safe_path.below), Ok(found) if found.is_none_or(|found| found.kind != Kind::Link)),
         ))
     };
     // Paths outside of the writable trees cannot be changed.
-    spots.iter().all(|spot| is_link(spot) != Some(true)).then_some(spots)
+    safe_paths.iter().all(|safe_path| is_link(safe_path) != Some(true)).then_some(safe_paths)
 }
 
 /// Stored contents of unsaved texts, by the paths of their files.
@@ -132,14 +132,14 @@ pub(super) async fn texts(
 
 /// Stores the texts. Those that exceed the storage limit are missing in the result.
 pub(super) fn keep(blobs: &Blobs, texts: HashMap<String, Vec<u8>>) -> io::Result<UnsavedContents> {
-    let mut intake = blobs.intake(false);
+    let mut blob_writer = blobs.blob_writer(false);
     let mut kept = HashMap::new();
     for (path, text) in texts {
-        if let Some(hash) = intake.keep(&text)? {
+        if let Some(hash) = blob_writer.keep(&text)? {
             kept.insert(path, (hash, text.len() as u64));
         }
     }
-    intake.finish()?;
+    blob_writer.finish()?;
     Ok(kept)
 }
 
@@ -162,7 +162,7 @@ pub(super) fn cut(changes: &mut Vec<FileChange>, limit: usize) -> Option<String>
     let is_made = |change: &FileChange| change.change == FileChangeKind::Created;
     let lossy = changes.iter().filter(|change| !is_made(change)).count();
     let (mut lossy_left, mut made_left) = (limit, limit.saturating_sub(lossy));
-    let mut told = false;
+    let mut has_marker = false;
     changes.retain_mut(|change| {
         let left = if is_made(change) { &mut made_left } else { &mut lossy_left };
         if *left > 0 {
@@ -170,7 +170,7 @@ pub(super) fn cut(changes: &mut Vec<FileChange>, limit: usize) -> Option<String>
             return true;
         }
         (change.before, change.after) = (None, None);
-        !std::mem::replace(&mut told, true)
+        !std::mem::replace(&mut has_marker, true)
     });
     Some(format!("{} changed beyond the limit of {limit} recorded files", text::count(more, "file")))
 }
@@ -203,7 +203,7 @@ pub(super) type KeptStates = HashMap<PathBuf, Option<FileState>>;
 
 /// Changes attributed to a call.
 #[derive(Debug)]
-pub(super) struct Own {
+pub(super) struct OwnChanges {
     pub(super) changes: Vec<FileChange>,
     /// Changes of other calls that these continue from.
     pub(super) going_on_from: Vec<FileChange>,
@@ -235,31 +235,31 @@ impl Overlaps {
     }
 
     /// Ends a call, and returns the share of the `seen` changes that belongs to it.
-    pub(super) fn end(&mut self, session: SessionId, call: &CallId, seen: Vec<FileChange>) -> Own {
+    pub(super) fn end(&mut self, session: SessionId, call: &CallId, seen: Vec<FileChange>) -> OwnChanges {
         let ended = self.calls.iter().position(|running| running.session == session && running.call == *call);
         let Some(ended) = ended.map(|index| self.calls.swap_remove(index)) else {
-            return Own { changes: seen, going_on_from: Vec::new() };
+            return OwnChanges { changes: seen, going_on_from: Vec::new() };
         };
-        let mut own = without(seen, ended.of_others);
+        let mut own_changes = without(seen, ended.of_others);
         let mut may_be_anothers = false;
         for other in self.calls.iter_mut().filter(|other| other.root == ended.root) {
-            other.of_others.extend(own.changes.iter().cloned());
+            other.of_others.extend(own_changes.changes.iter().cloned());
             may_be_anothers |= ended.anywhere && other.anywhere;
         }
-        for change in &mut own.changes {
+        for change in &mut own_changes.changes {
             change.late |= may_be_anothers;
         }
-        own
+        own_changes
     }
 }
 
 /// Removes the changes of others. Where those led to the current state, nothing remains.
-fn without(seen: Vec<FileChange>, of_others: Vec<FileChange>) -> Own {
+fn without(seen: Vec<FileChange>, of_others: Vec<FileChange>) -> OwnChanges {
     let mut by_path: HashMap<String, Vec<FileChange>> = HashMap::new();
     for change in of_others.into_iter().filter(FileChange::is_recorded) {
         by_path.entry(change.path.clone()).or_default().push(change);
     }
-    let mut own = Own { changes: Vec::with_capacity(seen.len()), going_on_from: Vec::new() };
+    let mut own_changes = OwnChanges { changes: Vec::with_capacity(seen.len()), going_on_from: Vec::new() };
     for mut change in seen {
         let others = by_path.remove(&change.path).filter(|_| change.is_recorded()).unwrap_or_default();
         let mut goes_on = false;
@@ -267,16 +267,16 @@ fn without(seen: Vec<FileChange>, of_others: Vec<FileChange>) -> Own {
             if other.before == change.before {
                 goes_on = true;
                 change.before.clone_from(&other.after);
-                own.going_on_from.push(other);
+                own_changes.going_on_from.push(other);
             }
         }
         if goes_on {
             let Some(kind) = kind_between(&change) else { continue };
             change.change = kind;
         }
-        own.changes.push(change);
+        own_changes.changes.push(change);
     }
-    own
+    own_changes
 }
 
 /// Starts changes from the states created meanwhile by users and by checks of other calls, and drops changes without an

@@ -19,55 +19,55 @@ use tokio::sync::watch;
 use crate::catalog::{FIND_TOOL, MentionedTools, ToolCatalog, ToolScope};
 
 /// Maximum number of tools returned by one search.
-const MOST_TOLD: usize = 8;
+const MAX_LISTED: usize = 8;
 /// Number of mentioned and found tools at which a session cannot find more.
 const MOST_FOUND: usize = 48;
 
 /// Tools of a turn: those it shows, and those its model finds.
 pub(crate) struct Finds {
     /// Catalogue at the start of the turn; later additions cannot be found.
-    stock: Arc<ToolCatalog>,
-    reach: ToolScope,
+    catalog: Arc<ToolCatalog>,
+    scope: ToolScope,
     /// Tools that the turn showed at its start.
     shown: ToolSet,
-    now: watch::Sender<Now>,
+    now: watch::Sender<AvailableTools>,
 }
 
 /// Tools available at this moment.
-struct Now {
+struct AvailableTools {
     /// Tools mentioned or found in the session, in chronological order.
-    loaded: Vec<String>,
+    loaded_tools: Vec<String>,
     tools: ToolSet,
 }
 
 impl Finds {
-    /// Creates the finds of a turn that shows these tools. `loaded` are those mentioned or found so far.
-    pub(crate) fn new(stock: Arc<ToolCatalog>, reach: ToolScope, shown: ToolSet, loaded: Vec<String>) -> Self {
-        let now = watch::Sender::new(Now { loaded, tools: shown.clone() });
-        Self { stock, reach, shown, now }
+    /// Creates the finds of a turn that shows these tools. `loaded_tools` are those mentioned or found so far.
+    pub(crate) fn new(catalog: Arc<ToolCatalog>, scope: ToolScope, shown: ToolSet, loaded_tools: Vec<String>) -> Self {
+        let now = watch::Sender::new(AvailableTools { loaded_tools, tools: shown.clone() });
+        Self { catalog, scope, shown, now }
     }
 
     /// Tools mentioned or found in the session so far, in chronological order.
     pub(crate) fn names(&self) -> Vec<String> {
-        self.now.borrow().loaded.clone()
+        self.now.borrow().loaded_tools.clone()
     }
 
     /// MCP servers that the turn may use but that had not listed their tools when it began.
     pub(crate) fn unlisted(&self) -> impl Iterator<Item = &ServerCard> {
-        self.stock.unlisted(&self.reach)
+        self.catalog.unlisted(&self.scope)
     }
 
     /// As [`Self::unlisted`], and servers that the turn could use if the session had a project.
     pub(crate) fn unusable(&self) -> impl Iterator<Item = &ServerCard> {
-        let otherwise = ToolScope { without_project: false, ..self.reach.clone() };
+        let otherwise = ToolScope { without_project: false, ..self.scope.clone() };
         let is_unusable =
-            move |server: &ServerCard| server.is_unlisted || server.needs_project && self.reach.without_project;
-        self.stock.servers().iter().filter(move |server| is_unusable(server) && otherwise.may_use(server))
+            move |server: &ServerCard| server.is_unlisted || server.needs_project && self.scope.without_project;
+        self.catalog.servers().iter().filter(move |server| is_unusable(server) && otherwise.may_use(server))
     }
 
     /// List of usable MCP servers for the turn's system prompt, one per line; empty if there are none.
     pub(crate) fn about_servers(&self) -> String {
-        let usable = self.stock.usable(&self.reach).filter_map(|tool| tool.foreign.as_ref());
+        let usable = self.catalog.usable(&self.scope).filter_map(|tool| tool.foreign.as_ref());
         let mut usable: BTreeSet<&str> = usable.map(|foreign| foreign.server.as_str()).collect();
         usable.extend(self.unlisted().map(|server| server.name.as_str()));
         if usable.is_empty() {
@@ -77,9 +77,9 @@ impl Finds {
         if self.shown.get(FIND_TOOL).is_some() {
             text.push_str(&format!(" {FIND_TOOL} finds their tools that are not listed."));
         }
-        let told = self.stock.servers().iter().filter(|server| usable.contains(server.name.as_str()));
-        for server in told.take(MOST_SERVERS) {
-            let about: String = one_line(&untrusted::told(&server.about)).chars().take(LONGEST_LINE).collect();
+        let listed = self.catalog.servers().iter().filter(|server| usable.contains(server.name.as_str()));
+        for server in listed.take(MOST_SERVERS) {
+            let about: String = one_line(&untrusted::sanitize(&server.about)).chars().take(LONGEST_LINE).collect();
             let separator = if about.is_empty() { "" } else { ": " };
             let unlisted = if server.is_unlisted { " (its tools are not known yet)" } else { "" };
             text.push_str(&format!("\n- {}{unlisted}{separator}{about}", one_line(&server.name)));
@@ -98,7 +98,7 @@ impl Finds {
     /// Finds a tool that the turn shows because its model found it.
     pub(crate) fn get(&self, name: &str) -> Option<&CatalogueTool> {
         let is_found = self.shown.get(name).is_none() && self.now.borrow().tools.get(name).is_some();
-        if is_found { self.stock.get(name) } else { None }
+        if is_found { self.catalog.get(name) } else { None }
     }
 
     /// The best matches among hidden tools, best first, and the number of further matches.
@@ -107,8 +107,8 @@ impl Finds {
         let fitting = self.hidden().map(|tool| (fit(&query, tool), tool)).filter(|(fit, _)| *fit > 0);
         let mut fitting: Vec<(u32, &CatalogueTool)> = fitting.collect();
         fitting.sort_by(|(one, a), (other, b)| other.cmp(one).then_with(|| a.spec.name.cmp(&b.spec.name)));
-        let more = fitting.len().saturating_sub(MOST_TOLD);
-        (fitting.into_iter().take(MOST_TOLD).map(|(_, tool)| tool).collect(), more)
+        let more = fitting.len().saturating_sub(MAX_LISTED);
+        (fitting.into_iter().take(MAX_LISTED).map(|(_, tool)| tool).collect(), more)
     }
 
     /// Allows the model to call these tools. Returns the names of those that exceed the limit.
@@ -117,9 +117,9 @@ impl Finds {
         self.now.send_modify(|now| {
             let is_new = |tool: &&&CatalogueTool| now.tools.get(&tool.spec.name).is_none();
             let new: Vec<&CatalogueTool> = found.iter().filter(is_new).copied().collect();
-            let room = MOST_FOUND.saturating_sub(now.loaded.len()).min(new.len());
+            let room = MOST_FOUND.saturating_sub(now.loaded_tools.len()).min(new.len());
             let (added, none) = new.split_at(room);
-            now.loaded.extend(added.iter().map(|tool| tool.spec.name.clone()));
+            now.loaded_tools.extend(added.iter().map(|tool| tool.spec.name.clone()));
             now.tools = now.tools.followed_by(added);
             left = none.iter().map(|tool| tool.spec.name.clone()).collect();
         });
@@ -137,18 +137,18 @@ impl Finds {
 
     /// Returns true if a tool has exactly that name, shown or not.
     pub(crate) fn is_known(&self, name: &str) -> bool {
-        self.stock.get(name).is_some()
+        self.catalog.get(name).is_some()
     }
 
     /// Reason why the turn does not show an existing tool.
     pub(crate) fn why_not(&self, name: &str) -> Option<String> {
-        let why = self.stock.why_not(name, &MentionedTools::new(), &self.reach)?;
+        let why = self.catalog.why_not(name, &MentionedTools::new(), &self.scope)?;
         Some(if name == FIND_TOOL { format!("{why}{}", self.not_known_yet()) } else { why })
     }
 
     /// Names servers that have not listed their tools, as the end of a sentence; empty if all have.
     pub(crate) fn not_known_yet(&self) -> String {
-        let names: Vec<&str> = self.unlisted().map(|server| server.name.as_str()).take(MOST_TOLD).collect();
+        let names: Vec<&str> = self.unlisted().map(|server| server.name.as_str()).take(MAX_LISTED).collect();
         if names.is_empty() { String::new() } else { format!("; the tools of {} are not known yet", names.join(", ")) }
     }
 
@@ -157,16 +157,16 @@ impl Finds {
         let tools = self.tools();
         let hidden = self.hidden().map(|tool| tool.spec.name.as_str());
         let known = tools.specs.iter().map(|tool| tool.name.as_str()).chain(hidden);
-        let told = |name: &str| match tools.get(name) {
+        let listed = |name: &str| match tools.get(name) {
             Some(_) => name.to_owned(),
             None => format!("{name} ({FIND_TOOL} finds it)"),
         };
-        let near: Vec<String> = nearest(called, known).into_iter().map(told).collect();
+        let near: Vec<String> = nearest(called, known).into_iter().map(listed).collect();
         (!near.is_empty()).then(|| near.join(", "))
     }
 
     fn hidden(&self) -> impl Iterator<Item = &CatalogueTool> {
-        self.stock.hidden(&self.reach).filter(|tool| self.shown.get(&tool.spec.name).is_none())
+        self.catalog.hidden(&self.scope).filter(|tool| self.shown.get(&tool.spec.name).is_none())
     }
 }
 
@@ -217,8 +217,8 @@ fn words(text: &str) -> Vec<String> {
 /// Distinct words of a query without stop words, or all of them if there are only stop words.
 fn of_query(query: &str) -> Vec<String> {
     let all: BTreeSet<String> = words(query).into_iter().take(MOST_WORDS).collect();
-    let telling: Vec<String> = all.iter().filter(|word| !EMPTY.contains(&word.as_str())).cloned().collect();
-    if telling.is_empty() { all.into_iter().collect() } else { telling }
+    let specific: Vec<String> = all.iter().filter(|word| !EMPTY.contains(&word.as_str())).cloned().collect();
+    if specific.is_empty() { all.into_iter().collect() } else { specific }
 }
 
 /// Score of a tool for a query; 0 if it does not match.
@@ -299,9 +299,9 @@ mod tests {
             ..ServerCard::default()
         };
         let catalogue = Catalogue { servers: (0..100).map(card).collect(), ..Catalogue::default() };
-        let stock = Arc::new(ToolCatalog::new(Arc::new(catalogue), Vec::new()));
-        let told = Finds::new(stock, ToolScope::default(), ToolSet::none(), Vec::new()).about_servers();
-        assert!(told.len() < 6000 && told.ends_with("(76 more are not listed)"), "{} {told}", told.len());
+        let catalog = Arc::new(ToolCatalog::new(Arc::new(catalogue), Vec::new()));
+        let listed = Finds::new(catalog, ToolScope::default(), ToolSet::none(), Vec::new()).about_servers();
+        assert!(listed.len() < 6000 && listed.ends_with("(76 more are not listed)"), "{} {listed}", listed.len());
     }
 
     #[test]

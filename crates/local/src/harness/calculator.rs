@@ -2,7 +2,7 @@
 
 use super::{
     phrases::{Language, PlainText},
-    wish::Wish,
+    request_kind::RequestKind,
 };
 
 /// Maximum number of decimals of a result.
@@ -28,7 +28,7 @@ enum SumError {
 }
 
 /// Answers a request that consists of a sum and the words that ask for one.
-pub(crate) fn answer(request: &str, language: &Language) -> Option<Wish> {
+pub(crate) fn answer(request: &str, language: &Language) -> Option<RequestKind> {
     let mut text = format!(" {} ", request.to_lowercase());
     for (list, sign) in [("times", "*"), ("over", "/"), ("plus", "+"), ("minus", "-")] {
         text = language.with_sign(list, sign, &text);
@@ -77,9 +77,9 @@ pub(crate) fn answer(request: &str, language: &Language) -> Option<Wish> {
             let shown =
                 sum.split_whitespace().collect::<String>().replace('*', " × ").replace('/', " ÷ ").replace('+', " + ");
             let (sign, result) = result.shown(language.has_decimal_comma());
-            Some(Wish::Equation(format!("{shown} {sign} {result}")))
+            Some(RequestKind::Equation(format!("{shown} {sign} {result}")))
         }
-        Err(SumError::ZeroDivision) => Some(Wish::Fixed("undefined")),
+        Err(SumError::ZeroDivision) => Some(RequestKind::Fixed("undefined")),
         Err(SumError::Unreadable) => None,
     }
 }
@@ -259,7 +259,7 @@ mod tests {
     fn sums_are_exact_and_other_requests_are_ignored() {
         let check = |request: &str, expected: Option<&str>| {
             let found = answer(request, Language::usual());
-            assert_eq!(found, expected.map(|text| Wish::Equation(text.to_owned())), "{request}");
+            assert_eq!(found, expected.map(|text| RequestKind::Equation(text.to_owned())), "{request}");
         };
         check("what's 17*23", Some("17 × 23 = 391"));
         check("0.1 + 0.2 = ?", Some("0.1 + 0.2 = 0.3"));
@@ -278,6 +278,6 @@ mod tests {
         check("2^(-170141183460469231731687303715884105727-1)", None);
         check(&"(".repeat(5_000), None);
         check(&format!("1{}", "+1".repeat(5_000)), None);
-        assert_eq!(answer("1/0", Language::usual()), Some(Wish::Fixed("undefined")));
+        assert_eq!(answer("1/0", Language::usual()), Some(RequestKind::Fixed("undefined")));
     }
 }
