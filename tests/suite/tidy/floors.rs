@@ -121,7 +121,7 @@ const STORE: Floors = &[
     &["damage", "mark", "projection", "usage"],
     &["sessions"],
     &["events", "interrupts", "upkeep"],
-    &["append", "past", "search"],
+    &["append", "past_state", "search"],
     &["draft"],
     &["change", "open"],
     &["import", "writer"],
@@ -136,8 +136,8 @@ const WORKSPACE: Floors = &[
     &["exact"],
     &["drafts", "path"],
     &["encoding", "hard_links", "jail"],
-    &["diff", "layout", "near", "remove", "target"],
-    &["backend", "stored", "transport"],
+    &["diff", "layout", "remove", "suggestions", "target"],
+    &["backend", "stored_files", "transport"],
     &["browse", "job", "snapshots"],
     &["walk"],
     &["documents"],
@@ -147,12 +147,12 @@ const SANDBOX: Floors = &[
     &["config", "repository", "secrets"],
     &["gateway", "places"],
     &["environment", "hints"],
-    &["elsewhere"],
+    &["extra_reads"],
     &["helper", "host"],
     &["process"],
 ];
 
-const WORKTREES: Floors = &[&["record"], &["git"], &["lib"], &["making"], &["changes"], &["applying"], &["removing"]];
+const WORKTREES: Floors = &[&["record"], &["git"], &["lib"], &["create"], &["changes"], &["merge"], &["remove"]];
 
 const EXTENSIONS: Floors = &[&["files", "surroundings"], &["project"], &["plugins"], &["skills"], &["guides"]];
 
@@ -164,7 +164,7 @@ const LOCAL: Floors =
 const MCP: Floors = &[
     &["answer", "calls", "guard", "http_client", "schema", "variables"],
     &["catalogue", "config", "reason"],
-    &["log", "published"],
+    &["log", "published_tools"],
     &["elicitation", "login"],
     &["sampling"],
     &["server"],

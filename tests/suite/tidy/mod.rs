@@ -1,5 +1,6 @@
 //! The architectural rules (see ARCHITECTURE.md) that a program can check.
 
+mod english;
 mod floors;
 mod imports;
 mod protocol;
