@@ -167,7 +167,7 @@ impl Answer {
     /// Records the origin of the last item, which may be a call.
     fn came_from(&mut self, call: Option<&CallId>, origin: Option<&Arc<ItemOrigin>>) {
         let Some(origin) = origin else { return };
-        if origin.fields.are_of_answer() {
+        if origin.fields.has_answer_fields() {
             self.origin.whole = Some(Arc::clone(origin));
         }
         if let Some(call) = call {

@@ -3,7 +3,7 @@
 
 use agentd_core::{
     error::WorkspaceError,
-    untrusted::{OF_DAEMON_AND_PERSON, OF_FILES},
+    untrusted::{DAEMON_AND_USER_TAGS, FILE_TAGS},
 };
 use tokio::task::JoinError;
 
@@ -204,7 +204,7 @@ fn opens_own(tag: &str) -> bool {
     let begins = |own: &str| name.get(..own.len()).is_some_and(|start| start.eq_ignore_ascii_case(own));
     let ends_behind =
         |own: &str| !name[own.len()..].starts_with(|next: char| next.is_alphanumeric() || "_-".contains(next));
-    OF_DAEMON_AND_PERSON.into_iter().any(begins) || OF_FILES.into_iter().any(|own| begins(own) && ends_behind(own))
+    DAEMON_AND_USER_TAGS.into_iter().any(begins) || FILE_TAGS.into_iter().any(|own| begins(own) && ends_behind(own))
 }
 
 /// Like `harmless`, but on one line and without control characters.

@@ -7,7 +7,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use agentd_core::{
-    catalogue::{CatalogueTool, Foreign},
+    catalogue::{CatalogueTool, ForeignTool},
     tool::ToolSpec,
 };
 use serde_json::Value;
@@ -33,7 +33,7 @@ pub struct ToolSet {
 struct OfOther {
     /// Tool that the name currently stands for, if that can change.
     stands_for: Option<Arc<str>>,
-    foreign: Option<Arc<Foreign>>,
+    foreign: Option<Arc<ForeignTool>>,
 }
 
 impl ToolSet {
@@ -85,7 +85,7 @@ impl ToolSet {
     }
 
     /// Source of a foreign tool.
-    pub fn foreign(&self, name: &str) -> Option<&Arc<Foreign>> {
+    pub fn foreign(&self, name: &str) -> Option<&Arc<ForeignTool>> {
         self.others.get(name)?.foreign.as_ref()
     }
 

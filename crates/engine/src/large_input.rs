@@ -174,7 +174,7 @@ pub(crate) async fn keep(
     let Some(split) = split else { return Ok(UserInput::whole(text, typed_bytes)) };
     let name = if split.words > 0 { NAMES.0 } else { NAMES.1 };
     let content = text.as_bytes()[split.given..].to_vec();
-    let path = workspaces.keep_input(session, name.to_owned(), content).await?;
+    let path = workspaces.store_input(session, name.to_owned(), content).await?;
     Ok(shown(&text, typed_bytes, split, path, tools))
 }
 

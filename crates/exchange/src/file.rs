@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use agentd_core::{exchange::KeptRequest, ids::SessionId};
+use agentd_core::{exchange::StoredRequest, ids::SessionId};
 use nix::fcntl::OFlag;
 use serde::Deserialize;
 
@@ -73,7 +73,7 @@ impl TraceFile {
         let SentExchange { source, at, mut request, .. } = sent;
         let body = request.body.take().unwrap_or_default();
         let number = self.next;
-        let line = |body: Delta, request: &KeptRequest| {
+        let line = |body: Delta, request: &StoredRequest| {
             let (source, request) = (source.clone(), request.clone());
             Line::Request(Box::new(RequestLine { number, at, source, request, body })).to_bytes()
         };

@@ -7,7 +7,7 @@ use std::io;
 
 use agentd_core::{
     Timestamp,
-    exchange::{ExchangeSource, KeptAnswer, KeptRequest},
+    exchange::{ExchangeSource, StoredAnswer, StoredRequest},
     ids::SessionId,
 };
 use serde::{Deserialize, Serialize};
@@ -32,7 +32,7 @@ pub(crate) enum Line {
     /// A request that was sent.
     Request(Box<RequestLine>),
     /// End of an exchange.
-    Answer { number: u64, answer: KeptAnswer },
+    Answer { number: u64, answer: StoredAnswer },
     /// Number of lines missing at this place.
     Lost { count: u64 },
 }
@@ -43,7 +43,7 @@ pub(crate) struct RequestLine {
     pub(crate) number: u64,
     pub(crate) at: Timestamp,
     pub(crate) source: ExchangeSource,
-    pub(crate) request: KeptRequest,
+    pub(crate) request: StoredRequest,
     pub(crate) body: Delta,
 }
 

@@ -11,7 +11,9 @@ use std::{
 
 use agentd_core::{
     error::{ErrorKind, WorkspaceError},
-    exchange::{ExchangeRecorder, ExchangeSource, KeptExchanges, KeptRequest, ReceivedAnswer, RequestTap, SentRequest},
+    exchange::{
+        ExchangeRecorder, ExchangeSource, ReceivedAnswer, RequestTap, SentRequest, StoredExchanges, StoredRequest,
+    },
     ids::SessionId,
     ports::Exchanges,
 };
@@ -60,7 +62,7 @@ impl ExchangeLog {
     ///
     /// # Errors
     /// If nothing is stored for the session, a number does not exist, or the files cannot be read.
-    pub async fn read(&self, session: SessionId, numbers: Vec<u64>) -> Result<KeptExchanges, ReadFailure> {
+    pub async fn read(&self, session: SessionId, numbers: Vec<u64>) -> Result<StoredExchanges, ReadFailure> {
         self.flush().await;
         let folder = self.0.folder(session);
         let read = tokio::task::spawn_blocking(move || reader::read(&folder, &numbers)).await;
@@ -127,7 +129,7 @@ impl ExchangeRecorder for SourceRecorder {
         let body = &request.body[..request.body.floor_char_boundary(MAX_REQUEST)];
         let (key, bytes) = (self.log.keys.fetch_add(1, Ordering::Relaxed), body.len() + OVERHEAD);
         let is_taken = queue.offer(self.source.owner, bytes, || {
-            let kept = KeptRequest {
+            let kept = StoredRequest {
                 wire: request.wire.to_owned(),
                 model: request.model.to_owned(),
                 url: request.url.to_owned(),

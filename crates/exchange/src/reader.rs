@@ -8,7 +8,7 @@ use std::{
     path::Path,
 };
 
-use agentd_core::exchange::{Exchange, KeptAnswer, KeptExchanges};
+use agentd_core::exchange::{Exchange, StoredAnswer, StoredExchanges};
 use nix::fcntl::OFlag;
 
 use crate::{
@@ -46,7 +46,7 @@ impl From<io::Error> for ReadFailure {
 ///
 /// # Errors
 /// If nothing is stored, a number does not exist, or the files cannot be read.
-pub fn read(folder: &Path, numbers: &[u64]) -> Result<KeptExchanges, ReadFailure> {
+pub fn read(folder: &Path, numbers: &[u64]) -> Result<StoredExchanges, ReadFailure> {
     let mut trace = Trace::open(folder)?;
     let (Some((&first, _)), Some((&last, _))) = (trace.entries.first_key_value(), trace.entries.last_key_value())
     else {
@@ -60,20 +60,20 @@ pub fn read(folder: &Path, numbers: &[u64]) -> Result<KeptExchanges, ReadFailure
     if numbers.is_empty() {
         exchanges = trace.entries.into_values().map(|entry| entry.exchange).collect();
     }
-    Ok(KeptExchanges { exchanges, remarks: trace.remarks })
+    Ok(StoredExchanges { exchanges, remarks: trace.remarks })
 }
 
 /// Position of a line in the files.
 #[derive(Debug, Clone, Copy)]
-struct LinePlace {
+struct LinePosition {
     file: usize,
     offset: u64,
 }
 
 struct Entry {
     exchange: Exchange,
-    request: LinePlace,
-    answer: Option<LinePlace>,
+    request: LinePosition,
+    answer: Option<LinePosition>,
 }
 
 /// Index of all lines of a session, without bodies.
@@ -117,7 +117,7 @@ impl Trace {
         for file in 0..self.files.len() {
             let mut offset = 0;
             while let Some(line) = read_line(&mut self.files[file])? {
-                let place = LinePlace { file, offset };
+                let place = LinePosition { file, offset };
                 offset += line.len() as u64;
                 // A line that was cut off ends with the newline that the next writer added.
                 match serde_json::from_slice(line.trim_ascii_end()) {
@@ -129,7 +129,7 @@ impl Trace {
                     }
                     Ok(Line::Answer { number, answer }) => {
                         if let Some(entry) = self.entries.get_mut(&number) {
-                            entry.exchange.answer = Some(KeptAnswer { body: None, ..answer });
+                            entry.exchange.answer = Some(StoredAnswer { body: None, ..answer });
                             entry.answer = Some(place);
                         }
                     }
@@ -184,7 +184,7 @@ impl Trace {
         Ok(body)
     }
 
-    fn line(&mut self, place: LinePlace) -> io::Result<Option<Line>> {
+    fn line(&mut self, place: LinePosition) -> io::Result<Option<Line>> {
         let Some(file) = self.files.get_mut(place.file) else { return Ok(None) };
         file.seek(SeekFrom::Start(place.offset))?;
         Ok(read_line(file)?.and_then(|line| serde_json::from_slice(&line).ok()))

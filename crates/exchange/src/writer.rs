@@ -16,7 +16,7 @@ use std::{
 
 use agentd_core::{
     Timestamp,
-    exchange::{ExchangeSource, KeptAnswer, KeptRequest, ReceivedAnswer},
+    exchange::{ExchangeSource, ReceivedAnswer, StoredAnswer, StoredRequest},
     ids::SessionId,
 };
 use tokio::sync::oneshot;
@@ -45,7 +45,7 @@ pub(crate) struct SentExchange {
     pub(crate) key: u64,
     pub(crate) source: ExchangeSource,
     pub(crate) at: Timestamp,
-    pub(crate) request: KeptRequest,
+    pub(crate) request: StoredRequest,
     /// Bytes that it takes in the queue.
     pub(crate) room: usize,
 }
@@ -157,7 +157,7 @@ impl Writer {
         }
     }
 
-    fn kept(&self, answer: ReceivedAnswer) -> KeptAnswer {
+    fn kept(&self, answer: ReceivedAnswer) -> StoredAnswer {
         let clean = &self.config.clean;
         let micros = |span: Duration| u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
         let ReceivedAnswer {
@@ -173,7 +173,7 @@ impl Writer {
             error,
         } = answer;
         body.truncate(MAX_ANSWER);
-        KeptAnswer {
+        StoredAnswer {
             status,
             headers: headers.into_iter().map(|(name, value)| (name, clean(&value))).collect(),
             bytes,

@@ -4,7 +4,7 @@
 use agentd_core::{
     Timestamp,
     event::Event,
-    grant::{Grant, GrantScope, HeldGrant},
+    grant::{Grant, GrantScope, ScopedGrant},
     ids::{InterruptId, SessionId},
     interrupt::{Answer, AnsweredBy, Interrupt},
     ports::StoredInterrupt,
@@ -121,7 +121,7 @@ pub(crate) fn grants(connection: &Connection) -> Result<Vec<Grant>, Fault> {
 }
 
 /// Returns the grants of sessions.
-pub(crate) fn session_grants(connection: &Connection) -> Result<Vec<HeldGrant>, Fault> {
+pub(crate) fn session_grants(connection: &Connection) -> Result<Vec<ScopedGrant>, Fault> {
     let sql = "SELECT sessions.id AS id, settings FROM session_state JOIN sessions ON sessions.key = session \
          WHERE settings LIKE '%\"grants\":[%' AND sessions.parent IS NOT sessions.key ORDER BY sessions.key";
     let held = rows(connection, sql, [], |row| {
@@ -134,7 +134,7 @@ pub(crate) fn session_grants(connection: &Connection) -> Result<Vec<HeldGrant>, 
             }
         };
         let session_id = Some(id_from(text(row, "id")?)?);
-        Ok(settings.grants.into_iter().map(|grant| HeldGrant { session_id, grant }).collect())
+        Ok(settings.grants.into_iter().map(|grant| ScopedGrant { session_id, grant }).collect())
     })?;
     Ok(held.into_iter().flatten().collect())
 }

@@ -10,7 +10,7 @@ use std::{
     thread::JoinHandle,
 };
 
-use agentd_core::held::lock;
+use agentd_core::mutex::lock;
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 

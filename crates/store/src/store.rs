@@ -8,7 +8,7 @@ use agentd_core::{
     counters::DayCounters,
     error::{ErrorKind, StoreError},
     event::Event,
-    grant::{Grant, HeldGrant},
+    grant::{Grant, ScopedGrant},
     ids::{InterruptId, SessionId},
     interrupt::Interrupt,
     item::Item,
@@ -424,7 +424,7 @@ impl Store for SqliteStore {
         self.writer.write(Change::Revoke(rule), &self.path).boxed()
     }
 
-    fn session_grants(&self) -> BoxFuture<'_, Result<Vec<HeldGrant>, StoreError>> {
+    fn session_grants(&self) -> BoxFuture<'_, Result<Vec<ScopedGrant>, StoreError>> {
         self.read("read the grants of sessions", interrupts::session_grants)
     }
 

@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-use agentd_core::{error::StoreError, held::lock};
+use agentd_core::{error::StoreError, mutex::lock};
 use rusqlite::{Connection, Transaction, TransactionBehavior, config::DbConfig};
 use tokio::sync::{mpsc, oneshot};
 

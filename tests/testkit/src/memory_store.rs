@@ -16,7 +16,7 @@ use agentd_core::{
     context::Window,
     error::{ErrorKind, StoreError},
     event::{Event, EventKind, StateChange},
-    grant::{Grant, GrantScope, HeldGrant},
+    grant::{Grant, GrantScope, ScopedGrant},
     ids::{InterruptId, SessionId},
     interrupt::Interrupt,
     item::{Item, ItemBody},
@@ -639,12 +639,12 @@ impl Store for MemoryStore {
         ready(Ok(()))
     }
 
-    fn session_grants(&self) -> BoxFuture<'_, Result<Vec<HeldGrant>, StoreError>> {
+    fn session_grants(&self) -> BoxFuture<'_, Result<Vec<ScopedGrant>, StoreError>> {
         let state = self.state();
         let sessions = state.sessions.keys().filter_map(|id| state.session(*id));
         let held = sessions.flat_map(|session| {
             let session_id = Some(session.summary.id);
-            session.settings.grants.into_iter().map(move |grant| HeldGrant { session_id, grant })
+            session.settings.grants.into_iter().map(move |grant| ScopedGrant { session_id, grant })
         });
         ready(Ok(held.collect()))
     }

@@ -6,7 +6,7 @@ use std::{fmt::Write as _, sync::Arc};
 use agentd_core::{
     Timestamp,
     item::{Item, ItemBody, NoticeTopic},
-    untrusted::OF_DAEMON_AND_PERSON,
+    untrusted::DAEMON_AND_USER_TAGS,
 };
 
 /// Maximum length of a tool name, which a model wrote, in characters.
@@ -124,7 +124,7 @@ fn is_line_end(letter: char) -> bool {
 fn is_tag(rest: &str) -> bool {
     let rest = rest.trim_start();
     let rest = rest.strip_prefix('/').unwrap_or(rest).trim_start();
-    TAGS.iter().chain(&OF_DAEMON_AND_PERSON).any(|tag| {
+    TAGS.iter().chain(&DAEMON_AND_USER_TAGS).any(|tag| {
         rest.get(..tag.len()).is_some_and(|name| name.eq_ignore_ascii_case(tag))
             && !rest[tag.len()..].starts_with(|next: char| next.is_alphanumeric() || next == '_')
     })

@@ -16,7 +16,7 @@ use crate::world::{World, answering, go_on, goes_on, input, raising, results, ru
 
 #[tokio::test]
 async fn client_environment_survives_restart_for_its_turn_only() {
-    let environment = ClientEnvironment::unjudged([("PATH".to_owned(), "/client/bin".to_owned())]);
+    let environment = ClientEnvironment::unchecked([("PATH".to_owned(), "/client/bin".to_owned())]);
     let (world, session) = World::new([calls(&[("change", json!({}))])]).begun().await;
     let start = StartTurn { environment: environment.clone(), ..input("Change!") };
     let (_started, interrupt) = raising(&session, start).await;

@@ -15,7 +15,7 @@ use crate::world::{World, go_on, input, run, soon, to_end, turn};
 const SCHEMA: &str = r#"{"type": "object", "properties": {"count": {"type": "integer"}}, "required": ["count"], "additionalProperties": false}"#;
 
 fn in_form(start: StartTurn) -> StartTurn {
-    StartTurn { answer_schema: Some(AnswerSchema::unjudged(SCHEMA.to_owned())), ..start }
+    StartTurn { answer_schema: Some(AnswerSchema::unchecked(SCHEMA.to_owned())), ..start }
 }
 
 fn told(request: &ModelRequest) -> String {

@@ -474,7 +474,7 @@ impl Toolbox for WatchedTools {
         self.inner.preview(context, call)
     }
 
-    fn holds_commands(&self) -> BoxFuture<'_, bool> {
+    fn can_enforce_read_only(&self) -> BoxFuture<'_, bool> {
         std::future::ready(self.holds).boxed()
     }
 

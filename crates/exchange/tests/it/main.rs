@@ -13,7 +13,7 @@ use std::{
 
 use agentd_core::{
     Timestamp,
-    exchange::{ExchangeOutcome, ExchangePurpose, ExchangeSource, KeptExchanges, ReceivedAnswer, SentRequest},
+    exchange::{ExchangeOutcome, ExchangePurpose, ExchangeSource, ReceivedAnswer, SentRequest, StoredExchanges},
     ids::SessionId,
     ports::{Clock, Exchanges as _},
 };
@@ -80,7 +80,7 @@ impl World {
         recorder.ended(key, answer);
     }
 
-    async fn read(&self, numbers: &[u64]) -> Result<KeptExchanges, ReadFailure> {
+    async fn read(&self, numbers: &[u64]) -> Result<StoredExchanges, ReadFailure> {
         self.log.read(self.session, numbers.to_vec()).await
     }
 

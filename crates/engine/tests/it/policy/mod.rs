@@ -31,7 +31,7 @@ mod web;
 use std::path::Path;
 
 use agentd_core::{
-    catalogue::Foreign,
+    catalogue::ForeignTool,
     policy::{Explanation, Risk, Verdict},
     session::SessionSettings,
     tool::{Effect, StartFolder, ToolSpec},
@@ -87,7 +87,7 @@ fn in_project() -> StartFolder {
 
 fn with_all<T>(
     start: Option<&StartFolder>,
-    foreign: Option<&Foreign>,
+    foreign: Option<&ForeignTool>,
     tool: &ToolSpec,
     args: &Value,
     settings: &SessionSettings,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use agentd_core::{
-    catalogue::Foreign,
+    catalogue::ForeignTool,
     policy::{Explanation, Layer, Verdict},
     session::SessionSettings,
     tool::{Effect, ToolSpec},
@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 
 use super::{compiled, granting, in_project, mark, shipped, tool, with_all};
 
-pub(super) fn weather(server: &str, granted: bool) -> Foreign {
-    Foreign {
+pub(super) fn weather(server: &str, granted: bool) -> ForeignTool {
+    ForeignTool {
         server: server.to_owned(),
         tool: "weather".to_owned(),
         rule: format!("mcp_{server}_weather"),
@@ -30,7 +30,7 @@ fn called(name: &str, effect: Effect) -> ToolSpec {
     ToolSpec { description: "[MCP server lab] Weather.".to_owned(), ..tool(name, effect) }
 }
 
-fn judge(policy: &Policy, foreign: &Foreign, name: &str, args: &Value, settings: &SessionSettings) -> Explanation {
+fn judge(policy: &Policy, foreign: &ForeignTool, name: &str, args: &Value, settings: &SessionSettings) -> Explanation {
     with_all(Some(&in_project()), Some(foreign), &called(name, Effect::Execute), args, settings, |facts| {
         policy.judge(facts)
     })
@@ -61,7 +61,7 @@ fn foreign_tool_asks_at_medium_risk_and_names_its_server() {
 #[test]
 fn grant_follows_the_servers_tool_under_any_alias() {
     let policy = shipped();
-    let check = |rule: &str, foreign: &Foreign, name: &str, args: Value, expected: &str| {
+    let check = |rule: &str, foreign: &ForeignTool, name: &str, args: Value, expected: &str| {
         let said = judge(&policy, foreign, name, &args, &granting(&[rule]));
         assert_eq!(mark(&said), expected, "{rule} {name} {args}");
     };
@@ -102,7 +102,7 @@ fn risk_patterns_override_wide_grants_and_server_trust() {
 fn rule_files_name_foreign_tools_by_server() {
     let policy = compiled("tools: {blocked: {patterns: {high_risk: ['.*']}, actions: {high_risk: deny}}}");
     let tools = [called("wx", Effect::Execute), called("blocked", Effect::Execute)];
-    let blocked = Foreign { rule: "mcp_lab_blocked".to_owned(), ..weather("sea", false) };
+    let blocked = ForeignTool { rule: "mcp_lab_blocked".to_owned(), ..weather("sea", false) };
     let others: ForeignTools =
         [("wx".to_owned(), Arc::new(weather("lab", false))), ("blocked".to_owned(), Arc::new(blocked))].into();
     let check = |rule: &str, expected: Option<Result<(), &str>>| {
