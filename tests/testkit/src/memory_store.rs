@@ -146,7 +146,7 @@ impl State {
         self.note_use(id);
         if first.iter().any(|event| event.session_id != id) {
             self.sessions.remove(&id);
-            return Err(invalid("the first events of a session cannot be another's"));
+            return Err(invalid("the first events belong to another session"));
         }
         let stored = self.append(first);
         if stored.is_err() {
@@ -165,7 +165,7 @@ impl State {
         let outcome = events.into_iter().try_fold(None, |session, event| {
             let id = event.session_id;
             if session.is_some_and(|session| session != id) {
-                return Err(invalid("one append cannot hold events of two sessions"));
+                return Err(invalid("one append cannot contain events of several sessions"));
             }
             self.check(&event)?;
             self.withdraw(&event);
@@ -198,7 +198,7 @@ impl State {
                 Err(invalid("a turn cannot start without an id"))
             }
             EventKind::InterruptRaised { .. } | EventKind::InterruptResolved { .. } if !can_be_read_back(event) => {
-                Err(invalid("the arguments are nested too deep for the journal"))
+                Err(invalid("the arguments are nested too deeply for the journal"))
             }
             EventKind::InterruptRaised { interrupt }
                 if interrupt.session_id == id && self.interrupt(interrupt.id).is_some() =>
@@ -428,7 +428,7 @@ fn invalid(message: &str) -> StoreError {
 }
 
 fn unknown(id: SessionId) -> StoreError {
-    StoreError::new(ErrorKind::NotFound, format!("there is no session {id}"))
+    StoreError::new(ErrorKind::NotFound, format!("no such session: {id}"))
 }
 
 /// A future that is already complete.
