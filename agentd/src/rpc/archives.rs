@@ -328,10 +328,10 @@ fn write_exchanges(kept: &StoredExchanges, sink: &BlockingSender<Result<v1::Trac
 impl From<ReadFailure> for Refusal {
     fn from(failure: ReadFailure) -> Self {
         match failure {
-            ReadFailure::NothingKept => {
+            ReadFailure::NothingStored => {
                 Self::new(ErrorKind::NotFound, "no requests of this session are stored").with_hint(HOW)
             }
-            ReadFailure::NoSuchNumber { number, kept: (first, last) } => {
+            ReadFailure::NoSuchNumber { number, stored: (first, last) } => {
                 Self::new(ErrorKind::NotFound, format!("no request {number} in this session"))
                     .with_hint(format!("{first} to {last} are stored; `agentctl trace --requests` lists them"))
             }
