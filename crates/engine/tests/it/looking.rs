@@ -42,7 +42,7 @@ async fn ran(
     let (disk, confinements): (Arc<MemoryDisk>, Arc<Mutex<Vec<bool>>>) = Default::default();
     let (files, recorded_confinements) = (Arc::clone(&disk), Arc::clone(&confinements));
     let on_call = move |context: &ToolContext, _: &ToolCall| {
-        confined.lock().unwrap().push(context.confinement == Confinement::ReadOnly);
+        recorded_confinements.lock().unwrap().push(context.confinement == Confinement::ReadOnly);
         files.write("changed", "by a command");
         Some(ToolOutput::ok("done"))
     };
