@@ -2,10 +2,10 @@
 //!
 //! A clean close moves the write-ahead log into the database and removes it. A log at the next open therefore means
 //! that the last stop was unclean. A missing log does not prove a clean stop, so there is a [`Mark`]. SQLite recovers
-//! from an unclean stop by itself, but cannot know if the disk kept its promises. Therefore the file is checked:
-//! completely up to [`StoreConfig::full_check_up_to`], and beyond that only the small tables on which everything else
-//! depends, so that a start stays quick however large the journal is. Damage in those tables is an error; damage
-//! elsewhere affects only the damaged data.
+//! from an unclean stop by itself, but cannot detect that the disk lost acknowledged writes. Therefore the file is
+//! checked: completely up to [`StoreConfig::full_check_up_to`], and beyond that only the small tables on which
+//! everything else depends, so that a start stays quick however large the journal is. Damage in those tables is an
+//! error; damage elsewhere affects only the damaged data.
 
 use std::{
     fs::{DirBuilder, OpenOptions, Permissions},

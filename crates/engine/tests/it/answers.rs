@@ -34,7 +34,9 @@ async fn disconnected_client_auto_approves_nothing() {
     world.tools.release(3);
     for events in [&mut first.events, &mut second.events] {
         until(events, raised).await;
-        let [interrupt] = &world.engine.interrupts(None).await.unwrap()[..] else { panic!("one is pending") };
+        let [interrupt] = &world.engine.interrupts(None).await.unwrap()[..] else {
+            panic!("expected one pending question")
+        };
         session.answer(interrupt.id, Answer::Approve, "test".to_owned()).await.unwrap();
         to_end(events).await;
     }

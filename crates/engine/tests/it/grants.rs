@@ -197,7 +197,11 @@ async fn parallel_questions_can_be_answered_in_any_order() {
         ];
         for at in order {
             answer(&session, &waiting[at], answers[at].clone()).await.unwrap();
-            assert_eq!(answer(&session, &waiting[at], Answer::Approve).await, Err(ErrorKind::Conflict), "once");
+            assert_eq!(
+                answer(&session, &waiting[at], Answer::Approve).await,
+                Err(ErrorKind::Conflict),
+                "answered twice"
+            );
         }
         let (_, result) = to_end(&mut started.events).await;
         let mut ran = world.tools.ran();

@@ -138,7 +138,7 @@ async fn queued_input_is_measured_by_its_own_model() {
     small.asked(1).await;
     let waits = |options| StartTurn { if_busy: IfBusy::Queue, options, ..piped("Then this", &lines(1000)) };
     let mut second = session.start_turn(waits(TurnOptions::default())).await.unwrap();
-    assert!(world.workspaces.uploads().is_empty(), "the large model sees all of it");
+    assert!(world.workspaces.uploads().is_empty(), "the input fits into the large model's window");
     session.start_turn(waits(of_small)).await.unwrap();
     assert_eq!(upload(&world, "uploads/stdin.txt"), lines(1000));
     go.notify_one();

@@ -52,7 +52,7 @@ async fn subscribers_learn_of_a_full_disk_during_a_turn() {
     world.store.fail_next_appends(1);
     world.tools.release(1);
     let error = loop {
-        match soon("the error", started.events.next()).await.expect("an error first") {
+        match soon("the error", started.events.next()).await.expect("the stream ends before the error") {
             Ok(_) => {}
             Err(error) => break error,
         }

@@ -189,6 +189,6 @@ async fn pending_subagent_question_blocks_new_calls_after_a_crash() {
     answer(&next, &interrupt, Answer::Approve).await;
     assert_eq!(to_end(&mut events).await.1.text, "All parts are done.");
     let log = next.log(&session);
-    let at = |what: &str| log.find(what).unwrap_or_else(|| panic!("no {what} in {log}"));
+    let at = |part: &str| log.find(part).unwrap_or_else(|| panic!("no {part} in {log}"));
     assert!(at("! Approve") < at("+ result of look"), "{log}");
 }

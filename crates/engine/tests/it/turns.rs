@@ -159,7 +159,7 @@ async fn check_steering_position(answer: ModelChunk) {
 
     let mut requests: Vec<Vec<Message>> = world.model.requests().into_iter().map(|request| request.messages).collect();
     requests.push(second.last_request().messages);
-    assert_eq!(requests[0].len(), 2, "it was sent before anything was added");
+    assert_eq!(requests[0].len(), 2, "the first request precedes the steering");
     for pair in requests.windows(2) {
         assert_eq!(pair[1][..pair[0].len()], pair[0], "{pair:#?}");
     }
