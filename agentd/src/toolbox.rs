@@ -157,12 +157,12 @@ impl Toolbox for DaemonTools {
         self.ours.canonical_name(name)
     }
 
-    fn holds_commands(&self) -> BoxFuture<'_, bool> {
-        self.ours.holds_commands()
+    fn can_enforce_read_only(&self) -> BoxFuture<'_, bool> {
+        self.ours.can_enforce_read_only()
     }
 
-    fn contains_commands(&self) -> BoxFuture<'_, bool> {
-        self.ours.contains_commands()
+    fn can_contain_commands(&self) -> BoxFuture<'_, bool> {
+        self.ours.can_contain_commands()
     }
 
     fn session_catalogue(&self, session: SessionId) -> Option<Arc<Catalogue>> {

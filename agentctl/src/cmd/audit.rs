@@ -165,9 +165,9 @@ async fn records(daemon: &Daemon, args: &ListArgs) -> anyhow::Result<Vec<AuditRe
 async fn verify(daemon: &Daemon, noted: Option<String>, json: bool) -> anyhow::Result<Exit> {
     let report = daemon.client.verify_audit(noted).await?;
     let mut output = json!(report);
-    output["holds"] = json!(report.holds());
+    output["holds"] = json!(report.is_intact());
     report::show(json, &output, || report::lines(lines(&report, TerminalStyle::detect().out_color)))?;
-    Ok(if report.holds() { Exit::Done } else { Exit::Failed })
+    Ok(if report.is_intact() { Exit::Done } else { Exit::Failed })
 }
 
 /// Report for people: one line per finding, then the verdict.
@@ -185,7 +185,8 @@ fn lines(report: &AuditReport, color: bool) -> Vec<String> {
         .collect();
     lines.extend((report.more > 0).then(|| format!("and {} more", report.more)));
     let read = format!("{} in {}", report::count(report.lines, "line"), report::count(report.files.len(), "file"));
-    let (style, verdict) = if report.holds() { (GOOD, "the log is intact:") } else { (BAD, "the log is not intact:") };
+    let (style, verdict) =
+        if report.is_intact() { (GOOD, "the log is intact:") } else { (BAD, "the log is not intact:") };
     lines.push(format!("{} {read}", paint(color, style, verdict)));
     lines.push(format!("last line {}, hash {}", report.head.n, report.head.hash));
     lines

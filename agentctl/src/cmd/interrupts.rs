@@ -6,7 +6,7 @@ use std::io::{BufRead as _, IsTerminal as _, Read as _, Write as _};
 use agentd_core::{
     Timestamp,
     error::ErrorKind,
-    grant::{GrantScope, HeldGrant},
+    grant::{GrantScope, ScopedGrant},
     ids::InterruptId,
     interrupt::{Answer, Ask, Interrupt},
     visible,
@@ -438,7 +438,7 @@ async fn meant_rule(daemon: &Daemon, words: &str, session: Option<String>) -> an
     let Ok(number) = words.trim().parse::<usize>() else { return Ok((words.to_owned(), session)) };
     let held = daemon.client.grants(session.as_deref()).await?;
     match number.checked_sub(1).and_then(|at| held.get(at)) {
-        Some(HeldGrant { session_id, grant }) => Ok((grant.rule.clone(), session_id.map(|id| id.to_string()))),
+        Some(ScopedGrant { session_id, grant }) => Ok((grant.rule.clone(), session_id.map(|id| id.to_string()))),
         None => Err(Failure::usage(format!("no rule {number}; {} in total", report::count(held.len(), "rule")))
             .hint("`agentctl grants list` shows them with their numbers")
             .into()),
@@ -448,7 +448,7 @@ async fn meant_rule(daemon: &Daemon, words: &str, session: Option<String>) -> an
 async fn list_grants(daemon: &Daemon, session: Option<&str>, json: bool) -> anyhow::Result<Exit> {
     let held = daemon.client.grants(session).await?;
     let now = Timestamp::now();
-    let rows = held.iter().enumerate().map(|(at, HeldGrant { session_id, grant })| {
+    let rows = held.iter().enumerate().map(|(at, ScopedGrant { session_id, grant })| {
         let place = match session_id {
             Some(id) => format!("session {}", report::short_id(id)),
             None => "permanent".to_owned(),

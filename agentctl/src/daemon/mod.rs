@@ -80,7 +80,7 @@ impl Daemon {
 
     fn environment_in_no_folder(&self) -> ClientEnvironment {
         let wanted = &self.client.hello().environment;
-        ClientEnvironment::unjudged(variables().filter(|(name, _)| ClientEnvironment::is_wanted(wanted, name)))
+        ClientEnvironment::unchecked(variables().filter(|(name, _)| ClientEnvironment::is_wanted(wanted, name)))
     }
 
     /// A turn of this client with default settings.

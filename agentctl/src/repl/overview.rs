@@ -6,7 +6,7 @@ use agentd_core::{
     context::PromptReport,
     event::EventKind,
     folder::Mounts,
-    grant::HeldGrant,
+    grant::ScopedGrant,
     model::Slot,
     session::{Mount, TodoStatus},
     turn::TurnResult,
@@ -199,7 +199,7 @@ impl Chat {
         Ok(Exit::Done)
     }
 
-    fn tell_lasting_grants(&mut self, held: &[HeldGrant]) {
+    fn tell_lasting_grants(&mut self, held: &[ScopedGrant]) {
         if held.iter().all(|held| held.session_id.is_some()) {
             self.note("granted   nothing for good");
         }

@@ -246,7 +246,7 @@ mod tests {
         check("/model code", Some(Ok(Slash::Model(Some(ModelName::Slot(Slot::Code))))));
         check("/model gpt-5", Some(Ok(Slash::Model(Some(ModelName::Listed("gpt-5".into()))))));
         check("/mode accept edits", Some(Ok(Slash::Mode(Some(SessionMode::AcceptEdits)))));
-        check("/mode yolo", Some(Err("there is no mode \"yolo\"; the modes are ask, accept-edits, plan and auto")));
+        check("/mode yolo", Some(Err("no such mode: \"yolo\"; the modes are ask, accept-edits, plan and auto")));
         check("/rewind 2", Some(Ok(Slash::Rewind(Some(2)))));
         check("/undo 3", Some(Ok(Slash::Undo(Some(TurnChoice::Number(3))))));
         check("/undo all", Some(Err("\"all\" is neither the number of a turn nor the id of one")));

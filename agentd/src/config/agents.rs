@@ -343,7 +343,7 @@ impl ToolNames {
         if self.given.contains(name) {
             return name;
         }
-        agentd_engine::own_name(ToolRow::known(name).map_or(name, |tool| tool.name))
+        agentd_engine::own_name(ToolRow::find(name).map_or(name, |tool| tool.name))
     }
 }
 

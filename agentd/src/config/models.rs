@@ -390,7 +390,7 @@ impl Reader<'_> {
         self.check(slot.temperature.as_ref(), |t| (0.0..=2.0).contains(t), "temperature must be from 0 to 2")?;
         self.check(slot.max_tokens.as_ref(), |n| *n > 0, "max_tokens must be above 0")?;
         self.check(slot.context_window.as_ref(), |n| *n >= MIN_WINDOW, "context_window must be at least 256")?;
-        self.check(slot.prices.as_ref(), |prices| prices.above == 0 && prices.are_sound(), PRICES)?;
+        self.check(slot.prices.as_ref(), |prices| prices.above == 0 && prices.are_plausible(), PRICES)?;
         self.check(slot.retries.as_ref(), |n| *n <= 20, "retries must be at most 20")?;
         Ok(SlotLayer {
             base_url,

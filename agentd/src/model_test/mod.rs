@@ -178,7 +178,7 @@ impl ModelTest {
                 self.probed.windows.forget(self.probed.model.info());
                 self.probed.model.forget();
                 self.probed.model.look_up().await;
-                self.probed.model.look_for_sight().await;
+                self.probed.model.look_up_vision().await;
                 let ModelInfo { id, base_url, .. } = self.probed.model.info();
                 let place = base_url.as_ref().map_or_else(String::new, |url| format!(" at {url}"));
                 ok(format!("{id}{place} answered, first token after {:.1} s", heard.first.as_secs_f64()))

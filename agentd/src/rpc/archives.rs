@@ -9,7 +9,7 @@ use std::{
 };
 
 use agentd_archive::foreign::ForeignFormat;
-use agentd_core::{error::ErrorKind, event::Event, exchange::KeptExchanges};
+use agentd_core::{error::ErrorKind, event::Event, exchange::StoredExchanges};
 use agentd_exchange::ReadFailure;
 use agentd_proto::{
     MAX_CHUNK_BYTES,
@@ -313,7 +313,7 @@ service! { Traces:
     }
 }
 
-fn write_exchanges(kept: &KeptExchanges, sink: &BlockingSender<Result<v1::TracePiece, Status>>) -> io::Result<()> {
+fn write_exchanges(kept: &StoredExchanges, sink: &BlockingSender<Result<v1::TracePiece, Status>>) -> io::Result<()> {
     let mut writer = PieceWriter::new(sink, |data| Ok(v1::TracePiece { part: Some(trace_piece::Part::Data(data)) }));
     for exchange in &kept.exchanges {
         serde_json::to_writer(&mut writer, exchange)?;
@@ -328,10 +328,10 @@ fn write_exchanges(kept: &KeptExchanges, sink: &BlockingSender<Result<v1::TraceP
 impl From<ReadFailure> for Refusal {
     fn from(failure: ReadFailure) -> Self {
         match failure {
-            ReadFailure::NothingKept => {
+            ReadFailure::NothingStored => {
                 Self::new(ErrorKind::NotFound, "no requests of this session are stored").with_hint(HOW)
             }
-            ReadFailure::NoSuchNumber { number, kept: (first, last) } => {
+            ReadFailure::NoSuchNumber { number, stored: (first, last) } => {
                 Self::new(ErrorKind::NotFound, format!("no request {number} in this session"))
                     .with_hint(format!("{first} to {last} are stored; `agentctl trace --requests` lists them"))
             }

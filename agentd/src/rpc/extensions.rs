@@ -150,7 +150,7 @@ impl Context {
                 .with_hint("set them for the parent session"));
         }
         let servers = request.servers.into_iter().map(definition).collect::<Result<Vec<_>, _>>()?;
-        let client = ClientEnvironment::unjudged(request.environment).allowed(&self.control.passed_variables());
+        let client = ClientEnvironment::unchecked(request.environment).allowed(&self.control.passed_variables());
         let brought = &self.parts().session_servers;
         let set = brought.set(session.id(), &servers, &client, request.replaces).await?;
         tracing::info!(session = %session.id(), servers = set.servers.len(), "a client has set the MCP servers of a session");

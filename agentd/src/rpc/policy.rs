@@ -199,7 +199,7 @@ impl<'a> PolicyDryRun<'a> {
         self.calls += 1;
         let known = self.tools.iter().find(|tool| tool.name == decision.tool);
         let tool = known.map_or_else(|| Cow::Owned(unknown_tool(&decision.tool)), Cow::Borrowed);
-        let followed = leads_to.and_then(|leads_to| FollowedLink::known(&arguments, leads_to));
+        let followed = leads_to.and_then(|leads_to| FollowedLink::reconstruct(&arguments, leads_to));
         // The log does not record where a command started.
         let looked_up = LookedUp { followed, start: None };
         let comparison = Comparison {

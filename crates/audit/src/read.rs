@@ -147,7 +147,7 @@ impl<'a> Page<'a> {
             _ => {}
         }
         let is_call = matches!(line.entry.fact, AuditFact::CallDecided(_));
-        let wanted = self.query.wants(&line);
+        let wanted = self.query.matches(&line);
         if is_call {
             // A call decided again after a restart leaves its first decision without an end.
             self.open.insert(key, wanted.then_some(self.dropped + self.found.len()));

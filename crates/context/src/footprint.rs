@@ -53,9 +53,9 @@ pub fn print(message: &Message) -> Fingerprint {
         }
         Message::Tool { call_id, name, text } => vec!["tool", call_id.as_str(), name, text],
     };
-    let words = Fingerprint::of(&texts, texts.iter().map(|text| tokens::estimate(text)).sum());
-    let Message::Pictures { pictures, .. } = message else { return words };
-    pictures.iter().map(|shown| picture(&shown.picture)).fold(words, Fingerprint::and)
+    let text = Fingerprint::of(&texts, texts.iter().map(|text| tokens::estimate(text)).sum());
+    let Message::Pictures { pictures, .. } = message else { return text };
+    pictures.iter().map(|shown| picture(&shown.picture)).fold(text, Fingerprint::and)
 }
 
 /// Fingerprint of a picture. Paths of pictures are unique.
@@ -98,8 +98,8 @@ impl Footprint {
         self.sum(|print| print.tokens)
     }
 
-    fn sum(&self, of: impl Fn(&Fingerprint) -> u64) -> u64 {
-        of(&self.tools) + self.messages.iter().map(|(_, print)| of(print)).sum::<u64>()
+    fn sum(&self, measure: impl Fn(&Fingerprint) -> u64) -> u64 {
+        measure(&self.tools) + self.messages.iter().map(|(_, print)| measure(print)).sum::<u64>()
     }
 
     /// Reports how much of this request repeats the previous one.

@@ -65,9 +65,10 @@ pub fn messages(items: &[Arc<Item>], echo_reasoning: bool) -> Vec<Message> {
                 if !answer.calls.is_empty() {
                     answer.finish(&mut messages);
                 }
-                let thoughts = if echo_reasoning { &mut answer.reasoning } else { &mut answer.origin.unsent_reasoning };
-                thoughts.get_or_insert_default().push_str(text);
-                answer.came_from(None, item.origin.as_ref());
+                let reasoning =
+                    if echo_reasoning { &mut answer.reasoning } else { &mut answer.origin.unsent_reasoning };
+                reasoning.get_or_insert_default().push_str(text);
+                answer.note_origin(None, item.origin.as_ref());
                 answer.origin.thinker = item.origin.as_ref().map(|origin| origin.model.clone());
             }
             // An empty text retracts the preceding parts of the same answer.
@@ -83,11 +84,11 @@ pub fn messages(items: &[Arc<Item>], echo_reasoning: bool) -> Vec<Message> {
                     answer.finish(&mut messages);
                 }
                 answer.text.push_str(text);
-                answer.came_from(None, item.origin.as_ref());
+                answer.note_origin(None, item.origin.as_ref());
             }
             ItemBody::ToolCall(call) => {
                 answer.calls.push(call.clone());
-                answer.came_from(Some(&call.call_id), item.origin.as_ref());
+                answer.note_origin(Some(&call.call_id), item.origin.as_ref());
             }
             ItemBody::ToolResult(result) => {
                 answer.finish(&mut messages);
@@ -103,17 +104,17 @@ pub fn messages(items: &[Arc<Item>], echo_reasoning: bool) -> Vec<Message> {
             ItemBody::Compaction(compaction) if compaction.summary.is_empty() => {}
             ItemBody::Compaction(compaction) => {
                 answer.finish(&mut messages);
-                messages.push(said_by_daemon(SUMMARY, &compaction.summary));
+                messages.push(daemon_message(SUMMARY, &compaction.summary));
             }
             ItemBody::Notice { text, topic, pictures, .. } => {
                 answer.finish(&mut messages);
                 messages.push(match topic {
                     // The notice contains foreign names of files and tools, and is limited to one line.
                     NoticeTopic::General | NoticeTopic::Advice | NoticeTopic::Repetition => reminder(&one_line(text)),
-                    NoticeTopic::Memory | NoticeTopic::FolderMemory => said_by_daemon(MEMORY, text),
-                    NoticeTopic::Skills => said_by_daemon(SKILLS, text),
-                    NoticeTopic::Files => with_pictures(said_by_daemon(FILES, text), pictures),
-                    // The text was made harmless when it was read.
+                    NoticeTopic::Memory | NoticeTopic::FolderMemory => daemon_message(MEMORY, text),
+                    NoticeTopic::Skills => daemon_message(SKILLS, text),
+                    NoticeTopic::Files => with_pictures(daemon_message(FILES, text), pictures),
+                    // The text was escaped when it was read.
                     NoticeTopic::ReadAgain | NoticeTopic::Recall => reminder(text),
                     // Todos and mentions, for example, contain foreign text.
                     _ => reminder(&harmless(text)),
@@ -125,7 +126,7 @@ pub fn messages(items: &[Arc<Item>], echo_reasoning: bool) -> Vec<Message> {
     messages
 }
 
-/// Text of a user input. A piped document after the typed text is made harmless, so that it cannot imitate other parts.
+/// Text of a user input. A piped document after the typed text is escaped, so that it cannot imitate other parts.
 fn input_text(text: &str, typed_bytes: Option<u64>) -> String {
     let typed = typed_bytes.and_then(|bytes| text.split_at_checked(usize::try_from(bytes).ok()?));
     match (typed_bytes, typed) {
@@ -135,12 +136,12 @@ fn input_text(text: &str, typed_bytes: Option<u64>) -> String {
     }
 }
 
-fn said_by_daemon(tag: &str, text: &str) -> Message {
+fn daemon_message(tag: &str, text: &str) -> Message {
     Message::User { text: format!("{tag}\n{text}\n{}", tag.replace('<', "</")) }
 }
 
 fn reminder(text: &str) -> Message {
-    said_by_daemon(REMINDER, text)
+    daemon_message(REMINDER, text)
 }
 
 /// Adds pictures without content, which is loaded later if the model can see them.
@@ -165,9 +166,9 @@ struct Answer {
 
 impl Answer {
     /// Records the origin of the last item, which may be a call.
-    fn came_from(&mut self, call: Option<&CallId>, origin: Option<&Arc<ItemOrigin>>) {
+    fn note_origin(&mut self, call: Option<&CallId>, origin: Option<&Arc<ItemOrigin>>) {
         let Some(origin) = origin else { return };
-        if origin.fields.are_of_answer() {
+        if origin.fields.has_answer_fields() {
             self.origin.whole = Some(Arc::clone(origin));
         }
         if let Some(call) = call {

@@ -20,11 +20,11 @@ use crate::{
 pub const MAX_SHOWN_PICTURES: usize = 20;
 /// Number of pictures omitted at a time. Omitting one means that everything after it is recomputed, so it is done in
 /// batches.
-const LEFT_OUT_AT_ONCE: usize = MAX_SHOWN_PICTURES / 2;
+const PICTURE_BATCH: usize = MAX_SHOWN_PICTURES / 2;
 
 /// Number of the oldest pictures that are omitted out of `pictures`.
 pub fn pictures_left_out(pictures: usize) -> usize {
-    pictures.saturating_sub(MAX_SHOWN_PICTURES).div_ceil(LEFT_OUT_AT_ONCE) * LEFT_OUT_AT_ONCE
+    pictures.saturating_sub(MAX_SHOWN_PICTURES).div_ceil(PICTURE_BATCH) * PICTURE_BATCH
 }
 /// Number of models whose last request is remembered, one per slot.
 const MODELS: usize = 5;
@@ -43,7 +43,7 @@ pub struct ContextMeter {
     /// Level that was reported last; `None` if unknown.
     level: Option<TokenLevel>,
     /// Request sizes at which the user was already warned that larger requests cost more.
-    borders: BTreeSet<u64>,
+    reported_thresholds: BTreeSet<u64>,
 }
 
 /// Tokens of a request and its answer, as counted by the server or estimated. They predict the next request if it goes
@@ -80,20 +80,23 @@ pub struct SentRequest {
 #[derive(Debug, Clone, Copy, Default)]
 struct UncountedTokens {
     /// Messages, calls and results.
-    said: u64,
+    content: u64,
     /// Reasoning, which only some models receive back.
-    thought: u64,
+    reasoning: u64,
 }
 
 impl UncountedTokens {
     /// Part that is included in the next request to a model.
     fn sent_to(self, model: &ModelInfo) -> u64 {
-        if model.echo_reasoning { self.said.saturating_add(self.thought) } else { self.said }
+        if model.echo_reasoning { self.content.saturating_add(self.reasoning) } else { self.content }
     }
 
     /// Part that was added after `before`.
     fn after(self, before: Self) -> Self {
-        Self { said: self.said.saturating_sub(before.said), thought: self.thought.saturating_sub(before.thought) }
+        Self {
+            content: self.content.saturating_sub(before.content),
+            reasoning: self.reasoning.saturating_sub(before.reasoning),
+        }
     }
 }
 
@@ -118,12 +121,12 @@ impl ContextMeter {
 
     /// Adds an item of the history to the estimate.
     pub fn add(&mut self, item: &Item) {
-        let of = if matches!(item.body, ItemBody::Reasoning { .. }) {
-            &mut self.since.thought
+        let counter = if matches!(item.body, ItemBody::Reasoning { .. }) {
+            &mut self.since.reasoning
         } else {
-            &mut self.since.said
+            &mut self.since.content
         };
-        *of = of.saturating_add(guess(item, true));
+        *counter = counter.saturating_add(guess(item, true));
     }
 
     /// Discards the counts, because the history was replaced.
@@ -200,8 +203,8 @@ impl ContextMeter {
     }
 
     /// Returns true the first time that a request approaches this size.
-    pub fn comes_near(&mut self, border: u64) -> bool {
-        self.borders.insert(border)
+    pub fn note_threshold(&mut self, threshold: u64) -> bool {
+        self.reported_thresholds.insert(threshold)
     }
 
     /// Updates the fill level. Returns the change to report if it differs from the last reported level.
@@ -213,27 +216,27 @@ impl ContextMeter {
 }
 
 /// Stores the latest entry of a model as the newest, and returns its previous one.
-fn replace<T>(known: &mut Vec<(String, T)>, model: &str, now: T) -> Option<T> {
-    let before = known.iter().position(|(id, _)| id == model).map(|at| known.remove(at).1);
-    if known.len() == MODELS {
-        known.remove(0);
+fn replace<T>(entries: &mut Vec<(String, T)>, model: &str, now: T) -> Option<T> {
+    let before = entries.iter().position(|(id, _)| id == model).map(|at| entries.remove(at).1);
+    if entries.len() == MODELS {
+        entries.remove(0);
     }
-    known.push((model.to_owned(), now));
+    entries.push((model.to_owned(), now));
     before
 }
 
 /// Tokens of an answer that are included in the next request: its count without reasoning that is not sent back.
 fn sent_again(answer: UncountedTokens, usage: Usage, calibration: &TokenCalibration, model: &ModelInfo) -> u64 {
-    let about = calibration.apply(&model.id, answer.sent_to(model));
+    let estimate = calibration.apply(&model.id, answer.sent_to(model));
     let Usage { completion_tokens, reasoning_tokens, .. } = usage;
     match completion_tokens {
-        0 => about,
+        0 => estimate,
         _ if model.echo_reasoning => completion_tokens,
         // Some servers count reasoning separately: if it exceeds the answer, it cannot be part of it.
         _ if reasoning_tokens > completion_tokens => completion_tokens,
         _ if reasoning_tokens > 0 => completion_tokens - reasoning_tokens,
         // Reasoning was counted, but its share is unknown.
-        _ if answer.thought > 0 => about.min(completion_tokens),
+        _ if answer.reasoning > 0 => estimate.min(completion_tokens),
         _ => completion_tokens,
     }
 }

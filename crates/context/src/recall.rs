@@ -11,11 +11,11 @@ const MAX_WORDS: usize = 4;
 /// Length of the part of an input that is searched for terms, in characters.
 const MAX_INPUT: usize = 4000;
 /// Minimum score for two adjacent words: both of them, plus one for being adjacent.
-const NEIGHBOURS: usize = 3;
+const MIN_PAIR_SCORE: usize = 3;
 /// Score of a line that starts with the number.
-const BEGINS: usize = 2;
+const LINE_START_SCORE: usize = 2;
 /// Approximate length of a passage, in bytes.
-const PASSAGE: usize = 600;
+const PASSAGE_BYTES: usize = 600;
 
 /// Terms that are searched for together.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,9 +23,9 @@ pub struct RecallQuery {
     /// Words in lower case. A match contains all of them.
     pub terms: Vec<String>,
     /// Minimum score of a passage.
-    pub least: usize,
+    pub min_score: usize,
     /// Maximum number of matching passages. Words with more matches are not significant.
-    pub most: usize,
+    pub max_matches: usize,
 }
 
 /// Queries for terms in the input that do not occur in the visible context, the most significant first.
@@ -34,8 +34,8 @@ pub fn queries(input: &str, in_view: &str) -> Vec<RecallQuery> {
     let in_view = in_view.to_lowercase();
     let words: Vec<String> = words(&input).map(str::to_lowercase).collect();
     let mut queries: Vec<RecallQuery> = Vec::new();
-    let mut add = |terms: Vec<String>, least: usize, most: usize| {
-        let query = RecallQuery { terms, least, most };
+    let mut add = |terms: Vec<String>, min_score: usize, max_matches: usize| {
+        let query = RecallQuery { terms, min_score, max_matches };
         if queries.len() < MAX_QUERIES && !query.terms.is_empty() && !queries.contains(&query) {
             queries.push(query);
         }
@@ -46,7 +46,7 @@ pub fn queries(input: &str, in_view: &str) -> Vec<RecallQuery> {
         if is_numbered && !in_view.contains(&pair.join(" ")) {
             add(pair.to_vec(), 2, usize::MAX);
             // In a list, the line may only start with the number.
-            add(vec![pair[1].clone()], 1 + BEGINS, 2);
+            add(vec![pair[1].clone()], 1 + LINE_START_SCORE, 2);
         }
     }
     for word in words.iter().filter(|word| is_name(word) && !in_view.contains(word.as_str())) {
@@ -56,7 +56,7 @@ pub fn queries(input: &str, in_view: &str) -> Vec<RecallQuery> {
     let is_long = |word: &String| word.chars().count() >= LONG_WORD && word.chars().all(char::is_alphabetic);
     for pair in words.windows(2) {
         if pair.iter().all(is_long) && !in_view.contains(&pair.join(" ")) {
-            add(pair.to_vec(), NEIGHBOURS, 3);
+            add(pair.to_vec(), MIN_PAIR_SCORE, 3);
         }
     }
     let known: HashSet<String> = self::words(&in_view).map(str::to_owned).collect();
@@ -81,7 +81,7 @@ pub fn passage<'a>(text: &'a str, query: &RecallQuery) -> (&'a str, usize) {
         let begins = |term: &&String| is_number(term) && begins_with(line, term);
         let is_phrase = query.terms.len() == 2 && line.to_lowercase().contains(&query.terms.join(" "));
         let score = query.terms.iter().filter(has).count()
-            + BEGINS * query.terms.iter().filter(begins).count()
+            + LINE_START_SCORE * query.terms.iter().filter(begins).count()
             + usize::from(is_phrase);
         if score > best.0 {
             best = (score, at..at + line.len());
@@ -89,9 +89,9 @@ pub fn passage<'a>(text: &'a str, query: &RecallQuery) -> (&'a str, usize) {
         at += line.len();
     }
     let (score, line) = best;
-    let before = text.floor_char_boundary(line.start.saturating_sub(PASSAGE / 4));
-    let after = text.ceil_char_boundary((line.end.max(before) + PASSAGE / 4).min(text.len()));
-    let end = text.floor_char_boundary((before + PASSAGE).min(after));
+    let before = text.floor_char_boundary(line.start.saturating_sub(PASSAGE_BYTES / 4));
+    let after = text.ceil_char_boundary((line.end.max(before) + PASSAGE_BYTES / 4).min(text.len()));
+    let end = text.floor_char_boundary((before + PASSAGE_BYTES).min(after));
     (text[before..end.max(before)].trim(), score)
 }
 
@@ -153,10 +153,10 @@ mod tests {
     #[test]
     fn passage_surrounds_the_matching_line() {
         let plan: String = (1..=40).map(|n| format!("{n}. Paint wall {n} in colour {}\n", n * 7)).collect();
-        let query = RecallQuery { terms: vec!["23".to_owned()], least: 1 + BEGINS, most: 2 };
+        let query = RecallQuery { terms: vec!["23".to_owned()], min_score: 1 + LINE_START_SCORE, max_matches: 2 };
         let (passage, score) = passage(&plan, &query);
-        assert!(passage.contains("23. Paint wall 23 in colour 161") && score == query.least, "{passage}");
-        assert!(passage.len() < PASSAGE + 8);
+        assert!(passage.contains("23. Paint wall 23 in colour 161") && score == query.min_score, "{passage}");
+        assert!(passage.len() < PASSAGE_BYTES + 8);
         assert_eq!(super::passage("nothing", &query).1, 0);
     }
 
@@ -164,7 +164,7 @@ mod tests {
         #[test]
         fn passage_of_any_text_is_bounded(text in "(\\PC{0,80}\n?){0,30}", input in "\\PC{0,200}") {
             for query in queries(&input, "") {
-                prop_assert!(passage(&text, &query).0.len() <= PASSAGE + 8);
+                prop_assert!(passage(&text, &query).0.len() <= PASSAGE_BYTES + 8);
             }
             prop_assert!(queries(&input, &input).iter().all(|query| !query.terms.is_empty()));
         }

@@ -6,7 +6,7 @@ use std::path::Path;
 use agentd_core::{Timestamp, folder::AddedFolder, path, ports::Workspace, surroundings::MachineFacts};
 
 /// Estimated size of the text after the instructions, in bytes.
-const FOLLOWS: usize = 128;
+const RESERVE: usize = 128;
 
 /// Builds the system message: the instructions, MCP servers, access to the user's project and added folders,
 /// surroundings, and finally the start of the session to the minute.
@@ -19,7 +19,7 @@ pub fn system(
 ) -> String {
     // Each open turn stores this text, so the capacity has no unnecessary reserve.
     let instructions = instructions.trim_end();
-    let mut text = String::with_capacity(instructions.len() + servers.len() + surroundings.len() + FOLLOWS);
+    let mut text = String::with_capacity(instructions.len() + servers.len() + surroundings.len() + RESERVE);
     text.push_str(instructions);
     if !servers.is_empty() {
         text.push_str("\n\n");
@@ -46,9 +46,9 @@ pub fn system(
 }
 
 /// Maximum length of a foreign name, in characters.
-const LONGEST: usize = 120;
+const MAX_NAME: usize = 120;
 /// Maximum number of commands listed.
-const MOST_COMMANDS: usize = 8;
+const MAX_COMMANDS: usize = 8;
 
 /// Describes the machine and the project.
 pub fn surroundings(facts: &MachineFacts, project: Option<&Path>) -> String {
@@ -56,7 +56,7 @@ pub fn surroundings(facts: &MachineFacts, project: Option<&Path>) -> String {
     let mut text =
         if system.is_empty() { "Commands".to_owned() } else { format!("This machine runs {system}. Commands") };
     text.push_str(" run in bash and start in ");
-    text.push_str(&place(&facts.start));
+    text.push_str(&location(&facts.start));
     text.push('.');
     if let Some(project) = project {
         text.push_str(&format!(
@@ -68,29 +68,29 @@ pub fn surroundings(facts: &MachineFacts, project: Option<&Path>) -> String {
         }
         text.push('.');
     }
-    let commands: Vec<String> = facts.commands.iter().take(MOST_COMMANDS).map(|command| quoted(command)).collect();
+    let commands: Vec<String> = facts.commands.iter().take(MAX_COMMANDS).map(|command| quoted(command)).collect();
     if !commands.is_empty() {
-        let place = facts.commands_in.as_deref().map(|folder| format!(", in {}", tool_path(folder)));
+        let location = facts.commands_in.as_deref().map(|folder| format!(", in {}", tool_path(folder)));
         text.push_str(&format!(
             " Build and test commands, as its files suggest{}: {}.",
-            place.unwrap_or_default(),
+            location.unwrap_or_default(),
             commands.join(", ")
         ));
     }
     text
 }
 
-/// Returns true if this description of the surroundings has commands start in `start`.
+/// Returns true if this description says that commands start in `start`.
 pub fn starts_at(text: &str, start: &str) -> bool {
-    text.contains(&format!(" start in {}.", place(start)))
+    text.contains(&format!(" start in {}.", location(start)))
 }
 
 /// Notice that commands now start elsewhere.
 pub fn moved(start: &str) -> String {
-    format!("The user now works in {}: commands start there.", place(start))
+    format!("The user now works in {}: commands start there.", location(start))
 }
 
-fn place(start: &str) -> String {
+fn location(start: &str) -> String {
     if start.is_empty() { "the session's own folder".to_owned() } else { tool_path(start) }
 }
 
@@ -99,22 +99,22 @@ fn tool_path(shown: &str) -> String {
     format!("`{}`", end_of(path::requoted(shown).chars().collect()))
 }
 
-fn quoted(words: &str) -> String {
-    format!("`{}`", name(words))
+fn quoted(text: &str) -> String {
+    format!("`{}`", name(text))
 }
 
-/// Limits a name to one line without quotes or tags, and to `LONGEST` characters.
-fn name(words: &str) -> String {
+/// Limits a name to one line without quotes or tags, and to `MAX_NAME` characters.
+fn name(text: &str) -> String {
     let plain = |letter: char| {
         let is_plain = letter.is_alphanumeric() || "/._-+@#~:,() =&".contains(letter);
         if is_plain { letter } else { '?' }
     };
-    end_of(words.chars().map(plain).collect())
+    end_of(text.chars().map(plain).collect())
 }
 
 /// Retains the end of a long name, which is the most significant part of a path.
 fn end_of(letters: Vec<char>) -> String {
-    match letters.len().checked_sub(LONGEST) {
+    match letters.len().checked_sub(MAX_NAME) {
         None | Some(0) => letters.into_iter().collect(),
         Some(more) => std::iter::once('…').chain(letters.into_iter().skip(more + 1)).collect(),
     }

@@ -3,7 +3,7 @@
 
 use agentd_core::{
     error::WorkspaceError,
-    untrusted::{OF_DAEMON_AND_PERSON, OF_FILES},
+    untrusted::{DAEMON_AND_USER_TAGS, FILE_TAGS},
 };
 use tokio::task::JoinError;
 
@@ -65,11 +65,11 @@ fn tail_start(text: &str, tokens: u64) -> usize {
     }
 }
 
-/// Largest number of bytes that fits `tokens`, by binary search. Lengths that no text of so few tokens has are not
-/// tried, so that a long text is not estimated as a whole again and again.
+/// Largest number of bytes that fits `tokens`, by binary search. Lengths that cannot fit are not tried, so that a
+/// long text is not estimated as a whole repeatedly.
 fn last_fitting(text: &str, tokens: u64, fits: impl Fn(usize) -> bool) -> usize {
-    let reach = usize::try_from(tokens.saturating_mul(16)).unwrap_or(usize::MAX);
-    let (mut low, mut high) = (0, reach.min(text.len()));
+    let max_bytes = usize::try_from(tokens.saturating_mul(16)).unwrap_or(usize::MAX);
+    let (mut low, mut high) = (0, max_bytes.min(text.len()));
     while low < high {
         let middle = low + (high - low).div_ceil(2);
         if fits(middle) {
@@ -109,9 +109,9 @@ pub fn grouped(number: impl ToString) -> String {
 /// Fraction of a window that one result may use: one part in `PART_OF_WINDOW`.
 const PART_OF_WINDOW: u64 = 4;
 /// Limit of a result in the smallest window, in tokens.
-const LEAST_LIMIT: u64 = 256;
+const MIN_LIMIT: u64 = 256;
 /// Size in bytes above which texts are processed on a blocking thread.
-const WHILE_OTHERS_WAIT: usize = 128 * 1024;
+const BLOCKING_BYTES: usize = 128 * 1024;
 
 /// Limits in estimated tokens above which a result is shortened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,9 +123,9 @@ pub struct ResultLimits {
 }
 
 impl ResultLimits {
-    /// Limits the configured values to what a window of this size has room for.
+    /// Limits the configured values to what fits into a window of this size.
     pub fn of(large: u64, feedback: Option<u64>, window: u64) -> Self {
-        let large = (window / PART_OF_WINDOW).max(LEAST_LIMIT).min(large);
+        let large = (window / PART_OF_WINDOW).max(MIN_LIMIT).min(large);
         Self { large, feedback: feedback.map(|tokens| tokens.min(large / 2)) }
     }
 }
@@ -138,18 +138,18 @@ pub fn reason(error: &WorkspaceError) -> String {
     }
 }
 
-/// Applies `look` to a text: directly, or on a blocking thread if the text is long.
-pub async fn aside<T: Send + 'static>(text: String, look: impl FnOnce(&str) -> T + Send + 'static) -> (String, T) {
-    if text.len() <= WHILE_OTHERS_WAIT {
-        let seen = look(&text);
-        return (text, seen);
+/// Applies `work` to a text: directly, or on a blocking thread if the text is long.
+pub async fn aside<T: Send + 'static>(text: String, work: impl FnOnce(&str) -> T + Send + 'static) -> (String, T) {
+    if text.len() <= BLOCKING_BYTES {
+        let result = work(&text);
+        return (text, result);
     }
-    let looking = tokio::task::spawn_blocking(move || {
-        let seen = look(&text);
-        (text, seen)
+    let task = tokio::task::spawn_blocking(move || {
+        let result = work(&text);
+        (text, result)
     });
-    match looking.await.map_err(JoinError::try_into_panic) {
-        Ok(seen) => seen,
+    match task.await.map_err(JoinError::try_into_panic) {
+        Ok(result) => result,
         Err(Ok(panic)) => std::panic::resume_unwind(panic),
         // Only fails if the whole runtime ends.
         Err(Err(_)) => std::future::pending().await,
@@ -165,7 +165,7 @@ pub fn at_once(lines: Option<u64>) -> String {
 }
 
 /// Position after a known head, as arguments of the tool that reads files.
-pub fn from_behind(head: &str, at_once: Option<u64>) -> String {
+pub fn offset_after(head: &str, at_once: Option<u64>) -> String {
     let lines = lines(head);
     if head.is_empty() || head.ends_with('\n') {
         return format!("offset={}", lines + 1);
@@ -192,19 +192,19 @@ pub fn harmless(text: &str) -> String {
     while let Some(at) = rest.find('<') {
         let (before, tag) = rest.split_at(at);
         safe.push_str(before);
-        safe.push_str(if opens_own(&tag[1..]) { "&lt;" } else { "<" });
+        safe.push_str(if opens_daemon_tag(&tag[1..]) { "&lt;" } else { "<" });
         rest = &tag[1..];
     }
     safe.push_str(rest);
     safe
 }
 
-fn opens_own(tag: &str) -> bool {
+fn opens_daemon_tag(tag: &str) -> bool {
     let name = tag.trim_start_matches(|letter: char| letter.is_whitespace() || letter == '/');
     let begins = |own: &str| name.get(..own.len()).is_some_and(|start| start.eq_ignore_ascii_case(own));
-    let ends_behind =
+    let ends_after =
         |own: &str| !name[own.len()..].starts_with(|next: char| next.is_alphanumeric() || "_-".contains(next));
-    OF_DAEMON_AND_PERSON.into_iter().any(begins) || OF_FILES.into_iter().any(|own| begins(own) && ends_behind(own))
+    DAEMON_AND_USER_TAGS.into_iter().any(begins) || FILE_TAGS.into_iter().any(|own| begins(own) && ends_after(own))
 }
 
 /// Like `harmless`, but on one line and without control characters.
@@ -212,9 +212,9 @@ pub fn one_line(text: &str) -> String {
     harmless(&text.replace(char::is_control, "\u{fffd}"))
 }
 
-/// First `most` bytes of a text, cut between characters.
-pub fn beginning(text: &str, most: usize) -> &str {
-    &text[..text.floor_char_boundary(most)]
+/// First `limit` bytes of a text, cut between characters.
+pub fn beginning(text: &str, limit: usize) -> &str {
+    &text[..text.floor_char_boundary(limit)]
 }
 
 #[cfg(test)]

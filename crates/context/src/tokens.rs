@@ -101,8 +101,8 @@ mod tests {
         assert_eq!(calibration.apply("m", 100), 125);
         calibration.learn("n", 100, 0);
         calibration.learn("n", 0, 100);
-        assert_eq!(calibration.apply("n", 100), 100, "nothing can be learned from nothing");
+        assert_eq!(calibration.apply("n", 100), 100, "zero counts are ignored");
         calibration.learn("n", 1, 1_000_000);
-        assert_eq!(calibration.apply("n", 100), 500, "what is too odd is taken for five times");
+        assert_eq!(calibration.apply("n", 100), 500, "an implausible ratio is clamped to 5");
     }
 }

@@ -7,7 +7,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use agentd_core::{
-    catalogue::{CatalogueTool, Foreign},
+    catalogue::{CatalogueTool, ForeignTool},
     tool::ToolSpec,
 };
 use serde_json::Value;
@@ -25,15 +25,15 @@ pub struct ToolSet {
     /// Number of sorted tools at the start.
     sorted: usize,
     /// Properties of foreign tools by name.
-    others: Arc<BTreeMap<String, OfOther>>,
+    others: Arc<BTreeMap<String, ForeignInfo>>,
 }
 
 /// Properties of a foreign tool.
 #[derive(Debug, Clone, Default)]
-struct OfOther {
+struct ForeignInfo {
     /// Tool that the name currently stands for, if that can change.
     stands_for: Option<Arc<str>>,
-    foreign: Option<Arc<Foreign>>,
+    foreign: Option<Arc<ForeignTool>>,
 }
 
 impl ToolSet {
@@ -46,7 +46,7 @@ impl ToolSet {
 
     /// Creates a set of tools from the catalogue.
     pub fn of(tools: &[&CatalogueTool]) -> Self {
-        let others = tools.iter().filter_map(|tool| of_other(tool)).collect();
+        let others = tools.iter().filter_map(|tool| foreign_info(tool)).collect();
         let set = Self::new(tools.iter().map(|tool| tool.spec.clone()).collect());
         Self { others: Arc::new(others), ..set }
     }
@@ -54,7 +54,7 @@ impl ToolSet {
     /// Appends these tools, in this order.
     pub fn followed_by(&self, added: &[&CatalogueTool]) -> Self {
         let mut others = (*self.others).clone();
-        others.extend(added.iter().filter_map(|tool| of_other(tool)));
+        others.extend(added.iter().filter_map(|tool| foreign_info(tool)));
         Self { others: Arc::new(others), ..self.with_specs(added.iter().map(|tool| tool.spec.clone()).collect()) }
     }
 
@@ -72,7 +72,7 @@ impl ToolSet {
         Self { others: Arc::clone(&self.others), ..set.with_specs(added.iter().filter_map(&keep).collect()) }
     }
 
-    /// Shortens the descriptions. Mentioned and found tools stay as they are, because they are wanted explicitly.
+    /// Shortens the descriptions. Mentioned and found tools stay as they are, because they were requested explicitly.
     pub fn brief(&self) -> Self {
         let (sorted, added) = self.specs.split_at(self.sorted);
         let set = Self::new(sorted.iter().map(in_brief).collect());
@@ -85,7 +85,7 @@ impl ToolSet {
     }
 
     /// Source of a foreign tool.
-    pub fn foreign(&self, name: &str) -> Option<&Arc<Foreign>> {
+    pub fn foreign(&self, name: &str) -> Option<&Arc<ForeignTool>> {
         self.others.get(name)?.foreign.as_ref()
     }
 
@@ -104,10 +104,10 @@ impl ToolSet {
     }
 }
 
-fn of_other(tool: &CatalogueTool) -> Option<(String, OfOther)> {
+fn foreign_info(tool: &CatalogueTool) -> Option<(String, ForeignInfo)> {
     let (stands_for, foreign) = (tool.stands_for.clone(), tool.foreign.clone());
     let is_known = stands_for.is_some() || foreign.is_some();
-    is_known.then(|| (tool.spec.name.clone(), OfOther { stands_for, foreign }))
+    is_known.then(|| (tool.spec.name.clone(), ForeignInfo { stands_for, foreign }))
 }
 
 /// Fingerprint of one tool.

@@ -15,18 +15,19 @@ use agentd_core::{
     usage::Usage,
 };
 
-/// Minimum window that is believed, in tokens. A smaller one is useless, and a server that claims it may be malicious.
-const LEAST: u64 = 1024;
+/// Smallest window that is accepted from a server, in tokens. A smaller one is useless, and a server that claims it may
+/// be malicious.
+const MIN_WINDOW: u64 = 1024;
 
 /// Window sizes by model, as learned since the daemon started.
 #[derive(Debug, Default)]
-pub struct ContextWindows(Mutex<HashMap<String, KnownWindow>>);
+pub struct ContextWindows(Mutex<HashMap<String, LearntWindow>>);
 
 /// Facts learned about one window, in tokens.
 #[derive(Debug, Default)]
-struct KnownWindow {
+struct LearntWindow {
     /// Size reported by the server.
-    said: Option<u64>,
+    stated: Option<u64>,
     /// Largest request that was answered. It fit, whatever the server claims about larger ones.
     answered: u64,
     /// Truncation size that was already reported to the user.
@@ -37,7 +38,7 @@ impl ContextWindows {
     /// Maximum tokens of a request and its answer. Never exceeds the configured size, because the user may want less.
     pub fn of(&self, info: &ModelInfo) -> u64 {
         let windows = self.map();
-        let known = windows.get(&key(info)).and_then(|known| known.said.map(|said| said.max(known.answered)));
+        let known = windows.get(&key(info)).and_then(|known| known.stated.map(|stated| stated.max(known.answered)));
         known.map_or(info.context_window, |known| info.context_window.min(known))
     }
 
@@ -50,21 +51,21 @@ impl ContextWindows {
 
     /// Lowers the window to the size named in a refusal of `refused` tokens. Returns true if the size is plausible and
     /// lower than before.
-    pub fn learn(&self, info: &ModelInfo, refused: u64, said: u64) -> bool {
-        if said >= self.of(info) {
+    pub fn learn(&self, info: &ModelInfo, refused: u64, stated: u64) -> bool {
+        if stated >= self.of(info) {
             return false;
         }
         let mut windows = self.map();
         let known = windows.entry(key(info)).or_default();
         // A request that used to fit and is now refused shows that the server's window has changed.
         let fits_no_longer = refused <= known.answered;
-        if said < LEAST || (said < known.answered && !fits_no_longer) {
+        if stated < MIN_WINDOW || (stated < known.answered && !fits_no_longer) {
             let answered = known.answered;
-            tracing::info!("ignored the stated window of {}: {said} tokens, although {answered} did fit", info.id);
+            tracing::info!("ignored the stated window of {}: {stated} tokens, although {answered} did fit", info.id);
             return false;
         }
-        known.said = Some(said);
-        known.answered = known.answered.min(said);
+        known.stated = Some(stated);
+        known.answered = known.answered.min(stated);
         true
     }
 
@@ -83,7 +84,7 @@ impl ContextWindows {
         self.map().entry(key(info)).or_default().reported_cut.replace(window) != Some(window)
     }
 
-    fn map(&self) -> MutexGuard<'_, HashMap<String, KnownWindow>> {
+    fn map(&self) -> MutexGuard<'_, HashMap<String, LearntWindow>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -94,10 +95,10 @@ fn key(info: &ModelInfo) -> String {
 }
 
 /// Minimum growth of a request, in tokens, for its count to be conclusive.
-const GROWTH: u64 = 200;
+const MIN_GROWTH: u64 = 200;
 
 /// Tolerated difference between the counts of two truncated requests, in tokens.
-const SAME: u64 = 2;
+const COUNT_TOLERANCE: u64 = 2;
 
 /// Typical granularity of window sizes, in tokens.
 const WINDOW_STEP: u64 = 1024;
@@ -127,7 +128,7 @@ impl CountedRequest {
         least: impl FnOnce() -> u64,
     ) -> Option<u64> {
         let counted = self.usage.prompt_tokens;
-        if counted < LEAST || model.embedded {
+        if counted < MIN_WINDOW || model.embedded {
             return None;
         }
         let may_be_fresh = self.is_fresh_part(before);
@@ -141,20 +142,20 @@ impl CountedRequest {
         }
         // A count far above any estimate was not truncated, but invented.
         let fills = self.guess / 4 * 5 >= counted;
-        if let Some(before) = before.filter(|before| fills && self.guess >= before.guess.saturating_add(GROWTH)) {
-            if self.stays(before, may_be_fresh) {
+        if let Some(before) = before.filter(|before| fills && self.guess >= before.guess.saturating_add(MIN_GROWTH)) {
+            if self.is_constant(before, may_be_fresh) {
                 return Some(counted.max(before.usage.prompt_tokens));
             }
-            if self.most() < before.usage.prompt_tokens / 50 * 49 && !may_be_fresh {
+            if self.max_read() < before.usage.prompt_tokens / 50 * 49 && !may_be_fresh {
                 return Some(self.window(largest));
             }
         }
-        let is_low = self.most() < self.guess / 2 && !may_be_fresh;
-        (is_low && self.most() < least() / 5 * 4).then(|| self.window(largest))
+        let is_low = self.max_read() < self.guess / 2 && !may_be_fresh;
+        (is_low && self.max_read() < least() / 5 * 4).then(|| self.window(largest))
     }
 
     /// Maximum number of tokens that the server may have read, if it counts cached tokens separately.
-    fn most(&self) -> u64 {
+    fn max_read(&self) -> u64 {
         self.usage.prompt_tokens.saturating_add(self.usage.cached_tokens)
     }
 
@@ -166,14 +167,16 @@ impl CountedRequest {
     /// Returns true if the count equals that of the previous request, although this request is longer. A server that
     /// counts only uncached tokens may do that by chance if equal amounts were added. In that case only a number that
     /// looks like a window size is conclusive.
-    fn stays(&self, before: &Self, may_be_fresh: bool) -> bool {
+    fn is_constant(&self, before: &Self, may_be_fresh: bool) -> bool {
         let counted = self.usage.prompt_tokens;
-        if counted.abs_diff(before.usage.prompt_tokens) > SAME {
+        if counted.abs_diff(before.usage.prompt_tokens) > COUNT_TOLERANCE {
             return false;
         }
-        let as_much_as_before = near(self.fresh, before.fresh) || near(self.fresh, before.beyond_fixed);
-        let off = counted % WINDOW_STEP;
-        !(may_be_fresh && as_much_as_before) || off <= SAME || off >= WINDOW_STEP - SAME
+        let as_much_as_before = is_near(self.fresh, before.fresh) || is_near(self.fresh, before.beyond_fixed);
+        let remainder = counted % WINDOW_STEP;
+        !(may_be_fresh && as_much_as_before)
+            || remainder <= COUNT_TOLERANCE
+            || remainder >= WINDOW_STEP - COUNT_TOLERANCE
     }
 
     /// Returns true if the count may cover only the uncached part: the tokens added since the last request, or for a
@@ -186,7 +189,7 @@ impl CountedRequest {
 }
 
 /// Returns true if two numbers differ by at most 5 percent plus 16.
-fn near(one: u64, other: u64) -> bool {
+fn is_near(one: u64, other: u64) -> bool {
     one.abs_diff(other) <= other / 20 + 16
 }
 
@@ -245,12 +248,12 @@ mod tests {
         assert_eq!(windows.of(&info), 8192);
         assert!(windows.learn(&info, 9999, 6000));
         windows.answered(&info, 7000);
-        assert_eq!(windows.of(&info), 7000, "what was said is refuted");
+        assert_eq!(windows.of(&info), 7000, "an accepted request overrides the stated window");
         let other = ModelInfo { id: "o".to_owned(), ..info };
         assert!(
             !windows.learn(&other, 9999, 0)
-                && !windows.learn(&other, 9999, LEAST - 1)
-                && windows.learn(&other, 9999, LEAST)
+                && !windows.learn(&other, 9999, MIN_WINDOW - 1)
+                && windows.learn(&other, 9999, MIN_WINDOW)
         );
     }
 
@@ -259,15 +262,15 @@ mod tests {
         let info = info("a");
         let windows = ContextWindows::default();
         windows.answered(&info, 7000);
-        assert!(!windows.learn(&info, 7001, 4096), "that may be a word of somebody else");
-        assert!(!windows.learn(&info, 5000, LEAST - 1));
+        assert!(!windows.learn(&info, 7001, 4096), "a stated window below an accepted request is ignored");
+        assert!(!windows.learn(&info, 5000, MIN_WINDOW - 1));
         assert!(windows.learn(&info, 5000, 4096));
         assert_eq!(windows.of(&info), 4096);
         // An earlier fit proves nothing about the current window.
         windows.answered(&info, 3000);
         assert!(windows.learn(&info, 3900, 3500) && !windows.learn(&info, 3900, 2500));
         windows.answered(&info, 6000);
-        assert_eq!(windows.of(&info), 6000, "what was said is refuted");
+        assert_eq!(windows.of(&info), 6000, "an accepted request overrides the stated window");
     }
 
     fn model() -> ModelInfo {
@@ -313,7 +316,7 @@ mod tests {
         // The remaining part is below the window, and varies.
         let cut = windows(&STEPS, |guess, fresh| (if guess <= 8192 { guess } else { 3000 + fresh }, 0));
         assert!(cut[..2].iter().all(Option::is_none), "{cut:?}");
-        assert_eq!(cut[2], Some(7200), "it is the most that it read: {cut:?}");
+        assert_eq!(cut[2], Some(7200), "the largest count is the window: {cut:?}");
     }
 
     #[test]
@@ -328,9 +331,9 @@ mod tests {
             // Cached tokens are excluded, reported separately, or included in the count.
             let silent = windows(steps, |_, fresh| (fresh, 0));
             let scaled = windows(steps, |_, fresh| (fresh * 5 / 4, 0));
-            let apart = windows(steps, |guess, fresh| (fresh, guess - fresh));
+            let separate = windows(steps, |guess, fresh| (fresh, guess - fresh));
             let whole = windows(steps, |guess, fresh| (guess, guess - fresh));
-            for found in [silent, scaled, apart, whole] {
+            for found in [silent, scaled, separate, whole] {
                 assert!(found.iter().all(Option::is_none), "{steps:?}: {found:?}");
             }
             // Instructions and tools are cached from another session.

@@ -15,7 +15,7 @@ const DATA: [&str; 5] = ["const", "enum", "default", "example", "examples"];
 const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
 
 /// Addresses of the meta-schemas, which every library knows.
-const KNOWN: [&str; 2] = ["https://json-schema.org/", "http://json-schema.org/"];
+const META_SCHEMAS: [&str; 2] = ["https://json-schema.org/", "http://json-schema.org/"];
 
 /// JSON Schema that the answer of a turn must match, as text. The order of keys is preserved because models write their
 /// answers in that order.
@@ -42,7 +42,7 @@ impl InvalidSchema {
 
 impl AnswerSchema {
     /// Wraps a text without checking it.
-    pub fn unjudged(text: String) -> Self {
+    pub fn unchecked(text: String) -> Self {
         Self(text)
     }
 
@@ -58,7 +58,7 @@ impl AnswerSchema {
     /// Same as [`Self::parse`], but also returns the parsed value.
     ///
     /// # Errors
-    /// As [`Self::parse`].
+    /// Same as [`Self::parse`].
     pub fn read(text: &str) -> Result<(Self, Value), InvalidSchema> {
         if text.len() > MAX_ANSWER_SCHEMA {
             return Err(InvalidSchema::new(
@@ -74,8 +74,8 @@ impl AnswerSchema {
             return Err(InvalidSchema::new("the schema is not a JSON object", example));
         }
         let mut names = HashSet::new();
-        names_in(&value, &mut names);
-        if let Some(target) = foreign_reference(&value, &names) {
+        collect_ids(&value, &mut names);
+        if let Some(target) = external_reference(&value, &names) {
             return Err(InvalidSchema::new(
                 format!("the schema refers to {target:?}; external references are not fetched"),
                 "copy the definition into the schema under $defs, and refer to it as #/$defs/NAME",
@@ -104,19 +104,19 @@ fn parts(value: &Value) -> impl Iterator<Item = &Value> {
 }
 
 /// Collects the `$id`s of all schemas in `value`.
-fn names_in<'a>(value: &'a Value, names: &mut HashSet<&'a str>) {
+fn collect_ids<'a>(value: &'a Value, names: &mut HashSet<&'a str>) {
     names.extend(value.get("$id").and_then(Value::as_str));
-    parts(value).for_each(|part| names_in(part, names));
+    parts(value).for_each(|part| collect_ids(part, names));
 }
 
 /// First reference that leads out of the document.
-fn foreign_reference<'a>(value: &'a Value, names: &HashSet<&str>) -> Option<&'a str> {
-    let leads_out = |target: &&str| {
+fn external_reference<'a>(value: &'a Value, names: &HashSet<&str>) -> Option<&'a str> {
+    let is_external = |target: &&str| {
         let document = target.split('#').next().unwrap_or_default();
-        !document.is_empty() && !names.contains(document) && !KNOWN.iter().any(|known| document.starts_with(known))
+        !document.is_empty() && !names.contains(document) && !META_SCHEMAS.iter().any(|meta| document.starts_with(meta))
     };
-    let own = REFERENCES.iter().filter_map(|key| value.get(key)?.as_str()).find(leads_out);
-    own.or_else(|| parts(value).find_map(|part| foreign_reference(part, names)))
+    let own = REFERENCES.iter().filter_map(|key| value.get(key)?.as_str()).find(is_external);
+    own.or_else(|| parts(value).find_map(|part| external_reference(part, names)))
 }
 
 #[cfg(test)]
@@ -125,9 +125,9 @@ mod tests {
 
     #[test]
     fn schemas_must_be_objects_without_remote_references() {
-        let check = |text: &str, words: &str| {
+        let check = |text: &str, part: &str| {
             let problem = AnswerSchema::parse(text).expect_err(text);
-            assert!(problem.message.contains(words), "{text}: {problem}");
+            assert!(problem.message.contains(part), "{text}: {problem}");
             assert!(!problem.hint.is_empty());
         };
         check("", "not valid JSON");

@@ -126,9 +126,9 @@ mod tests {
             assert_eq!(check_tree_path(path), Ok(()), "{path:?}");
         }
         let (long, deep) = (format!("uploads/{}", "a".repeat(256)), format!("uploads/{}x", "a/".repeat(40)));
-        let unsound = "uploads|uploads/|uploads//a|uploads/../../etc/passwd|uploads/./a|/uploads/a|../uploads/a|\
+        let invalid = "uploads|uploads/|uploads//a|uploads/../../etc/passwd|uploads/./a|/uploads/a|../uploads/a|\
                        skills/x/SKILL.md|temp/a|.metadata.json|uploads/a\nb";
-        for path in unsound.split('|').chain([&*long, &deep]) {
+        for path in invalid.split('|').chain([&*long, &deep]) {
             assert!(check_tree_path(path).is_err(), "{path:?}");
         }
     }

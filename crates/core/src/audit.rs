@@ -120,7 +120,7 @@ pub enum AuditFact {
         plugin: String,
         /// SHA-256 of the approved files.
         sha256: String,
-        /// Place that it was installed from.
+        /// Location from which it was installed.
         source: String,
         /// Client that added it.
         by: AnsweredBy,
@@ -159,7 +159,7 @@ pub enum AuditFact {
         /// Process id of the daemon.
         pid: u32,
     },
-    /// The daemon stopped in good order. A start that does not follow a stop means that it crashed before.
+    /// The daemon shut down cleanly. A start without a preceding stop means that it crashed.
     DaemonStopped {
         /// Process id of the daemon.
         pid: u32,
@@ -246,7 +246,7 @@ pub struct Decision {
     /// Granted rules that let it run without a question.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub granted_by: Vec<String>,
-    /// Maker of the final decision.
+    /// Source of the final decision.
     pub by: DecidedBy,
     /// The answer, if one was given. An edit has the arguments that replace those of the model.
     pub answer: Option<Answer>,
@@ -275,7 +275,7 @@ pub enum VerdictName {
     Deny,
 }
 
-/// Maker of the final decision on a call.
+/// Source of the final decision on a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DecidedBy {

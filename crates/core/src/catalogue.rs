@@ -50,7 +50,7 @@ pub struct UnlistedServer {
 
 /// A third-party tool, as rules and questions name it. No field depends on what the server sends later.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Foreign {
+pub struct ForeignTool {
     /// Name of the MCP server.
     pub server: String,
     /// Name of the tool on the server, sanitised for display.
@@ -84,7 +84,7 @@ pub struct CatalogueTool {
     pub stands_for: Option<Arc<str>>,
     /// Server of the tool, if it is third-party.
     #[serde(skip)]
-    pub foreign: Option<Arc<Foreign>>,
+    pub foreign: Option<Arc<ForeignTool>>,
 }
 
 /// When a tool is shown, and its purpose.

@@ -62,19 +62,20 @@ pub fn detect(bytes: &[u8], whole: bool) -> Result<Charset, &'static str> {
     let mark = Encoding::for_bom(bytes).map(|(encoding, bom)| Charset { encoding, bom, sure: true });
     if let Some(charset) = mark.filter(|charset| charset.is_utf16()) {
         let pairs = bytes[charset.bom..].as_chunks::<2>().0;
-        let odd = pairs.iter().filter(|pair| **pair == [0, 0]).count();
-        return if odd > most_odd(pairs.len()) { Err(BINARY) } else { Ok(charset) };
+        let zeros = pairs.iter().filter(|pair| **pair == [0, 0]).count();
+        return if zeros > max_control_characters(pairs.len()) { Err(BINARY) } else { Ok(charset) };
     }
-    if let Some((_, what, _)) = magic(bytes).filter(|_| mark.is_none()) {
-        return Err(what);
+    if let Some((_, kind, _)) = magic(bytes).filter(|_| mark.is_none()) {
+        return Err(kind);
     }
     let is_valid = match std::str::from_utf8(bytes) {
         Ok(_) => true,
         Err(error) => error.error_len().is_none() && !whole,
     };
     let has_nul = bytes.contains(&0);
-    let is_odd = |byte: &&u8| matches!(byte, 0..=8 | 0x0e..=0x1a | 0x1c..=0x1f | 0x7f);
-    let is_noise = bytes.iter().filter(is_odd).count() > most_odd(bytes.len()) || has_nul && has_gap(bytes);
+    let is_control = |byte: &&u8| matches!(byte, 0..=8 | 0x0e..=0x1a | 0x1c..=0x1f | 0x7f);
+    let is_noise =
+        bytes.iter().filter(is_control).count() > max_control_characters(bytes.len()) || has_nul && has_gap(bytes);
     if has_nul
         && (is_noise || !is_valid)
         && let Some(charset) = utf16(bytes, whole)
@@ -109,7 +110,7 @@ pub fn text(bytes: &[u8]) -> Result<Cow<'_, str>, &'static str> {
 
 /// Number of control characters allowed in a text of this length: one in twenty, and at least one unless the text is
 /// tiny.
-fn most_odd(length: usize) -> usize {
+fn max_control_characters(length: usize) -> usize {
     const TINY: usize = 10;
     if length < TINY { 0 } else { (length / 20).max(1) }
 }
@@ -120,7 +121,7 @@ fn has_gap(bytes: &[u8]) -> bool {
     bytes.split(|byte| *byte != 0).any(|run| run.len() >= GAP)
 }
 
-/// Returns true for UTF-8 with a few invalid bytes. The file is meant as UTF-8, however these got there.
+/// Returns true for UTF-8 with a few invalid bytes. The file was written as UTF-8, whatever damaged it.
 fn mostly_utf8(bytes: &[u8]) -> bool {
     let (mut good, mut bad) = (0, 0);
     for chunk in bytes.utf8_chunks() {
@@ -134,7 +135,7 @@ fn mostly_utf8(bytes: &[u8]) -> bool {
 /// text.
 fn utf16(bytes: &[u8], whole: bool) -> Option<Charset> {
     /// With fewer characters, text that is not all ASCII could be in any encoding.
-    const ENOUGH: usize = 8;
+    const MIN_CHARACTERS: usize = 8;
     if bytes.len() < 4 || (whole && !bytes.len().is_multiple_of(2)) {
         return None;
     }
@@ -151,7 +152,7 @@ fn utf16(bytes: &[u8], whole: bool) -> Option<Charset> {
             }
         }
         let unpaired = char::decode_utf16(utf16_units(bytes, encoding)).filter(Result::is_err).count();
-        let plausible = ascii == all || (all >= ENOUGH && ascii * 20 >= all);
+        let plausible = ascii == all || (all >= MIN_CHARACTERS && ascii * 20 >= all);
         if plausible && unpaired <= usize::from(!whole) { ascii } else { 0 }
     };
     let (little, big) = (ascii(UTF_16LE), ascii(UTF_16BE));
@@ -167,25 +168,25 @@ fn is_iso_2022_jp(bytes: &[u8], whole: bool) -> bool {
 
 fn by_statistics(bytes: &[u8], whole: bool) -> Charset {
     /// With this many characters, statistics are seldom wrong.
-    const ENOUGH: usize = 8;
+    const MIN_CHARACTERS: usize = 8;
     let mut detector = EncodingDetector::new(Iso2022JpDetection::Deny);
     detector.feed(bytes, whole);
     let mut encoding = detector.guess(None, Utf8Detection::Deny);
     let Some(text) = encoding.decode_without_bom_handling_and_without_replacement(bytes) else {
         return Charset { encoding, bom: 0, sure: false };
     };
-    let foreign: Vec<char> = text.chars().filter(|character| !character.is_ascii()).take(ENOUGH).collect();
-    let strange = |character: char| matches!(character, '\u{80}'..='\u{9f}' | '\u{e000}'..='\u{f8ff}' | '\u{fffd}');
-    let clean = !text.chars().any(strange);
+    let foreign: Vec<char> = text.chars().filter(|character| !character.is_ascii()).take(MIN_CHARACTERS).collect();
+    let is_unusual = |character: char| matches!(character, '\u{80}'..='\u{9f}' | '\u{e000}'..='\u{f8ff}' | '\u{fffd}');
+    let clean = !text.chars().any(is_unusual);
     // Many western European texts have no more than a few accented letters.
     let western = |character: &char| matches!(character, '\u{a0}'..='\u{ff}' | '\u{2013}'..='\u{2026}' | '€');
     let accents = || encoding == WINDOWS_1252 && foreign.len() > 1 && foreign.iter().all(western);
     // The origin of the text is irrelevant if the detector agrees for every country.
     let agreed = || {
-        let places: [&[u8]; 4] = [b"cn", b"tw", b"jp", b"kr"];
-        places.into_iter().all(|place| detector.guess(Some(place), Utf8Detection::Deny) == encoding)
+        let countries: [&[u8]; 4] = [b"cn", b"tw", b"jp", b"kr"];
+        countries.into_iter().all(|country| detector.guess(Some(country), Utf8Detection::Deny) == encoding)
     };
-    let sure = clean && (foreign.len() == ENOUGH || accents() || agreed());
+    let sure = clean && (foreign.len() == MIN_CHARACTERS || accents() || agreed());
     if encoding == GBK && has_four_bytes(bytes) {
         encoding = GB18030;
     }

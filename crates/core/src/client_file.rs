@@ -1,4 +1,4 @@
-//! Project files that the client of a turn holds open, with unsaved text.
+//! Project files that the client of a turn has open, with unsaved text.
 
 /// Maximum size of a text from a client, in bytes.
 pub const MAX_CLIENT_FILE: usize = 10 << 20;
@@ -30,7 +30,7 @@ pub enum ClientFileAnswer {
     Text(String),
     /// The new text was written.
     Written,
-    /// The client does not hold the file, so the version on the disk counts.
+    /// The client does not have the file open, so the version on the disk counts.
     Absent,
     /// The client refused or failed, with the reason.
     Refused(String),

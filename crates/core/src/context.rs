@@ -203,8 +203,8 @@ impl ServerRemark {
 
     /// Creates a remark from a server's reason. Returns `None` if the reason is not a short identifier.
     pub fn new(reason: &str, tokens: u64) -> Option<Self> {
-        let is_of_word = |letter: char| letter.is_ascii_alphanumeric() || "_-.:".contains(letter);
-        let is_word = !reason.is_empty() && reason.len() <= 96 && reason.chars().all(is_of_word);
+        let is_word_character = |letter: char| letter.is_ascii_alphanumeric() || "_-.:".contains(letter);
+        let is_word = !reason.is_empty() && reason.len() <= 96 && reason.chars().all(is_word_character);
         is_word.then(|| Self { reason: reason.to_owned(), tokens })
     }
 }

@@ -16,7 +16,7 @@ names! {
         Wait = "wait",
         /// Warnings, counted by their code.
         Warning = "warning",
-        /// Starts of the daemon: `clean`, or `unclean` if it did not stop in good order before.
+        /// Starts of the daemon: `clean`, or `unclean` if the previous run did not shut down cleanly.
         Start = "start",
     }
 }

@@ -7,11 +7,11 @@ use std::{collections::BTreeMap, fmt, path::Path};
 use serde::{Deserialize, Serialize};
 
 /// Variables that every client may pass: program paths, locale, time zone and trace context.
-const ALWAYS: [&str; 6] = ["PATH", "LANG", "LANGUAGE", "LC_*", "TRACEPARENT", "TZ"];
+const ALWAYS_ALLOWED: [&str; 6] = ["PATH", "LANG", "LANGUAGE", "LC_*", "TRACEPARENT", "TZ"];
 
 /// Variables that no client may pass, even if the configuration lists them. They load or run code, or lead to keys and
 /// other programs of the user. `HOME` and variables derived from it belong to the session.
-const NEVER: [&str; 30] = [
+const NEVER_ALLOWED: [&str; 30] = [
     "AGENTD_*",
     "BASHOPTS",
     "BASH_*",
@@ -45,16 +45,18 @@ const NEVER: [&str; 30] = [
 ];
 
 /// Parts of names whose values are secrets.
-const SECRET: [&str; 9] =
+const SECRET_PARTS: [&str; 9] =
     ["AUTH", "CREDENTIAL", "CREDENTIALS", "KEY", "PASSPHRASE", "PASSWD", "PASSWORD", "SECRET", "TOKEN"];
 
 /// Variable with the client's working directory.
 const FOLDER: &str = "PWD";
 
-/// Maximum number of stored variables, and maximum size of a value in bytes.
-const MOST: usize = 128;
-const LONGEST: usize = 32 * 1024;
-const LONGEST_PATH: usize = 4096;
+/// Maximum number of stored variables.
+const MAX_VARIABLES: usize = 128;
+/// Maximum size of a value, in bytes.
+const MAX_VALUE: usize = 32 * 1024;
+/// Maximum length of the working directory, in bytes.
+const MAX_FOLDER: usize = 4096;
 
 /// Environment variables of a client. [`Self::allowed`] filters them; stored values are not filtered again.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,7 +65,7 @@ pub struct ClientEnvironment(BTreeMap<String, String>);
 
 impl ClientEnvironment {
     /// Creates an unfiltered set of the variables that a client sent.
-    pub fn unjudged(variables: impl IntoIterator<Item = (String, String)>) -> Self {
+    pub fn unchecked(variables: impl IntoIterator<Item = (String, String)>) -> Self {
         Self(variables.into_iter().collect())
     }
 
@@ -73,19 +75,19 @@ impl ClientEnvironment {
     pub fn allowed(self, added: &[String]) -> Self {
         let fits = |name: &str, value: &str| {
             if name == FOLDER {
-                return value.starts_with('/') && value.len() <= LONGEST_PATH && !value.contains('\0');
+                return value.starts_with('/') && value.len() <= MAX_FOLDER && !value.contains('\0');
             }
-            let named = ALWAYS.iter().any(|pattern| matches(pattern, name))
+            let named = ALWAYS_ALLOWED.iter().any(|pattern| matches(pattern, name))
                 || added.iter().any(|pattern| matches(pattern, name));
-            named && !is_barred(name) && value.len() <= LONGEST && !value.contains('\0')
+            named && !is_forbidden(name) && value.len() <= MAX_VALUE && !value.contains('\0')
         };
-        Self(self.0.into_iter().filter(|(name, value)| fits(name, value)).take(MOST).collect())
+        Self(self.0.into_iter().filter(|(name, value)| fits(name, value)).take(MAX_VARIABLES).collect())
     }
 
     /// Returns the names that a client is asked to send, some with `*`.
     pub fn wanted(added: &[String]) -> Vec<String> {
-        let always = ALWAYS.iter().chain(&[FOLDER]).map(ToString::to_string);
-        always.chain(added.iter().filter(|name| !is_barred(name)).cloned()).collect()
+        let always = ALWAYS_ALLOWED.iter().chain(&[FOLDER]).map(ToString::to_string);
+        always.chain(added.iter().filter(|name| !is_forbidden(name)).cloned()).collect()
     }
 
     /// Adds the client's working directory if the daemon asked for it.
@@ -104,7 +106,7 @@ impl ClientEnvironment {
 
     /// Returns true if a client that was asked for `wanted` should send this variable.
     pub fn is_wanted(wanted: &[String], name: &str) -> bool {
-        wanted.iter().any(|pattern| matches(pattern, name)) && !is_barred(name)
+        wanted.iter().any(|pattern| matches(pattern, name)) && !is_forbidden(name)
     }
 
     /// Returns true if there is nothing: the client sent nothing, or nothing was allowed.
@@ -137,16 +139,16 @@ fn matches(pattern: &str, name: &str) -> bool {
     }
 }
 
-fn is_barred(name: &str) -> bool {
+fn is_forbidden(name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '*';
-    let mut words = upper.split('_');
+    let mut parts = upper.split('_');
     upper.is_empty()
         || upper.starts_with(|c: char| c.is_ascii_digit())
         || upper.len() > 128
         || !upper.chars().all(is_name)
-        || NEVER.iter().any(|pattern| matches(pattern, &upper))
-        || words.any(|word| SECRET.contains(&word) || word.ends_with("KEY") || word.ends_with("TOKEN"))
+        || NEVER_ALLOWED.iter().any(|pattern| matches(pattern, &upper))
+        || parts.any(|part| SECRET_PARTS.contains(&part) || part.ends_with("KEY") || part.ends_with("TOKEN"))
 }
 
 #[cfg(test)]
@@ -158,7 +160,7 @@ mod tests {
         let added = ["RUSTUP_HOME", "NIX_*", "GITHUB_TOKEN", "LD_PRELOAD", "MY_*", "*"].map(str::to_owned);
         #[track_caller]
         fn check(name: &str, added: &[String], passes: bool) {
-            let sent = ClientEnvironment::unjudged([(name.to_owned(), "value".to_owned())]);
+            let sent = ClientEnvironment::unchecked([(name.to_owned(), "value".to_owned())]);
             assert_eq!(!sent.allowed(added).is_empty(), passes, "{name} with {added:?}");
         }
         for name in ["PATH", "LANG", "LC_ALL", "LC_CTYPE", "TRACEPARENT", "TZ"] {
@@ -202,12 +204,12 @@ mod tests {
             check(name, &[], false);
             check(name, &added, false);
         }
-        let nul = ClientEnvironment::unjudged([("PATH".to_owned(), "/bin\0".to_owned())]);
+        let nul = ClientEnvironment::unchecked([("PATH".to_owned(), "/bin\0".to_owned())]);
         assert!(nul.allowed(&[]).is_empty());
-        let long = ClientEnvironment::unjudged([("PATH".to_owned(), "x".repeat(LONGEST + 1))]);
+        let long = ClientEnvironment::unchecked([("PATH".to_owned(), "x".repeat(MAX_VALUE + 1))]);
         assert!(long.allowed(&[]).is_empty());
-        let many = ClientEnvironment::unjudged((0..1000).map(|number| (format!("LC_{number}"), String::new())));
-        assert_eq!(many.allowed(&[]).iter().count(), MOST);
+        let many = ClientEnvironment::unchecked((0..1000).map(|number| (format!("LC_{number}"), String::new())));
+        assert_eq!(many.allowed(&[]).iter().count(), MAX_VARIABLES);
     }
 
     #[test]
@@ -226,16 +228,16 @@ mod tests {
         };
         let here = sent("/home/me/shop");
         assert_eq!((here.folder(), here.iter().count()), (Some(Path::new("/home/me/shop")), 0));
-        for odd in ["", "shop", "~/shop", "/a\0b", &format!("/{}", "x".repeat(LONGEST_PATH))] {
+        for odd in ["", "shop", "~/shop", "/a\0b", &format!("/{}", "x".repeat(MAX_FOLDER))] {
             assert_eq!(sent(odd).folder(), None, "{odd:?}");
         }
-        let unasked = ClientEnvironment::default().in_folder(&["PATH".to_owned()], Path::new("/home"));
-        assert!(unasked.is_empty(), "a daemon that does not ask is not told");
+        let unrequested = ClientEnvironment::default().in_folder(&["PATH".to_owned()], Path::new("/home"));
+        assert!(unrequested.is_empty(), "the folder is sent only if the daemon asks for it");
     }
 
     #[test]
     fn debug_output_hides_values() {
-        let environment = ClientEnvironment::unjudged([("PATH".to_owned(), "/private".to_owned())]);
+        let environment = ClientEnvironment::unchecked([("PATH".to_owned(), "/private".to_owned())]);
         assert_eq!(format!("{environment:?}"), r#"{"PATH"}"#);
     }
 }

@@ -30,7 +30,7 @@ pub enum ErrorKind {
     Provider,
     /// The disk is full, the folder is read-only, or the journal is damaged.
     Storage,
-    /// The named thing does not exist.
+    /// The requested object does not exist.
     NotFound,
     /// The request is invalid in any state.
     InvalidInput,

@@ -89,8 +89,8 @@ pub enum EventKind {
         /// shown to readers.
         #[serde(default, skip_serializing_if = "ClientEnvironment::is_empty")]
         environment: ClientEnvironment,
-        /// Files that users uploaded since the previous turn, for the model. Stored so that the model learns of them
-        /// after a restart, too. Readers were notified of each upload.
+        /// Files that users uploaded since the previous turn, for the model. Stored so that the model is informed of
+        /// them after a restart, too. Readers were notified of each upload.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         handed_over: Vec<String>,
         /// Schema for the turn's answer. Stored so that a continued turn still applies it; not shown to readers.

@@ -162,14 +162,14 @@ pub struct Exchange {
     /// Number of the previous request in the same conversation, if it is still stored.
     pub before: Option<u64>,
     /// Request as it was recorded.
-    pub request: KeptRequest,
+    pub request: StoredRequest,
     /// Answer as it was recorded. `None` if the end of the exchange is unknown.
-    pub answer: Option<KeptAnswer>,
+    pub answer: Option<StoredAnswer>,
 }
 
 /// A request as it was recorded.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KeptRequest {
+pub struct StoredRequest {
     /// Name of the wire protocol.
     pub wire: String,
     /// Id of the model.
@@ -195,7 +195,7 @@ pub struct KeptRequest {
 /// An answer as it was recorded.
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct KeptAnswer {
+pub struct StoredAnswer {
     /// HTTP status, if the server answered.
     pub status: Option<u16>,
     /// Headers with information about the request.
@@ -224,7 +224,7 @@ pub struct KeptAnswer {
 
 /// Exchanges of a session, as read from its trace.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct KeptExchanges {
+pub struct StoredExchanges {
     /// Requested exchanges, ordered by number.
     pub exchanges: Vec<Exchange>,
     /// Remarks on missing exchanges, one sentence each.

@@ -13,8 +13,8 @@ pub const MAX_FOLDERS: usize = 16;
 /// Maximum length of a folder's name, in bytes.
 pub const MAX_FOLDER_NAME: usize = 40;
 
-/// Bytes at the end of a name that are reserved for a number.
-const NUMBER: usize = 3;
+/// Number of bytes that are reserved for a numeric suffix of a name.
+const SUFFIX: usize = 3;
 
 /// A folder of the user that a session may see.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,7 +55,7 @@ impl AddedFolder {
 
     /// Returns true if the text names the folder or something in it.
     pub fn is_named_in(&self, text: &str) -> bool {
-        text.match_indices(&self.at).any(|(at, name)| !text[at + name.len()..].starts_with(is_of_name))
+        text.match_indices(&self.at).any(|(at, name)| !text[at + name.len()..].starts_with(is_name_character))
     }
 
     /// Returns true if `name` is valid for an added folder. Such a name has no special meaning in a path, a rule or a
@@ -64,7 +64,7 @@ impl AddedFolder {
         !name.is_empty()
             && name.len() <= MAX_FOLDER_NAME
             && !name.starts_with(['.', '-'])
-            && name.chars().all(is_of_name)
+            && name.chars().all(is_name_character)
     }
 }
 
@@ -107,15 +107,15 @@ impl Mounts {
                 }
             }
         }
-        let with = Self { project: self.project.clone(), folders };
-        with.check()?;
-        Ok(with.folders)
+        let mounts = Self { project: self.project.clone(), folders };
+        mounts.check()?;
+        Ok(mounts.folders)
     }
 
     /// Checks that no folder is inside another, and that there are not too many.
     ///
     /// # Errors
-    /// As of [`Self::with`].
+    /// Same as [`Self::with`].
     pub fn check(&self) -> Result<(), WorkspaceError> {
         let refused = |message: String, hint: &str| {
             Err(WorkspaceError::new(ErrorKind::InvalidInput, message).with_hint(hint.to_owned()))
@@ -153,7 +153,7 @@ impl Mounts {
 }
 
 /// Returns true for characters that names may contain.
-fn is_of_name(letter: char) -> bool {
+fn is_name_character(letter: char) -> bool {
     letter.is_alphanumeric() || matches!(letter, '-' | '_' | '.')
 }
 
@@ -161,17 +161,17 @@ fn is_of_name(letter: char) -> bool {
 /// the text names no folder.
 pub fn with_real_paths(text: &str, folders: &[AddedFolder]) -> Option<String> {
     // Redundant slashes and dots that may precede a name.
-    const NOTHING: [&str; 2] = ["//", "/./"];
+    const REDUNDANT: [&str; 2] = ["//", "/./"];
     let mut out = String::new();
     let mut rest = text;
     while let Some(at) = rest.find("folders/") {
         let (before, found) = rest.split_at(at);
         let mut below = &found["folders".len()..];
-        while let Some(nothing) = NOTHING.iter().find(|nothing| below.starts_with(**nothing)) {
-            below = &below[nothing.len() - 1..];
+        while let Some(redundant) = REDUNDANT.iter().find(|redundant| below.starts_with(**redundant)) {
+            below = &below[redundant.len() - 1..];
         }
         let name = &below[1..];
-        let end = name.find(|letter| !is_of_name(letter)).unwrap_or(name.len());
+        let end = name.find(|letter| !is_name_character(letter)).unwrap_or(name.len());
         let is_start = before.is_empty() && out.is_empty();
         let folder = folders.iter().find(|folder| folder.name() == &name[..end] && (is_start || before.ends_with('/')));
         match folder {
@@ -186,10 +186,10 @@ pub fn with_real_paths(text: &str, folders: &[AddedFolder]) -> Option<String> {
     (!out.is_empty()).then(|| out + rest)
 }
 
-/// Returns a name that no folder in `taken` has, ignoring case.
-fn free_name(path: &Path, taken: &[AddedFolder]) -> String {
+/// Returns a name that no folder in `folders` has, ignoring case.
+fn free_name(path: &Path, folders: &[AddedFolder]) -> String {
     let name = safe_name(path);
-    let is_free = |name: &String| !taken.iter().any(|folder| folder.name().to_lowercase() == name.to_lowercase());
+    let is_free = |name: &String| !folders.iter().any(|folder| folder.name().to_lowercase() == name.to_lowercase());
     let numbered = (2..).map(|number| format!("{name}-{number}"));
     std::iter::once(name.clone()).chain(numbered).find(is_free).unwrap_or(name)
 }
@@ -197,9 +197,9 @@ fn free_name(path: &Path, taken: &[AddedFolder]) -> String {
 /// Returns the last part of a path in safe characters.
 fn safe_name(path: &Path) -> String {
     let base = path.file_name().unwrap_or_default().to_string_lossy();
-    let safe: String = base.chars().map(|letter| if is_of_name(letter) { letter } else { '-' }).collect();
+    let safe: String = base.chars().map(|letter| if is_name_character(letter) { letter } else { '-' }).collect();
     let safe = safe.trim_matches(['-', '.']);
-    let safe = &safe[..safe.floor_char_boundary(MAX_FOLDER_NAME - NUMBER)];
+    let safe = &safe[..safe.floor_char_boundary(MAX_FOLDER_NAME - SUFFIX)];
     if safe.is_empty() { "folder".to_owned() } else { safe.to_owned() }
 }
 
@@ -260,8 +260,8 @@ mod tests {
     fn remounted_folder_keeps_its_name_and_changes_mode() {
         let folders = Mounts::default().with(vec![mount("/a/lib", false), mount("/b/lib", false)]).unwrap();
         let known = Mounts { project: None, folders };
-        let again = known.with(vec![mount("/b/lib", true), mount("/b/lib", true)]).unwrap();
-        let shown: Vec<_> = again.iter().map(|folder| (folder.name(), folder.writable)).collect();
+        let remounted = known.with(vec![mount("/b/lib", true), mount("/b/lib", true)]).unwrap();
+        let shown: Vec<_> = remounted.iter().map(|folder| (folder.name(), folder.writable)).collect();
         assert_eq!(shown, [("lib", false), ("lib-2", true)]);
     }
 

@@ -22,7 +22,7 @@ pub struct Grant {
 #[serde(untagged)]
 enum Form {
     Rule(String),
-    Known {
+    Full {
         rule: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         at: Option<Timestamp>,
@@ -35,7 +35,7 @@ impl From<Form> for Grant {
     fn from(form: Form) -> Self {
         match form {
             Form::Rule(rule) => rule.into(),
-            Form::Known { rule, at, by } => Self { rule, at, by },
+            Form::Full { rule, at, by } => Self { rule, at, by },
         }
     }
 }
@@ -44,7 +44,7 @@ impl From<Grant> for Form {
     fn from(grant: Grant) -> Self {
         match grant {
             Grant { rule, at: None, by: None } => Self::Rule(rule),
-            Grant { rule, at, by } => Self::Known { rule, at, by },
+            Grant { rule, at, by } => Self::Full { rule, at, by },
         }
     }
 }
@@ -70,14 +70,14 @@ names! {
 
 /// A grant with its scope.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HeldGrant {
+pub struct ScopedGrant {
     /// Session of the grant. `None` if it covers all sessions.
     pub session_id: Option<SessionId>,
     /// Grant with its rule.
     pub grant: Grant,
 }
 
-impl HeldGrant {
+impl ScopedGrant {
     /// Returns the scope of the grant.
     pub fn scope(&self) -> GrantScope {
         if self.session_id.is_some() { GrantScope::Session } else { GrantScope::ForGood }

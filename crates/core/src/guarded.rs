@@ -18,13 +18,13 @@ const TEXT: &str = include_str!("guarded_names.txt");
 static TABLE: LazyLock<Table> = LazyLock::new(|| Table::parse(TEXT));
 
 /// Files in a git repository that decide what git runs. Other files are only data.
-const OF_GIT: [&[u8]; 4] = [b"config", b"config.worktree", b"commondir", b"gitdir"];
+const GIT_FILES: [&[u8]; 4] = [b"config", b"config.worktree", b"commondir", b"gitdir"];
 /// Folders of a repository in which every file decides what git runs.
-const FOLDERS_OF_GIT: [&[u8]; 2] = [b"hooks", b"info"];
+const GIT_FOLDERS: [&[u8]; 2] = [b"hooks", b"info"];
 /// Folders of a repository that contain other repositories.
-const REPOSITORIES_OF_GIT: [&[u8]; 2] = [b"modules", b"worktrees"];
+const GIT_REPOSITORY_FOLDERS: [&[u8]; 2] = [b"modules", b"worktrees"];
 /// Folders with objects and commit names, at any depth in a repository.
-const STORES_OF_GIT: [&[u8]; 4] = [b"objects", b"refs", b"logs", b"lfs"];
+const GIT_STORES: [&[u8]; 4] = [b"objects", b"refs", b"logs", b"lfs"];
 
 /// Guarded names: those of the table, and those that the user added.
 #[derive(Debug, Clone, Default)]
@@ -76,7 +76,7 @@ impl GuardedNames {
     }
 
     /// Same as [`Self::covers`], but skips caches, for the check after a command.
-    pub fn plants(&self, path: &[u8]) -> bool {
+    pub fn covers_outside_caches(&self, path: &[u8]) -> bool {
         self.guarded_end(path, true).is_some()
     }
 
@@ -108,11 +108,11 @@ impl GuardedNames {
         ends_in(&self.globs, &folded) || ends_in(&TABLE.guarded, &folded)
     }
 
-    fn guarded_end(&self, path: &[u8], but_caches: bool) -> Option<usize> {
+    fn guarded_end(&self, path: &[u8], skip_caches: bool) -> Option<usize> {
         for end in ends(path) {
             match self.kind(&path[..end]) {
                 NameKind::Guarded => return Some(end),
-                NameKind::Cache if but_caches => return None,
+                NameKind::Cache if skip_caches => return None,
                 NameKind::Cache | NameKind::Plain => {}
             }
         }
@@ -125,9 +125,9 @@ fn ends(path: &[u8]) -> impl Iterator<Item = usize> {
     path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| end).chain([path.len()])
 }
 
-/// Returns true for a path in a folder whose files agents follow regardless of their names: `.claude/skills/target` is
+/// Returns true for a path in a folder whose files agents read regardless of their names: `.claude/skills/target` is
 /// a skill, not a cache. Rules, agents and commands are read at any depth.
-pub fn is_obeyed_whole(path: &[u8]) -> bool {
+pub fn is_in_agent_folder(path: &[u8]) -> bool {
     let mut folders = path.split(|byte| *byte == b'/').rev().skip(1);
     folders.clone().next().is_some_and(|folder| matches!(folder, b"skills" | b"hooks"))
         || folders.any(|folder| matches!(folder, b"agents" | b"commands" | b"rules"))
@@ -143,11 +143,11 @@ pub fn git_entry(name: &[u8], folder: bool) -> GitEntry {
     let is = |names: &[&[u8]]| names.iter().any(|known| name.eq_ignore_ascii_case(known));
     if !folder {
         // A `.sample` file is a hook that git never runs.
-        return if is(&OF_GIT) { GitEntry::Guarded } else { GitEntry::Store };
+        return if is(&GIT_FILES) { GitEntry::Guarded } else { GitEntry::Store };
     }
-    if is(&FOLDERS_OF_GIT) {
+    if is(&GIT_FOLDERS) {
         GitEntry::Guarded
-    } else if is(&REPOSITORIES_OF_GIT) || !is(&STORES_OF_GIT) {
+    } else if is(&GIT_REPOSITORY_FOLDERS) || !is(&GIT_STORES) {
         GitEntry::Repositories
     } else {
         GitEntry::Store
@@ -164,10 +164,10 @@ struct Table {
 
 impl Table {
     fn parse(text: &str) -> Self {
-        let section = |name: &str, folds: bool| {
+        let section = |name: &str, ignore_case: bool| {
             let lines = text.lines().map(str::trim).skip_while(|line| *line != name).skip(1);
             let lines = lines.take_while(|line| !line.starts_with('['));
-            globs(lines.filter(|line| !line.is_empty() && !line.starts_with('#')), folds).unwrap_or_default()
+            globs(lines.filter(|line| !line.is_empty() && !line.starts_with('#')), ignore_case).unwrap_or_default()
         };
         Self {
             guarded: section("[guarded]", true),
@@ -177,18 +177,18 @@ impl Table {
     }
 }
 
-/// Compiles patterns for the last names of paths. With `folds`, they ignore the case of ASCII letters and match
+/// Compiles patterns for the last names of paths. With `ignore_case`, they ignore the case of ASCII letters and match
 /// lower-case paths.
-fn globs<'a>(names: impl Iterator<Item = &'a str>, folds: bool) -> Result<GlobSet, String> {
+fn globs<'a>(names: impl Iterator<Item = &'a str>, ignore_case: bool) -> Result<GlobSet, String> {
     let mut globs = GlobSetBuilder::new();
     for name in names {
-        let is_sound =
+        let is_valid =
             name.trim_end_matches('/').split('/').all(|part| !matches!(part.trim(), "" | "." | ".." | "*" | "**"));
         // Only `*` is special, because there are files with names such as `[id].ts`.
         let escaped: Vec<String> = name.trim().trim_end_matches('/').split('*').map(globset::escape).collect();
         let pattern = format!("**/{}", escaped.join("*"));
-        let pattern = if folds { pattern.to_ascii_lowercase() } else { pattern };
-        let glob = GlobBuilder::new(&pattern).literal_separator(true).build().ok().filter(|_| is_sound);
+        let pattern = if ignore_case { pattern.to_ascii_lowercase() } else { pattern };
+        let glob = GlobBuilder::new(&pattern).literal_separator(true).build().ok().filter(|_| is_valid);
         globs.add(glob.ok_or_else(|| name.to_owned())?);
     }
     globs.build().map_err(|error| error.to_string())
@@ -241,7 +241,7 @@ mod tests {
             "GIT~1/config",
         ] {
             assert!(names.covers(path.as_bytes()), "{path}");
-            assert!(names.plants(path.as_bytes()), "{path}");
+            assert!(names.covers_outside_caches(path.as_bytes()), "{path}");
         }
         for path in [
             "src/main.rs",
@@ -261,9 +261,9 @@ mod tests {
             assert!(!names.covers(path.as_bytes()), "{path}");
         }
         for path in ["node_modules/x/.eslintrc", ".venv/lib/x.pth", "target/debug/.fingerprint/x"] {
-            assert!(!names.plants(path.as_bytes()), "{path}");
+            assert!(!names.covers_outside_caches(path.as_bytes()), "{path}");
         }
-        assert!(names.covers(b"node_modules/x/.npmrc"), "a tool that names it is asked about it");
+        assert!(names.covers(b"node_modules/x/.npmrc"), "a tool call that names the file requires approval");
         assert_eq!(names.topmost(b"a/.git/hooks/x"), Some(6));
         for bad in ["", "/x", "../x", "*", "a/*/b", "a/**", "a//b"] {
             assert!(GuardedNames::with(&[bad.to_owned()]).is_err(), "{bad}");
@@ -280,7 +280,7 @@ mod tests {
             prop_assume!(!ends_in(&TABLE.harmless, name.as_bytes()) && !ends_in(&TABLE.caches, name.as_bytes()));
             prop_assume!(!folders.iter().any(|folder| ends_in(&TABLE.caches, folder.as_bytes())));
             let parts: Vec<String> = folders.into_iter().chain([name]).chain(below).collect();
-            prop_assert!(GuardedNames::default().plants(parts.join("/").as_bytes()));
+            prop_assert!(GuardedNames::default().covers_outside_caches(parts.join("/").as_bytes()));
         }
     }
 }

@@ -5,16 +5,16 @@ use std::{fmt, str::FromStr};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// A text that is not an identifier of the expected form.
+/// Error for a text that is not a valid identifier.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is not a {what} id")]
+#[error("invalid {kind} id: {text:?}")]
 pub struct InvalidId {
-    what: &'static str,
+    kind: &'static str,
     text: String,
 }
 
 macro_rules! id {
-    ($(#[$doc:meta])* $name:ident, $what:literal) => {
+    ($(#[$doc:meta])* $name:ident, $kind:literal) => {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(transparent)]
@@ -50,7 +50,7 @@ macro_rules! id {
             fn from_str(text: &str) -> Result<Self, InvalidId> {
                 Uuid::try_parse(text)
                     .map(Self)
-                    .map_err(|_| InvalidId { what: $what, text: text.chars().take(80).collect() })
+                    .map_err(|_| InvalidId { kind: $kind, text: text.chars().take(80).collect() })
             }
         }
     };
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn invalid_id_is_rejected_with_its_kind() {
         let error = "latest".parse::<SessionId>().unwrap_err();
-        assert_eq!(error.to_string(), "\"latest\" is not a session id");
+        assert_eq!(error.to_string(), "invalid session id: \"latest\"");
     }
 
     #[test]

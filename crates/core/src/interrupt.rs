@@ -200,7 +200,7 @@ impl Ask {
 
     /// Returns true if an MCP server asks. It requests the user's consent, so no model may answer it. If a model begins
     /// its own question with this prefix, the only effect is that no other model can answer it.
-    pub fn is_of_mcp_server(&self) -> bool {
+    pub fn is_from_mcp_server(&self) -> bool {
         matches!(self, Self::Question { question, .. } if question.starts_with(Self::OF_MCP_SERVER))
     }
 }
@@ -259,7 +259,7 @@ impl Answer {
     pub fn misfit(&self, ask: &Ask) -> Option<&'static str> {
         match (ask, self) {
             (Ask::Approval { .. }, Self::Text { .. }) => {
-                Some("this asks for an approval; answer approve, reject, always or edit")
+                Some("this is a request for approval; answer approve, reject, always or edit")
             }
             (Ask::Approval { grants, .. }, Self::Always { .. }) if grants.is_empty() => {
                 Some("no rule can cover exactly this call; answer approve, reject or edit")
@@ -360,7 +360,7 @@ mod tests {
             required: true,
             choices: choices.iter().map(|choice| (*choice).to_owned()).collect(),
         };
-        let check = |choices: &[&str], typed: &str, meant: &str| assert_eq!(ask(choices).chosen(typed), meant);
+        let check = |choices: &[&str], typed: &str, expected: &str| assert_eq!(ask(choices).chosen(typed), expected);
         check(&["red", "green"], "2", "green");
         check(&["red", "green"], " 1 ", "red");
         check(&["red", "green"], "green", "green");

@@ -10,7 +10,7 @@ pub use self::results::{DocumentFinds, DocumentHit, SearchedBy};
 
 /// File extensions of documents with pages, sheets, slides or chapters, which are searched rather than read as text.
 /// Without `dot` and `pot` for old templates, since most such files are graphs and translations in plain text.
-pub const DOCUMENT_ENDINGS: [&str; 31] = [
+pub const DOCUMENT_EXTENSIONS: [&str; 31] = [
     "pdf", "docx", "docm", "dotx", "dotm", "doc", "xlsx", "xlsm", "xltx", "xltm", "xls", "xlt", "xlsb", "ods", "ots",
     "pptx", "pptm", "ppsx", "ppsm", "potx", "ppt", "pps", "odt", "ott", "odp", "otp", "rtf", "epub", "eml", "msg",
     "ipynb",
@@ -23,7 +23,7 @@ pub const RECOGNITION_MODELS: [&str; 3] = ["ocr-detection.onnx", "ocr-recognitio
 /// Returns true if the file name has the extension of a document, ignoring case.
 pub fn has_document_name(name: &str) -> bool {
     let ending = name.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
-    ending.is_some_and(|ending| DOCUMENT_ENDINGS.contains(&&*ending))
+    ending.is_some_and(|ending| DOCUMENT_EXTENSIONS.contains(&&*ending))
 }
 
 /// An open document with the name by which it is cited. Reads use the open file, even if the path changes meanwhile.
@@ -49,7 +49,7 @@ impl OpenDocument {
     ///
     /// # Errors
     /// Fails if too many files are open.
-    pub fn again(&self, password: Option<Password>) -> std::io::Result<Self> {
+    pub fn with_password(&self, password: Option<Password>) -> std::io::Result<Self> {
         Ok(Self { name: self.name.clone(), file: self.file.try_clone()?, inner: self.inner.clone(), password })
     }
 }

@@ -91,12 +91,12 @@ pub struct SourcePosition {
     /// Line number, from 1.
     pub line: u32,
     /// Position in the line.
-    pub at: LinePlace,
+    pub at: LinePosition,
 }
 
 /// Position in a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LinePlace {
+pub enum LinePosition {
     /// Column, from 1, in UTF-16 units, as servers report it.
     Column(u32),
     /// First occurrence of this symbol as a word.

@@ -34,7 +34,7 @@ pub struct ServerFields {
 
 impl ServerFields {
     /// Returns true if there are fields of an answer as a whole.
-    pub fn are_of_answer(&self) -> bool {
+    pub fn has_answer_fields(&self) -> bool {
         self.reasoning_details.is_some() || self.blocks.is_some()
     }
 }
@@ -72,7 +72,7 @@ impl AnswerOrigin {
     }
 
     /// Returns true if the reasoning is known to be from another model.
-    pub fn is_thought_by_another(&self, model: &str) -> bool {
+    pub fn has_foreign_reasoning(&self, model: &str) -> bool {
         self.thinker.as_deref().is_some_and(|thinker| thinker != model)
     }
 
@@ -98,9 +98,9 @@ impl AnswerOrigin {
 }
 
 /// Returns the name of a model in an origin: its id and its address. The same id at another address is another model.
-pub fn model_origin(id: &str, place: &str) -> String {
-    let place = place.strip_prefix("https://").or_else(|| place.strip_prefix("http://")).unwrap_or(place);
-    format!("{id}@{}", place.trim_end_matches('/'))
+pub fn model_origin(id: &str, address: &str) -> String {
+    let address = address.strip_prefix("https://").or_else(|| address.strip_prefix("http://")).unwrap_or(address);
+    format!("{id}@{}", address.trim_end_matches('/'))
 }
 
 #[cfg(test)]

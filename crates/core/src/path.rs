@@ -12,34 +12,35 @@ use unicode_normalization::{UnicodeNormalization as _, char::is_combining_mark};
 use crate::untrusted::is_unseen;
 
 /// Prefix of an escaped character.
-const WRITTEN: &str = "\\u{";
+const ESCAPE_PREFIX: &str = "\\u{";
 
 /// Returns a path as models read it.
 pub fn shown(path: &str) -> Cow<'_, str> {
     // A trailing space would be lost wherever text is trimmed.
     let end = path.trim_end().len();
     if end < path.len() {
-        return (written(&path[..end], is_written) + &written(&path[end..], |_| true)).into();
+        return (written(&path[..end], is_escaped) + &written(&path[end..], |_| true)).into();
     }
-    if path.contains(is_written) { written(path, is_written).into() } else { path.into() }
+    if path.contains(is_escaped) { written(path, is_escaped).into() } else { path.into() }
 }
 
 /// Same as [`shown`], but also escapes unusual spaces and combining accents, for a name that could be mistaken for
 /// another. `None` if the path has none of them except single spaces between words.
 pub fn spelled(path: &str) -> Option<String> {
-    let is_odd =
-        |name: &str| name.split(' ').any(str::is_empty) || name.contains(|letter| letter != ' ' && is_inner(letter));
+    let is_ambiguous = |name: &str| {
+        name.split(' ').any(str::is_empty) || name.contains(|letter| letter != ' ' && is_space_or_mark(letter))
+    };
     path.split('/')
-        .any(|name| !name.is_empty() && is_odd(name))
-        .then(|| written(path, |letter| is_written(letter) || is_inner(letter)))
+        .any(|name| !name.is_empty() && is_ambiguous(name))
+        .then(|| written(path, |letter| is_escaped(letter) || is_space_or_mark(letter)))
 }
 
-fn written(path: &str, is_out: impl Fn(char) -> bool) -> String {
+fn written(path: &str, must_escape: impl Fn(char) -> bool) -> String {
     let mut shown = String::with_capacity(path.len() + 8);
     for letter in path.chars() {
-        if is_out(letter) {
+        if must_escape(letter) {
             // Writing to a string cannot fail.
-            let _ = write!(shown, "{WRITTEN}{:x}}}", u32::from(letter));
+            let _ = write!(shown, "{ESCAPE_PREFIX}{:x}}}", u32::from(letter));
         } else {
             shown.push(letter);
         }
@@ -47,7 +48,7 @@ fn written(path: &str, is_out: impl Fn(char) -> bool) -> String {
     shown
 }
 
-fn is_inner(letter: char) -> bool {
+fn is_space_or_mark(letter: char) -> bool {
     letter.is_whitespace() || is_combining_mark(letter)
 }
 
@@ -66,15 +67,18 @@ pub fn read(written: &str) -> Option<Cow<'_, str>> {
     let Some((plain, mut rest)) = written.split_once('\\') else { return Some(written.into()) };
     let mut path = plain.to_owned();
     loop {
-        let (digits, behind) = rest.strip_prefix(&WRITTEN[1..])?.split_once('}')?;
+        let (digits, tail) = rest.strip_prefix(&ESCAPE_PREFIX[1..])?.split_once('}')?;
         let letter = char::from_u32(u32::from_str_radix(digits, 16).ok()?)?;
-        path.push(Some(letter).filter(|letter| "\"`".contains(*letter) || is_inner(*letter) || is_written(*letter))?);
-        let Some((plain, behind)) = behind.split_once('\\') else {
-            path.push_str(behind);
+        path.push(
+            Some(letter)
+                .filter(|letter| "\"`".contains(*letter) || is_space_or_mark(*letter) || is_escaped(*letter))?,
+        );
+        let Some((plain, tail)) = tail.split_once('\\') else {
+            path.push_str(tail);
             return Some(path.into());
         };
         path.push_str(plain);
-        rest = behind;
+        rest = tail;
     }
 }
 
@@ -89,7 +93,7 @@ pub fn looks_like(one: &str, other: &str) -> bool {
 }
 
 /// Returns true if the character is escaped.
-pub fn is_written(letter: char) -> bool {
+pub fn is_escaped(letter: char) -> bool {
     matches!(letter, '\\' | '<') || letter.is_control() || is_unseen(letter)
 }
 
@@ -125,8 +129,8 @@ mod tests {
                 prop_assert!(is_same, "{:?}", written);
             }
             prop_assert!(spelled(&path).is_none_or(|spelled| read(&spelled).as_deref() == Some(&path)));
-            let steers = shown(&path).contains(['\n', '<', '\u{202e}']);
-            prop_assert!(!steers);
+            let has_control = shown(&path).contains(['\n', '<', '\u{202e}']);
+            prop_assert!(!has_control);
         }
     }
 }

@@ -45,7 +45,7 @@ pub struct PluginReport {
     pub hash: String,
     /// Folder that has its files.
     pub folder: PathBuf,
-    /// Place that it was added from, as the user gave it; empty if it is not installed.
+    /// Source that it was added from, as the user gave it; empty if it is not installed.
     pub source: String,
     /// Time of the user's approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -17,7 +17,7 @@ use crate::{
     environment::ClientEnvironment,
     error::{ErrorKind, ModelError, StoreError},
     event::Event,
-    grant::{Grant, HeldGrant},
+    grant::{Grant, ScopedGrant},
     guarded::GuardedNames,
     ids::{CallId, InterruptId, SessionId, TurnId},
     interrupt::{Answer, Interrupt},
@@ -65,7 +65,7 @@ pub trait Model: Send + Sync {
 
     /// Queries the server for picture support if that is neither configured nor known yet. [`Self::info`] returns it
     /// afterwards. Takes as long as [`Self::look_up`].
-    fn look_for_sight(&self) -> BoxFuture<'_, ()> {
+    fn look_up_vision(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }
 
@@ -79,9 +79,9 @@ pub trait Model: Send + Sync {
     ///
     /// [`MAX_LISTED_MODELS`]: crate::model::MAX_LISTED_MODELS
     fn listed(&self) -> BoxFuture<'_, Result<Vec<ListedModel>, ModelError>> {
-        let alone =
+        let error =
             ModelError::new(ErrorKind::Configuration, format!("{} has no server that lists models", self.info().id));
-        Box::pin(std::future::ready(Err(alone)))
+        Box::pin(std::future::ready(Err(error)))
     }
 
     /// Sends a request. The stream ends after [`ModelChunk::End`] or the first error; an end without either is a bug in
@@ -224,7 +224,7 @@ pub trait Toolbox: Send + Sync {
         Box::pin(std::future::ready(Vec::new()))
     }
 
-    /// Stops everything that runs only for this session, which is gone.
+    /// Stops everything that runs only for this session, which was removed.
     fn end_session(&self, _: SessionId) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }
@@ -267,11 +267,11 @@ pub trait Toolbox: Send + Sync {
 
     /// Returns true if a command with [`Confinement::ReadOnly`] really cannot change anything. Otherwise it is judged
     /// like any other command.
-    fn holds_commands(&self) -> BoxFuture<'_, bool>;
+    fn can_enforce_read_only(&self) -> BoxFuture<'_, bool>;
 
     /// Returns true if a command can neither change anything outside of the session's folders nor reach other
     /// processes. Only then may an unreviewed command run.
-    fn contains_commands(&self) -> BoxFuture<'_, bool> {
+    fn can_contain_commands(&self) -> BoxFuture<'_, bool> {
         Box::pin(std::future::ready(false))
     }
 
@@ -426,7 +426,7 @@ pub trait Store: Send + Sync {
     fn revoke_grant(&self, rule: String) -> BoxFuture<'_, Result<(), StoreError>>;
 
     /// Returns the grants of sessions, ordered by creation of the session.
-    fn session_grants(&self) -> BoxFuture<'_, Result<Vec<HeldGrant>, StoreError>>;
+    fn session_grants(&self) -> BoxFuture<'_, Result<Vec<ScopedGrant>, StoreError>>;
 
     /// Deletes a session and its subagents' sessions with all events and interrupts. Permanent grants stay. Atomically
     /// records that their files still have to be removed.

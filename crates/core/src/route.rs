@@ -84,8 +84,8 @@ impl fmt::Display for Route<'_> {
             return f.write_str("directly");
         };
         let rest = rest.rsplit('@').next().unwrap_or_default();
-        let place = rest.split(['/', '?', '#']).next().unwrap_or_default();
-        write!(f, "through the proxy {scheme}://{place}")?;
+        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        write!(f, "through the proxy {scheme}://{authority}")?;
         if matches!(scheme, "http" | "https") {
             Ok(())
         } else {
@@ -112,16 +112,16 @@ pub fn is_this_machine(host: &str) -> bool {
 
 /// Parses the lower-case host and the port from the part of a URL after the scheme.
 fn host_and_port(rest: &str) -> (String, Option<u16>) {
-    let place = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    let (host, port) = without_port(place.rsplit('@').next().unwrap_or_default());
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let (host, port) = without_port(authority.rsplit('@').next().unwrap_or_default());
     (host.trim_end_matches('.').to_ascii_lowercase(), port)
 }
 
 /// Splits off the port and removes brackets. Only an address in brackets may have further colons.
-fn without_port(place: &str) -> (&str, Option<u16>) {
-    let (name, port) = match place.rsplit_once(':') {
+fn without_port(authority: &str) -> (&str, Option<u16>) {
+    let (name, port) = match authority.rsplit_once(':') {
         Some((name, port)) if !name.contains(':') || name.ends_with(']') => (name, port.parse().ok()),
-        _ => (place, None),
+        _ => (authority, None),
     };
     (name.trim_matches(['[', ']']), port)
 }
@@ -129,8 +129,8 @@ fn without_port(place: &str) -> (&str, Option<u16>) {
 /// Returns true if an entry of `no_proxy` covers a host: `*`, a name with all names below it, an address, or a network,
 /// each with or without a port.
 fn covers(entry: &str, host: &str, port: u16) -> bool {
-    let (name, only) = without_port(entry);
-    if only.is_some_and(|only| only != port) {
+    let (name, required_port) = without_port(entry);
+    if required_port.is_some_and(|required_port| required_port != port) {
         return false;
     }
     if let Ok(address) = host.parse::<IpAddr>() {

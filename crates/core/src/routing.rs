@@ -36,7 +36,7 @@ names! {
 impl ChoiceRule {
     /// Returns true if a user chose the model.
     #[must_use]
-    pub fn is_a_persons(self) -> bool {
+    pub fn is_user_choice(self) -> bool {
         matches!(self, Self::Client | Self::Session)
     }
 }

@@ -103,9 +103,9 @@ impl SearchQuery {
         marks.sort_by_key(|mark| (mark.start, std::cmp::Reverse(mark.end)));
         let mut end = 0;
         marks.retain(|mark| {
-            let apart = mark.start >= end;
+            let is_separate = mark.start >= end;
             end = end.max(mark.end);
-            apart
+            is_separate
         });
         marks
     }
@@ -133,7 +133,7 @@ fn find(text: &str, term: &str, from: usize) -> Option<Range<usize>> {
     text[from..].char_indices().find_map(|(at, _)| ends(from + at).map(|end| from + at..end))
 }
 
-/// Returns the kind and the text of an item for the search index. `None` for items that nobody searches for.
+/// Returns the kind and the text of an item for the search index. `None` for items that are not searchable.
 pub fn searchable(item: &Item) -> Option<(SearchKind, String)> {
     let found = match &item.body {
         // Otherwise each search would find the previous one.

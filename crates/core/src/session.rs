@@ -234,9 +234,9 @@ impl PendingAttachments {
                     Some(picture) => drop(self.pictures.insert(path.clone(), picture.clone())),
                     None => drop(self.pictures.remove(path)),
                 }
-                let most = MAX_HANDED_OVER.min(self.waiting.len());
-                for forgotten in self.waiting.drain(..self.waiting.len() - most) {
-                    self.pictures.remove(&forgotten);
+                let count = MAX_HANDED_OVER.min(self.waiting.len());
+                for dropped in self.waiting.drain(..self.waiting.len() - count) {
+                    self.pictures.remove(&dropped);
                 }
                 true
             }

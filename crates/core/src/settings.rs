@@ -120,7 +120,7 @@ impl FromStr for SessionMode {
     fn from_str(text: &str) -> Result<Self, String> {
         let wanted = text.trim().to_ascii_lowercase().replace(['_', ' '], "-");
         Self::from_name(&wanted)
-            .ok_or_else(|| format!("there is no mode {text:?}; the modes are ask, accept-edits, plan and auto"))
+            .ok_or_else(|| format!("no such mode: {text:?}; the modes are ask, accept-edits, plan and auto"))
     }
 }
 

@@ -91,13 +91,13 @@ impl StateFiles {
     /// exceeded.
     pub fn check(&self, change: &StateFileChange) -> Result<(), WorkspaceError> {
         let path = change.path.as_str();
-        let refuse = |what: String, hint: &str| {
-            Err(WorkspaceError::new(ErrorKind::InvalidInput, format!("/state/{path} cannot be written: {what}"))
+        let refuse = |problem: String, hint: &str| {
+            Err(WorkspaceError::new(ErrorKind::InvalidInput, format!("could not write /state/{path}: {problem}"))
                 .with_hint(hint))
         };
-        let sound =
+        let is_valid =
             |part: &str| !matches!(part, "" | "." | "..") && !part.contains(|c: char| c == '\\' || c.is_control());
-        if path.len() > MAX_PATH || !path.split('/').all(sound) {
+        if path.len() > MAX_PATH || !path.split('/').all(is_valid) {
             return refuse("invalid path".to_owned(), "use plain names separated by slashes, at most 512 bytes");
         }
         let Some(content) = &change.content else { return Ok(()) };
@@ -112,16 +112,16 @@ impl StateFiles {
             );
         }
         if content.len() > MAX_FILE_BYTES {
-            let what = format!("it has {} bytes; the maximum is {MAX_FILE_BYTES}", content.len());
-            return refuse(what, "write larger files to outputs/");
+            let problem = format!("it has {} bytes; the maximum is {MAX_FILE_BYTES}", content.len());
+            return refuse(problem, "write larger files to outputs/");
         }
-        let known = self.files.get(path);
-        if known.is_none() && self.files.len() >= MAX_FILES {
+        let existing = self.files.get(path);
+        if existing.is_none() && self.files.len() >= MAX_FILES {
             return refuse(format!("there are already {MAX_FILES} files"), "combine several notes in one file");
         }
-        if self.bytes - known.map_or(0, |file| file.content.len()) + content.len() > MAX_BYTES {
-            let what = format!("all files there may have at most {MAX_BYTES} bytes in total");
-            return refuse(what, "write some of them to outputs/");
+        if self.bytes - existing.map_or(0, |file| file.content.len()) + content.len() > MAX_BYTES {
+            let problem = format!("all files there may have at most {MAX_BYTES} bytes in total");
+            return refuse(problem, "write some of them to outputs/");
         }
         Ok(())
     }
@@ -142,7 +142,7 @@ mod tests {
         StateFileChange { path: path.to_owned(), content: Some(content.to_owned()) }
     }
 
-    fn holding(files: &[(&str, &str)]) -> StateFiles {
+    fn state_with(files: &[(&str, &str)]) -> StateFiles {
         let mut all = StateFiles::default();
         for (path, content) in files {
             all.apply(&write(path, content), Timestamp::UNIX_EPOCH);
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn state_file_changes_accumulate() {
-        let mut files = holding(&[("a", "12345"), ("b/c", "1"), ("a", "12"), ("b-c", "x")]);
+        let mut files = state_with(&[("a", "12345"), ("b/c", "1"), ("a", "12"), ("b-c", "x")]);
         assert_eq!((files.bytes, files.get("a").unwrap().content.as_str()), (4, "12"));
         assert_eq!(files.below("b").map(|(path, _)| path).collect::<Vec<_>>(), ["c"]);
         assert_eq!(files.below("").count(), 3);
@@ -162,18 +162,18 @@ mod tests {
         }
         assert_eq!((files.bytes, files.iter().count()), (1, 1));
         assert!(!files.is_folder("b"));
-        let again: StateFiles = files.iter().map(|(path, file)| (path.to_owned(), file.as_ref().clone())).collect();
-        assert_eq!(again, files);
+        let rebuilt: StateFiles = files.iter().map(|(path, file)| (path.to_owned(), file.as_ref().clone())).collect();
+        assert_eq!(rebuilt, files);
     }
 
     #[test]
     fn invalid_state_writes_are_rejected_with_a_hint() {
-        let some = holding(&[("notes/plan.md", "x"), ("full", &"x".repeat(MAX_FILE_BYTES))]);
+        let some = state_with(&[("notes/plan.md", "x"), ("full", &"x".repeat(MAX_FILE_BYTES))]);
         let many: Vec<String> = (0..MAX_FILES).map(|number| number.to_string()).collect();
-        let many = holding(&many.iter().map(|path| (path.as_str(), "x")).collect::<Vec<_>>());
+        let many = state_with(&many.iter().map(|path| (path.as_str(), "x")).collect::<Vec<_>>());
         let large: Vec<String> = (0..32).map(|number| number.to_string()).collect();
         let whole = "x".repeat(MAX_FILE_BYTES);
-        let large = holding(&large.iter().map(|path| (path.as_str(), whole.as_str())).collect::<Vec<_>>());
+        let large = state_with(&large.iter().map(|path| (path.as_str(), whole.as_str())).collect::<Vec<_>>());
         #[track_caller]
         fn check(files: &StateFiles, path: &str, content: &str, part: Option<&str>) {
             match (files.check(&write(path, content)), part) {
@@ -196,7 +196,7 @@ mod tests {
         check(&some, "a", &"x".repeat(MAX_FILE_BYTES + 1), Some("bytes"));
         check(&many, "more", "x", Some("500 files"));
         check(&many, "7", "xyz", None);
-        check(&large, "more", "x", Some("together"));
+        check(&large, "more", "x", Some("in total"));
         check(&large, "7", &whole, None);
         check(&large, "7", "", None);
     }

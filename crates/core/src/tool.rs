@@ -110,7 +110,7 @@ impl FollowedLink {
     pub const ALIASES: [&str; 6] = ["file_path", "filepath", "filename", "file", "directory", "dir"];
 
     /// Reconstructs the value from a call's arguments and the target of its path. `None` if the arguments have no path.
-    pub fn known(arguments: &str, leads_to: &str) -> Option<Self> {
+    pub fn reconstruct(arguments: &str, leads_to: &str) -> Option<Self> {
         let mut arguments: Map<String, Value> = serde_json::from_str(arguments).ok()?;
         let written = [Self::PATH].into_iter().chain(Self::ALIASES).find(|name| arguments.contains_key(*name))?;
         let path = arguments.remove(written)?.as_str()?.to_owned();
@@ -224,7 +224,7 @@ impl ToolOutput {
 /// Binary data that a tool returned, such as an image.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ToolData {
-    /// Identifier of the place in the result, such as `stdout`.
+    /// Identifier of the position in the result, such as `stdout`.
     pub name: String,
     /// Kind of the data, such as `a PNG image`; empty if unknown.
     pub kind: String,
@@ -377,7 +377,7 @@ mod tests {
     use super::*;
 
     /// Looks for something, and
-    /// tells of it.
+    /// reports it.
     #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
     struct Arguments {
         /// The words.
@@ -402,7 +402,7 @@ mod tests {
     #[test]
     fn tool_schema_matches_the_parsed_arguments() {
         let tool = ToolSpec::of::<Arguments>("look", Effect::Read);
-        assert_eq!((&*tool.name, &*tool.description), ("look", "Looks for something, and tells of it."));
+        assert_eq!((&*tool.name, &*tool.description), ("look", "Looks for something, and reports it."));
         let word = json!({
             "type": "object", "properties": {"title": {"type": "string"}}, "required": ["title"],
             "additionalProperties": false

@@ -45,8 +45,8 @@ pub struct PrintedText {
 }
 
 impl PrintedText {
-    fn new(text: &str, bytes: u64, most: usize) -> Self {
-        let shown = &text[..text.floor_char_boundary(most)];
+    fn new(text: &str, bytes: u64, limit: usize) -> Self {
+        let shown = &text[..text.floor_char_boundary(limit)];
         let cut = shown.len() < text.len();
         let tail = if cut { &text[text.ceil_char_boundary(text.len().saturating_sub(MAX_TAIL))..] } else { "" };
         Self { text: shown.to_owned(), bytes, cut, tail: tail.to_owned() }

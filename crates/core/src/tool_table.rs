@@ -145,12 +145,12 @@ impl ToolRow {
     }
 
     /// Returns the tool with this name or alias, ignoring case and the prefixes that some models add.
-    pub fn known(name: &str) -> Option<&'static Self> {
+    pub fn find(name: &str) -> Option<&'static Self> {
         let name = name.trim();
         let bare = ["functions.", "default_api.", "tools."].iter().find_map(|prefix| name.strip_prefix(prefix));
         let bare = bare.unwrap_or(name);
-        let is_meant = |known: &str| known.eq_ignore_ascii_case(bare);
-        TOOLS.iter().find(|tool| is_meant(tool.name) || tool.aliases.split_ascii_whitespace().any(is_meant))
+        let matches = |known: &str| known.eq_ignore_ascii_case(bare);
+        TOOLS.iter().find(|tool| matches(tool.name) || tool.aliases.split_ascii_whitespace().any(matches))
     }
 
     /// Returns the names of the tools that depend on a component.

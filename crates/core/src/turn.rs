@@ -116,7 +116,7 @@ impl TurnOptions {
 
 impl StartTurn {
     /// Records that the client has disconnected.
-    pub fn client_is_gone(&mut self) {
+    pub fn note_disconnect(&mut self) {
         if self.while_connected {
             self.on_interrupt = OnInterrupt::Wait;
         }
@@ -255,7 +255,7 @@ impl StopReason {
 
     /// Returns true if the turn ended with the model's own answer, even an empty or incomplete one.
     #[must_use]
-    pub fn is_last_word(self) -> bool {
+    pub fn is_model_answer(self) -> bool {
         matches!(self, Self::Completed | Self::NoAnswer | Self::Cut | Self::Filtered | Self::WrongForm)
     }
 }

@@ -121,27 +121,27 @@ struct Fold {
 impl Fold {
     fn follow(&mut self, later: &FileChange) {
         use FileChangeKind::{Created, Deleted, Modified};
-        let known = &mut self.change;
-        let linked = known.after == later.before && known.project == later.project;
+        let total = &mut self.change;
+        let linked = total.after == later.before && total.project == later.project;
         self.recorded = self.recorded && later.is_recorded() && linked;
-        known.late |= later.late;
+        total.late |= later.late;
         // Only a file that stayed the same inode throughout can be restored under all of its names.
-        known.shared = known.shared.filter(|shared| later.shared == Some(*shared));
-        known.path.clone_from(&later.path);
+        total.shared = total.shared.filter(|shared| later.shared == Some(*shared));
+        total.path.clone_from(&later.path);
         if self.recorded {
-            known.after.clone_from(&later.after);
-            known.change = match (&known.before, &known.after) {
+            total.after.clone_from(&later.after);
+            total.change = match (&total.before, &total.after) {
                 (None, _) => Created,
                 (Some(_), None) => Deleted,
                 (Some(_), Some(_)) => Modified,
             };
         } else {
-            known.change = match (known.change, later.change) {
+            total.change = match (total.change, later.change) {
                 (Created, Modified) => Created,
                 (Deleted, Created) => Modified,
                 (_, change) => change,
             };
-            (known.before, known.after) = (None, None);
+            (total.before, total.after) = (None, None);
         }
     }
 }

@@ -111,13 +111,14 @@ impl Prices {
     const MAX: f64 = 10_000.0;
 
     /// Returns true if all prices are plausible and the thresholds of tiers increase.
-    pub fn are_sound(&self) -> bool {
+    pub fn are_plausible(&self) -> bool {
         let rates = [self.cached_input, self.cache_write, self.cache_write_1h, self.reasoning];
         let mut rates = rates.into_iter().flatten().chain([self.input, self.output]);
-        let borders: Vec<u64> = std::iter::once(self.above).chain(self.tiers.iter().map(|tier| tier.above)).collect();
+        let thresholds: Vec<u64> =
+            std::iter::once(self.above).chain(self.tiers.iter().map(|tier| tier.above)).collect();
         rates.all(|rate| (0.0..=Self::MAX).contains(&rate))
-            && borders.is_sorted_by(|lower, upper| lower < upper)
-            && self.tiers.iter().all(|tier| tier.tiers.is_empty() && tier.are_sound())
+            && thresholds.is_sorted_by(|lower, upper| lower < upper)
+            && self.tiers.iter().all(|tier| tier.tiers.is_empty() && tier.are_plausible())
     }
 
     /// Returns the prices of a request with this many tokens.
@@ -140,14 +141,14 @@ impl Prices {
             *self.of_request(prompt_tokens);
         let hour_writes = hour_writes.min(cache_write_tokens);
         // Some servers do not include reasoning in the tokens of the answer.
-        let thought = reasoning_tokens.min(completion_tokens);
+        let reasoned = reasoning_tokens.min(completion_tokens);
         let parts = [
             (prompt_tokens.saturating_sub(cached_tokens).saturating_sub(cache_write_tokens), input),
             (cached_tokens, cached_input.unwrap_or(input)),
             (cache_write_tokens - hour_writes, cache_write.unwrap_or(input)),
             (hour_writes, cache_write_1h.unwrap_or(2.0 * input)),
-            (completion_tokens - thought, output),
-            (thought, reasoning.unwrap_or(output)),
+            (completion_tokens - reasoned, output),
+            (reasoned, reasoning.unwrap_or(output)),
         ];
         parts.iter().map(|(tokens, price)| *tokens as f64 * price).sum::<f64>().round().max(0.0) as u64
     }
@@ -178,7 +179,7 @@ mod tests {
     fn long_request_uses_the_upper_price_tier_entirely() {
         let tier = |above, input| Prices { above, input, output: 10.0 * input, ..Prices::default() };
         let prices = Prices { tiers: vec![tier(100, 2.0), tier(200, 4.0)], ..tier(0, 1.0) };
-        assert!(prices.are_sound());
+        assert!(prices.are_plausible());
         for (prompt_tokens, price) in [(100, 1), (101, 2), (200, 2), (201, 4), (1 << 40, 4)] {
             let usage = Usage { prompt_tokens, completion_tokens: 7, ..Usage::default() };
             assert_eq!(prices.cost_microusd(&usage, 0), (prompt_tokens + 70) * price, "{prompt_tokens}");
@@ -191,7 +192,7 @@ mod tests {
             Prices { reasoning: Some(-1.0), ..tier(0, 1.0) },
             tier(0, f64::INFINITY),
         ] {
-            assert!(!wrong.are_sound(), "{wrong:?}");
+            assert!(!wrong.are_plausible(), "{wrong:?}");
         }
     }
 }

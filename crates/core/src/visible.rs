@@ -3,9 +3,9 @@
 //!
 //! Everything that is approved, previewed or stored is shown in this form only: questions and previews, diffs, lists of
 //! pending calls, the audit log, titles. Nothing is omitted, and no terminal sequence takes effect. A character that
-//! would control a terminal, that is invisible, or that looks like a space but is none, is escaped as `\u{9b}`. So is
-//! the backslash of a text that contains such an escape itself. A tab is shown as `⇥`, a space at the end of a line as
-//! `␣`, and a line break in a one-line text as `⏎`. These symbols are escaped if a text contains them. Therefore
+//! would control a terminal, that is invisible, or that looks like a space but is not one, is escaped as `\u{9b}`. So
+//! is the backslash of a text that contains such an escape itself. A tab is shown as `⇥`, a space at the end of a line
+//! as `␣`, and a line break in a one-line text as `⏎`. These symbols are escaped if a text contains them. Therefore
 //! different texts never look the same, and [`read`] restores the original.
 //!
 //! Messages of a model to the user are prose and do not need this. It is enough to remove terminal sequences from them.
@@ -22,21 +22,21 @@ const BLANK: char = '␣';
 /// Symbol for a line break in a one-line text.
 const BREAK: char = '⏎';
 /// Prefix of an escaped character.
-const WRITTEN: &str = "\\u{";
+const ESCAPE_PREFIX: &str = "\\u{";
 /// Capacity for marks above and below a letter. More of them would cover adjacent lines.
-const ROOM: usize = 6;
+const MARK_CAPACITY: usize = 6;
 
 /// Shows a text of several lines.
 pub fn lines(text: &str) -> String {
-    joined(text, '\n')
+    join_lines(text, '\n')
 }
 
 /// Shows a text on one line, including its line breaks.
 pub fn line(text: &str) -> String {
-    joined(text, BREAK)
+    join_lines(text, BREAK)
 }
 
-fn joined(text: &str, line_break: char) -> String {
+fn join_lines(text: &str, line_break: char) -> String {
     let mut shown = String::with_capacity(text.len() + text.len() / 16);
     for (at, line) in text.split('\n').enumerate() {
         if at > 0 {
@@ -59,10 +59,10 @@ pub fn read(shown: &str) -> Option<String> {
     let mut text = String::with_capacity(shown.len());
     let mut rest = shown;
     while let Some(c) = rest.chars().next() {
-        if let Some(written) = rest.strip_prefix(WRITTEN) {
-            let (digits, behind) = written.split_once('}')?;
+        if let Some(written) = rest.strip_prefix(ESCAPE_PREFIX) {
+            let (digits, tail) = written.split_once('}')?;
             text.push(char::from_u32(u32::from_str_radix(digits, 16).ok()?)?);
-            rest = behind;
+            rest = tail;
             continue;
         }
         text.push(match c {
@@ -76,11 +76,11 @@ pub fn read(shown: &str) -> Option<String> {
     Some(text)
 }
 
-/// Returns true if a character controls a terminal, is invisible, or looks like a space but is none. It is visible only
-/// if it is escaped. Includes tabs and line breaks.
+/// Returns true if a character controls a terminal, is invisible, or looks like a space but is not one. It is visible
+/// only if it is escaped. Includes tabs and line breaks.
 pub fn is_hidden(c: char) -> bool {
     // Printable ASCII needs no further checks.
-    !(' '..='~').contains(&c) && (c.is_control() || is_unseen(c) || is_blank(c) || has_no_meaning(c) || c == '\u{fe0f}')
+    !(' '..='~').contains(&c) && (c.is_control() || is_unseen(c) || is_blank(c) || is_private_use(c) || c == '\u{fe0f}')
 }
 
 /// Spaces other than the ASCII space.
@@ -89,21 +89,21 @@ fn is_blank(c: char) -> bool {
 }
 
 /// Characters that fonts draw arbitrarily, if at all: private use and noncharacters.
-fn has_no_meaning(c: char) -> bool {
+fn is_private_use(c: char) -> bool {
     let code = u32::from(c);
     matches!(code, 0xe000..=0xf8ff | 0xfdd0..=0xfdef | 0xf0000..=0x0010_ffff) || code & 0xfffe == 0xfffe
 }
 
-/// Part of `ROOM` that a mark takes: half of it for marks that combine with any letter, and less for those of scripts
-/// in which a letter has several. 0 for characters that are not marks.
-fn room_taken(c: char) -> usize {
+/// Part of `MARK_CAPACITY` that a mark uses: half of it for marks that combine with any letter, and less for those of
+/// scripts in which a letter has several. 0 for characters that are not marks.
+fn mark_weight(c: char) -> usize {
     match c {
         '\u{300}'..='\u{36f}'
         | '\u{483}'..='\u{489}'
         | '\u{1ab0}'..='\u{1aff}'
         | '\u{1dc0}'..='\u{1dff}'
         | '\u{20d0}'..='\u{20ff}'
-        | '\u{fe20}'..='\u{fe2f}' => ROOM / 2,
+        | '\u{fe20}'..='\u{fe2f}' => MARK_CAPACITY / 2,
         c => usize::from(is_combining_mark(c)),
     }
 }
@@ -112,25 +112,25 @@ fn room_taken(c: char) -> usize {
 fn push_line(line: &str, shown: &mut String) {
     let end = line.trim_end_matches(' ').len();
     let mut rest = &line[..end];
-    let mut room = 0_usize;
+    let mut capacity = 0_usize;
     while let Some(c) = rest.chars().next() {
-        let taken = room_taken(c);
-        let is_out = match c {
-            '\\' => rest.starts_with(WRITTEN),
+        let weight = mark_weight(c);
+        let must_escape = match c {
+            '\\' => rest.starts_with(ESCAPE_PREFIX),
             TAB | BLANK | BREAK => true,
-            _ => is_hidden(c) || taken > room,
+            _ => is_hidden(c) || weight > capacity,
         };
         if c == '\t' {
             shown.push(TAB);
-        } else if is_out {
+        } else if must_escape {
             // Writing to a string cannot fail.
-            let _ = write!(shown, "{WRITTEN}{:x}}}", u32::from(c));
+            let _ = write!(shown, "{ESCAPE_PREFIX}{:x}}}", u32::from(c));
         } else {
             shown.push(c);
         }
-        room = match c {
-            _ if taken > 0 => room.saturating_sub(taken),
-            c if c.is_alphanumeric() => ROOM,
+        capacity = match c {
+            _ if weight > 0 => capacity.saturating_sub(weight),
+            c if c.is_alphanumeric() => MARK_CAPACITY,
             _ => 0,
         };
         rest = &rest[c.len_utf8()..];
@@ -141,13 +141,13 @@ fn push_line(line: &str, shown: &mut String) {
 /// Escapes hidden characters in JSON as `\u009b` for display on a terminal. The result parses to the same value. `json`
 /// must be valid JSON, in which only strings can contain such characters.
 pub fn json(json: String) -> String {
-    let is_out = |c: char| !c.is_ascii_control() && is_hidden(c) || c == '\u{7f}';
-    if !json.contains(is_out) {
+    let must_escape = |c: char| !c.is_ascii_control() && is_hidden(c) || c == '\u{7f}';
+    if !json.contains(must_escape) {
         return json;
     }
     let mut shown = String::with_capacity(json.len() + json.len() / 16);
     for c in json.chars() {
-        if is_out(c) {
+        if must_escape(c) {
             for unit in c.encode_utf16(&mut [0; 2]) {
                 let _ = write!(shown, "\\u{unit:04x}");
             }
@@ -201,8 +201,8 @@ mod tests {
         // Stacked Thai tone marks and Hebrew points.
         for (letter, mark, written) in [('ก', '\u{e48}', "\\u{e48}"), ('ב', '\u{5b0}', "\\u{5b0}")] {
             let stack = |count: usize| format!("{letter}{}", mark.to_string().repeat(count));
-            check(&stack(ROOM), &stack(ROOM));
-            check(&stack(ROOM + 1), &format!("{}{written}", stack(ROOM)));
+            check(&stack(MARK_CAPACITY), &stack(MARK_CAPACITY));
+            check(&stack(MARK_CAPACITY + 1), &format!("{}{written}", stack(MARK_CAPACITY)));
         }
     }
 

@@ -34,7 +34,7 @@ pub struct SessionWorktree {
 
 impl SessionWorktree {
     /// Creates a request for a worktree of that name.
-    pub fn wish(name: impl Into<String>) -> Self {
+    pub fn request(name: impl Into<String>) -> Self {
         Self { name: name.into(), ..Self::default() }
     }
 }
@@ -154,14 +154,14 @@ pub struct WorktreeApplied {
 /// Of kind `InvalidInput`.
 pub fn check_name(name: &str) -> Result<(), WorkspaceError> {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.');
-    let is_sound = !name.is_empty()
+    let is_valid = !name.is_empty()
         && name.len() <= MAX_WORKTREE_NAME
         && name.chars().all(is_plain)
         && !name.starts_with(['.', '-'])
         && !name.ends_with('.')
         && !name.ends_with(".lock")
         && !name.contains("..");
-    if is_sound {
+    if is_valid {
         return Ok(());
     }
     let shown: String = name.chars().take(MAX_WORKTREE_NAME).collect();

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     fn form(schema: &str) -> Result<AnswerForm, EngineError> {
-        AnswerForm::compile(&AnswerSchema::unjudged(schema.to_owned()))
+        AnswerForm::compile(&AnswerSchema::unchecked(schema.to_owned()))
     }
 
     const COUNT: &str = r#"{"type": "object", "properties": {"count": {"type": "integer", "minimum": 0}},

@@ -5,7 +5,7 @@
 
 use agentd_context::{
     ToolSet,
-    text::{self, Excerpt, ResultLimits, aside, at_once, from_behind, grouped, lines_at_once, sizes},
+    text::{self, Excerpt, ResultLimits, aside, at_once, grouped, lines_at_once, offset_after, sizes},
     tokens::estimate,
 };
 use agentd_core::{
@@ -174,7 +174,7 @@ pub(crate) async fn keep(
     let Some(split) = split else { return Ok(UserInput::whole(text, typed_bytes)) };
     let name = if split.words > 0 { NAMES.0 } else { NAMES.1 };
     let content = text.as_bytes()[split.given..].to_vec();
-    let path = workspaces.keep_input(session, name.to_owned(), content).await?;
+    let path = workspaces.store_input(session, name.to_owned(), content).await?;
     Ok(shown(&text, typed_bytes, split, path, tools))
 }
 
@@ -241,7 +241,7 @@ fn note(stored: &StoredInput, sizes: &str, head: &str, with_tail: bool, lines: O
     };
     let mut ways = Vec::new();
     if tools.get("read_file").is_some() {
-        ways.push(format!("continue there with read_file and {}, {}", from_behind(head, lines), at_once(lines)));
+        ways.push(format!("continue there with read_file and {}, {}", offset_after(head, lines), at_once(lines)));
     }
     if tools.get("grep").is_some() {
         ways.push("search it with grep".to_owned());

@@ -369,7 +369,7 @@ fn code_spans(line: &str) -> Vec<Range<usize>> {
 #[cfg(test)]
 mod tests {
     use agentd_core::{
-        catalogue::{Catalogue, CatalogueTool, Foreign, ToolLabel, ToolOrigin, ToolTier},
+        catalogue::{Catalogue, CatalogueTool, ForeignTool, ToolLabel, ToolOrigin, ToolTier},
         tool::ToolSpec,
     };
     use agentd_policy::read_tool;
@@ -403,7 +403,7 @@ mod tests {
     fn of_server(server: &str, name: &str, tier: ToolTier) -> CatalogueTool {
         let spec = ToolSpec { name: name.to_owned(), ..read_tool() };
         let (origin, server) = (ToolOrigin::Mcp { server: server.to_owned() }, server.to_owned());
-        let foreign = Some(Arc::new(Foreign { server, ..Foreign::default() }));
+        let foreign = Some(Arc::new(ForeignTool { server, ..ForeignTool::default() }));
         let label = ToolLabel { tier, ..ToolLabel::default() };
         CatalogueTool { spec, origin, label, stands_for: None, foreign }
     }

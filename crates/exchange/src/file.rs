@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use agentd_core::{exchange::KeptRequest, ids::SessionId};
+use agentd_core::{exchange::StoredRequest, ids::SessionId};
 use nix::fcntl::OFlag;
 use serde::Deserialize;
 
@@ -17,9 +17,10 @@ use crate::{
     writer::SentExchange,
 };
 
-/// Maximum number of bodies that later ones can refer to, and their total bytes.
-const BASES: usize = 6;
-const BASE_BYTES: usize = 8 << 20;
+/// Maximum number of bodies that later ones can refer to.
+const MAX_BASES: usize = 6;
+/// Maximum total size of these bodies, in bytes.
+const MAX_BASE_BYTES: usize = 8 << 20;
 
 /// Maximum bytes of a line that is read.
 pub(crate) const MAX_LINE: u64 = 128 << 20;
@@ -73,7 +74,7 @@ impl TraceFile {
         let SentExchange { source, at, mut request, .. } = sent;
         let body = request.body.take().unwrap_or_default();
         let number = self.next;
-        let line = |body: Delta, request: &KeptRequest| {
+        let line = |body: Delta, request: &StoredRequest| {
             let (source, request) = (source.clone(), request.clone());
             Line::Request(Box::new(RequestLine { number, at, source, request, body })).to_bytes()
         };
@@ -88,8 +89,8 @@ impl TraceFile {
         self.append(&bytes)?;
         self.next += 1;
         self.bases.push_back((number, body));
-        let held = |bases: &VecDeque<(u64, String)>| bases.iter().map(|(_, body)| body.len()).sum::<usize>();
-        while self.bases.len() > BASES || (self.bases.len() > 1 && held(&self.bases) > BASE_BYTES) {
+        let total_bytes = |bases: &VecDeque<(u64, String)>| bases.iter().map(|(_, body)| body.len()).sum::<usize>();
+        while self.bases.len() > MAX_BASES || (self.bases.len() > 1 && total_bytes(&self.bases) > MAX_BASE_BYTES) {
             self.bases.pop_front();
         }
         Ok(number)
@@ -110,10 +111,10 @@ impl TraceFile {
 
     /// Starts a new file and renumbers the older ones; the oldest is removed.
     fn rotate(&mut self) -> io::Result<()> {
-        let most = self.limits.files.max(1);
-        for number in (0..most).rev() {
+        let limit = self.limits.files.max(1);
+        for number in (0..limit).rev() {
             let path = path_of(&self.folder, number);
-            let moved = if number + 1 == most {
+            let moved = if number + 1 == limit {
                 fs::remove_file(&path)
             } else {
                 fs::rename(&path, path_of(&self.folder, number + 1))
@@ -138,7 +139,7 @@ impl TraceFile {
     fn append(&mut self, line: &[u8]) -> io::Result<()> {
         let written = self.file.write_all(line);
         if let Err(error) = written {
-            // A partial line would be read as a cut one and only take room.
+            // A partial line would be read as a truncated one and only waste space.
             let _ = self.file.set_len(self.size);
             return Err(error);
         }

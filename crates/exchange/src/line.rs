@@ -7,7 +7,7 @@ use std::io;
 
 use agentd_core::{
     Timestamp,
-    exchange::{ExchangeSource, KeptAnswer, KeptRequest},
+    exchange::{ExchangeSource, StoredAnswer, StoredRequest},
     ids::SessionId,
 };
 use serde::{Deserialize, Serialize};
@@ -32,8 +32,8 @@ pub(crate) enum Line {
     /// A request that was sent.
     Request(Box<RequestLine>),
     /// End of an exchange.
-    Answer { number: u64, answer: KeptAnswer },
-    /// Number of lines missing at this place.
+    Answer { number: u64, answer: StoredAnswer },
+    /// Number of lines missing at this position.
     Lost { count: u64 },
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct RequestLine {
     pub(crate) number: u64,
     pub(crate) at: Timestamp,
     pub(crate) source: ExchangeSource,
-    pub(crate) request: KeptRequest,
+    pub(crate) request: StoredRequest,
     pub(crate) body: Delta,
 }
 
@@ -60,10 +60,10 @@ impl Line {
 const STRIDE: usize = 1024;
 
 /// Ratio of shared to other bytes from which two bodies count as nearly equal.
-const NEARLY: usize = 15;
+const NEARLY_EQUAL_RATIO: usize = 15;
 
 /// Minimum number of bytes that a reference must save.
-const WORTH: usize = 128;
+const MIN_SAVED: usize = 128;
 
 /// A body, stored whole or as the difference to an earlier one.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,12 +95,12 @@ pub(crate) fn delta<'a>(body: &str, bases: impl Iterator<Item = (u64, &'a str)>)
             best = Some((number, (head, tail)));
         }
         // The remaining bases would save little more, and comparing each costs as much as this one.
-        if (head + tail).saturating_mul(NEARLY + 1) >= body.len().saturating_mul(NEARLY) {
+        if (head + tail).saturating_mul(NEARLY_EQUAL_RATIO + 1) >= body.len().saturating_mul(NEARLY_EQUAL_RATIO) {
             break;
         }
     }
     match best {
-        Some((number, (head, tail))) if head + tail >= WORTH => {
+        Some((number, (head, tail))) if head + tail >= MIN_SAVED => {
             Delta { base: Some(number), head, tail, text: body[head..body.len() - tail].to_owned() }
         }
         _ => Delta { text: body.to_owned(), ..Delta::default() },
@@ -116,24 +116,24 @@ pub(crate) fn apply(base: &str, delta: &Delta) -> Option<String> {
 
 /// Lengths of the shared head and tail in bytes. They do not overlap and do not split a character.
 fn shared_ends(base: &str, body: &str) -> (usize, usize) {
-    let mut head = shared_beginning(base.as_bytes(), body.as_bytes());
+    let mut head = shared_prefix(base.as_bytes(), body.as_bytes());
     while !body.is_char_boundary(head) || !base.is_char_boundary(head) {
         head -= 1;
     }
-    let mut tail = shared_end(&base.as_bytes()[head..], &body.as_bytes()[head..]);
+    let mut tail = shared_suffix(&base.as_bytes()[head..], &body.as_bytes()[head..]);
     while !body.is_char_boundary(body.len() - tail) || !base.is_char_boundary(base.len() - tail) {
         tail -= 1;
     }
     (head, tail)
 }
 
-fn shared_beginning(one: &[u8], other: &[u8]) -> usize {
+fn shared_prefix(one: &[u8], other: &[u8]) -> usize {
     let strides = one.chunks_exact(STRIDE).zip(other.chunks_exact(STRIDE));
     let at = strides.take_while(|(one, other)| one == other).count() * STRIDE;
     at + one[at..].iter().zip(&other[at..]).take_while(|(one, other)| one == other).count()
 }
 
-fn shared_end(one: &[u8], other: &[u8]) -> usize {
+fn shared_suffix(one: &[u8], other: &[u8]) -> usize {
     let strides = one.rchunks_exact(STRIDE).zip(other.rchunks_exact(STRIDE));
     let at = strides.take_while(|(one, other)| one == other).count() * STRIDE;
     let (one, other) = (&one[..one.len() - at], &other[..other.len() - at]);
@@ -198,11 +198,11 @@ mod tests {
             head in "[aé漢😀\"\\\\]{0,400}", one in "[aé漢😀]{0,40}", other in "[aé漢😀]{0,40}", tail in "[aé漢😀]{0,3000}",
         ) {
             let (base, body) = (format!("{head}{one}{tail}"), format!("{head}{other}{tail}"));
-            let kept = delta(&body, [(1, base.as_str())].into_iter());
-            let back = match kept.base { Some(_) => apply(&base, &kept), None => Some(kept.text.clone()) };
-            prop_assert_eq!(back, Some(body));
-            if kept.base.is_some() {
-                prop_assert!(kept.text.len() <= other.len() + 8, "{:?}", kept);
+            let stored = delta(&body, [(1, base.as_str())].into_iter());
+            let restored = match stored.base { Some(_) => apply(&base, &stored), None => Some(stored.text.clone()) };
+            prop_assert_eq!(restored, Some(body));
+            if stored.base.is_some() {
+                prop_assert!(stored.text.len() <= other.len() + 8, "{:?}", stored);
             }
         }
     }

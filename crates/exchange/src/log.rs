@@ -11,7 +11,9 @@ use std::{
 
 use agentd_core::{
     error::{ErrorKind, WorkspaceError},
-    exchange::{ExchangeRecorder, ExchangeSource, KeptExchanges, KeptRequest, ReceivedAnswer, RequestTap, SentRequest},
+    exchange::{
+        ExchangeRecorder, ExchangeSource, ReceivedAnswer, RequestTap, SentRequest, StoredExchanges, StoredRequest,
+    },
     ids::SessionId,
     ports::Exchanges,
 };
@@ -23,7 +25,7 @@ use crate::{
     writer::{self, Command, Queue, Reply, SentExchange},
 };
 
-/// Bytes that a command takes in the queue besides the body.
+/// Bytes that a command uses in the queue besides the body.
 const OVERHEAD: usize = 512;
 
 /// Records exchanges with models. Cheap to clone.
@@ -60,7 +62,7 @@ impl ExchangeLog {
     ///
     /// # Errors
     /// If nothing is stored for the session, a number does not exist, or the files cannot be read.
-    pub async fn read(&self, session: SessionId, numbers: Vec<u64>) -> Result<KeptExchanges, ReadFailure> {
+    pub async fn read(&self, session: SessionId, numbers: Vec<u64>) -> Result<StoredExchanges, ReadFailure> {
         self.flush().await;
         let folder = self.0.folder(session);
         let read = tokio::task::spawn_blocking(move || reader::read(&folder, &numbers)).await;
@@ -126,8 +128,8 @@ impl ExchangeRecorder for SourceRecorder {
         let Some(queue) = self.log.queue() else { return 0 };
         let body = &request.body[..request.body.floor_char_boundary(MAX_REQUEST)];
         let (key, bytes) = (self.log.keys.fetch_add(1, Ordering::Relaxed), body.len() + OVERHEAD);
-        let is_taken = queue.offer(self.source.owner, bytes, || {
-            let kept = KeptRequest {
+        let is_queued = queue.offer(self.source.owner, bytes, || {
+            let stored = StoredRequest {
                 wire: request.wire.to_owned(),
                 model: request.model.to_owned(),
                 url: request.url.to_owned(),
@@ -138,9 +140,9 @@ impl ExchangeRecorder for SourceRecorder {
                 body: Some(body.to_owned()),
             };
             let (source, at) = (self.source.clone(), self.log.config.clock.now());
-            Command::Sent(Box::new(SentExchange { key, source, at, request: kept, room: bytes }))
+            Command::Sent(Box::new(SentExchange { key, source, at, request: stored, queue_bytes: bytes }))
         });
-        if is_taken { key } else { 0 }
+        if is_queued { key } else { 0 }
     }
 
     fn ended(&self, key: u64, answer: ReceivedAnswer) {
@@ -149,8 +151,12 @@ impl ExchangeRecorder for SourceRecorder {
             return;
         }
         if let Some(queue) = self.log.queue() {
-            let room = answer.body.len() + OVERHEAD;
-            queue.offer(self.source.owner, room, || Command::Ended { key, answer: Box::new(answer), room });
+            let queue_bytes = answer.body.len() + OVERHEAD;
+            queue.offer(self.source.owner, queue_bytes, || Command::Ended {
+                key,
+                answer: Box::new(answer),
+                queue_bytes,
+            });
         }
     }
 }

@@ -8,7 +8,7 @@ use std::{
     path::Path,
 };
 
-use agentd_core::exchange::{Exchange, KeptAnswer, KeptExchanges};
+use agentd_core::exchange::{Exchange, StoredAnswer, StoredExchanges};
 use nix::fcntl::OFlag;
 
 use crate::{
@@ -23,13 +23,13 @@ const MAX_FILES: u32 = 1000;
 #[derive(Debug)]
 pub enum ReadFailure {
     /// Nothing is stored for the session.
-    NothingKept,
+    NothingStored,
     /// No exchange has this number.
     NoSuchNumber {
         /// Number that was requested.
         number: u64,
         /// First and last stored number.
-        kept: (u64, u64),
+        stored: (u64, u64),
     },
     /// The files cannot be read.
     Io(io::Error),
@@ -46,34 +46,34 @@ impl From<io::Error> for ReadFailure {
 ///
 /// # Errors
 /// If nothing is stored, a number does not exist, or the files cannot be read.
-pub fn read(folder: &Path, numbers: &[u64]) -> Result<KeptExchanges, ReadFailure> {
+pub fn read(folder: &Path, numbers: &[u64]) -> Result<StoredExchanges, ReadFailure> {
     let mut trace = Trace::open(folder)?;
     let (Some((&first, _)), Some((&last, _))) = (trace.entries.first_key_value(), trace.entries.last_key_value())
     else {
-        return Err(ReadFailure::NothingKept);
+        return Err(ReadFailure::NothingStored);
     };
     let mut exchanges = Vec::new();
     for number in numbers {
-        let exchange = trace.whole(*number)?;
-        exchanges.push(exchange.ok_or(ReadFailure::NoSuchNumber { number: *number, kept: (first, last) })?);
+        let exchange = trace.load(*number)?;
+        exchanges.push(exchange.ok_or(ReadFailure::NoSuchNumber { number: *number, stored: (first, last) })?);
     }
     if numbers.is_empty() {
         exchanges = trace.entries.into_values().map(|entry| entry.exchange).collect();
     }
-    Ok(KeptExchanges { exchanges, remarks: trace.remarks })
+    Ok(StoredExchanges { exchanges, remarks: trace.remarks })
 }
 
 /// Position of a line in the files.
 #[derive(Debug, Clone, Copy)]
-struct LinePlace {
+struct LinePosition {
     file: usize,
     offset: u64,
 }
 
 struct Entry {
     exchange: Exchange,
-    request: LinePlace,
-    answer: Option<LinePlace>,
+    request: LinePosition,
+    answer: Option<LinePosition>,
 }
 
 /// Index of all lines of a session, without bodies.
@@ -95,8 +95,8 @@ impl Trace {
     fn open(folder: &Path) -> Result<Self, ReadFailure> {
         let mut files = Vec::new();
         // The oldest file has the highest number.
-        let there = (0..MAX_FILES).take_while(|number| *number == 0 || path_of(folder, *number).exists()).count();
-        for number in (0..there).rev() {
+        let count = (0..MAX_FILES).take_while(|number| *number == 0 || path_of(folder, *number).exists()).count();
+        for number in (0..count).rev() {
             let number = u32::try_from(number).unwrap_or_default();
             let flags = (OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits();
             match OpenOptions::new().read(true).custom_flags(flags).open(path_of(folder, number)) {
@@ -117,7 +117,7 @@ impl Trace {
         for file in 0..self.files.len() {
             let mut offset = 0;
             while let Some(line) = read_line(&mut self.files[file])? {
-                let place = LinePlace { file, offset };
+                let position = LinePosition { file, offset };
                 offset += line.len() as u64;
                 // A line that was cut off ends with the newline that the next writer added.
                 match serde_json::from_slice(line.trim_ascii_end()) {
@@ -125,12 +125,12 @@ impl Trace {
                         let RequestLine { number, at, source, request, .. } = *line;
                         let before = latest.insert((source.session_id, source.purpose.as_str()), number);
                         let exchange = Exchange { number, source, at, before, request, answer: None };
-                        self.entries.insert(number, Entry { exchange, request: place, answer: None });
+                        self.entries.insert(number, Entry { exchange, request: position, answer: None });
                     }
                     Ok(Line::Answer { number, answer }) => {
                         if let Some(entry) = self.entries.get_mut(&number) {
-                            entry.exchange.answer = Some(KeptAnswer { body: None, ..answer });
-                            entry.answer = Some(place);
+                            entry.exchange.answer = Some(StoredAnswer { body: None, ..answer });
+                            entry.answer = Some(position);
                         }
                     }
                     Ok(Line::Lost { count }) => gaps.lost = gaps.lost.saturating_add(count),
@@ -145,12 +145,12 @@ impl Trace {
     }
 
     /// Loads an exchange with its bodies.
-    fn whole(&mut self, number: u64) -> io::Result<Option<Exchange>> {
+    fn load(&mut self, number: u64) -> io::Result<Option<Exchange>> {
         let Some(entry) = self.entries.get(&number) else { return Ok(None) };
-        let (mut exchange, place) = (entry.exchange.clone(), entry.answer);
+        let (mut exchange, position) = (entry.exchange.clone(), entry.answer);
         exchange.request.body = self.body(number)?;
-        if let Some(place) = place
-            && let Some(Line::Answer { answer, .. }) = self.line(place)?
+        if let Some(position) = position
+            && let Some(Line::Answer { answer, .. }) = self.line(position)?
         {
             exchange.answer = Some(answer);
         }
@@ -162,8 +162,8 @@ impl Trace {
         let mut deltas: Vec<Delta> = Vec::new();
         let mut next = Some(number);
         while let Some(number) = next {
-            let Some(place) = self.entries.get(&number).map(|entry| entry.request) else { return Ok(None) };
-            let Some(Line::Request(line)) = self.line(place)? else { return Ok(None) };
+            let Some(position) = self.entries.get(&number).map(|entry| entry.request) else { return Ok(None) };
+            let Some(Line::Request(line)) = self.line(position)? else { return Ok(None) };
             // A body only refers to earlier ones, so the loop ends.
             next = line.body.base.filter(|base| *base < number);
             if next != line.body.base {
@@ -184,9 +184,9 @@ impl Trace {
         Ok(body)
     }
 
-    fn line(&mut self, place: LinePlace) -> io::Result<Option<Line>> {
-        let Some(file) = self.files.get_mut(place.file) else { return Ok(None) };
-        file.seek(SeekFrom::Start(place.offset))?;
+    fn line(&mut self, position: LinePosition) -> io::Result<Option<Line>> {
+        let Some(file) = self.files.get_mut(position.file) else { return Ok(None) };
+        file.seek(SeekFrom::Start(position.offset))?;
         Ok(read_line(file)?.and_then(|line| serde_json::from_slice(&line).ok()))
     }
 }
@@ -205,7 +205,7 @@ impl Gaps {
             remarks.push(format!("{} of the trace: unreadable, skipped", lines(self.damaged)));
         }
         if self.lost > 0 {
-            remarks.push(format!("{} missing: not written, or sent too fast", lines(self.lost)));
+            remarks.push(format!("{} missing: not written, or dropped because of a full queue", lines(self.lost)));
         }
         remarks
     }

@@ -16,7 +16,7 @@ use std::{
 
 use agentd_core::{
     Timestamp,
-    exchange::{ExchangeSource, KeptAnswer, KeptRequest, ReceivedAnswer},
+    exchange::{ExchangeSource, ReceivedAnswer, StoredAnswer, StoredRequest},
     ids::SessionId,
 };
 use tokio::sync::oneshot;
@@ -28,13 +28,13 @@ use crate::{
 };
 
 /// Maximum number of open files.
-const OPEN_FILES: usize = 8;
+const MAX_OPEN_FILES: usize = 8;
 
 /// Maximum number of exchanges without an end. The oldest are forgotten, because a lost end never arrives.
-const OPEN_EXCHANGES: usize = 4096;
+const MAX_OPEN_EXCHANGES: usize = 4096;
 
 /// Idle time after which files and cached bodies are dropped.
-const IDLE: Duration = Duration::from_secs(60);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Reply to a caller that waits for the thread.
 pub(crate) type Reply = oneshot::Sender<io::Result<()>>;
@@ -45,9 +45,9 @@ pub(crate) struct SentExchange {
     pub(crate) key: u64,
     pub(crate) source: ExchangeSource,
     pub(crate) at: Timestamp,
-    pub(crate) request: KeptRequest,
-    /// Bytes that it takes in the queue.
-    pub(crate) room: usize,
+    pub(crate) request: StoredRequest,
+    /// Bytes that it uses in the queue.
+    pub(crate) queue_bytes: usize,
 }
 
 /// Commands of the writer thread.
@@ -56,7 +56,7 @@ pub(crate) enum Command {
     /// Writes a request to its trace.
     Sent(Box<SentExchange>),
     /// Writes the end of an exchange.
-    Ended { key: u64, answer: Box<ReceivedAnswer>, room: usize },
+    Ended { key: u64, answer: Box<ReceivedAnswer>, queue_bytes: usize },
     /// Removes everything stored for a session.
     Forget(SessionId, Reply),
     /// Replies when all earlier commands are written.
@@ -65,13 +65,13 @@ pub(crate) enum Command {
 
 /// Starts the thread. Returns `None` if it cannot be spawned.
 pub(crate) fn start(config: &ExchangeLogConfig) -> Option<Queue> {
-    let (sender, commands) = mpsc::sync_channel(PLACES);
+    let (sender, commands) = mpsc::sync_channel(MAX_QUEUED);
     let state = Arc::new(QueueState::default());
     let queue = Queue { commands: sender, state: Arc::clone(&state) };
     let writer = Writer { config: config.clone(), state, files: Vec::new(), open: BTreeMap::new(), is_failing: false };
     let started = thread::Builder::new().name("agentd-trace".to_owned()).spawn(move || writer.run(&commands));
     started
-        .inspect_err(|error| tracing::warn!("model requests are not recorded, could not start a thread: {error}"))
+        .inspect_err(|error| tracing::warn!("model requests are not recorded: could not start a thread: {error}"))
         .ok()?;
     Some(queue)
 }
@@ -101,30 +101,30 @@ impl Writer {
             // Without open files there is nothing to close on a timeout.
             let next = match self.files.is_empty() {
                 true => commands.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                false => commands.recv_timeout(IDLE),
+                false => commands.recv_timeout(IDLE_TIMEOUT),
             };
             match next {
-                Ok(command) => self.take(command),
+                Ok(command) => self.handle(command),
                 Err(RecvTimeoutError::Timeout) => self.files.clear(),
                 Err(RecvTimeoutError::Disconnected) => return,
             }
         }
     }
 
-    fn take(&mut self, command: Command) {
+    fn handle(&mut self, command: Command) {
         match command {
             Command::Sent(sent) => {
-                let (session, room) = (sent.source.owner, sent.room);
+                let (session, queue_bytes) = (sent.source.owner, sent.queue_bytes);
                 self.request(*sent);
-                self.state.free(room);
+                self.state.free(queue_bytes);
                 // While writes fail, this one would fail too.
                 if !self.is_failing && self.files.iter().any(|file| file.session == session) {
                     self.write_lost();
                 }
             }
-            Command::Ended { key, answer, room } => {
+            Command::Ended { key, answer, queue_bytes } => {
                 self.answer(key, *answer);
-                self.state.free(room);
+                self.state.free(queue_bytes);
             }
             // The caller may have stopped waiting; the same applies below.
             Command::Forget(session, reply) => drop(reply.send(self.forget(session))),
@@ -141,23 +141,23 @@ impl Writer {
         let written = self.file(session).and_then(|file| file.request(sent));
         match self.log_failure(session, written) {
             Some(number) => drop(self.open.insert(key, (session, number))),
-            None => self.state.lose(session, 1),
+            None => self.state.count_lost(session, 1),
         }
-        while self.open.len() > OPEN_EXCHANGES {
+        while self.open.len() > MAX_OPEN_EXCHANGES {
             self.open.pop_first();
         }
     }
 
     fn answer(&mut self, key: u64, answer: ReceivedAnswer) {
         let Some((session, number)) = self.open.remove(&key) else { return };
-        let line = Line::Answer { number, answer: self.kept(answer) };
+        let line = Line::Answer { number, answer: self.stored_answer(answer) };
         let written = self.file(session).and_then(|file| file.write(&line));
         if self.log_failure(session, written).is_none() {
-            self.state.lose(session, 1);
+            self.state.count_lost(session, 1);
         }
     }
 
-    fn kept(&self, answer: ReceivedAnswer) -> KeptAnswer {
+    fn stored_answer(&self, answer: ReceivedAnswer) -> StoredAnswer {
         let clean = &self.config.clean;
         let micros = |span: Duration| u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
         let ReceivedAnswer {
@@ -173,7 +173,7 @@ impl Writer {
             error,
         } = answer;
         body.truncate(MAX_ANSWER);
-        KeptAnswer {
+        StoredAnswer {
             status,
             headers: headers.into_iter().map(|(name, value)| (name, clean(&value))).collect(),
             bytes,
@@ -197,7 +197,7 @@ impl Writer {
                 TraceFile::open(self.config.folder.join(session.to_string()), session, limits)?
             }
         };
-        if self.files.len() >= OPEN_FILES {
+        if self.files.len() >= MAX_OPEN_FILES {
             self.files.remove(0);
         }
         self.files.push(file);
@@ -213,7 +213,7 @@ impl Writer {
             }
             Err(error) => {
                 if !std::mem::replace(&mut self.is_failing, true) {
-                    tracing::warn!(%session, "could not record model requests, turns continue: {error}");
+                    tracing::warn!(%session, "could not record model requests; turns continue: {error}");
                 }
                 // Dropped, so that the next write opens the file again.
                 self.files.retain(|file| file.session != session);
@@ -228,7 +228,7 @@ impl Writer {
         for (session, count) in lost {
             let written = self.file(session).and_then(|file| file.write(&Line::Lost { count }));
             if self.log_failure(session, written).is_none() {
-                self.state.lose(session, count);
+                self.state.count_lost(session, count);
             }
         }
     }
@@ -242,10 +242,10 @@ impl Writer {
 }
 
 /// Maximum number of queued commands.
-const PLACES: usize = 1024;
+const MAX_QUEUED: usize = 1024;
 
 /// Maximum number of queued bytes.
-const ROOM: usize = 64 << 20;
+const MAX_QUEUED_BYTES: usize = 64 << 20;
 
 /// State shared between the queue and the thread.
 #[derive(Debug, Default)]
@@ -261,7 +261,7 @@ impl QueueState {
     }
 
     /// Counts missing lines in the trace of a session.
-    fn lose(&self, session: SessionId, count: u64) {
+    fn count_lost(&self, session: SessionId, count: u64) {
         *self.lost().entry(session).or_default() += count;
     }
 
@@ -279,16 +279,16 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// Queues a command of `bytes` if there is room; `command` is called only then. Returns true if it was queued.
+    /// Queues a command of `bytes` if it fits; `command` is called only then. Returns true if it was queued.
     pub(crate) fn offer(&self, session: SessionId, bytes: usize, command: impl FnOnce() -> Command) -> bool {
         let before = self.state.waiting.fetch_add(bytes, Ordering::AcqRel);
         // A command larger than the whole limit still fits into an empty queue.
-        let has_room = before == 0 || before.saturating_add(bytes) <= ROOM;
-        if has_room && self.commands.try_send(command()).is_ok() {
+        let fits = before == 0 || before.saturating_add(bytes) <= MAX_QUEUED_BYTES;
+        if fits && self.commands.try_send(command()).is_ok() {
             return true;
         }
         self.state.free(bytes);
-        self.state.lose(session, 1);
+        self.state.count_lost(session, 1);
         false
     }
 

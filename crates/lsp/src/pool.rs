@@ -8,11 +8,11 @@ use std::{
 };
 
 use agentd_core::{
-    held::lock,
     ids::SessionId,
     language::{
         Diagnostic, LanguageError, LanguageNews, Patience, SourceFile, SourceLocation, SourcePosition, SourceRewrite,
     },
+    mutex::lock,
     ports::{Confiner, Languages, Workspace},
     tool::FileChangeKind,
 };

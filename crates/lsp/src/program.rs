@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use agentd_core::held::lock;
+use agentd_core::mutex::lock;
 use tokio::time::Instant;
 
 /// Time for which a lookup is cached.

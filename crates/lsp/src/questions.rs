@@ -6,7 +6,7 @@ use std::{
 };
 
 use agentd_core::language::{
-    Diagnostic, LanguageError, LinePlace, SourceEdit, SourceFile, SourceLocation, SourcePosition, SourceRewrite,
+    Diagnostic, LanguageError, LinePosition, SourceEdit, SourceFile, SourceLocation, SourcePosition, SourceRewrite,
     WirePosition,
 };
 use serde::de::DeserializeOwned;
@@ -100,10 +100,10 @@ fn position(text: &str, at: &SourcePosition) -> Result<WirePosition, LanguageErr
         LanguageError::new(format!("{name} has {} lines, counted from 1; no line {}", text.lines().count(), at.line))
     })?;
     let before = match &at.at {
-        LinePlace::Column(column) => {
+        LinePosition::Column(column) => {
             return Ok(WirePosition { line: at.line - 1, character: column.saturating_sub(1) });
         }
-        LinePlace::Symbol(symbol) => {
+        LinePosition::Symbol(symbol) => {
             let start = word(line, symbol).ok_or_else(|| {
                 LanguageError::new(format!("`{symbol}` is not in line {} of {name}: {}", at.line, one_line(line, 120)))
             })?;
@@ -216,23 +216,23 @@ mod tests {
     #[test]
     fn positions_are_found_by_symbol_or_column() {
         let text = "x = 1\n\u{1f600} = xy + x\n";
-        let check = |line, at: LinePlace, expected: Result<u32, &str>| {
+        let check = |line, at: LinePosition, expected: Result<u32, &str>| {
             let found = position(text, &SourcePosition { file: file(), line, at: at.clone() });
             match expected {
                 Ok(character) => assert_eq!(found.unwrap(), WirePosition { line: line - 1, character }, "{at:?}"),
                 Err(part) => assert!(found.unwrap_err().message.contains(part), "{at:?}"),
             }
         };
-        let symbol = |symbol: &str| LinePlace::Symbol(symbol.to_owned());
+        let symbol = |symbol: &str| LinePosition::Symbol(symbol.to_owned());
         check(2, symbol("x"), Ok(10));
         check(2, symbol("xy"), Ok(5));
         check(2, symbol("y"), Ok(6));
         check(2, symbol("z"), Err("`z` is not in line 2"));
         check(2, symbol(""), Err("not in line"));
-        check(2, LinePlace::Column(3), Ok(2));
-        check(2, LinePlace::Column(0), Ok(0));
-        check(3, LinePlace::Column(1), Err("has 2 lines"));
-        check(0, LinePlace::Column(1), Err("has 2 lines"));
+        check(2, LinePosition::Column(3), Ok(2));
+        check(2, LinePosition::Column(0), Ok(0));
+        check(3, LinePosition::Column(1), Err("has 2 lines"));
+        check(0, LinePosition::Column(1), Err("has 2 lines"));
     }
 
     #[test]

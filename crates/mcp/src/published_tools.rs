@@ -8,7 +8,7 @@ use std::{
 };
 
 use agentd_core::{
-    catalogue::{Foreign, ServerCard},
+    catalogue::{ForeignTool, ServerCard},
     tool::{Effect, ToolSpec},
 };
 use serde_json::json;
@@ -29,7 +29,7 @@ pub struct PublishedTools {
     /// Tools offered without a mention because there is room for them.
     pub offered: BTreeSet<String>,
     /// Origin of each tool.
-    pub foreign: HashMap<String, Arc<Foreign>>,
+    pub foreign: HashMap<String, Arc<ForeignTool>>,
     /// Servers, sorted by name.
     pub servers: Vec<ServerCard>,
     /// Call target of each tool name.
@@ -237,7 +237,7 @@ impl Publisher<'_> {
             Some(false) => {}
             None => self.open.entry(server.to_owned()).or_default().add(&spec),
         }
-        let foreign = Foreign {
+        let foreign = ForeignTool {
             server: server.to_owned(),
             tool: shown(tool),
             rule: schema::name(server, tool),

@@ -120,7 +120,7 @@ impl Toolbox for McpToolbox {
     }
 
     /// MCP servers are not sandboxed; they run with the user's permissions.
-    fn holds_commands(&self) -> BoxFuture<'_, bool> {
+    fn can_enforce_read_only(&self) -> BoxFuture<'_, bool> {
         std::future::ready(false).boxed()
     }
 

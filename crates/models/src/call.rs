@@ -95,8 +95,8 @@ impl Model for HttpModel {
         Box::pin(self.0.facts.look_up())
     }
 
-    fn look_for_sight(&self) -> BoxFuture<'_, ()> {
-        Box::pin(self.0.facts.look_for_sight())
+    fn look_up_vision(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.0.facts.look_up_vision())
     }
 
     fn is_known(&self) -> bool {

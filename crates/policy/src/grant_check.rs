@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use agentd_core::{
-    catalogue::Foreign,
+    catalogue::ForeignTool,
     grant::Grant,
     policy::{Risk, Verdict},
     session::SessionSettings,
@@ -23,7 +23,7 @@ use super::{
 const MAX_RULE: usize = 16 * 1024;
 
 /// Foreign (MCP) tools by the names under which models call them.
-pub type ForeignTools = BTreeMap<String, Arc<Foreign>>;
+pub type ForeignTools = BTreeMap<String, Arc<ForeignTool>>;
 
 /// The reason why a rule is rejected.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,7 +79,7 @@ pub fn check_grant_of_other(
     others: &ForeignTools,
 ) -> Option<Result<(), UnfitGrant>> {
     let name = rule.split([':', ' ']).next().unwrap_or_default();
-    let is_meant = |(_, other): &(&String, &Arc<Foreign>)| name == other.rule || name == other.server_rule;
+    let is_meant = |(_, other): &(&String, &Arc<ForeignTool>)| name == other.rule || name == other.server_rule;
     if let Some((called, other)) = others.iter().find(is_meant) {
         let tool = tools.iter().find(|tool| tool.name == *called)?;
         if let Err(unfit) = is_text(rule) {
@@ -109,7 +109,7 @@ fn is_text(rule: &str) -> GrantCheck {
 struct Check<'a> {
     policy: &'a Policy,
     tool: &'a ToolSpec,
-    foreign: Option<&'a Foreign>,
+    foreign: Option<&'a ForeignTool>,
     rule: &'a str,
 }
 

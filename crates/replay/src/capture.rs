@@ -297,7 +297,7 @@ impl FactCollector {
     }
 
     fn said(&mut self, item: &Item, part: SpokenPart) {
-        let fields = item.origin.as_ref().map(|origin| origin.fields.clone()).filter(ServerFields::are_of_answer);
+        let fields = item.origin.as_ref().map(|origin| origin.fields.clone()).filter(ServerFields::has_answer_fields);
         let parts = self.parts(item.id);
         parts.push(part);
         parts.extend(fields.map(SpokenPart::Fields));
@@ -305,7 +305,7 @@ impl FactCollector {
 
     fn call(&mut self, item: &Item, call: &ToolCall) {
         let fields = item.origin.as_ref().map(|origin| origin.fields.clone()).unwrap_or_default();
-        let whole = fields.are_of_answer().then(|| ServerFields {
+        let whole = fields.has_answer_fields().then(|| ServerFields {
             reasoning_details: fields.reasoning_details.clone(),
             blocks: fields.blocks.clone(),
             ..ServerFields::default()

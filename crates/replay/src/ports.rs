@@ -131,11 +131,11 @@ impl Toolbox for PlayedToolbox {
         Some(Vec::new())
     }
 
-    fn holds_commands(&self) -> BoxFuture<'_, bool> {
+    fn can_enforce_read_only(&self) -> BoxFuture<'_, bool> {
         at_once(true)
     }
 
-    fn contains_commands(&self) -> BoxFuture<'_, bool> {
+    fn can_contain_commands(&self) -> BoxFuture<'_, bool> {
         at_once(true)
     }
 

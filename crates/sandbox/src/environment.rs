@@ -164,7 +164,7 @@ mod tests {
             of(&[("PATH", "/opt/bin"), ("LD_PRELOAD", "/x.so"), ("A=B", "c"), ("", "x"), ("RUST_LOG", "info")]);
         let standing = of(&[("RUST_LOG", "trace"), ("CARGO_HOME", "/cargo")]);
         let check = |sent: &[(&str, &str)], expected: [Option<&str>; 3]| {
-            let client = ClientEnvironment::unjudged(of(sent));
+            let client = ClientEnvironment::unchecked(of(sent));
             let clean = clean(&at(None, None), &[], &standing, &configured, &client);
             let get = |name: &str| clean.get(OsStr::new(name)).and_then(|value| value.to_str());
             assert_eq!(["PATH", "RUST_LOG", "CARGO_HOME"].map(get), expected);
@@ -181,7 +181,7 @@ mod tests {
         let seen = |sent: &[(&str, &str)], name: &str| {
             let sent = sent.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
             let environment =
-                clean(&workspace, &[], &BTreeMap::new(), &BTreeMap::new(), &ClientEnvironment::unjudged(sent));
+                clean(&workspace, &[], &BTreeMap::new(), &BTreeMap::new(), &ClientEnvironment::unchecked(sent));
             environment.get(OsStr::new(name)).map(|value| value.to_string_lossy().into_owned())
         };
         for (locale, is_kept) in [

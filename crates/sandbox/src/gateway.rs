@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use agentd_core::{held::lock, route::Routes};
+use agentd_core::{mutex::lock, route::Routes};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},

@@ -36,7 +36,7 @@ impl Append {
     pub(crate) fn encode(events: Vec<Arc<Event>>) -> Result<Option<Self>, Fault> {
         let Some(session) = events.first().map(|event| event.session_id) else { return Ok(None) };
         if events.iter().any(|event| event.session_id != session) {
-            return Err(Fault::invalid("one append cannot hold events of two sessions"));
+            return Err(Fault::invalid("one append cannot contain events of several sessions"));
         }
         let events = events.into_iter().map(EncodedEvent::new).collect::<Result<_, _>>()?;
         Ok(Some(Self { session, events }))
@@ -45,9 +45,7 @@ impl Append {
     /// Same as [`Self::encode`], but fails unless the events belong to session `id`.
     pub(crate) fn of_session(id: SessionId, events: Vec<Arc<Event>>) -> Result<Option<Self>, Fault> {
         match Self::encode(events)? {
-            Some(append) if append.session != id => {
-                Err(Fault::invalid("the first events of a session cannot be another's"))
-            }
+            Some(append) if append.session != id => Err(Fault::invalid("the first events belong to another session")),
             append => Ok(append),
         }
     }
@@ -63,18 +61,18 @@ impl Append {
 
     /// Writes the events and the resulting changes. On failure, the caller must roll back everything.
     pub(crate) fn apply(&self, connection: &Connection, rows: &mut Rows) -> Result<(), Fault> {
-        let KnownRow { key, person, mut projection } = rows.get(connection, self.session)?;
+        let CachedRow { key, owner, mut projection } = rows.get(connection, self.session)?;
         let before = projection.clone();
         for EncodedEvent { event, payload } in &self.events {
             projection.apply(event)?;
             events::insert(connection, key, event, payload)?;
             apply_to_tables(connection, key, event)?;
             sessions::apply_handed_over(connection, key, &event.kind)?;
-            count(connection, rows, person, event)?;
+            count(connection, rows, owner, event)?;
             usage::count(connection, &rows.time_zone(), event)?;
         }
         sessions::save(connection, key, &before, &projection)?;
-        rows.put(self.session, KnownRow { key, person, projection });
+        rows.put(self.session, CachedRow { key, owner, projection });
         Ok(())
     }
 }
@@ -84,19 +82,21 @@ impl EncodedEvent {
         let payload = json(&event.kind)?;
         // A value of a model may be nested exactly to the limit of the JSON reader. Inside an event it exceeds the
         // limit, and the event could be stored but never read. It is rejected now, while the caller can still react.
-        let holds_values =
+        let has_model_values =
             matches!(event.kind, EventKind::InterruptRaised { .. } | EventKind::InterruptResolved { .. });
-        if holds_values && json_from::<EventKind>(&payload).is_err() {
-            return Err(Fault::invalid("the arguments are nested too deep for the journal"));
+        if has_model_values && json_from::<EventKind>(&payload).is_err() {
+            return Err(Fault::invalid("the arguments are nested too deeply for the journal"));
         }
         Ok(Self { event, payload })
     }
 }
 
 /// Counts a model call. Delegated usage is skipped, because the subagents' sessions have counted it.
-fn count(connection: &Connection, rows: &Rows, person: i64, event: &Event) -> Result<(), Fault> {
-    let EventKind::UsageUpdated { slot, model, usage: took, delegated: false, .. } = &event.kind else { return Ok(()) };
-    let call = CountedCall { at: event.at, session: Some(person), slot: *slot, model, usage: took };
+fn count(connection: &Connection, rows: &Rows, owner: i64, event: &Event) -> Result<(), Fault> {
+    let EventKind::UsageUpdated { slot, model, usage: call_usage, delegated: false, .. } = &event.kind else {
+        return Ok(());
+    };
+    let call = CountedCall { at: event.at, session: Some(owner), slot: *slot, model, usage: call_usage };
     usage::add(connection, &rows.time_zone(), &call)
 }
 
@@ -106,7 +106,7 @@ fn apply_to_tables(connection: &Connection, session: i64, event: &Event) -> Resu
         EventKind::InterruptRaised { interrupt } => interrupts::raise(connection, session, event, interrupt),
         EventKind::InterruptResolved { interrupt_id, answer, by, .. } => {
             interrupts::resolve(connection, session, event, *interrupt_id, answer)?;
-            interrupts::keep_answered(connection, event, *interrupt_id, answer, by)
+            interrupts::store_answered_grants(connection, event, *interrupt_id, answer, by)
         }
         EventKind::StateChanged { change } => match change {
             StateChange::Settings { settings } => sessions::save_state(connection, session, "settings", settings),
@@ -132,27 +132,27 @@ fn apply_to_tables(connection: &Connection, session: i64, event: &Event) -> Resu
 }
 
 /// Maximum number of cached sessions. More than write at the same time, and little memory.
-const MAX_KNOWN: usize = 256;
+const MAX_CACHED: usize = 256;
 
 /// A session's row, as the open transaction will leave it.
-pub(crate) struct KnownRow {
+pub(crate) struct CachedRow {
     pub(crate) key: i64,
     /// Key of the top-level session that it works for, which may be itself.
-    pub(crate) person: i64,
+    pub(crate) owner: i64,
     pub(crate) projection: Projection,
 }
 
 /// Cached rows by session, used by the writer thread only. After a rollback the cache must be cleared.
 pub(crate) struct Rows {
     time_zone: fn() -> TimeZone,
-    known: HashMap<SessionId, KnownRow>,
+    cached: HashMap<SessionId, CachedRow>,
     /// Keys of sessions that were removed, also by a transaction that was rolled back.
     removed: Vec<i64>,
 }
 
 impl Rows {
     pub(crate) fn new(time_zone: fn() -> TimeZone) -> Self {
-        Self { time_zone, known: HashMap::new(), removed: Vec::new() }
+        Self { time_zone, cached: HashMap::new(), removed: Vec::new() }
     }
 
     /// Time zone of the days by which usage is counted.
@@ -162,22 +162,22 @@ impl Rows {
 
     /// Takes a row from the cache, or reads it from the table. It stays out of the cache until it is [put](Self::put)
     /// back, so that a change which fails halfway leaves no stale row.
-    pub(crate) fn get(&mut self, connection: &Connection, session: SessionId) -> Result<KnownRow, Fault> {
-        match self.known.remove(&session) {
-            Some(known) => Ok(known),
+    pub(crate) fn get(&mut self, connection: &Connection, session: SessionId) -> Result<CachedRow, Fault> {
+        match self.cached.remove(&session) {
+            Some(cached) => Ok(cached),
             None => {
                 let row = sessions::load(connection, session)?;
-                let person = sessions::of_person(connection, row.key)?;
-                Ok(KnownRow { key: row.key, person, projection: row.projection })
+                let owner = sessions::top_level_key(connection, row.key)?;
+                Ok(CachedRow { key: row.key, owner, projection: row.projection })
             }
         }
     }
 
-    pub(crate) fn put(&mut self, session: SessionId, known: KnownRow) {
-        if self.known.len() >= MAX_KNOWN {
-            self.known.clear();
+    pub(crate) fn put(&mut self, session: SessionId, cached: CachedRow) {
+        if self.cached.len() >= MAX_CACHED {
+            self.cached.clear();
         }
-        self.known.insert(session, known);
+        self.cached.insert(session, cached);
     }
 
     /// Records that sessions were removed.
@@ -195,6 +195,6 @@ impl Rows {
     /// Clears the cache, because a whole transaction was rolled back, or because a session and its subagents' sessions
     /// were deleted.
     pub(crate) fn clear(&mut self) {
-        self.known.clear();
+        self.cached.clear();
     }
 }

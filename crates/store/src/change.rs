@@ -29,7 +29,7 @@ pub(crate) enum Change {
     Delete(SessionId),
     /// Records that the files of these deleted sessions are gone.
     FilesGone(Vec<SessionId>),
-    Keep(Grant),
+    AddGrant(Grant),
     Revoke(String),
     Index(MissingPage),
     /// Counts a model call outside of sessions.
@@ -37,7 +37,7 @@ pub(crate) enum Change {
     /// Stores the head of the audit log, as it is on the disk.
     NoteAudit(AuditHead),
     /// Rewrites the schema version, to test if writing works.
-    Trial,
+    TestWrite,
 }
 
 impl Change {
@@ -50,12 +50,12 @@ impl Change {
             Self::Append(_) => "store events",
             Self::Delete(_) => "delete the session",
             Self::FilesGone(_) => "record removed files",
-            Self::Keep(_) => "store the grant",
+            Self::AddGrant(_) => "store the grant",
             Self::Revoke(_) => "revoke the grant",
             Self::Index(_) => "update the index",
             Self::Count(_) => "count a model call",
             Self::NoteAudit(_) => "store the audit position",
-            Self::Trial => "store anything",
+            Self::TestWrite => "store anything",
         }
     }
 
@@ -74,15 +74,15 @@ impl Change {
                 Ok(())
             }
             Self::FilesGone(ids) => upkeep::forget_files(connection, ids),
-            Self::Keep(grant) => interrupts::keep(connection, grant),
+            Self::AddGrant(grant) => interrupts::add_grant(connection, grant),
             Self::Revoke(rule) => run(connection, "DELETE FROM grants WHERE rule = ?1", [rule]),
             Self::Index(missing) => missing.add(connection),
-            Self::Count(SideUsage { at, slot, model, usage: took }) => {
-                let call = CountedCall { at: *at, session: None, slot: *slot, model, usage: took };
+            Self::Count(SideUsage { at, slot, model, usage: call_usage }) => {
+                let call = CountedCall { at: *at, session: None, slot: *slot, model, usage: call_usage };
                 usage::add(connection, &rows.time_zone(), &call)
             }
             Self::NoteAudit(head) => usage::note_audit(connection, head),
-            Self::Trial => {
+            Self::TestWrite => {
                 let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
                 Ok(connection.pragma_update(None, "user_version", version)?)
             }
@@ -152,12 +152,12 @@ impl Batch {
     pub(crate) fn gather(&mut self, first: Command, commands: &mut mpsc::Receiver<Command>) {
         let mut next = Some(first);
         while let Some(command) = next {
-            self.take(command);
+            self.push(command);
             next = if self.is_full() { None } else { commands.try_recv().ok() };
         }
     }
 
-    fn take(&mut self, command: Command) {
+    fn push(&mut self, command: Command) {
         match command {
             Command::Write { change, reply } => {
                 self.size += change.size();

@@ -40,7 +40,8 @@ pub(crate) fn bound(value: impl TryInto<i64>) -> i64 {
 
 /// Nanoseconds, so that a stored event equals the published one. The range is from 1677 to 2262.
 pub(crate) fn time(at: Timestamp) -> Result<i64, Fault> {
-    i64::try_from(at.as_nanosecond()).map_err(|_| Fault::invalid(format!("the journal cannot hold the time {at}")))
+    i64::try_from(at.as_nanosecond())
+        .map_err(|_| Fault::invalid(format!("the time {at} is outside the range of the journal")))
 }
 
 pub(crate) fn time_from(nanoseconds: i64) -> Result<Timestamp, Fault> {
@@ -49,7 +50,8 @@ pub(crate) fn time_from(nanoseconds: i64) -> Result<Timestamp, Fault> {
 }
 
 pub(crate) fn json(value: &(impl Serialize + ?Sized)) -> Result<String, Fault> {
-    serde_json::to_string(value).map_err(|error| Fault::invalid(format!("a value cannot be written as JSON: {error}")))
+    serde_json::to_string(value)
+        .map_err(|error| Fault::invalid(format!("could not serialise a value as JSON: {error}")))
 }
 
 /// Parses the output of [`json`]. The error has the position but not the text, which may be private.
@@ -173,7 +175,7 @@ impl Fault {
     }
 
     /// Returns true if the rows are not the cause, so that a retry may succeed.
-    pub(crate) fn is_passing(&self) -> bool {
+    pub(crate) fn is_transient(&self) -> bool {
         let error = match self {
             Self::Sqlite(error) => error,
             Self::Damaged(_) => return false,
@@ -213,15 +215,15 @@ impl Fault {
             Self::Io(error) => {
                 storage(&error.to_string(), explain_io(error.kind(), journal)).with_source(Arc::clone(error))
             }
-            Self::Damaged(what) => storage(
-                what,
+            Self::Damaged(description) => storage(
+                description,
                 "other sessions are not affected; `agentctl doctor` lists the damage, and \
                  `agentctl sessions delete` removes a session of which too little is left"
                     .into(),
             ),
-            Self::Corrupt(what) => storage(what, damaged_hint(journal)),
-            Self::Gone(what) => storage(
-                what,
+            Self::Corrupt(description) => storage(description, damaged_hint(journal)),
+            Self::Gone(description) => storage(
+                description,
                 "nothing is stored until the daemon is restarted; see docs/operations.md for saving the data that it still has \
                  before it stops"
                     .into(),
@@ -312,7 +314,7 @@ mod tests {
 
     #[test]
     fn errors_do_not_quote_unreadable_values() {
-        let Err(Fault::Damaged(message)) = json_from::<u64>("\"secret\"") else { panic!("this is no number") };
+        let Err(Fault::Damaged(message)) = json_from::<u64>("\"secret\"") else { panic!("a string is not a number") };
         assert!(!message.contains("secret"), "{message}");
     }
 

@@ -38,8 +38,8 @@ pub(crate) fn fill(
     session_id: SessionId,
     numbers: RangeInclusive<u64>,
 ) -> Result<Vec<Event>, Fault> {
-    let wanted = (numbers.end() + 1).saturating_sub(*numbers.start());
-    let missing = wanted.saturating_sub(found.len() as u64);
+    let expected = (numbers.end() + 1).saturating_sub(*numbers.start());
+    let missing = expected.saturating_sub(found.len() as u64);
     if missing == 0 {
         return Ok(found);
     }
@@ -71,7 +71,7 @@ pub(crate) fn one_by_one(
 
 /// Numbers of the last completed items in the range after its start, last first, for a damaged index. An unreadable
 /// event counts as an item, because it may have been one.
-pub(crate) fn items_one_by_one(connection: &Connection, session: i64, range: Range<u64>, at_most: usize) -> Vec<u64> {
+pub(crate) fn items_one_by_one(connection: &Connection, session: i64, range: Range<u64>, limit: usize) -> Vec<u64> {
     tracing::warn!("an index of events is damaged; searching items one by one");
     let kind = "SELECT kind FROM events WHERE session = ?1 AND seq = ?2";
     let is_item = |seq: &u64| {
@@ -79,5 +79,5 @@ pub(crate) fn items_one_by_one(connection: &Connection, session: i64, range: Ran
         found.map_or(true, |found| found.unwrap_or(true))
     };
     let numbers = (range.start + 1..=range.end).rev().take(usize::try_from(MAX_MISSING).unwrap_or(usize::MAX));
-    numbers.filter(is_item).take(at_most).collect()
+    numbers.filter(is_item).take(limit).collect()
 }

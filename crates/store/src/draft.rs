@@ -125,7 +125,7 @@ fn finish(connection: &Connection, rows: &mut Rows, draft: &PreparedDraft) -> Re
     run(connection, "UPDATE sessions SET updated_at = ?2 WHERE key = ?1", params![key, time(*at)?])?;
     sessions::move_to_front(connection, key)?;
     if *counts_usage {
-        past_state.count(connection, &rows.time_zone(), sessions::of_person(connection, key)?)?;
+        past_state.count(connection, &rows.time_zone(), sessions::top_level_key(connection, key)?)?;
     }
     Ok(())
 }
@@ -162,7 +162,7 @@ impl Fork {
     /// Reads the state of the events to be copied.
     pub(crate) fn prepare(connection: &Connection, fork: NewFork) -> Result<Self, Fault> {
         let NewFork { id, at, from, through, first } = fork;
-        let past_state = past_state(connection, from, through, at)?.of_this_machine(imported(&first));
+        let past_state = past_state(connection, from, through, at)?.without_imported_surroundings(imported(&first));
         Ok(Self { id, at, from, past_state, first: Append::of_session(id, first)? })
     }
 
@@ -180,7 +180,7 @@ impl Fork {
     /// Writes the whole fork. On failure, the caller must roll back everything.
     pub(crate) fn apply(&self, connection: &Connection, rows: &mut Rows) -> Result<(), Fault> {
         let Self { id, at, from, past_state, first } = self;
-        let source = sessions::known(connection, *from)?;
+        let source = sessions::require_key(connection, *from)?;
         sessions::insert(connection, *id, *at, &SessionSettings::default())?;
         let key = sessions::key(connection, *id)?.ok_or(Fault::Lost)?;
         copy(connection, source, key, past_state.projection.last_seq, *id)?;
@@ -212,6 +212,6 @@ fn copy(connection: &Connection, source: i64, key: i64, through: u64, id: Sessio
 
 fn past_state(connection: &Connection, from: SessionId, through: u64, at: Timestamp) -> Result<PastState, Fault> {
     let snapshot = connection.unchecked_transaction()?;
-    let session = sessions::known(&snapshot, from)?;
+    let session = sessions::require_key(&snapshot, from)?;
     PastState::read(&snapshot, session, from, through, at)
 }

@@ -29,18 +29,18 @@ pub(crate) fn page(
     connection: &Connection,
     session_id: SessionId,
     after: u64,
-    at_most: usize,
+    limit: usize,
 ) -> Result<Vec<Arc<Event>>, Fault> {
     // The snapshot prevents concurrent appends from looking like gaps.
     let snapshot = connection.unchecked_transaction()?;
     let Some((session, last)) = sessions::head(&snapshot, session_id)? else { return Ok(Vec::new()) };
-    let numbers = after.saturating_add(1)..=last.min(after.saturating_add(at_most as u64));
+    let numbers = after.saturating_add(1)..=last.min(after.saturating_add(limit as u64));
     if numbers.is_empty() {
         return Ok(Vec::new());
     }
     let sql = "SELECT seq, at, turn, payload FROM events WHERE session = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3";
-    let wanted = params![session, bound(after), bound(at_most)];
-    let found = match rows(&snapshot, sql, wanted, |row| damage::read(row, session_id)) {
+    let parameters = params![session, bound(after), bound(limit)];
+    let found = match rows(&snapshot, sql, parameters, |row| damage::read(row, session_id)) {
         Err(fault) if fault.is_corrupt() => damage::one_by_one(&snapshot, session, session_id, numbers.clone()),
         found => found?,
     };
@@ -76,7 +76,7 @@ pub(crate) fn turns(connection: &Connection, session_id: SessionId) -> Result<Ve
 
 /// Returns turns of top-level sessions that end after position `after`. Removed sessions are their own parents and
 /// therefore excluded. Turns before the mark of a fork are copies, and imported turns did not happen here.
-pub(crate) fn ended_turns(connection: &Connection, after: u64, at_most: usize) -> Result<EndedTurns, Fault> {
+pub(crate) fn ended_turns(connection: &Connection, after: u64, limit: usize) -> Result<EndedTurns, Fault> {
     let snapshot = connection.unchecked_transaction()?;
     let end = snapshot.query_row("SELECT coalesce(max(key), 0) FROM events", [], |row| row.get(0))?;
     let sql = "SELECT events.key, sessions.id, events.turn, events.seq, events.at
@@ -87,7 +87,7 @@ pub(crate) fn ended_turns(connection: &Connection, after: u64, at_most: usize) -
             AND NOT EXISTS (SELECT 1 FROM events AS later WHERE later.session = events.session AND later.seq > events.seq
                 AND later.kind = 'state_changed' AND later.payload LIKE '%\"state\":\"forked\"%')
          ORDER BY events.key LIMIT ?2";
-    let turns = rows(&snapshot, sql, params![bound(after), bound(at_most)], |row| {
+    let turns = rows(&snapshot, sql, params![bound(after), bound(limit)], |row| {
         Ok(EndedTurn {
             place: number_from(row.get("key")?)?,
             session_id: id_from(text(row, "id")?)?,
@@ -145,16 +145,16 @@ pub(crate) fn items_between(
     session_id: SessionId,
     after: u64,
     before: Option<u64>,
-    at_most: usize,
+    limit: usize,
 ) -> Result<Vec<(u64, Item)>, Fault> {
     let snapshot = connection.unchecked_transaction()?;
     let Some((session, last)) = sessions::head(&snapshot, session_id)? else { return Ok(Vec::new()) };
     let end = before.map_or(i64::MAX, bound);
-    let wanted = params![session, bound(after), bound(at_most), end];
-    let mut numbers = match rows(&snapshot, ITEM_NUMBERS, wanted, |row| number_from(row.get("seq")?)) {
+    let parameters = params![session, bound(after), bound(limit), end];
+    let mut numbers = match rows(&snapshot, ITEM_NUMBERS, parameters, |row| number_from(row.get("seq")?)) {
         Err(fault) if fault.is_corrupt() => {
             let last = before.map_or(last, |before| last.min(before.saturating_sub(1)));
-            damage::items_one_by_one(&snapshot, session, after..last, at_most)
+            damage::items_one_by_one(&snapshot, session, after..last, limit)
         }
         numbers => numbers?,
     };
@@ -187,7 +187,7 @@ pub(crate) fn state_file_changes(
     connection: &Connection,
     session_id: SessionId,
     before: u64,
-    at_most: usize,
+    limit: usize,
 ) -> Result<Vec<(u64, StateFileChange)>, Fault> {
     let Some(session) = sessions::key(connection, session_id)? else { return Ok(Vec::new()) };
     // Names the index, so that a query plan which reads other events is an error instead of a slow undo.
@@ -195,7 +195,7 @@ pub(crate) fn state_file_changes(
          WHERE session = ?1 AND kind = 'state_changed'
             AND CASE WHEN json_valid(payload) THEN json_extract(payload, '$.change.state') END = 'file' AND seq < ?2
          ORDER BY seq DESC LIMIT ?3";
-    rows(connection, sql, params![session, bound(before), bound(at_most)], |row| {
+    rows(connection, sql, params![session, bound(before), bound(limit)], |row| {
         let seq = number_from(row.get("seq")?)?;
         match json_from(text(row, "payload")?)? {
             EventKind::StateChanged { change: StateChange::File(change) } => Ok((seq, change)),
@@ -208,7 +208,7 @@ pub(crate) fn state_file_changes(
 const PAGE: usize = 500;
 
 /// Maximum number of damaged events listed per session.
-const NAMED: usize = 100;
+const MAX_LISTED: usize = 100;
 
 /// A session with events that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -234,7 +234,7 @@ fn of(connection: &Connection, id: SessionId) -> Option<DamagedSession> {
     }
     let mut events = Vec::new();
     let mut after = 0;
-    while events.len() < NAMED {
+    while events.len() < MAX_LISTED {
         let Ok(page) = page(connection, id, after, PAGE) else { return Some(unreadable) };
         let Some(last) = page.last() else { break };
         after = last.seq;

@@ -29,7 +29,7 @@ impl JournalImports for SqliteStore {
                 let payload = json(&event.kind)?;
                 // Rejects an event that could not be read again.
                 json_from::<EventKind>(&payload)
-                    .map_err(|_| Fault::invalid(format!("event {} is nested too deep for the journal", event.seq)))?;
+                    .map_err(|_| Fault::invalid(format!("event {} is nested too deeply for the journal", event.seq)))?;
                 Ok((event, payload))
             };
             let events = events.into_iter().map(encode).collect::<Result<_, Fault>>();
@@ -47,7 +47,7 @@ impl JournalImports for SqliteStore {
                     .read("read the import", move |connection| {
                         let (key, last) = head(connection, session.draft)?;
                         let past_state = PastState::read(connection, key, session.id, last, session.created_at)?;
-                        Ok(PreparedDraft { past_state: past_state.looking_around_again(), session })
+                        Ok(PreparedDraft { past_state: past_state.with_stale_surroundings(), session })
                     })
                     .await?;
                 prepared.push(past_state);

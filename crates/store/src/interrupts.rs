@@ -4,7 +4,7 @@
 use agentd_core::{
     Timestamp,
     event::Event,
-    grant::{Grant, GrantScope, HeldGrant},
+    grant::{Grant, GrantScope, ScopedGrant},
     ids::{InterruptId, SessionId},
     interrupt::{Answer, AnsweredBy, Interrupt},
     ports::StoredInterrupt,
@@ -87,13 +87,13 @@ pub(crate) fn one(connection: &Connection, id: InterruptId) -> Result<Option<Sto
     })
 }
 
-pub(crate) fn keep(connection: &Connection, grant: &Grant) -> Result<(), Fault> {
+pub(crate) fn add_grant(connection: &Connection, grant: &Grant) -> Result<(), Fault> {
     let sql = "INSERT INTO grants (rule, at, by) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING";
     run(connection, sql, params![grant.rule, grant.at.map(time).transpose()?, grant.by])
 }
 
 /// Stores the permanent grants of an answer, in the transaction that stores the answer.
-pub(crate) fn keep_answered(
+pub(crate) fn store_answered_grants(
     connection: &Connection,
     event: &Event,
     id: InterruptId,
@@ -109,7 +109,7 @@ pub(crate) fn keep_answered(
     let Some(stored) = one(connection, id)? else { return Ok(()) };
     let Some((rules, GrantScope::ForGood)) = answer.kept(&stored.interrupt.ask) else { return Ok(()) };
     let grant = |rule: &String| Grant { rule: rule.clone(), at: Some(event.at), by: by.client().map(str::to_owned) };
-    rules.iter().try_for_each(|rule| keep(connection, &grant(rule)))
+    rules.iter().try_for_each(|rule| add_grant(connection, &grant(rule)))
 }
 
 /// Returns all permanent grants, oldest first.
@@ -121,10 +121,10 @@ pub(crate) fn grants(connection: &Connection) -> Result<Vec<Grant>, Fault> {
 }
 
 /// Returns the grants of sessions.
-pub(crate) fn session_grants(connection: &Connection) -> Result<Vec<HeldGrant>, Fault> {
+pub(crate) fn session_grants(connection: &Connection) -> Result<Vec<ScopedGrant>, Fault> {
     let sql = "SELECT sessions.id AS id, settings FROM session_state JOIN sessions ON sessions.key = session \
          WHERE settings LIKE '%\"grants\":[%' AND sessions.parent IS NOT sessions.key ORDER BY sessions.key";
-    let held = rows(connection, sql, [], |row| {
+    let grants = rows(connection, sql, [], |row| {
         let settings: SessionSettings = match text(row, "settings").and_then(json_from) {
             Ok(settings) => settings,
             // A damaged grant allows nothing.
@@ -134,9 +134,9 @@ pub(crate) fn session_grants(connection: &Connection) -> Result<Vec<HeldGrant>, 
             }
         };
         let session_id = Some(id_from(text(row, "id")?)?);
-        Ok(settings.grants.into_iter().map(|grant| HeldGrant { session_id, grant }).collect())
+        Ok(settings.grants.into_iter().map(|grant| ScopedGrant { session_id, grant }).collect())
     })?;
-    Ok(held.into_iter().flatten().collect())
+    Ok(grants.into_iter().flatten().collect())
 }
 
 /// Stores or removes one file, by changing only its own row.

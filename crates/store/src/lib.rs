@@ -18,7 +18,8 @@
 //!   file.
 //! - `mark`: detects replaced files and a lost log, and reserves space for removals on a full disk. `damage`:
 //!   placeholders for unreadable events.
-//! - `draft`, `import`: imported sessions, and forks that continue from a copy. `past`: the state after their events.
+//! - `draft`, `import`: imported sessions, and forks that continue from a copy. `past_state`: the state after their
+//!   events.
 //! - `search`: the full-text index, updated by the writer while idle, and by searches.
 //! - `codec`: ids, times, numbers and JSON in columns, and the errors.
 

@@ -38,9 +38,9 @@ pub(crate) const LOG_LIMIT: u64 = 64 << 20;
 const NOTE_BYTES: u64 = 1_000;
 
 /// Returns a path in the journal's folder whose name begins with the journal's name.
-fn beside(journal: &Path, ending: &str) -> PathBuf {
+fn beside(journal: &Path, suffix: &str) -> PathBuf {
     let mut path = OsString::from(journal);
-    path.push(ending);
+    path.push(suffix);
     path.into()
 }
 
@@ -82,14 +82,14 @@ impl Mark {
             has_newer: false,
             is_logged: false,
         };
-        match mark.make() {
+        match mark.create() {
             Ok(file) => mark.file = Some(file),
             Err(error) => mark.log_failure(&error),
         }
         mark
     }
 
-    fn make(&self) -> io::Result<File> {
+    fn create(&self) -> io::Result<File> {
         let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&self.path)?;
         write(&file, self.noted, self.base, self.base)?;
         file.sync_all()?;
@@ -115,8 +115,8 @@ impl Mark {
         }
         // A bound that is too low is only less precise, but 0 would mean that nothing can be lost. So the first one is
         // synced.
-        let must_last = self.noted == 0;
-        match write(file, length, newest, self.base).and_then(|()| if must_last { file.sync_data() } else { Ok(()) }) {
+        let must_sync = self.noted == 0;
+        match write(file, length, newest, self.base).and_then(|()| if must_sync { file.sync_data() } else { Ok(()) }) {
             Ok(()) => (self.noted, self.has_newer) = (length, newest > self.base),
             Err(error) => self.log_failure(&error),
         }
@@ -174,7 +174,7 @@ pub(crate) struct ShortLog {
 
 impl ShortLog {
     /// Compares the log of a closed journal with its mark.
-    pub(crate) fn look_for(journal: &Path) -> Option<Self> {
+    pub(crate) fn detect(journal: &Path) -> Option<Self> {
         let text = fs::read_to_string(beside(journal, "-open")).ok()?;
         let mut numbers = text.split_whitespace();
         let noted = numbers.next()?.parse().ok()?;
@@ -304,10 +304,10 @@ fn same(path: &Path, found: io::Result<Inode>, opened: Inode) -> Result<(), Faul
 }
 
 /// Size of the reserve, more than the first step of removing a session can use.
-const BYTES: u64 = 2 << 20;
+const RESERVE_BYTES: u64 = 2 << 20;
 
 /// Multiple of the reserve that must be free in addition before it is created.
-const SPARE: u64 = 4;
+const SPARE_FACTOR: u64 = 4;
 
 /// File that reserves disk space.
 pub(crate) struct Reserve {
@@ -321,25 +321,25 @@ impl Reserve {
     }
 
     /// Creates the reserve if there is plenty of space. Without it, removals may fail when the disk is full.
-    pub(crate) fn keep(&self) {
+    pub(crate) fn ensure(&self) {
         let Err(error) = self.fill() else { return };
         tracing::debug!(%error, "could not reserve space for a full disk");
         let _ = fs::remove_file(&self.path);
     }
 
     fn fill(&self) -> io::Result<()> {
-        if fs::symlink_metadata(&self.path).is_ok_and(|meta| meta.len() == BYTES) {
+        if fs::symlink_metadata(&self.path).is_ok_and(|meta| meta.len() == RESERVE_BYTES) {
             return Ok(());
         }
         let disk = statvfs(self.path.parent().unwrap_or(&self.path))?;
-        if disk.f_bavail.saturating_mul(disk.f_frsize) < (1 + SPARE) * BYTES {
+        if disk.f_bavail.saturating_mul(disk.f_frsize) < (1 + SPARE_FACTOR) * RESERVE_BYTES {
             return Err(io::ErrorKind::StorageFull.into());
         }
         let _ = fs::remove_file(&self.path);
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&self.path)?;
         // Written out, because a sparse file reserves nothing.
         let piece = vec![0; 64 << 10];
-        let mut left = BYTES;
+        let mut left = RESERVE_BYTES;
         while left > 0 {
             file.write_all(&piece)?;
             left -= piece.len() as u64;
@@ -362,7 +362,7 @@ mod tests {
     }
 
     fn lost_with(journal: &Path, newest: i64) -> Option<String> {
-        Loss::of(journal, ShortLog::look_for(journal), newest).description()
+        Loss::of(journal, ShortLog::detect(journal), newest).description()
     }
 
     fn set_log(journal: &Path, bytes: u64) {
@@ -378,7 +378,7 @@ mod tests {
         let number = || fs::read_to_string(&mark_file).unwrap()[..20].parse::<u64>().unwrap();
         let mut mark = Mark::set(&journal, 0);
         mark.note(|| 0);
-        assert_eq!((number(), lost(&journal)), (0, None), "nothing was stored");
+        assert_eq!((number(), lost(&journal)), (0, None), "nothing was stored yet");
         for (bytes, noted) in [(5_000, 5_000), (9_000, 5_000), (10_000, 10_000), (LOG_LIMIT * 2, LOG_LIMIT)] {
             set_log(&journal, bytes);
             mark.note(|| 0);
@@ -387,15 +387,15 @@ mod tests {
         mark.clear(0).unwrap();
         assert_eq!(number(), 0);
         set_log(&journal, 0);
-        assert_eq!(lost(&journal), None, "all of it is in the database");
+        assert_eq!(lost(&journal), None, "the database has everything");
         set_log(&journal, 4_000);
         mark.note(|| 0);
-        assert_eq!(Mark::set(&journal, 0).noted, 4_000, "the next life goes on from there");
+        assert_eq!(Mark::set(&journal, 0).noted, 4_000, "the next process continues from there");
         set_log(&journal, 3_999);
         assert!(lost(&journal).unwrap().contains("journal.db-wal was shorter"));
         Mark::set(&journal, 0).remove();
         assert!(!mark_file.exists());
-        assert!(lost(&journal).is_some(), "until somebody has seen it");
+        assert!(lost(&journal).is_some(), "a loss is reported until its file is removed");
         fs::remove_file(folder.path().join("journal.db-lost")).unwrap();
         assert_eq!(lost(&journal), None);
     }
@@ -408,7 +408,7 @@ mod tests {
         set_log(&journal, 5_000);
         mark.note(|| 7);
         set_log(&journal, 0);
-        assert!(lost_with(&journal, 7).is_some(), "no event tells them apart");
+        assert!(lost_with(&journal, 7).is_some(), "without a newer event, an emptied log counts as a loss");
         fs::remove_file(folder.path().join("journal.db-lost")).unwrap();
         set_log(&journal, 10_000);
         mark.note(|| 9);

@@ -2,10 +2,10 @@
 //!
 //! A clean close moves the write-ahead log into the database and removes it. A log at the next open therefore means
 //! that the last stop was unclean. A missing log does not prove a clean stop, so there is a [`Mark`]. SQLite recovers
-//! from an unclean stop by itself, but cannot know if the disk kept its promises. Therefore the file is checked:
-//! completely up to [`StoreConfig::full_check_up_to`], and beyond that only the small tables on which everything else
-//! depends, so that a start stays quick however large the journal is. Damage in those tables is an error; damage
-//! elsewhere affects only the damaged data.
+//! from an unclean stop by itself, but cannot detect that the disk lost acknowledged writes. Therefore the file is
+//! checked: completely up to [`StoreConfig::full_check_up_to`], and beyond that only the small tables on which
+//! everything else depends, so that a start stays quick however large the journal is. Damage in those tables is an
+//! error; damage elsewhere affects only the damaged data.
 
 use std::{
     fs::{DirBuilder, OpenOptions, Permissions},
@@ -81,8 +81,8 @@ pub(crate) fn open(config: &StoreConfig) -> Result<Connections, Fault> {
     if unclean {
         refuse_without_database(&config.path)?;
     }
-    make_file(&config.path)?;
-    let short = ShortLog::look_for(&config.path);
+    create_file(&config.path)?;
+    let short = ShortLog::detect(&config.path);
     let mut writer = connect(config, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     let is_new = identify(&writer)?;
     if is_new {
@@ -99,7 +99,7 @@ pub(crate) fn open(config: &StoreConfig) -> Result<Connections, Fault> {
     let newest = mark::newest(&writer);
     let loss = Loss::of(&config.path, short, newest);
     let pages = upkeep::pages(&writer)?;
-    if !upkeep::can_shrink(&writer)? && pages.count.saturating_mul(pages.size) <= upkeep::SMALL {
+    if !upkeep::can_shrink(&writer)? && pages.count.saturating_mul(pages.size) <= upkeep::SMALL_FILE {
         // Without space for that, the file stays as it was.
         upkeep::rewrite(&writer).unwrap_or_else(|fault| tracing::warn!(?fault, "could not shrink the journal yet"));
     }
@@ -123,20 +123,20 @@ fn count_start(connection: &Connection, config: &StoreConfig, unclean: bool) -> 
 
 /// Refuses to open a missing or empty database with a log. SQLite would delete the log, which may have the only data.
 fn refuse_without_database(path: &Path) -> Result<(), Fault> {
-    let what = match std::fs::metadata(path) {
+    let state = match std::fs::metadata(path) {
         Ok(database) if database.len() == 0 => "is empty",
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => "is missing",
         _ => return Ok(()),
     };
     let log = mark::log_of(path);
     Err(Fault::Corrupt(format!(
-        "the file {what}, and {} beside it, which cannot be read without it, holds the latest data",
+        "the file {state}, and {} beside it, which cannot be read without it, holds the latest data",
         log.file_name().unwrap_or_default().display()
     )))
 }
 
 /// Creates the file and its folder for the owner only. SQLite creates its other files with the same mode.
-fn make_file(path: &Path) -> Result<(), Fault> {
+fn create_file(path: &Path) -> Result<(), Fault> {
     if let Some(parent) = path.parent() {
         DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
     }
@@ -196,23 +196,23 @@ fn set_up_writing(connection: &Connection, config: &StoreConfig) -> Result<(), F
 }
 
 /// Tables on which everything else depends. If one of them is damaged, the journal is not opened.
-const VITAL: [&str; 4] = ["sessions", "session_state", "interrupts", "grants"];
+const VITAL_TABLES: [&str; 4] = ["sessions", "session_state", "interrupts", "grants"];
 
 /// Checks for damage after an unclean stop. Damage elsewhere, such as in `events`, affects only the damaged rows when
 /// they are read.
 fn check(connection: &Connection, config: &StoreConfig) -> Result<(), Fault> {
     let size = std::fs::metadata(&config.path)?.len();
     let is_whole = size <= config.full_check_up_to;
-    tracing::info!(bytes = size, whole = is_whole, "the last stop was not clean; checking the journal");
+    tracing::info!(bytes = size, whole = is_whole, "the last shutdown was not clean; checking the journal");
     // Checking the first table of the file includes the list of free pages.
     let found = problems(connection, if is_whole { "1000" } else { "sqlite_schema" })?;
     if found.is_empty() && is_whole {
         return Ok(());
     }
-    if let Some(problem) = found.iter().find(|problem| UNSAFE.iter().any(|part| problem.contains(part))) {
+    if let Some(problem) = found.iter().find(|problem| UNSAFE_PROBLEMS.iter().any(|part| problem.contains(part))) {
         return Err(Fault::Corrupt(format!("the file is damaged: {problem}")));
     }
-    for table in VITAL {
+    for table in VITAL_TABLES {
         if connection.table_exists(None, table)?
             && let Some(problem) = problems(connection, table)?.first()
         {
@@ -231,7 +231,7 @@ fn check(connection: &Connection, config: &StoreConfig) -> Result<(), Fault> {
 
 /// Parts of SQLite's messages about a page that is used twice, or that is not used as it should be. Writes to such a
 /// file could overwrite intact data.
-const UNSAFE: [&str; 4] = ["reelist", "2nd reference", "ointer map", "ptr map"];
+const UNSAFE_PROBLEMS: [&str; 4] = ["reelist", "2nd reference", "ointer map", "ptr map"];
 
 /// Returns the problems that SQLite finds in a table, or at most `target` problems if that is a number.
 fn problems(connection: &Connection, target: &str) -> Result<Vec<String>, Fault> {

@@ -63,7 +63,7 @@ impl PastState {
                 state.projection.apply_damaged(&event, text(row, "kind").unwrap_or_default())?;
                 continue;
             }
-            state.take(event)?;
+            state.apply(event)?;
         }
         if state.projection.last_seq != through {
             return Err(Fault::not_found(format!("session {id} has no event {through}")));
@@ -74,7 +74,7 @@ impl PastState {
         Ok(state)
     }
 
-    fn take(&mut self, event: Event) -> Result<(), Fault> {
+    fn apply(&mut self, event: Event) -> Result<(), Fault> {
         self.projection.apply(&event)?;
         self.handed_over.apply(&event.kind);
         match event.kind {
@@ -102,18 +102,18 @@ impl PastState {
         Ok(())
     }
 
-    /// Makes the session determine its surroundings again before its next turn, because it came from elsewhere.
-    pub(crate) fn looking_around_again(mut self) -> Self {
+    /// Marks the surroundings as outdated, so that the session determines them again before its next turn.
+    pub(crate) fn with_stale_surroundings(mut self) -> Self {
         if let Some((_, surroundings)) = &mut self.surroundings {
             surroundings.project.get_or_insert_with(|| "/".into());
         }
         self
     }
 
-    /// Same as [`Self::looking_around_again`], if the surroundings come from an event up to `imported`.
-    pub(crate) fn of_this_machine(self, imported: u64) -> Self {
+    /// Same as [`Self::with_stale_surroundings`], but only if the surroundings come from an event up to `imported`.
+    pub(crate) fn without_imported_surroundings(self, imported: u64) -> Self {
         if self.surroundings.as_ref().is_some_and(|(seq, _)| *seq <= imported) {
-            return self.looking_around_again();
+            return self.with_stale_surroundings();
         }
         self
     }
@@ -133,9 +133,9 @@ impl PastState {
     }
 
     /// Counts its model calls for a top-level session.
-    pub(crate) fn count(&self, connection: &Connection, zone: &TimeZone, person: i64) -> Result<(), Fault> {
+    pub(crate) fn count(&self, connection: &Connection, zone: &TimeZone, owner: i64) -> Result<(), Fault> {
         for ((_, slot, model), (at, usage)) in &self.calls {
-            usage::add(connection, zone, &CountedCall { at: *at, session: Some(person), slot: *slot, model, usage })?;
+            usage::add(connection, zone, &CountedCall { at: *at, session: Some(owner), slot: *slot, model, usage })?;
         }
         Ok(())
     }

@@ -42,7 +42,7 @@ impl Projection {
 
     /// Applies the next event. Fails if its number is not the next one.
     pub(crate) fn apply(&mut self, event: &Event) -> Result<(), Fault> {
-        self.take_number(event)?;
+        self.advance(event)?;
         if is_use(&event.kind) {
             self.updated_at = event.at;
             self.uses = self.uses.saturating_add(1);
@@ -121,7 +121,7 @@ impl Projection {
 
     /// Applies the next event if it is damaged. Only its kind is known.
     pub(crate) fn apply_damaged(&mut self, event: &Event, kind: &str) -> Result<(), Fault> {
-        self.take_number(event)?;
+        self.advance(event)?;
         match kind {
             "turn_started" => {
                 self.turns = self.turns.saturating_add(1);
@@ -136,11 +136,11 @@ impl Projection {
         Ok(())
     }
 
-    fn take_number(&mut self, event: &Event) -> Result<(), Fault> {
+    fn advance(&mut self, event: &Event) -> Result<(), Fault> {
         let next = self.last_seq.saturating_add(1);
         if event.seq != next {
             return Err(Fault::conflict(format!(
-                "event {} of session {} cannot be stored: the next number is {next}",
+                "could not store event {} of session {}: the next number is {next}",
                 event.seq, event.session_id
             )));
         }

@@ -10,13 +10,13 @@ use std::{
     thread::JoinHandle,
 };
 
-use agentd_core::held::lock;
+use agentd_core::mutex::lock;
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     codec::Fault,
-    writer::{join, silence},
+    writer::{join, no_reply},
 };
 
 type Query = Box<dyn FnOnce(&Connection) + Send>;
@@ -64,8 +64,8 @@ impl Readers {
             }
         }));
         match self.queue.send(task).await {
-            Ok(()) => answer.await.unwrap_or_else(|_| Err(silence(&self.closed))),
-            Err(_) => Err(silence(&self.closed)),
+            Ok(()) => answer.await.unwrap_or_else(|_| Err(no_reply(&self.closed))),
+            Err(_) => Err(no_reply(&self.closed)),
         }
     }
 
@@ -106,7 +106,7 @@ mod tests {
     #[tokio::test]
     async fn panicking_query_is_an_error_and_the_thread_survives() {
         let readers = readers(1);
-        let lost = readers.read::<()>(|_| panic!("as asked")).await;
+        let lost = readers.read::<()>(|_| panic!("intentional")).await;
         assert!(matches!(lost, Err(Fault::Lost)));
         assert_eq!(readers.read(|_| Ok(7)).await.unwrap(), 7);
     }
@@ -114,11 +114,11 @@ mod tests {
     #[tokio::test]
     async fn long_read_does_not_block_other_reads() {
         let readers = readers(2);
-        let (release, held) = std::sync::mpsc::channel::<()>();
+        let (release, blocked) = std::sync::mpsc::channel::<()>();
         let (entered, inside) = oneshot::channel();
         let long = readers.read(move |_| {
             let _ = entered.send(());
-            let _ = held.recv();
+            let _ = blocked.recv();
             Ok("long")
         });
         let short = async {

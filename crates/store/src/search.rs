@@ -22,7 +22,7 @@ const PAGE: usize = 64;
 /// Size of stored items in bytes from which a page is full.
 const MAX_PAGE: usize = 256 << 10;
 /// Maximum number of missing events that a search indexes itself before it searches.
-pub(crate) const FEW: u64 = 2000;
+pub(crate) const MAX_MISSING_EVENTS: u64 = 2000;
 /// Searchable size of an item, in bytes.
 const MAX_TEXT: usize = 16 << 10;
 /// Length of the index's n-grams in characters. Shorter terms are searched in the texts themselves.
@@ -48,14 +48,14 @@ struct Row {
 impl MissingPage {
     /// Adds an event if it is searchable, and returns its size. An unreadable event is counted as damaged; the events
     /// after it are still indexed.
-    fn take(&mut self, row: &rusqlite::Row<'_>) -> usize {
+    fn push(&mut self, row: &rusqlite::Row<'_>) -> usize {
         let mut size = 0;
         let read = text(row, "payload").and_then(|payload| {
             size = payload.len();
             let EventKind::ItemCompleted { item, .. } = json_from(payload)? else { return Ok(None) };
-            let Some((kind, mut words)) = searchable(&item) else { return Ok(None) };
-            words.truncate(words.floor_char_boundary(MAX_TEXT));
-            let text = words.replace('\0', " ");
+            let Some((kind, mut content)) = searchable(&item) else { return Ok(None) };
+            content.truncate(content.floor_char_boundary(MAX_TEXT));
+            let text = content.replace('\0', " ");
             Ok(Some(Row { seq: row.get("seq")?, at: row.get("at")?, kind: kind.as_str(), text }))
         });
         match read {
@@ -94,7 +94,7 @@ pub(crate) struct UnindexedSession {
     pub(crate) session: i64,
     pub(crate) until: i64,
     /// Number of its events that were not indexed yet.
-    pub(crate) lacks: u64,
+    pub(crate) missing_events: u64,
 }
 
 /// Returns one session or all sessions with texts missing from the index, last used first.
@@ -105,7 +105,7 @@ pub(crate) fn unindexed(connection: &Connection, session: Option<SessionId>) -> 
          WHERE last_seq > coalesce(through, 0) AND parent IS NOT key AND (?1 IS NULL OR id = ?1)
          ORDER BY updated_at DESC, id DESC";
     rows(connection, sql, [id], |row| {
-        Ok(UnindexedSession { session: row.get(0)?, until: row.get(1)?, lacks: number_from(row.get(2)?)? })
+        Ok(UnindexedSession { session: row.get(0)?, until: row.get(1)?, missing_events: number_from(row.get(2)?)? })
     })
 }
 
@@ -117,7 +117,7 @@ pub(crate) struct CatchUp {
     /// Number of damaged events in that session so far.
     damaged: u64,
     /// Sessions that are skipped because of a damaged page in the index.
-    passed: Vec<i64>,
+    skipped: Vec<i64>,
 }
 
 impl CatchUp {
@@ -126,7 +126,7 @@ impl CatchUp {
     pub(crate) fn piece(&mut self, connection: &mut Connection) -> Result<bool, Fault> {
         if self.at.is_none() {
             let unindexed =
-                unindexed(connection, None)?.into_iter().find(|unindexed| !self.passed.contains(&unindexed.session));
+                unindexed(connection, None)?.into_iter().find(|unindexed| !self.skipped.contains(&unindexed.session));
             self.at = unindexed.map(|unindexed| (unindexed.session, unindexed.until));
         }
         let Some((session, until)) = self.at else { return Ok(false) };
@@ -138,7 +138,7 @@ impl CatchUp {
             }
             Err(fault) if fault.is_corrupt() => {
                 tracing::warn!(?fault, session, "the search index is damaged and lacks the rest of a session");
-                self.passed.push(session);
+                self.skipped.push(session);
                 (self.at, self.damaged) = (None, 0);
             }
             Err(fault) => return Err(fault),
@@ -170,13 +170,13 @@ pub(crate) fn missing(connection: &Connection, session: i64, until: i64) -> Resu
     let after: Option<i64> = first(connection, sql, [session], |row| Ok(row.get(0)?))?;
     // The session may have been deleted meanwhile.
     let Some(after) = after.filter(|after| *after < until) else { return Ok(None) };
-    match together(connection, session, after, until) {
+    match read_page(connection, session, after, until) {
         Err(fault) if fault.is_corrupt() => Ok(Some(one_by_one(connection, session, after, until))),
         found => found.map(Some),
     }
 }
 
-fn together(connection: &Connection, session: i64, after: i64, until: i64) -> Result<MissingPage, Fault> {
+fn read_page(connection: &Connection, session: i64, after: i64, until: i64) -> Result<MissingPage, Fault> {
     let mut statement = connection.prepare_cached(
         "SELECT seq, at, payload FROM events INDEXED BY completed_items
          WHERE session = ?1 AND kind = 'item_completed' AND seq > ?2 AND seq <= ?3 ORDER BY seq LIMIT ?4",
@@ -189,7 +189,7 @@ fn together(connection: &Connection, session: i64, after: i64, until: i64) -> Re
     {
         count += 1;
         page.through = row.get("seq")?;
-        bytes += page.take(row);
+        bytes += page.push(row);
     }
     if count < PAGE && bytes < MAX_PAGE {
         page.through = until;
@@ -197,14 +197,14 @@ fn together(connection: &Connection, session: i64, after: i64, until: i64) -> Re
     Ok(page)
 }
 
-/// Same as [`together`], around unreadable pages: looks up a few numbers individually.
+/// Same as [`read_page`], around unreadable pages: looks up a few numbers individually.
 fn one_by_one(connection: &Connection, session: i64, after: i64, until: i64) -> MissingPage {
     let mut page = MissingPage { session, after, through: after, rows: Vec::new(), damaged: 0 };
     let mut bytes = 0;
     for seq in (after + 1..=until).take(PAGE) {
         let sql = "SELECT seq, at, payload FROM events INDEXED BY events_by_number
              WHERE session = ?1 AND seq = ?2 AND kind = 'item_completed'";
-        let read = first(connection, sql, [session, seq], |row| Ok(page.take(row)));
+        let read = first(connection, sql, [session, seq], |row| Ok(page.push(row)));
         match read {
             Ok(size) => bytes += size.unwrap_or_default(),
             Err(_) => page.damaged += 1,
@@ -222,7 +222,7 @@ pub(crate) fn find(
     connection: &Connection,
     query: &SearchQuery,
     session: Option<SessionId>,
-    at_most: usize,
+    limit: usize,
 ) -> Result<Vec<SearchHit>, Fault> {
     let (long, short): (Vec<&String>, Vec<&String>) =
         query.terms().iter().partition(|term| term.chars().count() >= TRIGRAM);
@@ -253,7 +253,7 @@ pub(crate) fn find(
     } else {
         " ORDER BY search.rank, at DESC LIMIT ?"
     });
-    arguments.push(bound(at_most as u64).into());
+    arguments.push(bound(limit as u64).into());
     rows(connection, &sql, params_from_iter(arguments), |row| {
         let kind = text(row, "kind")?;
         let (excerpt, marks) = query.excerpt(text(row, "text")?);

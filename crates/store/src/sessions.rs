@@ -209,8 +209,8 @@ pub(crate) fn apply_handed_over(connection: &Connection, key: i64, fact: &EventK
     if !may_change {
         return Ok(());
     }
-    let known: String = value(connection, "SELECT handed_over FROM session_state WHERE session = ?1", [key])?;
-    let mut handed_over: PendingAttachments = json_from(&known)?;
+    let stored: String = value(connection, "SELECT handed_over FROM session_state WHERE session = ?1", [key])?;
+    let mut handed_over: PendingAttachments = json_from(&stored)?;
     if handed_over.apply(fact) { save_state(connection, key, "handed_over", &handed_over) } else { Ok(()) }
 }
 
@@ -238,13 +238,13 @@ pub(crate) fn one(connection: &Connection, id: SessionId) -> Result<Option<Store
     stored.map(Some).ok_or_else(|| Fault::Damaged(format!("the settings of session {id} are missing")))
 }
 
-pub(crate) fn list(connection: &Connection, before: Option<u64>, at_most: usize) -> Result<SessionPage, Fault> {
+pub(crate) fn list(connection: &Connection, before: Option<u64>, limit: usize) -> Result<SessionPage, Fault> {
     let sql = select_sessions!("WHERE parent IS NULL AND used < ?2 ORDER BY used DESC LIMIT ?1");
     let before = before.map_or(i64::MAX, bound);
-    let page = rows(connection, sql, params![bound(at_most), before], |row| {
+    let page = rows(connection, sql, params![bound(limit), before], |row| {
         Ok((number_from(row.get("used")?)?, summary(connection, row)))
     })?;
-    let next = page.last().map(|(used, _)| *used).filter(|_| page.len() == at_most);
+    let next = page.last().map(|(used, _)| *used).filter(|_| page.len() == limit);
     Ok(SessionPage { sessions: page.into_iter().filter_map(|(_, summary)| summary).collect(), next })
 }
 
@@ -285,28 +285,28 @@ fn mounts(connection: &Connection, key: i64) -> Result<(Mounts, Option<SessionWo
 }
 
 /// Minimum length of an id suffix that identifies a session. Shorter ones would occur in too many ids.
-const SHORTEST_END: usize = 6;
+const MIN_SUFFIX: usize = 6;
 
-pub(crate) fn find(connection: &Connection, name: &str, at_most: usize) -> Result<Vec<SessionId>, Fault> {
-    let by_id = find_by_id(connection, name, at_most)?;
-    if by_id.is_empty() { find_by_title(connection, name, at_most) } else { Ok(by_id) }
+pub(crate) fn find(connection: &Connection, name: &str, limit: usize) -> Result<Vec<SessionId>, Fault> {
+    let by_id = find_by_id(connection, name, limit)?;
+    if by_id.is_empty() { find_by_title(connection, name, limit) } else { Ok(by_id) }
 }
 
 /// Finds sessions by title, ignoring case. Compares all titles here, because SQLite knows the cases of few scripts.
-fn find_by_title(connection: &Connection, title: &str, at_most: usize) -> Result<Vec<SessionId>, Fault> {
+fn find_by_title(connection: &Connection, title: &str, limit: usize) -> Result<Vec<SessionId>, Fault> {
     let wanted = title.trim().to_lowercase();
     if wanted.is_empty() {
         return Ok(Vec::new());
     }
     let sql = "SELECT id, title FROM sessions WHERE parent IS NULL ORDER BY id DESC";
     let found = rows(connection, sql, [], |row| {
-        let is_wanted = text(row, "title")?.trim().to_lowercase() == wanted;
-        is_wanted.then(|| session_id(row)).transpose()
+        let is_match = text(row, "title")?.trim().to_lowercase() == wanted;
+        is_match.then(|| session_id(row)).transpose()
     })?;
-    Ok(found.into_iter().flatten().take(at_most).collect())
+    Ok(found.into_iter().flatten().take(limit).collect())
 }
 
-fn find_by_id(connection: &Connection, prefix: &str, at_most: usize) -> Result<Vec<SessionId>, Fault> {
+fn find_by_id(connection: &Connection, prefix: &str, limit: usize) -> Result<Vec<SessionId>, Fault> {
     let prefix: String = prefix.chars().filter(|c| *c != '-').map(|c| c.to_ascii_lowercase()).collect();
     if !prefix.chars().all(|c| c.is_ascii_hexdigit()) {
         return Ok(Vec::new());
@@ -314,12 +314,12 @@ fn find_by_id(connection: &Connection, prefix: &str, at_most: usize) -> Result<V
     // All ids with the prefix are between it and itself followed by 'g'. This is one range of the index, and needs no
     // pattern with special characters that a user could type.
     let sql = "SELECT id FROM sessions WHERE id >= ?1 AND id < ?1 || 'g' ORDER BY id DESC LIMIT ?2";
-    let found = rows(connection, sql, params![prefix, bound(at_most)], session_id)?;
-    if !found.is_empty() || prefix.len() < SHORTEST_END {
+    let found = rows(connection, sql, params![prefix, bound(limit)], session_id)?;
+    if !found.is_empty() || prefix.len() < MIN_SUFFIX {
         return Ok(found);
     }
     let sql = "SELECT id FROM sessions WHERE id LIKE '%' || ?1 ORDER BY id DESC LIMIT ?2";
-    rows(connection, sql, params![prefix, bound(at_most)], session_id)
+    rows(connection, sql, params![prefix, bound(limit)], session_id)
 }
 
 pub(crate) fn with_open_turn(connection: &Connection) -> Result<Vec<SessionId>, Fault> {
@@ -345,7 +345,7 @@ pub(crate) fn key(connection: &Connection, id: SessionId) -> Result<Option<i64>,
 }
 
 /// Returns the key of the top-level session of a subagent's session, or its own key.
-pub(crate) fn of_person(connection: &Connection, key: i64) -> Result<i64, Fault> {
+pub(crate) fn top_level_key(connection: &Connection, key: i64) -> Result<i64, Fault> {
     let sql = "WITH RECURSIVE above (key, parent) AS (
                 SELECT key, parent FROM sessions WHERE key = ?1
                 UNION SELECT sessions.key, sessions.parent FROM sessions JOIN above ON sessions.key = above.parent)
@@ -363,17 +363,17 @@ fn session_id(row: &Row<'_>) -> Result<SessionId, Fault> {
 }
 
 /// Returns the key of a session, or an error if it does not exist.
-pub(crate) fn known(connection: &Connection, id: SessionId) -> Result<i64, Fault> {
+pub(crate) fn require_key(connection: &Connection, id: SessionId) -> Result<i64, Fault> {
     key(connection, id)?.ok_or_else(|| unknown(id))
 }
 
 /// Returns the key of the parent session in these settings.
 pub(crate) fn parent(connection: &Connection, settings: &SessionSettings) -> Result<Option<i64>, Fault> {
-    settings.parent.as_ref().map(|parent| known(connection, parent.session)).transpose()
+    settings.parent.as_ref().map(|parent| require_key(connection, parent.session)).transpose()
 }
 
 fn unknown(id: SessionId) -> Fault {
-    Fault::not_found(format!("there is no session {id}"))
+    Fault::not_found(format!("no such session: {id}"))
 }
 
 /// Adds a turn to the queue of its session.

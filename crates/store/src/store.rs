@@ -8,7 +8,7 @@ use agentd_core::{
     counters::DayCounters,
     error::{ErrorKind, StoreError},
     event::Event,
-    grant::{Grant, HeldGrant},
+    grant::{Grant, ScopedGrant},
     ids::{InterruptId, SessionId},
     interrupt::Interrupt,
     item::Item,
@@ -143,7 +143,7 @@ impl SqliteStore {
     /// # Errors
     /// If it is not writable.
     pub async fn try_write(&self) -> Result<(), StoreError> {
-        self.writer.write(Change::Trial, &self.path).await
+        self.writer.write(Change::TestWrite, &self.path).await
     }
 
     /// Returns those of these sessions that are not in the journal.
@@ -188,8 +188,9 @@ impl SqliteStore {
     /// # Errors
     /// If it cannot be read.
     pub async fn size(&self) -> Result<StoreSize, StoreError> {
-        let (pages, removed) =
-            self.read("measure", |connection| Ok((upkeep::pages(connection)?, upkeep::removed(connection)?))).await?;
+        let (pages, removed) = self
+            .read("measure the journal", |connection| Ok((upkeep::pages(connection)?, upkeep::removed(connection)?)))
+            .await?;
         Ok(StoreSize::of(pages, removed, self.writer.stuck()))
     }
 
@@ -348,17 +349,17 @@ impl Store for SqliteStore {
         async move {
             let action = "update the index";
             let unindexed = self.read(action, move |connection| search::unindexed(connection, session)).await?;
-            let lacks: u64 = unindexed.iter().map(|unindexed| unindexed.lacks).sum();
-            let unsearched = if lacks > search::FEW {
+            let missing_events: u64 = unindexed.iter().map(|unindexed| unindexed.missing_events).sum();
+            let unsearched = if missing_events > search::MAX_MISSING_EVENTS {
                 self.writer.catch_up();
-                lacks
+                missing_events
             } else {
                 match self.add_missing(action, unindexed).await {
                     Ok(()) => 0,
                     // On a full disk nothing can be added. The search covers what is indexed.
                     Err(error) if error.kind() == ErrorKind::Storage => {
                         tracing::warn!("the search index is not up to date: {error}");
-                        lacks
+                        missing_events
                     }
                     Err(error) => return Err(error),
                 }
@@ -417,14 +418,14 @@ impl Store for SqliteStore {
     }
 
     fn keep_grant(&self, grant: Grant) -> BoxFuture<'_, Result<(), StoreError>> {
-        self.writer.write(Change::Keep(grant), &self.path).boxed()
+        self.writer.write(Change::AddGrant(grant), &self.path).boxed()
     }
 
     fn revoke_grant(&self, rule: String) -> BoxFuture<'_, Result<(), StoreError>> {
         self.writer.write(Change::Revoke(rule), &self.path).boxed()
     }
 
-    fn session_grants(&self) -> BoxFuture<'_, Result<Vec<HeldGrant>, StoreError>> {
+    fn session_grants(&self) -> BoxFuture<'_, Result<Vec<ScopedGrant>, StoreError>> {
         self.read("read the grants of sessions", interrupts::session_grants)
     }
 

@@ -31,10 +31,10 @@ use crate::{
 /// Unused pages that stay in the file for later writes, 1 MB.
 const SPARE_PAGES: i64 = 256;
 /// Number of pages returned to the disk at once.
-const PAGES: i64 = 64;
+const RELEASED_PAGES: i64 = 64;
 /// Size in bytes up to which a file of an earlier version is rewritten when opened, so that it can shrink from then on.
 /// Larger files are rewritten on request.
-pub(crate) const SMALL: i64 = 16 << 20;
+pub(crate) const SMALL_FILE: i64 = 16 << 20;
 
 /// SQLite's mode for a file that can return pages.
 const INCREMENTAL: i64 = 2;
@@ -45,33 +45,33 @@ pub(crate) struct Upkeep {
     /// True if anything was removed or done, so that the log has the old data.
     log_is_due: bool,
     /// Number of attempts to move the log.
-    folds: u32,
+    checkpoints: u32,
 }
 
 /// Maximum number of attempts to move the log while readers block it, and the wait in each one except the first.
-const MAX_FOLDS: u32 = 250;
-const FOLD_WAIT: Duration = Duration::from_millis(20);
+const MAX_CHECKPOINTS: u32 = 250;
+const CHECKPOINT_WAIT: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Clone, Copy)]
 enum Step {
     Overwrite,
-    GiveBack,
+    ReleasePages,
     /// Move the log into the database.
-    Fold,
+    Checkpoint,
 }
 
 impl Upkeep {
     /// Creates the maintenance after a start or a removal. The log is due after a removal, because a small session was
     /// overwritten in that transaction and its text is still in the log. It is also due if a crash has left a log.
     pub(crate) const fn new(log_is_due: bool) -> Self {
-        Self { step: Step::Overwrite, log_is_due, folds: 0 }
+        Self { step: Step::Overwrite, log_is_due, checkpoints: 0 }
     }
 
     /// Skips to the log after a piece failed. Returns true if there is more to do.
-    pub(crate) fn pass_over(&mut self) -> bool {
-        let goes_on = !matches!(self.step, Step::Fold);
-        self.step = Step::Fold;
-        goes_on
+    pub(crate) fn skip_to_log(&mut self) -> bool {
+        let has_more = !matches!(self.step, Step::Checkpoint);
+        self.step = Step::Checkpoint;
+        has_more
     }
 
     /// Performs the next piece. Returns true if there may be another.
@@ -84,27 +84,27 @@ impl Upkeep {
     ) -> Result<bool, Fault> {
         match self.step {
             Step::Overwrite if unerased.piece(connection)? => self.log_is_due = true,
-            Step::Overwrite => self.step = Step::GiveBack,
-            Step::GiveBack => {
+            Step::Overwrite => self.step = Step::ReleasePages,
+            Step::ReleasePages => {
                 let excess = pages(connection)?.spare - SPARE_PAGES;
                 if excess > 0 && can_shrink(connection)? {
-                    release_pages(connection, excess.min(PAGES))?;
+                    release_pages(connection, excess.min(RELEASED_PAGES))?;
                     self.log_is_due = true;
                 } else if self.log_is_due {
-                    self.step = Step::Fold;
+                    self.step = Step::Checkpoint;
                 } else {
                     return Ok(false);
                 }
             }
-            Step::Fold => {
-                let wait = if self.folds == 0 { Duration::ZERO } else { FOLD_WAIT };
-                self.folds += 1;
-                let is_folded = fold(connection, mark, wait, busy_timeout)?;
-                let is_given_up = !is_folded && self.folds >= MAX_FOLDS;
+            Step::Checkpoint => {
+                let wait = if self.checkpoints == 0 { Duration::ZERO } else { CHECKPOINT_WAIT };
+                self.checkpoints += 1;
+                let is_moved = checkpoint(connection, mark, wait, busy_timeout)?;
+                let is_given_up = !is_moved && self.checkpoints >= MAX_CHECKPOINTS;
                 if is_given_up {
                     tracing::debug!("readers prevent truncating the log; the next deletion, stop or start retries");
                 }
-                return Ok(!is_folded && !is_given_up);
+                return Ok(!is_moved && !is_given_up);
             }
         }
         Ok(true)
@@ -112,22 +112,22 @@ impl Upkeep {
 }
 
 /// Moves the log, waiting for readers only for a moment. If one is busy for longer, a later attempt moves it.
-fn fold(connection: &Connection, mark: &mut Mark, wait: Duration, busy_timeout: Duration) -> Result<bool, Fault> {
+fn checkpoint(connection: &Connection, mark: &mut Mark, wait: Duration, busy_timeout: Duration) -> Result<bool, Fault> {
     connection.busy_timeout(wait)?;
-    let folded = empty_log(connection, mark);
+    let moved = empty_log(connection, mark);
     connection.busy_timeout(busy_timeout)?;
-    folded
+    moved
 }
 
 /// Moves the log into the database and empties it. Returns false if a reader prevented that.
 pub(crate) fn empty_log(connection: &Connection, mark: &mut Mark) -> Result<bool, Fault> {
-    let moves = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?));
-    let (busy, logged, moved) = connection.query_row("PRAGMA wal_checkpoint(FULL)", [], moves)?;
+    let counts = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?));
+    let (busy, logged, moved) = connection.query_row("PRAGMA wal_checkpoint(FULL)", [], counts)?;
     if busy != 0 || logged != moved {
         return Ok(false);
     }
     mark.clear(mark::newest(connection))?;
-    let (busy, ..) = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], moves)?;
+    let (busy, ..) = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], counts)?;
     Ok(busy == 0)
 }
 
@@ -180,15 +180,15 @@ fn pragma(connection: &Connection, name: &str) -> Result<i64, Fault> {
 }
 
 /// Maximum number of rows removed at once.
-const ROWS: usize = 128;
+const MAX_ROWS: usize = 128;
 /// Size of rows in bytes from which a piece is full: some milliseconds of work.
-const BYTES: i64 = 128 << 10;
+const MAX_BYTES: i64 = 128 << 10;
 
 /// Small tables, removed together with the session's row.
-const WITH_THE_ROW: [&str; 4] = ["interrupts", "queued_turns", "session_state", "search_progress"];
+const SMALL_TABLES: [&str; 4] = ["interrupts", "queued_turns", "session_state", "search_progress"];
 
 /// Tables that are removed in pieces: the deletion of a row, and the query for a session's next rows with their sizes.
-const IN_PIECES: [(&str, &str); 3] = [
+const LARGE_TABLES: [(&str, &str); 3] = [
     (
         "DELETE FROM searched WHERE key = ?1",
         "SELECT key, 4 * octet_length(text) FROM searched INDEXED BY searched_by_number
@@ -208,7 +208,7 @@ const IN_PIECES: [(&str, &str); 3] = [
 /// Hides a session and its subagents' sessions from readers, and returns their keys. Reads nothing else of them,
 /// because a damaged page would prevent the commit of the whole transaction.
 pub(crate) fn remove(connection: &Connection, id: SessionId) -> Result<Vec<i64>, Fault> {
-    let key = sessions::known(connection, id)?;
+    let key = sessions::require_key(connection, id)?;
     let sql = "WITH RECURSIVE family (key) AS (
                 SELECT ?1 UNION SELECT sessions.key FROM sessions JOIN family ON sessions.parent = family.key)
              SELECT key FROM family";
@@ -220,7 +220,7 @@ pub(crate) fn remove(connection: &Connection, id: SessionId) -> Result<Vec<i64>,
 }
 
 fn hide(connection: &Connection, key: i64) -> Result<(), Fault> {
-    usage::remember(connection, key)?;
+    usage::record_counted(connection, key)?;
     let sql = "INSERT INTO files_left (session) SELECT id FROM sessions WHERE key = ?1 ON CONFLICT DO NOTHING";
     run(connection, sql, [key])?;
     let sql = "UPDATE sessions SET id = 'removed ' || key, parent = key, title = '', usage = '{}', last_seq = 0,
@@ -280,15 +280,15 @@ impl UnerasedSessions {
         if !is_removed(connection, session)? {
             return Ok(());
         }
-        self.apart(connection, session, |connection| overwrite_pieces(connection, session, budget))?;
+        self.in_transaction(connection, session, |connection| overwrite_pieces(connection, session, budget))?;
         if !budget.is_spent() && !self.stuck.contains(&session) {
-            self.apart(connection, session, |connection| overwrite_row(connection, session))?;
+            self.in_transaction(connection, session, |connection| overwrite_row(connection, session))?;
         }
         Ok(())
     }
 
     /// Runs `work` in its own transaction, which is rolled back if it meets a damaged page.
-    fn apart(
+    fn in_transaction(
         &mut self,
         connection: &mut Connection,
         session: i64,
@@ -297,7 +297,7 @@ impl UnerasedSessions {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         match work(&transaction) {
             Ok(()) => transaction.commit()?,
-            Err(fault) if fault.is_passing() => return Err(fault),
+            Err(fault) if fault.is_transient() => return Err(fault),
             Err(fault) => {
                 drop(transaction);
                 tracing::error!(?fault, session, "could not overwrite a deleted session: the journal is damaged there");
@@ -321,7 +321,7 @@ struct Budget {
 
 impl Default for Budget {
     fn default() -> Self {
-        Self { rows: ROWS, bytes: BYTES }
+        Self { rows: MAX_ROWS, bytes: MAX_BYTES }
     }
 }
 
@@ -333,7 +333,7 @@ impl Budget {
 
 /// Overwrites rows of the large tables within the budget.
 fn overwrite_pieces(connection: &Connection, session: i64, budget: &mut Budget) -> Result<(), Fault> {
-    for (delete, find) in IN_PIECES {
+    for (delete, find) in LARGE_TABLES {
         let mut delete = connection.prepare_cached(delete)?;
         for row in next_rows(connection, find, session, budget)? {
             delete.execute([row])?;
@@ -347,7 +347,7 @@ fn overwrite_pieces(connection: &Connection, session: i64, budget: &mut Budget) 
 
 /// Overwrites the rest once the large tables are empty.
 fn overwrite_row(connection: &Connection, session: i64) -> Result<(), Fault> {
-    for table in WITH_THE_ROW {
+    for table in SMALL_TABLES {
         run(connection, &format!("DELETE FROM {table} WHERE session = ?1"), [session])?;
     }
     usage::forget_session(connection, session)?;
@@ -405,9 +405,9 @@ mod tests {
         let mut open = open::open(&StoreConfig::at(path.clone())).unwrap();
         assert!(mark::log_length(&path) > Some(0));
         let (mut upkeep, mut unerased) = (Upkeep::new(true), UnerasedSessions::default());
-        assert!(upkeep.pass_over(), "the log is left to do");
+        assert!(upkeep.skip_to_log(), "the log is still pending");
         assert!(!upkeep.piece(&mut open.writer, &mut open.mark, &mut unerased, Duration::ZERO).unwrap());
         assert_eq!(mark::log_length(&path), Some(0));
-        assert!(!upkeep.pass_over(), "nothing follows on the log");
+        assert!(!upkeep.skip_to_log(), "the log is the last step");
     }
 }

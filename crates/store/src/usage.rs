@@ -219,14 +219,14 @@ fn usage(row: &Row<'_>) -> Result<Usage, Fault> {
 }
 
 /// Maximum length of a name with its own counter, in bytes.
-const LONGEST_NAME: usize = 128;
+const MAX_NAME: usize = 128;
 
 /// Maximum number of names of one kind with their own counters per day. Tools of servers come and go, and nothing else
 /// limits their names.
 const MAX_NAMES: i64 = 500;
 
 /// Name of the counter for all other names.
-const OTHERS: &str = "others";
+const OTHER_NAMES: &str = "others";
 
 /// An event to be counted.
 pub(crate) struct CountedEvent<'a> {
@@ -259,7 +259,7 @@ pub(crate) fn count(connection: &Connection, zone: &TimeZone, event: &Event) -> 
             CountedEvent { kind: CounterKind::Warning, name: code, outcome: "", milliseconds: 0 }
         }
         EventKind::InterruptResolved { interrupt_id, answer, by, .. } => {
-            let Some((name, raised_at)) = asked(connection, &id_text(interrupt_id.as_uuid()), event)? else {
+            let Some((name, raised_at)) = question(connection, &id_text(interrupt_id.as_uuid()), event)? else {
                 return Ok(());
             };
             let waited = event.at.duration_since(raised_at).as_millis();
@@ -278,7 +278,7 @@ pub(crate) fn count(connection: &Connection, zone: &TimeZone, event: &Event) -> 
 }
 
 /// Returns the kind and the time of a question of this session.
-fn asked(connection: &Connection, id: &str, event: &Event) -> Result<Option<(&'static str, Timestamp)>, Fault> {
+fn question(connection: &Connection, id: &str, event: &Event) -> Result<Option<(&'static str, Timestamp)>, Fault> {
     let sql = "SELECT interrupt FROM interrupts WHERE id = ?1";
     let found: Option<String> = first(connection, sql, [id], |row| Ok(row.get(0)?))?;
     let Some(interrupt) = found.map(|text| json_from::<agentd_core::interrupt::Interrupt>(&text)).transpose()? else {
@@ -310,7 +310,7 @@ pub(crate) fn add_event(
 ) -> Result<(), Fault> {
     let CountedEvent { kind, name, outcome, milliseconds } = counted;
     let day = zone.to_datetime(at).date().to_string();
-    let name = if has_room(connection, &day, kind.as_str(), name)? { *name } else { OTHERS };
+    let name = if has_own_counter(connection, &day, kind.as_str(), name)? { *name } else { OTHER_NAMES };
     let sql = "INSERT INTO counters (day, kind, name, outcome, count, milliseconds)
              VALUES (:day, :kind, :name, :outcome, 1, :milliseconds)
              ON CONFLICT (day, kind, name, outcome) DO UPDATE SET
@@ -326,12 +326,12 @@ pub(crate) fn add_event(
     run(connection, sql, values)
 }
 
-/// Returns true if a name gets its own counter: it is short, and either known on that day or within the limit.
-fn has_room(connection: &Connection, day: &str, kind: &str, name: &str) -> Result<bool, Fault> {
+/// Returns true if a name gets its own counter: it is short, and either has one on that day or is within the limit.
+fn has_own_counter(connection: &Connection, day: &str, kind: &str, name: &str) -> Result<bool, Fault> {
     if name.is_empty() {
         return Ok(true);
     }
-    if name.len() > LONGEST_NAME {
+    if name.len() > MAX_NAME {
         return Ok(false);
     }
     let sql = "SELECT EXISTS (SELECT 1 FROM counters WHERE day = ?1 AND kind = ?2 AND name = ?3)";
@@ -377,7 +377,7 @@ pub(crate) fn days(connection: &Connection, days: &(String, String)) -> Result<V
 const DIGEST: usize = 16;
 
 /// Records that the calls of a session were counted up to its last event, before the session is deleted.
-pub(crate) fn remember(connection: &Connection, key: i64) -> Result<(), Fault> {
+pub(crate) fn record_counted(connection: &Connection, key: i64) -> Result<(), Fault> {
     let sql = "SELECT id, last_seq FROM sessions WHERE key = ?1";
     let found: Option<(String, i64)> = first(connection, sql, [key], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let Some((id, last)) = found.filter(|(_, last)| *last > 0) else { return Ok(()) };

@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-use agentd_core::{error::StoreError, held::lock};
+use agentd_core::{error::StoreError, mutex::lock};
 use rusqlite::{Connection, Transaction, TransactionBehavior, config::DbConfig};
 use tokio::sync::{mpsc, oneshot};
 
@@ -31,7 +31,7 @@ use crate::{
 };
 
 /// Number of stored events after which the search index is updated. It need not be updated for each turn.
-const MAX_UNSEARCHED: u64 = 1000;
+const MAX_UNINDEXED: u64 = 1000;
 
 /// Counters of the writer since the journal was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -110,8 +110,8 @@ impl Writer {
         let action = change.action();
         let (reply, answer) = oneshot::channel();
         let answer = match self.queue.send(Command::Write { change, reply }).await {
-            Ok(()) => answer.await.unwrap_or_else(|_| Err(silence(&self.closed))),
-            Err(_) => Err(silence(&self.closed)),
+            Ok(()) => answer.await.unwrap_or_else(|_| Err(no_reply(&self.closed))),
+            Err(_) => Err(no_reply(&self.closed)),
         };
         answer.map_err(|fault| fault.while_doing(action, journal))
     }
@@ -125,8 +125,8 @@ impl Writer {
     /// Rewrites the whole file, during which no other write happens.
     pub(crate) async fn rewrite(&self) -> Result<(), Fault> {
         let (reply, answer) = oneshot::channel();
-        self.queue.send(Command::Rewrite(reply)).await.map_err(|_| silence(&self.closed))?;
-        answer.await.unwrap_or_else(|_| Err(silence(&self.closed)))
+        self.queue.send(Command::Rewrite(reply)).await.map_err(|_| no_reply(&self.closed))?;
+        answer.await.unwrap_or_else(|_| Err(no_reply(&self.closed)))
     }
 
     /// Writes queued changes, moves the log into the database and ends the thread. A second close does nothing.
@@ -154,7 +154,7 @@ impl Writer {
 }
 
 /// Error for a reply that was dropped.
-pub(crate) fn silence(closed: &AtomicBool) -> Fault {
+pub(crate) fn no_reply(closed: &AtomicBool) -> Fault {
     if closed.load(Ordering::Acquire) { Fault::Closed } else { Fault::Lost }
 }
 
@@ -190,33 +190,33 @@ impl Thread {
             match self.commands.try_recv() {
                 Ok(command) => return Some(command),
                 Err(mpsc::error::TryRecvError::Disconnected) => return None,
-                Err(mpsc::error::TryRecvError::Empty) => self.work_at_rest(),
+                Err(mpsc::error::TryRecvError::Empty) => self.work_while_idle(),
             }
         }
         self.commands.blocking_recv()
     }
 
     /// Performs one small piece of idle-time work.
-    fn work_at_rest(&mut self) {
+    fn work_while_idle(&mut self) {
         let Self { connection, mark, upkeep, unerased, catch_up, busy_timeout, reserve, .. } = self;
         if let Some(work) = upkeep {
             let piece = catch_unwind(AssertUnwindSafe(|| work.piece(connection, mark, unerased, *busy_timeout)));
-            let goes_on = piece.unwrap_or(Err(Fault::Lost)).unwrap_or_else(|fault| {
+            let has_more = piece.unwrap_or(Err(Fault::Lost)).unwrap_or_else(|fault| {
                 tracing::warn!(?fault, "deleted data may not be overwritten yet; the next deletion or start continues");
-                work.pass_over()
+                work.skip_to_log()
             });
-            if !goes_on {
+            if !has_more {
                 *upkeep = None;
                 // Restores the reserve, which a removal may have used.
-                reserve.keep();
+                reserve.ensure();
             }
         } else if let Some(work) = catch_up {
             let piece = catch_unwind(AssertUnwindSafe(|| work.piece(connection)));
-            let goes_on = piece.unwrap_or(Err(Fault::Lost)).unwrap_or_else(|fault| {
+            let has_more = piece.unwrap_or(Err(Fault::Lost)).unwrap_or_else(|fault| {
                 tracing::warn!(?fault, "the search index is not up to date; the next search continues");
                 false
             });
-            if !goes_on {
+            if !has_more {
                 *catch_up = None;
             }
         }
@@ -254,7 +254,7 @@ impl Thread {
     fn write(&mut self, batch: &mut Batch) {
         // A panic is a bug, but must not stop the journal for all sessions. The transaction is rolled back as it
         // unwinds, and the connection has no other state.
-        let outcomes = catch_unwind(AssertUnwindSafe(|| self.commit_or_part(batch))).unwrap_or_else(|_| {
+        let outcomes = catch_unwind(AssertUnwindSafe(|| self.commit_or_split(batch))).unwrap_or_else(|_| {
             self.rows.clear();
             vec![Err(Fault::Lost); batch.changes.len()]
         });
@@ -277,19 +277,19 @@ impl Thread {
 
     /// Commits all changes at once. A change that is too large for the disk or meets a damaged page fails the whole
     /// transaction. Then each change is tried alone, so that none fails because of another.
-    fn commit_or_part(&mut self, batch: &mut Batch) -> Vec<Result<(), Fault>> {
+    fn commit_or_split(&mut self, batch: &mut Batch) -> Vec<Result<(), Fault>> {
         match self.commit(batch) {
             Ok(outcomes) => outcomes,
             // Overwriting removed data may free enough space.
-            Err(fault) if fault.is_disk_full() && self.make_room() => self.commit_or_part(batch),
+            Err(fault) if fault.is_disk_full() && self.free_space() => self.commit_or_split(batch),
             Err(fault) if (fault.is_disk_full() || fault.is_corrupt()) && batch.changes.len() > 1 => {
                 self.rows.clear();
                 let changes = std::mem::take(&mut batch.changes);
-                changes.into_iter().flat_map(|change| self.commit_or_part(&mut Batch::of(change))).collect()
+                changes.into_iter().flat_map(|change| self.commit_or_split(&mut Batch::of(change))).collect()
             }
             Err(fault) if fault.is_disk_full() && batch.removes() && self.reserve.release() => {
                 self.rows.clear();
-                self.commit_or_part(batch)
+                self.commit_or_split(batch)
             }
             Err(fault) => {
                 self.rows.clear();
@@ -300,16 +300,16 @@ impl Thread {
     }
 
     /// Overwrites all removed data. Returns true if there was any.
-    fn make_room(&mut self) -> bool {
+    fn free_space(&mut self) -> bool {
         self.rows.clear();
-        let mut made = false;
+        let mut freed = false;
         while self.upkeep.is_some() && self.unerased.piece(&mut self.connection).unwrap_or(false) {
-            made = true;
+            freed = true;
         }
-        if made {
+        if freed {
             self.upkeep = Some(Upkeep::new(true));
         }
-        made
+        freed
     }
 
     /// Applies all changes in one transaction. An error affects all of them; a rejected change has its own error.
@@ -326,7 +326,7 @@ impl Thread {
         self.anchor.check()?;
         self.mark.note(|| mark::newest(&self.connection));
         self.unsearched += lock(&self.counters).add(&batch.changes, &outcomes);
-        if self.unsearched >= MAX_UNSEARCHED {
+        if self.unsearched >= MAX_UNINDEXED {
             self.unsearched = 0;
             self.catch_up.get_or_insert_default();
         }

@@ -280,7 +280,7 @@ impl Workspaces for WorkspaceFolders {
         })
     }
 
-    fn keep_input(
+    fn store_input(
         &self,
         session: SessionId,
         name: String,
@@ -308,7 +308,7 @@ impl Workspaces for WorkspaceFolders {
         })
     }
 
-    fn keep_on(
+    fn append_artifact(
         &self,
         session: SessionId,
         area: ArtifactDir,
@@ -321,7 +321,7 @@ impl Workspaces for WorkspaceFolders {
         }
         let path = format!("{}/{name}", area.as_str());
         self.work_on(session, false, format!("store {path}"), move |base| {
-            stored::keep_on(base, session, area, &name, from, &content).map(|bytes| Artifact { path, bytes })
+            stored::append_artifact(base, session, area, &name, from, &content).map(|bytes| Artifact { path, bytes })
         })
     }
 

@@ -205,12 +205,12 @@ impl Toolbox for BuiltinToolbox {
         caught(self.started(context, call)).map(|started| started.ok().flatten()).boxed()
     }
 
-    fn holds_commands(&self) -> BoxFuture<'_, bool> {
+    fn can_enforce_read_only(&self) -> BoxFuture<'_, bool> {
         let sandbox = self.services.config.sandbox.as_ref();
         OptionFuture::from(sandbox.map(|sandbox| sandbox.holds())).map(Option::unwrap_or_default).boxed()
     }
 
-    fn contains_commands(&self) -> BoxFuture<'_, bool> {
+    fn can_contain_commands(&self) -> BoxFuture<'_, bool> {
         let sandbox = self.services.config.sandbox.as_ref();
         OptionFuture::from(sandbox.map(|sandbox| sandbox.contains())).map(Option::unwrap_or_default).boxed()
     }

@@ -21,7 +21,7 @@ use std::{
     sync::Mutex,
 };
 
-use agentd_core::held::lock;
+use agentd_core::mutex::lock;
 use rustix::fs::{
     AtFlags, Dir, FileType, Mode, OFlags, Stat, XattrFlags, fchmod, fgetxattr, flistxattr, flistxattr_query, fsetxattr,
     fstat, ioctl_ficlone, linkat, openat, renameat, statat, unlinkat,

@@ -12,7 +12,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use agentd_core::{held::lock, ids::SessionId};
+use agentd_core::{ids::SessionId, mutex::lock};
 use cap_std::fs::OpenOptions;
 
 use crate::{exact, jail, path::AREAS, private};

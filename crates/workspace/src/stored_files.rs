@@ -25,7 +25,7 @@ pub fn keep(base: &Path, session: SessionId, area: ArtifactDir, name: &str, cont
 }
 
 /// Appends to such a text, after truncating it to `from` bytes, and returns its length.
-pub fn keep_on(
+pub fn append_artifact(
     base: &Path,
     session: SessionId,
     area: ArtifactDir,
@@ -91,7 +91,7 @@ const MAX_UPLOAD_NAME: usize = 200;
 /// Last part of the name, as a visible file name of limited length.
 pub fn upload_name(name: &str) -> String {
     let last = name.rsplit(['/', '\\']).find(|part| !part.is_empty()).unwrap_or("");
-    let clean: String = last.chars().filter(|character| !path::is_written(*character)).collect();
+    let clean: String = last.chars().filter(|character| !path::is_escaped(*character)).collect();
     let clean = clean.trim().trim_start_matches(['.', '~']).trim();
     if clean.is_empty() {
         return "upload".to_owned();

@@ -9,7 +9,7 @@ use std::{
 use agentd_core::{
     Timestamp,
     error::{ErrorKind, WorkspaceError},
-    held::lock,
+    mutex::lock,
     worktree::{BRANCHES, MadeWorktree, NewWorktree, SessionWorktree, check_name},
 };
 use agentd_sandbox::repository::{self, Repository, own_folders};

@@ -25,8 +25,8 @@ use std::{
 };
 
 use agentd_core::{
-    held::lock,
     ids::SessionId,
+    mutex::lock,
     ports::Worktrees,
     worktree::{
         KnownWorktree, MadeWorktree, NewWorktree, WorktreeAccess, WorktreeApplied, WorktreeDiff, WorktreeReport,

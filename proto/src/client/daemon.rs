@@ -11,7 +11,7 @@ use agentd_core::{
     catalogue::ToolStanding,
     counters::DayCounters,
     error::ErrorKind,
-    exchange::{Exchange, KeptExchanges},
+    exchange::{Exchange, StoredExchanges},
     ids::{InterruptId, SessionId, TurnId},
     interrupt::{Answer, Interrupt},
     model::{ListedModel, ModelCheck, ModelTestPlan, Slot, SlotInfo},
@@ -247,7 +247,7 @@ impl Client {
     ///
     /// # Errors
     /// If nothing is recorded for the session, a number does not exist, or the connection fails.
-    pub async fn exchanges(&self, session: &str, numbers: &[u64]) -> Result<KeptExchanges, ClientError> {
+    pub async fn exchanges(&self, session: &str, numbers: &[u64]) -> Result<StoredExchanges, ClientError> {
         let request = v1::ReadTraceRequest { session: session.to_owned(), numbers: numbers.to_vec() };
         let mut pieces = self.traces().read(request).await?.into_inner();
         let mut text = Vec::new();
@@ -256,7 +256,7 @@ impl Client {
                 Some(trace_piece::Part::Data(data)) if text.len() + data.len() <= MAX_TRACE_BYTES => text.extend(data),
                 Some(trace_piece::Part::Data(_)) => return Err(unreadable("the exchanges exceed 256 MiB")),
                 Some(trace_piece::Part::Summary(v1::TraceSummary { remarks })) => {
-                    return Ok(KeptExchanges { exchanges: parsed(&text)?, remarks });
+                    return Ok(StoredExchanges { exchanges: parsed(&text)?, remarks });
                 }
                 None => {}
             }

@@ -5,7 +5,7 @@
 
 use agentd_core::{
     Timestamp,
-    grant::HeldGrant,
+    grant::ScopedGrant,
     guide::SkillReport,
     ids::InterruptId,
     interrupt::{Answer, Ask, Interrupt},
@@ -54,7 +54,7 @@ calls! {
     ///
     /// # Errors
     /// If there is no such session, or the connection fails.
-    fn grants(session: Option<&str>) -> Vec<HeldGrant> =
+    fn grants(session: Option<&str>) -> Vec<ScopedGrant> =
         grants_client.list(v1::ListGrantsRequest { session: session.unwrap_or_default().to_owned() }) all grants;
 
     /// Adds a grant for a session, or a permanent one, in the name of this client.

@@ -1,7 +1,7 @@
 //! Conversions for verdicts, grants, interrupts and their answers.
 
 use agentd_core::{
-    grant::{Grant, GrantScope, HeldGrant},
+    grant::{Grant, GrantScope, ScopedGrant},
     interrupt::{Answer, AnsweredBy, Ask, AskedBy, Interrupt},
     policy::{Explanation, Layer, PartExplanation, Risk, Verdict},
 };
@@ -105,14 +105,14 @@ fn read(ruling: Option<v1::Ruling>) -> Result<(Verdict, Layer, String), WireErro
     Ok((verdict, Wire::from_wire(layer, "the layer of a rule")?, rule))
 }
 
-impl From<&HeldGrant> for v1::Grant {
-    fn from(held: &HeldGrant) -> Self {
+impl From<&ScopedGrant> for v1::Grant {
+    fn from(held: &ScopedGrant) -> Self {
         let Grant { rule, at, by } = held.grant.clone();
         Self { rule, scope: held.scope().to_wire(), session_id: held.session_id.to_wire(), at: at.to_wire(), by }
     }
 }
 
-impl TryFrom<v1::Grant> for HeldGrant {
+impl TryFrom<v1::Grant> for ScopedGrant {
     type Error = WireError;
 
     fn try_from(grant: v1::Grant) -> Result<Self, WireError> {

@@ -191,7 +191,7 @@ impl From<&NewSession> for v1::SessionSettings {
             project: new.project.to_wire(),
             mode: new.mode.to_wire(),
             model: new.model.clone(),
-            worktree: new.worktree.as_deref().map(|name| SessionWorktree::wish(name).to_wire()),
+            worktree: new.worktree.as_deref().map(|name| SessionWorktree::request(name).to_wire()),
             trace: new.trace,
             folders: new.folders.iter().map(|mount| AddedFolder::unnamed(mount.clone()).to_wire()).collect(),
             ..Self::default()

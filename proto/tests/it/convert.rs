@@ -94,7 +94,7 @@ fn turn_starts_round_trip() {
             typed_bytes: Some(2),
             planning: Some(Planning::Auto),
             whole: true,
-            answer_schema: Some(AnswerSchema::unjudged("{}".to_owned())),
+            answer_schema: Some(AnswerSchema::unchecked("{}".to_owned())),
             text: (if_busy != IfBusy::Queue).then(String::new),
             slot: Some(Slot::Reasoning),
             max_steps: Some(3),
@@ -102,7 +102,7 @@ fn turn_starts_round_trip() {
             while_connected: on_interrupt == OnInterrupt::Approve,
             if_busy,
             client: "agentctl".into(),
-            environment: ClientEnvironment::unjudged([("PATH".into(), "/bin".into())]),
+            environment: ClientEnvironment::unchecked([("PATH".into(), "/bin".into())]),
             tools: vec![ClientTool {
                 name: "buffer".into(),
                 description: "Reads.".into(),

@@ -16,7 +16,7 @@ use agentd_core::{
     context::Window,
     error::{ErrorKind, StoreError},
     event::{Event, EventKind, StateChange},
-    grant::{Grant, GrantScope, HeldGrant},
+    grant::{Grant, GrantScope, ScopedGrant},
     ids::{InterruptId, SessionId},
     interrupt::Interrupt,
     item::{Item, ItemBody},
@@ -146,7 +146,7 @@ impl State {
         self.note_use(id);
         if first.iter().any(|event| event.session_id != id) {
             self.sessions.remove(&id);
-            return Err(invalid("the first events of a session cannot be another's"));
+            return Err(invalid("the first events belong to another session"));
         }
         let stored = self.append(first);
         if stored.is_err() {
@@ -165,7 +165,7 @@ impl State {
         let outcome = events.into_iter().try_fold(None, |session, event| {
             let id = event.session_id;
             if session.is_some_and(|session| session != id) {
-                return Err(invalid("one append cannot hold events of two sessions"));
+                return Err(invalid("one append cannot contain events of several sessions"));
             }
             self.check(&event)?;
             self.withdraw(&event);
@@ -198,7 +198,7 @@ impl State {
                 Err(invalid("a turn cannot start without an id"))
             }
             EventKind::InterruptRaised { .. } | EventKind::InterruptResolved { .. } if !can_be_read_back(event) => {
-                Err(invalid("the arguments are nested too deep for the journal"))
+                Err(invalid("the arguments are nested too deeply for the journal"))
             }
             EventKind::InterruptRaised { interrupt }
                 if interrupt.session_id == id && self.interrupt(interrupt.id).is_some() =>
@@ -428,7 +428,7 @@ fn invalid(message: &str) -> StoreError {
 }
 
 fn unknown(id: SessionId) -> StoreError {
-    StoreError::new(ErrorKind::NotFound, format!("there is no session {id}"))
+    StoreError::new(ErrorKind::NotFound, format!("no such session: {id}"))
 }
 
 /// A future that is already complete.
@@ -639,12 +639,12 @@ impl Store for MemoryStore {
         ready(Ok(()))
     }
 
-    fn session_grants(&self) -> BoxFuture<'_, Result<Vec<HeldGrant>, StoreError>> {
+    fn session_grants(&self) -> BoxFuture<'_, Result<Vec<ScopedGrant>, StoreError>> {
         let state = self.state();
         let sessions = state.sessions.keys().filter_map(|id| state.session(*id));
         let held = sessions.flat_map(|session| {
             let session_id = Some(session.summary.id);
-            session.settings.grants.into_iter().map(move |grant| HeldGrant { session_id, grant })
+            session.settings.grants.into_iter().map(move |grant| ScopedGrant { session_id, grant })
         });
         ready(Ok(held.collect()))
     }

@@ -151,7 +151,7 @@ impl Workspaces for MemoryWorkspaces {
         .boxed()
     }
 
-    fn keep_input(
+    fn store_input(
         &self,
         _: SessionId,
         name: String,
@@ -215,7 +215,7 @@ impl Workspaces for MemoryWorkspaces {
         std::future::ready(kept).boxed()
     }
 
-    fn keep_on(
+    fn append_artifact(
         &self,
         session: SessionId,
         area: ArtifactDir,

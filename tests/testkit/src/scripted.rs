@@ -420,11 +420,11 @@ impl Toolbox for ScriptedTools {
         std::future::ready(self.followed(call)).boxed()
     }
 
-    fn holds_commands(&self) -> BoxFuture<'_, bool> {
+    fn can_enforce_read_only(&self) -> BoxFuture<'_, bool> {
         std::future::ready(true).boxed()
     }
 
-    fn contains_commands(&self) -> BoxFuture<'_, bool> {
+    fn can_contain_commands(&self) -> BoxFuture<'_, bool> {
         std::future::ready(true).boxed()
     }
 
@@ -511,7 +511,7 @@ impl Workspaces for NoWorkspaces {
         std::future::ready(Ok(format!("{}/{name}", area.as_str()))).boxed()
     }
 
-    fn keep_on(
+    fn append_artifact(
         &self,
         _: SessionId,
         area: ArtifactDir,

@@ -12,7 +12,7 @@ use agentd_core::{
     error::{ErrorKind, StoreError},
     event::{Event, EventKind, StateChange},
     files::Picture,
-    grant::{Grant, GrantScope, HeldGrant},
+    grant::{Grant, GrantScope, ScopedGrant},
     ids::{CallId, InterruptId, ItemId, SessionId, TraceId, TurnId},
     interrupt::{Answer, AnsweredBy, Ask, AskedBy, Interrupt},
     item::{Item, ItemBody, ItemStatus},
@@ -890,7 +890,7 @@ async fn rules_of_sessions_are_listed(store: &impl Store) {
     store.create_session(second, start(), settings(vec!["edit_file".into()]), Vec::new()).await.unwrap();
     let change = StateChange::Settings { settings: settings(vec![known.clone()]) };
     store.append(vec![first.changed(change)]).await.unwrap();
-    let held = |id, grant| HeldGrant { session_id: Some(id), grant };
+    let held = |id, grant| ScopedGrant { session_id: Some(id), grant };
     let listed = [held(first.session, known), held(second, "edit_file".into())];
     assert_eq!(store.session_grants().await.unwrap(), listed);
     store.delete_session(first.session).await.unwrap();

@@ -26,7 +26,11 @@ pub async fn check_kept_texts(workspaces: &dyn Workspaces, read: impl Fn(Session
 
     let add = |from, content: &[u8]| {
         let content = content.to_vec();
-        async move { workspaces.keep_on(session, ArtifactDir::ConversationHistory, "h.md".to_owned(), from, content).await }
+        async move {
+            workspaces
+                .append_artifact(session, ArtifactDir::ConversationHistory, "h.md".to_owned(), from, content)
+                .await
+        }
     };
     let Artifact { path: history, bytes } = add(Some(0), b"one\n").await.unwrap();
     assert_eq!((history.as_str(), bytes), ("conversation_history/h.md", 4));
@@ -45,7 +49,8 @@ pub async fn check_kept_texts(workspaces: &dyn Workspaces, read: impl Fn(Session
             let error = keep(session, area, name, b"x").await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{name:?}");
             assert!(error.hint().is_some());
-            let error = workspaces.keep_on(session, area, name.to_owned(), None, b"x".to_vec()).await.unwrap_err();
+            let error =
+                workspaces.append_artifact(session, area, name.to_owned(), None, b"x".to_vec()).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{name:?}");
         }
     }

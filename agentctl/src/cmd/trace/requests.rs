@@ -4,7 +4,7 @@ use std::io::IsTerminal as _;
 
 use agentd_core::{
     error::ErrorKind,
-    exchange::{Exchange, ExchangePurpose, KeptAnswer, KeptExchanges},
+    exchange::{Exchange, ExchangePurpose, StoredAnswer, StoredExchanges},
     ids::{SessionId, TurnId},
     visible,
 };
@@ -37,7 +37,7 @@ pub(super) struct KeptRequests<'a> {
 impl KeptRequests<'_> {
     /// Lists the requests, one per row.
     pub(super) async fn list(&self) -> anyhow::Result<Exit> {
-        let KeptExchanges { exchanges, remarks } = self.all().await?;
+        let StoredExchanges { exchanges, remarks } = self.all().await?;
         remarks.iter().for_each(|remark| terminal::note(&visible::line(remark)));
         let output = json!({ "session_id": self.session, "requests": exchanges, "remarks": remarks });
         report::show(self.json, &output, || {
@@ -101,7 +101,7 @@ impl KeptRequests<'_> {
         .await
     }
 
-    async fn all(&self) -> Result<KeptExchanges, Failure> {
+    async fn all(&self) -> Result<StoredExchanges, Failure> {
         let mut kept = self.client.exchanges(&self.session.to_string(), &[]).await?;
         if let Some(turn) = self.turn {
             kept.exchanges.retain(|exchange| exchange.source.turn_id == Some(turn));
@@ -124,7 +124,7 @@ impl KeptRequests<'_> {
     }
 
     async fn one(&self, number: u64) -> Result<(Exchange, Vec<String>), Failure> {
-        let KeptExchanges { mut exchanges, remarks } =
+        let StoredExchanges { mut exchanges, remarks } =
             self.client.exchanges(&self.session.to_string(), &[number]).await?;
         let exchange = exchanges.pop().ok_or_else(|| {
             Failure::new(ErrorKind::NotFound, format!("this session has no request {number}"))
@@ -154,7 +154,7 @@ fn asker(exchange: &Exchange, session: SessionId) -> String {
     }
 }
 
-fn outcome(answer: Option<&KeptAnswer>) -> String {
+fn outcome(answer: Option<&StoredAnswer>) -> String {
     let Some(answer) = answer else { return "no end".to_owned() };
     match answer.status {
         Some(status) => format!("{} {status}", answer.outcome.as_str()),
@@ -166,7 +166,7 @@ fn micros(micros: Option<u64>) -> String {
     micros.map(|micros| duration(micros / 1000)).unwrap_or_default()
 }
 
-fn tokens(answer: Option<&KeptAnswer>) -> String {
+fn tokens(answer: Option<&StoredAnswer>) -> String {
     let Some(usage) = answer.and_then(|answer| answer.usage) else { return String::new() };
     let cached =
         if usage.cached_tokens > 0 { format!(" ({} cached)", number(usage.cached_tokens)) } else { String::new() };

@@ -62,7 +62,7 @@ async fn missing_witness_is_reported() {
     world.add(1).await;
     world.add(1).await;
     assert_eq!(world.problems(), [AuditProblem::NoWitness]);
-    assert!(!world.verify().holds());
+    assert!(!world.verify().is_intact());
 }
 
 fn line(text: &str, n: usize) -> AuditHead {
@@ -78,7 +78,7 @@ async fn noted_hash_reveals_a_truncated_end_without_witness() {
     let log = AuditLog::open(AuditConfig { noted: Some(line(&text, 6)), ..world.config() }).unwrap();
     log.record(started(1)).await.unwrap();
     let report = log.verify(None).await.unwrap();
-    assert!(!report.holds());
+    assert!(!report.is_intact());
     assert!(problems(&report).contains(&AuditProblem::Missing), "{report:?}");
     log.close().await;
     assert!(world.text().contains("lines 5 to 6 that were written are missing"), "{}", world.text());

@@ -102,7 +102,7 @@ async fn trimming_by_age_keeps_the_log_valid() {
     let trimmed = log.trim(since(5)).await.unwrap();
     assert_eq!(trimmed, trial);
     let report = world.verify();
-    assert!(report.holds(), "{report:?}");
+    assert!(report.is_intact(), "{report:?}");
     assert_eq!(problems(&report), [AuditProblem::Recorded]);
     assert_eq!(log.trim(since(5)).await.unwrap(), TrimReport::default());
 
@@ -110,10 +110,10 @@ async fn trimming_by_age_keeps_the_log_valid() {
     clock.set(30);
     log.record(started(30)).await.unwrap();
     log.trim(since(31)).await.unwrap();
-    assert!(world.verify().holds());
+    assert!(world.verify().is_intact());
     log.close().await;
     world.add(2).await;
-    assert!(world.verify().holds(), "{:?}", world.verify());
+    assert!(world.verify().is_intact(), "{:?}", world.verify());
 }
 
 #[tokio::test]
@@ -124,7 +124,7 @@ async fn trimming_keeps_total_size_below_the_limit() {
     let trimmed = log.trim(limits).await.unwrap();
     // The records of the removals take a few lines themselves.
     assert!((14..19).contains(&trimmed.files), "{trimmed:?}");
-    assert!(world.verify().holds());
+    assert!(world.verify().is_intact());
     assert!(world.text().contains("log_trimmed"));
 }
 
@@ -133,7 +133,7 @@ async fn beginning_removed_by_others_is_reported() {
     let world = World::new();
     let (log, _) = days(&world, 6).await;
     log.trim(since(2)).await.unwrap();
-    assert!(world.verify().holds());
+    assert!(world.verify().is_intact());
     let aside = aside(&world);
     std::fs::remove_file(&aside[0]).unwrap();
     assert_eq!(world.problems(), [AuditProblem::BeginningMissing]);
@@ -151,9 +151,9 @@ async fn crash_during_trimming_leaves_a_valid_log() {
     removed.sort();
     let (path, content) = removed.pop().unwrap();
     std::fs::write(path, content).unwrap();
-    assert!(world.verify().holds(), "{:?}", world.verify());
+    assert!(world.verify().is_intact(), "{:?}", world.verify());
     log.trim(since(3)).await.unwrap();
-    assert!(world.verify().holds());
+    assert!(world.verify().is_intact());
 }
 
 #[tokio::test]

@@ -16,8 +16,8 @@ use super::verbatim;
 /// Maximum number of lines per list; fewer in a small window.
 const MAX_LINES: usize = 40;
 const MIN_LINES: usize = 8;
-/// Minimum number of lines per list, shortened if necessary, if there is hardly any room.
-const FEWEST_LINES: usize = 2;
+/// Number of lines that a list retains even if there is hardly any space. Long lines are then shortened.
+const LEAST_LINES: usize = 2;
 /// Fraction of the window for the last answer: one part in `ANSWER_PART`.
 const ANSWER_PART: u64 = 10;
 /// Number of answers before the last one that are listed, one line each.
@@ -36,7 +36,8 @@ pub struct Facts {
     pub answers: Vec<String>,
     /// Full text of the last answer, if it is longer than a line.
     pub last_answer: Option<String>,
-    /// Full input of the running turn, if it is replaced. Set by the caller, which knows how much room there is for it.
+    /// Full input of the running turn, if it is replaced. Set by the caller, which knows how much space there is for
+    /// it.
     pub under_way: Option<String>,
     /// True if a turn that is replaced ended with an answer.
     pub is_answered: bool,
@@ -58,14 +59,14 @@ pub fn facts(items: &[Arc<Item>], todos: &[Todo], window: u64, running: Option<T
     let mut files: BTreeMap<String, FileChangeKind> = BTreeMap::new();
     let mut reads: Vec<String> = Vec::new();
     let mut open: Option<&ToolCall> = None;
-    let mut said: Option<&str> = None;
+    let mut unfinished: Option<&str> = None;
     let mut ended: Option<&str> = None;
     let mut under_way: Option<&str> = None;
     let mut failed: BTreeMap<&str, String> = BTreeMap::new();
     for item in items {
         match &item.body {
             ItemBody::UserMessage { text, typed_bytes, steered, .. } => {
-                if !steered && let Some(answer) = said.take() {
+                if !steered && let Some(answer) = unfinished.take() {
                     facts.answers.extend(ended.replace(answer).map(line));
                 }
                 if verbatim::typed(text, *typed_bytes).is_empty() {
@@ -73,7 +74,7 @@ pub fn facts(items: &[Arc<Item>], todos: &[Todo], window: u64, running: Option<T
                 }
             }
             ItemBody::AgentMessage { text } if Some(item.turn_id) == running => under_way = Some(text),
-            ItemBody::AgentMessage { text } => said = Some(text),
+            ItemBody::AgentMessage { text } => unfinished = Some(text),
             ItemBody::ToolCall(call) => open = Some(call),
             ItemBody::ToolResult(result) => {
                 files.extend(result.files.iter().map(|file| (file.path.clone(), file.change)));
@@ -100,23 +101,24 @@ pub fn facts(items: &[Arc<Item>], todos: &[Todo], window: u64, running: Option<T
         }
     }
     reads.retain(|path| !files.contains_key(path));
-    facts.files = files.into_iter().map(|(path, change)| format!("{} ({})", line(&path), what(change))).collect();
+    facts.files =
+        files.into_iter().map(|(path, change)| format!("{} ({})", line(&path), change_name(change))).collect();
     facts.problems = failed.into_values().collect();
     let open = todos.iter().filter(|todo| todo.status != TodoStatus::Completed);
     facts.next = open.map(|todo| line(&todo.content)).collect();
-    if let (Some(_), Some(before)) = (said, ended) {
+    if let (Some(_), Some(before)) = (unfinished, ended) {
         facts.answers.push(line(before));
     }
     // The user continues from the last answer; much earlier ones are in the history file.
     facts.answers.drain(..facts.answers.len().saturating_sub(MAX_ANSWERS));
-    let last = said.or(ended);
+    let last = unfinished.or(ended);
     facts.is_answered = last.is_some();
     match last {
         Some(text) if text.len() > MAX_LINE => facts.last_answer = Some(verbatim::clipped(text, window / ANSWER_PART)),
         other => facts.answers.extend(other.map(line)),
     }
     facts.answers.extend(under_way.map(line));
-    facts.files.extend(newest_reads(reads, most_lines(window) / 2));
+    facts.files.extend(newest_reads(reads, max_lines(window) / 2));
     facts
 }
 
@@ -128,13 +130,13 @@ impl Facts {
     /// Shortens the lists to `bytes` in total. Both ends of long lists stay, and the longest ones are shortened first.
     pub fn fitting(mut self, window: u64, bytes: usize) -> Self {
         let mut lists = self.lists();
-        let mut lines = lists.each_ref().map(|list| list.len().min(most_lines(window)));
+        let mut lines = lists.each_ref().map(|list| list.len().min(max_lines(window)));
         loop {
             let sizes: Vec<usize> = lists.iter().zip(lines).map(|(list, lines)| size(list, lines)).collect();
             if sizes.iter().sum::<usize>() <= bytes {
                 break;
             }
-            let shrinkable = (0..sizes.len()).filter(|index| lines[*index] > FEWEST_LINES);
+            let shrinkable = (0..sizes.len()).filter(|index| lines[*index] > LEAST_LINES);
             let Some(longest) = shrinkable.max_by_key(|index| sizes[*index]) else { break };
             lines[longest] -= 1;
         }
@@ -154,20 +156,20 @@ impl Facts {
 }
 
 /// Maximum number of lines per list.
-fn most_lines(window: u64) -> usize {
+fn max_lines(window: u64) -> usize {
     usize::try_from(window / 800).unwrap_or(MAX_LINES).clamp(MIN_LINES, MAX_LINES)
 }
 
 /// Size of a list of which `lines` lines are retained, in bytes.
 fn size(list: &[String], lines: usize) -> usize {
     let (first, last) = (lines / 4, lines - lines / 4);
-    let kept = list[..first].iter().chain(&list[list.len() - last..]);
-    kept.map(|line| line.len() + 3).sum()
+    let retained = list[..first].iter().chain(&list[list.len() - last..]);
+    retained.map(|line| line.len() + 3).sum()
 }
 
 /// Limits the files that were read to the most recent ones.
-fn newest_reads(mut reads: Vec<String>, most: usize) -> Vec<String> {
-    let before = reads.len().saturating_sub(most);
+fn newest_reads(mut reads: Vec<String>, limit: usize) -> Vec<String> {
+    let before = reads.len().saturating_sub(limit);
     let mut lines: Vec<String> = reads.drain(before..).map(|path| format!("{path} (read)")).collect();
     if before > 0 {
         lines.insert(0, format!("[… {before} more were read …]"));
@@ -206,7 +208,7 @@ fn outcome(result: &ToolResult) -> String {
     }
 }
 
-fn what(change: FileChangeKind) -> &'static str {
+fn change_name(change: FileChangeKind) -> &'static str {
     match change {
         FileChangeKind::Created => "created",
         FileChangeKind::Modified => "changed",
@@ -216,14 +218,14 @@ fn what(change: FileChangeKind) -> &'static str {
 
 /// A text on one line, shortened to `MAX_LINE`.
 fn line(text: &str) -> String {
-    let mut words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    cut(&mut words, MAX_LINE);
-    words
+    let mut line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    cut(&mut line, MAX_LINE);
+    line
 }
 
-/// Truncates a text to `most` characters.
-fn cut(text: &mut String, most: usize) {
-    if let Some((end, _)) = text.char_indices().nth(most) {
+/// Truncates a text to `limit` characters.
+fn cut(text: &mut String, limit: usize) {
+    if let Some((end, _)) = text.char_indices().nth(limit) {
         text.truncate(end);
         text.push('…');
     }
@@ -240,8 +242,9 @@ pub fn last_files(items: &[Arc<Item>]) -> Vec<String> {
             ItemBody::ToolResult(result) if result.error.is_none() && result.unchanged.is_none() => {
                 let call = calls.remove(result.call_id.as_str());
                 let changed = result.files.iter().filter(|file| !file.is_folder());
-                let kept = changed.filter(|file| file.change != FileChangeKind::Deleted).map(|file| file.path.clone());
-                for path in kept.chain(call.and_then(read_path)) {
+                let existing =
+                    changed.filter(|file| file.change != FileChangeKind::Deleted).map(|file| file.path.clone());
+                for path in existing.chain(call.and_then(read_path)) {
                     paths.retain(|known| *known != path);
                     paths.push(path);
                 }
@@ -297,9 +300,9 @@ mod tests {
         [call, result(id, "read_file", "1\tfine")]
     }
 
-    fn ran(command: &str, id: &str, said: &str) -> [Arc<Item>; 2] {
+    fn ran(command: &str, id: &str, output: &str) -> [Arc<Item>; 2] {
         let call = call_with(id, "run_bash_command", &serde_json::json!({ "command": command }).to_string());
-        [call, result(id, "run_bash_command", said)]
+        [call, result(id, "run_bash_command", output)]
     }
 
     #[test]
@@ -324,11 +327,11 @@ mod tests {
             })
             .collect();
         for window in [500, 2048, 4096, 16_384, 100_000] {
-            let most = summary_bytes(window) / 2;
-            let mut facts = facts(&items, &[], window, None).fitting(window, most);
+            let limit = summary_bytes(window) / 2;
+            let mut facts = facts(&items, &[], window, None).fitting(window, limit);
             let bytes: usize = facts.lists().iter().map(|list| size(list, list.len())).sum();
             // Markers of omitted lines are added on top.
-            assert!(bytes <= most + 200, "{bytes} of {window}");
+            assert!(bytes <= limit + 200, "{bytes} of {window}");
         }
     }
 

@@ -12,16 +12,16 @@ use agentd_core::{
 use crate::{text::grouped, tokens::estimate};
 
 /// Minimum size of a result that is worth offloading, in tokens.
-const LEAST: u64 = 150;
+const MIN_TOKENS: u64 = 150;
 /// Length of the start of a result that stays visible, in characters.
-const SHOWN: usize = 160;
+const EXCERPT: usize = 160;
 /// Start of the line that replaces a result.
 const MARK: &str = "[Moved to a file to make room:";
 
 /// Selects results to free about `needed` tokens: large and old ones first, none of the running turn. Returns `None` if
 /// all of them together do not free enough.
 pub fn results(history: &[Arc<Item>], running: TurnId, needed: u64) -> Option<Vec<Arc<Item>>> {
-    let mut known: Vec<(usize, u64, &Arc<Item>)> = history
+    let mut candidates: Vec<(usize, u64, &Arc<Item>)> = history
         .iter()
         .enumerate()
         .filter(|(_, item)| item.turn_id != running)
@@ -29,16 +29,16 @@ pub fn results(history: &[Arc<Item>], running: TurnId, needed: u64) -> Option<Ve
             ItemBody::ToolResult(result) if !is_moved(result) => Some((index, estimate(&result.text), item)),
             _ => None,
         })
-        .filter(|(_, tokens, _)| *tokens >= LEAST)
+        .filter(|(_, tokens, _)| *tokens >= MIN_TOKENS)
         .collect();
     let all = history.len() as u64;
-    known.sort_by_key(|(index, tokens, _)| std::cmp::Reverse(tokens.saturating_mul(all - *index as u64)));
+    candidates.sort_by_key(|(index, tokens, _)| std::cmp::Reverse(tokens.saturating_mul(all - *index as u64)));
     let (mut freed, mut chosen) = (0, Vec::new());
-    for (index, tokens, item) in known {
+    for (index, tokens, item) in candidates {
         if freed >= needed {
             break;
         }
-        freed += tokens - LEAST / 2;
+        freed += tokens - MIN_TOKENS / 2;
         chosen.push((index, Arc::clone(item)));
     }
     chosen.sort_by_key(|(index, _)| *index);
@@ -47,9 +47,9 @@ pub fn results(history: &[Arc<Item>], running: TurnId, needed: u64) -> Option<Ve
 
 /// Replaces the results that compactions in a history have offloaded.
 pub fn apply(history: &mut [Arc<Item>]) {
-    let taken_back: Vec<ItemId> = compactions(history).filter_map(|(_, compaction)| compaction.restores).collect();
+    let undone: Vec<ItemId> = compactions(history).filter_map(|(_, compaction)| compaction.restores).collect();
     let moved: HashMap<ItemId, String> = compactions(history)
-        .filter(|(id, _)| !taken_back.contains(id))
+        .filter(|(id, _)| !undone.contains(id))
         .flat_map(|(_, compaction)| &compaction.offloaded)
         .map(|OffloadedResult { item, path }| (*item, path.clone()))
         .collect();
@@ -68,8 +68,8 @@ pub fn apply(history: &mut [Arc<Item>]) {
 
 /// Last compaction in a history that offloaded results and was not undone.
 pub fn last(history: &[Arc<Item>]) -> Option<(ItemId, &Compaction)> {
-    let taken_back: Vec<ItemId> = compactions(history).filter_map(|(_, compaction)| compaction.restores).collect();
-    compactions(history).filter(|(id, compaction)| !compaction.offloaded.is_empty() && !taken_back.contains(id)).last()
+    let undone: Vec<ItemId> = compactions(history).filter_map(|(_, compaction)| compaction.restores).collect();
+    compactions(history).filter(|(id, compaction)| !compaction.offloaded.is_empty() && !undone.contains(id)).last()
 }
 
 fn compactions(history: &[Arc<Item>]) -> impl Iterator<Item = (ItemId, &Compaction)> {
@@ -85,7 +85,7 @@ fn is_moved(result: &ToolResult) -> bool {
 
 fn line(text: &str, path: &str) -> String {
     let bytes = grouped(text.len());
-    let first: String = text.chars().take(SHOWN).collect();
+    let first: String = text.chars().take(EXCERPT).collect();
     let first = first.split_whitespace().collect::<Vec<_>>().join(" ");
     format!("{MARK} {bytes} bytes, all of them in {path}; read or grep that file if you need them. It begins: {first}]")
 }
@@ -97,9 +97,9 @@ mod tests {
 
     fn history(results: &[usize]) -> Vec<Arc<Item>> {
         let mut items = vec![user("Look")];
-        for (n, words) in results.iter().enumerate() {
+        for (n, count) in results.iter().enumerate() {
             let id = format!("c{n}");
-            items.extend([call(&id, "grep"), result(&id, "grep", &format!("[{n}] {}", "word ".repeat(*words)))]);
+            items.extend([call(&id, "grep"), result(&id, "grep", &format!("[{n}] {}", "word ".repeat(*count)))]);
         }
         items
     }
@@ -132,9 +132,9 @@ mod tests {
             "{shown:?}"
         );
         assert!(shown[0].starts_with(MARK) && !shown[1].starts_with(MARK) && !shown[3].starts_with(MARK), "{shown:?}");
-        let mut again = after.clone();
-        apply(&mut again);
-        assert_eq!(texts(&again), shown, "a second time it changes nothing");
+        let mut repeated = after.clone();
+        apply(&mut repeated);
+        assert_eq!(texts(&repeated), shown, "applying it twice changes nothing");
         assert_eq!(last(&after).map(|(_, compaction)| compaction.offloaded.len()), Some(2));
     }
 

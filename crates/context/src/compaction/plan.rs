@@ -15,7 +15,7 @@ pub const MIN_MESSAGES: usize = 15;
 /// Minimum number of messages if they are long, and their minimum number of tokens in total.
 const MIN_LONG_MESSAGES: usize = 4;
 const MIN_TOKENS: u64 = 4000;
-/// Number of recent messages that stay, if the window has room for them.
+/// Number of recent messages that stay, if the window has space for them.
 const RECENT_MESSAGES: usize = 10;
 /// Percentage of the window that stays.
 const RECENT_PERCENT: u64 = 15;
@@ -27,15 +27,15 @@ const SMALL_WINDOW: u64 = 8192;
 
 /// Message limit if only the window limits the history. It exceeds what any window is likely to fit, and is below the
 /// number of items read into memory.
-const MOST_MESSAGES: usize = 5000;
+const DEFAULT_MESSAGE_LIMIT: usize = 5000;
 
-/// Percentage of the window at which room is made before the next request.
+/// Percentage of the window at which the history is reduced before the next request.
 pub const RELIEF_PERCENT: u64 = 85;
 /// Fill level that offloading must reach, in percent of the window, because each time the server recomputes everything
 /// after the first offloaded result.
 const OFFLOADED_PERCENT: u64 = 60;
 
-/// Returns true if room must be made before a request of this size.
+/// Returns true if the history must be reduced before a request of this size.
 pub fn is_relief_due(tokens: u64, window: u64) -> bool {
     u128::from(tokens) * 100 >= u128::from(window) * u128::from(RELIEF_PERCENT)
 }
@@ -46,18 +46,18 @@ pub fn to_offload(tokens: u64, window: u64) -> u64 {
 }
 
 /// Message limit: the configured one, or the default.
-pub fn most_messages(set: Option<usize>) -> usize {
-    set.unwrap_or(MOST_MESSAGES)
+pub fn message_limit(set: Option<usize>) -> usize {
+    set.unwrap_or(DEFAULT_MESSAGE_LIMIT)
 }
 
-/// Room available for the history.
+/// Space available for the history.
 #[derive(Debug, Clone, Copy)]
 pub struct HistoryBudget {
     /// Tokens of the window that the history may use, excluding tools and instructions.
     pub window: u64,
     /// Maximum number of messages.
     pub max_messages: usize,
-    /// True if the model receives its reasoning back, so that it uses room.
+    /// True if the model receives its reasoning back, so that it uses space.
     pub echo_reasoning: bool,
 }
 
@@ -77,10 +77,10 @@ pub fn plan(items: &[Arc<Item>], cause: CompactionCause, budget: HistoryBudget) 
     let splits = splits(items);
     let split = match cause {
         CompactionCause::Limit => by_messages(items, &splits, budget.max_messages / 2),
-        // An explicit request is carried out however much room there is.
+        // An explicit request is carried out however much space there is.
         CompactionCause::Model | CompactionCause::Person => by_tokens(items, &splits, budget, true),
         CompactionCause::Critical | CompactionCause::Overflow => {
-            // The window is full whatever the estimate is, so at least half of the history goes.
+            // The window is full whatever the estimate is, so at least half of the history is replaced.
             let half = tokens(items, budget) / 2 * 100 / RECENT_MAX_PERCENT;
             let split = by_tokens(items, &splits, HistoryBudget { window: budget.window.min(half), ..budget }, false);
             let is_critical = cause == CompactionCause::Critical;
@@ -107,8 +107,8 @@ pub fn count_answers(items: &[Arc<Item>]) -> usize {
     for item in items.iter().filter(|item| history::counts(item)) {
         let is_answer = matches!(item.body, ItemBody::AgentMessage { .. } | ItemBody::ToolCall(_));
         let is_result = matches!(item.body, ItemBody::ToolResult(_));
-        let goes_on = is_result || (is_answer && in_answer);
-        count += usize::from(!goes_on);
+        let continues_answer = is_result || (is_answer && in_answer);
+        count += usize::from(!continues_answer);
         in_answer = is_answer;
     }
     count
@@ -116,7 +116,7 @@ pub fn count_answers(items: &[Arc<Item>]) -> usize {
 
 /// Like `count_answers`, but only before the running turn.
 pub fn count_before_turn(items: &[Arc<Item>]) -> usize {
-    let begin = items.iter().rposition(speaks).unwrap_or(0);
+    let begin = items.iter().rposition(starts_turn).unwrap_or(0);
     count_answers(&items[..begin])
 }
 
@@ -131,7 +131,7 @@ fn splits(items: &[Arc<Item>]) -> Vec<usize> {
     let mut splits = Vec::new();
     for (index, item) in items.iter().enumerate() {
         // A call without a result at the next user input will never get one: its turn was cancelled.
-        if speaks(item) || is_handed_over(item) {
+        if starts_turn(item) || is_handed_over(item) {
             open.clear();
         }
         let before = index.checked_sub(1).map(|before| &items[before]);
@@ -154,23 +154,23 @@ fn splits(items: &[Arc<Item>]) -> Vec<usize> {
             _ => {}
         }
     }
-    // If no call is in flight everything may go: the summary contains the user's requests.
+    // If no call is in flight, everything may be replaced: the summary contains the user's requests.
     if open.is_empty() && !items.is_empty() {
         splits.push(items.len());
     }
     splits
 }
 
-/// Earliest split at the start of a turn after which at most `most` messages stay. The running turn stays whole.
-fn by_messages(items: &[Arc<Item>], splits: &[usize], most: usize) -> Option<usize> {
-    let turn = begin_of(items, items.iter().rposition(speaks)?);
+/// Earliest split at the start of a turn after which at most `limit` messages stay. The running turn stays whole.
+fn by_messages(items: &[Arc<Item>], splits: &[usize], limit: usize) -> Option<usize> {
+    let turn = turn_start(items, items.iter().rposition(starts_turn)?);
     let begins_turn = |at: usize| {
-        let spoken = items.get(at).filter(|item| is_handed_over(item)).map_or(at, |_| at + 1);
-        items.get(spoken).is_some_and(speaks)
+        let input = items.get(at).filter(|item| is_handed_over(item)).map_or(at, |_| at + 1);
+        items.get(input).is_some_and(starts_turn)
     };
-    let at_persons = splits.iter().copied().filter(|split| begins_turn(*split));
-    let fits = |split: &usize| count_answers(&items[*split..turn.max(*split)]) <= most;
-    at_persons.take_while(|split| *split <= turn).find(fits)
+    let turn_starts = splits.iter().copied().filter(|split| begins_turn(*split));
+    let fits = |split: &usize| count_answers(&items[*split..turn.max(*split)]) <= limit;
+    turn_starts.take_while(|split| *split <= turn).find(fits)
 }
 
 /// Earliest split after which the rest fits: a percentage of the window, or the last messages if they are small. If
@@ -181,8 +181,8 @@ fn by_tokens(items: &[Arc<Item>], splits: &[usize], budget: HistoryBudget, asked
         let rest = &items[*split..];
         let tokens = tokens(rest, budget);
         let few = count(rest) <= RECENT_MESSAGES;
-        let most = if budget.window < SMALL_WINDOW { RECENT_PERCENT } else { RECENT_MAX_PERCENT };
-        (tokens <= part(RECENT_PERCENT) && (few || !asked)) || (few && tokens <= part(most))
+        let limit = if budget.window < SMALL_WINDOW { RECENT_PERCENT } else { RECENT_MAX_PERCENT };
+        (tokens <= part(RECENT_PERCENT) && (few || !asked)) || (few && tokens <= part(limit))
     };
     if fits(&0) {
         return None;
@@ -195,15 +195,15 @@ fn by_tokens(items: &[Arc<Item>], splits: &[usize], budget: HistoryBudget, asked
 /// Prefers the split before the newest input if that fits, so that the latest input is not summarised as long as
 /// something else can be.
 fn preamble(items: &[Arc<Item>], splits: &[usize], split: usize, budget: HistoryBudget) -> usize {
-    let Some(begin) = items.iter().rposition(speaks).map(|spoken| begin_of(items, spoken)) else { return split };
+    let Some(begin) = items.iter().rposition(starts_turn).map(|input| turn_start(items, input)) else { return split };
     let rest = &items[begin..];
     let fits = count(rest) <= RECENT_MESSAGES && tokens(rest, budget) <= budget.window / 100 * RECENT_MAX_PERCENT;
     if split > begin && fits && splits.contains(&begin) { begin } else { split }
 }
 
 /// Start of a turn with this input, including the notice of its files.
-fn begin_of(items: &[Arc<Item>], spoken: usize) -> usize {
-    if spoken > 0 && is_handed_over(&items[spoken - 1]) { spoken - 1 } else { spoken }
+fn turn_start(items: &[Arc<Item>], input: usize) -> usize {
+    if input > 0 && is_handed_over(&items[input - 1]) { input - 1 } else { input }
 }
 
 /// Returns true if the item announces files of the following input.
@@ -212,7 +212,7 @@ fn is_handed_over(item: &Arc<Item>) -> bool {
 }
 
 /// Returns true if the item is the input that starts a turn.
-fn speaks(item: &Arc<Item>) -> bool {
+fn starts_turn(item: &Arc<Item>) -> bool {
     matches!(item.body, ItemBody::UserMessage { steered: false, .. })
 }
 
@@ -227,10 +227,10 @@ pub struct CompactionRequest {
 
 /// Message limit of a history. If a compaction was undone, the history may grow by as many messages as that would have
 /// retained, because the user wanted to see all of them.
-pub fn limit(max_messages: usize, held: u64) -> usize {
-    match usize::try_from(held).unwrap_or(usize::MAX) {
+pub fn limit(max_messages: usize, visible: u64) -> usize {
+    match usize::try_from(visible).unwrap_or(usize::MAX) {
         0 => max_messages,
-        held => held.saturating_add(max_messages / 2).max(max_messages),
+        visible => visible.saturating_add(max_messages / 2).max(max_messages),
     }
 }
 
@@ -241,7 +241,7 @@ mod tests {
     use super::*;
     use crate::compaction::samples::{call, handed_over, result, says, user};
 
-    const ROOM: HistoryBudget = HistoryBudget { window: 1000, max_messages: 40, echo_reasoning: false };
+    const BUDGET: HistoryBudget = HistoryBudget { window: 1000, max_messages: 40, echo_reasoning: false };
 
     /// Creates turns with the given number of calls and tokens per result.
     fn session(turns: &[(u8, usize)]) -> Vec<Arc<Item>> {
@@ -261,18 +261,18 @@ mod tests {
     #[test]
     fn recent_history_is_kept() {
         let items = session(&[(1, 40); 20]);
-        let plan = plan(&items, CompactionCause::Critical, ROOM).unwrap();
+        let plan = plan(&items, CompactionCause::Critical, BUDGET).unwrap();
         let rest = &items[plan.split..];
         assert!(count(rest) >= 8, "{}", count(rest));
-        assert!(tokens(rest, ROOM) <= 400);
+        assert!(tokens(rest, BUDGET) <= 400);
         assert!(plan.worth_a_model);
     }
 
     #[test]
     fn message_limit_halves_history_at_a_user_message() {
         let items = session(&[(0, 0); 30]);
-        let plan = plan(&items, CompactionCause::Limit, ROOM).unwrap();
-        assert!(speaks(&items[plan.split]));
+        let plan = plan(&items, CompactionCause::Limit, BUDGET).unwrap();
+        assert!(starts_turn(&items[plan.split]));
         assert!(count_before_turn(&items[plan.split..]) <= 20);
         assert!(count_before_turn(&items[plan.split..]) >= 18);
     }
@@ -284,11 +284,14 @@ mod tests {
             items.push(handed_over("uploads/a.png"));
             items.extend([user("What is it?"), says("A cat.")]);
             for cause in [CompactionCause::Limit, CompactionCause::Critical, CompactionCause::Overflow] {
-                let Some(plan) = plan(&items, cause, HistoryBudget { max_messages: 20, ..ROOM }) else { continue };
-                assert!(!speaks(items.get(plan.split).unwrap_or(&items[0])) || plan.split == 2, "{cause:?} {plan:?}");
+                let Some(plan) = plan(&items, cause, HistoryBudget { max_messages: 20, ..BUDGET }) else { continue };
+                assert!(
+                    !starts_turn(items.get(plan.split).unwrap_or(&items[0])) || plan.split == 2,
+                    "{cause:?} {plan:?}"
+                );
                 assert!(plan.split <= items.len() - 3 || plan.split == items.len(), "{cause:?} {plan:?}");
             }
-            let limit = plan(&items, CompactionCause::Limit, HistoryBudget { max_messages: 10, ..ROOM }).unwrap();
+            let limit = plan(&items, CompactionCause::Limit, HistoryBudget { max_messages: 10, ..BUDGET }).unwrap();
             assert!(is_handed_over(&items[limit.split]) || calls == 3, "{limit:?}");
         }
     }
@@ -296,9 +299,9 @@ mod tests {
     #[test]
     fn overflow_halves_the_history_despite_estimates() {
         let items = session(&[(1, 40); 8]);
-        let roomy = HistoryBudget { window: 1_000_000, max_messages: 100, ..ROOM };
-        let plan = plan(&items, CompactionCause::Overflow, roomy).unwrap();
-        assert!(tokens(&items[plan.split..], ROOM) <= tokens(&items, ROOM) / 2);
+        let large = HistoryBudget { window: 1_000_000, max_messages: 100, ..BUDGET };
+        let plan = plan(&items, CompactionCause::Overflow, large).unwrap();
+        assert!(tokens(&items[plan.split..], BUDGET) <= tokens(&items, BUDGET) / 2);
     }
 
     proptest! {
@@ -309,7 +312,7 @@ mod tests {
         ) {
             let items = session(&turns);
             let cause = if limit { CompactionCause::Limit } else { CompactionCause::Critical };
-            if let Some(plan) = plan(&items, cause, ROOM) {
+            if let Some(plan) = plan(&items, cause, BUDGET) {
                 let mut open = HashSet::new();
                 for item in &items[..plan.split] {
                     match &item.body {

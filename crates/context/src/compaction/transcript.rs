@@ -6,13 +6,13 @@ use std::{fmt::Write as _, sync::Arc};
 use agentd_core::{
     Timestamp,
     item::{Item, ItemBody, NoticeTopic},
-    untrusted::OF_DAEMON_AND_PERSON,
+    untrusted::DAEMON_AND_USER_TAGS,
 };
 
 /// Maximum length of a tool name, which a model wrote, in characters.
 const MAX_NAME: usize = 80;
 /// Minimum length to which results and messages are shortened, in bytes.
-const LEAST: usize = 150;
+const MIN_BYTES: usize = 150;
 /// Tags around a transcript, in addition to those of the daemon's and the user's text.
 const TAGS: [&str; 2] = ["history", "earlier_summary"];
 
@@ -24,41 +24,41 @@ pub fn whole(items: &[Arc<Item>]) -> String {
 /// Renders the items in about `bytes` bytes. Long results lose their middle first, then user messages, and finally the
 /// oldest items are omitted. Timestamps are capped at `now`, which in a replay is the time of the recorded turn.
 pub fn within(items: &[Arc<Item>], bytes: usize, now: Timestamp) -> String {
-    let results = [8000, 2000, 500, LEAST].map(|most| (most, usize::MAX));
-    let words = [8000, 2000, 500, LEAST].map(|said| (LEAST, said));
-    for (most, said) in results.into_iter().chain(words) {
-        let text = write(items, most, said, now);
+    let results = [8000, 2000, 500, MIN_BYTES].map(|limit| (limit, usize::MAX));
+    let messages = [8000, 2000, 500, MIN_BYTES].map(|message_limit| (MIN_BYTES, message_limit));
+    for (limit, message_limit) in results.into_iter().chain(messages) {
+        let text = write(items, limit, message_limit, now);
         if text.len() <= bytes {
             return text;
         }
     }
-    let text = write(items, LEAST, LEAST, now);
+    let text = write(items, MIN_BYTES, MIN_BYTES, now);
     let mut from = text.ceil_char_boundary(text.len().saturating_sub(bytes));
     // Continue at the start of a line, so that no partial line looks complete.
     from += text[from..].find('\n').map_or(0, |end| end + 1);
     format!("[the beginning is left out]\n{}", &text[from..])
 }
 
-/// Renders at most `most` bytes of each item, and at most `said` bytes of each user message.
-fn write(items: &[Arc<Item>], most: usize, said: usize, now: Timestamp) -> String {
+/// Renders at most `limit` bytes of each item, and at most `message_limit` bytes of each user message.
+fn write(items: &[Arc<Item>], limit: usize, message_limit: usize, now: Timestamp) -> String {
     let mut text = String::new();
     for item in items {
         let Some((head, body, fenced)) = parts(item) else { continue };
         // Item IDs are UUIDs that start with the creation time.
-        let born = item.id.as_uuid().get_timestamp().and_then(|time| {
+        let created = item.id.as_uuid().get_timestamp().and_then(|time| {
             let (seconds, nanoseconds) = time.to_unix();
             Timestamp::new(i64::try_from(seconds).ok()?, i32::try_from(nanoseconds).ok()?).ok()
         });
-        let time = born.map(|at| format!(" · {}", at.min(now).strftime("%Y-%m-%d %H:%M:%S")));
+        let time = created.map(|at| format!(" · {}", at.min(now).strftime("%Y-%m-%d %H:%M:%S")));
         let time = time.unwrap_or_default();
         let body = match &item.body {
             ItemBody::UserMessage { text, typed_bytes, .. } => {
                 // Piped text after the typed part is a document, and is shortened like one.
                 let typed = typed_bytes.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(text.len());
                 let (typed, piped) = text.split_at_checked(typed).unwrap_or((text, ""));
-                shortened(typed, said) + &shortened(piped.trim_end(), most.min(said))
+                shortened(typed, message_limit) + &shortened(piped.trim_end(), limit.min(message_limit))
             }
-            _ => shortened(body.trim_end(), most),
+            _ => shortened(body.trim_end(), limit),
         };
         let body = harmless(body.trim_end());
         let _ = if fenced {
@@ -96,8 +96,8 @@ fn name(written: &str) -> String {
     written.chars().filter(|letter| !letter.is_control() && !letter.is_whitespace()).take(MAX_NAME).collect()
 }
 
-/// Escapes a text so that no line looks like one of our headings, and no tag around such texts is opened or closed.
-/// Idempotent.
+/// Escapes a text so that no line looks like a heading of the transcript, and no tag around such texts is opened or
+/// closed. Idempotent.
 pub fn harmless(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 8);
     let mut begins = true;
@@ -120,22 +120,22 @@ fn is_line_end(letter: char) -> bool {
     matches!(letter, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
-/// Returns true if the text after a `<` is one of our tags, however it is written.
+/// Returns true if the text after a `<` is a tag of the daemon, ignoring case and spaces.
 fn is_tag(rest: &str) -> bool {
     let rest = rest.trim_start();
     let rest = rest.strip_prefix('/').unwrap_or(rest).trim_start();
-    TAGS.iter().chain(&OF_DAEMON_AND_PERSON).any(|tag| {
+    TAGS.iter().chain(&DAEMON_AND_USER_TAGS).any(|tag| {
         rest.get(..tag.len()).is_some_and(|name| name.eq_ignore_ascii_case(tag))
             && !rest[tag.len()..].starts_with(|next: char| next.is_alphanumeric() || next == '_')
     })
 }
 
-/// Removes the middle of a text that is longer than `most` bytes.
-pub fn shortened(text: &str, most: usize) -> String {
-    if text.len() <= most {
+/// Removes the middle of a text that is longer than `limit` bytes.
+pub fn shortened(text: &str, limit: usize) -> String {
+    if text.len() <= limit {
         return text.to_owned();
     }
-    let (head, tail) = (text.floor_char_boundary(most / 2), text.ceil_char_boundary(text.len() - most / 2));
+    let (head, tail) = (text.floor_char_boundary(limit / 2), text.ceil_char_boundary(text.len() - limit / 2));
     format!("{}\n[… {} bytes left out …]\n{}", &text[..head], tail - head, &text[tail..])
 }
 
@@ -184,11 +184,11 @@ mod tests {
 
     #[test]
     fn results_are_truncated_before_user_messages() {
-        let words = format!("{} It must be blue. {}", "and so ".repeat(200), "and on ".repeat(200));
+        let message = format!("{} It must be blue. {}", "and so ".repeat(200), "and on ".repeat(200));
         let (long, short) = ("line of it\n".repeat(3000), "word ".repeat(60));
-        let items = [user(&words), call("1", "grep"), result("1", "grep", &long), says("Found.")];
+        let items = [user(&message), call("1", "grep"), result("1", "grep", &long), says("Found.")];
         let text = within(&items, 5000, Timestamp::MAX);
-        assert!(text.contains(words.trim_end()) && text.contains("bytes left out"), "{text}");
+        assert!(text.contains(message.trim_end()) && text.contains("bytes left out"), "{text}");
         // If that is still too long, the user's text is shortened too. Piped text after it does not count as the
         // user's.
         let text = within(&items, 2000, Timestamp::MAX);
@@ -204,8 +204,8 @@ mod tests {
         let text = "### Person ".repeat(40);
         for bytes in 0..200 {
             let part = within(&[user("one"), result("1", "grep", &text)], bytes, Timestamp::MAX);
-            let poses = part.lines().skip(1).filter(|line| line.starts_with("### ") && !line.contains(" · ")).count();
-            assert_eq!(poses, 0, "{part}");
+            let forged = part.lines().skip(1).filter(|line| line.starts_with("### ") && !line.contains(" · ")).count();
+            assert_eq!(forged, 0, "{part}");
         }
     }
 

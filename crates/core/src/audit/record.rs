@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{AuditFact, AuditHead, AuditLine, CallEnd, VerdictName};
 use crate::ids::{SessionId, TurnId};
 
-/// A line of the log that is a record of its own, with the outcome if it is the decision on a call.
+/// A line of the log that forms a record. If it is the decision on a call, the outcome is included.
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AuditRecord {
@@ -86,7 +86,7 @@ pub struct RecordQuery {
 
 impl RecordQuery {
     /// Returns true if the line matches. Ends of calls belong to their decisions and never match.
-    pub fn wants(&self, line: &AuditLine) -> bool {
+    pub fn matches(&self, line: &AuditLine) -> bool {
         let entry = &line.entry;
         let of_call = match &entry.fact {
             AuditFact::CallEnded(_) => return false,
@@ -112,7 +112,7 @@ pub struct AuditReport {
     pub lines: u64,
     /// Files that were read, oldest first.
     pub files: Vec<String>,
-    /// The last valid line. Noted elsewhere, it proves later that nothing up to here was changed.
+    /// The last valid line. A copy stored elsewhere proves later that nothing up to this line was changed.
     pub head: AuditHead,
     /// Findings in the order of the lines; empty if the log is intact.
     pub findings: Vec<AuditFinding>,
@@ -122,7 +122,7 @@ pub struct AuditReport {
 
 impl AuditReport {
     /// Returns true if the log is intact. Records of earlier damage that was moved out of the log do not count.
-    pub fn holds(&self) -> bool {
+    pub fn is_intact(&self) -> bool {
         self.more == 0 && self.findings.iter().all(|finding| finding.problem == AuditProblem::Recorded)
     }
 }
@@ -146,11 +146,11 @@ names! {
     pub enum AuditProblem {
         /// A line differs from the one that was written.
         Changed = "changed",
-        /// The text in the place of a line is not a line.
+        /// The text where a line is expected is not a valid line.
         NotALine = "not_a_line",
         /// Lines between others are missing.
         Missing = "missing",
-        /// A line is not in its original place.
+        /// A line is not in its original position.
         OutOfOrder = "out_of_order",
         /// The first lines are missing.
         BeginningMissing = "beginning_missing",

@@ -1,7 +1,7 @@
 //! Ports for foreign content: documents, pictures, source code (also through language servers), and the web.
 //!
-//! Also what a tool call gets besides its arguments: rules about files, the client that holds files, and the user and
-//! model that it may ask.
+//! Also what a tool call gets besides its arguments: rules about files, the client that has files open, and the user
+//! and model that it may ask.
 
 use std::{
     fmt::{self, Debug},
@@ -105,7 +105,7 @@ pub trait Languages: Debug + Send + Sync {
     /// Returns true if there is a server for files of this name.
     fn knows(&self, file: &SourceFile) -> bool;
 
-    /// Notes that a turn begins. Findings of an earlier turn that were not reported are checked again before they are.
+    /// Notes that a turn begins. Unreported findings of an earlier turn are checked again before they are reported.
     fn begin_turn(&self, session: SessionId) -> BoxFuture<'_, ()>;
 
     /// Discards the state of a session that is no longer used.
@@ -208,19 +208,19 @@ pub trait Web: Debug + Send + Sync {
     /// Checks if the request could be sent, as far as that is certain without network access.
     ///
     /// # Errors
-    /// As of [`Self::fetch`].
+    /// Same as [`Self::fetch`].
     fn check(&self, request: &WebRequest) -> Result<(), WebError>;
 
     /// Sends a request and follows redirects as far as `rules` let a model go there without approval. An answer of any
     /// status is a success.
     fn fetch(&self, request: WebRequest, rules: ReadRules) -> BoxFuture<'_, Result<WebAnswer, WebError>>;
 
-    /// Queries the configured search engine for at most `most` pages, best first.
-    fn search(&self, query: String, most: usize) -> BoxFuture<'_, Result<Vec<WebFind>, WebError>>;
+    /// Queries the configured search engine for at most `limit` pages, best first.
+    fn search(&self, query: String, limit: usize) -> BoxFuture<'_, Result<Vec<WebFind>, WebError>>;
 }
 
-/// The client that holds project files during a turn. Tools ask only about paths that they could open themselves, and
-/// treat the answers as untrusted.
+/// The client that has project files open during a turn. Tools ask only about paths that they could open themselves,
+/// and treat the answers as untrusted.
 pub trait ClientFiles: Debug + Send + Sync {
     /// Returns the current capabilities of the client. `None` if there is no client, so that only the disk counts.
     fn access(&self) -> Option<ClientFileAccess>;
@@ -229,7 +229,7 @@ pub trait ClientFiles: Debug + Send + Sync {
     fn ask<'a>(&'a self, path: &'a str, action: FileAction) -> BoxFuture<'a, Result<ClientFileAnswer, NoAnswer>>;
 }
 
-/// Capabilities of a client that holds files.
+/// Capabilities of a client that has files open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientFileAccess {
     /// It only returns texts.
@@ -266,8 +266,8 @@ impl fmt::Debug for Person {
     }
 }
 
-/// Rules for reading a file by its path in a call that was not approved for that file: true if a model could read it
-/// without approval. Without rules, everything may be read.
+/// Rules for files that a call reaches by path without having been approved for them. A file may be read if a model
+/// could read it without approval. Without rules, everything may be read.
 #[derive(Clone, Default)]
 pub struct ReadRules {
     read: Option<Arc<MayRead>>,
@@ -354,9 +354,9 @@ impl Sampler {
     }
 
     /// Sends a request, and waits for the whole answer. `None` if there is no model.
-    pub async fn ask(&self, asked: SampleRequest) -> Option<Result<SampleAnswer, ModelError>> {
+    pub async fn ask(&self, request: SampleRequest) -> Option<Result<SampleAnswer, ModelError>> {
         match &self.asking {
-            Some(asking) => Some(asking(asked).await),
+            Some(asking) => Some(asking(request).await),
             None => None,
         }
     }

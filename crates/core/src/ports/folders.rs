@@ -1,8 +1,7 @@
 //! Ports around a session's folders: projects, skills, worktrees, and confined programs.
 //!
-//! Also the ports beside the journal: the audit log, exchanges with models, and imported sessions.
-//!
-//! Also the changes that calls make to files: recorded, undone and checked; and a handle for the progress of a call.
+//! Also the ports beside the journal (the audit log, exchanges with models, imported sessions), the file changes of
+//! calls (recorded, undone and checked), and a handle for the progress of a call.
 
 use std::{collections::BTreeMap, ffi::OsString, fmt, io::Read, os::fd::OwnedFd, path::PathBuf, sync::Arc};
 
@@ -240,7 +239,7 @@ pub trait Worktrees: Send + Sync {
     ///
     /// # Errors
     /// If the record cannot be written.
-    fn share_worktree(&self, name: String, heir: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>>;
+    fn share_worktree(&self, name: String, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>>;
 
     /// Completes or cleans up operations that a stop of the daemon cut off.
     ///
@@ -320,15 +319,15 @@ pub trait JournalImports: Send + Sync {
 
 /// Exports the files of sessions from workspaces, and imports them. Every method blocks.
 pub trait TreeTransport: Send + Sync {
-    /// Passes every exportable file of a session's tree to `take`, up to the limits on number and size. Files that
+    /// Passes every exportable file of a session's tree to `visit`, up to the limits on number and size. Files that
     /// cannot be copied safely are skipped and counted.
     ///
     /// # Errors
-    /// The first error of `take`, or that of reading the tree.
+    /// The first error of `visit`, or that of reading the tree.
     fn each_file(
         &self,
         session: SessionId,
-        take: &mut (dyn FnMut(TreeFile, &mut dyn Read) -> std::io::Result<()> + Send),
+        visit: &mut (dyn FnMut(TreeFile, &mut dyn Read) -> std::io::Result<()> + Send),
     ) -> Result<FilesCopied, WorkspaceError>;
 
     /// Begins the tree of a session that is being imported.
@@ -398,8 +397,8 @@ pub trait Snapshots: Send + Sync {
         preview: bool,
     ) -> BoxFuture<'a, Result<FilesReverted, WorkspaceError>>;
 
-    /// Also stores the data for undoing changes of one session for another one that works on the same files. Returns the
-    /// changes in the form that can be undone there; changes whose data could not be stored are only listed.
+    /// Also stores the data for undoing changes of one session for another one that works on the same files. Returns
+    /// the changes in the form that can be undone there; changes whose data could not be stored are only listed.
     fn adopt(
         &self,
         _from: SessionId,
@@ -452,7 +451,7 @@ impl CallProgress {
     }
 
     /// Returns true if reports are received.
-    pub fn is_heard(&self) -> bool {
+    pub fn has_receiver(&self) -> bool {
         self.0.is_some()
     }
 

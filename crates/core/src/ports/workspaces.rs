@@ -117,7 +117,7 @@ pub trait Workspaces: Send + Sync {
     /// Adds folders to those that a session sees. Returns all of them, with their names in the session.
     ///
     /// # Errors
-    /// As of [`Mounts::with`], and if a folder cannot be opened or is not allowed for sessions.
+    /// Same as [`Mounts::with`], and if a folder cannot be opened or is not allowed for sessions.
     fn add_folders(
         &self,
         mounts: Mounts,
@@ -156,9 +156,9 @@ pub trait Workspaces: Send + Sync {
     /// Empties the `temp/` folder of a session.
     fn clear_temp(&self, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>>;
 
-    /// Removes the contents of these folders, except for folders that changed after the given time. Returns what each
-    /// held. If nothing is left, the whole workspace is removed; it is created again on demand. A trial removes
-    /// nothing.
+    /// Removes the contents of these folders, except for folders that changed after the given time. Returns what was
+    /// removed from each. If nothing is left, the whole workspace is removed; it is created again on demand. A trial
+    /// removes nothing.
     fn clean(
         &self,
         _session: SessionId,
@@ -192,7 +192,7 @@ pub trait Workspaces: Send + Sync {
 
     /// Stores an oversized input in `uploads/`, like [`Self::add_upload`]. Reuses a file of that name, or of one of its
     /// numbered names, if it has the same bytes. Durable on return.
-    fn keep_input(
+    fn store_input(
         &self,
         session: SessionId,
         name: String,
@@ -213,7 +213,7 @@ pub trait Workspaces: Send + Sync {
 
     /// Appends to a text of the same kind as [`Self::keep`] stores. Truncates it to `from` bytes first, because
     /// anything after them is an unfinished earlier write. `None` does not truncate.
-    fn keep_on(
+    fn append_artifact(
         &self,
         session: SessionId,
         area: ArtifactDir,
@@ -230,23 +230,23 @@ pub trait Workspaces: Send + Sync {
         no_files(&path)
     }
 
-    /// Reads at most `most` bytes from `offset` of a file that tools could read.
+    /// Reads at most `limit` bytes from `offset` of a file that tools could read.
     ///
     /// # Errors
-    /// As of [`Self::list_files`].
+    /// Same as [`Self::list_files`].
     fn read_file(
         &self,
         _: SessionTree,
         path: String,
         _offset: u64,
-        _most: usize,
+        _limit: usize,
     ) -> BoxFuture<'_, Result<FilePiece, WorkspaceError>> {
         no_files(&path)
     }
 
-    /// Reads the text of a file that tools could read, in any encoding. `None` if it is longer than `most` bytes, not
+    /// Reads the text of a file that tools could read, in any encoding. `None` if it is longer than `limit` bytes, not
     /// text, or not readable.
-    fn read_text(&self, _: SessionTree, _path: String, _most: usize) -> BoxFuture<'_, Option<String>> {
+    fn read_text(&self, _: SessionTree, _path: String, _limit: usize) -> BoxFuture<'_, Option<String>> {
         Box::pin(std::future::ready(None))
     }
 
@@ -254,7 +254,7 @@ pub trait Workspaces: Send + Sync {
     /// change of a file in the session's state must be stored by the caller.
     ///
     /// # Errors
-    /// As of [`Self::list_files`]; of kind `Storage` if writing fails.
+    /// Same as [`Self::list_files`]; of kind `Storage` if writing fails.
     fn write_file(
         &self,
         _: SessionTree,
@@ -267,16 +267,16 @@ pub trait Workspaces: Send + Sync {
 
     /// Opens documents that a session sees: the file at this path, of any kind, or the documents by name in this folder
     /// and below it. An empty path means the whole session. They are ordered by path. Skips the first `skip`, and opens
-    /// at most `most`, and at most as many as may be open at once; the total is returned, too.
+    /// at most `limit`, and at most as many as may be open at once; the total is returned, too.
     ///
     /// # Errors
-    /// As of [`Self::list_files`].
+    /// Same as [`Self::list_files`].
     fn open_documents(
         &self,
         _: SessionTree,
         path: String,
         _skip: usize,
-        _most: usize,
+        _limit: usize,
     ) -> BoxFuture<'_, Result<DocumentPage, WorkspaceError>> {
         no_files(&path)
     }
@@ -379,11 +379,11 @@ impl ArtifactDir {
     /// with slashes, backslashes or control characters.
     pub fn check_name(name: &str) -> Result<(), WorkspaceError> {
         const MAX_NAME: usize = 200;
-        let is_sound = !name.is_empty()
+        let is_valid = !name.is_empty()
             && name.len() <= MAX_NAME
             && !name.starts_with('.')
             && !name.contains(|letter: char| matches!(letter, '/' | '\\') || letter.is_control());
-        if is_sound {
+        if is_valid {
             return Ok(());
         }
         Err(WorkspaceError::new(ErrorKind::InvalidInput, format!("could not store {name:?}: not a plain file name"))

@@ -10,7 +10,7 @@ use agentd_core::{
     audit::{AuditEntry, AuditFact},
     error::ErrorKind,
     files::SessionTree,
-    grant::{Grant, GrantScope, HeldGrant},
+    grant::{Grant, GrantScope, ScopedGrant},
     ids::{CallId, InterruptId, SessionId, TurnId},
     interrupt::{AnsweredBy, Ask, Interrupt},
     policy::{Confinement, Explanation, Verdict},
@@ -36,15 +36,15 @@ impl Engine {
     ///
     /// # Errors
     /// If there is no such session or the journal cannot be read.
-    pub async fn grants(&self, session: Option<SessionId>) -> Result<Vec<HeldGrant>, EngineError> {
+    pub async fn grants(&self, session: Option<SessionId>) -> Result<Vec<ScopedGrant>, EngineError> {
         let store = &self.shared.ports.store;
-        let mut held: Vec<HeldGrant> =
-            store.grants().await?.into_iter().map(|grant| HeldGrant { session_id: None, grant }).collect();
+        let mut held: Vec<ScopedGrant> =
+            store.grants().await?.into_iter().map(|grant| ScopedGrant { session_id: None, grant }).collect();
         match session {
             None => held.extend(store.session_grants().await?),
             Some(id) => {
                 let settings = self.session(id).await?.show().await?.session.settings;
-                held.extend(settings.grants.into_iter().map(|grant| HeldGrant { session_id: session, grant }));
+                held.extend(settings.grants.into_iter().map(|grant| ScopedGrant { session_id: session, grant }));
             }
         }
         Ok(held)
@@ -247,8 +247,8 @@ impl Engine {
     pub async fn dry_run_subject(&self, session: Option<SessionId>) -> Result<DryRunSubject, EngineError> {
         let kept = self.shared.kept.now();
         let others = Arc::new(self.shared.catalog().others());
-        let unheld = !self.shared.ports.toolbox.holds_commands().await;
-        let contained = self.shared.ports.toolbox.contains_commands().await;
+        let unheld = !self.shared.ports.toolbox.can_enforce_read_only().await;
+        let contained = self.shared.ports.toolbox.can_contain_commands().await;
         let at = DryRunSubject { settings: self.session_defaults(), workspace: None, kept, others, unheld, contained };
         let Some(id) = session else { return Ok(at) };
         let unknown = || EngineError::new(ErrorKind::NotFound, format!("no such session: {id}"));

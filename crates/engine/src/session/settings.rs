@@ -249,9 +249,9 @@ impl Actor {
     }
 
     /// Determines which models can see pictures.
-    pub(crate) async fn look_for_sight(&self) {
+    pub(crate) async fn look_up_vision(&self) {
         let models = Slot::ALL.map(|slot| self.model(slot));
-        let _ = timeout(PATIENCE, join_all(models.iter().map(|model| model.look_for_sight()))).await;
+        let _ = timeout(PATIENCE, join_all(models.iter().map(|model| model.look_up_vision()))).await;
     }
 
     /// Sets the slot and the model on its server. Both apply from the next turn; a running turn is not affected.

@@ -12,7 +12,7 @@ use agentd_core::{
     agent::Subagent,
     answer_schema::AnswerSchema,
     audit::{AuditEntry, AuditFact},
-    catalogue::Foreign,
+    catalogue::ForeignTool,
     environment::ClientEnvironment,
     error::WorkspaceError,
     exchange::{ExchangePurpose, ExchangeSource, RequestTap},
@@ -330,7 +330,7 @@ impl TurnContext {
     }
 
     /// Owner of a visible tool, if it is foreign.
-    pub(crate) fn foreign(&self, tool: &ToolSpec) -> Option<Arc<Foreign>> {
+    pub(crate) fn foreign(&self, tool: &ToolSpec) -> Option<Arc<ForeignTool>> {
         self.tools.finds.tools().foreign(&tool.name).cloned()
     }
 
@@ -406,7 +406,7 @@ pub(crate) fn read_rules(
     kept: Arc<[Grant]>,
     workspace: Arc<Workspace>,
     tool: ToolSpec,
-    foreign: Option<Arc<Foreign>>,
+    foreign: Option<Arc<ForeignTool>>,
     own: String,
 ) -> ReadRules {
     let is_address = tool.effect == Effect::Network;

@@ -140,7 +140,7 @@ pub(crate) async fn warn_of_price(
     let tokens = expected(context, state, model.info());
     let dearer = prices.of_request(tokens.saturating_add(tokens / PRICE_MARGIN));
     let usual = prices.of_request(dearer.above);
-    if dearer.input <= usual.input || !state.meter.comes_near(dearer.above) {
+    if dearer.input <= usual.input || !state.meter.note_threshold(dearer.above) {
         return Ok(());
     }
     let message = format!(

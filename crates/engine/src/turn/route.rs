@@ -76,7 +76,7 @@ impl SlotChoice {
     /// Applies the agent's own slot. An explicit choice of the user takes precedence.
     pub(crate) fn of_agent(self, own: Option<Slot>) -> Self {
         match own {
-            Some(slot) if !self.rule.is_a_persons() => Self { slot, rule: ChoiceRule::Agent },
+            Some(slot) if !self.rule.is_user_choice() => Self { slot, rule: ChoiceRule::Agent },
             _ => self,
         }
     }

@@ -24,7 +24,7 @@ async fn disconnected_client_auto_approves_nothing() {
     let session = world.session().await;
     let mut first = session.start_turn(approving("Change!")).await.unwrap();
     soon("the first hold", world.tools.began(1)).await;
-    assert!(world.tools.ran()[0].starts_with("change"), "the first change was let run");
+    assert!(world.tools.ran()[0].starts_with("change"), "the first change was approved automatically");
     // The client of the queued turn disconnects too.
     let mut second = session.start_turn(StartTurn { if_busy: IfBusy::Queue, ..approving("More!") }).await.unwrap();
     // A client of another turn, such as one that only added input, has no effect.
@@ -34,12 +34,14 @@ async fn disconnected_client_auto_approves_nothing() {
     world.tools.release(3);
     for events in [&mut first.events, &mut second.events] {
         until(events, raised).await;
-        let [interrupt] = &world.engine.interrupts(None).await.unwrap()[..] else { panic!("one is pending") };
+        let [interrupt] = &world.engine.interrupts(None).await.unwrap()[..] else {
+            panic!("expected one pending question")
+        };
         session.answer(interrupt.id, Answer::Approve, "test".to_owned()).await.unwrap();
         to_end(events).await;
     }
     let by = world.audit.entries().iter().map(|entry| format!("{entry:?}")).collect::<String>();
-    assert!(!by.contains("OnInterrupt(Wait)"), "what was decided was decided by what was said at the start: {by}");
+    assert!(!by.contains("OnInterrupt(Wait)"), "each decision names the policy of the start: {by}");
 }
 
 /// After a sleep of the machine or a change of the clock, a deadline passes without having been waited for.

@@ -21,10 +21,12 @@ use insta::assert_snapshot;
 use proptest::{collection::vec, prelude::*};
 use serde_json::{Value, json};
 
-use crate::world::{WatchedTools, World, answering, followed, goes_on, input, ports, raising, run, soon, to_end};
+use crate::world::{
+    WatchedTools, World, answer_and_follow, answering, followed, input, ports, raising, run, soon, to_end,
+};
 
 /// Entries of the log, one line each.
-fn told(audit: &MemoryAudit) -> String {
+fn log_lines(audit: &MemoryAudit) -> String {
     let line = |fact: AuditFact| match fact {
         AuditFact::CallDecided(decision) => {
             let mut line = format!(
@@ -60,30 +62,30 @@ async fn one_call(tool: &str, args: Value, start: StartTurn, answer: Answer) -> 
     world
 }
 
-async fn asked(tool: &str, args: Value, answer: Answer) -> String {
-    told(&one_call(tool, args, input("Go!"), answer).await.audit)
+async fn audited(tool: &str, args: Value, answer: Answer) -> String {
+    log_lines(&one_call(tool, args, input("Go!"), answer).await.audit)
 }
 
 #[tokio::test]
 async fn every_decision_and_outcome_is_audited() {
     let yes = || Answer::Approve;
-    assert_snapshot!(asked("look", json!({"a": 1}), yes()).await, @r#"
+    assert_snapshot!(audited("look", json!({"a": 1}), yes()).await, @r#"
     look {"a":1}: may run by Rules, the rules say Allow, default, it changes nothing outside the session
     look: ran
     "#);
-    assert_snapshot!(asked("fail", json!({}), yes()).await, @r"
+    assert_snapshot!(audited("fail", json!({}), yes()).await, @r"
     fail {}: may run by Rules, the rules say Allow, default, it changes nothing outside the session
     fail: ran E_TOOL
     ");
-    assert_snapshot!(asked("change", json!({"path": "impossible"}), yes()).await, @r#"
+    assert_snapshot!(audited("change", json!({"path": "impossible"}), yes()).await, @r#"
     change {"path":"impossible"}: may not by Tool, the rules say Ask, default, the session's confirm_write is on
     change: never ran E_INVALID_ARGS
     "#);
-    assert_snapshot!(asked("dance", json!({}), yes()).await, @r"
+    assert_snapshot!(audited("dance", json!({}), yes()).await, @r"
     dance {}: may not by Rules, the rules say Deny, checker, no such tool
     dance: never ran E_UNKNOWN_TOOL
     ");
-    assert_snapshot!(asked("ask_human", json!({"question": "Why?"}), Answer::Text { text: "So.".to_owned() }).await, @r#"
+    assert_snapshot!(audited("ask_human", json!({"question": "Why?"}), Answer::Text { text: "So.".to_owned() }).await, @r#"
     ask_human {"question":"Why?"}: may run by Client("phone"), the rules say Allow, default, it changes nothing outside the session, answer Text { text: "So." }
     ask_human: never ran
     "#);
@@ -100,7 +102,7 @@ async fn decisions_without_a_question_are_audited() {
         let world = one_call("change", json!({}), start, Answer::Approve).await;
         let rules = "the rules say Ask, default, the session's confirm_write is on";
         let expected = format!("change {{}}: {decided} by OnInterrupt({on_interrupt:?}), {rules}\nchange: {ended}\n");
-        assert_eq!(told(&world.audit), expected);
+        assert_eq!(log_lines(&world.audit), expected);
     }
 }
 
@@ -110,7 +112,7 @@ async fn audit_names_the_applied_grant() {
     let (world, session) = World::new([make(), says("Once."), make(), says("Twice.")]).begun().await;
     answering(&session, input("Go!"), Answer::Always { scope: GrantScope::Session }).await;
     run(&session, "Again!").await;
-    let [first, second] = &world.audit.decisions()[..] else { panic!("{}", told(&world.audit)) };
+    let [first, second] = &world.audit.decisions()[..] else { panic!("{}", log_lines(&world.audit)) };
     assert_eq!(
         (&first.by, &first.answer),
         (&DecidedBy::Client("phone".to_owned()), &Some(Answer::Always { scope: GrantScope::Session }))
@@ -126,7 +128,7 @@ async fn answer_across_restart_is_audited_with_its_client() {
     assert_eq!(world.audit.entries(), []);
 
     let (later, session) = world.restarted([says("Changed.")]).settled(session.id()).await;
-    goes_on(&session, &interrupt, Answer::Approve).await;
+    answer_and_follow(&session, &interrupt, Answer::Approve).await;
     assert_eq!(later.audit.decisions()[0].by, DecidedBy::Client("phone".to_owned()));
 
     // Killed directly after the answer: the next daemon finds it in the journal.
@@ -143,7 +145,7 @@ async fn only_effectful_calls_wait_for_the_audit_log() {
         world.audit.hold();
         let mut started = session.start_turn(input("Go!")).await.unwrap();
         if waits {
-            soon("the log to be asked", world.audit.asked(1)).await;
+            soon("the log to receive the entry", world.audit.asked(1)).await;
             // The call must not run before the log has replied, however long that takes.
             tokio::task::yield_now().await;
             assert!(world.tools.ran().is_empty(), "{tool} ran");
@@ -159,12 +161,12 @@ async fn recovered_audit_log_records_the_refused_call() {
     let (world, session) = World::trusting([calls(&[("change", json!({}))]), says("Hm.")]).await;
     world.audit.hold();
     let mut started = session.start_turn(input("Go!")).await.unwrap();
-    soon("the log to be asked", world.audit.asked(1)).await;
+    soon("the log to receive the entry", world.audit.asked(1)).await;
     world.audit.fail_next();
     world.audit.release();
     to_end(&mut started.events).await;
     assert!(world.tools.ran().is_empty());
-    assert_snapshot!(told(&world.audit), @r"
+    assert_snapshot!(log_lines(&world.audit), @r"
     change {}: may not by Daemon, the rules say Allow, default, the session's confirm_write is off
     change: never ran E_NOT_RUN
     ");
@@ -177,7 +179,7 @@ async fn cancelled_question_is_audited_without_a_client() {
     session.cancel(None).await.unwrap();
     assert_eq!(to_end(&mut started.events).await.1.stop_reason, StopReason::Cancelled);
     assert!(world.engine.interrupts(None).await.unwrap().is_empty() && world.tools.ran().is_empty());
-    assert_snapshot!(told(&world.audit), @r"
+    assert_snapshot!(log_lines(&world.audit), @r"
     change {}: may not by Daemon, the rules say Ask, default, the session's confirm_write is on
     change: never ran E_CANCELLED
     ");
@@ -191,7 +193,7 @@ async fn parallel_reads_each_have_an_audited_end() {
     session.cancel(None).await.unwrap();
     to_end(&mut started.events).await;
     let ends = world.audit.ends();
-    assert_eq!(ends.len(), 2, "{}", told(&world.audit));
+    assert_eq!(ends.len(), 2, "{}", log_lines(&world.audit));
     assert!(ends.iter().all(|end| end.ran && end.error == Some(ToolErrorCode::Cancelled)));
 }
 
@@ -206,7 +208,7 @@ async fn undo_is_audited_with_its_client() {
     session.undo(request).await.unwrap();
     let entries = world.audit.entries();
     let Some(AuditFact::Undone { of_turn, files, by }) = entries.last().map(|entry| &entry.fact) else {
-        panic!("{}", told(&world.audit))
+        panic!("{}", log_lines(&world.audit))
     };
     assert_eq!((*of_turn, by.as_str()), (Some(turn), "phone"));
     assert_eq!(files.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), ["a"]);
@@ -241,12 +243,13 @@ async fn play(steps: Vec<(Vec<&'static str>, bool)>, on_interrupt: OnInterrupt, 
         }
         None
     };
-    let tools = WatchedTools { inner: Arc::clone(&inner), specs: None, holds: true, on_call: Box::new(on_call) };
+    let tools =
+        WatchedTools { inner: Arc::clone(&inner), specs: None, enforces_read_only: true, on_call: Box::new(on_call) };
     let script: Vec<Play> = steps
         .iter()
         .flat_map(|(names, _)| {
-            let made: Vec<(&str, Value)> = names.iter().map(|name| (*name, json!({"command": "ls"}))).collect();
-            [calls(&made), says("Next.")]
+            let named_calls: Vec<(&str, Value)> = names.iter().map(|name| (*name, json!({"command": "ls"}))).collect();
+            [calls(&named_calls), says("Next.")]
         })
         .collect();
     let ports = Ports { audit: Arc::clone(&audit) as _, ..ports(Arc::new(tools), script) };
@@ -258,10 +261,10 @@ async fn play(steps: Vec<(Vec<&'static str>, bool)>, on_interrupt: OnInterrupt, 
         let before = inner.ran().len();
         let mut started = session.start_turn(StartTurn { on_interrupt, ..input("Go!") }).await.unwrap();
         followed(&mut started.events, async |interrupt| {
-            let taken = session.answer(interrupt.id, answer.clone(), "phone".to_owned()).await;
-            if taken.is_err() {
+            let answered = session.answer(interrupt.id, answer.clone(), "phone".to_owned()).await;
+            if answered.is_err() {
                 // An answer with a grant is refused while the log is broken.
-                assert!(broken && matches!(answer, Answer::Always { .. }), "{taken:?}");
+                assert!(broken && matches!(answer, Answer::Always { .. }), "{answered:?}");
                 session.answer(interrupt.id, Answer::Approve, "phone".to_owned()).await.unwrap();
             }
         })
@@ -272,7 +275,7 @@ async fn play(steps: Vec<(Vec<&'static str>, bool)>, on_interrupt: OnInterrupt, 
     assert_eq!(*unknown.lock().unwrap(), Vec::<String>::new());
     let allowed = audit.decisions().into_iter().filter(|decision| decision.allowed).count();
     let ran = audit.ends().into_iter().filter(|end| end.ran).count();
-    assert_eq!(allowed, ran, "{}", told(&audit));
+    assert_eq!(allowed, ran, "{}", log_lines(&audit));
 }
 
 proptest! {

@@ -106,8 +106,8 @@ async fn invalid_model_choice_is_rejected_with_a_hint() {
     assert!(error.to_string().contains("built-in model") && error.hint().unwrap().contains("models.yaml"), "{error}");
     let error = refused(Some(Slot::Code), "big").await;
     assert!(error.to_string().contains("not chosen by id"), "{error}");
-    for odd in ["", "  ", "a\nb", "\u{1b}[2J", &"x".repeat(300)] {
-        assert_eq!(refused(None, odd).await.kind(), ErrorKind::InvalidInput, "{odd:?}");
+    for invalid in ["", "  ", "a\nb", "\u{1b}[2J", &"x".repeat(300)] {
+        assert_eq!(refused(None, invalid).await.kind(), ErrorKind::InvalidInput, "{invalid:?}");
     }
     let before = session.show().await.unwrap().session;
     assert_eq!((before.settings.slot, before.settings.model), (None, None));
@@ -148,13 +148,13 @@ async fn subagents_of_the_same_slot_use_the_chosen_model() {
 }
 
 #[tokio::test]
-async fn input_room_follows_the_chosen_models_window() {
+async fn input_limit_follows_the_chosen_models_window() {
     let (_world, session, servers) = world().await;
     session.set_model(None, Some("big".to_owned())).await.unwrap();
     servers.named["big"].then(says("Read."));
     let long = "many words ".repeat(5000);
     run(&session, &long).await;
     let request = servers.named["big"].requests().remove(0);
-    let said = |message: &Message| matches!(message, Message::User { text } if *text == long);
-    assert!(request.messages.iter().any(said), "it would not fit into the window of base");
+    let is_input = |message: &Message| matches!(message, Message::User { text } if *text == long);
+    assert!(request.messages.iter().any(is_input), "the input exceeds the window of the base model");
 }

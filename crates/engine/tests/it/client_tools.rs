@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 
 use crate::{
     grants::{answer, question},
-    world::{World, go_on, goes_on, input, results, soon, to_end, warnings},
+    world::{World, answer_and_follow, continuation, input, results, soon, to_end, warnings},
 };
 
 type Requests = mpsc::Receiver<ClientToolRequest>;
@@ -52,7 +52,7 @@ async fn next(requests: &mut Requests) -> ClientToolRequest {
     soon("a call", requests.recv()).await.unwrap()
 }
 
-fn says_back(request: ClientToolRequest, text: &str) {
+fn reply_to(request: ClientToolRequest, text: &str) {
     let answer = ClientToolAnswer { text: text.to_owned(), ..ClientToolAnswer::default() };
     request.reply.send(answer).unwrap();
 }
@@ -91,14 +91,14 @@ async fn client_failures_long_and_empty_answers_become_results() {
     let (mut started, mut requests) = start(&session, offering(vec![tool("buffer", true)])).await;
     let failed = ClientToolAnswer { text: "no such buffer".to_owned(), failed: true, picture: None };
     next(&mut requests).await.reply.send(failed).unwrap();
-    says_back(next(&mut requests).await, &"x".repeat(5 << 20));
-    says_back(next(&mut requests).await, "");
+    reply_to(next(&mut requests).await, &"x".repeat(5 << 20));
+    reply_to(next(&mut requests).await, "");
     to_end(&mut started.events).await;
-    let told = world.results();
-    assert_eq!(told[0], "E_TOOL: no such buffer");
+    let texts = world.results();
+    assert_eq!(texts[0], "E_TOOL: no such buffer");
     // Spilled to a file like any long result.
-    assert!(told[1].len() < 1 << 20 && told[1].contains("large_tool_results/"), "{} bytes", told[1].len());
-    assert_eq!(told[2], "[done; no output]");
+    assert!(texts[1].len() < 1 << 20 && texts[1].contains("large_tool_results/"), "{} bytes", texts[1].len());
+    assert_eq!(texts[2], "[done; no output]");
 }
 
 #[tokio::test]
@@ -114,12 +114,12 @@ async fn invalid_arguments_never_reach_the_client() {
 async fn unresponsive_client_tool_times_out() {
     let (world, session) = World::new([buffer(json!({"path": "a"})), says("Too slow.")]).begun().await;
     let (mut started, mut requests) = start(&session, offering(vec![tool("buffer", true)])).await;
-    let held = requests.recv().await.unwrap();
+    let request = requests.recv().await.unwrap();
     tokio::time::advance(Duration::from_secs(601)).await;
     // Without `soon`, because its time limit would use the paused clock.
     let is_end = |event: &Event| matches!(&event.kind, EventKind::TurnEnded { result } if result.text == "Too slow.");
     while !is_end(&started.events.next().await.unwrap().unwrap()) {}
-    assert!(held.reply.is_closed(), "nobody waits for it any more");
+    assert!(request.reply.is_closed(), "no receiver waits for the answer");
     assert_eq!(world.results(), ["E_TIMEOUT: the client did not answer within 10 minutes"]);
 }
 
@@ -131,12 +131,12 @@ async fn turn_time_limit_ends_a_client_tool_call() {
         start(&session, StartTurn { options, ..offering(vec![tool("buffer", false)]) }).await;
     let asked = question(&mut started.events).await;
     answer(&session, &asked, Answer::Approve).await.unwrap();
-    let held = next(&mut requests).await;
+    let request = next(&mut requests).await;
     let (events, result) = to_end(&mut started.events).await;
     assert_eq!(result.stop_reason, StopReason::TimeLimit);
     let text = &results(&events)[0].text;
     assert!(text.contains("time limit was reached") && text.ends_with("may or may not have taken effect"), "{text}");
-    assert!(held.reply.is_closed(), "nobody waits for it any more");
+    assert!(request.reply.is_closed(), "no receiver waits for the answer");
 }
 
 #[tokio::test]
@@ -146,13 +146,13 @@ async fn client_picture_survives_a_crash() {
     let start_turn = StartTurn { on_interrupt: OnInterrupt::Approve, ..offering(vec![tool("shot", false)]) };
     let (_started, mut requests) = start(&session, start_turn).await;
     next(&mut requests).await.reply.send(picture("PICTURE one")).unwrap();
-    let _held = next(&mut requests).await;
-    let (reborn, session) = world.reborn([says("I saw it.")]).settled(session.id()).await;
-    let (events, result) = to_end(&mut session.start_turn(go_on()).await.unwrap().events).await;
+    let _request = next(&mut requests).await;
+    let (next_world, session) = world.restarted_with_files([says("I saw it.")]).settled(session.id()).await;
+    let (events, result) = to_end(&mut session.start_turn(continuation()).await.unwrap().events).await;
     assert_eq!(result.text, "I saw it.");
-    assert_eq!(shown(&events), [1], "{}", reborn.log(&session));
+    assert_eq!(shown(&events), [1], "{}", next_world.log(&session));
     // It is shown only once.
-    reborn.model.then(says("Well."));
+    next_world.model.then(says("Well."));
     let mut next = session.start_turn(input("And now?")).await.unwrap();
     assert!(shown(&to_end(&mut next.events).await.0).is_empty());
 }
@@ -163,9 +163,9 @@ async fn lost_client_tool_call_is_reported_after_restart() {
     let (world, session) = World::new([buffer(json!({"path": "a"}))]).begun().await;
     let (mut started, _requests) = start(&session, offering(vec![tool("buffer", false)])).await;
     let asked = question(&mut started.events).await;
-    let (reborn, session) = world.reborn([says("Without it.")]).settled(session.id()).await;
-    assert_eq!(goes_on(&session, &asked, Answer::Approve).await.1.text, "Without it.");
-    assert!(reborn.results()[0].contains("has disconnected"), "{:?}", reborn.results());
+    let (next_world, session) = world.restarted_with_files([says("Without it.")]).settled(session.id()).await;
+    assert_eq!(answer_and_follow(&session, &asked, Answer::Approve).await.1.text, "Without it.");
+    assert!(next_world.results()[0].contains("has disconnected"), "{:?}", next_world.results());
 }
 
 #[tokio::test]
@@ -173,9 +173,9 @@ async fn queued_turn_keeps_client_tools_while_connected() {
     let (world, session) = World::new([Play::Hangs(vec![ModelChunk::Text("Hm".to_owned())])]).begun().await;
     let mut running = session.start_turn(input("First")).await.unwrap();
     let queued = || StartTurn { if_busy: IfBusy::Queue, ..offering(vec![tool("buffer", true)]) };
-    let (mut kept, mut requests) = start(&session, queued()).await;
-    let (mut left, gone) = start(&session, queued()).await;
-    drop(gone);
+    let (mut connected, mut requests) = start(&session, queued()).await;
+    let (mut disconnected, dropped_requests) = start(&session, queued()).await;
+    drop(dropped_requests);
     // Only text can be added to a running turn.
     let (line, _requests) = ClientLine::new();
     let steered = TurnStart { start: StartTurn { if_busy: IfBusy::Steer, ..queued() }, lines: with_tools(line) };
@@ -183,9 +183,9 @@ async fn queued_turn_keeps_client_tools_while_connected() {
     world.model.then_all([buffer(json!({"path": "a"})), says("Kept."), says("Left.")]);
     session.cancel(Some(running.turn_id)).await.unwrap();
     to_end(&mut running.events).await;
-    says_back(next(&mut requests).await, "text");
-    assert_eq!(to_end(&mut kept.events).await.1.text, "Kept.");
-    let (events, result) = to_end(&mut left.events).await;
+    reply_to(next(&mut requests).await, "text");
+    assert_eq!(to_end(&mut connected.events).await.1.text, "Kept.");
+    let (events, result) = to_end(&mut disconnected.events).await;
     assert_eq!(result.text, "Left.");
     assert_eq!(warnings(&events, "client_tools_gone").len(), 1);
     assert_eq!(offered(&world, 3), Vec::<String>::new());
@@ -194,10 +194,10 @@ async fn queued_turn_keeps_client_tools_while_connected() {
 #[tokio::test]
 async fn duplicate_or_invalid_client_tools_are_rejected() {
     let (_world, session) = World::new([]).begun().await;
-    let refusal = async |start: StartTurn, words: &str| {
+    let refusal = async |start: StartTurn, part: &str| {
         let (line, _requests) = ClientLine::new();
         let error = session.start_turn(TurnStart { start, lines: with_tools(line) }).await.err().unwrap();
-        assert!(error.to_string().contains(words) && error.hint().is_some(), "{error}");
+        assert!(error.to_string().contains(part) && error.hint().is_some(), "{error}");
     };
     refusal(offering(vec![tool("todo_write", true)]), "has the name of a tool of the daemon").await;
     refusal(offering(vec![tool("a b", true)]), "invalid tool name").await;

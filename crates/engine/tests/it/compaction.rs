@@ -1,4 +1,4 @@
-//! Room is made before the window is full, no message is lost, and a compaction can be undone.
+//! The history is compacted before the window is full, no message is lost, and a compaction can be undone.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use agentd_testkit::scripted::{OneModel, Play, ScriptedModel, calls, says};
 use serde_json::json;
 use tokio::sync::Notify;
 
-use crate::world::{World, go_on, input, raising, results, run, to_end, turn};
+use crate::world::{World, continuation, input, raising, results, run, to_end, turn};
 
 /// Text with the server's count for the request.
 pub(crate) fn counted(text: &str, prompt_tokens: u64) -> Play {
@@ -68,7 +68,7 @@ async fn full_world() -> (World, SessionHandle) {
 
 async fn ten_turns() -> (World, SessionHandle) {
     let (world, session) = World::new([]).begun().await;
-    talked(&world, 0..10, &session).await;
+    run_turns(&world, 0..10, &session).await;
     (world, session)
 }
 
@@ -91,10 +91,10 @@ async fn nearly_full_window_is_compacted_before_the_next_call() {
     for part in ["Never delete the file notes.txt!", "The broom, for it is there.", "And now?"] {
         assert!(text.contains(part), "{part} in {text}");
     }
-    assert!(!text.contains("Done 0."), "what was replaced is not sent again: {text}");
-    let kept = world.workspaces.kept(session.id(), done.report.path.as_deref().unwrap()).unwrap();
-    let kept = String::from_utf8(kept).unwrap();
-    assert!(kept.contains("Piece of work 0 ") && kept.contains("Never delete"), "{kept}");
+    assert!(!text.contains("Done 0."), "replaced messages are not sent again: {text}");
+    let file = world.workspaces.kept(session.id(), done.report.path.as_deref().unwrap()).unwrap();
+    let file = String::from_utf8(file).unwrap();
+    assert!(file.contains("Piece of work 0 ") && file.contains("Never delete"), "{file}");
 
     // After a restart the window is the same.
     let (second, session) = world.restarted([says("Here I am.")]).with_session(session.id()).await;
@@ -107,15 +107,15 @@ async fn nearly_full_window_is_compacted_before_the_next_call() {
 async fn message_limit_drops_oldest_turns_but_keeps_user_text() {
     let config = EngineConfig { max_message_history: Some(10), ..EngineConfig::default() };
     let (world, session) = World::with(config, []).begun().await;
-    talked(&world, 0..20, &session).await;
+    run_turns(&world, 0..20, &session).await;
     let done = compactions(&world, &session);
     assert!(done.len() > 1);
-    assert!(done.iter().all(|done| done.report.strategy == CompactionStrategy::Truncate), "no model is paid for it");
+    assert!(done.iter().all(|done| done.report.strategy == CompactionStrategy::Truncate), "no model is called for it");
     let requests = world.model.requests();
     assert_eq!(requests.len(), 20);
     for request in &requests {
         assert!(request.messages.len() <= 1 + 1 + 10 + 1, "{}", request.messages.len());
-        assert!(texts(request).contains("Question 0"), "an earlier summary is in the next one: {}", texts(request));
+        assert!(texts(request).contains("Question 0"), "the next summary includes the earlier one: {}", texts(request));
     }
     let text = texts(&requests[19]);
     assert!(text.contains("You answered: Answer 5."), "{text}");
@@ -150,7 +150,7 @@ async fn overflowing_request_is_retried_once_after_compaction() {
     assert_eq!(run(&session, "And now?").await.text, "A whole answer.");
     world.then([overflows(), overflows()]);
     let result = run(&session, "And now?").await;
-    assert_eq!(result.stop_reason, StopReason::Failed, "it does not go on for ever");
+    assert_eq!(result.stop_reason, StopReason::Failed, "the retry is not repeated");
     assert_eq!(result.error.unwrap().kind, ErrorKind::ContextOverflow);
 }
 
@@ -160,7 +160,7 @@ async fn steering_during_a_compaction_turn_is_answered() {
     let gate = Arc::new(Notify::new());
     world.model.then(Play::Waits(Arc::clone(&gate), vec![ModelChunk::Text(SUMMARY.to_owned())]));
     world.model.then(says("By the way, yes."));
-    let start = StartTurn { compact: Some(CompactionStrategy::Compact), ..go_on() };
+    let start = StartTurn { compact: Some(CompactionStrategy::Compact), ..continuation() };
     let mut started = session.start_turn(start).await.unwrap();
     world.model.asked(11).await;
     session.steer(None, "And by the way?".to_owned()).await.unwrap();
@@ -185,7 +185,7 @@ async fn cancelled_call_does_not_block_compaction() {
 }
 
 /// Results of `compact_context`, in order.
-fn told(world: &World, session: &SessionHandle) -> Vec<String> {
+fn compact_results(world: &World, session: &SessionHandle) -> Vec<String> {
     let results = results(&world.store.events_of(session.id())).into_iter();
     results.filter(|result| result.name == "compact_context").map(|result| result.text).collect()
 }
@@ -203,8 +203,8 @@ async fn compact_tool_announces_only_real_compactions() {
     let asks = || counted_calls(1);
     world.model.then_all([asks(), counted("Well then.", 6600)]);
     assert_eq!(run(&session, "Make room.").await.text, "Well then.");
-    let said = told(&world, &session);
-    assert!(said[0].starts_with("nothing is compacted: there is nothing to compact"), "{said:?}");
+    let outputs = compact_results(&world, &session);
+    assert!(outputs[0].starts_with("nothing is compacted: there is nothing to compact"), "{outputs:?}");
     assert_eq!(compactions(&world, &session), []);
 
     // A long one: requested twice in one answer it runs once, and an immediate second request has no effect.
@@ -214,12 +214,12 @@ async fn compact_tool_announces_only_real_compactions() {
     }
     world.model.then_all([counted_calls(2), says(SUMMARY), asks(), says("There is room.")]);
     let answer = run(&session, "Make room.").await.text;
-    let said = told(&world, &session).split_off(1);
-    assert!(said[0].contains("is compacted before your next message"), "{said:?}");
-    assert!(said[1].starts_with("nothing is compacted: already requested"), "{said:?}");
-    assert!(said[2].starts_with("nothing is compacted: the history was compacted"), "{said:?}");
-    let [done] = &compactions(&world, &session)[..] else { panic!("{said:?}") };
-    assert_eq!((done.report.cause, answer.as_str()), (CompactionCause::Model, "There is room."), "{said:?}");
+    let outputs = compact_results(&world, &session).split_off(1);
+    assert!(outputs[0].contains("is compacted before your next message"), "{outputs:?}");
+    assert!(outputs[1].starts_with("nothing is compacted: already requested"), "{outputs:?}");
+    assert!(outputs[2].starts_with("nothing is compacted: the history was compacted"), "{outputs:?}");
+    let [done] = &compactions(&world, &session)[..] else { panic!("{outputs:?}") };
+    assert_eq!((done.report.cause, answer.as_str()), (CompactionCause::Model, "There is room."), "{outputs:?}");
 }
 
 #[tokio::test]
@@ -266,8 +266,8 @@ async fn small_windows_never_loop_and_fail_only_if_nothing_fits() {
         let summaries = compactions(&world, &session);
         for done in &summaries {
             // One rule is included, and fixed text takes a few hundred bytes, however small the window is.
-            let most = window * 4 / 2 + 600 + 400;
-            assert!(done.summary.len() as u64 <= most, "{} bytes in {window}", done.summary.len());
+            let limit = window * 4 / 2 + 600 + 400;
+            assert!(done.summary.len() as u64 <= limit, "{} bytes in {window}", done.summary.len());
         }
     }
 }
@@ -318,7 +318,7 @@ async fn undone_compaction_is_not_repeated_while_all_fits() {
     let (world, session) = filled(9).await;
     while compactions(&world, &session).is_empty() {
         turns += 1;
-        assert!(turns < 10, "it is never full: {:#?}", session.context().await.unwrap());
+        assert!(turns < 10, "the window never fills: {:#?}", session.context().await.unwrap());
         world.model.then_all([says("Done."), says("Done.")]);
         run(&session, &format!("A little {}", "more ".repeat(160))).await;
     }
@@ -331,14 +331,14 @@ async fn undone_compaction_is_not_repeated_while_all_fits() {
     let later = world.restarted([calls(&[("compact_context", json!({}))]), says("Short.")]);
     let (world, session) = later.with_session(session.id()).await;
     assert_eq!(run(&session, "And?").await.text, "Short.");
-    assert_eq!(compactions(&world, &session).len(), 1, "nothing has grown");
+    assert_eq!(compactions(&world, &session).len(), 1, "the history has not grown");
     assert_eq!(world.model.requests().len(), 2);
     let asked = texts(&world.model.requests()[0]);
     assert!(asked.contains("Piece of work 0 ") && asked.contains("% of the context window is used"), "{asked}");
     let last = asked.rsplit("<system_reminder>").next().unwrap_or_default();
     assert!(!last.contains("Call compact_context"), "{last}");
-    let said = told(&world, &session);
-    assert!(said[0].starts_with("nothing is compacted: the user undid the last compaction"), "{said:?}");
+    let outputs = compact_results(&world, &session);
+    assert!(outputs[0].starts_with("nothing is compacted: the user undid the last compaction"), "{outputs:?}");
 
     // If the history would not fit at all it is compacted again, with a warning.
     world.model.then_all([says(SUMMARY), says("On we go.")]);
@@ -364,16 +364,16 @@ async fn restored_turns_stay_after_undoing_a_compaction() {
     let view = session.context().await.unwrap();
     assert!(view.next_cuts[0].ends_with("down to 5 messages."), "{view:#?}");
     turn(6).await;
-    assert_eq!(compactions(&world, &session).len(), 1, "it is not done again at once");
+    assert_eq!(compactions(&world, &session).len(), 1, "the compaction is not repeated at once");
     assert!(texts(world.model.requests().last().unwrap()).contains("Question 0"));
     for number in 7..10 {
         turn(number).await;
     }
-    assert_eq!(compactions(&world, &session).len(), 2, "it has really grown");
+    assert_eq!(compactions(&world, &session).len(), 2, "the history has grown");
 }
 
 pub(crate) async fn compact(session: &SessionHandle, strategy: CompactionStrategy) -> TurnResult {
-    turn(session, StartTurn { compact: Some(strategy), ..go_on() }).await
+    turn(session, StartTurn { compact: Some(strategy), ..continuation() }).await
 }
 
 #[tokio::test]
@@ -381,13 +381,13 @@ async fn compaction_does_not_change_the_continuable_turn() {
     let (world, session) = ten_turns().await;
     // A completed turn cannot be continued, however a compaction ends.
     world.model.then(Play::Hangs(Vec::new()));
-    let start = StartTurn { compact: Some(CompactionStrategy::Compact), ..go_on() };
+    let start = StartTurn { compact: Some(CompactionStrategy::Compact), ..continuation() };
     let mut started = session.start_turn(start).await.unwrap();
     world.model.asked(11).await;
     session.cancel(None).await.unwrap();
     let result = to_end(&mut started.events).await.1;
     assert_eq!((result.stop_reason, result.only_compacted), (StopReason::Cancelled, true));
-    assert_eq!(session.start_turn(go_on()).await.err().unwrap().kind(), ErrorKind::InvalidInput);
+    assert_eq!(session.start_turn(continuation()).await.err().unwrap().kind(), ErrorKind::InvalidInput);
     let start = StartTurn { compact: Some(CompactionStrategy::Auto), ..input("and this") };
     assert_eq!(session.start_turn(start).await.err().unwrap().kind(), ErrorKind::InvalidInput);
 
@@ -397,12 +397,12 @@ async fn compaction_does_not_change_the_continuable_turn() {
     world.model.then(says(SUMMARY));
     assert_eq!(compact(&session, CompactionStrategy::Auto).await.stop_reason, StopReason::Completed);
     let (second, session) = world.restarted([says("Round it was.")]).with_session(session.id()).await;
-    assert_eq!(turn(&session, go_on()).await.text, "Round it was.");
+    assert_eq!(turn(&session, continuation()).await.text, "Round it was.");
     assert!(texts(&second.model.requests()[0]).contains("The long way round"));
-    assert_eq!(session.start_turn(go_on()).await.err().unwrap().kind(), ErrorKind::InvalidInput);
+    assert_eq!(session.start_turn(continuation()).await.err().unwrap().kind(), ErrorKind::InvalidInput);
 }
 
-pub(crate) async fn talked(world: &World, turns: std::ops::Range<usize>, session: &SessionHandle) {
+pub(crate) async fn run_turns(world: &World, turns: std::ops::Range<usize>, session: &SessionHandle) {
     for turn in turns {
         world.model.then(says(&format!("Answer {turn}.")));
         run(session, &format!("Question {turn}")).await;
@@ -414,15 +414,15 @@ async fn window_never_shrinks_below_an_accepted_request() {
     let (world, session) = filled(4).await;
     world.model.then(counted("Yes.", 5000));
     run(&session, "Does that fit?").await;
-    for said in [4000, 100] {
+    for stated in [4000, 100] {
         let window = session.context().await.unwrap().window;
-        world.model.then_all([Play::Overflows(said), says("There.")]);
+        world.model.then_all([Play::Overflows(stated), says("There.")]);
         assert_eq!(run(&session, "And now?").await.text, "There.");
         assert_eq!(session.context().await.unwrap().window, window);
     }
     assert!(!world.log(&session).contains("window_learned"), "{}", world.log(&session));
 
-    // A server that was restarted with a smaller window is believed: the refused request is far smaller than
+    // A server that was restarted with a smaller window is accepted: the refused request is far smaller than
     // earlier accepted ones.
     let other = world.session().await;
     world.model.then_all([Play::Overflows(3000), says("There.")]);
@@ -435,22 +435,22 @@ async fn window_never_shrinks_below_an_accepted_request() {
 #[tokio::test]
 async fn user_messages_survive_compaction_in_any_wording() {
     let (world, session) = World::new([]).begun().await;
-    let said = [
+    let messages = [
         "When you touch the database you must\nnot delete any row.",
         "Please leave migrations/ alone.",
         "Fasse migrations/ nicht an.",
         "We use tabs, not spaces.",
     ];
-    let request = format!("{}\n\n{}", "It is a long story. ".repeat(20), said.join("\n\n"));
+    let request = format!("{}\n\n{}", "It is a long story. ".repeat(20), messages.join("\n\n"));
     world.model.then(says("All right."));
     run(&session, &request).await;
-    talked(&world, 0..8, &session).await;
+    run_turns(&world, 0..8, &session).await;
     world.model.then(says(SUMMARY));
     compact(&session, CompactionStrategy::Auto).await;
     let done = &compactions(&world, &session)[0];
     assert_eq!(done.report.pinned[0], request);
-    for words in said {
-        assert!(done.summary.contains(words), "{words} in {}", done.summary);
+    for message in messages {
+        assert!(done.summary.contains(message), "{message} in {}", done.summary);
     }
 }
 
@@ -458,11 +458,11 @@ async fn user_messages_survive_compaction_in_any_wording() {
 async fn longest_user_messages_are_dropped_first_and_reported() {
     let (world, session) = World::new([]).begun().await;
     let pasted = |from: usize| (from..from + 1000).map(|number| format!("- line {number}\n")).collect::<String>();
-    for words in std::iter::once("Never push.".to_owned()).chain((0..16).map(|n| pasted(n * 1000))) {
+    for message in std::iter::once("Never push.".to_owned()).chain((0..16).map(|n| pasted(n * 1000))) {
         world.model.then(says("All right."));
-        run(&session, &words).await;
+        run(&session, &message).await;
     }
-    talked(&world, 0..8, &session).await;
+    run_turns(&world, 0..8, &session).await;
     world.model.then(says(SUMMARY));
     compact(&session, CompactionStrategy::Auto).await;
     let report = &compactions(&world, &session).pop().unwrap().report;

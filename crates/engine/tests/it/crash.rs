@@ -12,18 +12,20 @@ use agentd_testkit::scripted::{Play, calls, says};
 use insta::assert_snapshot;
 use serde_json::json;
 
-use crate::world::{World, answering, go_on, goes_on, input, raising, results, run, to_end, turn, until};
+use crate::world::{
+    World, answer_and_follow, answering, continuation, input, raising, results, run, to_end, turn, until,
+};
 
 #[tokio::test]
 async fn client_environment_survives_restart_for_its_turn_only() {
-    let environment = ClientEnvironment::unjudged([("PATH".to_owned(), "/client/bin".to_owned())]);
+    let environment = ClientEnvironment::unchecked([("PATH".to_owned(), "/client/bin".to_owned())]);
     let (world, session) = World::new([calls(&[("change", json!({}))])]).begun().await;
     let start = StartTurn { environment: environment.clone(), ..input("Change!") };
     let (_started, interrupt) = raising(&session, start).await;
 
     let next = world.restarted([says("Changed."), calls(&[("look", json!({}))]), says("Looked.")]);
     let (next, session) = next.settled(session.id()).await;
-    let (all, _) = goes_on(&session, &interrupt, Answer::Approve).await;
+    let (all, _) = answer_and_follow(&session, &interrupt, Answer::Approve).await;
     // A client that has seen some events receives the later ones.
     let mut rest = session.subscribe(all[2].seq).await.unwrap();
     assert_eq!(to_end(&mut rest).await.0, all[3..]);
@@ -38,8 +40,8 @@ async fn kill_after_any_event_loses_and_repeats_nothing() {
     answering(&session, input("Change!"), Answer::Approve).await;
     let whole = world.store.events_of(session.id());
 
-    for kept in 1..=whole.len() {
-        let store = world.store.copy_prefix(session.id(), kept);
+    for length in 1..=whole.len() {
+        let store = world.store.copy_prefix(session.id(), length);
         let next = World::on(store, EngineConfig::default(), [says("Going on."), says("Going on.")]);
         let (next, session) = next.settled(session.id()).await;
         for interrupt in next.engine.interrupts(None).await.unwrap() {
@@ -49,24 +51,28 @@ async fn kill_after_any_event_loses_and_repeats_nothing() {
             to_end(&mut session.subscribe(0).await.unwrap()).await;
         }
         let events = next.store.events_of(session.id());
-        assert_eq!(events[..kept], whole[..kept], "what was acknowledged is there, killed after {kept}");
-        assert!(events.iter().enumerate().all(|(n, event)| event.seq == n as u64 + 1), "numbers without a gap");
-        for result in results(&whole[..kept]) {
-            let again = next.tools.ran().iter().any(|ran| ran.starts_with(&result.name));
-            assert!(!again, "{} ran twice, killed after {kept}", result.name);
+        assert_eq!(events[..length], whole[..length], "acknowledged events remain, killed after {length}");
+        assert!(events.iter().enumerate().all(|(n, event)| event.seq == n as u64 + 1), "the numbers have no gaps");
+        for result in results(&whole[..length]) {
+            let repeated = next.tools.ran().iter().any(|ran| ran.starts_with(&result.name));
+            assert!(!repeated, "{} ran twice, killed after {length}", result.name);
         }
         let ends = events.iter().filter(|event| matches!(event.kind, EventKind::TurnEnded { .. }));
-        assert_eq!(ends.count(), 1, "one end, killed after {kept}:\n{}", next.log(&session));
-        if kept < whole.len()
+        assert_eq!(ends.count(), 1, "one end, killed after {length}:\n{}", next.log(&session));
+        if length < whole.len()
             && !matches!(&events[events.len() - 1].kind, EventKind::TurnEnded { result } if result.stop_reason == StopReason::Completed)
         {
-            assert_eq!(turn(&session, go_on()).await.stop_reason, StopReason::Completed, "killed after {kept}");
+            assert_eq!(
+                turn(&session, continuation()).await.stop_reason,
+                StopReason::Completed,
+                "killed after {length}"
+            );
         }
     }
 }
 
 /// Number of times a request contains the added input.
-fn told(world: &World, request: usize) -> usize {
+fn times_sent(world: &World, request: usize) -> usize {
     let messages = &world.model.requests()[request].messages;
     messages.iter().filter(|message| **message == Message::User { text: "Be green!".to_owned() }).count()
 }
@@ -91,9 +97,9 @@ async fn steering_survives_a_kill_before_the_next_request() {
      9 = notice "The daemon stopped while this turn ran." (Done)
     10 turn ended: Interrupted "", 0 steps
     "#);
-    turn(&session, go_on()).await;
+    turn(&session, continuation()).await;
     run(&session, "And now?").await;
-    assert_eq!((told(&next, 0), told(&next, 1)), (1, 1));
+    assert_eq!((times_sent(&next, 0), times_sent(&next, 1)), (1, 1));
     let requests = next.model.requests();
     assert_eq!(requests[1].messages[..requests[0].messages.len()], requests[0].messages);
 }
@@ -113,14 +119,14 @@ async fn steering_of_a_waiting_turn_is_sent_on_resume() {
             session.cancel(None).await.unwrap();
             to_end(&mut session.subscribe(0).await.unwrap()).await;
         } else {
-            goes_on(&session, &interrupt, Answer::Approve).await;
+            answer_and_follow(&session, &interrupt, Answer::Approve).await;
         }
         run(&session, "And now?").await;
         let requests = next.model.requests();
         assert_eq!(requests.len(), if cancelled { 1 } else { 2 });
         // A cancel withdraws unread input.
         let expected = usize::from(!cancelled);
-        assert!((0..requests.len()).all(|request| told(&next, request) == expected), "{requests:#?}");
+        assert!((0..requests.len()).all(|request| times_sent(&next, request) == expected), "{requests:#?}");
         let (first, last) = (&requests[0].messages, &requests[requests.len() - 1].messages);
         assert_eq!(last[..first.len()], first[..]);
         let log = next.log(&session);

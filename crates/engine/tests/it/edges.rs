@@ -20,7 +20,9 @@ use agentd_testkit::{
 };
 use serde_json::json;
 
-use crate::world::{WatchedTools, World, end_of, go_on, input, ports, raising, results, run, soon, to_end, turn};
+use crate::world::{
+    WatchedTools, World, continuation, end_of, input, ports, raising, results, run, soon, to_end, turn,
+};
 
 fn queued(text: &str) -> StartTurn {
     StartTurn { if_busy: IfBusy::Queue, ..input(text) }
@@ -71,8 +73,8 @@ async fn queued_turns_survive_a_kill() {
     let mut events = session.subscribe(0).await.unwrap();
     end_of(&mut events, third.turn_id).await;
     let whole = next.store.events_of(session.id()).len();
-    for kept in stored..whole {
-        let store = next.store.copy_prefix(session.id(), kept);
+    for length in stored..whole {
+        let store = next.store.copy_prefix(session.id(), length);
         let last = World::on(store, EngineConfig::default(), [says("Two."), says("Three.")]);
         let (last, session) = last.settled(session.id()).await;
         let mut events = session.subscribe(0).await.unwrap();
@@ -81,7 +83,7 @@ async fn queued_turns_survive_a_kill() {
         }
         let starts = last.store.events_of(session.id()).into_iter().filter(|event| event.kind.name() == "turn_started");
         let starts: Vec<_> = starts.filter_map(|event| event.turn_id).skip(1).collect();
-        assert_eq!(starts, [second.turn_id, third.turn_id], "killed after {kept} events");
+        assert_eq!(starts, [second.turn_id, third.turn_id], "killed after {length} events");
         assert!(last.store.session(session.id()).await.unwrap().unwrap().queue.is_empty());
     }
 }
@@ -103,7 +105,7 @@ async fn session_and_first_turn_are_stored_atomically() {
     let (session, mut started) =
         world.engine.start_session_with(settings(), input("Hi!"), Default::default()).await.unwrap();
     assert_eq!(to_end(&mut started.events).await.1.text, "Hello.");
-    let [stored] = &world.engine.sessions(10).await.unwrap()[..] else { panic!("there is one") };
+    let [stored] = &world.engine.sessions(10).await.unwrap()[..] else { panic!("expected one session") };
     assert_eq!((stored.id, stored.title.as_str(), stored.turns), (session.id(), "Hi!", 1));
 }
 
@@ -150,16 +152,16 @@ async fn killed_recovery_reports_lost_calls_once() {
     let whole = world.store.events_of(session.id()).len();
 
     // Recovery stores its facts in two appends: its findings, and the end of the turn.
-    for kept in [before, whole - 1] {
-        let next = World::on(world.store.copy_prefix(session.id(), kept), EngineConfig::default(), []);
+    for length in [before, whole - 1] {
+        let next = World::on(world.store.copy_prefix(session.id(), length), EngineConfig::default(), []);
         let recovered = next.engine.recover().await.unwrap();
-        let [turn] = &recovered[..] else { panic!("one turn is open after {kept}") };
-        assert_eq!(turn.finished, ["look"], "killed after {kept}");
-        assert_eq!(turn.never_ran, ["change"], "killed after {kept}");
-        assert_eq!(turn.unknown, ["hold"], "killed after {kept}");
+        let [turn] = &recovered[..] else { panic!("one turn is open after {length}") };
+        assert_eq!(turn.finished, ["look"], "killed after {length}");
+        assert_eq!(turn.never_ran, ["change"], "killed after {length}");
+        assert_eq!(turn.unknown, ["hold"], "killed after {length}");
         let log = next.log(&session);
-        assert_eq!(log.matches("= notice").count(), 1, "killed after {kept}:\n{log}");
-        assert_eq!(log.matches("turn ended").count(), 1, "killed after {kept}:\n{log}");
+        assert_eq!(log.matches("= notice").count(), 1, "killed after {length}:\n{log}");
+        assert_eq!(log.matches("turn ended").count(), 1, "killed after {length}:\n{log}");
     }
 }
 
@@ -168,7 +170,7 @@ async fn failed_turn_cannot_be_continued_after_reset() {
     let (_world, session) = World::new([Play::Fails(vec![], ErrorKind::Provider), says("?")]).begun().await;
     run(&session, "first").await;
     session.reset().await.unwrap();
-    let error = session.start_turn(go_on()).await.err().unwrap();
+    let error = session.start_turn(continuation()).await.err().unwrap();
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
 }
 
@@ -178,10 +180,10 @@ async fn failed_turn_can_be_continued_after_restart() {
     run(&session, "first").await;
     session.rename("Named since".to_owned()).await.unwrap();
     let (next, session) = world.restarted([says("Here it is."), says("?")]).with_session(session.id()).await;
-    assert_eq!(turn(&session, go_on()).await.text, "Here it is.");
+    assert_eq!(turn(&session, continuation()).await.text, "Here it is.");
 
     let (_last, session) = next.restarted([says("?")]).with_session(session.id()).await;
-    assert_eq!(session.start_turn(go_on()).await.err().unwrap().kind(), ErrorKind::InvalidInput);
+    assert_eq!(session.start_turn(continuation()).await.err().unwrap().kind(), ErrorKind::InvalidInput);
 }
 
 /// Creates an engine on that journal whose workspace folder is gone.
@@ -201,11 +203,11 @@ async fn answered_turn_without_its_project_fails_and_session_lives() {
     session.answer(interrupt.id, Answer::Approve, "test".to_owned()).await.unwrap();
 
     // Killed before the answer, and directly after it.
-    for kept in [asked, asked + 1] {
-        let store = world.store.copy_prefix(session.id(), kept);
+    for length in [asked, asked + 1] {
+        let store = world.store.copy_prefix(session.id(), length);
         let engine = folderless(&store);
         engine.recover().await.unwrap();
-        if kept == asked {
+        if length == asked {
             engine.answer(interrupt.id, Answer::Approve, "test".to_owned()).await.unwrap();
         }
         let session = engine.session(session.id()).await.unwrap();
@@ -229,14 +231,15 @@ async fn session_with_missing_project_uses_its_own_settings() {
         dry_run_subject.judge(&engine.config().policy, &tool, "{}", &LookedUp::default()).verdict
     };
     assert_eq!(verdict(Some(session.id())).await, Verdict::Allow);
-    assert_ne!(verdict(None).await, Verdict::Allow, "a new session would be asked");
+    assert_ne!(verdict(None).await, Verdict::Allow, "a new session requires approval");
     assert_eq!(engine.dry_run_subject(Some(SessionId::generate())).await.unwrap_err().kind(), ErrorKind::NotFound);
 }
 
 #[tokio::test]
 async fn panicking_tool_is_not_reported_as_success() {
-    let on_call = |_: &ToolContext, _: &ToolCall| -> Option<ToolOutput> { panic!("as the test asks") };
-    let tools = WatchedTools { inner: ScriptedTools::new(), specs: None, holds: true, on_call: Box::new(on_call) };
+    let on_call = |_: &ToolContext, _: &ToolCall| -> Option<ToolOutput> { panic!("intentional") };
+    let tools =
+        WatchedTools { inner: ScriptedTools::new(), specs: None, enforces_read_only: true, on_call: Box::new(on_call) };
     let engine = Engine::new(ports(Arc::new(tools), [calls(&[("look", json!({}))])]), EngineConfig::default());
     let session = engine.create_session(engine.session_defaults(), None).await.unwrap();
     let mut started = session.start_turn(input("Look!")).await.unwrap();

@@ -28,7 +28,8 @@ use serde_json::json;
 use crate::{
     policy::{self, compiled, properties::wrapped, shipped, tool},
     world::{
-        WatchedTools, World, answering, goes_on, input, ports, raised, raising, run, soon, to_end, until, warnings,
+        WatchedTools, World, answer_and_follow, answering, input, ports, raised, raising, run, soon, to_end, until,
+        warnings,
     },
 };
 
@@ -54,8 +55,8 @@ pub(crate) async fn answer(session: &SessionHandle, interrupt: &Interrupt, answe
 }
 
 pub(crate) async fn rules(world: &World) -> Vec<(GrantScope, String)> {
-    let held = world.engine.grants(None).await.unwrap();
-    held.into_iter().map(|held| (held.scope(), held.grant.rule)).collect()
+    let grants = world.engine.grants(None).await.unwrap();
+    grants.into_iter().map(|grant| (grant.scope(), grant.grant.rule)).collect()
 }
 
 /// After a crash at any point of the journal, the grant exists if and only if its answer does.
@@ -77,24 +78,24 @@ async fn permanent_grant_is_as_durable_as_its_answer() {
 #[tokio::test]
 async fn grants_added_and_revoked_mid_turn_apply_at_once() {
     for for_good in [true, false] {
-        let held = || calls(&[("hold", json!({}))]);
-        let (world, session) = World::new([held(), make(), held(), make(), says("Done.")]).begun().await;
-        let place = (!for_good).then(|| session.id());
+        let hold = || calls(&[("hold", json!({}))]);
+        let (world, session) = World::new([hold(), make(), hold(), make(), says("Done.")]).begun().await;
+        let target = (!for_good).then(|| session.id());
         let mut started = session.start_turn(input("Go!")).await.unwrap();
         soon("the first to begin", world.tools.began(1)).await;
-        world.engine.add_grant(place, MAKE.to_owned(), "phone".to_owned()).await.unwrap();
+        world.engine.add_grant(target, MAKE.to_owned(), "phone".to_owned()).await.unwrap();
         world.tools.release(1);
         // No question is raised, because the call was allowed after the start of the turn.
         soon("the third to begin", world.tools.began(3)).await;
-        world.engine.revoke_grant(place, MAKE.to_owned(), "phone".to_owned()).await.unwrap();
+        world.engine.revoke_grant(target, MAKE.to_owned(), "phone".to_owned()).await.unwrap();
         world.tools.release(1);
         let interrupt = question(&mut started.events).await;
         assert_eq!(world.tools.ran().len(), 3, "{:?}", world.tools.ran());
         answer(&session, &interrupt, Answer::Reject { reason: None }).await.unwrap();
         to_end(&mut started.events).await;
-        let gone = world.engine.revoke_grant(place, MAKE.to_owned(), "phone".to_owned()).await.unwrap_err();
-        assert_eq!(gone.kind(), ErrorKind::NotFound);
-        assert!(gone.hint().is_some());
+        let error = world.engine.revoke_grant(target, MAKE.to_owned(), "phone".to_owned()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+        assert!(error.hint().is_some());
     }
 }
 
@@ -115,7 +116,7 @@ async fn later_grant_does_not_override_an_answer() {
         let (_started, interrupt) = asked(&session).await;
         let (next, session) = world.restarted([says("I see.")]).settled(session.id()).await;
         next.engine.add_grant(None, MAKE.to_owned(), "phone".to_owned()).await.unwrap();
-        goes_on(&session, &interrupt, given).await;
+        answer_and_follow(&session, &interrupt, given).await;
         assert_eq!(next.tools.ran(), expected);
     };
     check(Answer::Reject { reason: None }, &[]).await;
@@ -196,7 +197,11 @@ async fn parallel_questions_can_be_answered_in_any_order() {
         ];
         for at in order {
             answer(&session, &waiting[at], answers[at].clone()).await.unwrap();
-            assert_eq!(answer(&session, &waiting[at], Answer::Approve).await, Err(ErrorKind::Conflict), "once");
+            assert_eq!(
+                answer(&session, &waiting[at], Answer::Approve).await,
+                Err(ErrorKind::Conflict),
+                "answered twice"
+            );
         }
         let (_, result) = to_end(&mut started.events).await;
         let mut ran = world.tools.ran();
@@ -220,7 +225,8 @@ async fn each_question_has_its_own_deadline() {
     tokio::time::advance(Duration::from_secs(61)).await;
     let (events, result) = to_end(&mut started.events).await;
     let by = |by: fn(&AnsweredBy) -> bool| {
-        let given = |kind: &EventKind| matches!(kind, EventKind::InterruptResolved { by: who, .. } if by(who));
+        let given =
+            |kind: &EventKind| matches!(kind, EventKind::InterruptResolved { by: answerer, .. } if by(answerer));
         events.iter().filter(|event| given(&event.kind)).count()
     };
     assert_eq!((by(|by| *by == AnsweredBy::Deadline), result.denials.len()), (2, 2));
@@ -235,14 +241,14 @@ async fn every_grant_change_is_audited() {
     world.engine.add_grant(id, "change".to_owned(), tablet()).await.unwrap();
     world.engine.revoke_grant(id, "change".to_owned(), tablet()).await.unwrap();
     world.engine.revoke_grant(None, MAKE.to_owned(), tablet()).await.unwrap();
-    let told = |fact: &AuditFact| match fact {
+    let line = |fact: &AuditFact| match fact {
         AuditFact::GrantAdded { rule, scope, by } => Some(format!("+ {rule} {scope} {by:?}")),
         AuditFact::GrantRevoked { rule, scope, by } => Some(format!("- {rule} {scope} {by:?}")),
         _ => None,
     };
-    let told: Vec<String> = world.audit.entries().iter().filter_map(|entry| told(&entry.fact)).collect();
+    let lines: Vec<String> = world.audit.entries().iter().filter_map(|entry| line(&entry.fact)).collect();
     assert_eq!(
-        told,
+        lines,
         [
             r#"+ launch: make for_good Client("phone")"#,
             r#"+ change session Client("tablet")"#,
@@ -269,7 +275,7 @@ async fn denied_command_never_runs_by_edit_or_grant() {
         Some(ToolOutput::ok("done"))
     };
     let (inner, specs) = (ScriptedTools::new(), Some(tool(SHELL_TOOL, Effect::Execute)));
-    let shell = WatchedTools { inner, specs, holds: true, on_call: Box::new(on_call) };
+    let shell = WatchedTools { inner, specs, enforces_read_only: true, on_call: Box::new(on_call) };
     let script = [calls(&[(SHELL_TOOL, json!({"command": "make"}))]), says("Done.")];
     let config = EngineConfig { policy: Arc::new(shipped()), ..EngineConfig::default() };
     let engine = Engine::new(ports(Arc::new(shell), script), config);
@@ -279,7 +285,7 @@ async fn denied_command_never_runs_by_edit_or_grant() {
     for _ in 0..300 {
         let command = wrapped().new_tree(&mut runner).unwrap().current();
         let rule = format!("{SHELL_TOOL}: {command}");
-        assert!(engine.add_grant(None, rule, "phone".to_owned()).await.is_err(), "{command:?} can be kept");
+        assert!(engine.add_grant(None, rule, "phone".to_owned()).await.is_err(), "{command:?} can be granted");
         // An unreadable command asks, and an edit by the user already is the answer.
         if policy::mark(&policy::run(&policy, &command, &SessionSettings::default())) == "deny" {
             denied += 1;

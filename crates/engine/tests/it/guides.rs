@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::world::{World, run};
 
-fn guides(words: &str) -> Guides {
+fn guides(project_text: &str) -> Guides {
     let file = |name: &str, origin, text: String| GuideFile {
         name: name.to_owned(),
         origin,
@@ -21,7 +21,7 @@ fn guides(words: &str) -> Guides {
     Guides {
         files: vec![
             file("~/.config/agentd/AGENTS.md", GuideOrigin::Person, "Speak plainly.".to_owned()),
-            file("/project/AGENTS.md", GuideOrigin::Project, words.to_owned()),
+            file("/project/AGENTS.md", GuideOrigin::Project, project_text.to_owned()),
         ],
         skills: vec![Skill {
             name: "pdf".to_owned(),
@@ -64,9 +64,10 @@ async fn mid_turn_compaction_keeps_the_guides() {
     let last = shape(world.model.requests().last().unwrap());
     assert_eq!(last[0], "<conversation_summary>", "{last:?}");
     assert_eq!(last[last.len() - 2..], ["<memory>", "<skills>"], "{last:?}");
-    let again = world.model.requests();
-    let summed_up = again.iter().find(|request| format!("{request:?}").contains("Summarise the history")).unwrap();
-    assert!(!format!("{summed_up:?}").contains("Run make check."), "what files say is not summed up");
+    let requests = world.model.requests();
+    let summary_request =
+        requests.iter().find(|request| format!("{request:?}").contains("Summarise the history")).unwrap();
+    assert!(!format!("{summary_request:?}").contains("Run make check."), "file contents are not summarised");
     world.model.then(says("Yes."));
     run(&session, "And now?").await;
     assert_eq!(shape(world.model.requests().last().unwrap()), [last, vec!["Tidy.".into(), "And now?".into()]].concat());

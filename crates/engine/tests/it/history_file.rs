@@ -5,13 +5,13 @@ use agentd_engine::SessionHandle;
 use agentd_testkit::scripted::says;
 
 use crate::{
-    compaction::{SUMMARY, compact, compactions, talked},
+    compaction::{SUMMARY, compact, compactions, run_turns},
     world::World,
 };
 
 /// Runs turns and a compaction, optionally with a full disk so that the file cannot be written.
 async fn round(world: &World, session: &SessionHandle, turns: std::ops::Range<usize>, full: bool) {
-    talked(world, turns, session).await;
+    run_turns(world, turns, session).await;
     world.model.then(says(SUMMARY));
     world.workspaces.get_full(full);
     compact(session, CompactionStrategy::Auto).await;
@@ -38,21 +38,21 @@ async fn failed_history_write_is_retried_at_next_compaction() {
     }
 
     // Written after a restart.
-    let (world, session) = world.reborn([]).with_session(session.id()).await;
+    let (world, session) = world.restarted_with_files([]).with_session(session.id()).await;
     round(&world, &session, 20..30, false).await;
     let done = compactions(&world, &session).pop().unwrap();
     assert_eq!(done.report.problem, None);
     let name = session.id().to_string();
-    let said = questions(&world, &session, &name);
-    assert!(said.len() > 20 && said.iter().copied().eq(0..said.len()), "{said:?}");
+    let numbers = questions(&world, &session, &name);
+    assert!(numbers.len() > 20 && numbers.iter().copied().eq(0..numbers.len()), "{numbers:?}");
 
     // A later failure leaves the written part unchanged.
     round(&world, &session, 30..40, true).await;
     session.undo_compaction().await.unwrap();
     round(&world, &session, 40..50, true).await;
     round(&world, &session, 50..60, false).await;
-    let said = questions(&world, &session, &name);
-    assert!(said.len() > 50 && said.iter().copied().eq(0..said.len()), "{said:?}");
+    let numbers = questions(&world, &session, &name);
+    assert!(numbers.len() > 50 && numbers.iter().copied().eq(0..numbers.len()), "{numbers:?}");
 }
 
 #[tokio::test]
@@ -83,6 +83,6 @@ async fn recompacted_turns_occur_once_in_the_history_file() {
     let first = questions(&world, &session, &name);
     assert!(first.len() > 3 && first.iter().copied().eq(0..first.len()), "{first:?}");
     round(&world, &session, 10..20, false).await;
-    let said = questions(&world, &session, &name);
-    assert!(said.len() > 11 && said.iter().copied().eq(0..said.len()), "behind the first piece: {said:?}");
+    let numbers = questions(&world, &session, &name);
+    assert!(numbers.len() > 11 && numbers.iter().copied().eq(0..numbers.len()), "after the first piece: {numbers:?}");
 }

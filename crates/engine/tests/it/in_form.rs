@@ -10,15 +10,15 @@ use agentd_core::{
 use agentd_testkit::scripted::{Play, calls, says};
 use serde_json::json;
 
-use crate::world::{World, go_on, input, run, soon, to_end, turn};
+use crate::world::{World, continuation, input, run, soon, to_end, turn};
 
 const SCHEMA: &str = r#"{"type": "object", "properties": {"count": {"type": "integer"}}, "required": ["count"], "additionalProperties": false}"#;
 
 fn in_form(start: StartTurn) -> StartTurn {
-    StartTurn { answer_schema: Some(AnswerSchema::unjudged(SCHEMA.to_owned())), ..start }
+    StartTurn { answer_schema: Some(AnswerSchema::unchecked(SCHEMA.to_owned())), ..start }
 }
 
-fn told(request: &ModelRequest) -> String {
+fn text_of(request: &ModelRequest) -> String {
     request.messages.iter().map(|message| format!("{message:?}\n")).collect()
 }
 
@@ -31,7 +31,7 @@ async fn matching_answer_ends_the_turn_with_its_document() {
     assert_eq!((result.steps, result.error), (2, None));
     for request in world.model.requests() {
         assert!(request.answer_schema.as_ref().unwrap().text().contains(r#""count":{"type":"integer"}"#));
-        assert_eq!(told(&request).matches("must be one JSON document that matches").count(), 1);
+        assert_eq!(text_of(&request).matches("must be one JSON document that matches").count(), 1);
     }
     // The next turn has no required form, and says so once.
     world.model.then_all([says("In words."), says("More.")]);
@@ -39,19 +39,19 @@ async fn matching_answer_ends_the_turn_with_its_document() {
     run(&session, "More?").await;
     let requests = world.model.requests();
     assert!(requests[2..].iter().all(|request| request.answer_schema.is_none()));
-    assert_eq!(told(requests.last().unwrap()).matches("has no special form").count(), 1);
+    assert_eq!(text_of(requests.last().unwrap()).matches("has no special form").count(), 1);
 }
 
 #[tokio::test]
 async fn invalid_schema_is_rejected_before_any_request() {
     let (world, session) = World::new([]).begun().await;
-    let refused = async |start: StartTurn, words: &str| {
+    let refused = async |start: StartTurn, part: &str| {
         let error = session.start_turn(in_form(start)).await.err().unwrap();
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
-        assert!(error.to_string().contains(words) && error.hint().is_some(), "{error}");
+        assert!(error.to_string().contains(part) && error.hint().is_some(), "{error}");
     };
     let compact = Some(agentd_core::context::CompactionStrategy::Auto);
-    refused(StartTurn { compact, ..go_on() }, "compacts").await;
+    refused(StartTurn { compact, ..continuation() }, "compacts").await;
     assert!(world.model.requests().is_empty() && world.store.events_of(session.id()).is_empty());
 
     world.model.then_all([calls(&[("hold", json!({}))]), says("Held.")]);
@@ -72,7 +72,7 @@ async fn continued_turn_keeps_the_answer_schema() {
     let world = World::new([Play::Fails(Vec::new(), ErrorKind::Rejected), says("Two."), says(r#"{"count": 2}"#)]);
     let session = world.session().await;
     assert_eq!(turn(&session, in_form(input("How many?"))).await.stop_reason, StopReason::Failed);
-    assert_eq!(turn(&session, go_on()).await.text, r#"{"count": 2}"#);
+    assert_eq!(turn(&session, continuation()).await.text, r#"{"count": 2}"#);
 }
 
 #[tokio::test]

@@ -21,7 +21,7 @@ struct Shown {
     stored: ToolResult,
     warnings: Vec<String>,
     /// Name and content of the stored file.
-    kept: Option<(String, String)>,
+    file: Option<(String, String)>,
 }
 
 /// Runs one call in a window of 8,192 tokens, in which a result may have 2,048 and a command's output 1,024.
@@ -44,12 +44,12 @@ async fn call_with(is_full: bool, config: EngineConfig, tool: &str, arguments: V
         _ => None,
     };
     let warnings = events.iter().filter_map(|event| warning(&event.kind)).collect();
-    let kept = world.workspaces.kept_paths(session.id()).pop().map(|path| {
+    let file = world.workspaces.kept_paths(session.id()).pop().map(|path| {
         let content = world.workspaces.kept(session.id(), &path).unwrap();
         (path, String::from_utf8(content).unwrap())
     });
     let stored = results(&events).pop().unwrap();
-    Shown { text: world.results().remove(0), stored, warnings, kept }
+    Shown { text: world.results().remove(0), stored, warnings, file }
 }
 
 /// Generates `count` lines of about five tokens.
@@ -61,19 +61,19 @@ fn lines(count: usize) -> String {
 async fn long_result_is_spilled_and_shown_in_part() {
     let long = lines(4000);
     let shown = call("look", json!({"answer": long})).await;
-    let (path, content) = shown.kept.unwrap();
+    let (path, content) = shown.file.unwrap();
     assert_eq!(content, long);
     let call_id = shown.stored.call_id.clone();
     assert_eq!(path, format!("large_tool_results/{call_id}.txt"));
     assert!(shown.text.starts_with("this is line 000001\nthis is line 000002\n"), "{}", shown.text);
-    for words in
+    for part in
         ["\nthis is line 004000\n", "4,000 lines", "80,000 bytes", "about 20,000 tokens", &path, "offset=", "grep"]
     {
-        assert!(shown.text.contains(words), "{words:?} is missing in {}", shown.text);
+        assert!(shown.text.contains(part), "{part:?} is missing in {}", shown.text);
     }
     assert!(!shown.text.contains("line 002000"), "{}", shown.text);
     assert!(shown.text.len() < 2_048 * 4, "{}", shown.text.len());
-    assert_eq!(shown.stored.text, shown.text, "the journal holds what the model was shown");
+    assert_eq!(shown.stored.text, shown.text, "the journal stores the text shown to the model");
     assert!(shown.warnings.is_empty(), "{:?}", shown.warnings);
 }
 
@@ -89,7 +89,7 @@ async fn long_errors_and_link_results_are_spilled_too() {
 
     let todo = json!({"content": "walk ".repeat(199), "status": "completed"});
     let shown = call("todo_write", json!({"todos": vec![todo; 100]})).await;
-    assert!(shown.kept.unwrap().1.starts_with("[x] 1. walk walk "));
+    assert!(shown.file.unwrap().1.starts_with("[x] 1. walk walk "));
     assert!(shown.text.contains("100 lines"), "{}", shown.text);
 }
 
@@ -97,7 +97,7 @@ async fn long_errors_and_link_results_are_spilled_too() {
 async fn json_is_spilled_as_json_and_cut_at_characters() {
     let long = json!((0..4000).map(|n| format!("海象 {n}")).collect::<Vec<_>>()).to_string();
     let shown = call("look", json!({"answer": long})).await;
-    let (path, content) = shown.kept.unwrap();
+    let (path, content) = shown.file.unwrap();
     assert!(path.ends_with(".json") && content == long);
     assert!(shown.text.starts_with("[\"海象 0\",") && shown.text.contains("1 line"), "{}", shown.text);
 }
@@ -107,7 +107,7 @@ async fn fitting_results_are_shown_whole() {
     for (tool, count) in [("look", 400), ("launch", 200)] {
         let fits = lines(count);
         let shown = call(tool, json!({"answer": fits})).await;
-        assert_eq!((shown.text, shown.kept), (fits, None), "{tool}");
+        assert_eq!((shown.text, shown.file), (fits, None), "{tool}");
     }
 }
 
@@ -115,19 +115,19 @@ async fn fitting_results_are_shown_whole() {
 async fn configured_result_limit_is_applied() {
     let config = EngineConfig { large_result_tokens: 500, feedback_tokens: None, ..EngineConfig::default() };
     let shown = call_with(false, config, "look", json!({"answer": lines(200)})).await;
-    assert!(shown.kept.is_some() && shown.text.len() < 2_000, "{}", shown.text);
+    assert!(shown.file.is_some() && shown.text.len() < 2_000, "{}", shown.text);
 }
 
 #[tokio::test]
 async fn full_disk_truncates_the_result_with_a_notice() {
     for tool in ["look", "launch"] {
         let shown = call_with(true, EngineConfig::default(), tool, json!({"answer": lines(4000)})).await;
-        for words in [
+        for part in [
             "this is line 000001\n",
             "\nthis is line 004000\n",
             "could not be stored and is lost: the disk is full (make room)",
         ] {
-            assert!(shown.text.contains(words), "{words:?} is missing in {}", shown.text);
+            assert!(shown.text.contains(part), "{part:?} is missing in {}", shown.text);
         }
         assert!(!shown.text.contains("large_tool_results"), "{}", shown.text);
         assert_eq!(shown.warnings.len(), 1, "{:?}", shown.warnings);
@@ -151,7 +151,7 @@ async fn binary_data_is_described_by_type_size_and_path() {
     };
     assert_eq!(shown.text, format!("two pictures\n{}\n{}", line("picture"), line("picture2")));
     assert_eq!(shown.stored.text, shown.text);
-    assert_eq!(shown.kept.unwrap().1, "not really an image");
+    assert_eq!(shown.file.unwrap().1, "not really an image");
 
     // Binary data in a text result, from any tool.
     let noise = "\u{fffd}\u{1}k".repeat(3000);
@@ -162,7 +162,7 @@ async fn binary_data_is_described_by_type_size_and_path() {
             "{}",
             shown.text
         );
-        let (path, content) = shown.kept.unwrap();
+        let (path, content) = shown.file.unwrap();
         assert!(path.ends_with("-result.bin") && shown.text.contains(&path) && content == noise, "{path}");
     }
 

@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 
 use crate::{
     compaction::texts,
-    world::{TwoModels, World, go_on, input, run, sized, to_end, turn, warnings},
+    world::{TwoModels, World, continuation, input, run, sized, to_end, turn, warnings},
 };
 
 /// Generates `count` lines of 39 bytes.
@@ -26,8 +26,8 @@ fn lines(count: usize) -> String {
     (1..=count).map(|n| format!("line {n:07} of what somebody piped in\n")).collect()
 }
 
-fn piped(words: &str, given: &str) -> StartTurn {
-    StartTurn { typed_bytes: Some(words.len() as u64), ..input(&format!("{words}\n\n{given}")) }
+fn piped(typed: &str, given: &str) -> StartTurn {
+    StartTurn { typed_bytes: Some(typed.len() as u64), ..input(&format!("{typed}\n\n{given}")) }
 }
 
 fn stored(world: &World, session: &SessionHandle) -> Vec<StoredInput> {
@@ -36,7 +36,7 @@ fn stored(world: &World, session: &SessionHandle) -> Vec<StoredInput> {
 }
 
 /// Warnings about spilled inputs.
-fn told(world: &World, session: &SessionHandle) -> Vec<String> {
+fn spill_warnings(world: &World, session: &SessionHandle) -> Vec<String> {
     warnings(&world.store.events_of(session.id()), "input_stored")
 }
 
@@ -76,7 +76,7 @@ async fn steered_and_queued_long_inputs_are_spilled() {
     assert_eq!(upload(&world, "uploads/input.txt"), lines(3000));
     let queued = StartTurn { if_busy: IfBusy::Queue, ..piped("Then this", &lines(4000)) };
     let mut second = session.start_turn(queued).await.unwrap();
-    assert_eq!(upload(&world, "uploads/stdin.txt"), lines(4000), "what is acknowledged is on the disk");
+    assert_eq!(upload(&world, "uploads/stdin.txt"), lines(4000), "acknowledged input is on the disk");
     // A queued turn is not rejected if the disk is full when it starts.
     world.workspaces.get_full(true);
     go.notify_one();
@@ -101,7 +101,7 @@ async fn input_is_spilled_if_the_window_turns_out_smaller() {
         last.contains("Review this\n\nline 0000001") && last.contains("All of it is in uploads/stdin.txt"),
         "{last}"
     );
-    assert_eq!(told(&world, &session).len(), 1);
+    assert_eq!(spill_warnings(&world, &session).len(), 1);
 }
 
 #[tokio::test]
@@ -138,7 +138,7 @@ async fn queued_input_is_measured_by_its_own_model() {
     small.asked(1).await;
     let waits = |options| StartTurn { if_busy: IfBusy::Queue, options, ..piped("Then this", &lines(1000)) };
     let mut second = session.start_turn(waits(TurnOptions::default())).await.unwrap();
-    assert!(world.workspaces.uploads().is_empty(), "the large model sees all of it");
+    assert!(world.workspaces.uploads().is_empty(), "the input fits into the large model's window");
     session.start_turn(waits(of_small)).await.unwrap();
     assert_eq!(upload(&world, "uploads/stdin.txt"), lines(1000));
     go.notify_one();
@@ -147,7 +147,7 @@ async fn queued_input_is_measured_by_its_own_model() {
 }
 
 #[tokio::test]
-async fn client_instructions_and_tools_reduce_input_room() {
+async fn client_instructions_and_tools_reduce_input_limit() {
     let check = async |instructions: Option<String>, tools: Vec<ClientTool>, fits: bool| {
         let (world, session) = two(sized("large", 16_000, [says("Read.")]), sized("small", 16_000, [])).begun().await;
         let options = TurnOptions { instructions, ..TurnOptions::default() };
@@ -172,8 +172,8 @@ async fn unfinished_request_survives_switch_to_a_smaller_model() {
     let (world, session) = two(large, Arc::clone(&small)).begun().await;
     let given = lines(1000);
     turn(&session, piped("Review this", &given)).await;
-    assert!(world.workspaces.uploads().is_empty(), "it did fit");
-    let ended = turn(&session, StartTurn { slot: Some(Slot::Code), ..go_on() }).await;
+    assert!(world.workspaces.uploads().is_empty(), "the input fits");
+    let ended = turn(&session, StartTurn { slot: Some(Slot::Code), ..continuation() }).await;
     assert_eq!(ended.text, "Reviewed.", "{}", world.log(&session));
     assert_eq!(upload(&world, "uploads/stdin.txt"), given);
     let asked = texts(&small.requests().pop().unwrap());

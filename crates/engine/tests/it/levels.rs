@@ -28,7 +28,7 @@ fn levels(world: &World, session: &SessionHandle) -> Vec<TokenLevel> {
     })
 }
 
-fn last_words(request: &ModelRequest) -> &str {
+fn last_text(request: &ModelRequest) -> &str {
     match request.messages.last() {
         Some(Message::User { text }) => text,
         other => panic!("{other:?}"),
@@ -46,14 +46,14 @@ async fn token_level_is_reported_on_change_with_stable_tools() {
     let requests = world.model.requests();
     assert!(requests[0].tools.iter().any(|tool| tool.name == "compact_context"));
     assert!(requests.iter().all(|request| request.tools == requests[0].tools));
-    assert!(!last_words(&requests[1]).contains("context window"));
-    let reminded = last_words(&requests[2]);
+    assert!(!last_text(&requests[1]).contains("context window"));
+    let reminded = last_text(&requests[2]);
     assert!(reminded.contains("More than 75 % of the context window is used"), "{reminded}");
     assert!(reminded.contains("Call compact_context when"), "{reminded}");
 }
 
 #[tokio::test]
-async fn compact_tool_is_a_reported_no_op_with_enough_room() {
+async fn compact_tool_is_a_reported_no_op_with_enough_space() {
     let (world, session) = World::new([]).begun().await;
     for turn in 0..12 {
         world.model.then(says(&format!("Done {turn}.")));
@@ -93,7 +93,7 @@ async fn last_reported_level_survives_restart() {
     assert_eq!(levels(&world, &session), [Warning]);
     let (second, session) = world.restarted([counted("b", 6600), counted("c", 100)]).with_session(session.id()).await;
     run(&session, "two").await;
-    assert_eq!(levels(&second, &session), [Warning], "it is no news");
+    assert_eq!(levels(&second, &session), [Warning], "an unchanged level is not reported again");
     run(&session, "three").await;
     assert_eq!(levels(&second, &session), [Warning, Info]);
 }
@@ -141,7 +141,7 @@ async fn token_counts_of_models_are_not_mixed() {
     turn(&session, start).await;
     let view = session.context().await.unwrap();
     assert!((1500..3500).contains(&view.tokens), "{}", view.tokens);
-    assert_eq!(levels(&world, &session), [], "what matters is the window of the model that is asked next");
+    assert_eq!(levels(&world, &session), [], "the next model's window determines the level");
 
     // Each model's requests are compared with its own earlier ones.
     models.base.then(look(2100));
@@ -167,7 +167,7 @@ async fn final_answer_request_fits_its_models_window() {
     models.other.then(says("What I saw."));
     let result = turn(&session, StartTurn { max_steps: Some(1), ..input("Look around") }).await;
     assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::MaxSteps, "What I saw."), "{result:?}");
-    assert_eq!(models.other.requests().len(), 1, "what cannot fit is not sent");
+    assert_eq!(models.other.requests().len(), 1, "a request that cannot fit is not sent");
     let sent = format!("{:?}", models.other.requests()[0].messages);
     assert!(sent.contains("A tidy house.") && sent.contains("Look around"), "{sent}");
 }
@@ -197,7 +197,7 @@ async fn embedded_candidate_prompts_do_not_count_as_context() {
     run(&session, "What time is it?").await;
     let view = session.context().await.unwrap();
     assert!(view.tokens < 20, "{view:#?}");
-    assert_eq!(prompts(&world, &session), [], "nor does it read what is sent as it is sent");
+    assert_eq!(prompts(&world, &session), [], "the embedded model has no prompt report");
     assert_eq!(levels(&world, &session), []);
 }
 
@@ -218,8 +218,8 @@ async fn reasoning_counts_only_if_it_is_echoed() {
         assert!(expected.contains(&view.tokens), "echo {echo_reasoning}, {usage:?}: {view:#?}");
         let parts: u64 = view.segments.iter().map(|segment| segment.bytes).sum();
         assert_eq!(parts > 18_000, echo_reasoning, "{view:#?}");
-        let told: &[TokenLevel] = if echo_reasoning { &[TokenLevel::Critical] } else { &[] };
-        assert_eq!(levels(&world, &session), told);
+        let expected_levels: &[TokenLevel] = if echo_reasoning { &[TokenLevel::Critical] } else { &[] };
+        assert_eq!(levels(&world, &session), expected_levels);
         if !echo_reasoning {
             model.then(says("Still noon."));
             run(&session, "And now?").await;
@@ -259,8 +259,8 @@ async fn price_tier_warning_is_shown_once_per_tier() {
             warned.extend(warnings(&events, "price_border").into_iter().map(|message| (turn, message)));
         }
         assert_eq!(warned.len(), expected.len(), "{warned:?}");
-        for ((turn, message), (wanted, words)) in warned.iter().zip(expected) {
-            assert!(*turn == wanted && message.contains(words), "{turn}: {message}");
+        for ((turn, message), (expected_turn, part)) in warned.iter().zip(expected) {
+            assert!(*turn == expected_turn && message.contains(part), "{turn}: {message}");
         }
     }
 }

@@ -16,7 +16,7 @@ use serde_json::json;
 use crate::{
     grants::asked,
     policy::{compiled, granting, mark, shipped, tool},
-    world::{World, answering, goes_on, input, warnings},
+    world::{World, answer_and_follow, answering, input, warnings},
 };
 
 /// Verdict on a tool that reads `path`, which leads to `leads_to`.
@@ -52,10 +52,10 @@ fn stricter_rule_of_link_and_target_wins() {
     actions: {high_risk: deny}
 ";
     let check = |policy: &Policy, grants: &[&str], path: &str, leads_to: &str, expected: &str| {
-        let said = judged(policy, path, leads_to, &granting(grants));
-        assert_eq!(mark(&said), expected, "{path} -> {leads_to}: {said:?}");
-        assert_eq!(said.leads_to.as_deref(), Some(leads_to));
-        said
+        let explanation = judged(policy, path, leads_to, &granting(grants));
+        assert_eq!(mark(&explanation), expected, "{path} -> {leads_to}: {explanation:?}");
+        assert_eq!(explanation.leads_to.as_deref(), Some(leads_to));
+        explanation
     };
     for (rules, path, leads_to, expected) in [
         (None, "CLAUDE.md", "AGENTS.md", "allow"),
@@ -96,7 +96,7 @@ async fn retargeted_link_is_not_read_after_restart() {
         let (_started, interrupt) = asked(&world.session().await).await;
         let (next, session) = world.restarted([says("I see.")]).settled(interrupt.session_id).await;
         next.disk.link("docs/a.md", leads_to);
-        let (events, _) = goes_on(&session, &interrupt, Answer::Approve).await;
+        let (events, _) = answer_and_follow(&session, &interrupt, Answer::Approve).await;
         assert_eq!(warnings(&events, "changed_since_asked").is_empty(), reads, "{leads_to}");
         assert_eq!(next.tools.ran().len(), usize::from(reads), "{leads_to}");
     }

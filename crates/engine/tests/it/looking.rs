@@ -27,21 +27,27 @@ use crate::{
 #[derive(Debug, PartialEq, Eq)]
 struct Ran {
     asked: bool,
-    held: bool,
+    confined: bool,
     recorded: bool,
 }
 
-async fn ran(command: &str, policy: Policy, settings: SessionSettings, on_interrupt: OnInterrupt, holds: bool) -> Ran {
+async fn ran(
+    command: &str,
+    policy: Policy,
+    settings: SessionSettings,
+    on_interrupt: OnInterrupt,
+    enforces_read_only: bool,
+) -> Ran {
     // A shell whose commands all change a file.
-    let (disk, held): (Arc<MemoryDisk>, Arc<Mutex<Vec<bool>>>) = Default::default();
-    let (files, confined) = (Arc::clone(&disk), Arc::clone(&held));
+    let (disk, confinements): (Arc<MemoryDisk>, Arc<Mutex<Vec<bool>>>) = Default::default();
+    let (files, recorded_confinements) = (Arc::clone(&disk), Arc::clone(&confinements));
     let on_call = move |context: &ToolContext, _: &ToolCall| {
-        confined.lock().unwrap().push(context.confinement == Confinement::ReadOnly);
+        recorded_confinements.lock().unwrap().push(context.confinement == Confinement::ReadOnly);
         files.write("changed", "by a command");
         Some(ToolOutput::ok("done"))
     };
     let (inner, specs) = (ScriptedTools::new(), Some(tool(SHELL_TOOL, Effect::Execute)));
-    let shell = WatchedTools { inner, specs, holds, on_call: Box::new(on_call) };
+    let shell = WatchedTools { inner, specs, enforces_read_only, on_call: Box::new(on_call) };
     let script = [calls(&[(SHELL_TOOL, json!({ "command": command }))]), says("Done.")];
     let config = EngineConfig { policy: Arc::new(policy), ..EngineConfig::default() };
     let engine = Engine::new(Ports { snapshots: disk, ..ports(Arc::new(shell), script) }, config);
@@ -49,21 +55,21 @@ async fn ran(command: &str, policy: Policy, settings: SessionSettings, on_interr
     let (events, _) = answering(&session, StartTurn { on_interrupt, ..input("Go!") }, Answer::Approve).await;
     let asked = events.iter().any(|event| raised(&event.kind));
     let recorded = results(&events).iter().any(|result| !result.files.is_empty());
-    let held = held.lock().unwrap();
-    assert_eq!(held.len(), 1, "{command} runs once");
-    Ran { asked, held: held[0], recorded }
+    let confinements = confinements.lock().unwrap();
+    assert_eq!(confinements.len(), 1, "{command} runs once");
+    Ran { asked, confined: confinements[0], recorded }
 }
 
 #[tokio::test]
 async fn unapproved_commands_run_in_a_read_only_sandbox() {
-    let held = Ran { asked: false, held: true, recorded: false };
-    let free = |asked| Ran { asked, held: false, recorded: true };
+    let confined = Ran { asked: false, confined: true, recorded: false };
+    let free = |asked| Ran { asked, confined: false, recorded: true };
     let plain = SessionSettings::default;
     let wait = OnInterrupt::Wait;
     for command in ["ls", "pwd && cat a.txt | head -n 3", "git status"] {
-        assert_eq!(ran(command, shipped(), plain(), wait, true).await, held, "{command}");
+        assert_eq!(ran(command, shipped(), plain(), wait, true).await, confined, "{command}");
         // Also without approvals: the same command runs in the same way.
-        assert_eq!(ran(command, shipped(), plain(), OnInterrupt::Approve, true).await, held, "{command}");
+        assert_eq!(ran(command, shipped(), plain(), OnInterrupt::Approve, true).await, confined, "{command}");
     }
     // Approved, granted, allowed by a rule, and without approvals.
     assert_eq!(ran("make", shipped(), plain(), wait, true).await, free(true));
@@ -72,8 +78,8 @@ async fn unapproved_commands_run_in_a_read_only_sandbox() {
     assert_eq!(ran("make", shipped(), granted.clone(), wait, true).await, free(false));
     assert_eq!(ran("ls && make", shipped(), granted, wait, true).await, free(false));
     assert_eq!(ran("make", shipped(), plain(), OnInterrupt::Approve, true).await, free(false));
-    let unasked = SessionSettings { confirm_exec: false, ..plain() };
-    assert_eq!(ran("make", shipped(), unasked, wait, true).await, free(false));
+    let without_approval = SessionSettings { confirm_exec: false, ..plain() };
+    assert_eq!(ran("make", shipped(), without_approval, wait, true).await, free(false));
     let off = || compiled("global: {enable_approval: false}");
     assert_eq!(ran("make", off(), plain(), wait, true).await, free(false));
 }
@@ -81,5 +87,5 @@ async fn unapproved_commands_run_in_a_read_only_sandbox() {
 #[tokio::test]
 async fn read_only_commands_ask_without_a_sandbox() {
     let ran = ran("ls", shipped(), SessionSettings::default(), OnInterrupt::Wait, false).await;
-    assert_eq!(ran, Ran { asked: true, held: false, recorded: true });
+    assert_eq!(ran, Ran { asked: true, confined: false, recorded: true });
 }

@@ -11,7 +11,7 @@ use agentd_testkit::scripted::{Play, calls, says};
 use serde_json::json;
 use tokio::sync::Notify;
 
-use crate::world::{World, answering, go_on, input, results, run, soon, to_end, turn, warnings};
+use crate::world::{World, answering, continuation, input, results, run, soon, to_end, turn, warnings};
 
 fn look() -> Play {
     calls(&[("look", json!({}))])
@@ -28,8 +28,9 @@ fn reason(result: &TurnResult) -> serde_json::Value {
 #[tokio::test]
 async fn user_input_resets_the_repetition_count() {
     let gate = Arc::new(Notify::new());
-    let held = Play::Waits(Arc::clone(&gate), vec![ModelChunk::call("look", "{}")]);
-    let (world, session) = World::new(looks(4).chain([held]).chain(looks(4)).chain([says("I give up.")])).begun().await;
+    let gated = Play::Waits(Arc::clone(&gate), vec![ModelChunk::call("look", "{}")]);
+    let (world, session) =
+        World::new(looks(4).chain([gated]).chain(looks(4)).chain([says("I give up.")])).begun().await;
     let mut started = session.start_turn(input("Look!")).await.unwrap();
     soon("the fifth request", world.model.asked(5)).await;
     session.start_turn(StartTurn { if_busy: IfBusy::Steer, ..input("Look on.") }).await.unwrap();
@@ -56,13 +57,13 @@ async fn repetition_count_survives_restart_and_resets_after() {
     session.start_turn(input("Look!")).await.unwrap();
     soon("the fifth request", world.model.asked(5)).await;
     let (next, session) = world.restarted(looks(2).chain([says("In circles.")])).settled(session.id()).await;
-    let result = turn(&session, go_on()).await;
+    let result = turn(&session, continuation()).await;
     assert_eq!((reason(&result), result.text.as_str(), result.steps), (json!("loop"), "In circles.", 3));
     let noted = warnings(&next.store.events_of(session.id()), "repeated_call");
-    assert_eq!(noted.len(), 1, "it was noted before");
+    assert_eq!(noted.len(), 1, "the notice was sent before the restart");
     // A user who continues after the final answer has seen it, so the count restarts.
     looks(1).chain([says("Seen.")]).for_each(|play| next.model.then(play));
-    let result = turn(&session, go_on()).await;
+    let result = turn(&session, continuation()).await;
     assert_eq!((reason(&result), result.text.as_str()), (json!("completed"), "Seen."));
 }
 
@@ -81,6 +82,6 @@ async fn looping_subagent_ends_alone_and_reports_to_its_parent() {
     });
     let result = run(&session, "Have somebody look.").await;
     assert_eq!((reason(&result), result.text.as_str()), (json!("completed"), "It went in circles."));
-    let told = &results(&world.store.events_of(session.id()))[0].text;
-    assert!(told.contains("repeated the same calls") && told.contains("In circles."), "{told}");
+    let result_text = &results(&world.store.events_of(session.id()))[0].text;
+    assert!(result_text.contains("repeated the same calls") && result_text.contains("In circles."), "{result_text}");
 }

@@ -17,9 +17,9 @@ use serde_json::json;
 use tokio::sync::Notify;
 
 use crate::{
-    compaction::{SUMMARY, compactions, full, talked, texts},
+    compaction::{SUMMARY, compactions, full, run_turns, texts},
     grants::answer,
-    world::{World, go_on, input, raising, run, to_end, until},
+    world::{World, continuation, input, raising, run, to_end, until},
 };
 
 /// Asserts that every call is followed by its result, and every result has a call.
@@ -44,13 +44,13 @@ fn is_paired(request: &ModelRequest) {
 }
 
 fn on_request(if_busy: IfBusy) -> StartTurn {
-    StartTurn { compact: Some(CompactionStrategy::Auto), if_busy, ..go_on() }
+    StartTurn { compact: Some(CompactionStrategy::Auto), if_busy, ..continuation() }
 }
 
 /// Creates a turn that waits for the user, and whose call filled the window.
 async fn waiting() -> (World, SessionHandle, Interrupt) {
     let (world, session) = World::new([]).begun().await;
-    talked(&world, 0..9, &session).await;
+    run_turns(&world, 0..9, &session).await;
     let Play::Chunks(mut call) = calls(&[("change", json!({"path": "a"}))]) else { panic!() };
     call.push(ModelChunk::Usage(Usage { prompt_tokens: 7900, completion_tokens: 10, ..Usage::default() }));
     world.model.then(Play::Chunks(call));
@@ -83,7 +83,7 @@ async fn queued_compaction_survives_restart_with_an_open_question() {
     session.start_turn(on_request(IfBusy::Queue)).await.unwrap();
 
     let script = [says("It is changed."), says(SUMMARY), says("And on.")];
-    let (world, session) = world.back(session.id(), script).await;
+    let (world, session) = world.recovered(session.id(), script).await;
     assert_eq!(compactions(&world, &session), []);
     let mut events = session.subscribe(0).await.unwrap();
     answer(&session, &interrupt, Answer::Approve).await.unwrap();
@@ -115,16 +115,16 @@ async fn steering_before_an_overflowing_final_answer_is_sent_once() {
     // The next turn has the added input, in this daemon and after a restart.
     world.model.then(says("Blue it is."));
     run(&session, "Well?").await;
-    let (second, again) = world.restarted([says("Still blue.")]).with_session(session.id()).await;
-    run(&again, "Which colour?").await;
+    let (second, reopened) = world.restarted([says("Still blue.")]).with_session(session.id()).await;
+    run(&reopened, "Which colour?").await;
     let added = Message::User { text: "It must be blue!".to_owned() };
     let (here, there) = (world.model.requests().pop().unwrap(), second.model.requests().pop().unwrap());
     for request in [&here, &there] {
-        let places: Vec<usize> =
+        let positions: Vec<usize> =
             request.messages.iter().enumerate().filter(|(_, message)| **message == added).map(|(at, _)| at).collect();
         let answer = |message: &Message| matches!(message, Message::Assistant { text, .. } if text == "What I saw.");
         let answer = request.messages.iter().position(answer).unwrap();
-        assert_eq!(places, [answer + 1], "{:#?}", request.messages);
+        assert_eq!(positions, [answer + 1], "{:#?}", request.messages);
         is_paired(request);
     }
     assert_eq!(there.messages[..here.messages.len()], here.messages);

@@ -35,11 +35,11 @@ async fn session_can_start_in_a_mode() {
     let session = world.engine.create_session(settings.clone(), None).await.unwrap();
     run(&session, "Go!").await;
     assert_eq!(world.tools.ran().len(), 1);
-    let told =
+    let mode_changes =
         || world.audit.entries().into_iter().filter(|entry| matches!(entry.fact, AuditFact::ModeSet { .. })).count();
-    assert_eq!(told(), 1, "the audit log hears of the mode");
+    assert_eq!(mode_changes(), 1, "the mode is audited");
     world.audit.break_it(true);
-    assert!(world.engine.create_session(settings, None).await.is_err(), "or there is no such session");
+    assert!(world.engine.create_session(settings, None).await.is_err(), "no session is created without an audit entry");
 }
 
 #[tokio::test]
@@ -56,14 +56,14 @@ async fn fork_resets_to_ask_mode_except_in_plan_mode() {
 #[tokio::test]
 async fn requests_mention_plan_mode_while_active() {
     let (world, session) = World::new([says("One."), says("Two.")]).begun().await;
-    let tells = |request: usize| format!("{:?}", world.model.requests()[request]).contains("in plan mode");
+    let mentions_plan = |request: usize| format!("{:?}", world.model.requests()[request]).contains("in plan mode");
     session.set_mode(SessionMode::Plan, client()).await.unwrap();
     run(&session, "Plan!").await;
     session.set_mode(SessionMode::Ask, client()).await.unwrap();
     run(&session, "Go!").await;
     let ends = |request: usize| format!("{:?}", world.model.requests()[request]).contains("ended plan mode");
     // The announcement stays in the history, so its end is announced too.
-    assert!(tells(0) && !ends(0) && tells(1) && ends(1));
+    assert!(mentions_plan(0) && !ends(0) && mentions_plan(1) && ends(1));
     world.model.then(says("Three."));
     run(&session, "And?").await;
     assert_eq!(format!("{:?}", world.model.requests()[2]).matches("ended plan mode").count(), 1);

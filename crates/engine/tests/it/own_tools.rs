@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::{
     grants::{answer, asked, question},
     policy::compiled,
-    world::{World, goes_on, run, to_end},
+    world::{World, answer_and_follow, run, to_end},
 };
 
 fn rules(yaml: &str) -> EngineConfig {
@@ -87,7 +87,7 @@ async fn ask_human_with_approval_survives_restarts() {
 
     // Restarted after the approval, while the question itself is pending.
     let (third, session) = wary(&world.store, [says("Green it is.")]).settled(session.id()).await;
-    goes_on(&session, &asks, Answer::Text { text: "green".to_owned() }).await;
+    answer_and_follow(&session, &asks, Answer::Text { text: "green".to_owned() }).await;
     let log = third.log(&session);
     assert!(log.contains(r#"result of ask_human: "green""#), "{log}");
     assert_eq!(log.matches(" ? ").count(), 2, "{log}");
@@ -115,7 +115,7 @@ async fn edited_ask_human_survives_restart() {
 
     let (second, session) = wary(&world.store, [says("Green it is.")]).settled(session.id()).await;
     let text = Answer::Text { text: "green".to_owned() };
-    goes_on(&session, &asks, text.clone()).await;
+    answer_and_follow(&session, &asks, text.clone()).await;
     let log = second.log(&session);
     assert!(log.contains("The user changed the arguments to"), "{log}");
     assert_eq!(log.matches(" ? ").count(), 2, "{log}");

@@ -8,7 +8,7 @@ use agentd_core::{
 use agentd_engine::{CheckedParts, EngineError, SessionHandle, StartedTurn};
 use agentd_testkit::scripted::{Play, says};
 
-use crate::world::{World, go_on, input, run, to_end, turn};
+use crate::world::{World, continuation, input, run, to_end, turn};
 
 fn picture(content: &[u8]) -> InputPart {
     let media_type = "image/png".to_owned();
@@ -53,8 +53,8 @@ async fn queued_turn_keeps_its_input_parts() {
     session.cancel(Some(running.turn_id)).await.unwrap();
     to_end(&mut running.events).await;
     assert_eq!(to_end(&mut waiting.events).await.1.text, "done");
-    let told = world.told();
-    assert!(told.contains("the first needle") && told.contains("the second needle"), "{told}");
+    let sent = world.sent_text();
+    assert!(sent.contains("the first needle") && sent.contains("the second needle"), "{sent}");
     // A turn that never runs leaves its files to the next one.
     world.model.then(Play::Hangs(Vec::new()));
     let mut running = session.start_turn(input("Third")).await.unwrap();
@@ -64,20 +64,20 @@ async fn queued_turn_keeps_its_input_parts() {
     to_end(&mut running.events).await;
     world.model.then(says("seen"));
     run(&session, "And?").await;
-    assert!(world.told().contains("the third needle"), "{}", world.told());
+    assert!(world.sent_text().contains("the third needle"), "{}", world.sent_text());
 }
 
 #[tokio::test]
 async fn invalid_parts_are_rejected_before_anything_is_stored() {
     let world = World::new([]);
-    let check = async |parts: Vec<InputPart>, words: &str| {
+    let check = async |parts: Vec<InputPart>, expected: &str| {
         let error = world.engine.check_parts(parts).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
-        assert!(error.to_string().contains(words) && error.hint().is_some(), "{error}");
+        assert!(error.to_string().contains(expected) && error.hint().is_some(), "{error}");
     };
     check(vec![picture(b"BROKEN")], "the picture is damaged").await;
-    let odd = PictureData { media_type: "image/tiff\u{1b}".to_owned(), content: vec![1], ..PictureData::default() };
-    check(vec![InputPart::Picture(odd)], "\"image/tiff\\u{1b}\"").await;
+    let invalid = PictureData { media_type: "image/tiff\u{1b}".to_owned(), content: vec![1], ..PictureData::default() };
+    check(vec![InputPart::Picture(invalid)], "\"image/tiff\\u{1b}\"").await;
     check(vec![file("", b"x")], "without a name").await;
     check(vec![file("a", b"")], "empty").await;
     check(vec![selection("a", None, "x"), file("a", &vec![0; (8 << 20) + 1])], "part 2 has 8388609 bytes").await;
@@ -90,7 +90,7 @@ async fn invalid_parts_are_rejected_before_anything_is_stored() {
     let failing = world.session().await;
     world.model.then(Play::Fails(Vec::new(), ErrorKind::Provider));
     run(&failing, "Hi").await;
-    let refused = start(&world, &failing, go_on(), vec![selection("a", None, "x")]).await.err().unwrap();
+    let refused = start(&world, &failing, continuation(), vec![selection("a", None, "x")]).await.err().unwrap();
     assert!(refused.to_string().contains("no words"), "{refused}");
 }
 
@@ -100,6 +100,6 @@ async fn continued_turn_keeps_its_input_parts() {
     let parts = vec![selection("a.rs", None, "the needle")];
     let mut started = start(&world, &session, input("Look"), parts).await.unwrap();
     assert_eq!(to_end(&mut started.events).await.1.stop_reason, StopReason::Failed);
-    assert_eq!(turn(&session, go_on()).await.text, "seen");
-    assert_eq!(world.told().matches("the needle").count(), 1, "{}", world.told());
+    assert_eq!(turn(&session, continuation()).await.text, "seen");
+    assert_eq!(world.sent_text().matches("the needle").count(), 1, "{}", world.sent_text());
 }

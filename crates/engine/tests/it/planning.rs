@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::{
     grants::{answer, question},
-    world::{World, answering, go_on, goes_on, input, raising, run, to_end, turn},
+    world::{World, answer_and_follow, answering, continuation, input, raising, run, to_end, turn},
 };
 
 const PLAN: &str = "# Plan\n\n1. Look at `a`\n2. Change `a`";
@@ -57,11 +57,11 @@ async fn writes_wait_for_plan_approval_and_steps_become_todos() {
     let (world, session, mut turn, interrupt) =
         asking([calls(&[("look", json!({}))]), change(), says(PLAN), change(), says("Done."), end()]).await;
     assert_eq!(interrupt.ask.plan(), Some(PLAN));
-    assert_eq!(results(&world, &session), [None, Some(ToolErrorCode::Denied)], "only looking is allowed");
+    assert_eq!(results(&world, &session), [None, Some(ToolErrorCode::Denied)], "only reads are allowed");
     answer(&session, &interrupt, Answer::Approve).await.unwrap();
     let (_, result) = to_end(&mut turn.events).await;
     assert_eq!((result.text.as_str(), result.stop_reason), ("Done.\n\nNothing is left.", StopReason::Completed));
-    assert_eq!(results(&world, &session).last(), Some(&None), "now it may");
+    assert_eq!(results(&world, &session).last(), Some(&None), "writes are allowed after approval");
     let todos = session.show().await.unwrap().session.todos;
     let todos: Vec<_> = todos.iter().map(|todo| (todo.content.as_str(), todo.status)).collect();
     assert_eq!(todos, [("Look at `a`", TodoStatus::Pending), ("Change `a`", TodoStatus::Pending)]);
@@ -79,7 +79,7 @@ async fn edited_plan_replaces_the_original() {
     let changed = "1. Leave `a` alone";
     answer(&session, &interrupt, Answer::Edit { args: json!({ Ask::PLAN: changed }) }).await.unwrap();
     to_end(&mut turn.events).await;
-    assert!(world.told().contains("Leave `a` alone"));
+    assert!(world.sent_text().contains("Leave `a` alone"));
     assert_eq!(session.show().await.unwrap().session.todos[0].content, "Leave `a` alone");
 }
 
@@ -87,12 +87,12 @@ async fn edited_plan_replaces_the_original() {
 async fn rejection_with_reason_replans_and_without_ends_the_turn() {
     let (world, session, mut turn, interrupt) = asking([says(PLAN), change(), says("1. Only look")]).await;
     answer(&session, &interrupt, Answer::Reject { reason: Some("Do not touch a".to_owned()) }).await.unwrap();
-    let again = question(&mut turn.events).await;
-    assert_eq!(results(&world, &session), [Some(ToolErrorCode::Denied)], "it still plans");
+    let second = question(&mut turn.events).await;
+    assert_eq!(results(&world, &session), [Some(ToolErrorCode::Denied)], "planning continues");
     let request = world.model.requests().remove(1);
     assert!(format!("{:?}", request.messages).contains("Do not touch a"));
-    assert_eq!(again.ask.plan(), Some("1. Only look"));
-    answer(&session, &again, Answer::Reject { reason: None }).await.unwrap();
+    assert_eq!(second.ask.plan(), Some("1. Only look"));
+    answer(&session, &second, Answer::Reject { reason: None }).await.unwrap();
     let (_, result) = to_end(&mut turn.events).await;
     assert_eq!((result.stop_reason, result.denials.last().unwrap().tool.as_str()), (StopReason::Denied, "plan"));
     // Planning has ended: the next input only plans if that is requested.
@@ -103,18 +103,20 @@ async fn rejection_with_reason_replans_and_without_ends_the_turn() {
 
 #[tokio::test]
 async fn plan_approval_survives_restart_and_steering() {
-    for said in [None, Some("And be quick")] {
+    for steering in [None, Some("And be quick")] {
         let (world, session, _, interrupt) = asking([says(PLAN)]).await;
-        if let Some(said) = said {
-            session.steer(None, said.to_owned()).await.unwrap();
+        if let Some(steering) = steering {
+            session.steer(None, steering.to_owned()).await.unwrap();
         }
-        let (second, session) = world.back(session.id(), [change(), says("Done."), end()]).await;
-        let (_, result) = goes_on(&session, &interrupt, Answer::Approve).await;
+        let (second, session) = world.recovered(session.id(), [change(), says("Done."), end()]).await;
+        let (_, result) = answer_and_follow(&session, &interrupt, Answer::Approve).await;
         assert_eq!((result.text.as_str(), result.stop_reason), ("Done.\n\nNothing is left.", StopReason::Completed));
         assert_eq!(results(&second, &session), [None]);
-        let is_told = |body: &ItemBody| matches!(body, ItemBody::Notice { topic: NoticeTopic::Planned, .. });
-        assert_eq!(second.items(&session).iter().filter(|body| is_told(body)).count(), 1);
-        assert!(said.is_none_or(|said| format!("{:?}", second.model.requests()[0].messages).contains(said)));
+        let is_planned_notice = |body: &ItemBody| matches!(body, ItemBody::Notice { topic: NoticeTopic::Planned, .. });
+        assert_eq!(second.items(&session).iter().filter(|body| is_planned_notice(body)).count(), 1);
+        assert!(
+            steering.is_none_or(|steering| format!("{:?}", second.model.requests()[0].messages).contains(steering))
+        );
     }
 }
 
@@ -158,7 +160,7 @@ async fn edit_without_a_plan_is_rejected() {
         let refused = session.answer(interrupt.id, Answer::Edit { args }, "test".to_owned()).await.unwrap_err();
         assert!(refused.to_string().contains("invalid answer"), "{refused}");
     }
-    assert_eq!(world.engine.interrupts(Some(session.id())).await.unwrap().len(), 1, "it still waits");
+    assert_eq!(world.engine.interrupts(Some(session.id())).await.unwrap().len(), 1, "the question is still pending");
 }
 
 #[tokio::test]
@@ -169,9 +171,9 @@ async fn open_plan_survives_compaction_and_restart() {
     session.cancel(None).await.unwrap();
     to_end(&mut started.events).await;
     world.model.then(says("<summary>All was looked at.</summary>"));
-    turn(&session, StartTurn { compact: Some(CompactionStrategy::Summarize), ..go_on() }).await;
-    let (second, session) = world.back(session.id(), [change(), says(PLAN)]).await;
-    question(&mut session.start_turn(go_on()).await.unwrap().events).await;
+    turn(&session, StartTurn { compact: Some(CompactionStrategy::Summarize), ..continuation() }).await;
+    let (second, session) = world.recovered(session.id(), [change(), says(PLAN)]).await;
+    question(&mut session.start_turn(continuation()).await.unwrap().events).await;
     assert_eq!(results(&second, &session).last(), Some(&Some(ToolErrorCode::Denied)));
 }
 

@@ -11,11 +11,11 @@ use agentd_testkit::scripted::{Play, calls, says};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::world::{World, go_on, input, run, to_end, turn, until};
+use crate::world::{World, continuation, input, run, to_end, turn, until};
 
 /// One action in a session.
 #[derive(Debug, Clone, Copy)]
-enum Deed {
+enum Action {
     /// A turn without calls.
     Talk,
     /// A turn that writes a todo list and completes one entry.
@@ -34,16 +34,16 @@ enum Deed {
     Restart,
 }
 
-fn deed() -> impl Strategy<Value = Deed> {
+fn action() -> impl Strategy<Value = Action> {
     prop_oneof![
-        Just(Deed::Talk),
-        (0u8..4).prop_map(Deed::Plan),
-        (1u8..5).prop_map(Deed::Work),
-        Just(Deed::Steer),
-        Just(Deed::Limit),
-        Just(Deed::Mode),
-        Just(Deed::Fail),
-        Just(Deed::Restart),
+        Just(Action::Talk),
+        (0u8..4).prop_map(Action::Plan),
+        (1u8..5).prop_map(Action::Work),
+        Just(Action::Steer),
+        Just(Action::Limit),
+        Just(Action::Mode),
+        Just(Action::Fail),
+        Just(Action::Restart),
     ]
 }
 
@@ -60,26 +60,26 @@ fn todos(done: u8) -> Value {
 }
 
 /// Performs the action, and returns its requests.
-async fn play(world: &mut World, id: agentd_core::ids::SessionId, deed: Deed) -> Vec<ModelRequest> {
+async fn play(world: &mut World, id: agentd_core::ids::SessionId, action: Action) -> Vec<ModelRequest> {
     let before = world.model.requests().len();
     let session = world.engine.session(id).await.unwrap();
-    match deed {
-        Deed::Talk => {
+    match action {
+        Action::Talk => {
             world.model.then(says("Indeed."));
             run(&session, "What a day!").await;
         }
-        Deed::Plan(done) => {
+        Action::Plan(done) => {
             let finished = json!({"todos": [{"content": "part 0", "status": "completed"}]});
             let (plan, read) = (calls(&[("todo_write", todos(done))]), calls(&[("todo_read", json!({}))]));
             world.then([plan, read, calls(&[("todo_write", finished)]), says("Planned.")]);
             run(&session, "Plan it.").await;
         }
-        Deed::Work(many) => {
+        Action::Work(many) => {
             let works: Vec<(&str, Value)> = (0..many).map(|_| ("look", json!({}))).collect();
             world.then([calls(&works), calls(&works), says("Done.")]);
             run(&session, "Work.").await;
         }
-        Deed::Steer => {
+        Action::Steer => {
             world.then([calls(&[("hold", json!({}))]), says("Both.")]);
             let mut started = session.start_turn(input("Hold.")).await.unwrap();
             let begins = |kind: &EventKind| matches!(kind, EventKind::ItemStarted { item } if matches!(item.body, ItemBody::ToolResult(_)));
@@ -89,23 +89,23 @@ async fn play(world: &mut World, id: agentd_core::ids::SessionId, deed: Deed) ->
             world.tools.release(1);
             to_end(&mut started.events).await;
         }
-        Deed::Limit => {
+        Action::Limit => {
             world.then([calls(&[("look", json!({}))]), says("That is all.")]);
             turn(&session, StartTurn { max_steps: Some(1), ..input("Just one.") }).await;
         }
-        Deed::Mode => {
+        Action::Mode => {
             world.then([says("A plan."), says("Done.")]);
             session.set_mode(SessionMode::Plan, "test".to_owned()).await.unwrap();
             run(&session, "How?").await;
             session.set_mode(SessionMode::Ask, "test".to_owned()).await.unwrap();
             run(&session, "Then do it.").await;
         }
-        Deed::Fail => {
+        Action::Fail => {
             world.then([Play::Fails(Vec::new(), agentd_core::error::ErrorKind::Unreachable), says("There.")]);
             run(&session, "Where?").await;
-            turn(&session, go_on()).await;
+            turn(&session, continuation()).await;
         }
-        Deed::Restart => {
+        Action::Restart => {
             *world = world.restarted([]);
             return Vec::new();
         }
@@ -123,15 +123,15 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     #[test]
-    fn each_request_extends_the_previous_one(deeds in proptest::collection::vec(deed(), 2..9)) {
+    fn each_request_extends_the_previous_one(actions in proptest::collection::vec(action(), 2..9)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let requests = runtime.block_on(async {
             let mut world = World::new([]);
             let id = world.session().await.id();
             // A session without a turn is not stored.
-            let mut requests = play(&mut world, id, Deed::Talk).await;
-            for deed in deeds {
-                requests.extend(play(&mut world, id, deed).await);
+            let mut requests = play(&mut world, id, Action::Talk).await;
+            for action in actions {
+                requests.extend(play(&mut world, id, action).await);
             }
             requests
         });

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::{
     grants::asked,
-    world::{World, goes_on, input, run, turn},
+    world::{World, answer_and_follow, input, run, turn},
 };
 
 fn asks(more: Value) -> Play {
@@ -19,7 +19,7 @@ fn asks(more: Value) -> Play {
 }
 
 /// Result of the question as read by the model.
-fn told(world: &World) -> String {
+fn asked_result(world: &World) -> String {
     world.results().remove(0)
 }
 
@@ -34,7 +34,7 @@ async fn unattended_question_uses_its_default_or_fails_softly() {
         let (world, session) = World::new([asks(more), says("So be it.")]).begun().await;
         let result = turn(&session, StartTurn { on_interrupt, ..input("Drink!") }).await;
         assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::Completed, "So be it."));
-        assert!(told(&world).starts_with(expected), "{}", told(&world));
+        assert!(asked_result(&world).starts_with(expected), "{}", asked_result(&world));
     }
 }
 
@@ -65,8 +65,8 @@ async fn user_answer_becomes_the_tool_result() {
         let (world, session) = World::new([asks(more), says("So be it.")]).begun().await;
         let (_started, question) = asked(&session).await;
         assert_eq!(question.ask.choices(), choices);
-        goes_on(&session, &question, given).await;
-        assert!(told(&world).starts_with(expected), "{}", told(&world));
+        answer_and_follow(&session, &question, given).await;
+        assert!(asked_result(&world).starts_with(expected), "{}", asked_result(&world));
     }
 }
 
@@ -88,6 +88,6 @@ async fn invalid_questions_are_tool_errors_and_not_asked() {
     for (arguments, expected) in of_choices.into_iter().chain([(json!({"query": "?"}), "ask_human needs")]) {
         let world = World::new([calls(&[("ask_human", arguments)]), says("Sorry.")]);
         run(&world.session().await, "Paint!").await;
-        assert!(told(&world).starts_with(&format!("E_INVALID_ARGS: {expected}")), "{}", told(&world));
+        assert!(asked_result(&world).starts_with(&format!("E_INVALID_ARGS: {expected}")), "{}", asked_result(&world));
     }
 }

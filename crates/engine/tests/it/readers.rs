@@ -17,11 +17,11 @@ async fn late_subscriber_gets_the_text_so_far() {
     ])]);
     let session = world.session().await;
     let mut started = session.start_turn(input("Speak!")).await.unwrap();
-    let mut heard = String::new();
-    while heard != "Half a sentence" {
+    let mut received = String::new();
+    while received != "Half a sentence" {
         let event = until(&mut started.events, |kind| matches!(kind, EventKind::ItemDelta { .. })).await;
         if let EventKind::ItemDelta { text, .. } = &event.kind {
-            heard.push_str(text);
+            received.push_str(text);
         }
     }
     let mut late = session.subscribe(0).await.unwrap();
@@ -42,8 +42,8 @@ async fn idle_session_is_unloaded_and_reloaded() {
         }
     })
     .await;
-    let again = world.engine.session(session.id()).await.unwrap();
-    run(&again, "second").await;
+    let reloaded = world.engine.session(session.id()).await.unwrap();
+    run(&reloaded, "second").await;
     assert_eq!(world.model.requests()[1].messages.len(), 4);
 }
 

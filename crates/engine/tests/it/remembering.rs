@@ -43,29 +43,29 @@ async fn old_results_are_offloaded_before_summarising() {
     let report = compactions(&world, &session).pop().unwrap().report;
     assert_eq!((report.cause, report.strategy), (CompactionCause::Critical, CompactionStrategy::Offload));
     assert!(report.offloaded > 0 && report.tokens_after < report.tokens_before, "{report:?}");
-    let told = world.results();
-    let moved: Vec<&String> = told.iter().filter(|text| text.starts_with("[Moved to a file")).collect();
-    assert_eq!(moved.len(), report.offloaded as usize, "{told:?}");
+    let results = world.results();
+    let moved: Vec<&String> = results.iter().filter(|text| text.starts_with("[Moved to a file")).collect();
+    assert_eq!(moved.len(), report.offloaded as usize, "{results:?}");
     assert!(moved[0].contains("[fact 0]"), "{moved:?}");
     let path = moved[0].split("all of them in ").nth(1).and_then(|rest| rest.split(';').next()).unwrap();
-    let kept = String::from_utf8(world.workspaces.kept(session.id(), path).unwrap()).unwrap();
-    assert!(kept.contains("some more of it some more"), "{kept}");
+    let stored = String::from_utf8(world.workspaces.kept(session.id(), path).unwrap()).unwrap();
+    assert!(stored.contains("some more of it some more"), "{stored}");
 
     // After a restart the same is sent.
     let sent = world.last_request();
-    let (world, session) = world.back(session.id(), [says("Still here.")]).await;
+    let (world, session) = world.recovered(session.id(), [says("Still here.")]).await;
     run(&session, "Still there?").await;
     assert_eq!(world.last_request().messages[..sent.messages.len()], sent.messages[..]);
 
     // After an undo everything is visible again, also after a restart, and nothing is offloaded again while it fits.
     let (_, undone) = session.undo_compaction().await.unwrap();
     assert_eq!(undone.strategy, CompactionStrategy::Offload);
-    for world in [world.reborn([says("All of it.")]), world.reborn([says("All of it.")])] {
+    for world in [world.restarted_with_files([says("All of it.")]), world.restarted_with_files([says("All of it.")])] {
         let session = world.engine.session(session.id()).await.unwrap();
         run(&session, "What do you see?").await;
-        assert!(world.results().iter().all(|text| text.contains("some more of it some more")), "{}", world.told());
+        assert!(world.results().iter().all(|text| text.contains("some more of it some more")), "{}", world.sent_text());
     }
-    assert!(session.undo_compaction().await.is_err(), "there is nothing more to take back");
+    assert!(session.undo_compaction().await.is_err(), "there is nothing more to undo");
 }
 
 /// Runs nine turns with long inputs.
@@ -77,7 +77,7 @@ async fn work(world: &World, session: &SessionHandle) {
 }
 
 /// Creates a session whose window is full of messages.
-async fn full_of_words() -> (World, SessionHandle) {
+async fn full_of_messages() -> (World, SessionHandle) {
     let (world, session) = World::new([]).begun().await;
     work(&world, &session).await;
     world.model.then(counted("Nearly full.", 6000));
@@ -87,12 +87,12 @@ async fn full_of_words() -> (World, SessionHandle) {
 
 #[tokio::test]
 async fn summary_request_extends_the_conversation() {
-    let (world, session) = full_of_words().await;
+    let (world, session) = full_of_messages().await;
     let sent = world.last_request();
     world.model.then(says("## Next steps\nRest."));
     compact(&session, CompactionStrategy::Compact).await;
     let asked = world.last_request();
-    assert_eq!(asked.messages[..sent.messages.len()], sent.messages[..], "all of it is repeated");
+    assert_eq!(asked.messages[..sent.messages.len()], sent.messages[..], "the whole conversation is repeated");
     assert_eq!(asked.tools, sent.tools);
     assert!(!asked.may_call);
     let Some(Message::User { text }) = asked.messages.last() else { panic!("{asked:?}") };
@@ -103,28 +103,28 @@ async fn summary_request_extends_the_conversation() {
 
 #[tokio::test]
 async fn truncated_summary_is_discarded() {
-    for (finish, why) in [(Finish::Length, "exceeded the model's output limit"), (Finish::Filtered, "withheld")] {
-        let (world, session) = full_of_words().await;
+    for (finish, reason) in [(Finish::Length, "exceeded the model's output limit"), (Finish::Filtered, "withheld")] {
+        let (world, session) = full_of_messages().await;
         let text = ModelChunk::Text("## What the person wants\n- the imp".to_owned());
         world.model.then(Play::Chunks(vec![text, ModelChunk::End(finish)]));
         compact(&session, CompactionStrategy::Compact).await;
         let compaction = compactions(&world, &session).pop().unwrap();
         assert!(!compaction.summary.contains("the imp\n"), "{}", compaction.summary);
-        assert!(compaction.report.problem.is_some_and(|problem| problem.contains(why)));
+        assert!(compaction.report.problem.is_some_and(|problem| problem.contains(reason)));
         assert!(compaction.summary.contains("Piece of work 0"), "{}", compaction.summary);
     }
 }
 
 #[tokio::test]
 async fn text_next_to_a_call_is_not_a_summary() {
-    let (world, session) = full_of_words().await;
+    let (world, session) = full_of_messages().await;
     let chunks = vec![ModelChunk::Text("Let me go on with step 12.".to_owned()), ModelChunk::call("look", "{}")];
     world.then([Play::Chunks(chunks), says("## Decisions and reasons\n- oak it is")]);
     compact(&session, CompactionStrategy::Compact).await;
     let compaction = compactions(&world, &session).pop().unwrap();
     let summary = compaction.summary;
     assert!(summary.contains("oak it is") && !summary.contains("step 12"), "{summary}");
-    assert!(world.last_request().tools.is_empty(), "it is asked again without tools");
+    assert!(world.last_request().tools.is_empty(), "the summary is requested again without tools");
 }
 
 #[tokio::test]
@@ -185,7 +185,7 @@ async fn user_answers_and_last_answer_survive_compaction() {
     assert!(summary.contains("You answered: Done "), "{summary}");
 }
 
-/// Bad summaries of a model: empty, partial, with its own thoughts, or with foreign text.
+/// Bad summaries of a model: empty, partial, with reasoning, or with foreign text.
 fn badly(number: usize) -> Play {
     let text = |text: &str| ModelChunk::Text(text.to_owned());
     match number % 11 {
@@ -249,12 +249,12 @@ async fn history_search_is_limited_to_the_own_session() {
     run(&mine, "The blue door has code 4711.").await;
     run(&other, "The blue house is secret.").await;
     mine.reset().await.unwrap();
-    let told = found(&world, &mine, json!({"query": "blue"})).await;
-    assert!(told.contains("person] The blue door has code 4711."), "{told}");
-    assert!(!told.contains("secret"), "{told}");
+    let output = found(&world, &mine, json!({"query": "blue"})).await;
+    assert!(output.contains("person] The blue door has code 4711."), "{output}");
+    assert!(!output.contains("secret"), "{output}");
     assert!(found(&world, &mine, json!({"query": "nowhere to be found"})).await.contains("nothing found"));
     assert!(found(&world, &mine, json!({"query": "* ( \""})).await.contains("the query is empty"));
     assert!(found(&world, &mine, json!({"words": "blue"})).await.contains("nothing was searched"));
-    let told = found(&world, &mine, json!({"query": "blue", "limit": 1})).await;
-    assert_eq!(told.lines().count(), 1, "{told}");
+    let output = found(&world, &mine, json!({"query": "blue", "limit": 1})).await;
+    assert_eq!(output.lines().count(), 1, "{output}");
 }

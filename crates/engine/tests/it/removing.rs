@@ -55,7 +55,7 @@ async fn used(world: &World) -> SessionId {
 /// Runs a turn to its end. Retries if the session is unloaded at that moment.
 async fn say(world: &World, id: SessionId, text: &str) -> TurnResult {
     loop {
-        match reached(world, id).await.unwrap().start_turn(input(text)).await {
+        match opened(world, id).await.unwrap().start_turn(input(text)).await {
             Ok(mut started) => return to_end(&mut started.events).await.1,
             Err(error) => assert_eq!(error.kind(), ErrorKind::ShuttingDown, "{error}"),
         }
@@ -71,7 +71,7 @@ async fn last_used(world: &World, id: SessionId) -> Timestamp {
     world.store.session(id).await.unwrap().unwrap().summary.updated_at
 }
 
-async fn reached(world: &World, id: SessionId) -> Result<SessionHandle, EngineError> {
+async fn opened(world: &World, id: SessionId) -> Result<SessionHandle, EngineError> {
     world.engine.session(id).await
 }
 
@@ -87,10 +87,10 @@ async fn deleting(world: &World, id: SessionId) -> (Arc<Gate>, JoinHandle<Result
 #[tokio::test]
 async fn session_is_unreachable_during_deletion() {
     let (world, id) = used_world().await;
-    let known = reached(&world, id).await.unwrap();
-    known.show().await.unwrap();
+    let open = opened(&world, id).await.unwrap();
+    open.show().await.unwrap();
     let (gate, deleting) = deleting(&world, id).await;
-    for session in [known, reached(&world, id).await.unwrap()] {
+    for session in [open, opened(&world, id).await.unwrap()] {
         let refused = [
             session.start_turn(input("Wait!")).await.err(),
             session.subscribe(0).await.err(),
@@ -103,14 +103,14 @@ async fn session_is_unreachable_during_deletion() {
     }
     let upload = world.engine.upload(id, "a.txt".to_owned(), b"a".to_vec()).await.unwrap_err();
     assert_eq!(upload.kind(), ErrorKind::NotFound);
-    let again = world.engine.delete_session(id).await.unwrap_err();
-    assert_eq!(again.kind(), ErrorKind::NotFound);
+    let second = world.engine.delete_session(id).await.unwrap_err();
+    assert_eq!(second.kind(), ErrorKind::NotFound);
     gate.open();
     soon("the removal", deleting).await.unwrap().unwrap();
     assert!(world.workspaces.kept_paths(id).is_empty() && world.workspaces.uploads().is_empty());
     assert!(world.store.files_left().await.unwrap().is_empty());
-    let gone = reached(&world, id).await.unwrap().show().await.unwrap_err();
-    assert!(gone.to_string().contains("no such session"), "{gone}");
+    let removed = opened(&world, id).await.unwrap().show().await.unwrap_err();
+    assert!(removed.to_string().contains("no such session"), "{removed}");
 }
 
 #[tokio::test]
@@ -138,7 +138,7 @@ async fn child_of(world: &World, parent: SessionId) -> SessionId {
 #[tokio::test]
 async fn session_is_kept_while_a_subagent_works() {
     let (world, id) = used_world().await;
-    let child = reached(&world, child_of(&world, id).await).await.unwrap();
+    let child = opened(&world, child_of(&world, id).await).await.unwrap();
     world.model.respond_with(|_| calls(&[("change", json!({}))]));
     let mut asking = child.start_turn(input("Change!")).await.unwrap();
     until(&mut asking.events, |kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
@@ -221,7 +221,7 @@ async fn session_used_since_the_check_is_not_cleaned() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn turn_acceptance_and_session_removal_are_exclusive() {
     let world = world();
-    let (mut kept, mut gone) = (0, 0);
+    let (mut accepted, mut removed) = (0, 0);
     for round in 0..200 {
         let id = used(&world).await;
         let used_last = last_used(&world, id).await;
@@ -231,7 +231,7 @@ async fn turn_acceptance_and_session_removal_are_exclusive() {
         for _ in 0..round % 20 {
             tokio::task::yield_now().await;
         }
-        let started = match reached(&world, id).await {
+        let started = match opened(&world, id).await {
             Ok(session) => session.start_turn(input("One more thing")).await,
             Err(error) => Err(error),
         };
@@ -242,18 +242,18 @@ async fn turn_acceptance_and_session_removal_are_exclusive() {
                 until(&mut started.events, |kind| matches!(kind, EventKind::TurnEnded { .. })).await;
                 let events = log(&world.store.events_of(id));
                 assert!(events.contains("One more thing"), "{events}");
-                kept += 1;
+                accepted += 1;
             }
             // The session was unloaded at that moment.
             Err(error) if error.kind() == ErrorKind::ShuttingDown => {}
             Err(error) => {
                 assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
                 assert!(expired && is_gone(&world, id).await);
-                gone += 1;
+                removed += 1;
             }
         }
     }
-    assert!(kept + gone > 100, "{kept} and {gone}");
+    assert!(accepted + removed > 100, "{accepted} and {removed}");
 }
 
 #[tokio::test]
@@ -267,8 +267,8 @@ async fn interrupted_removal_is_finished_at_next_start() {
     assert_eq!(world.store.files_left().await.unwrap(), [id]);
     assert!(!world.workspaces.kept_paths(id).is_empty());
 
-    let next = world.reborn([]);
-    assert!(next.engine.sessions(10).await.unwrap().is_empty(), "nobody finds half a session");
+    let next = world.restarted_with_files([]);
+    assert!(next.engine.sessions(10).await.unwrap().is_empty(), "a partly removed session is not listed");
     next.engine.finish_removals().await.unwrap();
     assert!(next.workspaces.kept_paths(id).is_empty());
     assert!(next.store.files_left().await.unwrap().is_empty());
@@ -290,5 +290,5 @@ async fn abandoned_removal_keeps_the_session_usable() {
         }
         say(&world, id, "Are you there?").await;
     }
-    panic!("it was never removed");
+    panic!("the session was never removed");
 }

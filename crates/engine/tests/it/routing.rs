@@ -151,7 +151,10 @@ async fn unreachable_model_falls_back_to_the_next() {
     let result = run(&session, "Look").await;
     assert_eq!((result.text.as_str(), result.stop_reason, result.steps), ("Here I am.", StopReason::Completed, 2));
     assert!(base.requests().iter().all(|request| request.has_fallback));
-    assert!(spare.requests()[0].messages.len() > base.requests()[0].messages.len(), "the result of the call is in it");
+    assert!(
+        spare.requests()[0].messages.len() > base.requests()[0].messages.len(),
+        "the request includes the result of the call"
+    );
     // The model is skipped for a while, and then tried again.
     spare.then(says("Still here."));
     assert_eq!(run(&session, "And now?").await.text, "Still here.");
@@ -231,8 +234,8 @@ async fn unclear_intent_is_classified_by_a_model_if_enabled() {
     let (world, session, models) = slots(&[Slot::Base, Slot::Code, Slot::Chat], &[]).await;
     world.engine.reconfigure(EngineConfig { ask_intent: true, ..EngineConfig::default() });
     let usage = Usage { prompt_tokens: 90, completion_tokens: 3, ..Usage::default() };
-    let said = |text: &str| Play::Chunks(vec![ModelChunk::Text(text.into()), ModelChunk::Usage(usage)]);
-    models.own[&Slot::Chat].then(said("CODING_TASK."));
+    let counted_text = |text: &str| Play::Chunks(vec![ModelChunk::Text(text.into()), ModelChunk::Usage(usage)]);
+    models.own[&Slot::Chat].then(counted_text("CODING_TASK."));
     models.own[&Slot::Code].then(says("Done."));
     let result = run(&session, "the second one").await;
     assert_eq!((result.text.as_str(), result.usage.prompt_tokens), ("Done.", 90));

@@ -16,7 +16,7 @@ use serde_json::json;
 
 use crate::world::{World, input, run, to_end, turn};
 
-fn took(prompt_tokens: u64, completion_tokens: u64) -> ModelChunk {
+fn usage_chunk(prompt_tokens: u64, completion_tokens: u64) -> ModelChunk {
     ModelChunk::Usage(Usage { prompt_tokens, completion_tokens, ..Usage::default() })
 }
 
@@ -60,7 +60,7 @@ fn of_tools(world: &World) -> Vec<ModelRequest> {
 #[tokio::test]
 async fn sampled_answer_goes_to_the_tool_and_usage_to_the_turn() {
     let world = asking(EngineConfig::default(), || {
-        Play::Chunks(vec![ModelChunk::Reasoning("hm".to_owned()), text("A model."), took(100, 7)])
+        Play::Chunks(vec![ModelChunk::Reasoning("hm".to_owned()), text("A model."), usage_chunk(100, 7)])
     });
     let session = world.session().await;
     let result = run(&session, "Go").await;
@@ -75,11 +75,11 @@ async fn sampled_answer_goes_to_the_tool_and_usage_to_the_turn() {
     let asked = of_tools(&world);
     assert_eq!((asked.len(), asked[0].tools.len(), asked[0].max_tokens), (1, 0, Some(50)));
     assert!(world.model.requests().iter().all(|request| is_of_tool(request) || request.max_tokens.is_none()));
-    let told = world.audit.entries().into_iter().find_map(|entry| match entry.fact {
+    let sampled = world.audit.entries().into_iter().find_map(|entry| match entry.fact {
         AuditFact::ModelAsked { tool, model, max_tokens } => Some((tool, model, max_tokens, entry.call_id.is_some())),
         _ => None,
     });
-    assert_eq!(told, Some(("look".to_owned(), "scripted".to_owned(), 50, true)));
+    assert_eq!(sampled, Some(("look".to_owned(), "scripted".to_owned(), 50, true)));
 }
 
 #[tokio::test]
@@ -110,7 +110,7 @@ async fn turn_time_limit_applies_to_sampling() {
     let (world, session) = asking(config, hangs).begun().await;
     let result = run(&session, "Go").await;
     assert!(world.log(&session).contains("the turn's time limit was reached"), "{}", world.log(&session));
-    assert_eq!(result.usage.completion_tokens, 2, "what was said until then is counted");
+    assert_eq!(result.usage.completion_tokens, 2, "the partial answer is counted");
 }
 
 #[tokio::test]

@@ -17,7 +17,7 @@ use serde_json::json;
 use crate::{
     grants::{answer, asked, make, question, rules},
     policy::compiled,
-    world::{World, goes_on, results, run, to_end, warnings},
+    world::{World, answer_and_follow, results, run, to_end, warnings},
 };
 
 fn change() -> Play {
@@ -52,7 +52,7 @@ async fn file_changed_during_a_question_is_asked_again() {
         let second = question(&mut started.events).await;
         assert!(preview(&second).contains("- theirs"), "{second:?}");
         assert_eq!((world.disk.read("a").as_str(), world.tools.ran().len()), ("theirs", 0));
-        assert!(world.told().contains("has changed since the user was asked"), "{}", world.told());
+        assert!(world.sent_text().contains("has changed since the user was asked"), "{}", world.sent_text());
         answer(&session, &second, Answer::Approve).await.unwrap();
         let (events, result) = to_end(&mut started.events).await;
         assert_eq!((world.disk.read("a").as_str(), result.denials.len()), ("ours", 0));
@@ -70,9 +70,9 @@ async fn file_changed_across_restart_is_not_overwritten() {
         let world = World::new([change()]);
         world.disk.write("a", "first");
         let (_started, interrupt) = asked(&world.session().await).await;
-        let (next, session) = world.back(interrupt.session_id, [says("I see.")]).await;
+        let (next, session) = world.recovered(interrupt.session_id, [says("I see.")]).await;
         next.disk.write("a", "theirs");
-        let (events, _) = goes_on(&session, &interrupt, given.clone()).await;
+        let (events, _) = answer_and_follow(&session, &interrupt, given.clone()).await;
         assert!(!warnings(&events, "changed_since_asked").is_empty(), "{given:?}");
         assert_eq!((next.disk.read("a").as_str(), next.tools.ran().len()), ("theirs", 0), "{given:?}");
 
@@ -108,13 +108,13 @@ async fn new_deny_rule_applies_to_pending_question() {
 async fn configure_is_rejected_during_an_open_turn() {
     let world = World::new([make(), says("Made.")]);
     let (_started, interrupt) = asked(&world.session().await).await;
-    let (next, session) = world.back(interrupt.session_id, [says("Made."), says("Later.")]).await;
+    let (next, session) = world.recovered(interrupt.session_id, [says("Made."), says("Later.")]).await;
     let loose = SessionSettings { confirm_exec: false, ..SessionSettings::default() };
     let refused = session.configure(loose.clone()).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Busy);
     assert!(refused.hint().is_some());
     assert_eq!(session.show().await.unwrap().session.settings, next.engine.session_defaults());
-    goes_on(&session, &interrupt, Answer::Approve).await;
+    answer_and_follow(&session, &interrupt, Answer::Approve).await;
     session.configure(loose.clone()).await.unwrap();
     assert_eq!(session.show().await.unwrap().session.settings, loose);
     run(&session, "More!").await;
@@ -138,9 +138,9 @@ async fn always_is_rejected_if_it_cannot_be_audited() {
         assert_eq!((rules(&world).await.len(), world.tools.ran().len()), (1, 1));
         // The log has the grant before the call runs.
         let entries = world.audit.entries();
-        let kept = entries.iter().position(|entry| matches!(entry.fact, AuditFact::GrantAdded { .. }));
+        let granted = entries.iter().position(|entry| matches!(entry.fact, AuditFact::GrantAdded { .. }));
         let ran = entries.iter().position(|entry| matches!(entry.fact, AuditFact::CallDecided(_)));
-        assert!(kept.is_some() && kept < ran, "{entries:?}");
+        assert!(granted.is_some() && granted < ran, "{entries:?}");
     }
 }
 
@@ -150,18 +150,18 @@ async fn denied_edit_is_reported_before_it_is_submitted() {
     let config = EngineConfig { policy: Arc::new(compiled(strict)), ..EngineConfig::default() };
     let (world, session) = World::with(config, [change(), says("Changed.")]).begun().await;
     let (mut started, interrupt) = asked(&session).await;
-    for (args, says) in [
+    for (args, part) in [
         (json!({"path": "forbidden", "content": "x"}), "the edited arguments are denied: "),
         (json!(["a"]), "must be a JSON object"),
         (json!({"path": "a", "content": "x".repeat(7 << 20)}), "with these arguments it would fail: "),
     ] {
         let refused = world.engine.foresee(interrupt.id, args).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::InvalidInput);
-        assert!(refused.to_string().contains(says), "{refused}");
+        assert!(refused.to_string().contains(part), "{refused}");
     }
     answer(&session, &interrupt, Answer::Approve).await.unwrap();
     to_end(&mut started.events).await;
-    assert_eq!(world.disk.read("a"), "ours", "the question had waited");
+    assert_eq!(world.disk.read("a"), "ours", "the question stayed pending");
 }
 
 #[tokio::test]

@@ -52,7 +52,7 @@ async fn subscribers_learn_of_a_full_disk_during_a_turn() {
     world.store.fail_next_appends(1);
     world.tools.release(1);
     let error = loop {
-        match soon("the error", started.events.next()).await.expect("an error first") {
+        match soon("the error", started.events.next()).await.expect("the stream ends before the error") {
             Ok(_) => {}
             Err(error) => break error,
         }
@@ -86,12 +86,12 @@ async fn shutdown_ends_short_turns_and_suspends_the_rest() {
     assert_eq!(to_end(&mut story.events).await.1.stop_reason, StopReason::Suspended);
     for mut waits in [queued.events, question.events] {
         let end = waits.next().await.unwrap();
-        assert_eq!(end.err().unwrap().kind(), ErrorKind::ShuttingDown, "its stream ends without a turn's end");
+        assert_eq!(end.err().unwrap().kind(), ErrorKind::ShuttingDown, "the stream ends before the turn does");
     }
     assert_eq!(world.engine.session(long.id()).await.err().unwrap().kind(), ErrorKind::ShuttingDown);
     assert_eq!(world.engine.interrupts(None).await.unwrap().len(), 1);
 
-    let (_next, long) = world.back(long.id(), [says("Another.")]).await;
+    let (_next, long) = world.recovered(long.id(), [says("Another.")]).await;
     let mut events = long.subscribe(0).await.unwrap();
     assert_eq!(end_of(&mut events, queued.turn_id).await.text, "Another.");
 }

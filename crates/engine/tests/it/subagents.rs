@@ -30,14 +30,14 @@ fn report(of: &str) -> String {
 fn task_of(request: &ModelRequest) -> Option<String> {
     let is_child =
         matches!(&request.messages[0], Message::System { text } if text.contains("You work for another agent."));
-    let said = request.messages.iter().find_map(|message| match message {
+    let task = request.messages.iter().find_map(|message| match message {
         Message::User { text } => Some(text.clone()),
         _ => None,
     });
-    said.filter(|_| is_child)
+    task.filter(|_| is_child)
 }
 
-fn is_told(request: &ModelRequest) -> bool {
+fn has_result(request: &ModelRequest) -> bool {
     matches!(request.messages.last(), Some(Message::Tool { .. }))
 }
 
@@ -49,7 +49,7 @@ fn delegates(
 ) {
     world.model.respond_with(move |request| match task_of(request) {
         Some(task) => subagent(&task, request),
-        None if is_told(request) => says("All parts are done."),
+        None if has_result(request) => says("All parts are done."),
         None => calls(&tasks.iter().map(|task| ("delegate_task", json!({ "task": task }))).collect::<Vec<_>>()),
     });
 }
@@ -67,9 +67,9 @@ async fn child_of(world: &World, turn: &mut StartedTurn) -> (Subagent, SessionHa
 async fn subagent_end_is_received_despite_later_events() {
     let (world, session) = World::new([]).begun().await;
     let gate = Arc::new(Notify::new());
-    let goes_on = Arc::clone(&gate);
+    let continues = Arc::clone(&gate);
     delegates(&world, &["Wait"], move |task, _| {
-        Play::Waits(Arc::clone(&goes_on), vec![ModelChunk::Text(report(task))])
+        Play::Waits(Arc::clone(&continues), vec![ModelChunk::Text(report(task))])
     });
     let mut turn = session.start_turn(input("Have it done")).await.unwrap();
     let (_, child) = child_of(&world, &mut turn).await;
@@ -88,7 +88,7 @@ async fn subagent_end_is_received_despite_later_events() {
 
 /// Scripts a subagent that changes a file, which needs approval, and reports.
 fn changes(task: &str, request: &ModelRequest) -> Play {
-    if is_told(request) { says(&report(task)) } else { calls(&[("change", json!({}))]) }
+    if has_result(request) { says(&report(task)) } else { calls(&[("change", json!({}))]) }
 }
 
 async fn answer(world: &World, interrupt: &Interrupt, answer: Answer) {
@@ -145,7 +145,7 @@ async fn subagent_ends_if_its_parents_journal_fails() {
     let (_, ended) = to_end(&mut child.subscribe(0).await.unwrap()).await;
     assert_eq!(ended.stop_reason, StopReason::Cancelled);
     assert!(world.engine.interrupts(Some(child.id())).await.unwrap().is_empty());
-    // The session learns of it when it is used again.
+    // The session receives the result when it is used again.
     let session = world.engine.session(session.id()).await.unwrap();
     to_end(&mut session.subscribe(0).await.unwrap()).await;
     assert!(world.log(&session).contains("result of delegate_task E_CANCELLED"), "{}", world.log(&session));
@@ -176,7 +176,7 @@ async fn pending_subagent_question_blocks_new_calls_after_a_crash() {
     let (world, session) = World::with(EngineConfig { parallel_calls: 1, ..EngineConfig::default() }, []).begun().await;
     let responds = |request: &ModelRequest| match task_of(request) {
         Some(task) => changes(&task, request),
-        None if is_told(request) => says("All parts are done."),
+        None if has_result(request) => says("All parts are done."),
         None => calls(&[("delegate_task", json!({"task": "Ask"})), ("look", json!({}))]),
     };
     world.model.respond_with(responds);
@@ -189,6 +189,6 @@ async fn pending_subagent_question_blocks_new_calls_after_a_crash() {
     answer(&next, &interrupt, Answer::Approve).await;
     assert_eq!(to_end(&mut events).await.1.text, "All parts are done.");
     let log = next.log(&session);
-    let at = |what: &str| log.find(what).unwrap_or_else(|| panic!("no {what} in {log}"));
+    let at = |part: &str| log.find(part).unwrap_or_else(|| panic!("no {part} in {log}"));
     assert!(at("! Approve") < at("+ result of look"), "{log}");
 }

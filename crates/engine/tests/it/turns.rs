@@ -29,8 +29,8 @@ async fn answer_is_stored_and_published_in_order() {
     ])]);
     let session = world.session().await;
     let result = run(&session, "Hello!").await;
-    let told = Usage { calls: 1, unpriced_calls: 1, ..usage };
-    assert_eq!((result.text.as_str(), result.usage), ("Good day.", told));
+    let expected = Usage { calls: 1, unpriced_calls: 1, ..usage };
+    assert_eq!((result.text.as_str(), result.usage), ("Good day.", expected));
     assert_snapshot!(world.log(&session), @r#"
     1 turn started, base, at most 100 steps
     2 + user_message
@@ -51,8 +51,8 @@ async fn first_text_is_published_before_later_events_are_stored() {
     // there is more to store.
     world.store.hold_appends_after(2);
     let begun = soon("the turn's start", session.start_turn(input("Hello!"))).await;
-    let words = until(&mut begun.unwrap().events, |kind| matches!(kind, EventKind::ItemDelta { .. })).await;
-    assert!(matches!(&words.kind, EventKind::ItemDelta { text, .. } if text == "Good day."));
+    let delta = until(&mut begun.unwrap().events, |kind| matches!(kind, EventKind::ItemDelta { .. })).await;
+    assert!(matches!(&delta.kind, EventKind::ItemDelta { text, .. } if text == "Good day."));
     assert!(world.log(&session).ends_with("+ agent_message\n"), "{}", world.log(&session));
 }
 
@@ -65,9 +65,9 @@ async fn context_size_excludes_tools_not_sent() {
         let texts = |tool: &ToolSpec| tool.name.len() + tool.description.len() + tool.parameters.to_string().len();
         (prompts(&world, &session).pop().unwrap(), tools.iter().map(texts).sum::<usize>() as u64)
     };
-    let words = || ModelChunk::Text("Seen.".to_owned());
-    let (with, of_tools) = measured(vec![words()]).await;
-    let (without, _) = measured(vec![ModelChunk::WithoutTools, words()]).await;
+    let text = || ModelChunk::Text("Seen.".to_owned());
+    let (with, of_tools) = measured(vec![text()]).await;
+    let (without, _) = measured(vec![ModelChunk::WithoutTools, text()]).await;
     assert!(with.broken_by.is_none() && with.repeated_bytes > of_tools && of_tools > 0, "{with:?}");
     assert_eq!((without.bytes, without.repeated_bytes), (with.bytes - of_tools, 0));
     assert_eq!((without.broken_by.as_deref(), without.repeated_tokens), (Some("tools"), 0));
@@ -88,7 +88,7 @@ async fn call_in_the_final_answer_is_retried_without_tools() {
     assert_eq!(world.tools.ran().len(), 1);
     assert!(world.log(&session).contains("warning call_not_run: the model called look"), "{}", world.log(&session));
     assert!(world.model.requests()[2].tools.is_empty());
-    assert_eq!(prefix_breaks(&world, &session), ["tools"], "which is told");
+    assert_eq!(prefix_breaks(&world, &session), ["tools"], "the break is reported");
     // Calls that were not run do not occur in the next request.
     world.model.then(says("Hello."));
     run(&session, "Hi").await;
@@ -138,12 +138,12 @@ async fn invalid_inputs_are_rejected_with_a_hint() {
         assert!(error.hint().is_some());
     }
     assert_eq!(world.log(&session), "");
-    let nobody = world.engine.session(agentd_core::ids::SessionId::generate()).await.unwrap();
-    assert_eq!(nobody.start_turn(input("x")).await.err().unwrap().kind(), ErrorKind::NotFound);
+    let unknown = world.engine.session(agentd_core::ids::SessionId::generate()).await.unwrap();
+    assert_eq!(unknown.start_turn(input("x")).await.err().unwrap().kind(), ErrorKind::NotFound);
 }
 
 /// Input added while the model gives this answer stays where the model read it, in the next turn and after a restart.
-async fn stays_where_it_was_read(answer: ModelChunk) {
+async fn check_steering_position(answer: ModelChunk) {
     let gate = Arc::new(Notify::new());
     let world = World::new([Play::Waits(Arc::clone(&gate), vec![answer]), says("Green it is."), says("Still green.")]);
     let session = world.session().await;
@@ -154,12 +154,12 @@ async fn stays_where_it_was_read(answer: ModelChunk) {
     gate.notify_one();
     to_end(&mut started.events).await;
     run(&session, "And now?").await;
-    let (second, again) = world.back(session.id(), [says("Green for ever.")]).await;
-    run(&again, "And in another life?").await;
+    let (second, resumed) = world.recovered(session.id(), [says("Green for ever.")]).await;
+    run(&resumed, "And in another life?").await;
 
     let mut requests: Vec<Vec<Message>> = world.model.requests().into_iter().map(|request| request.messages).collect();
     requests.push(second.last_request().messages);
-    assert_eq!(requests[0].len(), 2, "it was sent before anything was added");
+    assert_eq!(requests[0].len(), 2, "the first request precedes the steering");
     for pair in requests.windows(2) {
         assert_eq!(pair[1][..pair[0].len()], pair[0], "{pair:#?}");
     }
@@ -171,9 +171,9 @@ async fn stays_where_it_was_read(answer: ModelChunk) {
 }
 
 #[tokio::test]
-async fn steering_keeps_its_place_in_later_requests() {
-    stays_where_it_was_read(ModelChunk::Text("Half an answer.".to_owned())).await;
-    stays_where_it_was_read(ModelChunk::call("look", "{}")).await;
+async fn steering_keeps_its_position_in_later_requests() {
+    check_steering_position(ModelChunk::Text("Half an answer.".to_owned())).await;
+    check_steering_position(ModelChunk::call("look", "{}")).await;
 }
 
 /// Text that is streamed when the gate is opened.

@@ -74,11 +74,11 @@ pub(crate) fn result_of(world: &World, session: &SessionHandle, tool: &str) -> T
 }
 
 /// Results of `undo_patch`, one line each.
-pub(crate) fn told_of_undoing(world: &World, session: &SessionHandle) -> Vec<String> {
+pub(crate) fn undo_results(world: &World, session: &SessionHandle) -> Vec<String> {
     let log = world.log(session);
-    let told = log.lines().filter(|line| line.contains("= result of undo_patch"));
+    let lines = log.lines().filter(|line| line.contains("= result of undo_patch"));
     // Strip the sequence numbers.
-    told.map(|line| line.split_once(' ').map_or(line, |(_, rest)| rest).to_owned()).collect()
+    lines.map(|line| line.split_once(' ').map_or(line, |(_, rest)| rest).to_owned()).collect()
 }
 
 #[tokio::test]
@@ -94,7 +94,7 @@ async fn undo_patch_reverts_edits_one_by_one() {
     assert_eq!(result.text, "All taken back.");
     let read = |path: &str| world.disk.read(path);
     assert_eq!((read("a"), read("b"), read("c")), (String::new(), String::new(), "1".to_owned()));
-    assert_snapshot!(told_of_undoing(&world, &session).join("\n"), @r#"
+    assert_snapshot!(undo_results(&world, &session).join("\n"), @r#"
     = result of undo_patch: "Reverted.\nb: is removed" (Done)
     = result of undo_patch: "Reverted.\na: is restored" (Done)
     = result of undo_patch: "Reverted.\na: is removed" (Done)
@@ -139,9 +139,9 @@ async fn undo_without_changes_marks_its_turn_undone() {
     world.disk.write("a", "");
     let before = world.store.events_of(session.id()).len();
     session.undo(UndoRequest { preview: true, ..last() }).await.unwrap();
-    assert_eq!(world.store.events_of(session.id()).len(), before, "a preview is no fact");
+    assert_eq!(world.store.events_of(session.id()).len(), before, "a preview stores no event");
     assert_eq!(shown(&session.undo(last()).await.unwrap()), [(2, "a", UndoOutcome::Already)]);
-    let [settled] = &world.store.events_of(session.id())[before..] else { panic!("one fact, and nothing to tell") };
+    let [settled] = &world.store.events_of(session.id())[before..] else { panic!("expected one event") };
     let EventKind::StateChanged { change: StateChange::Undone { files, .. } } = &settled.kind else {
         panic!("{settled:?}")
     };
@@ -154,7 +154,7 @@ async fn undo_without_changes_marks_its_turn_undone() {
     assert_eq!(session.undo(last()).await.unwrap_err().kind(), ErrorKind::NotFound);
     let before = world.store.events_of(session.id()).len();
     session.undo(UndoRequest { turn: second, ..last() }).await.unwrap();
-    assert_eq!(world.store.events_of(session.id()).len(), before, "it is settled already");
+    assert_eq!(world.store.events_of(session.id()).len(), before, "the turn is already undone");
     let (_world, session) = World::new([]).begun().await;
     assert_eq!(session.undo(last()).await.unwrap_err().kind(), ErrorKind::NotFound);
 }

@@ -13,7 +13,7 @@ use insta::assert_snapshot;
 use serde_json::json;
 
 use crate::{
-    undoing::{edit, last, redo, result_of, shown, told_of_undoing},
+    undoing::{edit, last, redo, result_of, shown, undo_results},
     world::{World, run},
 };
 
@@ -50,7 +50,7 @@ async fn undo_patch_reverts_the_last_edit_even_of_state() {
     assert_eq!((state_of(&world, &session), world.disk.read("a")), (vec!["plan: dig".to_owned()], "1".to_owned()));
     run(&session, "Go on!").await;
     assert_eq!((state_of(&world, &session), world.disk.read("a")), (vec![], String::new()));
-    assert_snapshot!(told_of_undoing(&world, &session).join("\n"), @r#"
+    assert_snapshot!(undo_results(&world, &session).join("\n"), @r#"
     = result of undo_patch: "Reverted.\n/state/plan: is restored" (Done)
     = result of undo_patch: "Reverted.\n/state/plan: is restored" (Done)
     = result of undo_patch: "Reverted.\na: is removed" (Done)
@@ -69,8 +69,8 @@ async fn failed_state_undo_is_reported_without_a_substitute() {
     ])
     .await;
     run(&session, "one").await;
-    let persons = StateFileChange { path: "plan".to_owned(), content: Some("rest".to_owned()) };
-    session.change_state_file(persons).await.unwrap();
+    let user_change = StateFileChange { path: "plan".to_owned(), content: Some("rest".to_owned()) };
+    session.change_state_file(user_change).await.unwrap();
     run(&session, "two").await;
     let result = result_of(&world, &session, "undo_patch");
     assert!(result.text.contains("nothing was reverted") && result.text.contains("/state/plan"), "{result:?}");
@@ -114,9 +114,9 @@ async fn undo_after_a_crash_reverts_the_interrupted_edit_only() {
     let script = [undo(), calls(&[("undo_patch", json!({"path": "a"}))]), says("I see.")];
     let (next, session) = killed(&world, &session, 0, is_state_change, script).await;
     run(&session, "three").await;
-    let told = told_of_undoing(&next, &session);
-    assert!(told[0].contains("E_TOOL") && told[0].contains("is unknown"), "{told:#?}");
-    assert!(told[1].contains("a: is removed"), "{told:#?}");
+    let results = undo_results(&next, &session);
+    assert!(results[0].contains("E_TOOL") && results[0].contains("is unknown"), "{results:#?}");
+    assert!(results[1].contains("a: is removed"), "{results:#?}");
     assert_eq!((state_of(&next, &session), next.disk.read("a")), (vec![], String::new()));
 }
 
@@ -148,7 +148,7 @@ async fn interrupted_edit_of_disk_and_state_is_reverted_whole() {
     let (next, session) = killed(&world, &session, 1, is_removal, [undo(), says("I see.")]).await;
     run(&session, "three").await;
     assert_eq!(
-        told_of_undoing(&next, &session),
+        undo_results(&next, &session),
         [r#"= result of undo_patch: "Reverted.\nplan: is removed\n/state/plan: is restored" (Done)"#]
     );
     assert_eq!((state_of(&next, &session), next.disk.read("plan")), both());
@@ -176,23 +176,26 @@ async fn half_applied_edit_is_reverted_in_its_half() {
 #[tokio::test]
 async fn interrupted_undo_is_finished_by_the_next() {
     let (world, session) = moved().await;
-    let (next, session) = world.back(session.id(), [undo(), says("Back.")]).await;
+    let (next, session) = world.recovered(session.id(), [undo(), says("Back.")]).await;
     run(&session, "three").await;
-    let is_given_back = |kind: &EventKind| matches!(kind, EventKind::StateChanged { change: StateChange::File(change) } if change.content.as_deref() == Some("dig"));
+    let is_dig_restored = |kind: &EventKind| match kind {
+        EventKind::StateChanged { change: StateChange::File(change) } => change.content.as_deref() == Some("dig"),
+        _ => false,
+    };
     let events = next.store.events_of(session.id());
-    let last_change = events.iter().rposition(|event| is_given_back(&event.kind)).unwrap();
+    let last_change = events.iter().rposition(|event| is_dig_restored(&event.kind)).unwrap();
     let store = next.store.copy_prefix(session.id(), last_change);
     let next = World::on_disk(store, Arc::clone(&world.disk), EngineConfig::default(), [undo(), says("Now it is.")]);
     let (next, session) = next.settled(session.id()).await;
-    assert_eq!((state_of(&next, &session), next.disk.read("plan")), (vec![], String::new()), "half of it");
+    assert_eq!((state_of(&next, &session), next.disk.read("plan")), (vec![], String::new()), "half of the undo");
     run(&session, "four").await;
     assert_eq!((state_of(&next, &session), next.disk.read("plan")), (vec!["plan: dig".to_owned()], String::new()));
 }
 
-/// Whoever reverted the edit, the model is informed, and the next call applies to the edit before it.
+/// The model is informed regardless of who reverted the edit, and the next call applies to the edit before it.
 #[tokio::test]
 async fn reverted_edit_does_not_hide_the_one_before() {
-    for by in ["the person", "a command", "somebody"] {
+    for by in ["the user", "a command", "another program"] {
         let (world, session) = World::trusting([
             calls(&[("change", edit("a", "1")), ("change", edit("/state/plan", "dig"))]),
             says("First."),
@@ -210,17 +213,20 @@ async fn reverted_edit_does_not_hide_the_one_before() {
         run(&session, "one").await;
         run(&session, "two").await;
         match by {
-            "the person" => drop(session.undo(last()).await.unwrap()),
-            "somebody" => world.disk.write("a", "1"),
+            "the user" => drop(session.undo(last()).await.unwrap()),
+            "another program" => world.disk.write("a", "1"),
             _ => {}
         }
         run(&session, "three").await;
         run(&session, "four").await;
-        let told = told_of_undoing(&world, &session);
-        assert!(told[0].contains("was already reverted") && told[0].contains("a: was already"), "{by}: {told:#?}");
-        assert!(told[1].contains("/state/plan: is removed"), "{by}: {told:#?}");
-        assert!(told[2].contains("Reverted.\\na: is removed"), "{by}: {told:#?}");
-        assert!(told[3].contains("there is no edit left"), "{by}: {told:#?}");
+        let results = undo_results(&world, &session);
+        assert!(
+            results[0].contains("was already reverted") && results[0].contains("a: was already"),
+            "{by}: {results:#?}"
+        );
+        assert!(results[1].contains("/state/plan: is removed"), "{by}: {results:#?}");
+        assert!(results[2].contains("Reverted.\\na: is removed"), "{by}: {results:#?}");
+        assert!(results[3].contains("there is no edit left"), "{by}: {results:#?}");
         assert_eq!((state_of(&world, &session), world.disk.read("a")), (vec![], String::new()), "{by}");
     }
 }

@@ -20,8 +20,8 @@ fn ends(mut chunks: Vec<ModelChunk>, finish: Finish) -> Play {
     Play::Chunks(chunks)
 }
 
-fn unrun(name: &str, why: UnrunReason) -> ModelChunk {
-    ModelChunk::UnrunCall { name: name.to_owned(), why }
+fn unrun(name: &str, reason: UnrunReason) -> ModelChunk {
+    ModelChunk::UnrunCall { name: name.to_owned(), why: reason }
 }
 
 fn look() -> Play {
@@ -39,12 +39,12 @@ async fn played<const N: usize>(script: [Play; N]) -> (World, SessionHandle, Tur
     (world, session, result)
 }
 
-fn is(result: &TurnResult, reason: StopReason, text: &str) {
+fn check(result: &TurnResult, reason: StopReason, text: &str) {
     assert_eq!((result.stop_reason, result.text.as_str()), (reason, text));
 }
 
 /// Messages of a request as text.
-fn told(request: &ModelRequest) -> String {
+fn text_of(request: &ModelRequest) -> String {
     request.messages.iter().map(|message| format!("{message:?}\n")).collect()
 }
 
@@ -63,14 +63,14 @@ async fn empty_answer_is_retried_with_tools() {
     let thoughts = || Play::Chunks(vec![ModelChunk::Reasoning("Hm.".to_owned())]);
     let script = [look(), nothing(), look(), thoughts(), nothing(), look(), says("Seen.")];
     let (world, session, result) = played(script).await;
-    is(&result, StopReason::Completed, "Seen.");
+    check(&result, StopReason::Completed, "Seen.");
     assert_eq!(result.steps, 7);
     assert_eq!(world.tools.ran().len(), 3);
     only_grows(&world);
     let requests = world.model.requests();
-    assert!(told(&requests[2]).contains("Your last answer was empty: "), "{}", told(&requests[2]));
-    assert!(told(&requests[4]).contains("Your last answer had only reasoning: "), "{}", told(&requests[4]));
-    assert_eq!(told(&requests[6]).matches("Your last answer").count(), 3, "each is told where it was");
+    assert!(text_of(&requests[2]).contains("Your last answer was empty: "), "{}", text_of(&requests[2]));
+    assert!(text_of(&requests[4]).contains("Your last answer had only reasoning: "), "{}", text_of(&requests[4]));
+    assert_eq!(text_of(&requests[6]).matches("Your last answer").count(), 3, "each notice stays at its position");
     let log = world.log(&session);
     assert_eq!(log.matches("warning empty_answer").count(), 2, "{log}");
 }
@@ -83,7 +83,7 @@ async fn steering_resets_the_empty_answer_count() {
     session.start_turn(StartTurn { if_busy: IfBusy::Steer, ..input("And?") }).await.unwrap();
     world.then([nothing(), nothing(), says("And so.")]);
     world.tools.release(1);
-    is(&to_end(&mut started.events).await.1, StopReason::Completed, "And so.");
+    check(&to_end(&mut started.events).await.1, StopReason::Completed, "And so.");
 }
 
 #[tokio::test]
@@ -109,26 +109,26 @@ async fn truncated_call_is_reported_and_not_run() {
 
 #[tokio::test]
 async fn truncated_text_is_continued_as_one_answer() {
-    let cut = |words: &str| ends(vec![text(words)], Finish::Length);
+    let cut = |part: &str| ends(vec![text(part)], Finish::Length);
     let (world, _, result) = played([cut("One, tw"), cut("o, thr"), says("ee.")]).await;
-    is(&result, StopReason::Completed, "One, two, three.");
+    check(&result, StopReason::Completed, "One, two, three.");
     only_grows(&world);
-    assert!(told(&world.model.requests()[1]).contains("Continue exactly where it stops"));
+    assert!(text_of(&world.model.requests()[1]).contains("Continue exactly where it stops"));
 
     let (.., result) = played([cut("One, tw"), cut("o, thr"), cut("ee, fo"), says("ur.")]).await;
-    is(&result, StopReason::Cut, "One, two, three, fo");
+    check(&result, StopReason::Cut, "One, two, three, fo");
     let thoughts = || ends(vec![ModelChunk::Reasoning("Hm".to_owned())], Finish::Length);
     let (world, _, result) = played([thoughts(), thoughts(), thoughts()]).await;
     assert_eq!((result.stop_reason, result.steps), (StopReason::Cut, 3));
-    assert!(told(&world.model.requests()[1]).contains("before any text or tool call"));
+    assert!(text_of(&world.model.requests()[1]).contains("before any text or tool call"));
 }
 
 #[tokio::test]
 async fn runaway_answer_is_retried() {
-    let what = ModelChunk::Runaway { what: "repeated \"ha \" without end".to_owned() };
-    let repeats = ends(vec![text("ha ha ha "), what], Finish::Runaway);
+    let runaway = ModelChunk::Runaway { what: "repeated \"ha \" without end".to_owned() };
+    let repeats = ends(vec![text("ha ha ha "), runaway], Finish::Runaway);
     let (world, session, result) = played([repeats, says("Funny.")]).await;
-    is(&result, StopReason::Completed, "Funny.");
+    check(&result, StopReason::Completed, "Funny.");
     assert!(world.log(&session).contains("warning answer_runaway"));
 }
 
@@ -136,22 +136,22 @@ async fn runaway_answer_is_retried() {
 async fn call_as_text_is_reported_and_reasoning_reclassified() {
     let leaked = Play::Chunks(vec![text("I look."), unrun("look", UnrunReason::Foreign)]);
     let (world, _, result) = played([leaked, look(), says("Seen.")]).await;
-    is(&result, StopReason::Completed, "Seen.");
-    assert!(told(&world.model.requests()[1]).contains("contained a call of look as text. It did not run"));
+    check(&result, StopReason::Completed, "Seen.");
+    assert!(text_of(&world.model.requests()[1]).contains("contained a call of look as text. It did not run"));
 
     let chunks = vec![text("They want 5."), ModelChunk::WasReasoning, text("It is 5.")];
     let (world, session, result) = played([Play::Chunks(chunks)]).await;
-    is(&result, StopReason::Completed, "It is 5.");
+    check(&result, StopReason::Completed, "It is 5.");
     let log = world.log(&session);
     assert!(log.contains("= agent \"\" (Cut)") && log.contains("= reasoning \"They want 5.\" (Done)"), "{log}");
 }
 
 #[tokio::test]
 async fn doubtful_call_is_queried_once() {
-    let doubtful = |words: &str| Play::Chunks(vec![text(words), unrun("look", UnrunReason::Doubtful)]);
-    for (again, expected) in [(doubtful("So it is: {…}"), "So it is: {…}"), (nothing(), "{…} looks.")] {
-        let (.., result) = played([doubtful("{…} looks."), again]).await;
-        is(&result, StopReason::Completed, expected);
+    let doubtful = |part: &str| Play::Chunks(vec![text(part), unrun("look", UnrunReason::Doubtful)]);
+    for (second, expected) in [(doubtful("So it is: {…}"), "So it is: {…}"), (nothing(), "{…} looks.")] {
+        let (.., result) = played([doubtful("{…} looks."), second]).await;
+        check(&result, StopReason::Completed, expected);
         assert_eq!(result.steps, 2);
     }
 }
@@ -166,8 +166,8 @@ async fn open_todos_are_queried_once() {
     let open = || calls(&[todos(&["completed", "in_progress", "pending"])]);
     let (world, session, result) = played([open(), says("Half is done."), says("The rest needs a key.")]).await;
     // The reason is appended to the answer.
-    is(&result, StopReason::Completed, "Half is done.\n\nThe rest needs a key.");
-    let asked = told(&world.last_request());
+    check(&result, StopReason::Completed, "Half is done.\n\nThe rest needs a key.");
+    let asked = text_of(&world.last_request());
     assert!(asked.contains("2 todos open: 2. part 1; 3. part 2. Do what is left now"), "{asked}");
     assert!(world.log(&session).contains("warning open_todos"));
     // The next turn is not affected.
@@ -184,9 +184,9 @@ async fn open_todos_are_queried_once() {
 
     // Work after the question has its own answer.
     let (.., result) = played([open(), says("Half."), calls(&[todos(&["completed"; 3])]), says("All.")]).await;
-    is(&result, StopReason::Completed, "All.");
+    check(&result, StopReason::Completed, "All.");
     // An empty reply counts as an answer.
-    is(&played([open(), says("Half."), nothing()]).await.2, StopReason::Completed, "Half.");
+    check(&played([open(), says("Half."), nothing()]).await.2, StopReason::Completed, "Half.");
 }
 
 #[tokio::test]

@@ -27,7 +27,7 @@ use agentd_testkit::{
 use futures_util::{FutureExt as _, future::BoxFuture};
 
 /// State that outlives a daemon: the journal, the disk and the session files.
-type Kept = (Arc<MemoryStore>, Arc<MemoryDisk>, Arc<MemoryWorkspaces>);
+type Durable = (Arc<MemoryStore>, Arc<MemoryDisk>, Arc<MemoryWorkspaces>);
 
 pub(crate) struct World {
     pub(crate) engine: Engine,
@@ -77,17 +77,17 @@ impl World {
 
     /// Creates a world whose model has a small window and refuses requests that do not fit.
     pub(crate) fn narrow(window: u64, config: EngineConfig) -> Self {
-        Self::of(ScriptedModel::strict(window, []), None, Kept::default(), config)
+        Self::of(ScriptedModel::strict(window, []), None, Durable::default(), config)
     }
 
     /// Creates a world with several models. Its own scripted model is not used.
     pub(crate) fn with_models(models: Arc<dyn Models>) -> Self {
-        Self::of(ScriptedModel::new([]), Some(models), Kept::default(), EngineConfig::default())
+        Self::of(ScriptedModel::new([]), Some(models), Durable::default(), EngineConfig::default())
     }
 
     /// Starts another daemon on the same journal and files.
-    pub(crate) fn reborn(&self, script: impl IntoIterator<Item = Play>) -> Self {
-        Self::of(ScriptedModel::new(script), None, self.kept(), EngineConfig::default())
+    pub(crate) fn restarted_with_files(&self, script: impl IntoIterator<Item = Play>) -> Self {
+        Self::of(ScriptedModel::new(script), None, self.durable(), EngineConfig::default())
     }
 
     /// Starts another daemon on the same journal and disk. The tasks of this one end with the test.
@@ -97,16 +97,16 @@ impl World {
 
     /// Starts another daemon with other models. Its own scripted model is not used.
     pub(crate) fn restarted_with(&self, models: Arc<dyn Models>) -> Self {
-        Self::of(ScriptedModel::new([]), Some(models), self.kept(), EngineConfig::default())
+        Self::of(ScriptedModel::new([]), Some(models), self.durable(), EngineConfig::default())
     }
 
     /// Starts another daemon, runs its recovery and opens a session.
-    pub(crate) async fn back(
+    pub(crate) async fn recovered(
         &self,
         session: SessionId,
         script: impl IntoIterator<Item = Play>,
     ) -> (Self, SessionHandle) {
-        self.reborn(script).settled(session).await
+        self.restarted_with_files(script).settled(session).await
     }
 
     /// Runs the recovery of this daemon and opens a session.
@@ -121,14 +121,14 @@ impl World {
         (self, session)
     }
 
-    fn kept(&self) -> Kept {
+    fn durable(&self) -> Durable {
         (Arc::clone(&self.store), Arc::clone(&self.disk), Arc::clone(&self.workspaces))
     }
 
     fn of(
         model: Arc<ScriptedModel>,
         models: Option<Arc<dyn Models>>,
-        (store, disk, workspaces): Kept,
+        (store, disk, workspaces): Durable,
         config: EngineConfig,
     ) -> Self {
         let tools = ScriptedTools::on(Arc::clone(&disk));
@@ -179,7 +179,7 @@ impl World {
     }
 
     /// Messages of the last request as text.
-    pub(crate) fn told(&self) -> String {
+    pub(crate) fn sent_text(&self) -> String {
         format!("{:?}", self.last_request().messages)
     }
 
@@ -219,15 +219,15 @@ pub(crate) fn input(text: &str) -> StartTurn {
     StartTurn { text: Some(text.to_owned()), client: "test".to_owned(), ..StartTurn::default() }
 }
 
-pub(crate) fn go_on() -> StartTurn {
+pub(crate) fn continuation() -> StartTurn {
     StartTurn { text: None, ..input("") }
 }
 
 /// Awaits a future with a time limit. Nothing in these tests takes real time, so a longer wait is a hang.
-pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+pub(crate) async fn soon<T>(awaited: &str, future: impl Future<Output = T>) -> T {
     match tokio::time::timeout(Duration::from_secs(20), future).await {
         Ok(value) => value,
-        Err(_) => panic!("still waiting for {what}"),
+        Err(_) => panic!("still waiting for {awaited}"),
     }
 }
 
@@ -266,7 +266,7 @@ pub(crate) async fn end_of(events: &mut Subscription, turn: TurnId) -> TurnResul
 /// Waits for the first event that `fits`.
 pub(crate) async fn until(events: &mut Subscription, fits: impl Fn(&EventKind) -> bool) -> Arc<Event> {
     loop {
-        let event = soon("an event", events.next()).await.expect("the stream goes on").expect("no error");
+        let event = soon("an event", events.next()).await.expect("the stream has not ended").expect("no error");
         if fits(&event.kind) {
             return event;
         }
@@ -362,7 +362,7 @@ pub(crate) async fn answering(
 }
 
 /// Answers an interrupt and follows the session's first turn to its end.
-pub(crate) async fn goes_on(
+pub(crate) async fn answer_and_follow(
     session: &SessionHandle,
     interrupt: &Interrupt,
     answer: Answer,
@@ -392,7 +392,7 @@ pub(crate) fn prompts(world: &World, session: &SessionHandle) -> Vec<PromptRepor
 /// Warnings with this code among these events.
 pub(crate) fn warnings(events: &[Arc<Event>], code: &str) -> Vec<String> {
     let found = events.iter().filter_map(|event| match &event.kind {
-        EventKind::Warning { code: known, message } if known == code => Some(message.clone()),
+        EventKind::Warning { code: actual, message } if actual == code => Some(message.clone()),
         _ => None,
     });
     found.collect()
@@ -453,7 +453,7 @@ pub(crate) struct WatchedTools {
     /// Tool that replaces the scripted ones.
     pub(crate) specs: Option<ToolSpec>,
     /// True if read-only commands are confined to reading.
-    pub(crate) holds: bool,
+    pub(crate) enforces_read_only: bool,
     pub(crate) on_call: Box<OnCall>,
 }
 
@@ -474,8 +474,8 @@ impl Toolbox for WatchedTools {
         self.inner.preview(context, call)
     }
 
-    fn holds_commands(&self) -> BoxFuture<'_, bool> {
-        std::future::ready(self.holds).boxed()
+    fn can_enforce_read_only(&self) -> BoxFuture<'_, bool> {
+        std::future::ready(self.enforces_read_only).boxed()
     }
 
     fn call<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, ToolOutput> {

@@ -13,7 +13,7 @@ use std::{
 
 use agentd_core::{
     Timestamp,
-    exchange::{ExchangeOutcome, ExchangePurpose, ExchangeSource, KeptExchanges, ReceivedAnswer, SentRequest},
+    exchange::{ExchangeOutcome, ExchangePurpose, ExchangeSource, ReceivedAnswer, SentRequest, StoredExchanges},
     ids::SessionId,
     ports::{Clock, Exchanges as _},
 };
@@ -80,7 +80,7 @@ impl World {
         recorder.ended(key, answer);
     }
 
-    async fn read(&self, numbers: &[u64]) -> Result<KeptExchanges, ReadFailure> {
+    async fn read(&self, numbers: &[u64]) -> Result<StoredExchanges, ReadFailure> {
         self.log.read(self.session, numbers.to_vec()).await
     }
 
@@ -114,11 +114,11 @@ proptest! {
                 world.exchange(&body);
                 bodies.push(body);
             }
-            let kept = world.read(&[]).await.unwrap().exchanges;
-            assert_eq!(kept.last().unwrap().number, bodies.len() as u64);
-            for exchange in &kept {
+            let stored = world.read(&[]).await.unwrap().exchanges;
+            assert_eq!(stored.last().unwrap().number, bodies.len() as u64);
+            for exchange in &stored {
                 assert_eq!(world.body(exchange.number).await, bodies[usize::try_from(exchange.number).unwrap() - 1]);
-                assert_eq!(exchange.before, Some(exchange.number - 1).filter(|before| *before >= kept[0].number));
+                assert_eq!(exchange.before, Some(exchange.number - 1).filter(|before| *before >= stored[0].number));
             }
         });
     }
@@ -136,15 +136,15 @@ async fn damaged_lines_are_skipped_with_a_remark() {
     fs::write(world.path(), text).unwrap();
     let world = World { log: ExchangeLog::new(world.config.clone()), ..world };
     world.exchange("{\"c\":3}");
-    let kept = world.read(&[]).await.unwrap();
-    assert_eq!(kept.exchanges.iter().map(|exchange| exchange.number).collect::<Vec<_>>(), [1, 2, 3]);
-    assert_eq!((kept.remarks.len(), world.body(3).await.as_str()), (2, "{\"c\":3}"), "{:?}", kept.remarks);
-    assert!(kept.remarks[0].contains("1 line of the trace: truncated"), "{:?}", kept.remarks);
-    assert!(kept.remarks[1].contains("2 lines"), "{:?}", kept.remarks);
+    let stored = world.read(&[]).await.unwrap();
+    assert_eq!(stored.exchanges.iter().map(|exchange| exchange.number).collect::<Vec<_>>(), [1, 2, 3]);
+    assert_eq!((stored.remarks.len(), world.body(3).await.as_str()), (2, "{\"c\":3}"), "{:?}", stored.remarks);
+    assert!(stored.remarks[0].contains("1 line of the trace: truncated"), "{:?}", stored.remarks);
+    assert!(stored.remarks[1].contains("2 lines"), "{:?}", stored.remarks);
 }
 
 /// Blocks the writer thread until the gate is opened.
-fn held(gate: Receiver<()>) -> SecretFilter {
+fn blocked_by(gate: Receiver<()>) -> SecretFilter {
     let gate = Mutex::new(gate);
     Arc::new(move |text| {
         // An error means that the gate was dropped.
@@ -156,14 +156,14 @@ fn held(gate: Receiver<()>) -> SecretFilter {
 #[tokio::test]
 async fn dropped_exchanges_are_counted_without_blocking() {
     let (open, gate) = mpsc::channel();
-    let world = World::cleaned_by(64 << 20, 2, held(gate));
+    let world = World::cleaned_by(64 << 20, 2, blocked_by(gate));
     // The thread is blocked, and its queue has room for 1024 commands.
     for number in 0..1000 {
         world.exchange(&format!("{{\"n\":{number}}}"));
     }
     drop(open);
-    let kept = world.read(&[]).await.unwrap();
-    let lines: u64 = kept.exchanges.iter().map(|exchange| 1 + u64::from(exchange.answer.is_some())).sum();
-    let lost: u64 = kept.remarks[0].split(' ').next().unwrap().parse().unwrap();
+    let stored = world.read(&[]).await.unwrap();
+    let lines: u64 = stored.exchanges.iter().map(|exchange| 1 + u64::from(exchange.answer.is_some())).sum();
+    let lost: u64 = stored.remarks[0].split(' ').next().unwrap().parse().unwrap();
     assert!((1024..1100).contains(&lines) && lost > 400, "{lines} {lost}");
 }

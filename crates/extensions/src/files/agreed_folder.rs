@@ -4,7 +4,7 @@
 
 use std::{fs, io, path::Path};
 
-pub(crate) use agentd_core::held::lock;
+pub(crate) use agentd_core::mutex::lock;
 use agentd_core::{
     error::{ErrorKind, WorkspaceError},
     project::{ProjectChange, ProjectChangeKind, ProjectFile, ProjectProblem},

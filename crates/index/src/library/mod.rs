@@ -69,7 +69,7 @@ impl Library {
         progress: &OnProgress,
         cancel: CancellationToken,
     ) -> Result<Reading, Failure> {
-        let again = document.again(document.password.clone());
+        let again = document.with_password(document.password.clone());
         match self.parts_in(ReadingPass::Quick, document, range, &|_| {}, cancel.clone()).await {
             Err(Failure::NeedsRecognition) => {
                 let again = again.map_err(|error| Failure::Worker(error.to_string()))?;

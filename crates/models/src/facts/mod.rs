@@ -220,7 +220,7 @@ impl ModelFacts {
     }
 
     /// Queries the server whether the model accepts pictures, unless this is configured or was already queried.
-    pub(crate) async fn look_for_sight(&self) {
+    pub(crate) async fn look_up_vision(&self) {
         self.look_up().await;
         if self.config.sees_pictures.is_some() || self.config.wire == Wire::LlamaCpp || self.rests() {
             return;

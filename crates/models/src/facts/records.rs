@@ -334,7 +334,7 @@ impl ModelRecord {
         }
         self.id = self.id.filter(|id| is_model_id(id));
         self.told = self.told.filter(|tokens| PLAUSIBLE.contains(tokens));
-        self.prices = self.prices.filter(Prices::are_sound);
+        self.prices = self.prices.filter(Prices::are_plausible);
         self.limit = self.limit.filter(|limit| PLAUSIBLE.contains(&limit.tokens) && limit.at <= now);
         self.changes.retain(|learnt| learnt.change.is_sound() && learnt.at <= now);
         self.changes.truncate(MAX_CHANGES);

@@ -259,7 +259,7 @@ fn prices(pricing: &Value) -> Option<Prices> {
     let overrides = pricing.get("overrides").and_then(Value::as_array).into_iter().flatten();
     let mut tiers: Vec<Prices> = overrides.filter_map(|over| tier(over, pricing)).take(MAX_TIERS).collect();
     tiers.sort_by_key(|tier| tier.above);
-    Some(Prices { tiers, ..rates(|name| dollars(pricing.get(name)?))? }).filter(Prices::are_sound)
+    Some(Prices { tiers, ..rates(|name| dollars(pricing.get(name)?))? }).filter(Prices::are_plausible)
 }
 
 /// Prices from a number of tokens on. Missing ones are those of the base tier.

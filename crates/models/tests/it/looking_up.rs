@@ -162,8 +162,8 @@ async fn server_picture_support_applies_unless_configured() {
             tells_of_sight(&server, kind, sees);
             let sight = async |config: ModelConfig| {
                 let model = connect(&config).unwrap();
-                model.look_for_sight().await;
-                model.look_for_sight().await;
+                model.look_up_vision().await;
+                model.look_up_vision().await;
                 model.info().sees_pictures
             };
             assert_eq!(sight(config(&server)).await, sees, "{kind}");
@@ -191,7 +191,7 @@ async fn picture_support_is_cached_and_fetched_on_demand() {
     ask(&model, request("Hello")).await;
     model.look_up().await;
     assert!(!server.documents_asked().contains(&"/api/show".to_owned()), "nobody has a picture yet");
-    model.look_for_sight().await;
+    model.look_up_vision().await;
     assert!(model.info().sees_pictures);
     learning::written(&file, "\"pictures\"").await;
     let model = named();
@@ -201,14 +201,14 @@ async fn picture_support_is_cached_and_fetched_on_demand() {
     assert!(model.info().sees_pictures);
     // The server now has another model, without support for pictures.
     tells_of_sight(&server, "Ollama", false);
-    model.look_for_sight().await;
+    model.look_up_vision().await;
     assert!(!model.info().sees_pictures);
     // A server that does not answer is not queried again for a while.
     let silent = ModelServer::start().await;
     silent.is_silent_about("/v1/models");
     let model = connect(&ModelConfig { first_byte_timeout_ms: 50, ..config(&silent) }).unwrap();
     for _ in 0..3 {
-        model.look_for_sight().await;
+        model.look_up_vision().await;
     }
     assert_eq!((model.info().sees_pictures, silent.documents_asked().len()), (false, 1));
 }

@@ -15,7 +15,7 @@ use std::{
 };
 
 use agentd_core::{
-    catalogue::Foreign,
+    catalogue::ForeignTool,
     client_tool::CLIENT_TOOL_PREFIX,
     folder::with_real_paths,
     grant::Grant,
@@ -61,7 +61,7 @@ pub struct CallContext<'a> {
     /// The tool that is called.
     pub tool: &'a ToolSpec,
     /// The server and the name there, if the tool is foreign.
-    pub foreign: Option<&'a Foreign>,
+    pub foreign: Option<&'a ForeignTool>,
     /// The arguments, as the model wrote them.
     pub arguments: &'a str,
     /// The same call with the link in its path resolved, if the path leads through one and the target is known.

@@ -176,7 +176,7 @@ impl LiveTail {
 
     /// Adds output and reports its lines if a report is due.
     pub(super) fn push(&mut self, bytes: &[u8]) {
-        if !self.progress.is_heard() {
+        if !self.progress.has_receiver() {
             return;
         }
         // A carriage return also ends a line, as in progress bars.

@@ -41,7 +41,7 @@ async fn acknowledged_events_survive_a_kill() {
     let mut acknowledged = None;
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     while acknowledged.as_ref().is_none_or(|(_, seq)| *seq < 200) {
-        let line = lines.next().expect("the child goes on").unwrap();
+        let line = lines.next().expect("the child keeps appending").unwrap();
         if let Some((session, seq)) = line.split_once("acked ").and_then(|(_, ack)| ack.split_once(' ')) {
             acknowledged = Some((session.parse::<SessionId>().unwrap(), seq.parse::<u64>().unwrap()));
         }
@@ -62,7 +62,7 @@ async fn acknowledged_events_survive_a_kill() {
     store.close().await.unwrap();
 }
 
-/// Copies the files as they are, like a power loss would leave them.
+/// Copies the files in the state in which a power loss would leave them.
 fn copy_files(from: &Path, to: &Path) {
     for entry in std::fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
@@ -84,7 +84,7 @@ async fn stored(store: &SqliteStore, session: SessionId) -> usize {
 #[tokio::test]
 async fn torn_log_tail_loses_only_unacknowledged_events() {
     let (copy, (folder, store, mut script)) = (tempfile::tempdir().unwrap(), one_session().await);
-    store.append(vec![script.turn_started(), script.input("kept")]).await.unwrap();
+    store.append(vec![script.turn_started(), script.input("stored")]).await.unwrap();
     copy_files(folder.path(), copy.path());
     let acknowledged = std::fs::metadata(log_of(copy.path())).unwrap().len();
     store.append(vec![script.input("torn")]).await.unwrap();
@@ -106,13 +106,13 @@ async fn torn_log_tail_loses_only_unacknowledged_events() {
 async fn checkpoint_by_another_program_is_not_reported_as_loss() {
     for is_moved in [true, false] {
         let (copy, (folder, store, mut script)) = (tempfile::tempdir().unwrap(), one_session().await);
-        store.append(vec![script.turn_started(), script.input("kept")]).await.unwrap();
+        store.append(vec![script.turn_started(), script.input("stored")]).await.unwrap();
         copy_files(folder.path(), copy.path());
         let other = file(copy.path());
         let tables: i64 = other.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).unwrap();
         assert!(tables > 0);
         other.close().unwrap();
-        assert!(!log_of(copy.path()).exists(), "the last one to close it moves the log");
+        assert!(!log_of(copy.path()).exists(), "the last connection to close moves the log");
         if !is_moved {
             // Like a database that never received its log, except for the tables.
             file(copy.path()).execute_batch("PRAGMA foreign_keys = off; DELETE FROM events").unwrap();
@@ -127,7 +127,7 @@ async fn checkpoint_by_another_program_is_not_reported_as_loss() {
 #[tokio::test]
 async fn clean_close_leaves_one_self_contained_file() {
     let (folder, store, mut script) = one_session().await;
-    store.append(vec![script.input("kept")]).await.unwrap();
+    store.append(vec![script.input("stored")]).await.unwrap();
     assert!(log_of(folder.path()).exists());
     store.close().await.unwrap();
     store.close().await.unwrap();
@@ -145,11 +145,11 @@ async fn clean_close_leaves_one_self_contained_file() {
 #[tokio::test]
 async fn close_finishes_pending_appends() {
     let (folder, store, mut script) = one_session().await;
-    let events: Vec<_> = (0..20).map(|_| script.input("kept")).collect();
+    let events: Vec<_> = (0..20).map(|_| script.input("stored")).collect();
     let appends = futures_util::future::join_all(events.into_iter().map(|event| store.append(vec![event])));
     let (outcomes, closed) = tokio::join!(appends, store.close());
     closed.unwrap();
     let acknowledged = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
     assert_eq!(stored(&open(folder.path()), script.session).await, acknowledged);
-    assert_eq!(acknowledged, 20, "they were handed over before the close was");
+    assert_eq!(acknowledged, 20, "all appends were queued before the close");
 }

@@ -13,7 +13,7 @@ use agentd_core::{
 use agentd_store::{DamagedSession, SqliteStore, StoreConfig};
 use serde_json::json;
 
-use crate::{file, journal, new_session, one_session, open, opened, spoil};
+use crate::{corrupt_page, file, journal, new_session, one_session, open, opened};
 
 #[track_caller]
 fn check(error: &StoreError, message: &str, hint: &str) {
@@ -82,7 +82,7 @@ fn invalid_journal_path_has_a_clear_error() {
 fn foreign_file_is_rejected_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let path = journal(folder.path());
-    let notes = "my notes, which are no database\n".repeat(200);
+    let notes = "my notes, not a database\n".repeat(200);
     std::fs::write(&path, &notes).unwrap();
     check(&failure(StoreConfig::at(&path)), "not a journal", "move");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), notes);
@@ -93,14 +93,14 @@ fn foreign_file_is_rejected_unchanged() {
 }
 
 /// Creates a journal with some pages, and damages its middle like a bad disk.
-async fn spoiled(folder: &Path) -> StoreConfig {
+async fn corrupt_journal(folder: &Path) -> StoreConfig {
     let store = open(folder);
     let mut script = new_session(&store).await;
     let events = (0..200).map(|_| script.input(&"words ".repeat(100))).collect();
     store.append(events).await.unwrap();
     store.close().await.unwrap();
     let path = journal(folder);
-    spoil(folder, u32::try_from(std::fs::metadata(&path).unwrap().len() / 2 / 4096).unwrap());
+    corrupt_page(folder, u32::try_from(std::fs::metadata(&path).unwrap().len() / 2 / 4096).unwrap());
     std::fs::write(folder.join("journal.db-wal"), "what a crash left").unwrap();
     StoreConfig::at(path)
 }
@@ -110,7 +110,7 @@ async fn spoiled(folder: &Path) -> StoreConfig {
 async fn damaged_event_page_loses_only_its_events() {
     for full_check_up_to in [0, u64::MAX] {
         let folder = tempfile::tempdir().unwrap();
-        let config = StoreConfig { full_check_up_to, ..spoiled(folder.path()).await };
+        let config = StoreConfig { full_check_up_to, ..corrupt_journal(folder.path()).await };
         let store = SqliteStore::open(config).unwrap();
         let [summary] = store.sessions(10).await.unwrap().try_into().unwrap();
         let events = store.events(summary.id, 0, 1000).await.unwrap();
@@ -120,10 +120,10 @@ async fn damaged_event_page_loses_only_its_events() {
         // The model's history has a placeholder for each, so that the session can continue.
         let items = store.recent_items(summary.id, 0, 1000).await.unwrap();
         assert_eq!(items.iter().map(|(seq, _)| *seq).collect::<Vec<_>>(), (1..=200).collect::<Vec<_>>());
-        let stand_ins = items
+        let placeholders = items
             .iter()
             .filter(|(_, item)| matches!(&item.body, ItemBody::Notice { text, .. } if text.contains("damaged")));
-        assert_eq!(stand_ins.map(|(seq, _)| *seq).collect::<Vec<_>>(), damaged);
+        assert_eq!(placeholders.map(|(seq, _)| *seq).collect::<Vec<_>>(), damaged);
         store.turns(summary.id).await.unwrap();
         let found = store.damaged().await.unwrap();
         assert_eq!(found, [DamagedSession { id: Some(summary.id), events: damaged }]);
@@ -131,10 +131,10 @@ async fn damaged_event_page_loses_only_its_events() {
 }
 
 /// Damages the first page of a table or an index.
-fn spoil_root(folder: &Path, name: &str, unclean: bool) {
+fn corrupt_root(folder: &Path, name: &str, unclean: bool) {
     let root = "SELECT rootpage - 1 FROM sqlite_schema WHERE name = ?1";
     let page = file(folder).query_row(root, [name], |row| row.get(0)).unwrap();
-    spoil(folder, page);
+    corrupt_page(folder, page);
     if unclean {
         std::fs::write(folder.join("journal.db-wal"), "what a crash left").unwrap();
     }
@@ -146,7 +146,7 @@ async fn damaged_session_table_is_found_after_unclean_stop() {
     let (folder, store) = opened();
     new_session(&store).await;
     store.close().await.unwrap();
-    spoil_root(folder.path(), "sessions", true);
+    corrupt_root(folder.path(), "sessions", true);
     check(&failure(StoreConfig::at(journal(folder.path()))), "damaged", "keep a copy");
 }
 
@@ -155,7 +155,7 @@ async fn damaged_session_table_is_found_after_unclean_stop() {
 async fn damaged_free_list_is_found_after_unclean_stop() {
     for full_check_up_to in [0, u64::MAX] {
         let folder = tempfile::tempdir().unwrap();
-        let config = StoreConfig { full_check_up_to, ..spoiled(folder.path()).await };
+        let config = StoreConfig { full_check_up_to, ..corrupt_journal(folder.path()).await };
         let mut bytes = std::fs::read(&config.path).unwrap();
         // First page of the free list, and its length.
         bytes[32..40].copy_from_slice(&[0, 0, 0, 9, 0, 0, 0, 1]);
@@ -172,7 +172,7 @@ async fn damaged_event_index_loses_nothing() {
             let (folder, store, mut script) = one_session().await;
             store.append((0..200).map(|_| script.input("words")).collect()).await.unwrap();
             store.close().await.unwrap();
-            spoil_root(folder.path(), index, unclean);
+            corrupt_root(folder.path(), index, unclean);
             let store = open(folder.path());
             let items = store.recent_items(script.session, 0, 1000).await.unwrap();
             assert_eq!(items.len(), 200, "{index} {unclean}");
@@ -187,11 +187,11 @@ async fn damaged_interrupt_loses_only_itself() {
     let (first, second) = (InterruptId::generate(), InterruptId::generate());
     let started = script.turn_started();
     store.append(vec![started, script.approval(first, json!({})), script.approval(second, json!({}))]).await.unwrap();
-    let [_, kept] = store.pending_interrupts(None).await.unwrap().try_into().unwrap();
+    let [_, remaining] = store.pending_interrupts(None).await.unwrap().try_into().unwrap();
     file(folder.path())
         .execute("UPDATE interrupts SET interrupt = '{}' WHERE key = (SELECT min(key) FROM interrupts)", [])
         .unwrap();
-    assert_eq!(store.pending_interrupts(None).await.unwrap(), [kept]);
+    assert_eq!(store.pending_interrupts(None).await.unwrap(), [remaining]);
 }
 
 #[tokio::test]
@@ -268,26 +268,26 @@ async fn missing_event_is_replaced_by_a_placeholder() {
 /// With any damage, the session can be removed, and the others are listed and usable.
 #[tokio::test]
 async fn damaged_session_can_be_removed() {
-    let spoils = [
+    let corruptions = [
         "UPDATE events SET payload = substr(payload, 1, 20)",
         "UPDATE session_state SET settings = '{'",
         "UPDATE sessions SET usage = 'none' WHERE key = 1",
         "UPDATE sessions SET updated_at = 1 << 62, last_seq = -1 WHERE key = 1",
     ];
-    for spoil in spoils {
+    for corruption in corruptions {
         let (folder, store, mut script) = one_session().await;
         let change = EventKind::StateChanged {
             change: StateChange::File(StateFileChange { path: "a".into(), content: Some("b".into()) }),
         };
         store.append(vec![script.input("a"), script.next(change)]).await.unwrap();
         store.close().await.unwrap();
-        file(folder.path()).execute(spoil, []).unwrap();
+        file(folder.path()).execute(corruption, []).unwrap();
         let store = open(folder.path());
         let other = new_session(&store).await;
-        assert!(store.sessions(10).await.unwrap().iter().any(|session| session.id == other.session), "{spoil}");
+        assert!(store.sessions(10).await.unwrap().iter().any(|session| session.id == other.session), "{corruption}");
         assert_eq!(store.session_grants().await.unwrap(), Vec::new());
-        store.delete_session(script.session).await.unwrap_or_else(|error| panic!("{spoil}: {error}"));
-        assert_eq!(store.sessions(10).await.unwrap().len(), 1, "{spoil}");
+        store.delete_session(script.session).await.unwrap_or_else(|error| panic!("{corruption}: {error}"));
+        assert_eq!(store.sessions(10).await.unwrap().len(), 1, "{corruption}");
         store.close().await.unwrap();
     }
 }
@@ -312,7 +312,7 @@ async fn appends_fail_if_the_journal_file_was_removed() {
         script.seq = before.seq + seen.len() as u64;
         store.append(vec![script.input("c")]).await.unwrap();
     }
-    // At its place, but empty.
+    // The file is in place, but empty.
     let (folder, store, mut script) = one_session().await;
     std::fs::write(folder.path().join("journal.db"), "").unwrap();
     check(&store.append(vec![script.input("b")]).await.unwrap_err(), "was emptied", "docs/operations.md");

@@ -79,20 +79,20 @@ async fn imported_draft_is_invisible_until_published() {
     let error = imports(&store).finish(vec![made_of(second, &script)]).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict);
     let error = imports(&store).add(draft, events).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::NotFound, "a draft that became a session takes no more");
+    assert_eq!(error.kind(), ErrorKind::NotFound, "a published draft accepts no more events");
 }
 
 #[tokio::test]
 async fn drafts_of_an_import_are_published_atomically() {
     let (folder, store) = opened();
-    let there = new_session(&store).await;
+    let existing = new_session(&store).await;
     let script = EventScript::new(SessionId::generate(), Timestamp::UNIX_EPOCH);
     let (first, second) = (draft(), draft());
     imports(&store).begin(first).await.unwrap();
     imports(&store).begin(second).await.unwrap();
-    let both = vec![made_of(first, &script), made_of(second, &there)];
+    let both = vec![made_of(first, &script), made_of(second, &existing)];
     assert_eq!(imports(&store).finish(both).await.unwrap_err().kind(), ErrorKind::Conflict);
-    assert_eq!(ids(store.sessions(10).await.unwrap()), [there.session]);
+    assert_eq!(ids(store.sessions(10).await.unwrap()), [existing.session]);
     imports(&store).abandon(vec![first, second, draft()]).await.unwrap();
     overwritten(&store).await;
     store.close().await.unwrap();

@@ -59,7 +59,7 @@ fn rows(folder: &Path, table: &str) -> i64 {
 }
 
 /// Damages a page of the journal like a bad disk.
-fn spoil(folder: &Path, page: u32) {
+fn corrupt_page(folder: &Path, page: u32) {
     let mut bytes = std::fs::read(journal(folder)).unwrap();
     bytes[page as usize * 4096..][..4096].fill(0xa5);
     std::fs::write(journal(folder), bytes).unwrap();
@@ -67,6 +67,8 @@ fn spoil(folder: &Path, page: u32) {
 
 /// Waits until removed sessions are overwritten, except for those that cannot be.
 async fn overwritten(store: &SqliteStore) -> StoreSize {
-    until("all is overwritten", async || Some(store.size().await.unwrap()).filter(|size| size.removed_sessions == 0))
-        .await
+    until("all removed data is overwritten", async || {
+        Some(store.size().await.unwrap()).filter(|size| size.removed_sessions == 0)
+    })
+    .await
 }

@@ -7,14 +7,14 @@ use agentd_store::SqliteStore;
 use agentd_testkit::{daemon::until, store_contract::EventScript};
 use rusqlite::Connection;
 
-use crate::{file, new_session, open, opened, overwritten, rows, spoil};
+use crate::{corrupt_page, file, new_session, open, opened, overwritten, rows};
 
 /// A session of twelve megabytes, about a hundred pieces.
 async fn large_session(store: &SqliteStore) -> EventScript {
     let mut script = new_session(store).await;
-    let words = "the blue door; ".repeat(2000);
+    let text = "the blue door; ".repeat(2000);
     for _ in 0..50 {
-        let events = (0..8).map(|_| script.input(&words)).collect();
+        let events = (0..8).map(|_| script.input(&text)).collect();
         store.append(events).await.unwrap();
     }
     script
@@ -34,8 +34,7 @@ async fn large_session_removal_is_immediate_and_non_blocking() {
     let (large, mut other) = (large_session(&store).await, new_session(&store).await);
     store.append(vec![other.input("the green door")]).await.unwrap();
     let query = || SearchQuery::parse("door").unwrap();
-    // Wait until all of it is indexed.
-    until("all is indexed", async || {
+    until("everything is indexed", async || {
         let found = store.search(query(), None, 10).await.unwrap();
         (found.unsearched == 0).then_some(())
     })
@@ -44,7 +43,7 @@ async fn large_session_removal_is_immediate_and_non_blocking() {
     store.delete_session(large.session).await.unwrap();
     store.append(vec![other.input("meanwhile")]).await.unwrap();
     let size = store.size().await.unwrap();
-    assert_eq!(size.removed_sessions, 1, "the append has waited until all was overwritten");
+    assert_eq!(size.removed_sessions, 1, "the append waited until everything was overwritten");
     assert_eq!(store.session(large.session).await.unwrap(), None);
     assert!(store.events(large.session, 0, 10).await.unwrap().is_empty());
     assert!(store.find_sessions(String::new(), 10).await.unwrap() == [other.session]);
@@ -77,7 +76,7 @@ async fn removed_text_leaves_the_log() {
     let (folder, store) = opened();
     let mut small = new_session(&store).await;
     store.append(vec![small.input("the blue door")]).await.unwrap();
-    assert!(file_size(folder.path(), "journal.db-wal") > 0, "it is in the log at first");
+    assert!(file_size(folder.path(), "journal.db-wal") > 0, "the text is in the log first");
     store.delete_session(small.session).await.unwrap();
     log_is_empty(folder.path()).await;
     // Its id disappears with the record that its files are gone, which comes later.
@@ -114,7 +113,7 @@ async fn interrupted_removal_is_continued() {
     let large = large_session(&store).await;
     store.delete_session(large.session).await.unwrap();
     store.close().await.unwrap();
-    assert!(rows(folder.path(), "events") > 0, "there was nothing left to go on with");
+    assert!(rows(folder.path(), "events") > 0, "no work is left to continue");
 
     let store = open(folder.path());
     assert_eq!(store.session(large.session).await.unwrap(), None);
@@ -131,28 +130,28 @@ async fn interrupted_removal_is_continued() {
     check_gone(folder.path(), &large.session.as_uuid().simple().to_string());
 }
 
-fn holds(bytes: &[u8], words: &str) -> bool {
-    bytes.windows(words.len()).any(|window| window == words.as_bytes())
+fn contains_text(bytes: &[u8], text: &str) -> bool {
+    bytes.windows(text.len()).any(|window| window == text.as_bytes())
 }
 
 #[track_caller]
-fn check_gone(folder: &Path, words: &str) {
-    assert!(!holds(&std::fs::read(folder.join("journal.db")).unwrap(), words), "{words} is left");
+fn check_gone(folder: &Path, text: &str) {
+    assert!(!contains_text(&std::fs::read(folder.join("journal.db")).unwrap(), text), "{text} is left");
 }
 
 /// Damages the page of rows that contains this text.
-fn spoil_page(folder: &Path, words: &str) {
+fn corrupt_page_with(folder: &Path, text: &str) {
     let bytes = std::fs::read(folder.join("journal.db")).unwrap();
     // First byte of a page that has rows.
-    let found = bytes.chunks(4096).position(|page| page[0] == 0x0d && holds(page, words));
-    spoil(folder, u32::try_from(found.unwrap()).unwrap());
+    let found = bytes.chunks(4096).position(|page| page[0] == 0x0d && contains_text(page, text));
+    corrupt_page(folder, u32::try_from(found.unwrap()).unwrap());
 }
 
 /// Creates a session with this text in more than one piece.
-async fn said(store: &SqliteStore, words: &str) -> EventScript {
+async fn session_with(store: &SqliteStore, text: &str) -> EventScript {
     let mut script = new_session(store).await;
     let padding = "and so on ".repeat(60);
-    store.append((0..400).map(|n| script.input(&format!("{words} {n}, {padding}"))).collect()).await.unwrap();
+    store.append((0..400).map(|n| script.input(&format!("{text} {n}, {padding}"))).collect()).await.unwrap();
     script
 }
 
@@ -161,26 +160,27 @@ async fn damaged_page_does_not_block_removal_or_overwriting() {
     // Damaged in the first piece, and in a later one.
     for damaged in [5, 300] {
         let (folder, store) = opened();
-        let (spoiled, other) = (said(&store, "the blue door").await, said(&store, "the green door").await);
+        let (damaged_session, other) =
+            (session_with(&store, "the blue door").await, session_with(&store, "the green door").await);
         store.close().await.unwrap();
-        spoil_page(folder.path(), &format!("the blue door {damaged},"));
+        corrupt_page_with(folder.path(), &format!("the blue door {damaged},"));
 
         let store = open(folder.path());
-        for session in [spoiled.session, other.session] {
+        for session in [damaged_session.session, other.session] {
             store.delete_session(session).await.unwrap_or_else(|error| panic!("{damaged}: {error}"));
             assert_eq!(store.session(session).await.unwrap(), None);
         }
         assert!(store.sessions(10).await.unwrap().is_empty());
         let size = overwritten(&store).await;
-        assert_eq!(size.stuck_sessions, 1, "what cannot be overwritten is told: {damaged}");
+        assert_eq!(size.stuck_sessions, 1, "sessions that cannot be overwritten are counted: {damaged}");
         let mut new = new_session(&store).await;
-        store.append(vec![new.input("life goes on")]).await.unwrap();
+        store.append(vec![new.input("still writable")]).await.unwrap();
         store.close().await.unwrap();
         check_gone(folder.path(), "green door");
 
         // The next start retries it, and is not blocked by it.
         let store = open(folder.path());
-        let third = said(&store, "the red door").await;
+        let third = session_with(&store, "the red door").await;
         store.delete_session(third.session).await.unwrap();
         assert_eq!(overwritten(&store).await.stuck_sessions, 1);
         assert_eq!(store.events(new.session, 0, 10).await.unwrap().len(), 1);
@@ -191,11 +191,11 @@ async fn damaged_page_does_not_block_removal_or_overwriting() {
 #[tokio::test]
 async fn session_with_damaged_settings_can_be_removed() {
     let (folder, store) = opened();
-    let spoiled = said(&store, "the blue door").await;
+    let damaged_session = session_with(&store, "the blue door").await;
     store.close().await.unwrap();
-    spoil_page(folder.path(), "\"confirm_write\"");
+    corrupt_page_with(folder.path(), "\"confirm_write\"");
     let store = open(folder.path());
-    store.delete_session(spoiled.session).await.unwrap();
+    store.delete_session(damaged_session.session).await.unwrap();
     assert!(store.sessions(10).await.unwrap().is_empty() && store.open_turns().await.unwrap().is_empty());
     // Everything except the data on that page.
     assert_eq!(overwritten(&store).await.stuck_sessions, 1);
@@ -215,7 +215,7 @@ async fn journal_without_auto_vacuum_is_rewritten_on_open() {
     assert_eq!(auto_vacuum(&old), 0);
     drop(old);
     let store = open(folder.path());
-    assert!(!store.let_shrink().await.unwrap(), "a small one was rewritten when it was opened");
+    assert!(!store.let_shrink().await.unwrap(), "a small file is rewritten on open");
     let script = new_session(&store).await;
     store.close().await.unwrap();
     assert_eq!(auto_vacuum(&file(folder.path())), 2);

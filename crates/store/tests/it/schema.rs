@@ -4,7 +4,7 @@ use agentd_core::{
     context::Window,
     error::ErrorKind,
     event::StateChange,
-    grant::HeldGrant,
+    grant::ScopedGrant,
     interrupt::{Answer, Ask},
     item::ItemBody,
     ports::Store,
@@ -38,9 +38,9 @@ async fn journal_of_the_first_version_opens() {
 
     let session = store.session(waiting.id).await.unwrap().unwrap();
     assert!(!session.settings.confirm_exec);
-    let kept = HeldGrant { session_id: Some(waiting.id), grant: "run_bash_command:ls".into() };
-    assert_eq!(session.settings.grants, std::slice::from_ref(&kept.grant));
-    assert_eq!((store.session_grants().await.unwrap(), store.grants().await.unwrap()), (vec![kept], Vec::new()));
+    let grant = ScopedGrant { session_id: Some(waiting.id), grant: "run_bash_command:ls".into() };
+    assert_eq!(session.settings.grants, std::slice::from_ref(&grant.grant));
+    assert_eq!((store.session_grants().await.unwrap(), store.grants().await.unwrap()), (vec![grant], Vec::new()));
     assert_eq!(session.todos[0].status, TodoStatus::InProgress);
     assert_eq!(session.open_turn.map(|(_, seq)| seq), Some(1));
 

@@ -10,16 +10,16 @@ use agentd_core::{
 use agentd_store::SqliteStore;
 use rusqlite::Connection;
 
-use crate::{file, new_session, open, opened, spoil};
+use crate::{corrupt_page, file, new_session, open, opened};
 
-async fn search(store: &SqliteStore, words: &str) -> SearchResult {
-    store.search(SearchQuery::parse(words).unwrap(), None, 5).await.unwrap()
+async fn search(store: &SqliteStore, query: &str) -> SearchResult {
+    store.search(SearchQuery::parse(query).unwrap(), None, 5).await.unwrap()
 }
 
 /// Searches until everything is indexed. Each search triggers an update of the index.
-async fn searched(store: &SqliteStore, words: &str) -> SearchResult {
+async fn searched(store: &SqliteStore, query: &str) -> SearchResult {
     loop {
-        let found = search(store, words).await;
+        let found = search(store, query).await;
         if found.unsearched == 0 {
             return found;
         }
@@ -29,12 +29,12 @@ async fn searched(store: &SqliteStore, words: &str) -> SearchResult {
 
 /// A journal as an older version left it, without an index. No other connection can write until the transaction that is
 /// opened here ends.
-fn with_no_index(folder: &Path) -> Connection {
+fn without_index(folder: &Path) -> Connection {
     let other = file(folder);
     loop {
         other.execute_batch("DELETE FROM search_progress; DELETE FROM searched; BEGIN IMMEDIATE").unwrap();
-        let known: i64 = other.query_row("SELECT count(*) FROM search_progress", [], |row| row.get(0)).unwrap();
-        if known == 0 {
+        let indexed: i64 = other.query_row("SELECT count(*) FROM search_progress", [], |row| row.get(0)).unwrap();
+        if indexed == 0 {
             return other;
         }
         // The journal's own writer was still busy and wrote in between.
@@ -56,9 +56,13 @@ async fn lagging_index_is_built_and_search_reports_it() {
     }
     assert_eq!(searched(&store, "needle").await.hits.len(), 3);
 
-    let other = with_no_index(folder.path());
+    let other = without_index(folder.path());
     let early = search(&store, "needle").await;
-    assert_eq!((early.hits.len(), early.unsearched), (0, EVENTS), "it waits for nothing, and says what it lacks");
+    assert_eq!(
+        (early.hits.len(), early.unsearched),
+        (0, EVENTS),
+        "the search does not wait, and counts the missing events"
+    );
     // A session that is small enough is searched completely at once.
     other.execute_batch("ROLLBACK").unwrap();
     let one = store.search(SearchQuery::parse("needle").unwrap(), Some(scripts[1].session), 5).await.unwrap();
@@ -69,7 +73,7 @@ async fn lagging_index_is_built_and_search_reports_it() {
     store.append(vec![script.turn_started(), script.input("a new needle")]).await.unwrap();
     store.append(vec![script.turn_ended(StopReason::Completed)]).await.unwrap();
     assert_eq!(searched(&store, "needle").await.hits.len(), 4);
-    assert_eq!(searched(&store, "\"straw 999\"").await.hits.len(), 3, "each of them once");
+    assert_eq!(searched(&store, "\"straw 999\"").await.hits.len(), 3, "each line is found once per session");
     store.close().await.unwrap();
 
     // The next process finds the same index.
@@ -81,29 +85,32 @@ async fn lagging_index_is_built_and_search_reports_it() {
 async fn search_skips_only_unreadable_events() {
     let (folder, store) = opened();
     let mut damaged = new_session(&store).await;
-    let words = ["needle one", "needle two", "needle three", "needle four"].map(|words| damaged.input(words));
-    store.append(words.to_vec()).await.unwrap();
+    let events = ["needle one", "needle two", "needle three", "needle four"].map(|text| damaged.input(text));
+    store.append(events.to_vec()).await.unwrap();
     let mut whole = new_session(&store).await;
     store.append(vec![whole.input("needle five")]).await.unwrap();
 
-    let other = with_no_index(folder.path());
+    let other = without_index(folder.path());
     let half = "UPDATE events SET payload = substr(payload, 1, 20) WHERE payload LIKE '%needle two%'";
     let no_text = "UPDATE events SET payload = CAST(x'22ff22' AS TEXT) WHERE payload LIKE '%needle three%'";
     assert_eq!([half, no_text].map(|damage| other.execute(damage, []).unwrap()), [1, 1]);
     other.execute_batch("COMMIT").unwrap();
 
     let found = store.search(SearchQuery::parse("needle").unwrap(), None, 9).await.unwrap();
-    let mut said: Vec<String> = found.hits.into_iter().map(|hit| hit.excerpt).collect();
-    said.sort();
-    assert_eq!((said, found.unsearched), (["needle five", "needle four", "needle one"].map(String::from).to_vec(), 0));
+    let mut excerpts: Vec<String> = found.hits.into_iter().map(|hit| hit.excerpt).collect();
+    excerpts.sort();
+    assert_eq!(
+        (excerpts, found.unsearched),
+        (["needle five", "needle four", "needle one"].map(String::from).to_vec(), 0)
+    );
 }
 
 /// Damages a page in the middle of a table or an index. The journal must be closed.
-fn spoil_the_middle_of(folder: &Path, name: &str) {
+fn corrupt_middle_page(folder: &Path, name: &str) {
     let pages = "SELECT pageno - 1 FROM dbstat WHERE name = ?1 AND pagetype = 'leaf' ORDER BY path
                  LIMIT 1 OFFSET (SELECT count(*) / 2 FROM dbstat WHERE name = ?1 AND pagetype = 'leaf')";
     let page = file(folder).query_row(pages, [name], |row| row.get(0)).unwrap();
-    spoil(folder, page);
+    corrupt_page(folder, page);
 }
 
 /// Number of sessions with each line, according to a search.
@@ -116,7 +123,7 @@ async fn lines_found(store: &SqliteStore, lines: u64) -> Vec<usize> {
     found
 }
 
-/// Creates a closed journal with two sessions that are not indexed. They are larger than what a search indexes itself.
+/// Creates a closed journal with two sessions that are not indexed. They have more events than a search indexes itself.
 async fn unsearched(folder: &Path, lines: u64) {
     let store = open(folder);
     for _ in 0..2 {
@@ -126,7 +133,7 @@ async fn unsearched(folder: &Path, lines: u64) {
         store.append(events).await.unwrap();
     }
     searched(&store, "needle").await;
-    let other = with_no_index(folder);
+    let other = without_index(folder);
     other.execute_batch("COMMIT").unwrap();
     drop(other);
     store.close().await.unwrap();
@@ -138,10 +145,10 @@ async fn damaged_page_loses_only_its_search_hits() {
     for table in ["events", "completed_items"] {
         let folder = tempfile::tempdir().unwrap();
         unsearched(folder.path(), LINES).await;
-        spoil_the_middle_of(folder.path(), table);
+        corrupt_middle_page(folder.path(), table);
         let store = open(folder.path());
         let all = tokio::time::timeout(Duration::from_secs(60), searched(&store, "needle")).await;
-        all.expect("the index comes to its end");
+        all.expect("the index is completed in time");
         let found = lines_found(&store, LINES).await;
         let lost = found.iter().filter(|sessions| **sessions < 2).count();
         // If only the numbers are damaged, the events themselves are readable.

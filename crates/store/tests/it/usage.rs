@@ -45,10 +45,10 @@ async fn usage_days_follow_the_time_zone_of_the_call() {
     let mut script = new_session(&store).await;
     store.append(vec![paid(&mut script, 1)]).await.unwrap();
     let report = by(&store, UsageGrouping::Day).await;
-    assert_eq!(report.groups[0].name, "1969-12-31", "it was made right behind midnight in UTC");
+    assert_eq!(report.groups[0].name, "1969-12-31", "the call was made just after midnight UTC");
     store.close().await.unwrap();
     let store = open(folder.path());
-    assert_eq!(by(&store, UsageGrouping::Day).await.groups, report.groups, "a day stays as it was");
+    assert_eq!(by(&store, UsageGrouping::Day).await.groups, report.groups, "stored days do not change");
     store.close().await.unwrap();
 }
 
@@ -67,5 +67,5 @@ async fn deleted_session_leaves_no_trace_on_disk() {
     store.close().await.unwrap();
     let rows = "SELECT count(*), max(session) FROM usage";
     let rows = file(folder.path()).query_row(rows, [], |row| Ok((row.get(0)?, row.get(1)?)));
-    assert_eq!(rows, Ok((1, 0)), "however many calls they are of");
+    assert_eq!(rows, Ok((1, 0)), "all deleted calls share one row");
 }

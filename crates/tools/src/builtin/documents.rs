@@ -285,7 +285,8 @@ pub(super) async fn unlocked<'a, T>(
     act: impl Fn(OpenDocument) -> BoxFuture<'a, Result<T, KnowledgeError>> + Send + Sync,
 ) -> Result<T, Failure> {
     let name = document.name.clone();
-    let again = |password: Option<Password>| document.again(password).map_err(|error| Failure::io(doing, &error));
+    let again =
+        |password: Option<Password>| document.with_password(password).map_err(|error| Failure::io(doing, &error));
     let failed = |error: &KnowledgeError| self::failed(doing, error);
     let mut known = passwords.of(context.session_id).into_iter();
     let (mut password, mut tried) = (None, 0);

@@ -114,7 +114,7 @@ impl Builtin {
 
     /// Finds the tool with this name or alias.
     pub(crate) fn named(name: &str) -> Option<&'static Self> {
-        let known = ToolRow::known(name)?;
+        let known = ToolRow::find(name)?;
         TOOLS.iter().find(|tool| tool.name == known.name)
     }
 }

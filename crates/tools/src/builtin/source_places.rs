@@ -9,7 +9,7 @@ use std::{
 
 use agentd_core::{
     language::{
-        Diagnostic, LinePlace, Severity, SourceEdit, SourceFile, SourceLocation, SourcePosition, SourceRewrite,
+        Diagnostic, LinePosition, Severity, SourceEdit, SourceFile, SourceLocation, SourcePosition, SourceRewrite,
     },
     ports::Languages,
     tool::ToolOutput,
@@ -151,8 +151,8 @@ fn prepare(job: &Job, args: PlaceArgs, languages: &dyn Languages) -> Result<Sour
     let PlaceArgs { path, line, symbol, column } = args;
     let file = file(job, &job.files.resolve_path(&path)?, languages)?;
     let at = match (symbol, column) {
-        (_, Some(column)) => LinePlace::Column(column),
-        (Some(symbol), None) => LinePlace::Symbol(symbol),
+        (_, Some(column)) => LinePosition::Column(column),
+        (Some(symbol), None) => LinePosition::Symbol(symbol),
         (None, None) => {
             return Err(Failure::arguments("set `symbol`, the name as written in that line, or `column`"));
         }
@@ -263,7 +263,7 @@ fn prepare_rename(
     }
     let file = file(job, &job.files.meant_to_write(&path)?, languages)?;
     let names = Names { old: symbol.clone(), new: name };
-    Ok((SourcePosition { file, line, at: LinePlace::Symbol(symbol) }, names))
+    Ok((SourcePosition { file, line, at: LinePosition::Symbol(symbol) }, names))
 }
 
 fn plan(job: &Job, planned: &PlannedRename) -> Result<Vec<Step>, Failure> {

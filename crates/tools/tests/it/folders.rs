@@ -174,7 +174,7 @@ async fn uploads_get_unique_names_and_inputs_are_stored_once() {
     // The same input is stored once and replaces no other file.
     let bench = Bench::new().await;
     let keep = |content: &str| {
-        bench.folders.keep_input(bench.context.session_id, "stdin.txt".to_owned(), content.as_bytes().to_vec())
+        bench.folders.store_input(bench.context.session_id, "stdin.txt".to_owned(), content.as_bytes().to_vec())
     };
     for (content, expected) in [
         ("one", "uploads/stdin.txt"),

@@ -25,7 +25,7 @@ async fn keep(bench: &Bench, area: ArtifactDir, name: &str, content: &str) -> St
     match area {
         ArtifactDir::LargeToolResults => bench.folders.keep(session, area, name.to_owned(), content).await.unwrap(),
         ArtifactDir::ConversationHistory => {
-            bench.folders.keep_on(session, area, name.to_owned(), None, content).await.unwrap().path
+            bench.folders.append_artifact(session, area, name.to_owned(), None, content).await.unwrap().path
         }
     }
 }
@@ -93,7 +93,7 @@ async fn links_cannot_redirect_spilled_texts() {
     for name in ["l", "hard"] {
         let session = bench.context.session_id;
         let area = ArtifactDir::ConversationHistory;
-        let kept = bench.folders.keep_on(session, area, name.to_owned(), Some(0), b"x".to_vec()).await;
+        let kept = bench.folders.append_artifact(session, area, name.to_owned(), Some(0), b"x".to_vec()).await;
         assert!(kept.unwrap_err().hint().is_some(), "{name}");
     }
     assert_eq!(fs::read(&secret).unwrap(), before);

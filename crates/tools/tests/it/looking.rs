@@ -113,16 +113,16 @@ async fn read_only_command_needs_a_sandbox() {
             config.helper = "/bin/true".into();
         })
         .await;
-        assert!(!bench.toolbox.holds_commands().await);
+        assert!(!bench.toolbox.can_enforce_read_only().await);
         let told =
             bench.fails("run_bash_command", json!({"command": "echo ran > outputs/x"}), ToolErrorCode::Tool).await;
         assert!(told.contains("did not let the command run"), "{told}");
         assert!(!bench.real("outputs/x").exists());
     }
     let bench = Bench::new().await;
-    assert!(!bench.toolbox.holds_commands().await, "there is no sandbox");
+    assert!(!bench.toolbox.can_enforce_read_only().await, "there is no sandbox");
     let strong = locked(Project::None, |_| {}).await;
-    assert!(strong.toolbox.holds_commands().await);
+    assert!(strong.toolbox.can_enforce_read_only().await);
 }
 
 #[tokio::test]

@@ -33,7 +33,7 @@ fn installed() -> tempfile::TempDir {
 
 fn name(bench: &mut Bench, variables: &[(&str, &Path)]) {
     let variables = variables.iter().map(|(name, path)| ((*name).to_owned(), path.display().to_string()));
-    bench.context.environment = ClientEnvironment::unjudged(variables).into();
+    bench.context.environment = ClientEnvironment::unchecked(variables).into();
 }
 
 #[tokio::test]

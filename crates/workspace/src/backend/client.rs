@@ -19,7 +19,7 @@ use std::{
 
 use agentd_core::{
     client_file::{ClientFileAnswer, FileAction, MAX_CLIENT_FILE, NoAnswer},
-    held::lock,
+    mutex::lock,
     ports::{ClientFileAccess, ClientFiles, ToolContext},
     tool::ToolErrorCode,
     untrusted,

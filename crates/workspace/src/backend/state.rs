@@ -11,7 +11,7 @@ use std::{
 
 use agentd_core::{
     Timestamp,
-    held::lock,
+    mutex::lock,
     state_files::{StateFile, StateFileChange, StateFiles},
 };
 

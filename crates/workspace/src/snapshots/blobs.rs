@@ -20,7 +20,7 @@ use std::{
     },
 };
 
-use agentd_core::held::lock;
+use agentd_core::mutex::lock;
 use sha2::{Digest as _, Sha256};
 
 use super::packs::{self, PackDraft, Packs};

@@ -109,8 +109,11 @@ impl CallGuard {
         if !tree.place.is_mounted() {
             return is_led_to();
         }
-        let by_name =
-            if self.of_git { below.split(|byte| *byte == b'/').any(guarded::is_git) } else { names.plants(below) };
+        let by_name = if self.of_git {
+            below.split(|byte| *byte == b'/').any(guarded::is_git)
+        } else {
+            names.covers_outside_caches(below)
+        };
         // An added folder can be a repository, or a part of one.
         let is_of_repository = || {
             let mut parts = tree.path.components();
@@ -133,7 +136,7 @@ impl CallGuard {
     /// Returns true if the scan before the call covered this path, even in folders that git ignores.
     pub(super) fn has_seen(&self, tree: &Tree, below: &[u8], names: &GuardedNames) -> bool {
         let is_of_git = || below.split(|byte| *byte == b'/').any(guarded::is_git);
-        names.plants(below) && (!self.of_git || is_of_git()) || self.is_led_to(&self.leads, tree, below)
+        names.covers_outside_caches(below) && (!self.of_git || is_of_git()) || self.is_led_to(&self.leads, tree, below)
     }
 
     fn is_led_to(&self, leads: &[Lead], tree: &Tree, below: &[u8]) -> bool {

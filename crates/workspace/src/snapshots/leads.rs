@@ -97,7 +97,7 @@ pub(super) fn decides(below: &Path) -> bool {
 pub(super) fn leads_to_cache(root: &Root, below: &[u8], names: &GuardedNames) -> bool {
     let end = real_path(&root.path.join(OsStr::from_bytes(below)));
     let inner = end.strip_prefix(&root.path).map(|end| end.join(".git"));
-    end.is_dir() && inner.is_ok_and(|inner| !names.plants(inner.as_os_str().as_bytes()))
+    end.is_dir() && inner.is_ok_and(|inner| !names.covers_outside_caches(inner.as_os_str().as_bytes()))
 }
 
 /// Paths in these trees to which a guarded link leads, including intermediate links.

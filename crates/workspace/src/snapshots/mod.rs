@@ -52,8 +52,8 @@ use std::{
 
 use agentd_core::{
     error::{ErrorKind, WorkspaceError},
-    held::lock,
     ids::{CallId, SessionId},
+    mutex::lock,
     ports::{Changes, FilesBefore, Snapshots, ToolContext, Workspace},
     tool::FileChange,
     undo::FilesReverted,

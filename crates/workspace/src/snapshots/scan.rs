@@ -393,7 +393,7 @@ impl Scan<'_> {
                 Some(Scope::Repository)
             }
             Scope::Guarded => {
-                (!is_folder || self.names.kind(path) != NameKind::Cache || guarded::is_obeyed_whole(path))
+                (!is_folder || self.names.kind(path) != NameKind::Cache || guarded::is_in_agent_folder(path))
                     .then_some(Scope::Guarded)
             }
             Scope::All | Scope::Search => {

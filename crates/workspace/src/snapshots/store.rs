@@ -20,7 +20,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use agentd_core::{folder::MAX_FOLDERS, held::lock};
+use agentd_core::{folder::MAX_FOLDERS, mutex::lock};
 
 use super::{
     blobs::{self, Blobs, Hash},

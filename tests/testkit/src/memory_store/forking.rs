@@ -32,7 +32,7 @@ impl State {
             return Err(unknown(from));
         }
         if first.iter().any(|event| event.session_id != id) {
-            return Err(invalid("the first events of a session cannot be another's"));
+            return Err(invalid("the first events belong to another session"));
         }
         let is_open = |span: &TurnSpan| span.began <= through && span.ended.is_none_or(|ended| ended > through);
         if self.turns(from).iter().any(is_open) {

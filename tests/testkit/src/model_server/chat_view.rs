@@ -131,7 +131,7 @@ fn said(content: &Value, messages: &mut Vec<Value>) {
                     // Chat completions append it to the result.
                     Some(result) if untrusted::is_of_daemon(text) => {
                         let before = result["content"].as_str().unwrap_or_default();
-                        result["content"] = format!("{before}\n\n{}", untrusted::behind_result(text)).into();
+                        result["content"] = format!("{before}\n\n{}", untrusted::after_result(text)).into();
                     }
                     _ => match parts.last_mut().filter(|last| last["type"] == "text") {
                         Some(last) => {

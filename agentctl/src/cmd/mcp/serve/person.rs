@@ -136,7 +136,7 @@ fn form(interrupt: &Interrupt) -> Option<ElicitRequestParams> {
 /// Form for a question with choices. `None` for other interrupts, secrets and questions of MCP servers.
 fn choice_form(interrupt: &Interrupt) -> Option<ElicitRequestParams> {
     let Ask::Question { question, context, choices, .. } = &interrupt.ask else { return None };
-    if choices.is_empty() || interrupt.ask.is_of_mcp_server() || interrupt.ask.is_secret() {
+    if choices.is_empty() || interrupt.ask.is_from_mcp_server() || interrupt.ask.is_secret() {
         return None;
     }
     let mut message = visible::lines(question);

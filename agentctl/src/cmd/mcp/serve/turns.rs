@@ -241,7 +241,7 @@ impl AgentServer {
         let may_approve = self.approvals == Approvals::Caller;
         // A question of an MCP server can grant something, like an approval, so no model may answer it.
         let is_question = interrupt.is_some_and(|interrupt| {
-            matches!(interrupt.ask, Ask::Question { .. }) && !interrupt.ask.is_of_mcp_server()
+            matches!(interrupt.ask, Ask::Question { .. }) && !interrupt.ask.is_from_mcp_server()
         });
         Ok(Some(match args.decision {
             Decision::Reject => Answer::Reject { reason: args.reason.clone() },

@@ -6,7 +6,7 @@
 
 use agentd_core::{
     audit::DecidedBy,
-    catalogue::Foreign,
+    catalogue::ForeignTool,
     interrupt::{AFTER_REFUSAL as INSTEAD, Answer, Ask, Owner, REFUSED},
     policy::{Explanation, Layer, Verdict},
     ports::SkillPackages,
@@ -93,8 +93,8 @@ impl GatedCall<'_> {
             let tool_context = context.tool_context(call.call);
             start = context.or_cancelled(toolbox.start(&tool_context, call.call)).await?;
         }
-        let held = !is_command || toolbox.holds_commands().await;
-        let contained = is_command && toolbox.contains_commands().await;
+        let held = !is_command || toolbox.can_enforce_read_only().await;
+        let contained = is_command && toolbox.can_contain_commands().await;
         let mut settings = context.rules.grants.of_session().over(&context.settings);
         if call.state.phase == Phase::Planning {
             settings.mode = SessionMode::Plan;
@@ -421,7 +421,7 @@ fn withhold(output: ToolOutput, unread: &[String]) -> ToolOutput {
 }
 
 /// Owner of the tool, as stored with a question.
-fn owner(foreign: Option<&Foreign>) -> Option<Box<Owner>> {
+fn owner(foreign: Option<&ForeignTool>) -> Option<Box<Owner>> {
     foreign.map(|foreign| Box::new(Owner { rule: foreign.rule.clone(), entry: foreign.entry.clone() }))
 }
 

@@ -253,12 +253,12 @@ async fn finds(context: &TurnContext, set_aside: &SetAside, query: &RecallQuery)
         let Some((kind, text)) = searchable(item).filter(|_| is_aside) else { continue };
         looked_at += 1;
         let (passage, score) = recall::passage(&text, query);
-        if score >= query.least {
+        if score >= query.min_score {
             let from = format!("{}, {}", kind.as_str(), hit.at.strftime("%Y-%m-%d %H:%M UTC"));
             scored.push((score, Passage { from, text: passage.to_owned() }));
         }
     }
-    if scored.len() > query.most {
+    if scored.len() > query.max_matches {
         return Vec::new();
     }
     scored.sort_by_key(|(score, _)| std::cmp::Reverse(*score));

@@ -275,7 +275,7 @@ impl Link for Files {
         async move {
             if !state.returned.is_empty() {
                 // After all results of the step: nothing may come between those.
-                context.or_cancelled(context.models.model.look_for_sight()).await?;
+                context.or_cancelled(context.models.model.look_up_vision()).await?;
                 let notice = attachments::returned(std::mem::take(&mut state.returned));
                 context.append_notice(state, notice).await?;
             }

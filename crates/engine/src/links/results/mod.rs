@@ -21,7 +21,7 @@ pub(crate) mod undo;
 use std::{collections::HashSet, sync::Arc};
 
 use agentd_context::{
-    text::{self, Excerpt, IN_PARTS, ResultLimits, aside, from_behind, grouped, lines_at_once, reason, sizes},
+    text::{self, Excerpt, IN_PARTS, ResultLimits, aside, grouped, lines_at_once, offset_after, reason, sizes},
     tokens::estimate,
 };
 use agentd_core::{
@@ -260,7 +260,7 @@ fn shown(text: &str, limit: u64, kept: &SpillFile) -> (String, String) {
     let at_once = lines_at_once(text, limit);
     let way = match kept {
         SpillFile::At(path) => {
-            let (from, amount) = (from_behind(excerpt.head, at_once), text::at_once(at_once));
+            let (from, amount) = (offset_after(excerpt.head, at_once), text::at_once(at_once));
             format!(
                 "All of it is in {path}: continue there with read_file and {from}, {amount}, or search it with grep"
             )

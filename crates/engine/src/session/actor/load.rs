@@ -169,7 +169,7 @@ impl Actor {
         self.journal.forget_open();
         self.queue = stored.queue.into();
         // Clients of queued turns were connected to the previous daemon process.
-        self.queue.iter_mut().for_each(|queued| queued.start.client_is_gone());
+        self.queue.iter_mut().for_each(|queued| queued.start.note_disconnect());
         let settled = match stored.open_turn {
             Some((turn_id, first_seq)) => self.recover(turn_id, first_seq).await,
             // Turns that were queued when the daemon stopped start by themselves.

@@ -151,8 +151,8 @@ impl Actor {
             roots: &roots(&workspace),
             memories: workspace.memories.as_deref(),
             kept: &shared.kept.now(),
-            held: shared.ports.toolbox.holds_commands().await,
-            contained: shared.ports.toolbox.contains_commands().await,
+            held: shared.ports.toolbox.can_enforce_read_only().await,
+            contained: shared.ports.toolbox.can_contain_commands().await,
         };
         match shared.config().policy.judge(&facts).verdict {
             Verdict::Deny { reason } => Err(denied_edit(&reason).into()),

@@ -189,7 +189,7 @@ impl Actor {
     /// Records that the client of an open or queued turn has disconnected.
     pub(crate) async fn client_left(&mut self, turn: TurnId) -> Result<(), Fault> {
         if let Some(queued) = self.queue.iter_mut().find(|queued| queued.turn_id == turn) {
-            queued.start.client_is_gone();
+            queued.start.note_disconnect();
         } else if let Some(open) = self.open.as_ref().filter(|open| open.turn_id == turn) {
             open.answering.leave();
         }

@@ -143,7 +143,7 @@ impl Actor {
             None => (None, None),
         };
         if has_input && self.has_pictures(&attached) {
-            self.look_for_sight().await;
+            self.look_up_vision().await;
         }
         let routed = self.choose(start.slot, &attached, intent.as_ref());
         let choice = routed.of_agent(self.active_agent().own_slot());
@@ -332,7 +332,7 @@ impl Actor {
         {
             let turn_id = open.turn_id;
             let was_added_to = !open.steers.is_empty();
-            if outcome.reason.is_last_word() && was_added_to {
+            if outcome.reason.is_model_answer() && was_added_to {
                 return Ok(false);
             }
             if let (StopReason::Cancelled, Some(reason)) = (outcome.reason, running.cancelled_for) {

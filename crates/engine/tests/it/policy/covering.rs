@@ -5,7 +5,7 @@ use agentd_core::policy::Verdict;
 
 use super::{
     granting,
-    looking::{Cage, Dice, is_bare, tried, wanted},
+    looking::{Cage, Dice, lacks_programs, run_allowed, seed_and_count},
     run, shipped,
 };
 
@@ -13,7 +13,7 @@ use super::{
 const JUDGED: u64 = 20_000;
 
 /// Prefixes of a program. The first 11 are harmless.
-const BEFORE: (usize, [&str; 24]) = (
+const PREFIXES: (usize, [&str; 24]) = (
     11,
     [
         "",
@@ -46,7 +46,7 @@ const BEFORE: (usize, [&str; 24]) = (
 const PROGRAMS: (usize, [&str; 11]) =
     (7, ["tool", "tool", "tool", "tool -j4", "tool a", "ls", "cat a", "./evil", "evil", "touch pwned", "rm a"]);
 /// Commands that need no rule, and ones that look similar. The first 15 are harmless.
-const BESIDE: (usize, [&str; 29]) = (
+const OTHER_COMMANDS: (usize, [&str; 29]) = (
     15,
     [
         "echo $?",
@@ -151,9 +151,9 @@ fn one<const N: usize>(dice: &mut Dice, (harmless, all): (usize, [&'static str; 
 
 fn simple(dice: &mut Dice) -> String {
     let text = if dice.percent(25) {
-        one(dice, BESIDE).to_owned()
+        one(dice, OTHER_COMMANDS).to_owned()
     } else {
-        let mut text = format!("{}{}", one(dice, BEFORE), one(dice, PROGRAMS));
+        let mut text = format!("{}{}", one(dice, PREFIXES), one(dice, PROGRAMS));
         while dice.percent(30) {
             text = format!("{text} {}", one(dice, WORDS));
         }
@@ -170,22 +170,22 @@ fn may_change(path: &str) -> bool {
 
 #[test]
 fn grant_allows_only_its_command_to_change_files() {
-    if is_bare() {
+    if lacks_programs() {
         return;
     }
     // Check that the canaries detect violations.
-    let holds = |command: &str| Cage::new().holds(&[command.to_owned()], may_change);
-    assert!(holds("tool > out.txt") && !holds("tool; ./evil") && !holds("tool > main.py"));
-    let (policy, kept) = (shipped(), granting(&["run_bash_command: tool *"]));
+    let is_unchanged = |command: &str| Cage::new().is_unchanged_by(&[command.to_owned()], may_change);
+    assert!(is_unchanged("tool > out.txt") && !is_unchanged("tool; ./evil") && !is_unchanged("tool > main.py"));
+    let (policy, settings) = (shipped(), granting(&["run_bash_command: tool *"]));
     let may_run = |command: &str| {
-        let said = run(&policy, command, &kept);
-        let may_run = said.verdict == Verdict::Allow && !said.only_looks();
-        assert!(!may_run || said.granted_by == ["run_bash_command: tool *"], "{command:?} {said:?}");
+        let explanation = run(&policy, command, &settings);
+        let may_run = explanation.verdict == Verdict::Allow && !explanation.only_looks();
+        assert!(!may_run || explanation.granted_by == ["run_bash_command: tool *"], "{command:?} {explanation:?}");
         may_run
     };
-    let (seed, count) = wanted(JUDGED);
-    let (ran, changed) = tried((seed, count), simple, may_run, may_change);
-    assert!(changed.is_empty(), "AGENTD_LOOKING_SEED={seed}: these do more than the rule says: {changed:#?}");
+    let (seed, count) = seed_and_count(JUDGED);
+    let (ran, changed) = run_allowed((seed, count), simple, may_run, may_change);
+    assert!(changed.is_empty(), "AGENTD_LOOKING_SEED={seed}: these exceed the rule: {changed:#?}");
     eprintln!("{ran} of {count} ran");
-    assert!(ran > count / 50, "only {ran} of {count} ran: the grammar tries nothing");
+    assert!(ran > count / 50, "only {ran} of {count} ran: the grammar covers too little");
 }

@@ -26,7 +26,7 @@ const BATCH: usize = 100;
 const THREADS: u64 = 2;
 
 /// Listed programs that the policy allows with some options.
-const LOOKING: [&str; 48] = [
+const READ_ONLY_PROGRAMS: [&str; 48] = [
     "ls", "cat", "head", "tail", "wc", "grep", "egrep", "rg", "stat", "file", "du", "df", "basename", "dirname",
     "realpath", "readlink", "cut", "tr", "nl", "tac", "rev", "fold", "expand", "unexpand", "paste", "join", "comm",
     "cmp", "diff", "sort", "uniq", "od", "column", "base64", "seq", "tree", "md5sum", "cksum", "date", "find", "test",
@@ -297,9 +297,9 @@ impl Dice {
             words.push(self.one(&["X=1", "PATH=.", "X=$(./evil)", "GIT_PAGER=./evil", "X+=1", "!"]).to_owned());
         }
         words.push(match self.below(100) {
-            0..60 => self.one(&LOOKING).to_owned(),
+            0..60 => self.one(&READ_ONLY_PROGRAMS).to_owned(),
             60..82 => format!("git {}", self.one(&GIT)),
-            82..92 => format!("{} {}", self.one(&CHANGING), self.one(&LOOKING)),
+            82..92 => format!("{} {}", self.one(&CHANGING), self.one(&READ_ONLY_PROGRAMS)),
             _ => self.one(&CHANGING).to_owned(),
         });
         for _ in 0..self.below(4) {
@@ -351,9 +351,9 @@ impl Cage {
             fs::write(project.join(name), format!("canary {name}\nX\n")).unwrap();
         }
         fs::write(project.join("Makefile"), "a b pwned:\n\t./evil\n.PHONY: a b\n").unwrap();
-        let tells = format!("#!/bin/sh\necho ran >> '{}'\n", folder.path().join("ran").display());
+        let script = format!("#!/bin/sh\necho ran >> '{}'\n", folder.path().join("ran").display());
         for name in ["evil", "ls", "git", "sh", "less", "home/evil"] {
-            fs::write(project.join(name), &tells).unwrap();
+            fs::write(project.join(name), &script).unwrap();
             fs::set_permissions(project.join(name), fs::Permissions::from_mode(0o755)).unwrap();
         }
         fs::write(project.join("tool"), "#!/bin/sh\n").unwrap();
@@ -389,11 +389,11 @@ impl Cage {
         let mut child = command.spawn().unwrap();
         child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
         let status = child.wait().unwrap();
-        assert_ne!(status.code(), Some(124), "it does not end: {input:?}");
+        assert_ne!(status.code(), Some(124), "the command does not end: {input:?}");
     }
 
     /// Runs commands one after the other. Returns true if nothing has changed that must not change.
-    pub(super) fn holds(&self, commands: &[String], may_change: fn(&str) -> bool) -> bool {
+    pub(super) fn is_unchanged_by(&self, commands: &[String], may_change: fn(&str) -> bool) -> bool {
         const EACH: &str = "while IFS= read -r -d '' c; do bash --noprofile --norc -c \"$c\" </dev/null; done";
         self.bash(&commands.iter().map(|command| format!("{command}\0")).collect::<String>(), &["-c", EACH]);
         let state = self.state();
@@ -402,40 +402,41 @@ impl Cage {
 }
 
 /// Returns true if this machine lacks the required programs.
-pub(super) fn is_bare() -> bool {
+pub(super) fn lacks_programs() -> bool {
     let has = |program: &str| Command::new(program).arg("--version").stdout(Stdio::null()).status().is_ok();
-    let is_bare = !["bash", "timeout", "git"].into_iter().all(has);
-    if is_bare {
-        eprintln!("skipped: there is no bash, no timeout or no git");
+    let lacks_programs = !["bash", "timeout", "git"].into_iter().all(has);
+    if lacks_programs {
+        eprintln!("skipped: bash, timeout or git is missing");
     }
-    is_bare
+    lacks_programs
 }
 
 /// The seed and the number of commands to judge, from the environment.
-pub(super) fn wanted(judged: u64) -> (u64, u64) {
+pub(super) fn seed_and_count(judged: u64) -> (u64, u64) {
     let number = |name: &str| env::var(name).ok()?.parse().ok();
     (number("AGENTD_LOOKING_SEED").unwrap_or(20_260_101), number("AGENTD_LOOKING_COMMANDS").unwrap_or(judged))
 }
 
 /// Judges commands and runs the allowed ones. Returns how many ran, and which of them made forbidden changes.
-pub(super) fn tried(
+pub(super) fn run_allowed(
     (seed, count): (u64, u64),
     simple: fn(&mut Dice) -> String,
     may_run: impl Fn(&str) -> bool,
     may_change: fn(&str) -> bool,
 ) -> (u64, Vec<String>) {
     let (mut dice, mut cage) = (Dice(seed), Cage::new());
-    let (mut changed, mut batch, mut known) = (Vec::new(), Vec::new(), HashSet::new());
+    let (mut changed, mut batch, mut seen) = (Vec::new(), Vec::new(), HashSet::new());
     for index in 0..count {
         let command = dice.line(simple);
         // Repeating a command would show nothing new.
-        if may_run(&command) && known.insert(command.clone()) {
+        if may_run(&command) && seen.insert(command.clone()) {
             batch.push(command);
         }
         if batch.len() == BATCH || index + 1 == count {
-            if !cage.holds(&batch, may_change) {
+            if !cage.is_unchanged_by(&batch, may_change) {
                 // Find the offenders by running each command alone. If none is found, report the whole batch.
-                let changes = |command: &&String| !Cage::new().holds(std::slice::from_ref(*command), may_change);
+                let changes =
+                    |command: &&String| !Cage::new().is_unchanged_by(std::slice::from_ref(*command), may_change);
                 let alone: Vec<String> = batch.iter().filter(changes).cloned().collect();
                 changed.extend(if alone.is_empty() { vec![batch.join("\n--\n")] } else { alone });
                 cage = Cage::new();
@@ -446,42 +447,42 @@ pub(super) fn tried(
             break;
         }
     }
-    (known.len() as u64, changed)
+    (seen.len() as u64, changed)
 }
 
 #[test]
 fn commands_allowed_as_read_only_change_nothing() {
-    if is_bare() {
+    if lacks_programs() {
         return;
     }
-    let (seed, count) = wanted(JUDGED);
+    let (seed, count) = seed_and_count(JUDGED);
     let look = move |thread: u64| {
         let (policy, settings) = (Policy::new(Rules::default()), SessionSettings::default());
         let may_run = |command: &str| {
-            let said = run(&policy, command, &settings);
-            assert!(!said.rule.contains("a check failed"), "{command:?} {said:?}");
-            let may_run = said.verdict == Verdict::Allow;
-            assert!(!may_run || (said.only_looks() && !command.contains('\0')), "{command:?} {said:?}");
+            let explanation = run(&policy, command, &settings);
+            assert!(!explanation.rule.contains("a check failed"), "{command:?} {explanation:?}");
+            let may_run = explanation.verdict == Verdict::Allow;
+            assert!(!may_run || (explanation.only_looks() && !command.contains('\0')), "{command:?} {explanation:?}");
             may_run
         };
         let seed = (seed + thread).wrapping_mul(0x2545_f491_4f6c_dd1d);
-        tried((seed, count / THREADS), Dice::simple, may_run, |_| false)
+        run_allowed((seed, count / THREADS), Dice::simple, may_run, |_| false)
     };
     let threads: Vec<_> = (0..THREADS).map(|thread| thread::spawn(move || look(thread))).collect();
     for (ran, changed) in threads.into_iter().map(|thread| thread.join().unwrap()) {
         eprintln!("{ran} of {} ran", count / THREADS);
         assert!(changed.is_empty(), "AGENTD_LOOKING_SEED={seed}: these change something: {changed:#?}");
-        assert!(ran > count / 200, "only {ran} of {count} ran: the grammar tries nothing");
+        assert!(ran > count / 200, "only {ran} of {count} ran: the grammar covers too little");
     }
 }
 
 #[test]
 fn canaries_detect_changes() {
-    if is_bare() {
+    if lacks_programs() {
         return;
     }
     let check = |command: &str, expected: bool| {
-        assert_eq!(Cage::new().holds(&[command.to_owned()], |_| false), expected, "{command}")
+        assert_eq!(Cage::new().is_unchanged_by(&[command.to_owned()], |_| false), expected, "{command}")
     };
     check("ls; cat a | sort; git status; git log", true);
     for command in [

@@ -30,8 +30,8 @@ fn judging_any_command_uses_bounded_memory() {
         .env(LIMITED, "1")
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&judged.stdout);
-    assert!(judged.status.success() && said.contains("1 passed"), "{judged:?}");
+    let output = String::from_utf8_lossy(&judged.stdout);
+    assert!(judged.status.success() && output.contains("1 passed"), "{judged:?}");
 }
 
 fn judge_all() {
@@ -39,7 +39,7 @@ fn judge_all() {
     // Some of them are plain commands, because their quotes happen to match. Their verdicts are tested elsewhere.
     let judge = |command: &str| drop(run(&policy, command, &SessionSettings::default()));
     judge("echo a");
-    let before = most_memory();
+    let before = peak_memory();
     for command in ["echo $(<< \n", "cat <<$( x", "<<-$((  )", "cat <<\"$(\n", "<<`", "<<${x"] {
         judge(command);
     }
@@ -50,12 +50,12 @@ fn judge_all() {
         }
         judge(&first.repeat(20_000));
     }
-    let taken = most_memory() - before;
-    assert!(taken < LIMIT, "judging took {taken} KiB");
+    let used = peak_memory() - before;
+    assert!(used < LIMIT, "judging took {used} KiB");
 }
 
 /// Peak memory of this process in KiB.
-fn most_memory() -> u64 {
+fn peak_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()

@@ -1,8 +1,8 @@
 //! Verdicts under the shipped rules, by tables of commands.
 //!
 //! - `rules`: rule files, the layers, tools other than commands, grants.
-//! - `reach`: scope of denials, patterns and grants.
-//! - `kept`: handwritten grants.
+//! - `scope`: scope of denials, patterns and grants.
+//! - `handwritten`: handwritten grants.
 //! - `names`: a session's folders by the names that commands use.
 //! - `starts`: grants for a folder, and folders with secrets.
 //! - `covering`: effects of commands covered by a prefix rule, in a real bash.
@@ -15,7 +15,7 @@
 //! - `properties`: properties of all commands.
 
 mod covering;
-mod kept;
+mod handwritten;
 mod looking;
 mod memory;
 mod modes;
@@ -23,15 +23,15 @@ mod names;
 mod others;
 mod prefixes;
 pub(crate) mod properties;
-mod reach;
 mod rules;
+mod scope;
 mod starts;
 mod web;
 
 use std::path::Path;
 
 use agentd_core::{
-    catalogue::Foreign,
+    catalogue::ForeignTool,
     policy::{Explanation, Risk, Verdict},
     session::SessionSettings,
     tool::{Effect, StartFolder, ToolSpec},
@@ -87,7 +87,7 @@ fn in_project() -> StartFolder {
 
 fn with_all<T>(
     start: Option<&StartFolder>,
-    foreign: Option<&Foreign>,
+    foreign: Option<&ForeignTool>,
     tool: &ToolSpec,
     args: &Value,
     settings: &SessionSettings,
@@ -126,7 +126,7 @@ pub(crate) fn mark(explanation: &Explanation) -> &'static str {
 }
 
 /// Settings of a session with some earlier grants.
-fn lived_in() -> SessionSettings {
+fn with_earlier_grants() -> SessionSettings {
     let grants = [
         "git status",
         "git log *",
@@ -145,13 +145,14 @@ fn lived_in() -> SessionSettings {
 
 /// Asserts that the verdict of each command fits the expected one.
 #[track_caller]
-fn agree(corpus: &[(String, String)], settings: &SessionSettings, fits: impl Fn(&str, &str) -> bool) {
+fn check_corpus(corpus: &[(String, String)], settings: &SessionSettings, fits: impl Fn(&str, &str) -> bool) {
     let policy = shipped();
     let wrong = corpus.iter().filter_map(|(expected, command)| {
-        let said = run(&policy, command, settings);
-        let found = mark(&said);
-        (!fits(expected, found))
-            .then(|| format!("{expected} but {found}: {command:?}\n    by {:?} {}", said.layer, said.rule))
+        let explanation = run(&policy, command, settings);
+        let found = mark(&explanation);
+        (!fits(expected, found)).then(|| {
+            format!("{expected} but {found}: {command:?}\n    by {:?} {}", explanation.layer, explanation.rule)
+        })
     });
     let wrong: Vec<String> = wrong.collect();
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), corpus.len(), wrong.join("\n"));
@@ -161,11 +162,11 @@ fn agree(corpus: &[(String, String)], settings: &SessionSettings, fits: impl Fn(
 fn everyday_commands_get_the_expected_verdict() {
     let corpus = hostile::commands(include_str!("../../corpus/everyday_commands.txt"));
     assert!(corpus.len() >= 100, "{}", corpus.len());
-    agree(&corpus, &SessionSettings::default(), |expected, found| expected == found);
+    check_corpus(&corpus, &SessionSettings::default(), |expected, found| expected == found);
 }
 
 /// `ask` requires at least a high risk question, `deny` a denial that no answer can override.
-fn is_held(expected: &str, found: &str) -> bool {
+fn is_stopped(expected: &str, found: &str) -> bool {
     match expected {
         "deny" => found == "deny",
         "critical" => matches!(found, "critical" | "deny"),
@@ -177,9 +178,9 @@ fn is_held(expected: &str, found: &str) -> bool {
 fn hostile_commands_ask_or_are_denied_despite_grants() {
     let corpus = hostile::hostile_commands();
     assert!(corpus.len() >= 900, "{}", corpus.len());
-    let trusting = SessionSettings { confirm_exec: false, confirm_write: false, ..lived_in() };
-    for settings in [SessionSettings::default(), lived_in(), trusting] {
-        agree(&corpus, &settings, is_held);
+    let trusting = SessionSettings { confirm_exec: false, confirm_write: false, ..with_earlier_grants() };
+    for settings in [SessionSettings::default(), with_earlier_grants(), trusting] {
+        check_corpus(&corpus, &settings, is_stopped);
     }
 }
 
@@ -187,13 +188,13 @@ fn hostile_commands_ask_or_are_denied_despite_grants() {
 fn commands_that_are_not_read_only_ask() {
     let corpus = hostile::commands(include_str!("../../corpus/asking_commands.txt"));
     assert!(corpus.len() >= 150, "{}", corpus.len());
-    agree(&corpus, &SessionSettings::default(), |_, found| found != "allow");
-    let kept = ["cargo test *", "make", "make -f -", "make test", "printf x", "ls *", "npm run build", "echo evil"];
-    let kept = granting(&kept.map(|rule| format!("{SHELL_TOOL}: {rule}")).each_ref().map(String::as_str));
+    check_corpus(&corpus, &SessionSettings::default(), |_, found| found != "allow");
+    let rules = ["cargo test *", "make", "make -f -", "make test", "printf x", "ls *", "npm run build", "echo evil"];
+    let granted = granting(&rules.map(|rule| format!("{SHELL_TOOL}: {rule}")).each_ref().map(String::as_str));
     // A rule for a program covers it after a plain `time` or `timeout`, and after nothing else.
     let (covered, others): (Vec<_>, Vec<_>) =
         corpus.into_iter().partition(|(_, command)| ["timeout 5 ls", "time ls"].contains(&command.as_str()));
-    agree(&others, &kept, |_, found| found != "allow");
-    agree(&covered, &kept, |_, found| found == "allow");
+    check_corpus(&others, &granted, |_, found| found != "allow");
+    check_corpus(&covered, &granted, |_, found| found == "allow");
     assert_eq!(covered.len(), 2);
 }

@@ -10,7 +10,9 @@ use agentd_testkit::hostile;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{compiled, granting, judge, lived_in, mark, others, properties::wrapped, run, shipped, tool, with_all};
+use super::{
+    compiled, granting, judge, mark, others, properties::wrapped, run, shipped, tool, with_all, with_earlier_grants,
+};
 
 fn in_mode(mode: SessionMode) -> SessionSettings {
     SessionSettings { mode, ..SessionSettings::default() }
@@ -55,12 +57,12 @@ fn foreign_tools_ask_in_every_mode_except_plan() {
     for effect in [Effect::Write, Effect::Execute] {
         for granted in [false, true] {
             let (lab, tool) = (agentd_core::catalogue::Foreign { granted, ..lab.clone() }, tool("wx", effect));
-            let said = SessionMode::ALL.map(|mode| {
+            let verdicts = SessionMode::ALL.map(|mode| {
                 let settings = in_mode(mode);
                 mark(&with_all(None, Some(&lab), &tool, &json!({}), &settings, |facts| shipped().judge(facts)))
             });
             let asks = if granted { "allow" } else { "ask" };
-            assert_eq!(said, [asks, asks, "deny", asks], "{effect:?}");
+            assert_eq!(verdicts, [asks, asks, "deny", asks], "{effect:?}");
         }
     }
 }
@@ -70,10 +72,10 @@ fn auto_mode_runs_only_sandboxed_calls() {
     let (shell, args) = (tool(SHELL_TOOL, Effect::Execute), json!({"command": "make"}));
     for (held, contained, expected) in [(true, true, "allow"), (false, true, "ask"), (true, false, "ask")] {
         let settings = in_mode(SessionMode::Auto);
-        let said = with_all(None, None, &shell, &args, &settings, |facts| {
+        let explanation = with_all(None, None, &shell, &args, &settings, |facts| {
             shipped().judge(&agentd_policy::CallContext { held, contained, ..*facts })
         });
-        assert_eq!(mark(&said), expected);
+        assert_eq!(mark(&explanation), expected);
     }
 }
 
@@ -81,9 +83,13 @@ fn auto_mode_runs_only_sandboxed_calls() {
 fn unreviewed_commands_run_guarded_with_a_reason() {
     let auto = in_mode(SessionMode::Auto);
     let check = |command: &str, settings: &SessionSettings, confinement: Confinement, rule: &str| {
-        let said = run(&shipped(), command, settings);
-        assert_eq!((mark(&said), said.confinement()), ("allow", confinement), "{command} {said:?}");
-        assert_eq!(said.rule, rule, "{command}");
+        let explanation = run(&shipped(), command, settings);
+        assert_eq!(
+            (mark(&explanation), explanation.confinement()),
+            ("allow", confinement),
+            "{command} {explanation:?}"
+        );
+        assert_eq!(explanation.rule, rule, "{command}");
     };
     check("make", &auto, Confinement::Guarded, Explanation::BY_AUTO);
     // If there are several parts, a read-only one is not the reason.
@@ -102,33 +108,40 @@ fn unreviewed_commands_run_guarded_with_a_reason() {
 /// The repository is closed to unreviewed commands, so git could not write to it at the same time.
 #[test]
 fn unreviewed_command_next_to_git_commit_asks() {
-    let kept = ["run_bash_command: cargo test *", "run_bash_command: git commit *", "run_bash_command: git status *"];
-    let (prefix, auto) = (granting(&kept), SessionSettings { mode: SessionMode::Auto, ..granting(&kept) });
+    let rules = ["run_bash_command: cargo test *", "run_bash_command: git commit *", "run_bash_command: git status *"];
+    let (prefix, auto) = (granting(&rules), SessionSettings { mode: SessionMode::Auto, ..granting(&rules) });
     for (command, settings, asked) in [
         ("cargo test -q && git commit -m x", &prefix, "run_bash_command: cargo test -q"),
         ("cargo test -q | tail -3; timeout 60 git commit -m x", &prefix, "run_bash_command: cargo test -q"),
         ("cargo test -q 2>&1 && echo $? && git commit -m x", &prefix, "run_bash_command: cargo test -q"),
         ("make all; git commit -m x", &auto, "run_bash_command: make all"),
     ] {
-        let said = run(&shipped(), command, settings);
-        assert!(matches!(&said.verdict, Verdict::Ask { reason, .. } if reason.contains("git writes")), "{said:?}");
-        assert_eq!(said.grants, [asked], "{said:?}");
+        let explanation = run(&shipped(), command, settings);
+        assert!(
+            matches!(&explanation.verdict, Verdict::Ask { reason, .. } if reason.contains("git writes")),
+            "{explanation:?}"
+        );
+        assert_eq!(explanation.grants, [asked], "{explanation:?}");
         // With an exact grant the command runs, and git can record.
-        let settings = SessionSettings { mode: settings.mode, ..granting(&[&kept[..], &[asked]].concat()) };
-        let said = run(&shipped(), command, &settings);
-        assert_eq!((mark(&said), said.confinement()), ("allow", Confinement::GuardedGit), "{said:?}");
+        let settings = SessionSettings { mode: settings.mode, ..granting(&[&rules[..], &[asked]].concat()) };
+        let explanation = run(&shipped(), command, &settings);
+        assert_eq!(
+            (mark(&explanation), explanation.confinement()),
+            ("allow", Confinement::GuardedGit),
+            "{explanation:?}"
+        );
     }
     for (command, settings) in [("cargo test && git status -s", &prefix), ("make && git status", &auto)] {
-        let said = run(&shipped(), command, settings);
-        assert_eq!((mark(&said), said.confinement()), ("allow", Confinement::Guarded), "{said:?}");
+        let explanation = run(&shipped(), command, settings);
+        assert_eq!((mark(&explanation), explanation.confinement()), ("allow", Confinement::Guarded), "{explanation:?}");
     }
 }
 
 #[test]
 fn git_writes_ask_in_auto_mode() {
     for command in ["git commit -m x", "git add . && git commit -m x", "make && /usr/bin/git push"] {
-        let said = run(&shipped(), command, &in_mode(SessionMode::Auto));
-        assert!(matches!(said.verdict, Verdict::Ask { .. }), "{command} {said:?}");
+        let explanation = run(&shipped(), command, &in_mode(SessionMode::Auto));
+        assert!(matches!(explanation.verdict, Verdict::Ask { .. }), "{command} {explanation:?}");
     }
     assert_eq!(mark(&run(&shipped(), "git log --oneline", &in_mode(SessionMode::Auto))), "allow");
 }
@@ -151,9 +164,13 @@ fn plan_mode_denies_despite_grants_and_rules() {
     let open = compiled("global: {default_action: allow, enable_approval: false}");
     for policy in [&shipped(), &open] {
         for command in ["make", "cargo build", "touch x", "ls > x", "git commit -m x", "sed -i s/a/b/ x"] {
-            let said = run(policy, command, &settings);
-            assert_eq!((mark(&said), said.rule.as_str()), ("deny", "the session's mode is plan"), "{command}");
-            assert!(said.grants.is_empty() && said.wider.is_empty() && said.granted_by.is_empty());
+            let explanation = run(policy, command, &settings);
+            assert_eq!(
+                (mark(&explanation), explanation.rule.as_str()),
+                ("deny", "the session's mode is plan"),
+                "{command}"
+            );
+            assert!(explanation.grants.is_empty() && explanation.wider.is_empty() && explanation.granted_by.is_empty());
         }
         let write = json!({"path": "/project/a.txt", "content": "x"});
         assert_eq!(mark(&judge(policy, &tool("write_file", Effect::Write), &write, &settings)), "deny");
@@ -162,27 +179,32 @@ fn plan_mode_denies_despite_grants_and_rules() {
 }
 
 /// Returns true if the verdict in a mode may differ in this way from that in ask mode.
-fn is_fair(mode: SessionMode, asked: &Explanation, said: &Explanation) -> bool {
+fn is_allowed_difference(mode: SessionMode, asked: &Explanation, explanation: &Explanation) -> bool {
     match mode {
-        SessionMode::Plan => matches!(said.verdict, Verdict::Deny { .. }) || (said == asked && said.only_looks()),
+        SessionMode::Plan => {
+            matches!(explanation.verdict, Verdict::Deny { .. }) || (explanation == asked && explanation.only_looks())
+        }
         // Commands are not edits.
-        SessionMode::Ask | SessionMode::AcceptEdits => said == asked,
+        SessionMode::Ask | SessionMode::AcceptEdits => explanation == asked,
         SessionMode::Auto => {
             let only_defaults = asked.layer == Layer::Default
                 && asked.parts.iter().all(|part| part.verdict == Verdict::Allow || part.layer == Layer::Default);
-            said.verdict == asked.verdict || (said.verdict == Verdict::Allow && only_defaults)
+            explanation.verdict == asked.verdict || (explanation.verdict == Verdict::Allow && only_defaults)
         }
     }
 }
 
 #[track_caller]
-fn is_fair_everywhere(command: &str) {
+fn check_all_modes(command: &str) {
     let policy = shipped();
-    for settings in [SessionSettings::default(), lived_in()] {
+    for settings in [SessionSettings::default(), with_earlier_grants()] {
         let asked = run(&policy, command, &settings);
         for mode in SessionMode::ALL {
-            let said = run(&policy, command, &SessionSettings { mode, ..settings.clone() });
-            assert!(is_fair(mode, &asked, &said), "{mode}: {command:?}\n{asked:#?}\n{said:#?}");
+            let explanation = run(&policy, command, &SessionSettings { mode, ..settings.clone() });
+            assert!(
+                is_allowed_difference(mode, &asked, &explanation),
+                "{mode}: {command:?}\n{asked:#?}\n{explanation:#?}"
+            );
         }
     }
 }
@@ -195,14 +217,14 @@ fn no_mode_weakens_a_rule() {
         hostile::commands(include_str!("../../corpus/asking_commands.txt")),
     ];
     for (_, command) in corpora.concat() {
-        is_fair_everywhere(&command);
+        check_all_modes(&command);
     }
 }
 
 proptest! {
     #[test]
     fn no_mode_weakens_a_denial_in_any_spelling(command in wrapped()) {
-        is_fair_everywhere(&command);
+        check_all_modes(&command);
         let auto = in_mode(SessionMode::Auto);
         prop_assert_ne!(run(&shipped(), &command, &auto).verdict, Verdict::Allow);
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use agentd_core::{
-    catalogue::Foreign,
+    catalogue::ForeignTool,
     policy::{Explanation, Layer, Verdict},
     session::SessionSettings,
     tool::{Effect, ToolSpec},
@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 
 use super::{compiled, granting, in_project, mark, shipped, tool, with_all};
 
-pub(super) fn weather(server: &str, granted: bool) -> Foreign {
-    Foreign {
+pub(super) fn weather(server: &str, granted: bool) -> ForeignTool {
+    ForeignTool {
         server: server.to_owned(),
         tool: "weather".to_owned(),
         rule: format!("mcp_{server}_weather"),
@@ -26,12 +26,12 @@ pub(super) fn weather(server: &str, granted: bool) -> Foreign {
 }
 
 /// The tool under the name used in calls.
-fn called(name: &str, effect: Effect) -> ToolSpec {
+fn tool_named(name: &str, effect: Effect) -> ToolSpec {
     ToolSpec { description: "[MCP server lab] Weather.".to_owned(), ..tool(name, effect) }
 }
 
-fn judge(policy: &Policy, foreign: &Foreign, name: &str, args: &Value, settings: &SessionSettings) -> Explanation {
-    with_all(Some(&in_project()), Some(foreign), &called(name, Effect::Execute), args, settings, |facts| {
+fn judge(policy: &Policy, foreign: &ForeignTool, name: &str, args: &Value, settings: &SessionSettings) -> Explanation {
+    with_all(Some(&in_project()), Some(foreign), &tool_named(name, Effect::Execute), args, settings, |facts| {
         policy.judge(facts)
     })
 }
@@ -39,31 +39,31 @@ fn judge(policy: &Policy, foreign: &Foreign, name: &str, args: &Value, settings:
 #[test]
 fn foreign_tool_asks_at_medium_risk_and_names_its_server() {
     let (lab, none) = (weather("lab", false), SessionSettings::default());
-    let said = judge(&shipped(), &lab, "wx", &json!({"city": "Bern"}), &none);
-    let Verdict::Ask { reason, .. } = &said.verdict else { panic!("{said:?}") };
+    let explanation = judge(&shipped(), &lab, "wx", &json!({"city": "Bern"}), &none);
+    let Verdict::Ask { reason, .. } = &explanation.verdict else { panic!("{explanation:?}") };
     assert_eq!(reason, "tool weather of the MCP server lab: \"Weather.\"");
-    assert_eq!((mark(&said), said.layer), ("ask", Layer::Default));
-    assert_eq!(said.grants, [r#"mcp_lab_weather {"city":"Bern"}"#]);
-    assert_eq!(said.wider, ["mcp_lab_weather", "mcp_lab_*"]);
+    assert_eq!((mark(&explanation), explanation.layer), ("ask", Layer::Default));
+    assert_eq!(explanation.grants, [r#"mcp_lab_weather {"city":"Bern"}"#]);
+    assert_eq!(explanation.wider, ["mcp_lab_weather", "mcp_lab_*"]);
     let bare = judge(&shipped(), &lab, "wx", &json!({}), &none);
     assert_eq!((bare.grants, bare.wider), (vec!["mcp_lab_weather".to_owned()], vec!["mcp_lab_*".to_owned()]));
     let off = SessionSettings { confirm_exec: false, ..none.clone() };
     assert_eq!(mark(&judge(&shipped(), &lab, "wx", &json!({}), &off)), "allow");
     let denies = compiled("global: {default_action: deny}");
     assert_eq!(mark(&judge(&denies, &lab, "wx", &json!({}), &none)), "deny");
-    let changes = called("wx", Effect::Write);
-    let said = with_all(Some(&in_project()), Some(&lab), &changes, &json!({"city": "Bern"}), &none, |facts| {
+    let changes = tool_named("wx", Effect::Write);
+    let explanation = with_all(Some(&in_project()), Some(&lab), &changes, &json!({"city": "Bern"}), &none, |facts| {
         shipped().judge(facts)
     });
-    assert_eq!((mark(&said), said.grants.as_slice()), ("ask", &["mcp_lab_weather".to_owned()][..]));
+    assert_eq!((mark(&explanation), explanation.grants.as_slice()), ("ask", &["mcp_lab_weather".to_owned()][..]));
 }
 
 #[test]
 fn grant_follows_the_servers_tool_under_any_alias() {
     let policy = shipped();
-    let check = |rule: &str, foreign: &Foreign, name: &str, args: Value, expected: &str| {
-        let said = judge(&policy, foreign, name, &args, &granting(&[rule]));
-        assert_eq!(mark(&said), expected, "{rule} {name} {args}");
+    let check = |rule: &str, foreign: &ForeignTool, name: &str, args: Value, expected: &str| {
+        let explanation = judge(&policy, foreign, name, &args, &granting(&[rule]));
+        assert_eq!(mark(&explanation), expected, "{rule} {name} {args}");
     };
     let (lab, sky) = (weather("lab", false), weather("sky", false));
     let bern = || json!({"city": "Bern"});
@@ -85,15 +85,15 @@ fn risk_patterns_override_wide_grants_and_server_trust() {
     let rules = "global: {risk_patterns: {high: {patterns: [secret]}, critical: {patterns: [doom], action: deny}}}";
     let policy = compiled(rules);
     let check = |granted: bool, rules: &[&str], args: Value, expected: &str| {
-        let said = judge(&policy, &weather("lab", granted), "wx", &args, &granting(rules));
-        assert_eq!(mark(&said), expected, "{granted} {rules:?} {args}");
-        said
+        let explanation = judge(&policy, &weather("lab", granted), "wx", &args, &granting(rules));
+        assert_eq!(mark(&explanation), expected, "{granted} {rules:?} {args}");
+        explanation
     };
-    let said = check(true, &[], json!({"city": "Bern"}), "allow");
-    assert_eq!((said.layer, said.rule.as_str()), (Layer::Grant, "mcp_servers.yaml: servers.lab.grants"));
-    assert_eq!(said.granted_by, ["mcp_servers.yaml: servers.lab.grants"]);
-    let said = check(true, &["mcp_lab_weather", "mcp_lab_*"], json!({"city": "secret"}), "high");
-    assert_eq!((said.grants.len(), said.wider.len()), (1, 0), "{said:?}");
+    let explanation = check(true, &[], json!({"city": "Bern"}), "allow");
+    assert_eq!((explanation.layer, explanation.rule.as_str()), (Layer::Grant, "mcp_servers.yaml: servers.lab.grants"));
+    assert_eq!(explanation.granted_by, ["mcp_servers.yaml: servers.lab.grants"]);
+    let explanation = check(true, &["mcp_lab_weather", "mcp_lab_*"], json!({"city": "secret"}), "high");
+    assert_eq!((explanation.grants.len(), explanation.wider.len()), (1, 0), "{explanation:?}");
     check(true, &["mcp_lab_*"], json!({"city": "doom"}), "deny");
     check(false, &[], json!({"city": "Bern"}), "ask");
 }
@@ -101,17 +101,17 @@ fn risk_patterns_override_wide_grants_and_server_trust() {
 #[test]
 fn rule_files_name_foreign_tools_by_server() {
     let policy = compiled("tools: {blocked: {patterns: {high_risk: ['.*']}, actions: {high_risk: deny}}}");
-    let tools = [called("wx", Effect::Execute), called("blocked", Effect::Execute)];
-    let blocked = Foreign { rule: "mcp_lab_blocked".to_owned(), ..weather("sea", false) };
+    let tools = [tool_named("wx", Effect::Execute), tool_named("blocked", Effect::Execute)];
+    let blocked = ForeignTool { rule: "mcp_lab_blocked".to_owned(), ..weather("sea", false) };
     let others: ForeignTools =
         [("wx".to_owned(), Arc::new(weather("lab", false))), ("blocked".to_owned(), Arc::new(blocked))].into();
     let check = |rule: &str, expected: Option<Result<(), &str>>| {
         let checked = check_grant_of_other(&policy, rule, &tools, &others);
-        let told = checked.map(|checked| checked.map_err(|unfit| format!("{} {}", unfit.problem, unfit.hint)));
-        match (told, expected) {
+        let outcome = checked.map(|checked| checked.map_err(|unfit| format!("{} {}", unfit.problem, unfit.hint)));
+        match (outcome, expected) {
             (None, None) | (Some(Ok(())), Some(Ok(()))) => {}
-            (Some(Err(told)), Some(Err(part))) => assert!(told.contains(part), "{rule}: {told}"),
-            (told, expected) => panic!("{rule}: {told:?} {expected:?}"),
+            (Some(Err(error)), Some(Err(part))) => assert!(error.contains(part), "{rule}: {error}"),
+            (outcome, expected) => panic!("{rule}: {outcome:?} {expected:?}"),
         }
     };
     check("mcp_lab_weather", Some(Ok(())));

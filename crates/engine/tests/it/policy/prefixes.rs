@@ -4,12 +4,12 @@ use agentd_core::{interrupt::Ask, policy::Verdict, session::SessionSettings};
 use agentd_testkit::hostile;
 use proptest::prelude::*;
 
-use super::{agree, granting, lived_in, mark, properties::wrapped, run, shipped};
+use super::{check_corpus, granting, mark, properties::wrapped, run, shipped, with_earlier_grants};
 
 /// Prefixes covered by the command corpus.
-const RULED: [&str; 8] = ["git", "cargo", "npm", "make", "pytest", "ls", "python3 -m pytest", "go test"];
+const PREFIXES: [&str; 8] = ["git", "cargo", "npm", "make", "pytest", "ls", "python3 -m pytest", "go test"];
 
-fn keeping(prefixes: &[&str]) -> SessionSettings {
+fn granting_prefixes(prefixes: &[&str]) -> SessionSettings {
     let rules: Vec<String> = prefixes.iter().map(|prefix| format!("run_bash_command: {prefix} *")).collect();
     granting(&rules.iter().map(String::as_str).collect::<Vec<_>>())
 }
@@ -53,7 +53,8 @@ fn build_and_test_programs_get_a_prefix_offer() {
 
 #[test]
 fn launched_commands_are_judged_like_direct_ones() {
-    let allows = |prefix: &str, command: &str| mark(&run(&shipped(), command, &keeping(&[prefix]))) == "allow";
+    let allows =
+        |prefix: &str, command: &str| mark(&run(&shipped(), command, &granting_prefixes(&[prefix]))) == "allow";
     for (prefix, command) in [
         ("tox", "tox -q -e py311"),
         ("uv run cargo test", "uv run cargo test --workspace"),
@@ -133,8 +134,8 @@ fn other_commands_get_no_prefix_offer() {
 #[test]
 fn question_names_the_uncovered_part() {
     let check = |command: &str, part: &str| {
-        let said = run(&shipped(), command, &keeping(&RULED));
-        let Verdict::Ask { reason, .. } = &said.verdict else { panic!("{command} {said:?}") };
+        let explanation = run(&shipped(), command, &granting_prefixes(&PREFIXES));
+        let Verdict::Ask { reason, .. } = &explanation.verdict else { panic!("{command} {explanation:?}") };
         assert_eq!(reason, &format!("not covered by a rule: {part}"), "{command}");
     };
     check("npm run build 2>&1 | tee Makefile", "tee Makefile");
@@ -142,18 +143,16 @@ fn question_names_the_uncovered_part() {
     check("(make; touch x)", "touch x");
     check("make; echo $HOME", "echo $HOME");
     // No part is covered, so there is nothing to compare with.
-    let said = run(&shipped(), "touch x", &keeping(&RULED));
-    assert!(
-        matches!(&said.verdict, Verdict::Ask { reason, .. } if reason.contains("is not a known read-only command")),
-        "{said:?}"
-    );
+    let explanation = run(&shipped(), "touch x", &granting_prefixes(&PREFIXES));
+    let Verdict::Ask { reason, .. } = &explanation.verdict else { panic!("{explanation:?}") };
+    assert!(reason.contains("is not a known read-only command"), "{explanation:?}");
 }
 
 #[test]
 fn prefix_grants_cover_everyday_spellings() {
     let corpus = hostile::commands(include_str!("../../corpus/ruled_commands.txt"));
     let fits = |expected: &str, found: &str| (expected == "allow") == (found == "allow");
-    agree(&corpus, &keeping(&RULED), fits);
+    check_corpus(&corpus, &granting_prefixes(&PREFIXES), fits);
     let count = |mark: &str| corpus.iter().filter(|(expected, _)| expected == mark).count();
     assert!(count("wish") * 10 <= count("allow") && count("ask") >= 100);
 }
@@ -162,10 +161,10 @@ fn prefix_grants_cover_everyday_spellings() {
 fn hostile_commands_get_no_prefix_offer_and_ignore_prefixes() {
     let rules = ["cargo test", "git add", "git commit", "go test", "mkdir", "npm test", "pytest", "tsc", "ninja"];
     let rules = rules.map(|prefix| format!("run_bash_command: {prefix} *"));
-    let kept = granting(&rules.each_ref().map(String::as_str));
+    let granted = granting(&rules.each_ref().map(String::as_str));
     for (_, command) in hostile::hostile_commands() {
         assert_eq!(offered(&command), [""; 0], "{command}");
-        assert_ne!(run(&shipped(), &command, &kept).verdict, Verdict::Allow, "{command}");
+        assert_ne!(run(&shipped(), &command, &granted).verdict, Verdict::Allow, "{command}");
     }
 }
 
@@ -178,7 +177,7 @@ fn prefix_grants_are_never_permanent() {
 proptest! {
     #[test]
     fn denied_commands_get_no_offer_in_any_spelling(command in wrapped()) {
-        for settings in [SessionSettings::default(), lived_in()] {
+        for settings in [SessionSettings::default(), with_earlier_grants()] {
             prop_assert_eq!(run(&shipped(), &command, &settings).wider, Vec::<String>::new());
         }
     }

@@ -177,9 +177,11 @@ proptest! {
             confirm_exec: false,
             ..granting(&["run_bash_command: shutdown", "run_bash_command: shutdown *", "run_bash_command: sh *", "run_bash_command: ls"])
         };
-        let said = run(&POLICY, &command, &open);
-        let held = mark(&said) == "high" && said.grants.is_empty() && said.rule.contains("cannot be parsed");
-        prop_assert!(held || mark(&said) == "deny", "{:?} {:?}", command, said);
+        let explanation = run(&POLICY, &command, &open);
+        let asks_at_high_risk = mark(&explanation) == "high"
+            && explanation.grants.is_empty()
+            && explanation.rule.contains("cannot be parsed");
+        prop_assert!(asks_at_high_risk || mark(&explanation) == "deny", "{:?} {:?}", command, explanation);
     }
 
     /// Same for an entry of several words.
@@ -187,15 +189,15 @@ proptest! {
     fn denied_argument_never_runs_in_any_spelling(command in inside(denied_argument())) {
         let policy = &*DEPLOY;
         let open = SessionSettings { confirm_exec: false, ..granting(&["run_bash_command: make *", "run_bash_command: sh *"]) };
-        let said = run(policy, &command, &open);
-        let held = matches!(mark(&said), "high" | "critical") && said.grants.is_empty();
-        prop_assert!(held || mark(&said) == "deny", "{:?} {:?}", command, said);
+        let explanation = run(policy, &command, &open);
+        let asks_at_high_risk = matches!(mark(&explanation), "high" | "critical") && explanation.grants.is_empty();
+        prop_assert!(asks_at_high_risk || mark(&explanation) == "deny", "{:?} {:?}", command, explanation);
     }
 
     #[test]
     fn shell_fragments_in_any_order_are_judged(command in soup()) {
-        let said = run(&POLICY, &command, &SessionSettings::default());
-        prop_assert!(said.grants.iter().all(|grant| grant.starts_with(SHELL_TOOL)));
+        let explanation = run(&POLICY, &command, &SessionSettings::default());
+        prop_assert!(explanation.grants.iter().all(|grant| grant.starts_with(SHELL_TOOL)));
     }
 
     #[test]
@@ -213,13 +215,13 @@ proptest! {
     ) {
         let command = if swap { format!("{other}{joint}{one}") } else { format!("{one}{joint}{other}") };
         let grant = format!("{SHELL_TOOL}: {one}");
-        let said = run(&POLICY, &command, &granting(&[&grant]));
-        let asks = matches!(said.verdict, Verdict::Ask { .. });
-        prop_assert!(asks, "{:?}", said);
+        let explanation = run(&POLICY, &command, &granting(&[&grant]));
+        let asks = matches!(explanation.verdict, Verdict::Ask { .. });
+        prop_assert!(asks, "{:?}", explanation);
         // The right side of a pipe is named together with its left side.
         let named = if joint == " | " { command.as_str() } else { other };
-        prop_assert_eq!(&said.grants, &vec![format!("{SHELL_TOOL}: {named}")]);
-        let both = run(&POLICY, &command, &granting(&[&grant, &said.grants[0]]));
+        prop_assert_eq!(&explanation.grants, &vec![format!("{SHELL_TOOL}: {named}")]);
+        let both = run(&POLICY, &command, &granting(&[&grant, &explanation.grants[0]]));
         prop_assert_eq!(mark(&both), "allow", "{:?}", both);
     }
 
@@ -230,9 +232,10 @@ proptest! {
         joint in select(vec![";", "&&", "|"]),
     ) {
         let command = words.join(joint);
-        let said = run(&POLICY, &command, &SessionSettings::default());
-        prop_assert_eq!(mark(&said), "ask", "{:?} {:?}", command, said);
-        let settings = SessionSettings { grants: said.grants.into_iter().map(Into::into).collect(), ..SessionSettings::default() };
+        let explanation = run(&POLICY, &command, &SessionSettings::default());
+        prop_assert_eq!(mark(&explanation), "ask", "{:?} {:?}", command, explanation);
+        let grants = explanation.grants.into_iter().map(Into::into).collect();
+        let settings = SessionSettings { grants, ..SessionSettings::default() };
         prop_assert_eq!(mark(&run(&POLICY, &command, &settings)), "allow");
     }
 }
@@ -308,8 +311,8 @@ fn huge_and_deep_commands_are_judged() {
     let judged = std::thread::Builder::new().stack_size(2 << 20).spawn(move || {
         for command in commands {
             let started: String = command.chars().take(40).collect();
-            let said = run(&POLICY, &command, &SessionSettings::default());
-            assert!(!command.contains("shutdown") || mark(&said) != "allow", "{started} {said:?}");
+            let explanation = run(&POLICY, &command, &SessionSettings::default());
+            assert!(!command.contains("shutdown") || mark(&explanation) != "allow", "{started} {explanation:?}");
         }
     });
     judged.unwrap().join().unwrap();
@@ -328,9 +331,9 @@ fn denied_name_is_found_at_the_end_of_unparsable_text() {
         format!(": {}; shut\\\ndown", many("${a}")),
         format!(": {}; 'shut'down", many("${a}")),
     ] {
-        let said = run(&POLICY, &command, &SessionSettings::default());
-        assert_eq!(mark(&said), "deny", "{}", &command[..40]);
-        assert!(said.parts.iter().all(|part| part.text.chars().count() <= 401), "{}", &command[..40]);
+        let explanation = run(&POLICY, &command, &SessionSettings::default());
+        assert_eq!(mark(&explanation), "deny", "{}", &command[..40]);
+        assert!(explanation.parts.iter().all(|part| part.text.chars().count() <= 401), "{}", &command[..40]);
     }
     let words = format!(": {}; git push", many("${a}"));
     let policy = super::compiled("tools: {run_bash_command: {deny: [git push]}}");

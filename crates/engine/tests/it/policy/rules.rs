@@ -56,9 +56,9 @@ tools:
 fn documented_rule_file_applies_to_each_named_tool() {
     let policy = compiled(EXAMPLE);
     let check = |name: &str, effect, args, expected: &str, rule: &str| {
-        let said = judge(&policy, &tool(name, effect), &args, &SessionSettings::default());
-        assert_eq!(mark(&said), expected, "{args} {said:?}");
-        assert!(said.rule.contains(rule), "{args} {said:?}");
+        let explanation = judge(&policy, &tool(name, effect), &args, &SessionSettings::default());
+        assert_eq!(mark(&explanation), expected, "{args} {explanation:?}");
+        assert!(explanation.rule.contains(rule), "{args} {explanation:?}");
     };
     let fetch = |args, expected: &str, rule: &str| check("http_fetch", Effect::Execute, args, expected, rule);
     fetch(json!({"url": "http://internal.company.com/x"}), "deny", "tools.http_fetch.patterns.high_risk");
@@ -115,8 +115,8 @@ fn invalid_pattern_is_reported_with_its_key() {
 fn rule_file_switches_take_effect() {
     let settings = SessionSettings::default();
     let check = |yaml: &str, command: &str, expected: &str| {
-        let said = run(&compiled(yaml), command, &settings);
-        assert_eq!(mark(&said), expected, "{yaml} {command} {said:?}");
+        let explanation = run(&compiled(yaml), command, &settings);
+        assert_eq!(mark(&explanation), expected, "{yaml} {command} {explanation:?}");
     };
     let deny_x = "tools: {run_bash_command: {deny: [x, 'git push', 'mk*']}}";
     check(deny_x, "x", "deny");
@@ -171,9 +171,9 @@ fn files_run_by_other_programs_ask_despite_grants() {
         SessionSettings { confirm_write: false, grants: vec!["write_file".into()], ..SessionSettings::default() };
     let policy = shipped();
     let check = |key: &str, text: &str, expected: &str| {
-        let said = judge(&policy, &tool("write_file", Effect::Write), &json!({ key: text }), &settings);
-        assert_eq!(mark(&said), expected, "{text} {said:?}");
-        assert!(said.grants.is_empty(), "{said:?}");
+        let explanation = judge(&policy, &tool("write_file", Effect::Write), &json!({ key: text }), &settings);
+        assert_eq!(mark(&explanation), expected, "{text} {explanation:?}");
+        assert!(explanation.grants.is_empty(), "{explanation:?}");
     };
     for path in [
         ".bashrc",
@@ -226,8 +226,8 @@ fn files_run_by_other_programs_ask_despite_grants() {
 #[test]
 fn reading_secret_files_asks() {
     let check = |args, expected: &str| {
-        let said = judge(&shipped(), &tool("read_file", Effect::Read), &args, &SessionSettings::default());
-        assert_eq!(mark(&said), expected, "{args} {said:?}");
+        let explanation = judge(&shipped(), &tool("read_file", Effect::Read), &args, &SessionSettings::default());
+        assert_eq!(mark(&explanation), expected, "{args} {explanation:?}");
     };
     check(json!({"path": ".env"}), "high");
     check(json!({"file_path": "keys/ID_RSA"}), "high");
@@ -239,9 +239,9 @@ fn reading_secret_files_asks() {
 #[test]
 fn each_rule_file_key_is_applied() {
     let check = |yaml: &str, command: &str, expected: &str, rule: &str| {
-        let said = run(&compiled(yaml), command, &SessionSettings::default());
-        assert_eq!(mark(&said), expected, "{yaml} {command} {said:?}");
-        assert!(said.rule.contains(rule), "{yaml} {said:?}");
+        let explanation = run(&compiled(yaml), command, &SessionSettings::default());
+        assert_eq!(mark(&explanation), expected, "{yaml} {command} {explanation:?}");
+        assert!(explanation.rule.contains(rule), "{yaml} {explanation:?}");
     };
     for (level, expected) in [("critical", "critical"), ("high", "high"), ("medium", "ask"), ("low", "low")] {
         let asks = format!("global: {{risk_patterns: {{{level}: {{patterns: [zap], action: require_approval}}}}}}");
@@ -255,8 +255,9 @@ fn each_rule_file_key_is_applied() {
         check(&tool.replace("prompt", "allow"), "zap x", "allow", &format!("patterns.{word}: zap"));
     }
     let reason = "global: {risk_patterns: {high: {patterns: [zap], action: require_approval, reason: because}}}";
-    let said = run(&compiled(reason), "zap", &SessionSettings::default());
-    assert!(matches!(&said.verdict, Verdict::Ask { reason, .. } if reason.starts_with("because")), "{said:?}");
+    let explanation = run(&compiled(reason), "zap", &SessionSettings::default());
+    let Verdict::Ask { reason, .. } = &explanation.verdict else { panic!("{explanation:?}") };
+    assert!(reason.starts_with("because"), "{explanation:?}");
     let network = |yaml: &str| Rules::compile(&serde_saphyr::from_str(yaml).unwrap()).unwrap().network(SHELL_TOOL);
     assert_eq!(network("tools: {run_bash_command: {network: false}}"), Some(false));
     assert_eq!(network("tools: {run_bash_command: {network: true}}"), Some(true));
@@ -273,9 +274,9 @@ fn each_rule_file_key_is_applied() {
 fn each_asking_part_proposes_its_grant() {
     let policy = shipped();
     let check = |command: &str, grants: &[&str]| {
-        let said = run(&policy, command, &SessionSettings::default());
+        let explanation = run(&policy, command, &SessionSettings::default());
         let expected: Vec<String> = grants.iter().map(|grant| format!("{SHELL_TOOL}: {grant}")).collect();
-        assert_eq!(said.grants, expected, "{command} {said:?}");
+        assert_eq!(explanation.grants, expected, "{command} {explanation:?}");
     };
     check("make", &["make"]);
     check("make && make test", &["make", "make test"]);
@@ -398,19 +399,19 @@ fn objecting_or_failing_check_denies_despite_grants() {
             (tool("read_file", Effect::Read), json!({"path": name})),
         ];
         for (tool, args) in calls {
-            let said = judge(&policy, &tool, &args, &trusting);
+            let explanation = judge(&policy, &tool, &args, &trusting);
             let expected = match name {
                 "broken" => Some("a check failed on it"),
                 "forbidden" => Some("it is forbidden here"),
                 _ => None,
             };
-            match (&said.verdict, expected) {
+            match (&explanation.verdict, expected) {
                 (Verdict::Allow, None) => {}
-                (Verdict::Deny { reason }, Some(words)) => {
-                    assert!(reason.contains(words) && said.rule == *reason && said.grants.is_empty(), "{said:?}");
-                    assert_eq!(said.layer, Layer::Checker);
+                (Verdict::Deny { reason }, Some(part)) => {
+                    assert!(reason.contains(part) && explanation.grants.is_empty(), "{explanation:?}");
+                    assert_eq!((explanation.layer, &explanation.rule), (Layer::Checker, reason));
                 }
-                _ => panic!("{args}: {said:?}"),
+                _ => panic!("{args}: {explanation:?}"),
             }
         }
     }

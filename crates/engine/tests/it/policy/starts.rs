@@ -26,11 +26,11 @@ fn started(policy: &Policy, args: &Value, start: Option<&StartFolder>, settings:
 #[test]
 fn project_grant_does_not_apply_in_other_session_folders() {
     let policy = shipped();
-    let kept = granting(&["run_bash_command: make", "run_bash_command: cargo test *"]);
+    let granted = granting(&["run_bash_command: make", "run_bash_command: cargo test *"]);
     let check = |command: &str, start: Option<&StartFolder>, expected: &str| {
-        let said = started(&policy, &json!({ "command": command }), start, &kept);
-        assert_eq!(mark(&said), expected, "{command} {start:?} {said:?}");
-        assert!(said.grants.is_empty(), "{command} {start:?} {said:?}");
+        let explanation = started(&policy, &json!({ "command": command }), start, &granted);
+        assert_eq!(mark(&explanation), expected, "{command} {start:?} {explanation:?}");
+        assert!(explanation.grants.is_empty(), "{command} {start:?} {explanation:?}");
     };
     let project = in_project();
     for stays in
@@ -61,24 +61,25 @@ fn folder_grant_applies_to_the_real_folder() {
     let args = json!({"command": "make", "directory": "outputs/x"});
     let in_project = folder("/project/outputs/x", &format!("{PROJECT}/outputs/x"));
     let own = folder("/outputs/x", &format!("{ROOT}/outputs/x"));
-    let said = started(&policy, &args, Some(&in_project), &granting(&[]));
-    assert_eq!(said.grants, ["run_bash_command: [in /project/outputs/x] make"]);
-    let kept = granting(&["run_bash_command: [in /project/outputs/x] make", "run_bash_command: [in outputs/x] make"]);
-    assert_eq!(mark(&started(&policy, &args, Some(&in_project), &kept)), "allow");
-    assert_eq!(mark(&started(&policy, &args, Some(&own), &kept)), "ask");
-    let unknown = started(&policy, &args, None, &kept);
+    let explanation = started(&policy, &args, Some(&in_project), &granting(&[]));
+    assert_eq!(explanation.grants, ["run_bash_command: [in /project/outputs/x] make"]);
+    let granted =
+        granting(&["run_bash_command: [in /project/outputs/x] make", "run_bash_command: [in outputs/x] make"]);
+    assert_eq!(mark(&started(&policy, &args, Some(&in_project), &granted)), "allow");
+    assert_eq!(mark(&started(&policy, &args, Some(&own), &granted)), "ask");
+    let unknown = started(&policy, &args, None, &granted);
     assert_eq!((mark(&unknown), unknown.grants.len()), ("ask", 0));
 }
 
 #[test]
 fn folder_grant_applies_while_the_command_stays_there() {
     let policy = shipped();
-    let kept = granting(&["run_bash_command: [in /outputs] make"]);
+    let granted = granting(&["run_bash_command: [in /outputs] make"]);
     let outputs = folder("/outputs", &format!("{ROOT}/outputs"));
     let check = |command: &str, expected: &str| {
         let args = json!({"command": command, "directory": "/outputs"});
-        let said = started(&policy, &args, Some(&outputs), &kept);
-        assert_eq!(mark(&said), expected, "{command} {said:?}");
+        let explanation = started(&policy, &args, Some(&outputs), &granted);
+        assert_eq!(mark(&explanation), expected, "{command} {explanation:?}");
     };
     check("make", "allow");
     check("cd /outputs && make", "allow");
@@ -92,22 +93,22 @@ fn folder_grant_applies_while_the_command_stays_there() {
 fn project_grant_excludes_skill_commands_in_the_workspace() {
     let policy = shipped();
     let args = json!({"command": "make; ls skills/pdf"});
-    let kept = granting(&["run_bash_command: make", "run_bash_command: make *"]);
+    let granted = granting(&["run_bash_command: make", "run_bash_command: make *"]);
     let check = |args: &Value, start: Option<&StartFolder>, settings: &SessionSettings, expected: (&str, &[&str])| {
-        let said = started(&policy, args, start, settings);
-        let offered: Vec<&str> = said.grants.iter().map(String::as_str).collect();
-        assert_eq!((mark(&said), offered.as_slice()), expected, "{args} {start:?} {said:?}");
+        let explanation = started(&policy, args, start, settings);
+        let offered: Vec<&str> = explanation.grants.iter().map(String::as_str).collect();
+        assert_eq!((mark(&explanation), offered.as_slice()), expected, "{args} {start:?} {explanation:?}");
     };
-    check(&args, Some(&in_project()), &kept, ("allow", &[]));
-    check(&args, Some(&workspace()), &kept, ("ask", &["run_bash_command: [in /] make"]));
+    check(&args, Some(&in_project()), &granted, ("allow", &[]));
+    check(&args, Some(&workspace()), &granted, ("ask", &["run_bash_command: [in /] make"]));
     check(
         &json!({"command": "make skills/pdf"}),
         Some(&workspace()),
-        &kept,
+        &granted,
         ("ask", &["run_bash_command: [in /] make skills/pdf"]),
     );
     // With an unknown folder no rule applies and none is offered.
-    check(&args, None, &kept, ("ask", &[]));
+    check(&args, None, &granted, ("ask", &[]));
     let there = granting(&["run_bash_command: [in /] make"]);
     check(&args, Some(&workspace()), &there, ("allow", &[]));
     check(&args, Some(&in_project()), &there, ("ask", &["run_bash_command: make"]));
@@ -118,10 +119,10 @@ fn project_grant_excludes_skill_commands_in_the_workspace() {
 #[test]
 fn machine_folder_grant_applies_only_there() {
     let policy = shipped();
-    let kept = granting(&[&format!("run_bash_command: [at {PROJECT}] make")]);
+    let granted = granting(&[&format!("run_bash_command: [at {PROJECT}] make")]);
     let check = |args: Value, start: Option<&StartFolder>, expected: &str| {
-        let said = started(&policy, &args, start, &kept);
-        assert_eq!(mark(&said), expected, "{args} {start:?} {said:?}");
+        let explanation = started(&policy, &args, start, &granted);
+        assert_eq!(mark(&explanation), expected, "{args} {start:?} {explanation:?}");
     };
     let sub = folder("/project/sub", &format!("{PROJECT}/sub"));
     let another = folder("/project", "/home/me/another");
@@ -144,20 +145,21 @@ fn machine_folder_grant_applies_only_there() {
 #[test]
 fn grants_do_not_apply_in_folders_named_like_rule_text() {
     let policy = shipped();
-    let kept = granting(&["run_bash_command: [in /project/a] b] make", "run_bash_command: [in /project/a] 'b]' make"]);
+    let granted =
+        granting(&["run_bash_command: [in /project/a] b] make", "run_bash_command: [in /project/a] 'b]' make"]);
     let start = folder("/project/a] b", &format!("{PROJECT}/a] b"));
-    let said = started(&policy, &json!({"command": "make", "directory": "a] b"}), Some(&start), &kept);
-    assert_eq!((mark(&said), said.grants.len()), ("ask", 0), "{said:?}");
+    let explanation = started(&policy, &json!({"command": "make", "directory": "a] b"}), Some(&start), &granted);
+    assert_eq!((mark(&explanation), explanation.grants.len()), ("ask", 0), "{explanation:?}");
 }
 
 #[test]
 fn git_asks_next_to_unsandboxed_commands() {
     let policy = shipped();
-    let kept = granting(&["run_bash_command: touch x", "run_bash_command: cargo test", "run_bash_command: git log"]);
+    let granted = granting(&["run_bash_command: touch x", "run_bash_command: cargo test", "run_bash_command: git log"]);
     let check = |command: &str, expected: &str, offered: &[&str]| {
-        let said = run(&policy, command, &kept);
+        let explanation = run(&policy, command, &granted);
         let rules: Vec<String> = offered.iter().map(|rule| format!("{SHELL_TOOL}: {rule}")).collect();
-        assert_eq!((mark(&said), &said.grants), (expected, &rules), "{command} {said:?}");
+        assert_eq!((mark(&explanation), &explanation.grants), (expected, &rules), "{command} {explanation:?}");
     };
     check("git diff; touch x", "ask", &["git diff"]);
     check("touch x && git status", "ask", &["git status"]);
@@ -187,8 +189,8 @@ fn read_only_commands_obey_read_rules_of_their_folder() {
     let check = |command: &str, named: &str, real: &str, settings: &SessionSettings, expected: &str| {
         let start = folder(real, &format!("/home/me{real}"));
         for key in ["directory", "cwd"] {
-            let said = started(&policy, &json!({"command": command, key: named}), Some(&start), settings);
-            assert_eq!(mark(&said), expected, "{command} in {named} {said:?}");
+            let explanation = started(&policy, &json!({"command": command, key: named}), Some(&start), settings);
+            assert_eq!(mark(&explanation), expected, "{command} in {named} {explanation:?}");
         }
     };
     check("cat config", "/project/src", "/project/src", &none, "allow");
@@ -207,9 +209,9 @@ fn read_only_commands_obey_read_rules_of_their_folder() {
     check("cat a", "/project/locked/x", "/project/locked/x", &none, "deny");
     // Commands that do more than read are left to the command rules.
     check("make", "/project/locked", "/project/locked", &none, "ask");
-    let kept = granting(&["run_bash_command: [in /project/.aws] cat config", "run_bash_command: cat config"]);
-    check("cat config", "/project/.aws", "/project/.aws", &kept, "allow");
-    check("cat config", "/project/.ssh", "/project/.ssh", &kept, "high");
+    let granted = granting(&["run_bash_command: [in /project/.aws] cat config", "run_bash_command: cat config"]);
+    check("cat config", "/project/.aws", "/project/.aws", &granted, "allow");
+    check("cat config", "/project/.ssh", "/project/.ssh", &granted, "high");
 }
 
 #[test]

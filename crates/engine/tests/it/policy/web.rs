@@ -56,8 +56,8 @@ fn request_grant_covers_the_exact_request_only() {
     let policy = shipped();
     let fetch = tool("http_fetch", Effect::Network);
     let post = |body: &str| json!({"url": "https://example.org/", "method": "POST", "body": body});
-    let said = judge(&policy, &fetch, &post("a"), &granting(&[]));
-    let [rule] = said.grants.as_slice() else { panic!("{said:?}") };
+    let explanation = judge(&policy, &fetch, &post("a"), &granting(&[]));
+    let [rule] = explanation.grants.as_slice() else { panic!("{explanation:?}") };
     assert_eq!(check_grant(&policy, rule, std::slice::from_ref(&fetch)), Ok(()));
     let granted = granting(&[rule]);
     let allowed = judge(&policy, &fetch, &post("a"), &granted);

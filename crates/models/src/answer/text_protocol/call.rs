@@ -32,7 +32,7 @@ const MAX_WRAPPERS: usize = 2;
 
 /// Start of texts that models invent after a call: results and messages of other roles.
 const INVENTED: [&str; 7] = [
-    untrusted::RESULT_BEGINS,
+    untrusted::RESULT_START,
     "<tool_response>",
     "[TOOL_RESULTS]",
     "<|im_start|>",

@@ -37,9 +37,9 @@ pub(crate) fn conversation(messages: &[Message], tools: &[ToolSpec]) -> Vec<Mess
     for message in messages {
         match message {
             Message::System { text } if plain.is_empty() => plain.push(Message::System { text: text.clone() }),
-            Message::System { text } | Message::User { text } => add_user(&mut plain, &untrusted::no_result(text)),
+            Message::System { text } | Message::User { text } => add_user(&mut plain, &untrusted::escape_results(text)),
             Message::Pictures { text, pictures } => {
-                plain.push(Message::Pictures { text: untrusted::no_result(text), pictures: pictures.clone() });
+                plain.push(Message::Pictures { text: untrusted::escape_results(text), pictures: pictures.clone() });
             }
             Message::Tool { name, text, .. } => add_user(&mut plain, &untrusted::result(name, text)),
             Message::Assistant { text, tool_calls, .. } => add_assistant(&mut plain, &with_calls(text, tool_calls)),

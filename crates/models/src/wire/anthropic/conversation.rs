@@ -97,7 +97,7 @@ impl<'a> Writer<'a> {
                 }
             }
             Message::Tool { call_id, name: _, text } => {
-                let text = if is_blank(text) { NO_OUTPUT.into() } else { untrusted::unreminded(text) };
+                let text = if is_blank(text) { NO_OUTPUT.into() } else { untrusted::escape_reminders(text) };
                 let block = Block::result(&self.ids.of_result(call_id), &text);
                 self.push_result(block);
             }

@@ -262,7 +262,7 @@ fn wire_messages<'a>(messages: &'a [Message], recipient: Recipient<'a>) -> Vec<W
             },
             Message::User { text } => match wire.last_mut() {
                 Some(WireMessage::Tool { content, .. }) if recipient.wants_turns && !is_blank(text) => {
-                    content.add(untrusted::said_behind_result(text).into());
+                    content.add(untrusted::user_text_after_result(text).into());
                 }
                 _ => add_user(&mut wire, text),
             },
@@ -280,7 +280,7 @@ fn wire_messages<'a>(messages: &'a [Message], recipient: Recipient<'a>) -> Vec<W
                 add_answer(&mut wire, if is_blank(text) { "" } else { text }, thoughts, details, calls);
             }
             Message::Tool { call_id, name: _, text } => {
-                let content = if is_blank(text) { NO_OUTPUT.into() } else { untrusted::unreminded(text) };
+                let content = if is_blank(text) { NO_OUTPUT.into() } else { untrusted::escape_reminders(text) };
                 wire.push(WireMessage::Tool { tool_call_id: ids.of_result(call_id), content: Content::text(content) });
             }
         }
@@ -300,7 +300,7 @@ fn add_user<'a>(wire: &mut Vec<WireMessage<'a>>, text: &'a str) {
         Some(WireMessage::User { content }) => return content.add(text.into()),
         // Appended to the result, because templates treat a user message as the start of a turn.
         Some(WireMessage::Tool { content, .. }) if untrusted::is_of_daemon(text) => {
-            return content.add(untrusted::behind_result(text).into());
+            return content.add(untrusted::after_result(text).into());
         }
         _ => {}
     }
@@ -378,7 +378,7 @@ impl Recipient<'_> {
     /// no reasoning, because the answer is from another model or its reasoning was not stored.
     fn thoughts<'a>(&self, reasoning: Option<&'a str>, origin: &'a AnswerOrigin, has_calls: bool) -> Option<&'a str> {
         let own = reasoning.or(origin.unsent_reasoning.as_deref());
-        let thoughts = own.filter(|_| !origin.is_thought_by_another(self.origin)).or(has_calls.then_some(""));
+        let thoughts = own.filter(|_| !origin.has_foreign_reasoning(self.origin)).or(has_calls.then_some(""));
         thoughts.filter(|_| self.wants_thoughts)
     }
 

@@ -219,7 +219,7 @@ impl<'a> Writer<'a> {
                 }
             }
             Message::Tool { call_id, name: _, text } => {
-                let output = if is_blank(text) { NO_OUTPUT.into() } else { untrusted::unreminded(text) };
+                let output = if is_blank(text) { NO_OUTPUT.into() } else { untrusted::escape_reminders(text) };
                 let call_id = self.ids.of_result(call_id);
                 self.items.push(InputItem::FunctionCallOutput { call_id, output });
             }
@@ -233,7 +233,7 @@ impl<'a> Writer<'a> {
         if let Some(InputItem::FunctionCallOutput { output, .. }) = self.items.last_mut()
             && (untrusted::is_of_daemon(text) || self.recipient.wants_turns)
         {
-            return join(output.to_mut(), &untrusted::said_behind_result(text));
+            return join(output.to_mut(), &untrusted::user_text_after_result(text));
         }
         self.add_answer_part(Part::said(text));
     }

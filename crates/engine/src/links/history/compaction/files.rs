@@ -150,7 +150,7 @@ async fn add(context: &TurnContext, file: &mut HistoryFile, items: &[Arc<Item>])
     let Artifact { path, bytes } = context
         .ports
         .workspaces
-        .keep_on(context.files.session, ArtifactDir::ConversationHistory, file.name.clone(), file.bytes, text)
+        .append_artifact(context.files.session, ArtifactDir::ConversationHistory, file.name.clone(), file.bytes, text)
         .await?;
     file.bytes = Some(bytes);
     Ok(path)

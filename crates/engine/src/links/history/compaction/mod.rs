@@ -51,7 +51,7 @@ impl Link for Compaction {
 
     fn on_finish<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
         // The answer has been delivered: at the start of the next turn, the user would have to wait for this.
-        if plan::count_answers(&state.history) > limit(most_messages(context), state.held) && !state.only_compacts() {
+        if plan::count_answers(&state.history) > limit(message_limit(context), state.held) && !state.only_compacts() {
             let wanted = CompactionRequest { cause: CompactionCause::Limit, strategy: CompactionStrategy::Truncate };
             make_room(context, state, wanted).boxed()
         } else {
@@ -115,8 +115,8 @@ fn refusal(call: &Invocation<'_>) -> Option<String> {
 }
 
 /// Maximum number of messages in the history.
-fn most_messages(context: &TurnContext) -> usize {
-    plan::most_messages(context.config.max_message_history)
+fn message_limit(context: &TurnContext) -> usize {
+    plan::message_limit(context.config.max_message_history)
 }
 
 /// Number of steps after a compaction in which no model writes another summary.
@@ -132,7 +132,7 @@ fn due(context: &TurnContext, state: &mut TurnState) -> Option<CompactionRequest
         return Some(wanted);
     }
     let auto = |cause| CompactionRequest { cause, strategy: CompactionStrategy::Auto };
-    if state.steps == 0 && plan::count_before_turn(&state.history) > limit(most_messages(context), state.held) {
+    if state.steps == 0 && plan::count_before_turn(&state.history) > limit(message_limit(context), state.held) {
         return Some(auto(CompactionCause::Limit));
     }
     let (expected, window) = (request::expected(context, state, context.next_model(state)), context.next_window(state));

@@ -90,7 +90,7 @@ fn budget(context: &TurnContext, state: &TurnState) -> plan::HistoryBudget {
     let expected = request::expected(context, state, model).max(1);
     let window = u128::from(context.next_window(state)) * u128::from(guess) / u128::from(expected);
     let window = u64::try_from(window).unwrap_or(u64::MAX).saturating_sub(request::guess_fixed(context, model));
-    let max_messages = plan::most_messages(context.config.max_message_history);
+    let max_messages = plan::message_limit(context.config.max_message_history);
     plan::HistoryBudget { window, max_messages, echo_reasoning: model.echo_reasoning }
 }
 
@@ -157,9 +157,9 @@ async fn compact(
         Err(error) => note(&mut report, format!("the replaced part could not be written to a file: {error}")),
     }
     let words = match (&written, before) {
-        (Some(text), _) => summary::Words::Written(text),
-        (None, Some(earlier)) => summary::Words::Earlier(&earlier.summary),
-        (None, None) => summary::Words::None,
+        (Some(text), _) => summary::SummaryText::Written(text),
+        (None, Some(earlier)) => summary::SummaryText::Earlier(&earlier.summary),
+        (None, None) => summary::SummaryText::None,
     };
     let summary = summary::compose(words, &facts, &fitted.messages, report.path.as_deref(), window);
     let mut compaction = Compaction { summary, report, file, ..Compaction::default() };

@@ -14,9 +14,9 @@ fn denied_argument_cannot_hide_in_shell_expansions() {
         ..granting(&["run_bash_command: make *", "run_bash_command: git *", "run_bash_command: task *"])
     };
     let check = |command: &str, expected: &str| {
-        let said = run(&policy, command, &trusting);
-        assert_eq!(mark(&said), expected, "{command} {said:?}");
-        assert!(expected == "allow" || said.grants.is_empty(), "{command} {said:?}");
+        let explanation = run(&policy, command, &trusting);
+        assert_eq!(mark(&explanation), expected, "{command} {explanation:?}");
+        assert!(expected == "allow" || explanation.grants.is_empty(), "{command} {explanation:?}");
     };
     for command in [
         "make deplo*",
@@ -59,9 +59,9 @@ fn whole_command_pattern_applies_despite_granted_parts() {
     let rules = r"tools: {run_bash_command: {patterns: {high_risk: ['\bgit push\b', 'make.*&&.*push']}}}";
     let policy = compiled(rules);
     let grants = granting(&["run_bash_command: make", "run_bash_command: git push"]);
-    let said = run(&policy, "make && git push", &grants);
-    assert_eq!((mark(&said), said.grants.len()), ("high", 0), "{said:?}");
-    assert!(said.rule.contains("make.*&&.*push"), "{said:?}");
+    let explanation = run(&policy, "make && git push", &grants);
+    assert_eq!((mark(&explanation), explanation.grants.len()), ("high", 0), "{explanation:?}");
+    assert!(explanation.rule.contains("make.*&&.*push"), "{explanation:?}");
     assert_eq!(mark(&run(&policy, "git push && make", &grants)), "allow");
 }
 
@@ -69,10 +69,10 @@ fn whole_command_pattern_applies_despite_granted_parts() {
 fn grant_covers_only_its_command() {
     let policy = shipped();
     let check = |grant: &str, command: &str, expected: &str| {
-        let said = run(&policy, command, &granting(&[grant]));
-        assert_eq!(mark(&said), expected, "{grant}: {command} {said:?}");
+        let explanation = run(&policy, command, &granting(&[grant]));
+        assert_eq!(mark(&explanation), expected, "{grant}: {command} {explanation:?}");
         if expected == "allow" {
-            assert_eq!((said.layer, said.granted_by), (Layer::Grant, vec![grant.to_owned()]));
+            assert_eq!((explanation.layer, explanation.granted_by), (Layer::Grant, vec![grant.to_owned()]));
         }
     };
     let make = "run_bash_command: make";
@@ -123,8 +123,8 @@ fn grant_covers_only_its_command() {
 fn grant_names_whole_pipelines_and_redirected_descriptors() {
     let policy = shipped();
     let check = |grant: &str, command: &str, expected: &str| {
-        let said = run(&policy, command, &granting(&[&format!("{SHELL_TOOL}: {grant}")]));
-        assert_eq!(mark(&said), expected, "{grant}: {command} {said:?}");
+        let explanation = run(&policy, command, &granting(&[&format!("{SHELL_TOOL}: {grant}")]));
+        assert_eq!(mark(&explanation), expected, "{grant}: {command} {explanation:?}");
     };
     let fed = "printf 'all: ;' | make -f Makefile";
     check(fed, fed, "allow");
@@ -158,10 +158,14 @@ fn grant_names_the_start_folder() {
     let policy = shipped();
     let shell = tool(SHELL_TOOL, Effect::Execute);
     let there = json!({"command": "make", "directory": "/project", "timeout_s": 5});
-    let said = judge(&policy, &shell, &there, &granting(&["run_bash_command: make", "run_bash_command: make *"]));
-    assert_eq!((mark(&said), said.grants), ("ask", vec!["run_bash_command: [in /project] make".to_owned()]));
-    let said = judge(&policy, &shell, &there, &granting(&["run_bash_command: [in /project] make"]));
-    assert_eq!(mark(&said), "allow");
+    let explanation =
+        judge(&policy, &shell, &there, &granting(&["run_bash_command: make", "run_bash_command: make *"]));
+    assert_eq!(
+        (mark(&explanation), explanation.grants),
+        ("ask", vec!["run_bash_command: [in /project] make".to_owned()])
+    );
+    let explanation = judge(&policy, &shell, &there, &granting(&["run_bash_command: [in /project] make"]));
+    assert_eq!(mark(&explanation), "allow");
 }
 
 #[test]
@@ -169,9 +173,9 @@ fn grants_do_not_apply_after_a_change_of_directory() {
     let policy = shipped();
     let grants = granting(&["run_bash_command: make", "run_bash_command: cargo test *", "run_bash_command: cd /tmp"]);
     let check = |command: &str, expected: &str, proposed: &[&str]| {
-        let said = run(&policy, command, &grants);
+        let explanation = run(&policy, command, &grants);
         let proposed: Vec<String> = proposed.iter().map(|rule| format!("{SHELL_TOOL}: {rule}")).collect();
-        assert_eq!((mark(&said), &said.grants), (expected, &proposed), "{command} {said:?}");
+        assert_eq!((mark(&explanation), &explanation.grants), (expected, &proposed), "{command} {explanation:?}");
     };
     check("make", "allow", &[]);
     check("cd /home/me/project && make", "allow", &[]);
@@ -204,9 +208,9 @@ fn grants_do_not_apply_after_a_change_of_directory() {
 #[test]
 fn verdict_marks_read_only_commands() {
     let only_looks = |yaml: &str, command: &str, settings: &SessionSettings| {
-        let said = run(&compiled(yaml), command, settings);
-        assert_eq!(mark(&said), "allow", "{yaml} {command} {said:?}");
-        said.only_looks()
+        let explanation = run(&compiled(yaml), command, settings);
+        assert_eq!(mark(&explanation), "allow", "{yaml} {command} {explanation:?}");
+        explanation.only_looks()
     };
     let none = SessionSettings::default();
     let trusting = SessionSettings { confirm_exec: false, ..SessionSettings::default() };

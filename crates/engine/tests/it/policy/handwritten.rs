@@ -90,14 +90,14 @@ fn proposed_grants_can_be_added_by_hand() {
         "printf 'all: ;' | make -f Makefile",
         "make | tee log",
     ] {
-        let said = run(&policy, command, &none);
-        assert!(!said.grants.is_empty(), "{command}: {said:?}");
-        for rule in &said.grants {
+        let explanation = run(&policy, command, &none);
+        assert!(!explanation.grants.is_empty(), "{command}: {explanation:?}");
+        for rule in &explanation.grants {
             assert_eq!(check_grant(&policy, rule, &tools()), Ok(()), "{command}");
         }
-        let rules: Vec<&str> = said.grants.iter().map(String::as_str).collect();
+        let rules: Vec<&str> = explanation.grants.iter().map(String::as_str).collect();
         assert_eq!(mark(&run(&policy, command, &granting(&rules))), "allow", "{command}: {rules:?}");
     }
-    let said = judge(&policy, &tool("deploy", Effect::Execute), &json!({"to": "test", "n": [1, "ä"]}), &none);
-    assert_eq!(check_grant(&policy, &said.grants[0], &tools()), Ok(()));
+    let explanation = judge(&policy, &tool("deploy", Effect::Execute), &json!({"to": "test", "n": [1, "ä"]}), &none);
+    assert_eq!(check_grant(&policy, &explanation.grants[0], &tools()), Ok(()));
 }

@@ -13,7 +13,7 @@ use agentd_core::{
 use agentd_engine::SessionHandle;
 use agentd_testkit::scripted::{Play, ScriptedModel, says};
 
-use crate::world::{TwoModels, World, go_on, prompts, run, sized, turn};
+use crate::world::{TwoModels, World, continuation, prompts, run, sized, turn};
 
 fn requests(model: &ScriptedModel) -> Vec<Vec<Message>> {
     model.requests().into_iter().map(|request| request.messages).collect()
@@ -37,15 +37,15 @@ async fn uploads_are_announced_once_with_the_next_input() {
     let (world, session) = World::new([]).begun().await;
     upload(&world, &session, "a.pdf", &[1]).await;
     // Another daemon finds the file in the journal, and a turn that only compacts does not announce it.
-    let world = world.reborn([Play::Fails(Vec::new(), ErrorKind::Provider), says("two"), says("three")]);
+    let world = world.restarted_with_files([Play::Fails(Vec::new(), ErrorKind::Provider), says("two"), says("three")]);
     let session = world.engine.session(session.id()).await.unwrap();
-    turn(&session, StartTurn { compact: Some(CompactionStrategy::Auto), ..go_on() }).await;
+    turn(&session, StartTurn { compact: Some(CompactionStrategy::Auto), ..continuation() }).await;
     assert_eq!(run(&session, "What is in it?").await.stop_reason, StopReason::Failed);
-    turn(&session, go_on()).await;
+    turn(&session, continuation()).await;
     run(&session, "And now?").await;
     for messages in requests(&world.model) {
-        let told = format!("{messages:?}");
-        assert_eq!(told.matches("- uploads/a.pdf").count(), 1, "{told}");
+        let sent = format!("{messages:?}");
+        assert_eq!(sent.matches("- uploads/a.pdf").count(), 1, "{sent}");
         let at = messages.iter().position(|message| format!("{message:?}").contains("a.pdf")).unwrap();
         assert_eq!(messages[at + 1], Message::User { text: "What is in it?".to_owned() });
     }
@@ -76,7 +76,7 @@ async fn pictures_stay_with_the_vision_model() {
     assert_eq!(shown(&requests(&vision)[2]), [b"PICTURE one".to_vec()]);
     assert!(format!("{:?}", requests(&vision)[2]).contains("Some of these pictures"));
     // An explicitly named slot is used.
-    turn(&session, StartTurn { slot: Some(Slot::Base), text: Some("In words?".to_owned()), ..go_on() }).await;
-    let told = requests(&base);
-    assert!(shown(&told[0]).is_empty() && format!("{told:?}").contains("You cannot see pictures"), "{told:?}");
+    turn(&session, StartTurn { slot: Some(Slot::Base), text: Some("In words?".to_owned()), ..continuation() }).await;
+    let sent = requests(&base);
+    assert!(shown(&sent[0]).is_empty() && format!("{sent:?}").contains("You cannot see pictures"), "{sent:?}");
 }

@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::{
     grants::question,
-    world::{World, go_on, goes_on, input, run, to_end, turn},
+    world::{World, answer_and_follow, continuation, input, run, to_end, turn},
 };
 
 fn with(options: TurnOptions) -> StartTurn {
@@ -33,10 +33,10 @@ async fn turn_instructions_apply_to_one_turn() {
     turn(&session, with(options)).await;
     run(&session, "And now?").await;
     run(&session, "And then?").await;
-    let told = |at: usize| format!("{:?}", world.model.requests()[at].messages);
-    assert_eq!(told(0).matches("Answer in rhymes.").count(), 1, "{}", told(0));
-    assert_eq!(told(1).matches("no longer apply").count(), 1, "{}", told(1));
-    assert_eq!(told(2).matches("no longer apply").count(), 1, "{}", told(2));
+    let sent = |at: usize| format!("{:?}", world.model.requests()[at].messages);
+    assert_eq!(sent(0).matches("Answer in rhymes.").count(), 1, "{}", sent(0));
+    assert_eq!(sent(1).matches("no longer apply").count(), 1, "{}", sent(1));
+    assert_eq!(sent(2).matches("no longer apply").count(), 1, "{}", sent(2));
     // Each request starts with the previous one.
     let [first, second] = [0, 1].map(|at| world.model.requests()[at].messages.clone());
     assert_eq!(first[..], second[..first.len()]);
@@ -66,13 +66,13 @@ async fn turn_options_survive_restart() {
     };
     let mut started = session.start_turn(with(options)).await.unwrap();
     let asked = question(&mut started.events).await;
-    let (reborn, session) = world.back(session.id(), [says("Tea."), says("More.")]).await;
-    goes_on(&session, &asked, Answer::Text { text: "yes".to_owned() }).await;
-    assert_eq!(names(&reborn, 0), ["ask_human"]);
-    let told = reborn.told();
-    assert_eq!((told.matches("Be brief.").count(), told.matches("no longer apply").count()), (1, 0), "{told}");
+    let (next, session) = world.recovered(session.id(), [says("Tea."), says("More.")]).await;
+    answer_and_follow(&session, &asked, Answer::Text { text: "yes".to_owned() }).await;
+    assert_eq!(names(&next, 0), ["ask_human"]);
+    let sent = next.sent_text();
+    assert_eq!((sent.matches("Be brief.").count(), sent.matches("no longer apply").count()), (1, 0), "{sent}");
     run(&session, "And now?").await;
-    assert!(names(&reborn, 1).len() > 5);
+    assert!(names(&next, 1).len() > 5);
 }
 
 /// A read-only call that uses ten tokens.
@@ -92,7 +92,7 @@ async fn continued_turn_keeps_its_turn_options() {
     let (world, session) = World::new([look(), says("enough"), says("and on"), says("free")]).begun().await;
     assert_eq!(turn(&session, with(tight)).await.stop_reason, StopReason::Budget);
     let first = world.model.requests().len();
-    turn(&session, go_on()).await;
+    turn(&session, continuation()).await;
     assert_eq!(names(&world, first), ["todo_read"]);
     run(&session, "And now?").await;
     assert!(names(&world, world.model.requests().len() - 1).len() > 5);
@@ -106,5 +106,5 @@ async fn turn_limit_above_the_daemons_is_stored_with_the_start() {
     let (events, result) = to_end(&mut session.start_turn(with(options)).await.unwrap().events).await;
     assert_eq!(result.stop_reason, StopReason::Completed);
     let is_without = |kind: &EventKind| matches!(kind, EventKind::TurnStarted { options: None, .. });
-    assert!(!events.iter().any(|event| is_without(&event.kind)), "what is wished is stored with the start");
+    assert!(!events.iter().any(|event| is_without(&event.kind)), "the options are stored with the start");
 }
