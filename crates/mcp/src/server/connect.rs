@@ -313,8 +313,8 @@ impl InitError {
         }
     }
 
-    /// Most relevant error after attempts in both eras: that of the older one, which most servers support, unless only the
-    /// newer one revealed the server's own reason.
+    /// Most relevant error after attempts in both eras: that of the older one, which most servers support, unless only
+    /// the newer one revealed the server's own reason.
     fn most_relevant(discover: Self, initialize: Self) -> Self {
         if discover.is_server_error && !initialize.is_server_error { discover } else { initialize }
     }

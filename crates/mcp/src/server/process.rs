@@ -117,7 +117,7 @@ pub(super) fn exit_reason(status: Option<ExitStatus>) -> String {
         Some(0) => "it exited".to_owned(),
         Some(127) => "its program was not found".to_owned(),
         Some(code @ 129..=192) => format!("it was killed by signal {}", code - 128),
-        Some(code) => format!("it exited with code {code}"),
+        Some(code) => format!("it exited with exit code {code}"),
         None => "it was killed".to_owned(),
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{
-    paths::{self, WordPlace},
+    paths::{self, WordLocation},
     programs::abbreviates,
     tables::{GIT, holds},
 };
@@ -38,7 +38,7 @@ fn subcommand(arguments: &[Word]) -> Option<(&str, &[Word])> {
 
 /// Danger of a git command.
 pub(super) fn check(arguments: &[Word], roots: &[&Path]) -> Option<LayerVerdict> {
-    let asks = |why: String| Some(LayerVerdict::high(why));
+    let asks = |reason: String| Some(LayerVerdict::high(reason));
     let (name, rest) = subcommand(arguments)?;
     let globals = &arguments[..arguments.len() - rest.len() - 1];
     let running = |word: &&Word| {
@@ -54,7 +54,7 @@ pub(super) fn check(arguments: &[Word], roots: &[&Path]) -> Option<LayerVerdict>
     if let Some(word) = global.or(local) {
         return asks(format!("git with {} can run other programs", shortened(&word.text)));
     }
-    if globals.iter().any(|word| matches!(paths::place(word, roots), WordPlace::System)) {
+    if globals.iter().any(|word| matches!(paths::location(word, roots), WordLocation::System)) {
         return asks("git works in a system folder".to_owned());
     }
     if !holds(GIT, name) && !holds(FAR_REACHING, name) {
@@ -78,7 +78,7 @@ pub(super) fn check(arguments: &[Word], roots: &[&Path]) -> Option<LayerVerdict>
     };
     let operands = rest.iter().filter(|word| !word.text.starts_with('-')).count();
     let first = rest.first().map_or("", |word| word.text.as_str());
-    let loses = match name {
+    let loses_work = match name {
         "clean" => has(&["-f", "--force"]),
         "reset" => has(&["--h", "--m", "--k"]),
         "checkout" | "switch" | "restore" => {
@@ -93,7 +93,7 @@ pub(super) fn check(arguments: &[Word], roots: &[&Path]) -> Option<LayerVerdict>
         "worktree" => first == "remove",
         _ => false,
     };
-    if loses {
+    if loses_work {
         return asks(format!("git {name} can lose work"));
     }
     // A user's next git command continues a rebase or merge that is in progress there. Case is ignored.
@@ -106,14 +106,14 @@ pub(super) fn check(arguments: &[Word], roots: &[&Path]) -> Option<LayerVerdict>
     if rest.iter().any(is_in_repository) {
         return asks(format!("git {name} is given a path inside .git"));
     }
-    // Arguments that name a place for a new tree or for files.
-    let elsewhere = |word: &&Word| {
+    // Arguments that name the location of a new tree or of files.
+    let is_outside = |word: &&Word| {
         let value = word.text.rsplit_once('=').map_or(word.text.as_str(), |(_, value)| value);
         !value.contains("://")
-            && matches!(paths::text_place(value, word.varies, roots), WordPlace::System | WordPlace::Outside)
+            && matches!(paths::text_location(value, word.varies, roots), WordLocation::System | WordLocation::Outside)
     };
     if matches!(name, "clone" | "worktree" | "init" | "format-patch" | "bundle" | "archive")
-        && rest.iter().any(|word| elsewhere(&word))
+        && rest.iter().any(|word| is_outside(&word))
     {
         return asks(format!("git {name} writes outside the session's folders"));
     }

@@ -40,7 +40,7 @@ pub(super) struct Part {
     /// True if unknown arguments follow, as with `xargs`.
     pub(super) open_ended: bool,
     /// True if it runs in the background.
-    pub(super) behind: bool,
+    pub(super) background: bool,
     /// True if it is a possible command in a line that cannot be parsed.
     pub(super) guessed: bool,
     /// Verdicts found while parsing.
@@ -105,7 +105,7 @@ impl Part {
     /// Returns true if it consists of plain words: no variables, no globs, no files that it reads or writes.
     pub(super) fn is_plain(&self) -> bool {
         !self.open_ended
-            && !self.behind
+            && !self.background
             && !self.guessed
             && self.assigns.is_empty()
             && self.findings.is_empty()
@@ -135,8 +135,8 @@ impl Part {
             add(&format!("{}={}", assign.name, assign.value.text));
         }
         for (index, word) in self.words.iter().enumerate() {
-            let cut = bare && index == 0 && word.is_static();
-            add(if cut { word.text.rsplit('/').next().unwrap_or_default() } else { &word.text });
+            let strip_folder = bare && index == 0 && word.is_static();
+            add(if strip_folder { word.text.rsplit('/').next().unwrap_or_default() } else { &word.text });
         }
         for redirect in self.redirects.iter().filter(|redirect| !redirect.operator.ends_with('&')) {
             add(&format!("{} {}", redirect.operator, redirect.target.text));
