@@ -30,9 +30,8 @@ pub(crate) fn client(headers: &BTreeMap<String, SecretString>, routes: &Routes) 
     agentd_http::client(true, Some(routes), |builder| {
         builder.connect_timeout(Duration::from_secs(10)).default_headers(sent.clone()).referer(false).redirect(
             redirect::Policy::custom(|attempt| {
-                let is_same_origin =
-                    attempt.previous().first().is_none_or(|first| first.origin() == attempt.url().origin());
-                if !is_same_origin || attempt.previous().len() > REDIRECTS { attempt.stop() } else { attempt.follow() }
+                let is_same = attempt.previous().first().is_none_or(|first| first.origin() == attempt.url().origin());
+                if !is_same || attempt.previous().len() > REDIRECTS { attempt.stop() } else { attempt.follow() }
             }),
         )
     })

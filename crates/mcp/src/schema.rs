@@ -50,9 +50,9 @@ pub(crate) fn all_of(server: &str) -> String {
 
 /// Server's part of a name: the server's name if its end can be recognised, otherwise a changed one.
 fn server_part(server: &str) -> String {
-    let is_valid =
+    let fits =
         is_valid_name(server) && server.len() <= MAX_SERVER_LENGTH && !server.contains("__") && !server.ends_with('_');
-    if is_valid {
+    if fits {
         return server.to_owned();
     }
     let letters = server.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' });
@@ -159,9 +159,9 @@ fn merge_subschemas(mut schema: Map<String, Value>) -> Map<String, Value> {
         let mut sets = Vec::new();
         for part in parts.into_iter().take(MAX_PARTS) {
             for (name, property) in part.get("properties").and_then(Value::as_object).into_iter().flatten() {
-                let variants = properties.entry(name).or_default();
-                if !variants.contains(&property) {
-                    variants.push(property);
+                let forms = properties.entry(name).or_default();
+                if !forms.contains(&property) {
+                    forms.push(property);
                 }
             }
             let names = part.get("required").and_then(Value::as_array).into_iter().flatten();
@@ -171,10 +171,10 @@ fn merge_subschemas(mut schema: Map<String, Value>) -> Map<String, Value> {
         let sets = sets.into_iter().reduce(|one, other| if are_alternatives { &one & &other } else { &one | &other });
         required.extend(sets.unwrap_or_default());
     }
-    let one = |variants: Vec<&Value>| {
-        if let [variant] = variants[..] { variant.clone() } else { json!({ "anyOf": variants }) }
+    let one = |forms: Vec<&Value>| {
+        if let [form] = forms[..] { form.clone() } else { json!({ "anyOf": forms }) }
     };
-    let properties: Map<_, _> = properties.into_iter().map(|(name, variants)| (name.clone(), one(variants))).collect();
+    let properties: Map<_, _> = properties.into_iter().map(|(name, forms)| (name.clone(), one(forms))).collect();
     schema.insert("properties".to_owned(), properties.into());
     schema.remove("required");
     schema.extend((!required.is_empty()).then(|| ("required".to_owned(), required.into_iter().collect())));
@@ -193,18 +193,17 @@ pub(crate) fn open() -> Value {
 }
 
 /// Value with cleaned texts. `None` if it is nested too deeply.
-fn clean_value(value: &Value, depth_left: usize) -> Option<Value> {
+fn clean_value(value: &Value, depth: usize) -> Option<Value> {
     Some(match value {
         Value::String(text) => Value::String(truncated(text, MAX_TEXT_LENGTH)),
-        Value::Array(_) | Value::Object(_) if depth_left == 0 => return None,
+        Value::Array(_) | Value::Object(_) if depth == 0 => return None,
         Value::Array(items) => {
-            Value::Array(items.iter().map(|item| clean_value(item, depth_left - 1)).collect::<Option<Vec<_>>>()?)
+            Value::Array(items.iter().map(|item| clean_value(item, depth - 1)).collect::<Option<Vec<_>>>()?)
         }
         Value::Object(fields) => {
             // A boolean `required` in a property is from an early draft of JSON Schema.
             let fields = fields.iter().filter(|(key, value)| *key != "required" || !value.is_boolean());
-            let pairs =
-                fields.map(|(key, value)| Some((untrusted::sanitize(key), clean_value(value, depth_left - 1)?)));
+            let pairs = fields.map(|(key, value)| Some((untrusted::sanitize(key), clean_value(value, depth - 1)?)));
             Value::Object(pairs.collect::<Option<Map<_, _>>>()?)
         }
         other => other.clone(),

@@ -330,9 +330,8 @@ fn check(server: &SessionServer) -> Result<(), String> {
                 Some(_) => {}
             }
             let is_token = |letter: char| letter.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(letter);
-            let is_valid_name = |name: &String| !name.is_empty() && name.chars().all(is_token);
-            if !headers.keys().all(is_valid_name) || headers.values().any(|value| expose(value).contains(['\n', '\r']))
-            {
+            let is_name = |name: &String| !name.is_empty() && name.chars().all(is_token);
+            if !headers.keys().all(is_name) || headers.values().any(|value| expose(value).contains(['\n', '\r'])) {
                 return invalid("has an invalid header", "write valid HTTP headers, each on one line");
             }
         }

@@ -82,10 +82,9 @@ impl McpToolbox {
             ToolOutput::error(ToolErrorCode::Tool, text)
         })?;
         let time = CallTime { silence: config.call_timeout, all: config.call_limit };
-        let answered = call::request(&lease.connection, request, context, time).await.map_err(|no_answer| {
+        let answered = call::request(&lease.connection, request, context, time).await.map_err(|error| {
             let last_line = self.pool.log(&server).and_then(|log| log.last_line());
-            no_answer
-                .into_output(&server, &from, time, last_line, |refusal| self.pool.refused(&server, &config, refusal))
+            error.into_output(&server, &from, time, last_line, |refusal| self.pool.refused(&server, &config, refusal))
         })?;
         Ok(match answered {
             ServerResult::ListResourcesResult(result) if lists_resources => {
@@ -199,14 +198,13 @@ fn resources(from: &str, listed: &ListResourcesResult, templates: Option<ListRes
         format!("- {uri} ({name}){about}")
     };
     let mut more = listed.next_cursor.is_some();
-    let listed_resources = listed.resources.iter();
-    let mut lines: Vec<String> =
-        listed_resources.map(|one| line(&one.uri, &one.name, one.description.as_deref())).collect();
+    let items = listed.resources.iter();
+    let mut lines: Vec<String> = items.map(|one| line(&one.uri, &one.name, one.description.as_deref())).collect();
     if let Some(templates) = templates.filter(|templates| !templates.resource_templates.is_empty()) {
         more |= templates.next_cursor.is_some();
         lines.push("URIs from these templates can be read too, with values for the braces:".to_owned());
-        let listed_templates = templates.resource_templates.iter();
-        lines.extend(listed_templates.map(|one| line(&one.uri_template, &one.name, one.description.as_deref())));
+        let items = templates.resource_templates.iter();
+        lines.extend(items.map(|one| line(&one.uri_template, &one.name, one.description.as_deref())));
     }
     answer::of_list(from, lines, more, "it has no resources")
 }

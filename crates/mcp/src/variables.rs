@@ -32,7 +32,7 @@ pub fn is_place(name: &str) -> bool {
 const SESSIONS: usize = 256;
 
 /// Maximum length of a value, in bytes.
-const MAX_VALUE_LENGTH: usize = 32 * 1024;
+const MAX_VALUE: usize = 32 * 1024;
 
 /// Mark of a variable, written as `NAME` or as `NAME:-default`.
 pub fn mark(written: &str) -> String {
@@ -90,9 +90,8 @@ impl ClientValues {
         session: Option<SessionId>,
         values: impl IntoIterator<Item = (String, String)>,
     ) {
-        let is_valid =
-            |value: &str| value.len() <= MAX_VALUE_LENGTH && !value.contains(['\0', '\n', '\r', OPEN, CLOSE]);
-        let values: BTreeMap<String, String> = values.into_iter().filter(|(_, value)| is_valid(value)).collect();
+        let fits = |value: &str| value.len() <= MAX_VALUE && !value.contains(['\0', '\n', '\r', OPEN, CLOSE]);
+        let values: BTreeMap<String, String> = values.into_iter().filter(|(_, value)| fits(value)).collect();
         self.last.extend(values.clone());
         let Some(session) = session else { return };
         self.by_session.retain(|(known, _)| *known != session);
@@ -144,27 +143,20 @@ mod tests {
     fn session_uses_variables_of_its_own_client() {
         let (one, other, unknown) = (SessionId::generate(), SessionId::generate(), SessionId::generate());
         let names: BTreeSet<String> = ["TOKEN".to_owned()].into();
-        let mut client_values = ClientValues::default();
-        client_values.set_client_values(
+        let mut stored = ClientValues::default();
+        stored.set_client_values(
             Some(one),
-            values(&[("TOKEN", "first"), ("LONG", &"x".repeat(MAX_VALUE_LENGTH + 1)), ("LINES", "a\nb")]),
+            values(&[("TOKEN", "first"), ("LONG", &"x".repeat(MAX_VALUE + 1)), ("LINES", "a\nb")]),
         );
-        client_values.set_client_values(Some(other), values(&[("TOKEN", "second")]));
-        assert_eq!(client_values.values(Some(one), &names)["TOKEN"], "first");
-        assert_eq!(client_values.values(Some(other), &names)["TOKEN"], "second");
-        assert_eq!(
-            client_values.values(Some(unknown), &names)["TOKEN"],
-            "second",
-            "the one that was client_values last"
-        );
-        client_values.set_client_values(Some(one), values(&[]));
-        assert_eq!(client_values.values(Some(one), &names), values(&[]), "its client has none");
+        stored.set_client_values(Some(other), values(&[("TOKEN", "second")]));
+        assert_eq!(stored.values(Some(one), &names)["TOKEN"], "first");
+        assert_eq!(stored.values(Some(other), &names)["TOKEN"], "second");
+        assert_eq!(stored.values(Some(unknown), &names)["TOKEN"], "second", "the most recent value is not used");
+        stored.set_client_values(Some(one), values(&[]));
+        assert_eq!(stored.values(Some(one), &names), values(&[]), "values of an earlier turn are used");
         for _ in 0..SESSIONS {
-            client_values.set_client_values(Some(SessionId::generate()), values(&[]));
+            stored.set_client_values(Some(SessionId::generate()), values(&[]));
         }
-        assert!(
-            client_values.by_session.len() == SESSIONS
-                && client_values.by_session.iter().all(|(known, _)| *known != other)
-        );
+        assert!(stored.by_session.len() == SESSIONS && stored.by_session.iter().all(|(known, _)| *known != other));
     }
 }

@@ -277,9 +277,7 @@ impl ConnectionParams {
         let listed = listing::catalogue(&peer, &info, self.fingerprint.clone()).await;
         let catalogue = listed.map_err(|error| match refused(&error) {
             Some(reason) => reason.into(),
-            None if peer.is_transport_closed() => {
-                InitError { reason: None, is_era_mismatch: false, is_server_error: true }
-            }
+            None if peer.is_transport_closed() => InitError { reason: None, is_era_mismatch: false, is_final: true },
             None => listing::failure_reason(&error, &self.deps.clean).into(),
         })?;
         let connection = Arc::new(Connection { peer, handler, info, lost: CancellationToken::new() });
@@ -294,29 +292,25 @@ pub(super) struct InitError {
     /// True if the server may be of the other era.
     pub(super) is_era_mismatch: bool,
     /// True if the server has rejected the connection for its own reason, and did not merely fail to understand it.
-    pub(super) is_server_error: bool,
+    pub(super) is_final: bool,
 }
 
 impl From<Reason> for InitError {
     fn from(reason: Reason) -> Self {
-        Self { reason: Some(reason), is_era_mismatch: false, is_server_error: true }
+        Self { reason: Some(reason), is_era_mismatch: false, is_final: true }
     }
 }
 
 impl InitError {
     /// Error of an initialisation in this era.
     pub(super) fn of(era: Era, error: &ClientInitializeError, reason: Reason) -> Self {
-        Self {
-            reason: Some(reason),
-            is_era_mismatch: era.may_be_wrong(error),
-            is_server_error: era.is_rejected_by(error),
-        }
+        Self { reason: Some(reason), is_era_mismatch: era.may_be_wrong(error), is_final: era.is_rejected_by(error) }
     }
 
     /// Most relevant error after attempts in both eras: that of the older one, which most servers support, unless only
     /// the newer one revealed the server's own reason.
     fn most_relevant(discover: Self, initialize: Self) -> Self {
-        if discover.is_server_error && !initialize.is_server_error { discover } else { initialize }
+        if discover.is_final && !initialize.is_final { discover } else { initialize }
     }
 }
 

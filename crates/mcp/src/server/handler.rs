@@ -133,16 +133,12 @@ impl ClientHandler for Handler {
         self.calls.progressed(&progress);
     }
 
-    async fn on_logging_message(
-        &self,
-        notification: LoggingMessageNotificationParam,
-        _: NotificationContext<RoleClient>,
-    ) {
-        let text = match &notification.data {
+    async fn on_logging_message(&self, message: LoggingMessageNotificationParam, _: NotificationContext<RoleClient>) {
+        let text = match &message.data {
             Value::String(text) => text.clone(),
             other => other.to_string(),
         };
-        self.log.add(&format!("{:?}: {text}", notification.level).to_lowercase());
+        self.log.add(&format!("{:?}: {text}", message.level).to_lowercase());
     }
 
     async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {

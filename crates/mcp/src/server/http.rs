@@ -71,7 +71,7 @@ impl Address<'_> {
         if era == Era::Discover {
             let Some(limit) = self.probe_limit else { return handshake.await };
             // No proof of the newer era within the limit.
-            let silence = InitError { reason: None, is_era_mismatch: true, is_server_error: false };
+            let silence = InitError { reason: None, is_era_mismatch: true, is_final: false };
             return timeout(limit, handshake).await.unwrap_or(Err(silence));
         }
         match handshake.await {
@@ -109,7 +109,7 @@ impl Address<'_> {
         handler: &Handler,
     ) -> Result<RunningService<RoleClient, Handler>, InitError> {
         let config = StreamableHttpClientTransportConfig::with_uri(self.server_url.url)
-            .max_sse_event_size(MAX_MESSAGE_BYTES)
+            .max_sse_event_size(MAX_MESSAGE)
             // The library would repeat unanswered requests, but a call must never be sent twice.
             .reinit_on_expired_session(false);
         let cancelled = CancellationToken::new();
@@ -229,12 +229,12 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for HandshakeClient<C>
         token: Option<String>,
         headers: Headers,
     ) -> impl Future<Output = Outcome<BoxedSseResponse, C>> + Send + '_ {
-        self.client.get_stream_with_max_sse_event_size(url, session, last_event, token, headers, MAX_MESSAGE_BYTES)
+        self.client.get_stream_with_max_sse_event_size(url, session, last_event, token, headers, MAX_MESSAGE)
     }
 }
 
 /// Maximum size of a message, in bytes.
-const MAX_MESSAGE_BYTES: usize = 16 << 20;
+const MAX_MESSAGE: usize = 16 << 20;
 
 /// Transport over HTTP with SSE.
 struct EventStream {
@@ -314,7 +314,7 @@ impl Events {
             if let Some(event) = self.parser.ready.pop_front() {
                 return Some(event);
             }
-            if self.parser.buffered() > MAX_MESSAGE_BYTES {
+            if self.parser.buffered() > MAX_MESSAGE {
                 return None;
             }
             let piece = self.bytes.next().await?.ok()?;

@@ -123,7 +123,7 @@ pub(super) fn exit_reason(status: Option<ExitStatus>) -> String {
 }
 
 /// Maximum size of a message, in bytes.
-const MAX_MESSAGE_BYTES: usize = 16 << 20;
+const MAX_MESSAGE: usize = 16 << 20;
 /// Number of bytes stored of the head and of the tail of a too long message, to find the request that it answers.
 const MAX_END_BYTES: usize = 512;
 /// Maximum size of invalid output before the server is disconnected, in bytes.
@@ -212,11 +212,9 @@ impl Transport<RoleClient> for Pipes {
                     }
                 }
                 ReadOutcome::TooLong { head, tail, length } => {
-                    self.log
-                        .note(&format!("a message of {length} bytes was dropped: the limit is {MAX_MESSAGE_BYTES}"));
-                    let message = format!(
-                        "the answer has {length} bytes, the limit is {MAX_MESSAGE_BYTES}; request less at once"
-                    );
+                    self.log.note(&format!("a message of {length} bytes was dropped: the limit is {MAX_MESSAGE}"));
+                    let message =
+                        format!("the answer has {length} bytes, the limit is {MAX_MESSAGE}; request less at once");
                     // Fails the call that it answers. If that is unknown, the call times out.
                     if let Some(id) = answered_id(&head).or_else(|| answered_id(&tail)) {
                         return Some(ServerJsonRpcMessage::error(ErrorData::internal_error(message, None), Some(id)));
@@ -260,7 +258,7 @@ impl Line {
     fn take(&mut self, available: &[u8]) -> (usize, Option<ReadOutcome>) {
         let end = available.iter().position(|byte| *byte == b'\n');
         let piece = &available[..end.unwrap_or(available.len())];
-        if self.dropped == 0 && self.head.len() + piece.len() <= MAX_MESSAGE_BYTES {
+        if self.dropped == 0 && self.head.len() + piece.len() <= MAX_MESSAGE {
             self.head.extend_from_slice(piece);
         } else {
             if self.dropped == 0 {

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{
     carriers, environment, files, interpreters,
-    paths::{self, WordLocation},
+    paths::{self, Location},
     programs,
     tables::holds,
 };
@@ -83,8 +83,7 @@ fn program_word(program: &Word, roots: &[&Path]) -> Option<LayerVerdict> {
     let text = program.text.as_str();
     let has_folder = text.contains('/')
         && !PROGRAM_FOLDERS.iter().any(|folder| text.strip_prefix(folder).is_some_and(|name| !name.contains('/')));
-    let is_unusual =
-        has_folder && matches!(paths::location(program, roots), WordLocation::System | WordLocation::Temporary);
+    let is_unusual = has_folder && matches!(paths::location(program, roots), Location::System | Location::Temporary);
     Some(if text.trim() != text || text.is_empty() {
         LayerVerdict::high("the name of the program is blank")
     } else if text.starts_with('-') {
@@ -122,13 +121,9 @@ fn check_redirect(redirect: &Redirect, roots: &[&Path]) -> Option<LayerVerdict> 
 fn write_danger(word: &Word, roots: &[&Path]) -> Option<LayerVerdict> {
     let shown = shortened(&word.text);
     match paths::location(word, roots) {
-        WordLocation::System => {
-            Some(LayerVerdict::asks(Risk::Critical, format!("it writes to the system path {shown}")))
-        }
-        WordLocation::Outside => {
-            Some(LayerVerdict::high(format!("it writes to {shown}, outside the session's folders")))
-        }
-        WordLocation::Inside | WordLocation::Temporary => None,
+        Location::System => Some(LayerVerdict::asks(Risk::Critical, format!("it writes to the system path {shown}"))),
+        Location::Outside => Some(LayerVerdict::high(format!("it writes to {shown}, outside the session's folders"))),
+        Location::Inside | Location::Temporary => None,
     }
 }
 

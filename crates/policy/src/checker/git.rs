@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{
-    paths::{self, WordLocation},
+    paths::{self, Location},
     programs::abbreviates,
     tables::{GIT, holds},
 };
@@ -54,7 +54,7 @@ pub(super) fn check(arguments: &[Word], roots: &[&Path]) -> Option<LayerVerdict>
     if let Some(word) = global.or(local) {
         return asks(format!("git with {} can run other programs", shortened(&word.text)));
     }
-    if globals.iter().any(|word| matches!(paths::location(word, roots), WordLocation::System)) {
+    if globals.iter().any(|word| matches!(paths::location(word, roots), Location::System)) {
         return asks("git works in a system folder".to_owned());
     }
     if !holds(GIT, name) && !holds(FAR_REACHING, name) {
@@ -110,7 +110,7 @@ pub(super) fn check(arguments: &[Word], roots: &[&Path]) -> Option<LayerVerdict>
     let is_outside = |word: &&Word| {
         let value = word.text.rsplit_once('=').map_or(word.text.as_str(), |(_, value)| value);
         !value.contains("://")
-            && matches!(paths::text_location(value, word.varies, roots), WordLocation::System | WordLocation::Outside)
+            && matches!(paths::text_location(value, word.varies, roots), Location::System | Location::Outside)
     };
     if matches!(name, "clone" | "worktree" | "init" | "format-patch" | "bundle" | "archive")
         && rest.iter().any(|word| is_outside(&word))

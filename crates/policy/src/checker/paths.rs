@@ -7,7 +7,7 @@ use crate::command::word::Word;
 
 /// Location that a word points to, as far as the word alone shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum WordLocation {
+pub(super) enum Location {
     /// Below the folder where the command runs, or in one of the session's folders.
     Inside,
     /// A folder for temporary files.
@@ -32,31 +32,31 @@ const SECRET_FOLDERS: [&str; 9] =
 const SECRET_ENDINGS: [&str; 8] = [".pem", ".key", ".p12", ".pfx", ".kdbx", ".keystore", ".jks", ".asc"];
 
 /// Location that a word points to.
-pub(super) fn location(word: &Word, roots: &[&Path]) -> WordLocation {
+pub(super) fn location(word: &Word, roots: &[&Path]) -> Location {
     text_location(&word.text, word.varies, roots)
 }
 
-pub(super) fn text_location(text: &str, varies: bool, roots: &[&Path]) -> WordLocation {
+pub(super) fn text_location(text: &str, varies: bool, roots: &[&Path]) -> Location {
     let path = Path::new(text);
     let climbs = path.components().any(|part| part == Component::ParentDir);
     if !path.is_absolute() {
-        return if varies || climbs || text.starts_with('~') { WordLocation::Outside } else { WordLocation::Inside };
+        return if varies || climbs || text.starts_with('~') { Location::Outside } else { Location::Inside };
     }
     if climbs || varies {
-        return WordLocation::System;
+        return Location::System;
     }
     if roots.iter().any(|root| path.starts_with(root)) {
-        return WordLocation::Inside;
+        return Location::Inside;
     }
     let first = path.components().find_map(|part| match part {
         Component::Normal(name) => Some(name.to_string_lossy().into_owned()),
         _ => None,
     });
     match first.as_deref() {
-        None => WordLocation::System,
-        Some("tmp") => WordLocation::Temporary,
-        Some(name) if name.contains(['*', '?', '[']) || SYSTEM.contains(&name) => WordLocation::System,
-        Some(_) => WordLocation::Outside,
+        None => Location::System,
+        Some("tmp") => Location::Temporary,
+        Some(name) if name.contains(['*', '?', '[']) || SYSTEM.contains(&name) => Location::System,
+        Some(_) => Location::Outside,
     }
 }
 
@@ -199,14 +199,14 @@ pub(crate) fn is_confined(word: &Word, roots: &[&Path]) -> bool {
         return !text.starts_with('~');
     }
     if text.starts_with('/') {
-        return matches!(text_location(text, word.varies, roots), WordLocation::Inside)
+        return matches!(text_location(text, word.varies, roots), Location::Inside)
             || matches!(text, "/dev/null" | "/tmp");
     }
     // An option may contain a path directly after its letter.
     if text.starts_with('-') {
         return text.split_once('=').is_some_and(|(name, value)| {
             !name.contains('/')
-                && matches!(text_location(value, false, roots), WordLocation::Inside)
+                && matches!(text_location(value, false, roots), Location::Inside)
                 && !value.starts_with('~')
         });
     }

@@ -6,7 +6,7 @@ use agentd_core::policy::Risk;
 
 use super::{
     carriers, environment, git, interpreters,
-    paths::{self, WordLocation},
+    paths::{self, Location},
     tables::{
         CURL_SENDS, FAR_REACHING, RENAMING, RUINOUS, RUNNING_OPTIONS, RUNNING_TEXTS, RUNS_TEXT, SENDING, TEXT_ONLY,
         holds, starts_with_any,
@@ -18,8 +18,7 @@ use crate::{
 };
 
 /// Programs whose arguments are searched for or printed, whatever they look like.
-const TEXT_ARGUMENTS: &str =
-    "echo printf git grep egrep fgrep rg ag ack find ls cat head tail wc test [ [[ case for cd";
+const TEXT_PROGRAMS: &str = "echo printf git grep egrep fgrep rg ag ack find ls cat head tail wc test [ [[ case for cd";
 /// Programs of [`RUNS_TEXT`] that accept one of these options in any position, so that a variable may be one.
 const ANY_POSITION: &str = "find tar gtar bsdtar rsync zip rg sort wget man split";
 /// Programs that pass the words after `--` on to what they run.
@@ -81,7 +80,7 @@ fn check_words(part: &Part) -> Option<LayerVerdict> {
     let (program, arguments) = (part.program(), part.arguments());
     let asks = |reason: String| Some(LayerVerdict::high(reason));
     // Words in which options and texts count.
-    let (is_text, passes_on) = (holds(TEXT_ARGUMENTS, program), holds(PASSING_ON, program));
+    let (is_text, passes_on) = (holds(TEXT_PROGRAMS, program), holds(PASSING_ON, program));
     let checked = arguments.iter().take_while(|word| !(is_text || passes_on && word.text == "--"));
     if let Some(word) = part.assigns.iter().map(|assign| &assign.value).chain(checked).find(|word| runs(word)) {
         return asks(format!("{} names a program or code to run", shortened(&word.text)));
@@ -172,7 +171,7 @@ fn on_files(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
             high_if(arguments.iter().any(others), "it kills processes it did not start")
         }
         "cd" | "pushd" => {
-            let system = arguments.iter().any(|word| paths::location(word, roots) == WordLocation::System);
+            let system = arguments.iter().any(|word| paths::location(word, roots) == Location::System);
             high_if(system, "it changes to a system folder")
         }
         "rsync" => {
@@ -224,7 +223,7 @@ fn builtin(program: &str, arguments: &[Word]) -> Option<LayerVerdict> {
             if arguments
                 .iter()
                 .find(|word| !word.text.starts_with('-'))
-                .is_some_and(|word| sets_variable(&word.text)) =>
+                .is_some_and(|word| writes_variable(&word.text)) =>
         {
             "`%n` sets a variable"
         }
@@ -261,7 +260,7 @@ fn runs(word: &Word) -> bool {
 }
 
 /// Returns true if a printf format contains `%n`, which sets the variable that the next argument names.
-fn sets_variable(format: &str) -> bool {
+fn writes_variable(format: &str) -> bool {
     // bash ignores length modifiers such as the `l` of `%ln`.
     let is_before = |c: char| !c.is_ascii_alphabetic() || "hjlLtz".contains(c);
     format.split('%').skip(1).any(|rest| rest.trim_start_matches(is_before).starts_with('n'))
@@ -313,7 +312,7 @@ fn remove(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
         matches!(bare, "" | "." | ".." | "~" | "./." | "./")
             || bare.ends_with("/.")
             || !word.is_static()
-            || matches!(paths::location(word, roots), WordLocation::System | WordLocation::Outside)
+            || matches!(paths::location(word, roots), Location::System | Location::Outside)
             || roots.iter().any(|root| Path::new(bare) == *root)
     };
     if unguarded || is_recursive && (part.open_ended || targets.clone().any(whole)) {

@@ -23,11 +23,11 @@ const MAX_SHOWN: usize = 400;
 impl Call<'_> {
     /// Judges each part of a command, and the whole text as written.
     pub(super) fn judge_command(&self, command: &str, arguments: &Map<String, Value>) -> Explanation {
-        let location = self.start_location(command, arguments);
+        let start = self.start_location(command, arguments);
         let line = read(command);
         let judged = match &line {
-            Line::Plain(pipelines) => self.judge_pipelines(pipelines, &location).0,
-            Line::Other(doubt) => self.judge_folded(command, *doubt, &location),
+            Line::Plain(pipelines) => self.judge_pipelines(pipelines, &start).0,
+            Line::Other(doubt) => self.judge_folded(command, *doubt, &start),
         };
         // A match that already decided a part needs no second question.
         let is_new = |whole: &LayerVerdict| {
@@ -54,7 +54,7 @@ impl Call<'_> {
         if let Line::Plain(pipelines) = &line
             && decided.grant.is_some()
         {
-            decided.wider = self.by_prefix(pipelines, &location);
+            decided.wider = self.by_prefix(pipelines, &start);
         }
         let asks = judged.iter().filter(|judged| matches!(judged.opinion.verdict, Verdict::Ask { .. }));
         let grants: Option<Vec<String>> = asks.map(|judged| judged.grant.clone()).collect();
@@ -65,12 +65,12 @@ impl Call<'_> {
     }
 
     /// Judges lines of plain words. Also returns true if a rule by prefix covers one of the parts.
-    fn judge_pipelines(&self, pipelines: &[Vec<Part>], location: &StartLocation<'_>) -> (Vec<PartVerdict>, bool) {
-        let (folder, moved) = (location.folder, self.leaves(location, pipelines));
-        let descends = self.descends(location, pipelines);
-        let other_names = location.other_names.as_slice();
+    fn judge_pipelines(&self, pipelines: &[Vec<Part>], start: &StartLocation<'_>) -> (Vec<PartVerdict>, bool) {
+        let (folder, moved) = (start.folder, self.leaves(start, pipelines));
+        let descends = self.descends(start, pipelines);
+        let other_names = start.other_names.as_slice();
         let mut judged = Vec::new();
-        for (pipeline, found) in pipelines.iter().zip(self.opinions_of(pipelines, location)) {
+        for (pipeline, found) in pipelines.iter().zip(self.opinions_of(pipelines, start)) {
             // A rule for a single command does not cover it if something is piped into it.
             let is_fed = found.iter().skip(1).any(|(opinion, _)| matches!(opinion.verdict, Verdict::Ask { .. }));
             for (index, (opinion, matched)) in found.into_iter().enumerate() {
@@ -94,31 +94,31 @@ impl Call<'_> {
             }
         }
         let is_covered = self.judge_beside(pipelines, &mut judged);
-        self.ask_beside_git(pipelines, location, &mut judged);
+        self.ask_beside_git(pipelines, start, &mut judged);
         (judged, is_covered)
     }
 
     /// The rule by prefix that is offered for a command and the rest of its pipeline, if all of it would run by that
     /// rule.
-    fn by_prefix(&self, pipelines: &[Vec<Part>], location: &StartLocation<'_>) -> Vec<String> {
+    fn by_prefix(&self, pipelines: &[Vec<Part>], start: &StartLocation<'_>) -> Vec<String> {
         let [pipeline] = pipelines else { return Vec::new() };
         let rule = pipeline.first().and_then(patterns::prefix_rule);
         let runs = |rule: &String| {
             let Self { policy, rules, section, facts, .. } = *self;
             let call = Call { policy, rules, section, facts, grants: self.grants.and(rule), arguments: None };
-            all_run(&call.judge_pipelines(pipelines, location).0)
+            all_run(&call.judge_pipelines(pipelines, start).0)
         };
         rule.filter(runs).into_iter().collect()
     }
 
     /// Judges a line that is more than plain words. It runs if rules by prefix cover all of its commands.
-    fn judge_folded(&self, command: &str, doubt: Doubt, location: &StartLocation<'_>) -> Vec<PartVerdict> {
-        let unfolded = unfolded(command).map(|pipelines| self.judge_pipelines(&pipelines, location));
+    fn judge_folded(&self, command: &str, doubt: Doubt, start: &StartLocation<'_>) -> Vec<PartVerdict> {
+        let unfolded = unfolded(command).map(|pipelines| self.judge_pipelines(&pipelines, start));
         let unfolded = unfolded.and_then(|(judged, is_covered)| is_covered.then_some(judged));
         if let Some(judged) = unfolded.as_ref().filter(|judged| all_run(judged)) {
             return judged.clone();
         }
-        let mut other = self.judge_other(command, doubt, location);
+        let mut other = self.judge_other(command, doubt, start);
         let asks = |part: &PartVerdict| match &part.opinion.verdict {
             Verdict::Ask { reason, .. } if part.opinion.layer == Layer::Default => Some(reason.clone()),
             _ => None,
@@ -132,15 +132,10 @@ impl Call<'_> {
 
     /// Verdicts on each part, with the patterns that matched it. Read-only enforcement applies only to a line of which
     /// all parts are read-only. In any other line, a part that could be led to do more asks.
-    fn opinions_of(
-        &self,
-        pipelines: &[Vec<Part>],
-        location: &StartLocation<'_>,
-    ) -> Vec<Vec<(LayerVerdict, Vec<String>)>> {
-        let uses_foreign_config = self.uses_foreign_config(location, pipelines);
-        let of_pipeline = |parts: &Vec<Part>| {
-            parts.iter().map(|part| self.opinion_of(part, location, uses_foreign_config)).collect::<Vec<_>>()
-        };
+    fn opinions_of(&self, pipelines: &[Vec<Part>], start: &StartLocation<'_>) -> Vec<Vec<(LayerVerdict, Vec<String>)>> {
+        let is_foreign = self.uses_foreign_config(start, pipelines);
+        let of_pipeline =
+            |parts: &Vec<Part>| parts.iter().map(|part| self.opinion_of(part, start, is_foreign)).collect::<Vec<_>>();
         let mut found: Vec<_> = pipelines.iter().map(of_pipeline).collect();
         if found.iter().flatten().any(|(opinion, _)| !opinion.only_looks()) {
             for (part, (opinion, _)) in pipelines.iter().flatten().zip(found.iter_mut().flatten()) {
@@ -153,7 +148,7 @@ impl Call<'_> {
     }
 
     /// Judges a line that is more than plain words and is not trusted: every possible command in it counts.
-    fn judge_other(&self, command: &str, doubt: Doubt, location: &StartLocation<'_>) -> PartVerdict {
+    fn judge_other(&self, command: &str, doubt: Doubt, start: &StartLocation<'_>) -> PartVerdict {
         let (guesses, complete) = guesses(command);
         let reason = match doubt {
             Doubt::Unclear(reason) => Some(reason),
@@ -171,7 +166,7 @@ impl Call<'_> {
         }
         found.extend(guesses.iter().flat_map(|guess| self.against(guess)).map(|(opinion, _)| opinion));
         found.extend(self.sections().flat_map(|section| section.against(&bare(command))));
-        found.extend(location.secret.clone());
+        found.extend(start.secret.clone());
         let matched = found.iter().map(|opinion| opinion.rule.clone()).collect();
         let opinion = strictest(found).unwrap_or_else(|| {
             let (Doubt::Escaped(reason) | Doubt::Compound(reason) | Doubt::Unclear(reason)) = doubt;
@@ -211,25 +206,17 @@ impl Call<'_> {
     }
 
     /// Verdict on a part, with the patterns that matched it.
-    fn opinion_of(
-        &self,
-        part: &Part,
-        location: &StartLocation<'_>,
-        uses_foreign_config: bool,
-    ) -> (LayerVerdict, Vec<String>) {
+    fn opinion_of(&self, part: &Part, start: &StartLocation<'_>, is_foreign: bool) -> (LayerVerdict, Vec<String>) {
         let mut against = self.against(part);
-        against.extend(location.secret.clone().map(|opinion| (opinion, false)));
+        against.extend(start.secret.clone().map(|opinion| (opinion, false)));
         let matched = against.iter().filter(|(_, pattern)| *pattern).map(|(opinion, _)| opinion.rule.clone()).collect();
         let opinion = strictest(against.into_iter().map(|(opinion, _)| opinion));
         let allowed =
             || self.sections().filter(|_| part.is_plain()).find_map(|section| section.allowing(&part.plain(false)));
         // Without enforcement, no command runs unasked for being read-only.
-        let is_read_only = || {
-            self.facts.held
-                && !(uses_foreign_config && read_only::runs_configured_programs(part))
-                && self.only_looks(part)
-        };
-        let opinion = opinion.or_else(allowed).unwrap_or_else(|| match (is_read_only(), &location.reading) {
+        let is_read_only =
+            || self.facts.held && !(is_foreign && read_only::runs_configured_programs(part)) && self.only_looks(part);
+        let opinion = opinion.or_else(allowed).unwrap_or_else(|| match (is_read_only(), &start.reading) {
             (true, None) => LayerVerdict::by_default(Verdict::Allow, Explanation::ONLY_LOOKS),
             (true, Some(reading)) => reading.clone(),
             (false, _) => self.unless_git(part, self.by_default()).because(read_only::question_reason(part)),
