@@ -23,19 +23,19 @@ use nix::{
 };
 
 use super::{
-    Program, Step, command, fork_alone, let_go_of_output,
+    Program, Step, command, fork_alone, release_output,
     root::{Namespaces, limit_processes, mount_proc},
     send_report, step,
 };
-use crate::config::{GATEWAY_PORT, HANDED_UP, PLEASE_END, Report};
+use crate::config::{END_REQUEST, GATEWAY_PORT, Report, SOCKET_MARK};
 
 /// Time for remaining children to end by themselves, as the ends of pipelines do.
 const ORPHANS_GRACE: Duration = Duration::from_millis(200);
 
 /// Time limit for killed children to end. Only a hung disk takes longer.
-const DYING: Duration = Duration::from_secs(2);
+const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 /// The same limit if they are killed one by one, and new ones may be forked meanwhile.
-const DYING_ONE_BY_ONE: Duration = Duration::from_secs(60);
+const SLOW_KILL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Runs the command to its end and reports how it ended.
 pub(super) fn run(leash: &UnixStream, program: &Program, namespaces: Option<Namespaces>) -> Step<()> {
@@ -47,17 +47,17 @@ pub(super) fn run(leash: &UnixStream, program: &Program, namespaces: Option<Name
     // Blocked before the fork, so that no end is missed.
     let mut ends = SigSet::empty();
     ends.add(Signal::SIGCHLD);
-    sigprocmask(SigmaskHow::SIG_BLOCK, Some(&ends), None).map_err(step("hold back signals"))?;
+    sigprocmask(SigmaskHow::SIG_BLOCK, Some(&ends), None).map_err(step("block signals"))?;
     let signals =
         SignalFd::with_flags(&ends, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).map_err(step("receive signals"))?;
     let keeper = getpid();
     let child = match fork_alone()? {
-        ForkResult::Child => command::become_it(leash, keeper, program, namespaces),
+        ForkResult::Child => command::run_command(leash, keeper, program, namespaces),
         ForkResult::Parent { child } => child,
     };
-    let_go_of_output()?;
-    leash.set_nonblocking(true).map_err(step("listen to the daemon"))?;
-    let mut keeper = Keeper { leash, signals, child, alone: namespaces.is_some(), ended: None, killed: 0 };
+    release_output()?;
+    leash.set_nonblocking(true).map_err(step("make the leash non-blocking"))?;
+    let mut keeper = Keeper { leash, signals, child, is_isolated: namespaces.is_some(), ended: None, killed: 0 };
     keeper.until_command_ends();
     keeper.until_all_are_gone();
     if let Some((code, signal)) = keeper.ended {
@@ -71,7 +71,7 @@ struct Keeper<'a> {
     signals: SignalFd,
     child: Pid,
     /// True if all processes that we can see are ours to kill.
-    alone: bool,
+    is_isolated: bool,
     /// Exit code or signal of the command, once it has ended.
     ended: Option<(Option<i32>, Option<i32>)>,
     /// Number of processes that were killed after the command had ended.
@@ -107,7 +107,7 @@ impl Keeper<'_> {
                 break;
             }
         }
-        let limit = Instant::now() + if self.alone { DYING } else { DYING_ONE_BY_ONE };
+        let limit = Instant::now() + if self.is_isolated { KILL_TIMEOUT } else { SLOW_KILL_TIMEOUT };
         while self.collect(true) && Instant::now() < limit {
             self.signal(Signal::SIGKILL);
             self.wait(Some(Duration::from_millis(10)));
@@ -146,7 +146,7 @@ impl Keeper<'_> {
     fn listen(&self) -> Option<Signal> {
         let mut byte = [0];
         match (&mut &*self.leash).read(&mut byte) {
-            Ok(1) if byte[0] == PLEASE_END => Some(Signal::SIGTERM),
+            Ok(1) if byte[0] == END_REQUEST => Some(Signal::SIGTERM),
             Ok(1) => None,
             Err(error) if matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::Interrupted) => {
                 None
@@ -158,7 +158,7 @@ impl Keeper<'_> {
 
     /// Signals the processes of the command. They may already be gone.
     fn signal(&self, signal: Signal) {
-        if self.alone {
+        if self.is_isolated {
             // From the first process of a namespace, this reaches all others in it and no process outside.
             let _ = kill(Pid::from_raw(-1), signal);
             return;
@@ -190,10 +190,10 @@ fn children() -> Vec<Pid> {
 pub(super) fn open(leash: &UnixStream) -> Step<()> {
     raise_loopback().map_err(step("open a private network"))?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, GATEWAY_PORT)).map_err(step("connect to the proxy"))?;
-    let handed = [listener.as_raw_fd()];
-    let controls = [ControlMessage::ScmRights(&handed)];
-    let mark = [HANDED_UP];
-    sendmsg::<()>(leash.as_raw_fd(), &[IoSlice::new(&mark)], &controls, MsgFlags::empty(), None)
+    let descriptors = [listener.as_raw_fd()];
+    let controls = [ControlMessage::ScmRights(&descriptors)];
+    let message = [SOCKET_MARK];
+    sendmsg::<()>(leash.as_raw_fd(), &[IoSlice::new(&message)], &controls, MsgFlags::empty(), None)
         .map(drop)
         .map_err(step("pass the proxy's socket"))
 }
@@ -204,8 +204,8 @@ fn raise_loopback() -> nix::Result<()> {
     let up = libc::c_short::try_from(libc::IFF_UP).unwrap_or_default();
     let mut request =
         libc::ifreq { ifr_name: [0; libc::IFNAMSIZ], ifr_ifru: libc::__c_anonymous_ifr_ifru { ifru_flags: up } };
-    for (place, letter) in request.ifr_name.iter_mut().zip(b"lo") {
-        *place = letter.cast_signed() as libc::c_char;
+    for (slot, letter) in request.ifr_name.iter_mut().zip(b"lo") {
+        *slot = letter.cast_signed() as libc::c_char;
     }
     // SAFETY: the structure is the one that this request takes, its name is NUL-terminated, and it outlives the call,
     // which keeps no pointer. The descriptor is open.

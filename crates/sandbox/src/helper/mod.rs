@@ -6,7 +6,7 @@
 //! has broken.
 //!
 //! - `root`: user, mount and process namespaces; mounts, the names of the session's folders, and replaced files.
-//! - [`mod@keeper`]: waits and kills; a private network with nothing but the daemon's proxy.
+//! - [`mod@keeper`]: waits and kills; a private network with only the daemon's proxy.
 //! - [`mod@command`]: limits, privileges, files, system calls, and then the program, in this order, because each step
 //!   needs what the next one removes. It also looks up the program.
 //! - `files`: Landlock, and the files with keys that are hidden.
@@ -66,34 +66,34 @@ pub fn run_helper(command: Vec<OsString>, environment: impl IntoIterator<Item = 
     let Ok(leash) = take_leash() else { return ExitCode::FAILURE };
     match outer(&leash, command, environment.into_iter().collect()) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            send_report(&leash, &Report::Failed(why));
+        Err(reason) => {
+            send_report(&leash, &Report::Failed(reason));
             ExitCode::FAILURE
         }
     }
 }
 
 /// Takes the leash, which is standard input, and moves it so that no program inherits it.
-#[allow(unsafe_code, reason = "a descriptor is a number, and only we can say that nobody else owns it")]
+#[allow(unsafe_code, reason = "a descriptor is a number, and its ownership is asserted here")]
 fn take_leash() -> io::Result<UnixStream> {
     let fd = fcntl(io::stdin().as_fd(), FcntlArg::F_DUPFD_CLOEXEC(3))?;
     // SAFETY: `fcntl` has just created this descriptor for us.
     let leash = unsafe { OwnedFd::from_raw_fd(fd) };
-    let nothing = std::fs::File::open("/dev/null")?;
-    dup2_stdin(&nothing)?;
+    let dev_null = std::fs::File::open("/dev/null")?;
+    dup2_stdin(&dev_null)?;
     Ok(leash.into())
 }
 
 /// Closes our ends of the pipes, so that they end with the command.
-fn let_go_of_output() -> Step<()> {
-    let nothing = nothing()?;
-    dup2_stdin(&nothing)
-        .and_then(|()| dup2_stdout(&nothing))
-        .and_then(|()| dup2_stderr(&nothing))
+fn release_output() -> Step<()> {
+    let dev_null = dev_null()?;
+    dup2_stdin(&dev_null)
+        .and_then(|()| dup2_stdout(&dev_null))
+        .and_then(|()| dup2_stderr(&dev_null))
         .map_err(step("release the output"))
 }
 
-fn nothing() -> Step<std::fs::File> {
+fn dev_null() -> Step<std::fs::File> {
     std::fs::OpenOptions::new().read(true).write(true).open("/dev/null").map_err(step("open /dev/null"))
 }
 
@@ -108,9 +108,9 @@ fn send_report(mut leash: &UnixStream, report: &Report) {
 fn outer(leash: &UnixStream, command: Vec<OsString>, environment: Vec<(OsString, OsString)>) -> Step<()> {
     let mut policy = read_policy(leash)?;
     if policy.input {
-        // Moves the input to its place, which the leash occupied at the start.
-        dup2_stdin(io::stderr().as_fd()).map_err(step("take the input"))?;
-        dup2_stderr(&nothing()?).map_err(step("take the input"))?;
+        // Moves the input to standard input, which the leash occupied at the start.
+        dup2_stdin(io::stderr().as_fd()).map_err(step("move the input"))?;
+        dup2_stderr(&dev_null()?).map_err(step("move the input"))?;
     }
     let found = files::search(&policy);
     policy.hidden.extend(found.hidden);
@@ -143,14 +143,14 @@ fn outer(leash: &UnixStream, command: Vec<OsString>, environment: Vec<(OsString,
         ForkResult::Child => {
             harden();
             let ran = calls::die_with_parent().and_then(|()| keeper::run(leash, &program, namespaces));
-            if let Err(why) = &ran {
-                send_report(leash, &Report::Failed(why.clone()));
+            if let Err(reason) = &ran {
+                send_report(leash, &Report::Failed(reason.clone()));
             }
             std::process::exit(i32::from(ran.is_err()));
         }
         ForkResult::Parent { child } => {
             harden();
-            let_go_of_output()?;
+            release_output()?;
             while waitpid(child, None) == Err(nix::errno::Errno::EINTR) {}
             Ok(())
         }
@@ -174,7 +174,7 @@ fn harden() {
 }
 
 /// Forks this process, which has a single thread, so that the child may call anything that the parent may.
-#[allow(unsafe_code, reason = "forking is only unsafe beside other threads")]
+#[allow(unsafe_code, reason = "forking is unsafe only with other threads")]
 fn fork_alone() -> Step<ForkResult> {
     // SAFETY: the helper has one thread: `main` calls `run_helper` before it starts any, and nothing here starts one.
     unsafe { fork() }.map_err(step("fork"))
