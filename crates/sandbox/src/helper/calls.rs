@@ -83,9 +83,9 @@ const FORBIDDEN: &[i64] = &[
 ];
 
 #[cfg(target_arch = "x86_64")]
-const FORBIDDEN_HERE: &[i64] = &[libc::SYS_iopl, libc::SYS_ioperm, libc::SYS_modify_ldt, libc::SYS_uselib];
+const FORBIDDEN_BY_ARCH: &[i64] = &[libc::SYS_iopl, libc::SYS_ioperm, libc::SYS_modify_ldt, libc::SYS_uselib];
 #[cfg(not(target_arch = "x86_64"))]
-const FORBIDDEN_HERE: &[i64] = &[];
+const FORBIDDEN_BY_ARCH: &[i64] = &[];
 
 /// Blocked where the user's other processes are reachable: shared memory, queues and semaphores that are identified by
 /// a number.
@@ -118,9 +118,9 @@ const UNKNOWN: &[i64] = &[
 ];
 
 #[cfg(target_arch = "x86_64")]
-const UNKNOWN_HERE: &[i64] = &[libc::SYS_inotify_init];
+const UNKNOWN_BY_ARCH: &[i64] = &[libc::SYS_inotify_init];
 #[cfg(not(target_arch = "x86_64"))]
-const UNKNOWN_HERE: &[i64] = &[];
+const UNKNOWN_BY_ARCH: &[i64] = &[];
 
 /// Blocked as if no file had any: extended attributes by path. Landlock allows reading and changing them for every file
 /// that can be named. Access through an open file requires the right to open it. The last four are missing in libc:
@@ -154,10 +154,10 @@ const CHANGES: &[i64] = &[
 ];
 
 #[cfg(target_arch = "x86_64")]
-const CHANGES_HERE: &[i64] =
+const CHANGES_BY_ARCH: &[i64] =
     &[libc::SYS_chmod, libc::SYS_chown, libc::SYS_futimesat, libc::SYS_lchown, libc::SYS_utime, libc::SYS_utimes];
 #[cfg(not(target_arch = "x86_64"))]
-const CHANGES_HERE: &[i64] = &[];
+const CHANGES_BY_ARCH: &[i64] = &[];
 
 /// Rules that match a call whatever its arguments.
 fn always<'a>(calls: impl IntoIterator<Item = &'a i64>) -> Rules {
@@ -174,11 +174,11 @@ pub(super) fn restrict(policy: &Policy, namespaces: bool) -> Step<bool> {
             rules.extend(always(SHARED));
             rules.extend([(libc::SYS_setpriority, others(1)?), (libc::SYS_ioprio_set, others(1)?)]);
             if policy.read_only {
-                rules.extend(always(CHANGES.iter().chain(CHANGES_HERE)));
+                rules.extend(always(CHANGES.iter().chain(CHANGES_BY_ARCH)));
             }
         }
         let forbidden = compile(rules, Errno::EPERM, processor)?;
-        let unknown = compile(always(UNKNOWN.iter().chain(UNKNOWN_HERE)), Errno::ENOSYS, processor)?;
+        let unknown = compile(always(UNKNOWN.iter().chain(UNKNOWN_BY_ARCH)), Errno::ENOSYS, processor)?;
         let absent = compile(always(ATTRIBUTES), Errno::EOPNOTSUPP, processor)?;
         Ok::<_, BackendError>([forbidden, unknown, absent])
     })()
@@ -216,7 +216,7 @@ fn compile(rules: Rules, error: Errno, processor: TargetArch) -> Result<BpfProgr
 }
 
 fn forbidden(network: bool) -> Result<Rules, BackendError> {
-    let mut rules = always(FORBIDDEN.iter().chain(FORBIDDEN_HERE));
+    let mut rules = always(FORBIDDEN.iter().chain(FORBIDDEN_BY_ARCH));
     rules.insert(libc::SYS_clone, namespaces()?);
     // Blocks injecting input into the user's terminal.
     let terminal_calls = [i32::try_from(libc::TIOCSTI).unwrap_or_default(), TIOCLINUX];
