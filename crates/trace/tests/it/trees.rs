@@ -46,7 +46,7 @@ fn timing(first: u64, whole: u64) -> Option<CallTiming> {
 
 #[test]
 fn turn_with_an_approval_is_traced() {
-    let (call, asked, words) = (CallId::generate(), InterruptId::generate(), ItemId::generate());
+    let (call, asked, message_id) = (CallId::generate(), InterruptId::generate(), ItemId::generate());
     let mut script = Script::new();
     script.start().input("hello").after(500).warn("model_retry");
     script.after(500).paid(1, tokens(10, 1), timing(700, 900), false).called(&call, "write_file");
@@ -56,8 +56,8 @@ fn turn_with_an_approval_is_traced() {
     let id = ItemId::generate();
     script.item_started(id, result(&call, "write_file", "")).after(40);
     script.item_completed(id, result(&call, "write_file", "ok"), ItemStatus::Done).after(100);
-    script.item_started(words, message("")).after(200).paid(2, tokens(20, 2), timing(90, 300), false);
-    script.item_completed(words, message("bye"), ItemStatus::Done).after(5).end(StopReason::Completed);
+    script.item_started(message_id, message("")).after(200).paid(2, tokens(20, 2), timing(90, 300), false);
+    script.item_completed(message_id, message("bye"), ItemStatus::Done).after(5).end(StopReason::Completed);
     let turns = turns(&script.events);
     let [turn] = turns.as_slice() else { panic!("{turns:?}") };
     let expected = [
@@ -78,10 +78,10 @@ fn turn_with_an_approval_is_traced() {
 
 #[test]
 fn timings_of_older_journals_are_estimated() {
-    let words = ItemId::generate();
+    let message_id = ItemId::generate();
     let mut script = Script::new();
-    script.start().input("hello").after(300).item_started(words, message("")).after(200);
-    script.paid(1, tokens(10, 1), None, false).item_completed(words, message("bye"), ItemStatus::Done);
+    script.start().input("hello").after(300).item_started(message_id, message("")).after(200);
+    script.paid(1, tokens(10, 1), None, false).item_completed(message_id, message("bye"), ItemStatus::Done);
     script.end(StopReason::Completed);
     let turn = &turns(&script.events)[0];
     assert_eq!(shown(turn), ["input hello 0-0", "call 1 first Some(300) 0-500", "  message bye 300-500"]);
