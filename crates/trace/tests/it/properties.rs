@@ -47,7 +47,7 @@ fn write(script: &mut Script, names: &Names, (kind, one, other, number, flag, fi
         7 => script.item_completed(names.results[one], result(call, "t", "r"), status),
         8 => {
             let timing = whole.map(|duration_ms| CallTiming { first_token_ms: first, duration_ms });
-            script.paid(u32::try_from(number % 4).unwrap(), tokens(number, 1), timing, flag)
+            script.used(u32::try_from(number % 4).unwrap(), tokens(number, 1), timing, flag)
         }
         9 => {
             let session = if flag { names.sessions[one] } else { script.session };

@@ -73,16 +73,16 @@ impl Script {
         self.push(EventKind::ItemCompleted { item, status })
     }
 
-    pub(crate) fn whole(&mut self, body: ItemBody) -> &mut Self {
+    pub(crate) fn add_item(&mut self, body: ItemBody) -> &mut Self {
         self.item_completed(ItemId::generate(), body, ItemStatus::Done)
     }
 
     pub(crate) fn input(&mut self, text: &str) -> &mut Self {
         let text = text.to_owned();
-        self.whole(ItemBody::UserMessage { text, steered: false, typed_bytes: None, stored: None })
+        self.add_item(ItemBody::UserMessage { text, steered: false, typed_bytes: None, stored: None })
     }
 
-    pub(crate) fn paid(&mut self, step: u32, usage: Usage, timing: Option<CallTiming>, delegated: bool) -> &mut Self {
+    pub(crate) fn used(&mut self, step: u32, usage: Usage, timing: Option<CallTiming>, delegated: bool) -> &mut Self {
         self.usage += usage;
         let turn = self.usage;
         let (slot, model, prompt) = (Slot::Base, "m".to_owned(), None);
@@ -91,7 +91,7 @@ impl Script {
 
     pub(crate) fn called(&mut self, call: &CallId, name: &str) -> &mut Self {
         let (call_id, name, arguments) = (call.clone(), name.to_owned(), r#"{"path":"a"}"#.to_owned());
-        self.whole(ItemBody::ToolCall(ToolCall { call_id, name, arguments }))
+        self.add_item(ItemBody::ToolCall(ToolCall { call_id, name, arguments }))
     }
 
     pub(crate) fn asked(&mut self, id: InterruptId, session_id: SessionId, call: Option<&CallId>) -> &mut Self {
