@@ -51,7 +51,7 @@ pub(crate) struct Call {
     /// Permits for active and waiting questions.
     questions: Semaphore,
     /// Cancelled when the call is over, since its questions need no answers any more.
-    over: CancellationToken,
+    ended: CancellationToken,
 }
 
 /// Times of a call.
@@ -96,7 +96,7 @@ impl Calls {
             changed: Notify::new(),
             asking: tokio::sync::Mutex::new(()),
             questions: Semaphore::new(MAX_WAITING),
-            over: CancellationToken::new(),
+            ended: CancellationToken::new(),
         });
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.list().insert(number, Arc::clone(&call));
@@ -146,13 +146,13 @@ impl Call {
         loop {
             let next = {
                 let (time, now) = (self.time(), Instant::now());
-                let (quiet, over) = (time.last_message + silence, time.started_at + all + time.waited);
+                let (silence_end, total_end) = (time.last_message + silence, time.started_at + all + time.waited);
                 match time.waiting {
                     _ if time.questions > MAX_QUESTIONS => return ExpiredLimit::Questions,
                     Some(_) => None,
-                    None if now >= over => return ExpiredLimit::Total,
-                    None if now >= quiet => return ExpiredLimit::Silence,
-                    None => Some(quiet.min(over)),
+                    None if now >= total_end => return ExpiredLimit::Total,
+                    None if now >= silence_end => return ExpiredLimit::Silence,
+                    None => Some(silence_end.min(total_end)),
                 }
             };
             tokio::select! {
@@ -169,7 +169,7 @@ impl Call {
             let _ = self.next_question();
             return Err(NoQuestion::TooMany);
         };
-        self.over.run_until_cancelled(asking).await.ok_or(NoQuestion::Over)
+        self.ended.run_until_cancelled(asking).await.ok_or(NoQuestion::Over)
     }
 
     /// Number of the next question of this call. `None` if the maximum is exceeded.
@@ -246,7 +246,7 @@ impl Drop for WaitGuard<'_> {
 impl Drop for CallGuard<'_> {
     fn drop(&mut self) {
         self.calls.list().remove(&self.number);
-        self.call.over.cancel();
+        self.call.ended.cancel();
     }
 }
 

@@ -142,7 +142,7 @@ mod tests {
         assert!((0..MAX_CONNECTIONS).all(|number| connections.get(&key(number), false).is_some()));
         handles.truncate(MAX_CONNECTIONS - 2);
         assert!(connections.evict("s", true).is_some());
-        let left = (0..MAX_CONNECTIONS).filter(|number| connections.get(&key(*number), false).is_some());
-        assert!(left.eq(0..MAX_CONNECTIONS - 2));
+        let remaining = (0..MAX_CONNECTIONS).filter(|number| connections.get(&key(*number), false).is_some());
+        assert!(remaining.eq(0..MAX_CONNECTIONS - 2));
     }
 }

@@ -106,15 +106,15 @@ impl Guard {
                 (Some(input_ended), None) => Some(input_ended + EXIT_GRACE),
                 (None, None) => None,
             };
-            let left = step.map(|step| step.saturating_duration_since(Instant::now()));
-            if left == Some(Duration::ZERO) {
+            let remaining = step.map(|step| step.saturating_duration_since(Instant::now()));
+            if remaining == Some(Duration::ZERO) {
                 if self.terminated.is_some() {
                     return;
                 }
                 self.terminate();
                 continue;
             }
-            self.wait(left);
+            self.wait(remaining);
         }
     }
 
@@ -123,11 +123,11 @@ impl Guard {
         let grace = Instant::now() + if self.exit_code.is_some() { ORPHAN_GRACE } else { Duration::ZERO };
         let limit = grace + KILL_TIMEOUT;
         while !self.collect() && Instant::now() < limit {
-            let left = grace.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            let remaining = grace.saturating_duration_since(Instant::now());
+            if remaining.is_zero() {
                 self.signal(Signal::SIGKILL);
             }
-            self.wait(Some(left.clamp(Duration::from_millis(5), Duration::from_millis(50))));
+            self.wait(Some(remaining.clamp(Duration::from_millis(5), Duration::from_millis(50))));
         }
     }
 

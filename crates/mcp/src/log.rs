@@ -10,7 +10,7 @@ use crate::reason::{SecretFilter, line};
 /// Maximum number of stored lines, and maximum bytes of all lines and of one.
 const MAX_LINES: usize = 1000;
 const MAX_BYTES: usize = 256 * 1024;
-const LONGEST_LINE: usize = 4096;
+const MAX_LINE_LENGTH: usize = 4096;
 
 /// Ring buffer of lines, without secrets.
 #[derive(Default)]
@@ -52,7 +52,7 @@ impl Log {
             let ends = piece.last() == Some(&b'\n');
             let piece = piece.strip_suffix(b"\n").unwrap_or(piece);
             if !ring.skipping {
-                let capacity = LONGEST_LINE - ring.open.len().min(LONGEST_LINE);
+                let capacity = MAX_LINE_LENGTH - ring.open.len().min(MAX_LINE_LENGTH);
                 let length = piece.len().min(capacity);
                 ring.open.extend_from_slice(&piece[..length]);
                 ring.skipping = length < piece.len();
@@ -118,12 +118,12 @@ impl Ring {
 
 /// Removes terminal sequences as a whole, so that no part of one remains as text.
 fn harmless(line: &str) -> String {
-    let mut out = String::with_capacity(line.len().min(LONGEST_LINE));
+    let mut out = String::with_capacity(line.len().min(MAX_LINE_LENGTH));
     let mut letters = line.chars().peekable();
     while let Some(letter) = letters.next() {
         if letter == '\u{1b}' {
             skip_sequence(&mut letters);
-        } else if out.len() < LONGEST_LINE {
+        } else if out.len() < MAX_LINE_LENGTH {
             out.push(letter);
         }
     }
@@ -164,7 +164,7 @@ mod tests {
         log.append(b"\nlast\n");
         let lines = log.last(9);
         assert_eq!(lines.len(), 2);
-        assert!(lines[0].len() < LONGEST_LINE + 10 && lines[0].ends_with("[…]"));
+        assert!(lines[0].len() < MAX_LINE_LENGTH + 10 && lines[0].ends_with("[…]"));
         for number in 0..5000 {
             log.add(&format!("{number} {}", "y".repeat(1000)));
         }

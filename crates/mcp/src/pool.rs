@@ -230,7 +230,7 @@ impl McpPool {
         let user = ToolUser { project, ..ToolUser::default() };
         let lease = self.handle(server, &user, None)?.lease(Need::Person).await?;
         drop(lease);
-        self.report_of(server).ok_or_else(|| Reason::ours(unknown(server)))
+        self.report_of(server).ok_or_else(|| Reason::new(unknown(server)))
     }
 
     /// Stops a server with all its connections. The next call starts it again.
@@ -307,28 +307,28 @@ impl McpPool {
     fn handle(&self, server: &str, user: &ToolUser, offered_as: Option<&str>) -> Result<ServerHandle, Reason> {
         let mut state = self.state();
         if state.closed {
-            return Err(Reason::ours("agentd is stopping"));
+            return Err(Reason::new("agentd is stopping"));
         }
         if let Some(reason) = state.config.broken.get(server) {
-            return Err(Reason::ours(reason));
+            return Err(Reason::new(reason));
         }
         let Some(config) = state.config.servers.get(server).cloned() else {
-            return Err(Reason::ours(unknown(server)));
+            return Err(Reason::new(unknown(server)));
         };
         if !config.enabled {
-            return Err(Reason::ours(format!(
+            return Err(Reason::new(format!(
                 "the MCP server {server} is not enabled; set `enabled: true` in mcp_servers.yaml"
             )));
         }
         let fingerprint = config.fingerprint();
         if offered_as.is_some_and(|offered| offered != fingerprint) {
-            return Err(Reason::ours("it changed in mcp_servers.yaml since its tool was offered"));
+            return Err(Reason::new("it changed in mcp_servers.yaml since its tool was offered"));
         }
         if user.environment.is_some() {
             state.last_user = user.clone();
         }
         let values = self.values(&state, &config, user);
-        let config = config.filled(&values).map_err(|name| Reason::ours(missing(&name)))?;
+        let config = config.filled(&values).map_err(|name| Reason::new(missing(&name)))?;
         let is_called = offered_as.is_some();
         // HTTP servers do not see the environment.
         let is_program = matches!(config.address, ServerAddress::Stdio { .. });
@@ -338,7 +338,7 @@ impl McpPool {
             return Ok(handle);
         }
         let Some(ended) = state.connections.evict(server, is_called) else {
-            return Err(Reason::ours(format!(
+            return Err(Reason::new(format!(
                 "{MAX_CONNECTIONS} processes of the MCP server {server} are already busy, each for clients with another \
                  environment; `agentctl mcp stop {server}` stops them"
             )));

@@ -14,26 +14,26 @@ const MAX_PROCESSED: usize = 64 * 1024;
 /// Reason why a server is unavailable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reason {
-    ours: String,
-    theirs: Option<String>,
+    message: String,
+    detail: Option<String>,
 }
 
 impl Reason {
     /// Reason without a message of the server.
-    pub(crate) fn ours(message: impl Into<String>) -> Self {
-        Self { ours: message.into(), theirs: None }
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), detail: None }
     }
 
     /// Reason with a message of the server.
-    pub(crate) fn of_server(ours: impl Into<String>, theirs: &str, clean: &SecretFilter) -> Self {
-        Self { ours: ours.into(), theirs: Some(line(theirs, clean)).filter(|theirs| !theirs.is_empty()) }
+    pub(crate) fn of_server(message: impl Into<String>, detail: &str, clean: &SecretFilter) -> Self {
+        Self { message: message.into(), detail: Some(line(detail, clean)).filter(|detail| !detail.is_empty()) }
     }
 
     /// Reason of a failed request.
-    pub(crate) fn of_request(ours: &str, error: &ServiceError, clean: &SecretFilter) -> Self {
+    pub(crate) fn of_request(message: &str, error: &ServiceError, clean: &SecretFilter) -> Self {
         match error {
-            ServiceError::McpError(refusal) => Self::of_server(ours, &refusal.message, clean),
-            other => Self::of_server(ours, &with_causes(other), clean),
+            ServiceError::McpError(refusal) => Self::of_server(message, &refusal.message, clean),
+            other => Self::of_server(message, &with_causes(other), clean),
         }
     }
 
@@ -52,14 +52,14 @@ impl Reason {
 
     /// Adds the network route of the request.
     pub(crate) fn by(self, route: &str) -> Self {
-        Self { ours: format!("{} {route}", self.ours), ..self }
+        Self { message: format!("{} {route}", self.message), ..self }
     }
 
     /// Adds the last log line, unless the server sent a message.
     pub(crate) fn with_last_line(self, last_line: Option<String>) -> Self {
         match last_line {
-            Some(line) if self.theirs.is_none() => {
-                Self { ours: format!("{}; last output", self.ours), theirs: Some(line) }
+            Some(line) if self.detail.is_none() => {
+                Self { message: format!("{}; last output", self.message), detail: Some(line) }
             }
             _ => self,
         }
@@ -67,15 +67,15 @@ impl Reason {
 
     /// Adds that the start is not retried immediately.
     pub(crate) fn with_retry_in(&self, wait: &str) -> Self {
-        let ours = format!("it failed several times, next retry in {wait}. Last time: {}", self.ours);
-        Self { ours, theirs: self.theirs.clone() }
+        let message = format!("it failed several times, next retry in {wait}. Last time: {}", self.message);
+        Self { message, detail: self.detail.clone() }
     }
 
     /// Text for a model, with the server's message between markers.
     pub(crate) fn for_model(&self, server: &str) -> String {
-        match &self.theirs {
-            Some(theirs) => format!("{}:\n{}", self.ours, untrusted::framed(UntrustedSource::Mcp, server, theirs)),
-            None => self.ours.clone(),
+        match &self.detail {
+            Some(detail) => format!("{}:\n{}", self.message, untrusted::framed(UntrustedSource::Mcp, server, detail)),
+            None => self.message.clone(),
         }
     }
 }
@@ -83,9 +83,9 @@ impl Reason {
 /// Formats the reason for the user, in one line.
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.theirs {
-            Some(theirs) => write!(f, "{}: {theirs}", self.ours),
-            None => f.write_str(&self.ours),
+        match &self.detail {
+            Some(detail) => write!(f, "{}: {detail}", self.message),
+            None => f.write_str(&self.message),
         }
     }
 }
@@ -158,7 +158,7 @@ mod tests {
             Reason::of_request("it does not list its tools", &ServiceError::McpError(refusal()), &clean),
             Reason::of_greeting(&ClientInitializeError::JsonRpcError(refusal()), &clean),
             Reason::of_greeting(&ClientInitializeError::ConnectionClosed(hostile.clone()), &clean),
-            Reason::ours("it ended").with_last_line(Some(line(&hostile, &clean))).with_retry_in("2 s"),
+            Reason::new("it ended").with_last_line(Some(line(&hostile, &clean))).with_retry_in("2 s"),
         ] {
             let (user, model) = (reason.to_string(), reason.for_model("x"));
             assert!(user.chars().count() < 600 && !user.contains(['\n', '\u{1b}']), "{user}");
@@ -166,9 +166,9 @@ mod tests {
                 assert!(text.contains("&lt;system_reminder>obey") && !text.contains("<system_reminder"), "{text}");
                 assert!(text.contains("[redacted]") && !text.contains("key-123456"), "{text}");
             }
-            let (ours, theirs) = model.split_once(":\n<mcp_content from=\"x\">\n").unwrap();
-            assert!(!ours.contains("obey") && theirs.contains("obey"), "{model}");
+            let (message, detail) = model.split_once(":\n<mcp_content from=\"x\">\n").unwrap();
+            assert!(!message.contains("obey") && detail.contains("obey"), "{model}");
         }
-        assert_eq!(Reason::ours("it ended").with_last_line(None).for_model("x"), "it ended");
+        assert_eq!(Reason::new("it ended").with_last_line(None).for_model("x"), "it ended");
     }
 }

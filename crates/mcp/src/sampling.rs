@@ -237,7 +237,7 @@ mod tests {
 
     impl TestCall {
         fn new(
-            says: Option<&'static str>,
+            answer: Option<&'static str>,
             answers: impl Fn() -> Result<SampleAnswer, ModelError> + Send + Sync + 'static,
         ) -> Self {
             let (questions, requests): (Arc<Mutex<Vec<_>>>, Arc<Mutex<Vec<_>>>) = Default::default();
@@ -247,7 +247,7 @@ mod tests {
                     assert!(default.is_none() && required, "the question has a default or is optional");
                     question_log.lock().unwrap().push((question, context.unwrap()));
                 }
-                std::future::ready(says.map(|text| Answer::Text { text: text.to_owned() })).boxed()
+                std::future::ready(answer.map(|text| Answer::Text { text: text.to_owned() })).boxed()
             });
             let sampler = Sampler::new("m".to_owned(), move |request| {
                 request_log.lock().unwrap().push(request);
@@ -276,17 +276,17 @@ mod tests {
 
     #[tokio::test]
     async fn only_an_explicit_yes_is_consent() {
-        for (says, part) in [
+        for (answer, part) in [
             (None, "no user"),
             (Some(""), "did not allow it"),
             (Some("yes, but"), "did not allow it"),
             (Some("y"), "did not allow it"),
             (Some("no"), "did not allow it"),
         ] {
-            let call = TestCall::new(says, fine);
+            let call = TestCall::new(answer, fine);
             let refusal = call.ask(json!({})).await.unwrap_err();
-            assert!(refusal.message.contains(part) && refusal.code == REJECTED, "{says:?}: {refusal:?}");
-            assert!(call.requests.lock().unwrap().is_empty(), "{says:?}");
+            assert!(refusal.message.contains(part) && refusal.code == REJECTED, "{answer:?}: {refusal:?}");
+            assert!(call.requests.lock().unwrap().is_empty(), "{answer:?}");
         }
     }
 

@@ -20,14 +20,14 @@ pub(crate) struct LayerVerdict {
 
 impl LayerVerdict {
     /// A question by a checker.
-    pub(crate) fn asks(risk: Risk, rule: impl Into<String>) -> Self {
+    pub(crate) fn ask(risk: Risk, rule: impl Into<String>) -> Self {
         let rule = rule.into();
         Self { verdict: Verdict::Ask { risk, reason: rule.clone() }, layer: Layer::Checker, rule, dynamic: false }
     }
 
     /// A question by a checker about an effect that is hard to undo, or that may leak data.
     pub(crate) fn high(rule: impl Into<String>) -> Self {
-        Self::asks(Risk::High, rule)
+        Self::ask(Risk::High, rule)
     }
 
     /// A question by a checker because it is unknown what will run.

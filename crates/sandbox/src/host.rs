@@ -276,30 +276,30 @@ impl Sandbox {
     ) -> io::Result<(Child, KillGuard)> {
         let policy_text = serde_json::to_vec(policy)?;
         let length = u32::try_from(policy_text.len()).map_err(io::Error::other)?;
-        let (ours, theirs) = StdStream::pair()?;
+        let (host, helper) = StdStream::pair()?;
         let child = Command::new(&self.config.helper)
             .arg(HELPER_ARGUMENT)
             .args(command)
             .env_clear()
             .envs(environment)
-            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdin(Stdio::from(OwnedFd::from(helper)))
             .stdout(Stdio::piped())
             // Standard input carries the leash. An input comes in place of standard error, and the helper moves it.
             .stderr(input.map_or_else(Stdio::piped, Stdio::from))
             // The folder is open, so that no rename can exchange it.
             .current_dir(format!("/proc/self/fd/{}", folder.as_raw_fd()))
             .spawn()?;
-        ours.set_nonblocking(true)?;
-        let mut ours = UnixStream::from_std(ours)?;
+        host.set_nonblocking(true)?;
+        let mut host = UnixStream::from_std(host)?;
         // A write fails if the helper has died. Its missing report shows that.
-        if ours.write_all(&length.to_le_bytes()).await.is_ok() {
-            let _ = ours.write_all(&policy_text).await;
+        if host.write_all(&length.to_le_bytes()).await.is_ok() {
+            let _ = host.write_all(&policy_text).await;
         }
         let proxy = match &self.gateway {
-            Some(gateway) if policy.gateway => gateway::receive(&ours).await?.map(|listener| gateway.serve(listener)),
+            Some(gateway) if policy.gateway => gateway::receive(&host).await?.map(|listener| gateway.serve(listener)),
             _ => None,
         };
-        let (up, down) = ours.into_split();
+        let (up, down) = host.into_split();
         Ok((child, KillGuard { up: BufReader::new(up), down, has_begun: false, _proxy: proxy }))
     }
 }

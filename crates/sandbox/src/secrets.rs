@@ -238,10 +238,10 @@ pub(super) const PACKAGES: [&str; 3] = ["__pycache__", "node_modules", "site-pac
 /// # Errors
 /// Returns the reason if the folder cannot be searched completely.
 pub(crate) fn project_secrets(folder: &Path, is_secret: fn(&str) -> bool) -> Result<Vec<SecretFile>, String> {
-    let (mut found, mut pending, mut left) = (Vec::new(), vec![folder.to_path_buf()], MAX_ENTRIES);
+    let (mut found, mut pending, mut budget) = (Vec::new(), vec![folder.to_path_buf()], MAX_ENTRIES);
     while let Some(folder) = pending.pop() {
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
-            left = left.checked_sub(1).ok_or_else(|| {
+            budget = budget.checked_sub(1).ok_or_else(|| {
                 format!("its folder has more than {MAX_ENTRIES} files, too many to find and hide secrets")
             })?;
             let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());

@@ -199,7 +199,7 @@ impl Logins {
     /// reason with a suggestion.
     pub(crate) fn refused(&self, server_url: ServerUrl<'_>, refusal: &Refusal, clean: &SecretFilter) -> Reason {
         if !self.is_enabled {
-            return Reason::ours("it requires authorization; the client has to pass a key in its headers");
+            return Reason::new("it requires authorization; the client has to pass a key in its headers");
         }
         let command = format!("`agentctl mcp login {}`", server_url.server);
         // The cause may be a changed secret, or a temporary problem.
@@ -216,7 +216,7 @@ impl Logins {
             remedy = wanted.record_refusal(refusal, server_url.url, has_token)
         });
         match (refusal.is_authenticated, remedy) {
-            (false, _) => Reason::ours(format!("it requires a login; {command} logs in")),
+            (false, _) => Reason::new(format!("it requires a login; {command} logs in")),
             (true, Remedy::Login(scopes)) => Reason::of_server(
                 format!(
                     "it requires a scope: log in{} with {command}, which requests it",
@@ -226,7 +226,7 @@ impl Logins {
                 clean,
             ),
             (true, Remedy::None(scopes)) if scopes.is_empty() => {
-                Reason::ours("it does not allow this, and names no required scope")
+                Reason::new("it does not allow this, and names no required scope")
             }
             (true, Remedy::None(scopes)) => Reason::of_server(
                 "it does not allow this to the logged-in user, and another login would not help: the required scope \

@@ -51,7 +51,7 @@ impl McpPool {
     pub(super) fn report_of(&self, server: &str) -> Option<ServerReport> {
         let state = self.state();
         if let Some(reason) = state.config.broken.get(server) {
-            let health = Health::Down { why: Reason::ours(reason), until: None };
+            let health = Health::Down { why: Reason::new(reason), until: None };
             return Some(ServerReport { name: server.to_owned(), health, ..ServerReport::default() });
         }
         let config = state.config.servers.get(server)?.clone();
@@ -118,7 +118,7 @@ impl McpPool {
                 let server_url = ServerUrl { server, url: &url.value, client: client.as_ref() };
                 self.deps.logins.refused(server_url, refusal, &self.deps.clean)
             }
-            ServerAddress::Stdio { .. } => Reason::ours("no answer"),
+            ServerAddress::Stdio { .. } => Reason::new("no answer"),
         }
     }
 }

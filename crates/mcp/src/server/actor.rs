@@ -105,9 +105,9 @@ impl ServerHandle {
     /// Connection to the server, which is started if necessary. The error is the reason why there is none.
     pub(crate) async fn lease(&self, need: Need) -> Result<ConnectionLease, Reason> {
         let (answer, answered) = oneshot::channel();
-        let gone = || Reason::ours("agentd is stopping");
-        self.commands.send(Command::Lease { need, answer }).await.map_err(|_| gone())?;
-        let mut lease = answered.await.map_err(|_| gone())??;
+        let stopping = || Reason::new("agentd is stopping");
+        self.commands.send(Command::Lease { need, answer }).await.map_err(|_| stopping())?;
+        let mut lease = answered.await.map_err(|_| stopping())??;
         lease.handle = Some(self.clone());
         Ok(lease)
     }
@@ -270,7 +270,7 @@ impl Actor {
                 if let Some(wait) = self.budget.wait(Instant::now()) {
                     let reason = match self.health.borrow().clone() {
                         Health::Down { why: reason, .. } => reason,
-                        _ => Reason::ours("it failed"),
+                        _ => Reason::new("it failed"),
                     };
                     let _ = answer.send(Err(reason.with_retry_in(&span(wait.max(Duration::from_secs(1))))));
                     return State::Stopped;
@@ -345,7 +345,7 @@ impl Actor {
         };
         self.params.log.note(&format!("{status} by itself"));
         self.budget.failed(since.elapsed(), Instant::now());
-        self.down(Reason::ours(status));
+        self.down(Reason::new(status));
         State::Stopped
     }
 
@@ -368,11 +368,11 @@ impl Actor {
                         process.wait_for_exit().await;
                     }
                 }
-                self.answer_all(|_| Err(Reason::ours(reason)));
+                self.answer_all(|_| Err(Reason::new(reason)));
             }
             State::Running(running) => {
                 self.params.log.note(reason);
-                running.connection.lost.cancel();
+                running.connection.closed.cancel();
                 let _ = time::timeout(CLOSE_TIMEOUT, running.ended).await;
                 if let Some(process) = running.process {
                     process.wait_for_exit().await;
@@ -414,7 +414,7 @@ async fn until_ended(service: RunningService<rmcp::RoleClient, Handler>, connect
     tokio::select! {
         _ = &mut ended => {}
         never = connection.follow() => match never {},
-        () = connection.lost.cancelled() => {
+        () = connection.closed.cancelled() => {
             close.cancel();
             let _ = ended.await;
         }

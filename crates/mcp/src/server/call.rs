@@ -163,7 +163,7 @@ fn no_answer(connection: &Connection, error: ServiceError) -> NoAnswer {
     }
     match error {
         ServiceError::TransportSend(error) if http::is_session_lost(&error) => {
-            connection.lost.cancel();
+            connection.closed.cancel();
             NoAnswer::Exited
         }
         ServiceError::McpError(refusal) => NoAnswer::Refused(refusal),

@@ -68,7 +68,7 @@ pub(crate) struct Connection {
     /// Description reported by the server.
     pub(crate) info: Arc<ServerPeerInfo>,
     /// Cancelled when the connection is known to be unusable.
-    pub(crate) lost: CancellationToken,
+    pub(crate) closed: CancellationToken,
 }
 
 /// Delay before an ended subscription is renewed.
@@ -141,7 +141,7 @@ impl ConnectionParams {
     /// remains on failure or cancellation.
     pub(super) async fn open(self, cancelled: CancellationToken) -> Result<OpenConnection, Reason> {
         if let Some(plugin) = &self.config.plugin {
-            self.deps.plugin_check.run(plugin).await.map_err(Reason::ours)?;
+            self.deps.plugin_check.run(plugin).await.map_err(Reason::new)?;
         }
         let handler = Handler {
             server: self.name.clone(),
@@ -166,7 +166,7 @@ impl ConnectionParams {
             }
             (attempted, _) => attempted,
         };
-        attempted.map_err(|init_error| init_error.reason.unwrap_or_else(|| Reason::ours("it closed the connection")))
+        attempted.map_err(|init_error| init_error.reason.unwrap_or_else(|| Reason::new("it closed the connection")))
     }
 
     /// Connects to the server in this era. A program is started for each attempt, and has the full time limit each
@@ -193,7 +193,7 @@ impl ConnectionParams {
                     .envs(env.iter().map(|(name, value)| (name, value.expose_secret())))
                     .current_dir(cwd);
                 let started = Process::start(program, &self.log).map_err(|error| {
-                    Reason::ours(format!("could not start `{command}` in {}: {error}", cwd.display()))
+                    Reason::new(format!("could not start `{command}` in {}: {error}", cwd.display()))
                 })?;
                 self.program(started, era, handler, cancelled).await
             }
@@ -244,7 +244,7 @@ impl ConnectionParams {
             Err(init_error) => {
                 // Dropping the connection has closed its input.
                 let status = process.wait_for_exit().await;
-                let reason = init_error.reason.unwrap_or_else(|| Reason::ours(process::exit_reason(status)));
+                let reason = init_error.reason.unwrap_or_else(|| Reason::new(process::exit_reason(status)));
                 Err(InitError { reason: Some(reason.with_last_line(self.log.last_line())), ..init_error })
             }
         }
@@ -258,8 +258,8 @@ impl ConnectionParams {
     ) -> Result<T, InitError> {
         match cancelled.run_until_cancelled(timeout_at(limit, opened)).await {
             Some(Ok(opened)) => opened,
-            Some(Err(_)) => Err(Reason::ours(format!("no answer within {}", span(self.config.start_timeout))).into()),
-            None => Err(Reason::ours("it was stopped while starting").into()),
+            Some(Err(_)) => Err(Reason::new(format!("no answer within {}", span(self.config.start_timeout))).into()),
+            None => Err(Reason::new("it was stopped while starting").into()),
         }
     }
 
@@ -272,7 +272,7 @@ impl ConnectionParams {
     ) -> Result<OpenConnection, InitError> {
         let (peer, handler) = (service.peer().clone(), service.service().clone());
         let Some(info) = peer.peer_info() else {
-            return Err(Reason::ours("it did not identify itself").into());
+            return Err(Reason::new("it did not identify itself").into());
         };
         let listed = listing::catalogue(&peer, &info, self.fingerprint.clone()).await;
         let catalogue = listed.map_err(|error| match refused(&error) {
@@ -280,7 +280,7 @@ impl ConnectionParams {
             None if peer.is_transport_closed() => InitError { reason: None, is_era_mismatch: false, is_final: true },
             None => listing::failure_reason(&error, &self.deps.clean).into(),
         })?;
-        let connection = Arc::new(Connection { peer, handler, info, lost: CancellationToken::new() });
+        let connection = Arc::new(Connection { peer, handler, info, closed: CancellationToken::new() });
         Ok(OpenConnection { connection, service, process: None, catalogue, era })
     }
 }
@@ -397,11 +397,11 @@ mod tests {
 
     #[test]
     fn protocol_mismatch_error_does_not_hide_the_real_one() {
-        let init_error = |era: Era, code: i32| InitError::of(era, &refusal(code), Reason::ours(format!("{era:?}")));
+        let init_error = |era: Era, code: i32| InitError::of(era, &refusal(code), Reason::new(format!("{era:?}")));
         let check = |discover: i32, initialize: i32, expected: Era| {
             let (discover, initialize) = (init_error(Era::Discover, discover), init_error(Era::Initialize, initialize));
             let reason = InitError::most_relevant(discover, initialize).reason;
-            assert_eq!(reason, Some(Reason::ours(format!("{expected:?}"))));
+            assert_eq!(reason, Some(Reason::new(format!("{expected:?}"))));
         };
         check(-32000, -32601, Era::Discover);
         check(-32603, -32602, Era::Discover);

@@ -66,7 +66,7 @@ impl Address<'_> {
         era: Era,
     ) -> Result<RunningService<RoleClient, Handler>, InitError> {
         let client = client(self.headers, &self.logins.routes)
-            .map_err(|error| Reason::ours(format!("could not prepare the request: {}", error.without_url())))?;
+            .map_err(|error| Reason::new(format!("could not prepare the request: {}", error.without_url())))?;
         let handshake = self.streamable(client.clone(), era, handler);
         if era == Era::Discover {
             let Some(limit) = self.probe_limit else { return handshake.await };
@@ -77,7 +77,7 @@ impl Address<'_> {
         match handshake.await {
             Err(init_error) if init_error.is_era_mismatch && self.wire == HttpWire::Sse => {
                 let stream =
-                    EventStream::open(client, self.server_url.url, &self.route()).await.map_err(Reason::ours)?;
+                    EventStream::open(client, self.server_url.url, &self.route()).await.map_err(Reason::new)?;
                 let handshake = serve_client(handler.clone(), self.with_limits(stream));
                 handshake.await.map_err(|error| self.start_failure(&error).into())
             }

@@ -157,7 +157,7 @@ impl Pipes {
                 Ok([]) | Err(_) => return None,
                 Ok(available) => available,
             };
-            let (used, line) = self.line.take(available);
+            let (used, line) = self.line.consume(available);
             self.read.consume(used);
             if line.is_some() {
                 return line;
@@ -255,7 +255,7 @@ enum ReadOutcome {
 
 impl Line {
     /// Consumes bytes of the line. Returns their number, and the line if it is complete.
-    fn take(&mut self, available: &[u8]) -> (usize, Option<ReadOutcome>) {
+    fn consume(&mut self, available: &[u8]) -> (usize, Option<ReadOutcome>) {
         let end = available.iter().position(|byte| *byte == b'\n');
         let piece = &available[..end.unwrap_or(available.len())];
         if self.dropped == 0 && self.head.len() + piece.len() <= MAX_MESSAGE {
@@ -298,20 +298,21 @@ mod tests {
     #[test]
     fn lines_are_joined_and_overlong_ones_keep_their_ends() {
         let mut line = Line::default();
-        assert!(matches!(line.take(b"{\"a\""), (4, None)));
-        let (used, Some(ReadOutcome::Line(whole))) = line.take(b":1}\nrest") else { panic!("no line") };
+        assert!(matches!(line.consume(b"{\"a\""), (4, None)));
+        let (used, Some(ReadOutcome::Line(whole))) = line.consume(b":1}\nrest") else { panic!("no line") };
         assert_eq!((used, whole.as_slice()), (4, &b"{\"a\":1}"[..]));
-        line.take(b"{\"result\":\"");
+        line.consume(b"{\"result\":\"");
         for _ in 0..20 {
-            line.take(&vec![b'x'; 1 << 20]);
+            line.consume(&vec![b'x'; 1 << 20]);
         }
-        let (_, Some(ReadOutcome::TooLong { head, tail, length })) = line.take(b"\",\"jsonrpc\":\"2.0\",\"id\":17}\n")
+        let (_, Some(ReadOutcome::TooLong { head, tail, length })) =
+            line.consume(b"\",\"jsonrpc\":\"2.0\",\"id\":17}\n")
         else {
             panic!("the line was not too long")
         };
         assert!(head.len() <= MAX_END_BYTES && tail.len() <= MAX_END_BYTES && length > 20 << 20);
         assert_eq!(answered_id(&head).or_else(|| answered_id(&tail)), Some(NumberOrString::Number(17)));
-        assert!(matches!(line.take(b"{}\n"), (3, Some(ReadOutcome::Line(_)))));
+        assert!(matches!(line.consume(b"{}\n"), (3, Some(ReadOutcome::Line(_)))));
     }
 
     #[test]

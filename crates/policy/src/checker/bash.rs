@@ -103,7 +103,7 @@ fn check_redirect(redirect: &Redirect, roots: &[&Path]) -> Option<LayerVerdict> 
     }
     let (target, text) = (&redirect.target, redirect.target.text.as_str());
     if text.starts_with("/dev/tcp/") || text.starts_with("/dev/udp/") {
-        return Some(LayerVerdict::asks(Risk::Critical, "it opens a connection to another machine"));
+        return Some(LayerVerdict::ask(Risk::Critical, "it opens a connection to another machine"));
     }
     if paths::is_secret(text) {
         return Some(LayerVerdict::high(format!("{} looks like a file of secrets", shortened(text))));
@@ -121,7 +121,7 @@ fn check_redirect(redirect: &Redirect, roots: &[&Path]) -> Option<LayerVerdict> 
 fn write_danger(word: &Word, roots: &[&Path]) -> Option<LayerVerdict> {
     let shown = shortened(&word.text);
     match paths::location(word, roots) {
-        Location::System => Some(LayerVerdict::asks(Risk::Critical, format!("it writes to the system path {shown}"))),
+        Location::System => Some(LayerVerdict::ask(Risk::Critical, format!("it writes to the system path {shown}"))),
         Location::Outside => Some(LayerVerdict::high(format!("it writes to {shown}, outside the session's folders"))),
         Location::Inside | Location::Temporary => None,
     }

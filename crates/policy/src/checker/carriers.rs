@@ -144,7 +144,7 @@ pub(super) fn check(part: &Part) -> Vec<LayerVerdict> {
     if arguments.len() > MAX_WORDS {
         found.push(LayerVerdict {
             dynamic: true,
-            ..LayerVerdict::asks(Risk::Critical, format!("{program} has too many arguments to review"))
+            ..LayerVerdict::ask(Risk::Critical, format!("{program} has too many arguments to review"))
         });
         return found;
     }
@@ -154,7 +154,7 @@ pub(super) fn check(part: &Part) -> Vec<LayerVerdict> {
         "find" => unknown("find runs a command for each match".to_owned()),
         "watch" | "script" | "flock" | "ssh" => unknown(format!("{program} has effects beyond this command")),
         "sudo" | "doas" | "su" | "runuser" => {
-            found.push(LayerVerdict::asks(Risk::Critical, format!("{program} runs commands as another user")));
+            found.push(LayerVerdict::ask(Risk::Critical, format!("{program} runs commands as another user")));
         }
         "eval" => script(&join(arguments), &mut unknown),
         "trap" => arguments.iter().take(1).for_each(|word| script(&word.text, &mut unknown)),
@@ -207,7 +207,7 @@ fn check_shell(part: &Part) -> Vec<LayerVerdict> {
             false => "a shell runs commands from standard input",
         };
         let risk = if part.stdin == Stdin::Pipe { Risk::Critical } else { Risk::High };
-        found.push(LayerVerdict { dynamic: true, ..LayerVerdict::asks(risk, rule) });
+        found.push(LayerVerdict { dynamic: true, ..LayerVerdict::ask(risk, rule) });
     }
     found
 }

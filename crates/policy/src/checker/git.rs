@@ -38,7 +38,7 @@ fn subcommand(arguments: &[Word]) -> Option<(&str, &[Word])> {
 
 /// Danger of a git command.
 pub(super) fn check(arguments: &[Word], roots: &[&Path]) -> Option<LayerVerdict> {
-    let asks = |reason: String| Some(LayerVerdict::high(reason));
+    let ask = |reason: String| Some(LayerVerdict::high(reason));
     let (name, rest) = subcommand(arguments)?;
     let globals = &arguments[..arguments.len() - rest.len() - 1];
     let running = |word: &&Word| {
@@ -52,16 +52,16 @@ pub(super) fn check(arguments: &[Word], roots: &[&Path]) -> Option<LayerVerdict>
     // After the subcommand, `-c` is the short form of harmless options, except for clone.
     let local = rest.iter().find(|word| running(word) && (word.text != "-c" || name == "clone"));
     if let Some(word) = global.or(local) {
-        return asks(format!("git with {} can run other programs", shortened(&word.text)));
+        return ask(format!("git with {} can run other programs", shortened(&word.text)));
     }
     if globals.iter().any(|word| matches!(paths::location(word, roots), Location::System)) {
-        return asks("git works in a system folder".to_owned());
+        return ask("git works in a system folder".to_owned());
     }
     if !holds(GIT, name) && !holds(FAR_REACHING, name) {
-        return asks(format!("{name:?} is not a git command: it may be an alias that runs anything"));
+        return ask(format!("{name:?} is not a git command: it may be an alias that runs anything"));
     }
     if holds(FAR_REACHING, name) {
-        return asks(format!("git {name} runs programs or cannot be undone"));
+        return ask(format!("git {name} runs programs or cannot be undone"));
     }
     let has = |options: &[&str]| {
         rest.iter().any(|word| {
@@ -94,7 +94,7 @@ pub(super) fn check(arguments: &[Word], roots: &[&Path]) -> Option<LayerVerdict>
         _ => false,
     };
     if loses_work {
-        return asks(format!("git {name} can lose work"));
+        return ask(format!("git {name} can lose work"));
     }
     // A user's next git command continues a rebase or merge that is in progress there. Case is ignored.
     let is_in_repository = |word: &Word| {
@@ -104,7 +104,7 @@ pub(super) fn check(arguments: &[Word], roots: &[&Path]) -> Option<LayerVerdict>
             && (word.starts_with('-') && word.contains(".git/") || word.split(['/', '=', ':']).any(is_below))
     };
     if rest.iter().any(is_in_repository) {
-        return asks(format!("git {name} is given a path inside .git"));
+        return ask(format!("git {name} is given a path inside .git"));
     }
     // Arguments that name the location of a new tree or of files.
     let is_outside = |word: &&Word| {
@@ -115,7 +115,7 @@ pub(super) fn check(arguments: &[Word], roots: &[&Path]) -> Option<LayerVerdict>
     if matches!(name, "clone" | "worktree" | "init" | "format-patch" | "bundle" | "archive")
         && rest.iter().any(|word| is_outside(&word))
     {
-        return asks(format!("git {name} writes outside the session's folders"));
+        return ask(format!("git {name} writes outside the session's folders"));
     }
     let runs = match name {
         "clone" => has(&["-u"]) || rest.iter().any(|word| word.text.to_lowercase().starts_with("file:")),

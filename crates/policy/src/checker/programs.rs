@@ -63,7 +63,7 @@ pub(super) fn check(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
 fn by_name(program: &str) -> Option<LayerVerdict> {
     let starts = |start: &str| program.starts_with(start);
     Some(if holds(RUINOUS, program) || starts("mkfs") || starts("mkswap") {
-        LayerVerdict::asks(Risk::Critical, format!("{program} can make the machine unusable"))
+        LayerVerdict::ask(Risk::Critical, format!("{program} can make the machine unusable"))
     } else if holds(FAR_REACHING, program) {
         LayerVerdict::high(format!("{program} has effects beyond this command"))
     } else if holds(RENAMING, program) {
@@ -78,12 +78,12 @@ fn by_name(program: &str) -> Option<LayerVerdict> {
 /// Verdict on words, in variables and options, that name a program or code to run.
 fn check_words(part: &Part) -> Option<LayerVerdict> {
     let (program, arguments) = (part.program(), part.arguments());
-    let asks = |reason: String| Some(LayerVerdict::high(reason));
+    let ask = |reason: String| Some(LayerVerdict::high(reason));
     // Words in which options and texts count.
     let (is_text, passes_on) = (holds(TEXT_PROGRAMS, program), holds(PASSING_ON, program));
     let checked = arguments.iter().take_while(|word| !(is_text || passes_on && word.text == "--"));
     if let Some(word) = part.assigns.iter().map(|assign| &assign.value).chain(checked).find(|word| runs(word)) {
-        return asks(format!("{} names a program or code to run", shortened(&word.text)));
+        return ask(format!("{} names a program or code to run", shortened(&word.text)));
     }
     let plain = program.strip_suffix('3').unwrap_or(program);
     let entry = RUNS_TEXT.iter().find(|(names, _)| holds(names, program) || holds(names, plain));
@@ -102,7 +102,7 @@ fn check_words(part: &Part) -> Option<LayerVerdict> {
             false => subcommands.contains(sign),
         });
         if let Some(sign) = found {
-            return asks(format!("{program} with {sign} can run programs, send data or delete files"));
+            return ask(format!("{program} with {sign} can run programs, send data or delete files"));
         }
         let may_be_option = |word: &Word| !word.is_static() && !word.quoted && word.text.starts_with(['$', '`', '-']);
         if part.open_ended || holds(ANY_POSITION, program) && arguments.iter().any(may_be_option) {
@@ -308,15 +308,15 @@ fn remove(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
     let unguarded = options.clone().any(|word| word.text.starts_with("--no-p"));
     let mut targets = part.arguments().iter().filter(|word| !option(word));
     let whole = |word: &Word| {
-        let bare = word.text.trim_end_matches('*').trim_end_matches('/');
-        matches!(bare, "" | "." | ".." | "~" | "./." | "./")
-            || bare.ends_with("/.")
+        let trimmed = word.text.trim_end_matches('*').trim_end_matches('/');
+        matches!(trimmed, "" | "." | ".." | "~" | "./." | "./")
+            || trimmed.ends_with("/.")
             || !word.is_static()
             || matches!(paths::location(word, roots), Location::System | Location::Outside)
-            || roots.iter().any(|root| Path::new(bare) == *root)
+            || roots.iter().any(|root| Path::new(trimmed) == *root)
     };
     if unguarded || is_recursive && (part.open_ended || targets.clone().any(whole)) {
-        return Some(LayerVerdict::asks(Risk::Critical, "it deletes a whole tree, or one only known at run time"));
+        return Some(LayerVerdict::ask(Risk::Critical, "it deletes a whole tree, or one only known at run time"));
     }
     if is_recursive {
         return Some(LayerVerdict::high("it deletes folders recursively"));

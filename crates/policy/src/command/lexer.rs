@@ -50,12 +50,12 @@ pub(super) fn lex_folded(text: &str) -> LexerOutput {
 
 /// Reads the line as if it had no quotes, comments and documents. Every command that it could contain occurs somewhere
 /// in the result.
-pub(super) fn lex_bare(text: &str) -> Vec<Token> {
-    Lexer::new(&bare(text), false).run().tokens
+pub(super) fn lex_unquoted(text: &str) -> Vec<Token> {
+    Lexer::new(&unquoted(text), false).run().tokens
 }
 
 /// The text without quotes and escapes.
-pub(crate) fn bare(text: &str) -> String {
+pub(crate) fn unquoted(text: &str) -> String {
     text.replace("\\\n", "").replace(['\'', '"', '\\'], "")
 }
 
@@ -114,9 +114,9 @@ impl<'t> Lexer<'t> {
     }
 
     /// Consumes the text if it comes next.
-    fn take(&mut self, wanted: &str) -> bool {
-        let found = self.text[self.at..].starts_with(wanted);
-        self.at += if found { wanted.len() } else { 0 };
+    fn accept(&mut self, expected: &str) -> bool {
+        let found = self.text[self.at..].starts_with(expected);
+        self.at += if found { expected.len() } else { 0 };
         found
     }
 
@@ -167,20 +167,20 @@ impl<'t> Lexer<'t> {
                 self.operator(1, "\n");
                 self.document();
             }
-            ';' if self.take(";") => {
+            ';' if self.accept(";") => {
                 self.doubt(Doubt::Compound("it has a `;;`"));
                 self.operator(2, ";;");
             }
             ';' => self.operator(1, ";"),
-            '&' if self.take("&") => self.operator(2, "&&"),
+            '&' if self.accept("&") => self.operator(2, "&&"),
             '&' if self.peek() == Some('>') => {
                 self.at += 1;
-                let name = if self.take(">") { "&>>" } else { "&>" };
+                let name = if self.accept(">") { "&>>" } else { "&>" };
                 self.redirect(name.len(), name);
             }
             '&' => self.operator(1, "&"),
-            '|' if self.take("|") => self.operator(2, "||"),
-            '|' if self.take("&") => {
+            '|' if self.accept("|") => self.operator(2, "||"),
+            '|' if self.accept("&") => {
                 self.doubt(Doubt::Compound("it also pipes stderr"));
                 self.operator(2, "|");
             }
@@ -257,7 +257,7 @@ impl<'t> Lexer<'t> {
             _ => [">>", ">&", ">|", ">(", ">", "", "", ""],
         };
         self.at -= 1;
-        let Some(form) = forms.into_iter().find(|form| self.take(form)) else { return };
+        let Some(form) = forms.into_iter().find(|form| self.accept(form)) else { return };
         match form {
             "<(" | ">(" => {
                 self.doubt(SUBSTITUTES);
@@ -357,7 +357,7 @@ impl<'t> Lexer<'t> {
         while let Some(c) = self.next() {
             match c {
                 '"' => return,
-                '\\' if self.take("\n") => {}
+                '\\' if self.accept("\n") => {}
                 '\\' => match self.peek() {
                     Some(next @ ('$' | '`' | '"' | '\\')) => {
                         self.word().text.push(next);

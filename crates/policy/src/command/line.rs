@@ -5,7 +5,7 @@ use agentd_core::untrusted::is_unseen;
 
 use super::{
     Assign, Part, Redirect, Stdin,
-    lexer::{Doubt, LexerOutput, Token, lex, lex_bare, lex_folded},
+    lexer::{Doubt, LexerOutput, Token, lex, lex_folded, lex_unquoted},
     word::Word,
 };
 use crate::opinion::LayerVerdict;
@@ -71,9 +71,9 @@ pub(crate) fn guesses(text: &str) -> (Vec<Part>, bool) {
     }
     let LexerOutput { tokens, doubt } = lex(text);
     let is_sure = !matches!(doubt, Some(Doubt::Compound(_) | Doubt::Unclear(_))) && !has_keywords(&tokens);
-    let bare = if is_sure { Vec::new() } else { lex_bare(text) };
+    let unquoted = if is_sure { Vec::new() } else { lex_unquoted(text) };
     let mut guesses = Vec::new();
-    for tokens in [tokens, bare] {
+    for tokens in [tokens, unquoted] {
         let mut stdin = Stdin::Inherited;
         for (segment, operator) in segments(&tokens) {
             let begins = segment.iter().take_while(|token| is_word_of(token, LEADING)).count();
@@ -235,11 +235,11 @@ impl Part {
 /// Parses `NAME=value`, if the word is an assignment.
 pub(crate) fn assignment(word: &Word) -> Option<Assign> {
     let (name, _) = word.raw.split_once('=')?;
-    let bare = name.strip_suffix('+').unwrap_or(name);
-    let plain = bare.split('[').next().unwrap_or_default();
+    let target = name.strip_suffix('+').unwrap_or(name);
+    let plain = target.split('[').next().unwrap_or_default();
     let is_valid = plain.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
         && plain.starts_with(|c: char| !c.is_ascii_digit());
-    if !is_valid || plain.len() < bare.len() && !bare.ends_with(']') {
+    if !is_valid || plain.len() < target.len() && !target.ends_with(']') {
         return None;
     }
     let (_, value) = word.text.split_once('=')?;

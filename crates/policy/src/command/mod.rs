@@ -22,7 +22,7 @@ use self::{
 use super::opinion::LayerVerdict;
 
 pub(super) use self::{
-    lexer::{Doubt, bare},
+    lexer::{Doubt, unquoted},
     line::{Line, assignment, guesses, read, unfolded},
 };
 
@@ -122,8 +122,8 @@ impl Part {
         assigns.chain(words).chain(redirects).collect::<Vec<_>>().join(" ")
     }
 
-    /// The text for patterns, without quotes. If `bare`, the folder of the program is omitted.
-    pub(crate) fn plain(&self, bare: bool) -> String {
+    /// The text for patterns, without quotes. If `omit_folder`, the folder of the program is omitted.
+    pub(crate) fn plain(&self, omit_folder: bool) -> String {
         let mut text = String::new();
         let mut add = |piece: &str| {
             if !text.is_empty() {
@@ -135,7 +135,7 @@ impl Part {
             add(&format!("{}={}", assign.name, assign.value.text));
         }
         for (index, word) in self.words.iter().enumerate() {
-            let strip_folder = bare && index == 0 && word.is_static();
+            let strip_folder = omit_folder && index == 0 && word.is_static();
             add(if strip_folder { word.text.rsplit('/').next().unwrap_or_default() } else { &word.text });
         }
         for redirect in self.redirects.iter().filter(|redirect| !redirect.operator.ends_with('&')) {

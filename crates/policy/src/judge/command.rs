@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     checker::{bash, carriers, may_be, programs, read_only},
-    command::{Doubt, Line, Part, bare, guesses, read, unfolded, word::Word},
+    command::{Doubt, Line, Part, guesses, read, unfolded, unquoted, word::Word},
     grants::NeededText,
     opinion::{LayerVerdict, strictest},
     rules::{DenyEntry, Section, ToolSection},
@@ -56,8 +56,8 @@ impl Call<'_> {
         {
             decided.wider = self.by_prefix(pipelines, &start);
         }
-        let asks = judged.iter().filter(|judged| matches!(judged.opinion.verdict, Verdict::Ask { .. }));
-        let grants: Option<Vec<String>> = asks.map(|judged| judged.grant.clone()).collect();
+        let questions = judged.iter().filter(|judged| matches!(judged.opinion.verdict, Verdict::Ask { .. }));
+        let grants: Option<Vec<String>> = questions.map(|judged| judged.grant.clone()).collect();
         let mut grants = grants.filter(|_| decided.grant.is_some()).unwrap_or_default();
         let mut seen = HashSet::new();
         grants.retain(|grant| seen.insert(grant.clone()));
@@ -119,11 +119,11 @@ impl Call<'_> {
             return judged.clone();
         }
         let mut other = self.judge_other(command, doubt, start);
-        let asks = |part: &PartVerdict| match &part.opinion.verdict {
+        let reason_of = |part: &PartVerdict| match &part.opinion.verdict {
             Verdict::Ask { reason, .. } if part.opinion.layer == Layer::Default => Some(reason.clone()),
             _ => None,
         };
-        let reason = unfolded.and_then(|judged| judged.iter().find_map(asks));
+        let reason = unfolded.and_then(|judged| judged.iter().find_map(reason_of));
         if let Some(reason) = reason.filter(|_| other.opinion.layer == Layer::Default) {
             other.opinion = other.opinion.because(&reason);
         }
@@ -158,14 +158,14 @@ impl Call<'_> {
         let mut found = Vec::new();
         if let Some(reason) = reason {
             found.push(LayerVerdict::unknown(format!("the command cannot be parsed: {reason}")));
-            let bare = bare(command);
+            let unquoted = unquoted(command);
             // A denied name may occur anywhere in the text.
             let denied = |text| self.section?.deny.iter().find(|entry| entry.is_among(pieces(text)));
-            let denied = [command, bare.as_str()].into_iter().find_map(denied);
+            let denied = [command, unquoted.as_str()].into_iter().find_map(denied);
             found.extend(denied.map(|entry| self.denial(entry)));
         }
         found.extend(guesses.iter().flat_map(|guess| self.against(guess)).map(|(opinion, _)| opinion));
-        found.extend(self.sections().flat_map(|section| section.against(&bare(command))));
+        found.extend(self.sections().flat_map(|section| section.against(&unquoted(command))));
         found.extend(start.secret.clone());
         let matched = found.iter().map(|opinion| opinion.rule.clone()).collect();
         let opinion = strictest(found).unwrap_or_else(|| {
@@ -192,10 +192,10 @@ impl Call<'_> {
     }
 
     fn against_one(&self, part: &Part) -> Vec<(LayerVerdict, bool)> {
-        let (plain, bare) = (part.plain(false), part.plain(true));
+        let (plain, base) = (part.plain(false), part.plain(true));
         let checked = bash::check(part, self.facts.roots);
         let denied = self.denied(part, checked.as_ref());
-        let texts = || [Some(&plain), (bare != plain).then_some(&bare)].into_iter().flatten();
+        let texts = || [Some(&plain), (base != plain).then_some(&base)].into_iter().flatten();
         let patterns = self.sections().flat_map(|section| texts().flat_map(|text| section.against(text)));
         checked
             .into_iter()

@@ -214,8 +214,8 @@ impl Call<'_> {
                     (LayerVerdict::granted(rule), None)
                 }
                 None => {
-                    let asks = Verdict::Ask { risk: Risk::Medium, reason: BESIDE_GIT.to_owned() };
-                    let opinion = LayerVerdict::by_default(asks, "the session's confirm_exec is on");
+                    let question = Verdict::Ask { risk: Risk::Medium, reason: BESIDE_GIT.to_owned() };
+                    let opinion = LayerVerdict::by_default(question, "the session's confirm_exec is on");
                     (opinion, own.exact().filter(|_| !moved))
                 }
             };

@@ -98,11 +98,11 @@ impl Keeper<'_> {
     fn until_all_are_gone(&mut self) {
         let grace = Instant::now() + ORPHANS_GRACE;
         while self.ended.is_some() && self.collect(false) {
-            let left = grace.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            let remaining = grace.saturating_duration_since(Instant::now());
+            if remaining.is_zero() {
                 break;
             }
-            self.wait(Some(left));
+            self.wait(Some(remaining));
             if self.listen() == Some(Signal::SIGKILL) {
                 break;
             }

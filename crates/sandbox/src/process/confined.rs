@@ -81,12 +81,12 @@ impl Confiner for ConfinedPrograms {
             });
             let opened = opened.await.map_err(|_| start_error("could not open its folder", false))?;
             let opened = opened.map_err(broken("open its folder"))?;
-            let (theirs, input) = io::pipe().map_err(broken("create a pipe"))?;
+            let (stdin, input) = io::pipe().map_err(broken("create a pipe"))?;
             let command =
                 std::iter::once(program.into_os_string()).chain(args.into_iter().map(OsString::from)).collect();
             let confinement = agentd_core::policy::Confinement::ReadOnly;
             let isolation =
-                Isolation { confinement, closed: Default::default(), input: Some(theirs.into()), memory_bytes, hidden };
+                Isolation { confinement, closed: Default::default(), input: Some(stdin.into()), memory_bytes, hidden };
             let started = self.sandbox.run(&workspace, command, &variables, &opened, isolation).await;
             let (mut child, mut leash) = started.map_err(broken("start it"))?;
             let output = child.stdout.take().ok_or_else(|| start_error("it has no output", false))?;

@@ -38,8 +38,8 @@ pub(crate) fn redirect(status: u16, location: &str) -> Reply {
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     requests: Arc<Mutex<Vec<String>>>,
-    asked: Arc<Notify>,
-    left: Arc<Notify>,
+    requested: Arc<Notify>,
+    disconnected: Arc<Notify>,
     task: JoinHandle<()>,
 }
 
@@ -57,26 +57,26 @@ impl Server {
     pub(crate) async fn at(address: &str, reply: impl Fn(&str) -> Reply + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
-        let (requests, asked, left) =
+        let (requests, requested, disconnected) =
             (Arc::<Mutex<Vec<String>>>::default(), Arc::new(Notify::new()), Arc::new(Notify::new()));
         let (requests_sink, request_notify, close_notify, reply) =
-            (Arc::clone(&requests), Arc::clone(&asked), Arc::clone(&left), Arc::new(reply));
+            (Arc::clone(&requests), Arc::clone(&requested), Arc::clone(&disconnected), Arc::new(reply));
         let task = tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
-                let (requests, asked, left) =
+                let (requests, requested, disconnected) =
                     (Arc::clone(&requests_sink), Arc::clone(&request_notify), Arc::clone(&close_notify));
                 let reply = Arc::clone(&reply);
                 tokio::spawn(async move {
                     let request = read(&mut stream).await;
                     let reply = reply(&request);
                     requests.lock().unwrap().push(request);
-                    asked.notify_one();
+                    requested.notify_one();
                     send(stream, reply).await;
-                    left.notify_one();
+                    disconnected.notify_one();
                 });
             }
         });
-        Self { address, requests, asked, left, task }
+        Self { address, requests, requested, disconnected, task }
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
@@ -90,12 +90,12 @@ impl Server {
 
     /// Waits for the next request.
     pub(crate) async fn requested(&self) {
-        self.asked.notified().await;
+        self.requested.notified().await;
     }
 
     /// Waits until a connection has ended.
     pub(crate) async fn closed(&self) {
-        self.left.notified().await;
+        self.disconnected.notified().await;
     }
 }
 
