@@ -55,15 +55,15 @@ pub fn enter(limits: &ProcessLimits, access: &Access<'_>) -> io::Result<(File, F
     let out = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     dup2_stdout(File::options().write(true).open("/dev/null")?)?;
     let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
-    let leash = OwnedFd::from(out.try_clone()?);
+    let output = OwnedFd::from(out.try_clone()?);
     limit(limits)?;
     drop_rights(access)?;
     // Exits as soon as the reading end of the output is closed, because the daemon is gone or no longer needs the
     // result. The parent-death signal is unsuitable: it fires when the starting thread of the daemon ends, which may be
     // long before.
-    thread::Builder::new().name("leash".to_owned()).stack_size(64 * 1024).spawn(move || {
+    thread::Builder::new().name("exit".to_owned()).stack_size(64 * 1024).spawn(move || {
         // No events are requested, since a closed other end is always reported.
-        while poll(&mut [PollFd::new(leash.as_fd(), PollFlags::empty())], PollTimeout::NONE) == Err(Errno::EINTR) {}
+        while poll(&mut [PollFd::new(output.as_fd(), PollFlags::empty())], PollTimeout::NONE) == Err(Errno::EINTR) {}
         std::process::exit(1);
     })?;
     Ok((input, out))

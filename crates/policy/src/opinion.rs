@@ -63,8 +63,8 @@ impl LayerVerdict {
 pub(crate) fn strictest(opinions: impl IntoIterator<Item = LayerVerdict>) -> Option<LayerVerdict> {
     opinions.into_iter().reduce(|best, next| {
         let dynamic = best.dynamic || next.dynamic;
-        let winner = if next.verdict.strictness() > best.verdict.strictness() { next } else { best };
-        LayerVerdict { dynamic, ..winner }
+        let stricter = if next.verdict.strictness() > best.verdict.strictness() { next } else { best };
+        LayerVerdict { dynamic, ..stricter }
     })
 }
 

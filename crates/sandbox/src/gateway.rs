@@ -271,7 +271,7 @@ async fn answer(client: &mut BufReader<TcpStream>, status: &str) -> io::Result<(
 /// # Errors
 /// Returns an error if the helper is gone, or if it sent no listener.
 #[allow(unsafe_code, reason = "a descriptor is a number, and its ownership is asserted here")]
-pub(super) async fn receive(leash: &tokio::net::UnixStream) -> io::Result<Option<TcpListener>> {
+pub(super) async fn receive(socket: &tokio::net::UnixStream) -> io::Result<Option<TcpListener>> {
     use std::{
         io::IoSliceMut,
         os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd},
@@ -281,12 +281,12 @@ pub(super) async fn receive(leash: &tokio::net::UnixStream) -> io::Result<Option
 
     let receive_descriptor = || {
         let mut byte = [0];
-        if recv(leash.as_raw_fd(), &mut byte, MsgFlags::MSG_PEEK)? == 0 || byte[0] != crate::config::SOCKET_MARK {
+        if recv(socket.as_raw_fd(), &mut byte, MsgFlags::MSG_PEEK)? == 0 || byte[0] != crate::config::SOCKET_MARK {
             return Ok(None);
         }
         let mut space = nix::cmsg_space!([RawFd; 1]);
         let mut slices = [IoSliceMut::new(&mut byte)];
-        let message = recvmsg::<()>(leash.as_raw_fd(), &mut slices, Some(&mut space), MsgFlags::MSG_CMSG_CLOEXEC)?;
+        let message = recvmsg::<()>(socket.as_raw_fd(), &mut slices, Some(&mut space), MsgFlags::MSG_CMSG_CLOEXEC)?;
         let descriptor = message.cmsgs()?.find_map(|control| match control {
             ControlMessageOwned::ScmRights(descriptor) => descriptor.first().copied(),
             _ => None,
@@ -296,7 +296,7 @@ pub(super) async fn receive(leash: &tokio::net::UnixStream) -> io::Result<Option
         Ok(Some(unsafe { OwnedFd::from_raw_fd(descriptor) }))
     };
     let descriptor =
-        tokio::time::timeout(TIMEOUT, leash.async_io(tokio::io::Interest::READABLE, receive_descriptor)).await??;
+        tokio::time::timeout(TIMEOUT, socket.async_io(tokio::io::Interest::READABLE, receive_descriptor)).await??;
     let Some(descriptor) = descriptor else { return Ok(None) };
     let listener = std::net::TcpListener::from(descriptor);
     listener.set_nonblocking(true)?;

@@ -1,4 +1,4 @@
-//! The daemon's side of the sandbox: starts helpers, owns their leashes, and probes the features of the kernel.
+//! The daemon's side of the sandbox: starts helpers, owns their control sockets, and probes the features of the kernel.
 
 use std::{
     collections::BTreeMap,
@@ -201,9 +201,9 @@ impl Sandbox {
         let failed = |error: io::Error| format!("could not start the sandbox's helper: {error}");
         let root: OwnedFd = std::fs::File::open(PROBE_FOLDER).map_err(failed)?.into();
         let started = self.start(&policy, Vec::new(), &BTreeMap::new(), &root, None).await.map_err(failed)?;
-        let (mut child, mut leash) = started;
-        let report = tokio::time::timeout(PROBE_LIMIT, leash.report()).await;
-        drop(leash);
+        let (mut child, mut guard) = started;
+        let report = tokio::time::timeout(PROBE_LIMIT, guard.report()).await;
+        drop(guard);
         let _ = tokio::time::timeout(PROBE_LIMIT, child.wait()).await;
         match report {
             Ok(Ok(Report::Ready(force))) => Ok(force),
@@ -284,7 +284,7 @@ impl Sandbox {
             .envs(environment)
             .stdin(Stdio::from(OwnedFd::from(helper)))
             .stdout(Stdio::piped())
-            // Standard input carries the leash. An input comes in place of standard error, and the helper moves it.
+            // Standard input is the control socket. An input comes in place of standard error, and the helper moves it.
             .stderr(input.map_or_else(Stdio::piped, Stdio::from))
             // The folder is open, so that no rename can exchange it.
             .current_dir(format!("/proc/self/fd/{}", folder.as_raw_fd()))
@@ -299,16 +299,16 @@ impl Sandbox {
             Some(gateway) if policy.gateway => gateway::receive(&host).await?.map(|listener| gateway.serve(listener)),
             _ => None,
         };
-        let (up, down) = host.into_split();
-        Ok((child, KillGuard { up: BufReader::new(up), down, has_begun: false, _proxy: proxy }))
+        let (reader, writer) = host.into_split();
+        Ok((child, KillGuard { reader: BufReader::new(reader), writer, has_begun: false, _proxy: proxy }))
     }
 }
 
 /// The daemon's end of the socket to a helper. Dropping it kills the command and all its children.
 #[derive(Debug)]
 pub(crate) struct KillGuard {
-    up: BufReader<OwnedReadHalf>,
-    down: OwnedWriteHalf,
+    reader: BufReader<OwnedReadHalf>,
+    writer: OwnedWriteHalf,
     /// True once the command is about to start.
     pub(crate) has_begun: bool,
     /// The proxy that the command reaches, for as long as the guard lives.
@@ -320,14 +320,14 @@ impl KillGuard {
     pub(crate) async fn report(&mut self) -> io::Result<Report> {
         loop {
             // A report is a single write of one short line. It is complete, or absent if the stream ends.
-            let buffer = self.up.fill_buf().await?;
+            let buffer = self.reader.fill_buf().await?;
             if buffer.is_empty() {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
             let line = buffer.split(|byte| *byte == b'\n').next().unwrap_or_default();
             let report = serde_json::from_slice(line);
             let used = buffer.len().min(line.len() + 1);
-            self.up.consume(used);
+            self.reader.consume(used);
             match report? {
                 Report::Begun => self.has_begun = true,
                 report => return Ok(report),
@@ -338,11 +338,11 @@ impl KillGuard {
     /// Asks the command to end, and kills it if it is still running after `grace`.
     pub(crate) async fn end(&mut self, grace: Duration) -> io::Result<Report> {
         // A closed pipe means that it has already ended.
-        let _ = self.down.write_all(&[END_REQUEST]).await;
+        let _ = self.writer.write_all(&[END_REQUEST]).await;
         if let Ok(report) = tokio::time::timeout(grace, self.report()).await {
             return report;
         }
-        let _ = self.down.shutdown().await;
+        let _ = self.writer.shutdown().await;
         // After SIGKILL, only a hung disk can delay the end. That is not waited for.
         tokio::time::timeout(grace, self.report()).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }

@@ -72,7 +72,7 @@ impl Call<'_> {
         let mut judged = Vec::new();
         for (pipeline, found) in pipelines.iter().zip(self.opinions_of(pipelines, start)) {
             // A rule for a single command does not cover it if something is piped into it.
-            let is_fed = found.iter().skip(1).any(|(opinion, _)| matches!(opinion.verdict, Verdict::Ask { .. }));
+            let is_piped = found.iter().skip(1).any(|(opinion, _)| matches!(opinion.verdict, Verdict::Ask { .. }));
             for (index, (opinion, matched)) in found.into_iter().enumerate() {
                 let part = &pipeline[index];
                 let own = NeededText::Pipeline { parts: std::slice::from_ref(part), folder, other_names };
@@ -86,7 +86,7 @@ impl Call<'_> {
                     _ if moved && descends => &[NeededText::Below(part)],
                     _ if moved => &[],
                     ([_], _) => &[whole],
-                    (_, 0) if is_fed => &[whole, own],
+                    (_, 0) if is_piped => &[whole, own],
                     (_, 0) => &[own, whole],
                     _ => &[whole],
                 };

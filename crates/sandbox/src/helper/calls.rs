@@ -412,7 +412,7 @@ pub(super) fn make_read_only(path: &Path, below: Submounts) -> io::Result<()> {
 }
 
 /// Makes the kernel kill this process when its parent dies. The signal is tied to the parent's thread, and our parents
-/// have only one. A parent that died earlier is noticed through the leash.
+/// have only one. A parent that died earlier is noticed through the control socket.
 pub(super) fn die_with_parent() -> Step<()> {
     nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL).map_err(step("set the parent-death signal"))
 }

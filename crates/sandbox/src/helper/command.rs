@@ -36,20 +36,20 @@ use crate::{
 const FILE_CAPABILITIES: [u64; 4] = [0, 1, 3, 4];
 
 /// Confines this process and executes the command. Never returns.
-pub(super) fn run_command(leash: &UnixStream, keeper: Pid, program: &Program, namespaces: Option<Namespaces>) -> ! {
+pub(super) fn run_command(socket: &UnixStream, keeper: Pid, program: &Program, namespaces: Option<Namespaces>) -> ! {
     let report = match confine(keeper, program, namespaces) {
         Err(reason) => Report::Failed(reason),
         Ok(force) => match (force.gap(), program.line.first()) {
             (Some(gap), _) if program.policy.enforce => Report::Failed(gap.to_owned()),
             (_, None) => Report::Ready(force),
             (_, Some(file)) => {
-                send_report(leash, &Report::Begun);
+                send_report(socket, &Report::Begun);
                 let error = execute(program);
                 Report::Failed(format!("could not start {}: {error}", file.to_string_lossy()))
             }
         },
     };
-    send_report(leash, &report);
+    send_report(socket, &report);
     std::process::exit(1)
 }
 

@@ -1,5 +1,5 @@
-//! The keeper waits for the command, reaps orphans, holds the leash, and kills what is left. For a command that reaches
-//! only listed hosts, it creates a network with one address, where the daemon's proxy accepts connections.
+//! The keeper waits for the command, reaps orphans, holds the control socket, and kills what is left. For a command that
+//! reaches only listed hosts, it creates a network with one address, where the daemon's proxy accepts connections.
 
 use std::{
     io::{IoSlice, Read as _},
@@ -38,7 +38,7 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 const SLOW_KILL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Runs the command to its end and reports how it ended.
-pub(super) fn run(leash: &UnixStream, program: &Program, namespaces: Option<Namespaces>) -> Step<()> {
+pub(super) fn run(socket: &UnixStream, program: &Program, namespaces: Option<Namespaces>) -> Step<()> {
     let namespaces = namespaces.map(|namespaces| {
         let own_proc = mount_proc();
         let own_limit = own_proc && program.policy.limits.processes.is_some_and(limit_processes);
@@ -52,22 +52,22 @@ pub(super) fn run(leash: &UnixStream, program: &Program, namespaces: Option<Name
         SignalFd::with_flags(&ends, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).map_err(step("receive signals"))?;
     let keeper = getpid();
     let child = match fork_alone()? {
-        ForkResult::Child => command::run_command(leash, keeper, program, namespaces),
+        ForkResult::Child => command::run_command(socket, keeper, program, namespaces),
         ForkResult::Parent { child } => child,
     };
     release_output()?;
-    leash.set_nonblocking(true).map_err(step("make the leash non-blocking"))?;
-    let mut keeper = Keeper { leash, signals, child, is_isolated: namespaces.is_some(), ended: None, killed: 0 };
+    socket.set_nonblocking(true).map_err(step("make the control socket non-blocking"))?;
+    let mut keeper = Keeper { socket, signals, child, is_isolated: namespaces.is_some(), ended: None, killed: 0 };
     keeper.until_command_ends();
     keeper.until_all_are_gone();
     if let Some((code, signal)) = keeper.ended {
-        send_report(leash, &Report::Ended { code, signal, strays: keeper.killed });
+        send_report(socket, &Report::Ended { code, signal, strays: keeper.killed });
     }
     Ok(())
 }
 
 struct Keeper<'a> {
-    leash: &'a UnixStream,
+    socket: &'a UnixStream,
     signals: SignalFd,
     child: Pid,
     /// True if all processes that we can see are ours to kill.
@@ -136,8 +136,8 @@ impl Keeper<'_> {
             PollTimeout::from(u16::try_from(limit.as_millis().max(1)).unwrap_or(u16::MAX))
         });
         let mut sources =
-            [PollFd::new(self.signals.as_fd(), PollFlags::POLLIN), PollFd::new(self.leash.as_fd(), PollFlags::POLLIN)];
-        // A broken leash is always ready, so the loops after the command's end wait for signals alone.
+            [PollFd::new(self.signals.as_fd(), PollFlags::POLLIN), PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
+        // A closed control socket is always ready, so the loops after the command's end wait for signals alone.
         let sources = if self.ended.is_some() { &mut sources[..1] } else { &mut sources[..] };
         let _ = poll(sources, timeout);
     }
@@ -145,13 +145,13 @@ impl Keeper<'_> {
     /// The signal that the daemon requests, if any.
     fn listen(&self) -> Option<Signal> {
         let mut byte = [0];
-        match (&mut &*self.leash).read(&mut byte) {
+        match (&mut &*self.socket).read(&mut byte) {
             Ok(1) if byte[0] == END_REQUEST => Some(Signal::SIGTERM),
             Ok(1) => None,
             Err(error) if matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::Interrupted) => {
                 None
             }
-            // The daemon has closed the leash, or is gone.
+            // The daemon has closed the control socket, or is gone.
             Ok(_) | Err(_) => Some(Signal::SIGKILL),
         }
     }
@@ -187,13 +187,13 @@ fn children() -> Vec<Pid> {
 }
 
 /// Opens the only way out of this network, and passes it to the daemon.
-pub(super) fn open(leash: &UnixStream) -> Step<()> {
+pub(super) fn open(socket: &UnixStream) -> Step<()> {
     raise_loopback().map_err(step("open a private network"))?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, GATEWAY_PORT)).map_err(step("connect to the proxy"))?;
     let descriptors = [listener.as_raw_fd()];
     let controls = [ControlMessage::ScmRights(&descriptors)];
     let message = [SOCKET_MARK];
-    sendmsg::<()>(leash.as_raw_fd(), &[IoSlice::new(&message)], &controls, MsgFlags::empty(), None)
+    sendmsg::<()>(socket.as_raw_fd(), &[IoSlice::new(&message)], &controls, MsgFlags::empty(), None)
         .map(drop)
         .map_err(step("pass the proxy's socket"))
 }

@@ -88,12 +88,12 @@ impl Confiner for ConfinedPrograms {
             let isolation =
                 Isolation { confinement, closed: Default::default(), input: Some(stdin.into()), memory_bytes, hidden };
             let started = self.sandbox.run(&workspace, command, &variables, &opened, isolation).await;
-            let (mut child, mut leash) = started.map_err(broken("start it"))?;
+            let (mut child, mut guard) = started.map_err(broken("start it"))?;
             let output = child.stdout.take().ok_or_else(|| start_error("it has no output", false))?;
             let output = output.into_owned_fd().map_err(broken("read its output"))?;
             let ended = async move {
-                let report = leash.report().await;
-                drop(leash);
+                let report = guard.report().await;
+                drop(guard);
                 let _ = child.wait().await;
                 program_end(report)
             };

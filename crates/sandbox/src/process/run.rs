@@ -1,7 +1,7 @@
 //! Starts a command, reads its output, waits for it, and kills its leftover processes.
 //!
-//! In the sandbox, the keeper ends a command on a request over the leash. Without one, the command is a process group,
-//! and its strays are searched for.
+//! In the sandbox, the keeper ends a command on a request over the control socket. Without one, the command is a
+//! process group, and its strays are searched for.
 
 use std::{
     collections::BTreeMap,
@@ -133,14 +133,14 @@ pub async fn run(
     let started = Instant::now();
     let Script { command, folder, environment, timeout, output_cap, output, confinement, closed, progress } = script;
     let isolation = Isolation { confinement, closed, ..Isolation::default() };
-    let (mut child, mut leash) = sandbox.run(workspace, command, &environment, &folder, isolation).await?;
+    let (mut child, mut guard) = sandbox.run(workspace, command, &environment, &folder, isolation).await?;
     let (out_pipe, err_pipe) = (child.stdout.take(), child.stderr.take());
     let (mut stdout, mut stderr) = (Capture::new(output_cap, progress.clone()), Capture::new(output_cap, progress));
     let (report, stopped) = {
         let mut pipe_reader = PipeReader::new(drain(&mut stdout, out_pipe), drain(&mut stderr, err_pipe));
-        let (report, stopped) = match pipe_reader.wait(leash.report(), timeout, cancel).await {
+        let (report, stopped) = match pipe_reader.wait(guard.report(), timeout, cancel).await {
             Ok(report) => (report, None),
-            Err(stopped) => (pipe_reader.until(leash.end(TERM_GRACE)).await, Some(stopped)),
+            Err(stopped) => (pipe_reader.until(guard.end(TERM_GRACE)).await, Some(stopped)),
         };
         // All writers are gone, so this ends once the remaining output is read.
         pipe_reader.read_for(PIPE_GRACE).await;
@@ -156,7 +156,7 @@ pub async fn run(
         (Ok(Report::Ready(_) | Report::Begun), None) => {
             return Err(RunError::Refused("no command".to_owned()));
         }
-        (Err(_), None) if leash.has_begun => (CommandEnd::Lost, 0),
+        (Err(_), None) if guard.has_begun => (CommandEnd::Lost, 0),
         (Err(error), None) => return Err(RunError::Refused(format!("its helper failed: {error}"))),
     };
     let (stdout, stderr) = (stdout.finish(output), stderr.finish(OutputForm::Text));
