@@ -1,5 +1,5 @@
-//! The keeper waits for the command, reaps orphans, holds the control socket, and kills what is left. For a command that
-//! reaches only listed hosts, it creates a network with one address, where the daemon's proxy accepts connections.
+//! The keeper waits for the command, reaps orphans, holds the control socket, and kills what is left. For a command
+//! that reaches only listed hosts, it creates a network with one address, where the daemon's proxy accepts connections.
 
 use std::{
     io::{IoSlice, Read as _},
