@@ -249,16 +249,16 @@ mod tests {
 
     #[test]
     fn malformed_content_parts_are_skipped() {
-        let odd = |result: serde_json::Value| of_malformed("x/say", &result);
-        let output = odd(json!({"content": [
+        let output_of = |result: serde_json::Value| of_malformed("x/say", &result);
+        let output = output_of(json!({"content": [
             {"type": "hologram", "x": 1}, {"type": "text"}, {"type": "text", "text": "fine"}
         ]}));
         assert_eq!(output.error, None);
         assert!(output.text.contains("fine") && output.text.contains("(hologram, text)"), "{}", output.text);
-        let failed = odd(json!({"isError": "true", "content": [{"type": "text", "text": "no such thing"}]}));
+        let failed = output_of(json!({"isError": "true", "content": [{"type": "text", "text": "no such thing"}]}));
         assert_eq!(failed.error, Some(ToolErrorCode::Tool));
         for result in [json!({}), json!([]), json!(null), json!({"content": "fine"})] {
-            let output = odd(result.clone());
+            let output = output_of(result.clone());
             assert!(output.error.is_none() && output.text.contains("the call ran"), "{result}: {}", output.text);
         }
     }

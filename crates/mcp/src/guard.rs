@@ -83,7 +83,7 @@ fn guard(command: &[OsString]) -> Result<u8, (u8, String)> {
     dup2_stdout(&null).and_then(|()| dup2_stderr(&null)).map_err(|error| broken("free the output", &error))?;
     let mut guard = Guard { signals, server, exit_code: None, input_ended: None, terminated: None };
     guard.until_server_ends();
-    guard.until_all_are_gone();
+    guard.wait_for_all();
     Ok(guard.exit_code.unwrap_or(137))
 }
 
@@ -119,7 +119,7 @@ impl Guard {
     }
 
     /// Gives the remaining processes a moment to exit, then kills them repeatedly until none is left.
-    fn until_all_are_gone(&mut self) {
+    fn wait_for_all(&mut self) {
         let grace = Instant::now() + if self.exit_code.is_some() { ORPHAN_GRACE } else { Duration::ZERO };
         let limit = grace + KILL_TIMEOUT;
         while !self.collect() && Instant::now() < limit {

@@ -172,7 +172,7 @@ impl Publisher<'_> {
         for tool in server.tools.keys().filter(|tool| !exists(tool)) {
             self.note(name, format!("the configuration names a tool `{tool}` that the server does not have"));
         }
-        known.odd.iter().for_each(|odd| self.note(name, odd.clone()));
+        known.odd.iter().for_each(|problem| self.note(name, problem.clone()));
         if known.cut_off {
             self.note(name, format!("too many tools: only its first {} are used", known.tools.len()));
         }

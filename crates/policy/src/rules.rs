@@ -56,7 +56,7 @@ pub(crate) struct Section {
     /// Patterns that ask or deny, matched anywhere.
     strict: Patterns,
     /// Patterns that allow, matched at the start only: a word deep inside a call does not make it harmless.
-    mild: Patterns,
+    allow: Patterns,
 }
 
 #[derive(Debug, Default)]
@@ -203,17 +203,18 @@ impl List<'_> {
 
 impl Section {
     fn compile(lists: &[List<'_>]) -> Result<Self, RuleError> {
-        let (mut strict, mut mild) = (Vec::new(), Vec::new());
+        let (mut strict, mut allow) = (Vec::new(), Vec::new());
         for list in lists {
             for pattern in list.patterns {
                 check_syntax(&list.key, pattern)?;
                 match list.action {
-                    Action::Allow => mild.push((format!(r"\A(?:{pattern})"), list.opinion(pattern))),
+                    Action::Allow => allow.push((format!(r"\A(?:{pattern})"), list.opinion(pattern))),
                     Action::RequireApproval | Action::Deny => strict.push((pattern.clone(), list.opinion(pattern))),
                 }
             }
         }
-        let compiled = Patterns::compile(strict).and_then(|strict| Ok(Self { strict, mild: Patterns::compile(mild)? }));
+        let compiled =
+            Patterns::compile(strict).and_then(|strict| Ok(Self { strict, allow: Patterns::compile(allow)? }));
         compiled.map_err(|error| find_invalid(lists, &error))
     }
 
@@ -224,7 +225,7 @@ impl Section {
 
     /// Returns the verdict of a pattern that allows the text, if one matches.
     pub(crate) fn allowing(&self, text: &str) -> Option<LayerVerdict> {
-        strictest(self.mild.found(text))
+        strictest(self.allow.found(text))
     }
 }
 

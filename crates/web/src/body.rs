@@ -27,7 +27,7 @@ pub(crate) struct BodyBytes {
 
 /// Content encoding of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Packing {
+enum Coding {
     Gzip,
     Deflate,
     Brotli,
@@ -36,29 +36,29 @@ enum Packing {
 /// Receives and unpacks at most `max_bytes` bytes each. There is no deadline here; callers set one.
 pub(crate) async fn receive(response: Response, max_bytes: usize) -> Result<BodyBytes, WebError> {
     let headers = response.headers().get_all(CONTENT_ENCODING);
-    let packings = read(headers.iter().filter_map(|value| value.to_str().ok()))?;
-    unpack(read_body(response, max_bytes).await?, packings, max_bytes).await
+    let layers = read(headers.iter().filter_map(|value| value.to_str().ok()))?;
+    unpack(read_body(response, max_bytes).await?, layers, max_bytes).await
 }
 
 /// Parses the content encodings of a response, the innermost first.
-fn read<'a>(headers: impl Iterator<Item = &'a str>) -> Result<Vec<Packing>, WebError> {
-    let mut packings = Vec::new();
+fn read<'a>(headers: impl Iterator<Item = &'a str>) -> Result<Vec<Coding>, WebError> {
+    let mut layers = Vec::new();
     for name in headers.flat_map(|header| header.split(',')) {
         match name.trim().to_ascii_lowercase().as_str() {
             "" | "identity" => {}
-            "gzip" | "x-gzip" => packings.push(Packing::Gzip),
-            "deflate" => packings.push(Packing::Deflate),
-            "br" => packings.push(Packing::Brotli),
+            "gzip" | "x-gzip" => layers.push(Coding::Gzip),
+            "deflate" => layers.push(Coding::Deflate),
+            "br" => layers.push(Coding::Brotli),
             other => {
                 let other = failure::quoted(other);
                 return Err(failure::damaged(&format!("unrequested content encoding {other}")));
             }
         }
     }
-    if packings.len() > MAX_LAYERS {
-        return Err(failure::damaged(&format!("it is compressed {} times", packings.len())));
+    if layers.len() > MAX_LAYERS {
+        return Err(failure::damaged(&format!("it is compressed {} times", layers.len())));
     }
-    Ok(packings)
+    Ok(layers)
 }
 
 async fn read_body(mut response: Response, max_bytes: usize) -> Result<BodyBytes, WebError> {
@@ -79,24 +79,24 @@ async fn read_body(mut response: Response, max_bytes: usize) -> Result<BodyBytes
 }
 
 /// Unpacks at most `max_bytes` bytes, on a blocking thread.
-async fn unpack(body: BodyBytes, packings: Vec<Packing>, max_bytes: usize) -> Result<BodyBytes, WebError> {
-    if packings.is_empty() || body.bytes.is_empty() {
+async fn unpack(body: BodyBytes, layers: Vec<Coding>, max_bytes: usize) -> Result<BodyBytes, WebError> {
+    if layers.is_empty() || body.bytes.is_empty() {
         return Ok(body);
     }
     let unpacked = tokio::task::spawn_blocking(move || {
-        packings.into_iter().rev().try_fold(body, |body, packing| unpack_layer(&body, packing, max_bytes))
+        layers.into_iter().rev().try_fold(body, |body, coding| unpack_layer(&body, coding, max_bytes))
     });
     unpacked.await.unwrap_or_else(|_| Err(WebError::new(ErrorKind::Internal, "could not unpack the answer")))
 }
 
-fn unpack_layer(body: &BodyBytes, packing: Packing, max_bytes: usize) -> Result<BodyBytes, WebError> {
+fn unpack_layer(body: &BodyBytes, coding: Coding, max_bytes: usize) -> Result<BodyBytes, WebError> {
     let packed = body.bytes.as_slice();
-    match packing {
-        Packing::Gzip => read_limited(MultiGzDecoder::new(packed), body.cut, max_bytes),
+    match coding {
+        Coding::Gzip => read_limited(MultiGzDecoder::new(packed), body.cut, max_bytes),
         // The standard specifies the zlib format, but some servers send raw deflate.
-        Packing::Deflate if is_zlib(packed) => read_limited(ZlibDecoder::new(packed), body.cut, max_bytes),
-        Packing::Deflate => read_limited(DeflateDecoder::new(packed), body.cut, max_bytes),
-        Packing::Brotli => read_limited(Decompressor::new(packed, 8 * 1024), body.cut, max_bytes),
+        Coding::Deflate if is_zlib(packed) => read_limited(ZlibDecoder::new(packed), body.cut, max_bytes),
+        Coding::Deflate => read_limited(DeflateDecoder::new(packed), body.cut, max_bytes),
+        Coding::Brotli => read_limited(Decompressor::new(packed, 8 * 1024), body.cut, max_bytes),
     }
 }
 
@@ -255,15 +255,15 @@ mod tests {
         deflate.write_all(text).unwrap();
         // Brotli's form for incompressible data.
         let brotli = b"\x0b\x02\x80hello\x03".to_vec();
-        for (packing, packed, expected) in [
-            (Packing::Gzip, gzip(text), text),
-            (Packing::Gzip, [gzip(&text[..10]), gzip(&text[10..])].concat(), text),
-            (Packing::Deflate, zlib.finish().unwrap(), text),
-            (Packing::Deflate, deflate.finish().unwrap(), text),
-            (Packing::Brotli, brotli, b"hello"),
+        for (coding, packed, expected) in [
+            (Coding::Gzip, gzip(text), text),
+            (Coding::Gzip, [gzip(&text[..10]), gzip(&text[10..])].concat(), text),
+            (Coding::Deflate, zlib.finish().unwrap(), text),
+            (Coding::Deflate, deflate.finish().unwrap(), text),
+            (Coding::Brotli, brotli, b"hello"),
         ] {
-            let unpacked = unpack_layer(&whole(packed), packing, 1000).unwrap();
-            assert_eq!(unpacked, whole(expected.to_vec()), "{packing:?}");
+            let unpacked = unpack_layer(&whole(packed), coding, 1000).unwrap();
+            assert_eq!(unpacked, whole(expected.to_vec()), "{coding:?}");
         }
     }
 
@@ -271,16 +271,16 @@ mod tests {
     fn truncated_body_is_an_error_unless_cut_by_the_limit() {
         let packed = gzip(b"some words that are long enough to be packed");
         let half = packed[..packed.len() / 2].to_vec();
-        assert!(unpack_layer(&whole(half.clone()), Packing::Gzip, 1000).is_err());
-        assert!(unpack_layer(&BodyBytes { bytes: half, cut: true }, Packing::Gzip, 1000).unwrap().cut);
+        assert!(unpack_layer(&whole(half.clone()), Coding::Gzip, 1000).is_err());
+        assert!(unpack_layer(&BodyBytes { bytes: half, cut: true }, Coding::Gzip, 1000).unwrap().cut);
     }
 
     proptest! {
         /// Arbitrary bytes never unpack to more than the limit.
         #[test]
         fn unpacking_any_bytes_stays_within_the_limit(bytes in proptest::collection::vec(any::<u8>(), 0..300), cut: bool, max_bytes in 0_usize..100) {
-            for packing in [Packing::Gzip, Packing::Deflate, Packing::Brotli] {
-                if let Ok(body) = unpack_layer(&BodyBytes { bytes: bytes.clone(), cut }, packing, max_bytes) {
+            for coding in [Coding::Gzip, Coding::Deflate, Coding::Brotli] {
+                if let Ok(body) = unpack_layer(&BodyBytes { bytes: bytes.clone(), cut }, coding, max_bytes) {
                     prop_assert!(body.bytes.len() <= max_bytes);
                 }
             }

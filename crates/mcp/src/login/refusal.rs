@@ -355,8 +355,8 @@ mod tests {
         let many: String = (0..10_000).map(|number| format!("s{number} ")).collect();
         assert_eq!(demand(&format!("Bearer scope=\"{many}\"")).scopes.len(), MAX_SCOPES);
         let long = "x".repeat(MAX_SCOPE_LENGTH + 1);
-        let odd = format!("Bearer scope=\"a {long} b\\\\c \u{1b}[2J d\u{e9} e\\\"f\"");
-        assert_eq!(demand(&odd).scopes, ["a"]);
+        let header = format!("Bearer scope=\"a {long} b\\\\c \u{1b}[2J d\u{e9} e\\\"f\"");
+        assert_eq!(demand(&header).scopes, ["a"]);
         for rejected in ["http://example.org/x", "https://127.0.0.1/x", "ftp://example.org/x"] {
             assert_eq!(demand(&format!("Bearer resource_metadata=\"{rejected}\"")).metadata, None, "{rejected}");
         }

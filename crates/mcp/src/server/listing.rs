@@ -48,7 +48,7 @@ pub(crate) async fn catalogue(
         })
         .await?;
     }
-    let ListedTools { mut tools, cut_off, odd } = listed;
+    let ListedTools { mut tools, cut_off, problems } = listed;
     let (has_resources, has_prompts) = (info.capabilities.resources.is_some(), info.capabilities.prompts.is_some());
     let (resources, templates, prompts) = tokio::join!(
         has_items(peer, has_resources, ClientRequest::ListResourcesRequest(Default::default()), "resources"),
@@ -70,7 +70,7 @@ pub(crate) async fn catalogue(
         about: truncate(about(info), 2000),
         tools,
         cut_off,
-        odd,
+        odd: problems,
         resources: resources || templates,
         prompts,
         protocol: truncate(info.protocol_version.to_string(), 40),
@@ -108,7 +108,7 @@ struct ListedTools {
     /// True if some tools exceeded the limits.
     cut_off: bool,
     /// Problems with definitions that cannot be used unchanged, one sentence each.
-    odd: Vec<String>,
+    problems: Vec<String>,
 }
 
 /// Collects the tools of all pages, within the limits. The unused parts of a page are dropped before the next one is
@@ -126,9 +126,9 @@ where
         let (tools, next) = page(params).await?;
         for tool in tools {
             (number, listed_bytes) = (number + 1, listed_bytes + length(&tool));
-            let (tool, odd) = stored_tool(tool, number);
-            if all.odd.len() < MAX_PROBLEMS {
-                all.odd.extend(odd);
+            let (tool, problem) = stored_tool(tool, number);
+            if all.problems.len() < MAX_PROBLEMS {
+                all.problems.extend(problem);
             }
             let Some(tool) = tool else { continue };
             stored_bytes += length(&tool);
@@ -174,16 +174,16 @@ fn stored_tool(definition: Value, number: usize) -> (Option<KnownTool>, Option<S
     });
     // Without a schema any object is accepted; the server validates the arguments anyway.
     let open = || Map::from_iter([("additionalProperties".to_owned(), true.into())]);
-    let odd =
+    let problem_of =
         |reason: &str| Some(format!("its tool `{}` takes any arguments: its `inputSchema` {reason}", shown(&name)));
-    let (schema, odd) = match ["inputSchema", "input_schema"].iter().find_map(|key| definition.remove(*key)) {
+    let (schema, problem) = match ["inputSchema", "input_schema"].iter().find_map(|key| definition.remove(*key)) {
         Some(Value::Object(schema)) if length(&schema) <= MAX_SCHEMA_BYTES => (schema, None),
-        Some(Value::Object(_)) => (open(), odd("is too large")),
+        Some(Value::Object(_)) => (open(), problem_of("is too large")),
         None | Some(Value::Null | Value::Bool(true)) => (open(), None),
-        Some(_) => (open(), odd("is not an object")),
+        Some(_) => (open(), problem_of("is not an object")),
     };
     let description = truncate(text.unwrap_or_default(), MAX_DESCRIPTION_LENGTH);
-    (Some(KnownTool { name, description, schema }), odd)
+    (Some(KnownTool { name, description, schema }), problem)
 }
 
 /// Length of a value as JSON.
@@ -217,7 +217,7 @@ mod tests {
                 std::future::ready(Ok::<_, Infallible>((page_tools.to_vec(), Some("next".to_owned()))))
             });
             let Ok(listed) = listed.await;
-            assert!(listed.cut_off && listed.odd.len() <= MAX_PROBLEMS && requests <= MAX_PAGES, "{requests}");
+            assert!(listed.cut_off && listed.problems.len() <= MAX_PROBLEMS && requests <= MAX_PAGES, "{requests}");
             assert_eq!(listed.tools.len(), expected);
             assert!(listed.tools.iter().map(length).sum::<usize>() <= MAX_STORED);
         };
@@ -238,7 +238,7 @@ mod tests {
             definition[field] = value;
             (definition, None)
         };
-        let odd = |definition: Value, reason: &'static str| (definition, Some(reason));
+        let bad = |definition: Value, reason: &'static str| (definition, Some(reason));
         for (definition, reason) in [
             (json!({"name": "odd"}), None),
             (json!({"name": "odd", "input_schema": input}), None),
@@ -256,29 +256,29 @@ mod tests {
             usable("outputSchema", json!("text")),
             usable("_meta", json!("none")),
             usable("execution", json!("task")),
-            odd(tool("odd", json!("object")), "its tool `odd` takes any arguments: its `inputSchema`"),
-            odd(tool("odd", json!(false)), "`inputSchema` is not an object"),
-            odd(tool("odd", json!([input])), "`inputSchema` is not an object"),
-            odd(tool("odd", json!({"a": "x".repeat(MAX_SCHEMA_BYTES)})), "`inputSchema` is too large"),
-            odd(json!({"name": "", "inputSchema": input}), "number 2 is skipped: its `name` is not a string"),
-            odd(json!({"name": 5, "inputSchema": input}), "number 2 is skipped: its `name` is not a string"),
-            odd(json!({"inputSchema": input}), "number 2 is skipped: its `name` is not a string"),
-            odd(json!({"name": format!("\u{1b}[2J{}", "n".repeat(999))}), "`name` has more than 256 bytes: [2Jnnn"),
-            odd(json!("odd"), "number 2 is skipped: it is not an object"),
-            odd(json!(null), "number 2 is skipped: it is not an object"),
+            bad(tool("odd", json!("object")), "its tool `odd` takes any arguments: its `inputSchema`"),
+            bad(tool("odd", json!(false)), "`inputSchema` is not an object"),
+            bad(tool("odd", json!([input])), "`inputSchema` is not an object"),
+            bad(tool("odd", json!({"a": "x".repeat(MAX_SCHEMA_BYTES)})), "`inputSchema` is too large"),
+            bad(json!({"name": "", "inputSchema": input}), "number 2 is skipped: its `name` is not a string"),
+            bad(json!({"name": 5, "inputSchema": input}), "number 2 is skipped: its `name` is not a string"),
+            bad(json!({"inputSchema": input}), "number 2 is skipped: its `name` is not a string"),
+            bad(json!({"name": format!("\u{1b}[2J{}", "n".repeat(999))}), "`name` has more than 256 bytes: [2Jnnn"),
+            bad(json!("odd"), "number 2 is skipped: it is not an object"),
+            bad(json!(null), "number 2 is skipped: it is not an object"),
         ] {
             let list =
                 json!({"tools": [tool("first", json!({})), definition, tool("last", json!({}))], "nextCursor": null});
             // As received from the network.
             let read = page(serde_json::from_value(list).unwrap());
             let listed = pages(|_| std::future::ready(read.clone().ok_or(())));
-            let ListedTools { tools, cut_off, odd } = listed.await.unwrap_or_else(|()| panic!("{definition}"));
+            let ListedTools { tools, cut_off, problems } = listed.await.unwrap_or_else(|()| panic!("{definition}"));
             let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
             let is_skipped = reason.is_some_and(|reason| reason.contains("skipped") || reason.contains("more than"));
             let expected = if is_skipped { &["first", "last"][..] } else { &["first", "odd", "last"] };
             assert_eq!((names.as_slice(), cut_off), (expected, false), "{definition}");
-            assert_eq!(odd.len(), usize::from(reason.is_some()), "{definition}: {odd:?}");
-            let text = odd.concat();
+            assert_eq!(problems.len(), usize::from(reason.is_some()), "{definition}: {problems:?}");
+            let text = problems.concat();
             assert!(
                 reason.is_none_or(|reason| text.contains(reason)) && !text.contains('\u{1b}') && text.len() < 300,
                 "{text}"

@@ -38,11 +38,11 @@ pub(super) fn location(word: &Word, roots: &[&Path]) -> Location {
 
 pub(super) fn text_location(text: &str, varies: bool, roots: &[&Path]) -> Location {
     let path = Path::new(text);
-    let climbs = path.components().any(|part| part == Component::ParentDir);
+    let has_parent = path.components().any(|part| part == Component::ParentDir);
     if !path.is_absolute() {
-        return if varies || climbs || text.starts_with('~') { Location::Outside } else { Location::Inside };
+        return if varies || has_parent || text.starts_with('~') { Location::Outside } else { Location::Inside };
     }
-    if climbs || varies {
+    if has_parent || varies {
         return Location::System;
     }
     if roots.iter().any(|root| path.starts_with(root)) {

@@ -59,7 +59,7 @@ pub(super) fn run(socket: &UnixStream, program: &Program, namespaces: Option<Nam
     socket.set_nonblocking(true).map_err(step("make the control socket non-blocking"))?;
     let mut keeper = Keeper { socket, signals, child, is_isolated: namespaces.is_some(), ended: None, killed: 0 };
     keeper.until_command_ends();
-    keeper.until_all_are_gone();
+    keeper.wait_for_all();
     if let Some((code, signal)) = keeper.ended {
         send_report(socket, &Report::Ended { code, signal, strays: keeper.killed });
     }
@@ -95,7 +95,7 @@ impl Keeper<'_> {
     }
 
     /// Gives remaining processes a moment to end by themselves, then kills them repeatedly until none is left.
-    fn until_all_are_gone(&mut self) {
+    fn wait_for_all(&mut self) {
         let grace = Instant::now() + ORPHANS_GRACE;
         while self.ended.is_some() && self.collect(false) {
             let remaining = grace.saturating_duration_since(Instant::now());
