@@ -186,7 +186,7 @@ pub fn pool(
         config: config.clone(),
         catalogues: CatalogueFolder::new(data.join("mcp").join("catalogues")),
         guard: OWN_PROGRAM.into(),
-        logins: Logins::new(data.join("mcp").join("tokens")).over(env.routes()),
+        logins: Logins::new(data.join("mcp").join("tokens")).with_routes(env.routes()),
         environment,
         clean: SecretFilter::new(move |words| redactor.clean(words)),
         reserved: Box::new(reserved),

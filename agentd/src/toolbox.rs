@@ -285,7 +285,7 @@ fn offered(spec: &ToolSpec, published: &PublishedTools) -> Option<CatalogueTool>
         category: "mcp".to_owned(),
         tags: vec![server.clone()],
     };
-    let stands_for = Some(route.word().into());
+    let stands_for = Some(route.identity().into());
     let foreign = published.foreign.get(&spec.name).cloned();
     Some(CatalogueTool { spec: spec.clone(), origin: ToolOrigin::Mcp { server }, label, stands_for, foreign })
 }

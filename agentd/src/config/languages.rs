@@ -326,7 +326,7 @@ impl Search {
             }),
         };
         let (base_url, api_key_env) = (text("base_url"), text("api_key_env"));
-        let base_url = match (base_url.as_str(), dialect.usual_base_url()) {
+        let base_url = match (base_url.as_str(), dialect.default_base_url()) {
             ("", Some(usual)) => usual,
             ("", None) => {
                 let why = format!("{dialect} has no default address");

@@ -298,7 +298,7 @@ impl Server {
                 "remove `connection_mode` if the server supports streamable HTTP, or put a key into `headers`",
             ));
         }
-        let reached = match (mode, &self.command, &self.url) {
+        let address = match (mode, &self.command, &self.url) {
             (Mode::Stdio, Some(command), _) if !command.trim().is_empty() => ServerAddress::Stdio {
                 command: command.clone(),
                 args: self.args.clone(),
@@ -327,7 +327,7 @@ impl Server {
         };
         Ok(ServerConfig {
             enabled: self.enabled.unwrap_or(true),
-            reached,
+            address,
             tools: self.tools.clone(),
             defaults: self.defaults,
             grants: self.grants.clone().unwrap_or_default(),

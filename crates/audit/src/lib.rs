@@ -7,7 +7,7 @@
 //! new log that verifies. Only a hash noted elsewhere distinguishes the two. The daemon logs it at each start,
 //! stop and rotation, keeps it in memory while it runs, and stores it in the journal.
 //!
-//! - [`AuditLog`] (`log`): the front; it implements the ports [`agentd_core::ports::Audit`] and
+//! - [`AuditLog`] (`log`): the async API; it implements the ports [`agentd_core::ports::Audit`] and
 //!   [`agentd_core::ports::AuditReader`]. [`AuditConfig`] sets the folder and the file size.
 //! - `writer`: the single writer thread; pending entries are written and synced together. `place`: opening and
 //!   rotating the files, and repair after a crash.

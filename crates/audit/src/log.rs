@@ -1,4 +1,4 @@
-//! Async front of the audit log. Commands go through a bounded queue to the writer thread; reads use blocking tasks.
+//! Async API of the audit log. Commands go through a bounded queue to the writer thread; reads use blocking tasks.
 
 use std::{
     path::{Path, PathBuf},
@@ -30,7 +30,7 @@ const QUEUE: usize = 1024;
 /// Default size at which a file is rotated, in bytes.
 const ROTATE_AT: u64 = 64 << 20;
 /// Maximum number of attempts to observe an unchanged end of the log while comparing it with the file.
-const LOOKS: usize = 10;
+const MAX_ATTEMPTS: usize = 10;
 
 /// Configuration of an [`AuditLog`].
 #[derive(Clone)]
@@ -77,9 +77,9 @@ impl AuditLog {
     /// If the folder or its files cannot be written.
     pub fn open(config: AuditConfig) -> Result<Self, AuditError> {
         let AuditConfig { folder, rotate_at, noted, clean, clock } = config;
-        let refuse = |error| while_doing("open", &folder, error);
-        let (place, own) = LogEnd::open(&folder, None, noted.as_ref(), clock.now()).map_err(refuse)?;
-        let head = place.head.clone();
+        let failed = |error| storage_error("open", &folder, error);
+        let (log, own) = LogEnd::open(&folder, None, noted.as_ref(), clock.now()).map_err(failed)?;
+        let head = log.head.clone();
         tracing::info!(line = head.n, hash = head.hash, "the audit log continues here");
         for fact in &own {
             if let AuditFact::LogDamaged { found, .. } = fact {
@@ -93,18 +93,18 @@ impl AuditLog {
             clean: clean as SecretFilter,
             clock,
             commands,
-            place: Some(place),
+            log: Some(log),
             head,
             own,
             unsynced: false,
             failing: false,
         };
         // This runtime is only used to wait with a timeout; the work of the thread itself blocks.
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(refuse)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(failed)?;
         let thread = std::thread::Builder::new()
             .name("audit-write".into())
             .spawn(move || runtime.block_on(thread.run()))
-            .map_err(refuse)?;
+            .map_err(failed)?;
         Ok(Self { folder, noted, queue, thread: Mutex::new(Some(thread)) })
     }
 
@@ -129,7 +129,7 @@ impl AuditLog {
     /// exists.
     pub async fn trim(&self, limits: TrimLimits) -> Result<TrimReport, AuditError> {
         let trimmed = self.ask(|reply| Command::Trim(limits, reply)).await?;
-        trimmed.map_err(|error| while_doing("remove old files of", &self.folder, error))
+        trimmed.map_err(|error| storage_error("remove old files of", &self.folder, error))
     }
 
     /// Writes pending entries and stops the thread. Returns the last line if everything up to it is known to be on the
@@ -150,18 +150,18 @@ impl AuditLog {
 
     async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Result<T, AuditError> {
         let (reply, answer) = oneshot::channel();
-        self.queue.send(command(reply)).await.map_err(|_| gone())?;
-        answer.await.map_err(|_| gone())
+        self.queue.send(command(reply)).await.map_err(|_| closed_error())?;
+        answer.await.map_err(|_| closed_error())
     }
 
     /// Bytes at the end of the file that this process did not write. `None` if the log kept changing during the check.
     async fn foreign_bytes(&self) -> Option<u64> {
-        for _ in 0..LOOKS {
+        for _ in 0..MAX_ATTEMPTS {
             let before = self.end().await.ok()?;
-            let about = tokio::fs::symlink_metadata(self.folder.join(crate::read::CURRENT)).await;
+            let metadata = tokio::fs::symlink_metadata(self.folder.join(crate::read::CURRENT)).await;
             if before == self.end().await.ok()? {
                 // A missing or shorter file breaks the chain, which `verify` reports.
-                return Some(about.map_or(0, |about| about.len()).saturating_sub(before.size?));
+                return Some(metadata.map_or(0, |metadata| metadata.len()).saturating_sub(before.size?));
             }
         }
         None
@@ -170,13 +170,13 @@ impl AuditLog {
 
 impl Audit for AuditLog {
     fn record(&self, entry: AuditEntry) -> BoxFuture<'_, Result<(), AuditError>> {
-        async { self.ask(|reply| Command::Keep(Box::new(entry), Some(reply))).await? }.boxed()
+        async { self.ask(|reply| Command::Write(Box::new(entry), Some(reply))).await? }.boxed()
     }
 
     fn note(&self, entry: AuditEntry) -> BoxFuture<'_, ()> {
         async {
-            if let Err(SendError(Command::Keep(entry, _))) = self.queue.send(Command::Keep(Box::new(entry), None)).await
-            {
+            let sent = self.queue.send(Command::Write(Box::new(entry), None)).await;
+            if let Err(SendError(Command::Write(entry, _))) = sent {
                 tracing::error!("{} was not recorded: the audit log is closed", entry.fact.name());
             }
         }
@@ -210,23 +210,23 @@ impl AuditReader for AuditLog {
 }
 
 async fn blocking<T: Send + 'static>(
-    what: &str,
+    action: &str,
     folder: &Path,
     work: impl FnOnce(&Path) -> std::io::Result<T> + Send + 'static,
 ) -> Result<T, AuditError> {
     let owned = folder.to_path_buf();
     let done = tokio::task::spawn_blocking(move || work(&owned)).await;
-    done.map_err(|error| while_doing(what, folder, std::io::Error::other(error)))?
-        .map_err(|error| while_doing(what, folder, error))
+    done.map_err(|error| storage_error(action, folder, std::io::Error::other(error)))?
+        .map_err(|error| storage_error(action, folder, error))
 }
 
-fn while_doing(what: &str, folder: &Path, error: std::io::Error) -> AuditError {
-    AuditError::new(ErrorKind::Storage, format!("could not {what} the audit log in {}: {error}", folder.display()))
+fn storage_error(action: &str, folder: &Path, error: std::io::Error) -> AuditError {
+    AuditError::new(ErrorKind::Storage, format!("could not {action} the audit log in {}: {error}", folder.display()))
         .with_hint("audit.jsonl and audit.head must be regular files that you own, on a writable disk with free space")
         .with_source(error)
 }
 
-fn gone() -> AuditError {
+fn closed_error() -> AuditError {
     AuditError::new(ErrorKind::ShuttingDown, "could not write the audit log: it is closed")
         .with_hint("the daemon is stopping; start it again with `agentctl start`")
 }

@@ -19,7 +19,7 @@ use nix::fcntl::OFlag;
 
 use crate::{
     chain::{self, SealedLine, sha256},
-    read::{self, CURRENT, LONGEST_LINE, WITNESS},
+    read::{self, CURRENT, MAX_LINE, WITNESS},
 };
 
 /// End of the log, ready for appending.
@@ -45,57 +45,57 @@ impl LogEnd {
         now: Timestamp,
     ) -> io::Result<(Self, Vec<AuditFact>)> {
         let mut found = Vec::new();
-        let mut witness = own(&folder.join(WITNESS), false)?;
-        let seen = read_witness(&mut witness)?;
-        let mut file = own(&folder.join(CURRENT), true)?;
+        let mut witness = open_file(&folder.join(WITNESS), false)?;
+        let recorded = read_witness(&mut witness)?;
+        let mut file = open_file(&folder.join(CURRENT), true)?;
         let tail = Tail::of(&mut file)?;
         if let Some(torn) = &tail.torn {
-            found.push(set_aside(folder, torn, now)?);
-            file.set_len(tail.whole)?;
+            found.push(save_torn(folder, torn, now)?);
+            file.set_len(tail.complete)?;
         }
         let last = match &tail.last {
             Some(last) => Some(last.clone()),
-            None if tail.whole > 0 => {
+            None if tail.complete > 0 => {
                 found.push(damaged("the last line was not written by the audit log", None));
-                last_sound_line(folder)?
+                last_valid_line(folder)?
             }
-            None => last_sound_line(folder)?,
+            None => last_valid_line(folder)?,
         };
-        let damaged_witness = seen.is_none() && witness.metadata()?.len() > 0;
-        if known.is_none() && (damaged_witness || (seen.is_none() && last.is_some())) {
-            let what = format!(
+        let damaged_witness = recorded.is_none() && witness.metadata()?.len() > 0;
+        if known.is_none() && (damaged_witness || (recorded.is_none() && last.is_some())) {
+            let message = format!(
                 "{WITNESS}, which names the last line, is missing or damaged: lines may be missing from the end"
             );
-            found.push(damaged(what, Some(AuditProblem::NoWitness)));
+            found.push(damaged(message, Some(AuditProblem::NoWitness)));
         }
-        let is_new = seen.is_none();
-        let heads = seen.into_iter().chain(noted.cloned());
+        let is_new = recorded.is_none();
+        let heads = recorded.into_iter().chain(noted.cloned());
         let head = match known.cloned().map_or_else(|| heads.collect(), |known| vec![known]) {
             heads if heads.is_empty() => last.unwrap_or_else(chain::beginning),
-            heads => agree(heads, last, &tail, &mut found),
+            heads => choose_head(heads, last, &tail, &mut found),
         };
-        let about = file.metadata()?;
-        let mut place = Self {
+        let metadata = file.metadata()?;
+        let mut log = Self {
             folder: folder.to_path_buf(),
             medium: Box::new(file),
-            identity: (about.dev(), about.ino()),
-            size: tail.whole,
+            identity: (metadata.dev(), metadata.ino()),
+            size: tail.complete,
             head,
             witness,
         };
-        place.sync()?;
+        log.sync()?;
         if is_new {
             // Overwritten in place from here on, so that a machine crash leaves either the old or the new witness.
-            place.sync_witness()?;
+            log.sync_witness()?;
         }
         sync_folder(folder)?;
-        Ok((place, found))
+        Ok((log, found))
     }
 
     /// Returns true if the current file is in place and no other process has written to it.
-    pub(crate) fn is_as_it_was_left(&self) -> bool {
+    pub(crate) fn is_unchanged(&self) -> bool {
         fs::symlink_metadata(self.folder.join(CURRENT))
-            .is_ok_and(|about| (about.dev(), about.ino()) == self.identity && about.len() == self.size)
+            .is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == self.identity && metadata.len() == self.size)
     }
 
     /// Appends lines, the last of which is `head`. After an error some bytes may be written: see [`Self::roll_back`].
@@ -127,14 +127,14 @@ impl LogEnd {
     }
 
     /// Rotates the current file and starts a new one. Returns the name of the rotated file.
-    pub(crate) fn turn_page(&mut self, now: Timestamp) -> io::Result<String> {
+    pub(crate) fn rotate(&mut self, now: Timestamp) -> io::Result<String> {
         self.sync()?;
         let name = free_name(&self.folder, now, "jsonl");
         fs::rename(self.folder.join(CURRENT), self.folder.join(&name))?;
-        let file = own(&self.folder.join(CURRENT), true)?;
-        let about = file.metadata()?;
+        let file = open_file(&self.folder.join(CURRENT), true)?;
+        let metadata = file.metadata()?;
         sync_folder(&self.folder)?;
-        self.identity = (about.dev(), about.ino());
+        self.identity = (metadata.dev(), metadata.ino());
         self.medium = Box::new(file);
         self.size = 0;
         Ok(name)
@@ -142,32 +142,32 @@ impl LogEnd {
 
     #[cfg(test)]
     pub(crate) fn replace_medium(&mut self, make: impl FnOnce(File) -> Box<dyn Medium>) {
-        self.medium = make(own(&self.folder.join(CURRENT), true).unwrap());
+        self.medium = make(open_file(&self.folder.join(CURRENT), true).unwrap());
     }
 }
 
 /// Chooses the head to continue from and reports heads that do not match the file. A remembered head was always on the
 /// disk, but it may be older than the last line.
-fn agree(heads: Vec<AuditHead>, last: Option<AuditHead>, tail: &Tail, found: &mut Vec<AuditFact>) -> AuditHead {
+fn choose_head(heads: Vec<AuditHead>, last: Option<AuditHead>, tail: &Tail, found: &mut Vec<AuditFact>) -> AuditHead {
     let last = last.unwrap_or_else(chain::beginning);
-    let (mut go_on, mut furthest) = (last.clone(), last.n);
+    let (mut chosen, mut highest) = (last.clone(), last.n);
     for head in heads {
-        let another = |line: &AuditHead| line.n == head.n && line.hash != head.hash;
-        if head.n > furthest {
-            furthest = head.n;
-            go_on = head;
-        } else if another(&last) || tail.heads.iter().any(another) {
+        let differs = |line: &AuditHead| line.n == head.n && line.hash != head.hash;
+        if head.n > highest {
+            highest = head.n;
+            chosen = head;
+        } else if differs(&last) || tail.heads.iter().any(differs) {
             found.push(damaged(format!("line {} differs from the one that was written", head.n), None));
-            if head.n == furthest {
-                go_on = head;
+            if head.n == highest {
+                chosen = head;
             }
         }
     }
-    if furthest > last.n {
-        let what = format!("lines {} to {furthest} that were written are missing from the end", last.n + 1);
-        found.push(damaged(what, None));
+    if highest > last.n {
+        let message = format!("lines {} to {highest} that were written are missing from the end", last.n + 1);
+        found.push(damaged(message, None));
     }
-    go_on
+    chosen
 }
 
 /// Fact that the log is not as the daemon left it.
@@ -176,7 +176,7 @@ pub(crate) fn damaged(found: impl Into<String>, problem: Option<AuditProblem>) -
 }
 
 /// Opens a file for writing with mode 0600, creating it if missing.
-fn own(path: &Path, append: bool) -> io::Result<File> {
+fn open_file(path: &Path, append: bool) -> io::Result<File> {
     let file = OpenOptions::new()
         .create(true)
         .truncate(false)
@@ -187,11 +187,11 @@ fn own(path: &Path, append: bool) -> io::Result<File> {
         // A link could point to a valuable file, and opening a pipe would block forever.
         .custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC).bits())
         .open(path)?;
-    let about = file.metadata()?;
-    if !about.is_file() {
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
     }
-    if about.mode() & 0o077 != 0 {
+    if metadata.mode() & 0o077 != 0 {
         file.set_permissions(Permissions::from_mode(0o600))?;
     }
     Ok(file)
@@ -215,7 +215,7 @@ fn free_name(folder: &Path, now: Timestamp, ending: &str) -> String {
 }
 
 /// Saves the bytes of an incomplete line, which was never acknowledged.
-fn set_aside(folder: &Path, torn: &[u8], now: Timestamp) -> io::Result<AuditFact> {
+fn save_torn(folder: &Path, torn: &[u8], now: Timestamp) -> io::Result<AuditFact> {
     let name = free_name(folder, now, "torn");
     let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(folder.join(&name))?;
     file.write_all(torn)?;
@@ -233,7 +233,7 @@ fn set_aside(folder: &Path, torn: &[u8], now: Timestamp) -> io::Result<AuditFact
 /// The last lines of a file.
 pub(crate) struct Tail {
     /// Bytes up to and including the last newline.
-    whole: u64,
+    complete: u64,
     /// Bytes after the last newline, if any.
     pub(crate) torn: Option<Vec<u8>>,
     /// The last line, if its hash matches.
@@ -246,7 +246,7 @@ impl Tail {
     pub(crate) fn of(file: &mut File) -> io::Result<Self> {
         let size = file.metadata()?.len();
         // Twice the longest line, so that an incomplete and a complete one fit.
-        let mut read = 2 * LONGEST_LINE;
+        let mut read = 2 * MAX_LINE;
         loop {
             let from = size.saturating_sub(read);
             file.seek(SeekFrom::Start(from))?;
@@ -260,22 +260,22 @@ impl Tail {
         }
     }
 
-    fn read(bytes: &[u8], from: u64, whole: usize) -> Self {
-        let (lines, torn) = bytes.split_at(whole);
+    fn read(bytes: &[u8], from: u64, complete: usize) -> Self {
+        let (lines, torn) = bytes.split_at(complete);
         let lines: Vec<&[u8]> =
             lines.strip_suffix(b"\n").map(|lines| lines.split(|byte| *byte == b'\n').collect()).unwrap_or_default();
-        let sound = |line: &&[u8]| SealedLine::read(line).filter(SealedLine::holds).map(|sealed| sealed.head());
+        let valid_head = |line: &&[u8]| SealedLine::read(line).filter(SealedLine::holds).map(|sealed| sealed.head());
         Self {
-            whole: from + whole as u64,
+            complete: from + complete as u64,
             torn: (!torn.is_empty()).then(|| torn.to_vec()),
-            last: lines.last().and_then(sound),
-            heads: lines.iter().filter_map(sound).collect(),
+            last: lines.last().and_then(valid_head),
+            heads: lines.iter().filter_map(valid_head).collect(),
         }
     }
 }
 
 /// Valid line with the highest number in all files. Used if the newest file does not end with a valid line.
-fn last_sound_line(folder: &Path) -> io::Result<Option<AuditHead>> {
+fn last_valid_line(folder: &Path) -> io::Result<Option<AuditHead>> {
     let mut last: Option<AuditHead> = None;
     for name in read::all(folder)? {
         let Ok(file) = read::open(&folder.join(name)) else { continue };

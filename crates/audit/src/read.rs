@@ -18,28 +18,28 @@ use nix::fcntl::OFlag;
 use crate::chain::SealedLine;
 
 /// Maximum number of records in one answer.
-const MOST_LINES: usize = 10_000;
+const MAX_RECORDS: usize = 10_000;
 /// Maximum bytes of records in one answer; the message limit of the protocol is twice that.
-const MOST_BYTES: usize = 8 << 20;
+const MAX_BYTES: usize = 8 << 20;
 
-/// Calls `see` for every line of the log, oldest first. Malformed lines are skipped; [`crate::verify`] reports them.
+/// Calls `visit` for every line of the log, oldest first. Malformed lines are skipped; [`crate::verify`] reports them.
 ///
 /// # Errors
 /// If the folder or a file cannot be read.
-pub fn each(folder: &Path, mut see: impl FnMut(AuditLine)) -> io::Result<()> {
+pub fn each(folder: &Path, mut visit: impl FnMut(AuditLine)) -> io::Result<()> {
     for (_, file) in opened(folder)? {
-        each_of(file?, &mut |_, line| see(line))?;
+        each_of(file?, &mut |_, line| visit(line))?;
     }
     Ok(())
 }
 
-fn each_of(file: File, see: &mut dyn FnMut(usize, AuditLine)) -> io::Result<()> {
+fn each_of(file: File, visit: &mut dyn FnMut(usize, AuditLine)) -> io::Result<()> {
     let mut lines = BufReader::new(file);
     while let Some(found) = next_line(&mut lines)? {
         if let LogLine::Line(bytes) = found
             && let Ok(line) = serde_json::from_slice(&bytes)
         {
-            see(bytes.len(), line);
+            visit(bytes.len(), line);
         }
     }
     Ok(())
@@ -53,28 +53,28 @@ type Key = (Option<SessionId>, Option<CallId>);
 /// # Errors
 /// If the folder or a file cannot be read.
 pub(crate) fn newest(folder: &Path, query: &RecordQuery) -> io::Result<Vec<AuditRecord>> {
-    let limit = query.limit.clamp(1, MOST_LINES);
+    let limit = query.limit.clamp(1, MAX_RECORDS);
     let mut found: VecDeque<FoundRecord> = VecDeque::new();
     // Ends whose decisions are in an older file.
     let mut ends: HashMap<Key, RecordedEnd> = HashMap::new();
     let mut last_start = 0;
     for (_, file) in opened(folder)?.into_iter().rev() {
-        let mut page = Page::new(query, limit - found.len());
-        each_of(file?, &mut |size, line| page.take(size, line))?;
-        last_start = last_start.max(page.last_start);
+        let mut records = FileRecords::new(query, limit - found.len());
+        each_of(file?, &mut |size, line| records.add(size, line))?;
+        last_start = last_start.max(records.last_start);
         // Older files have no matching records.
-        let reached = query.since.is_some_and(|since| page.first_at.is_some_and(|first| first < since));
-        let mut of_file = page.close(&mut ends);
+        let is_done = query.since.is_some_and(|since| records.first_at.is_some_and(|first| first < since));
+        let mut of_file = records.close(&mut ends);
         of_file.append(&mut found);
         found = of_file;
-        if reached || found.len() >= limit {
+        if is_done || found.len() >= limit {
             break;
         }
     }
     let mut bytes = 0;
     let within = found.iter().rev().take_while(|found| {
         bytes += found.size;
-        bytes <= MOST_BYTES
+        bytes <= MAX_BYTES
     });
     let skip = found.len() - within.count();
     Ok(found.into_iter().skip(skip).map(|found| found.with_outcome(last_start)).collect())
@@ -103,43 +103,43 @@ impl FoundRecord {
 }
 
 /// Records of one file, read from start to end.
-struct Page<'a> {
+struct FileRecords<'a> {
     query: &'a RecordQuery,
-    room: usize,
+    capacity: usize,
     found: VecDeque<FoundRecord>,
-    /// Number of records dropped at the front for lack of room.
+    /// Number of records dropped at the front because of the limit.
     dropped: usize,
-    /// Calls without an end so far. Wanted ones have their index among all records of the file.
+    /// Calls without an end so far. Matching ones have their index among all records of the file.
     open: HashMap<Key, Option<usize>>,
     /// Ends without a decision in this file.
-    strays: HashMap<Key, RecordedEnd>,
+    unmatched_ends: HashMap<Key, RecordedEnd>,
     last_start: u64,
     first_at: Option<agentd_core::Timestamp>,
 }
 
-impl<'a> Page<'a> {
-    fn new(query: &'a RecordQuery, room: usize) -> Self {
+impl<'a> FileRecords<'a> {
+    fn new(query: &'a RecordQuery, capacity: usize) -> Self {
         Self {
             query,
-            room,
+            capacity,
             found: VecDeque::new(),
             dropped: 0,
             open: HashMap::new(),
-            strays: HashMap::new(),
+            unmatched_ends: HashMap::new(),
             last_start: 0,
             first_at: None,
         }
     }
 
-    fn take(&mut self, size: usize, line: AuditLine) {
+    fn add(&mut self, size: usize, line: AuditLine) {
         self.first_at.get_or_insert(line.entry.at);
         let key = (line.entry.session_id, line.entry.call_id.clone());
         match line.entry.fact {
             AuditFact::CallEnded(end) => {
                 let ended = RecordedEnd { n: line.n, at: line.entry.at, end };
                 match self.open.remove(&key) {
-                    Some(place) => self.end(place, size, ended),
-                    None => drop(self.strays.insert(key, ended)),
+                    Some(index) => self.end(index, size, ended),
+                    None => drop(self.unmatched_ends.insert(key, ended)),
                 }
                 return;
             }
@@ -147,23 +147,23 @@ impl<'a> Page<'a> {
             _ => {}
         }
         let is_call = matches!(line.entry.fact, AuditFact::CallDecided(_));
-        let wanted = self.query.matches(&line);
+        let is_match = self.query.matches(&line);
         if is_call {
             // A call decided again after a restart leaves its first decision without an end.
-            self.open.insert(key, wanted.then_some(self.dropped + self.found.len()));
+            self.open.insert(key, is_match.then_some(self.dropped + self.found.len()));
         }
-        if wanted {
+        if is_match {
             self.found.push_back(FoundRecord { size, line, ended: None });
-            if self.found.len() > self.room {
+            if self.found.len() > self.capacity {
                 self.found.pop_front();
                 self.dropped += 1;
             }
         }
     }
 
-    fn end(&mut self, place: Option<usize>, size: usize, ended: RecordedEnd) {
-        let place = place.and_then(|place| place.checked_sub(self.dropped));
-        if let Some(found) = place.and_then(|place| self.found.get_mut(place)) {
+    fn end(&mut self, index: Option<usize>, size: usize, ended: RecordedEnd) {
+        let index = index.and_then(|index| index.checked_sub(self.dropped));
+        if let Some(found) = index.and_then(|index| self.found.get_mut(index)) {
             found.size += size;
             found.ended = Some(ended);
         }
@@ -171,12 +171,12 @@ impl<'a> Page<'a> {
 
     /// Returns the records, joined with ends from newer files. Ends of calls in older files are added to `ends`.
     fn close(mut self, ends: &mut HashMap<Key, RecordedEnd>) -> VecDeque<FoundRecord> {
-        for (key, place) in std::mem::take(&mut self.open) {
+        for (key, index) in std::mem::take(&mut self.open) {
             if let Some(ended) = ends.remove(&key) {
-                self.end(place, 0, ended);
+                self.end(index, 0, ended);
             }
         }
-        ends.extend(self.strays);
+        ends.extend(self.unmatched_ends);
         self.found
     }
 }
@@ -187,10 +187,10 @@ pub(crate) const CURRENT: &str = "audit.jsonl";
 pub(crate) const WITNESS: &str = "audit.head";
 
 /// Maximum length of a line in bytes. Lines written by the log are far shorter.
-pub(crate) const LONGEST_LINE: u64 = 1 << 20;
+pub(crate) const MAX_LINE: u64 = 1 << 20;
 
 /// Maximum number of attempts to open all files without a change of the list meanwhile.
-const LOOKS: u32 = 100;
+const MAX_ATTEMPTS: u32 = 100;
 
 /// Opens a regular file for reading. Rejects links, which could point elsewhere, and pipes, which never end.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
@@ -207,7 +207,7 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
 
 /// Names of all files of the log: rotated ones in the order of their lines, then the current one if it exists.
 pub(crate) fn all(folder: &Path) -> io::Result<Vec<String>> {
-    let mut aside = Vec::new();
+    let mut rotated = Vec::new();
     let mut current = None;
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
@@ -215,15 +215,15 @@ pub(crate) fn all(folder: &Path) -> io::Result<Vec<String>> {
         if name == CURRENT {
             current = Some(name);
         } else if name.starts_with("audit-") && name.ends_with(".jsonl") {
-            aside.push((first_number(&entry.path()), name));
+            rotated.push((first_number(&entry.path()), name));
         }
     }
     // A file with an unreadable first line is sorted by its name, the time of its rotation.
-    aside.sort_by(|(a, one), (b, other)| match (a, b) {
+    rotated.sort_by(|(a, one), (b, other)| match (a, b) {
         (Some(a), Some(b)) => (a, one).cmp(&(b, other)),
         _ => one.cmp(other),
     });
-    Ok(aside.into_iter().map(|(_, name)| name).chain(current).collect())
+    Ok(rotated.into_iter().map(|(_, name)| name).chain(current).collect())
 }
 
 /// Name of a log file and the result of opening it.
@@ -233,7 +233,7 @@ pub(crate) type OpenLogFile = (String, io::Result<File>);
 /// removed, so opening them one by one could make lines appear missing.
 pub(crate) fn opened(folder: &Path) -> io::Result<Vec<OpenLogFile>> {
     let mut listed = all(folder)?;
-    for _ in 0..LOOKS {
+    for _ in 0..MAX_ATTEMPTS {
         let opened = listed.iter().map(|name| (name.clone(), open(&folder.join(name)))).collect();
         let now = all(folder)?;
         if now == listed {
@@ -246,7 +246,7 @@ pub(crate) fn opened(folder: &Path) -> io::Result<Vec<OpenLogFile>> {
 
 fn first_number(path: &Path) -> Option<u64> {
     let mut line = Vec::new();
-    BufReader::new(open(path).ok()?).take(LONGEST_LINE).read_until(b'\n', &mut line).ok()?;
+    BufReader::new(open(path).ok()?).take(MAX_LINE).read_until(b'\n', &mut line).ok()?;
     Some(SealedLine::read(line.strip_suffix(b"\n")?)?.n)
 }
 
@@ -264,13 +264,13 @@ pub(crate) enum LogLine {
 /// Reads the next line of a file. Returns `None` at the end.
 pub(crate) fn next_line(from: &mut impl io::BufRead) -> io::Result<Option<LogLine>> {
     let mut line = Vec::new();
-    from.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line)?;
+    from.by_ref().take(MAX_LINE).read_until(b'\n', &mut line)?;
     if line.pop_if(|last| *last == b'\n').is_some() {
         return Ok(Some(LogLine::Line(line)));
     }
     match line.len() as u64 {
         0 => Ok(None),
-        LONGEST_LINE => skip_line(from, LONGEST_LINE).map(Some),
+        MAX_LINE => skip_line(from, MAX_LINE).map(Some),
         torn => Ok(Some(LogLine::Torn(torn))),
     }
 }
@@ -306,12 +306,12 @@ mod tests {
             }
             assert_eq!(found, expected);
         };
-        let longest = usize::try_from(LONGEST_LINE).unwrap();
+        let longest = usize::try_from(MAX_LINE).unwrap();
         let line = |text: &str| LogLine::Line(text.as_bytes().to_vec());
         check(b"".to_vec(), &[]);
         check(b"a\n\nb\n".to_vec(), &[line("a"), line(""), line("b")]);
         check(b"a\nb".to_vec(), &[line("a"), LogLine::Torn(1)]);
         check([vec![b'x'; longest + 5], b"\nb\n".to_vec()].concat(), &[LogLine::TooLong, line("b")]);
-        check(vec![b'x'; longest + 5], &[LogLine::Torn(LONGEST_LINE + 5)]);
+        check(vec![b'x'; longest + 5], &[LogLine::Torn(MAX_LINE + 5)]);
     }
 }

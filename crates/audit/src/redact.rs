@@ -24,7 +24,7 @@ const NAMES: [&str; 10] = [
 ];
 
 /// Pattern of secret names in text. A plural is a count and does not match: `max_tokens=5`.
-const WORDS: &str =
+const SECRET_WORDS: &str =
     "(?:password|passwd|passphrase|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|credential|cookie)";
 
 /// Pattern of a value: quoted, quoted within JSON inside a string, or up to the next blank or separator.
@@ -42,8 +42,8 @@ impl Default for Patterns {
             r#"(?i)(?<keep>authorization[\\"']*\s*[:=]\s*[\\"']*(?:(?:bearer|basic|digest|token)\s+)?)[^"'\s,\\]+"#
                 .to_owned(),
             r#"(?<keep>[Bb]earer )[^\s"'&,\\]+"#.to_owned(),
-            format!(r#"(?i)(?<keep>{WORDS}[\\"']*\s*[=:]\s*){VALUE}"#),
-            format!(r#"(?i)(?<keep>(?:^|\s)--?[a-z-]*{WORDS}\s+){VALUE}"#),
+            format!(r#"(?i)(?<keep>{SECRET_WORDS}[\\"']*\s*[=:]\s*){VALUE}"#),
+            format!(r#"(?i)(?<keep>(?:^|\s)--?[a-z-]*{SECRET_WORDS}\s+){VALUE}"#),
             r#"(?<keep>\b[A-Za-z][A-Za-z0-9+.-]*://[^\s/:@"']*:)[^\s/@"']+(?<end>@)"#.to_owned(),
             r#"(?<keep>\s(?:-u|--user)[ =]["']?[^\s:"']+:)[^\s"']+"#.to_owned(),
             r"(?<keep>\bsshpass\s+-p\s*)\S+".to_owned(),
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn credentials_are_redacted_and_the_rest_kept() {
         let patterns = Patterns::default();
-        assert_eq!(patterns.0.len(), 13, "every pattern can be compiled");
+        assert_eq!(patterns.0.len(), 13, "a pattern does not compile");
         let check = |text: &str, expected: &str| assert_eq!(patterns.clean(text), expected);
         check("Authorization: Bearer abc.def\" x", "Authorization: Bearer [redacted]\" x");
         check("curl -H 'authorization: Basic dTpw' u", "curl -H 'authorization: Basic [redacted]' u");

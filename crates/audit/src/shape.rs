@@ -17,17 +17,17 @@ use crate::{
 };
 
 /// Maximum bytes of one stored text: enough to judge a command or a path again.
-pub(crate) const LONGEST_TEXT: usize = 4 * 1024;
+pub(crate) const MAX_TEXT: usize = 4 * 1024;
 /// Maximum bytes of the stored arguments of one call.
-const LARGEST_ARGS: usize = 48 * 1024;
+const MAX_ARGS: usize = 48 * 1024;
 /// Maximum stored elements of a list or an object.
-const MOST_ELEMENTS: usize = 256;
+const MAX_ELEMENTS: usize = 256;
 /// Maximum nesting of stored values; readers of JSON commonly stop at 128.
 const MAX_DEPTH: usize = 48;
 /// Maximum stored files of one entry.
-const MOST_FILES: usize = 200;
+const MAX_FILES: usize = 200;
 /// Maximum bytes of a stored path. All limits together fit in one line, even if every byte is escaped.
-const LONGEST_PATH: usize = 512;
+const MAX_PATH: usize = 512;
 
 /// Serializes an entry as one JSON object, redacted and truncated.
 pub(crate) fn shape(mut entry: AuditEntry, clean: &dyn Fn(&str) -> String) -> Result<String, serde_json::Error> {
@@ -68,7 +68,7 @@ impl Shape<'_> {
                 self.text(by);
             }
             AuditFact::RulesRead { sources, sha256: _, problem } => {
-                sources.truncate(MOST_ELEMENTS);
+                sources.truncate(MAX_ELEMENTS);
                 self.texts(sources.iter_mut().chain(problem));
             }
             AuditFact::LogDamaged { found: text, bytes: _, sha256: _, kept_as: _, problem: _ }
@@ -97,7 +97,7 @@ impl Shape<'_> {
             answer,
             reply,
         } = decision;
-        granted_by.truncate(MOST_ELEMENTS);
+        granted_by.truncate(MAX_ELEMENTS);
         self.texts([tool, &mut asked_by.model, &mut asked_by.agent].into_iter().chain(granted_by));
         self.texts([leads_to, layer, rule, reason].into_iter().flatten());
         self.args(args);
@@ -125,8 +125,8 @@ impl Shape<'_> {
         let CallEnd { tool, files, output, output_bytes, output_sha256, .. } = end;
         self.text(tool);
         self.files(files);
-        let said = (self.clean)(&std::mem::take(output));
-        (*output_bytes, *output_sha256) = (said.len() as u64, Some(sha256(said.as_bytes())));
+        let cleaned = (self.clean)(&std::mem::take(output));
+        (*output_bytes, *output_sha256) = (cleaned.len() as u64, Some(sha256(cleaned.as_bytes())));
     }
 
     fn answerer(&self, by: &mut AnsweredBy) {
@@ -137,8 +137,8 @@ impl Shape<'_> {
     }
 
     fn files(&self, files: &mut Vec<ChangedFile>) {
-        files.truncate(MOST_FILES);
-        files.iter_mut().for_each(|file| file.path = cut((self.clean)(&file.path), LONGEST_PATH));
+        files.truncate(MAX_FILES);
+        files.iter_mut().for_each(|file| file.path = truncate((self.clean)(&file.path), MAX_PATH));
     }
 
     fn texts<'t>(&self, texts: impl IntoIterator<Item = &'t mut String>) {
@@ -146,7 +146,7 @@ impl Shape<'_> {
     }
 
     fn text(&self, text: &mut String) {
-        *text = cut((self.clean)(text), LONGEST_TEXT);
+        *text = truncate((self.clean)(text), MAX_TEXT);
     }
 
     /// Bounds arguments. A deeply nested value could exhaust the stack, so it is replaced as a whole.
@@ -156,62 +156,62 @@ impl Shape<'_> {
         } else {
             *args = Value::String(format!("[omitted: nested deeper than {MAX_DEPTH}]"));
         }
-        let mut left = LARGEST_ARGS;
-        bound(args, &mut left);
+        let mut budget = MAX_ARGS;
+        bound(args, &mut budget);
     }
 }
 
-fn depth_is_within(value: &Value, left: usize) -> bool {
+fn depth_is_within(value: &Value, levels: usize) -> bool {
     match value {
-        Value::Array(items) => left > 0 && items.iter().all(|item| depth_is_within(item, left - 1)),
-        Value::Object(fields) => left > 0 && fields.values().all(|field| depth_is_within(field, left - 1)),
+        Value::Array(items) => levels > 0 && items.iter().all(|item| depth_is_within(item, levels - 1)),
+        Value::Object(fields) => levels > 0 && fields.values().all(|field| depth_is_within(field, levels - 1)),
         _ => true,
     }
 }
 
-/// Truncates long values and subtracts their size from `left`.
-fn bound(value: &mut Value, left: &mut usize) {
+/// Truncates long values and subtracts their size from `budget`.
+fn bound(value: &mut Value, budget: &mut usize) {
     match value {
-        Value::Null | Value::Bool(_) | Value::Number(_) => *left = left.saturating_sub(8),
+        Value::Null | Value::Bool(_) | Value::Number(_) => *budget = budget.saturating_sub(8),
         Value::String(text) => {
-            // Even without room left, a text keeps 64 bytes so that it can be recognised.
-            *text = cut(std::mem::take(text), LONGEST_TEXT.min((*left).max(64)));
-            *left = left.saturating_sub(text.len());
+            // Even beyond the budget, a text keeps 64 bytes so that it can be recognised.
+            *text = truncate(std::mem::take(text), MAX_TEXT.min((*budget).max(64)));
+            *budget = budget.saturating_sub(text.len());
         }
         Value::Array(items) => {
             let all = items.len();
-            let mut kept = 0;
-            while kept < all.min(MOST_ELEMENTS) && *left > 0 {
-                bound(&mut items[kept], left);
-                kept += 1;
+            let mut count = 0;
+            while count < all.min(MAX_ELEMENTS) && *budget > 0 {
+                bound(&mut items[count], budget);
+                count += 1;
             }
-            if kept < all {
-                items.truncate(kept);
-                items.push(Value::String(format!("[cut: {} more of {all} elements]", all - kept)));
+            if count < all {
+                items.truncate(count);
+                items.push(Value::String(format!("[cut: {} more of {all} elements]", all - count)));
             }
         }
         Value::Object(fields) => {
             let all = fields.len();
-            let mut kept = 0;
+            let mut count = 0;
             for (name, mut field) in std::mem::take(fields) {
-                if kept >= MOST_ELEMENTS || *left == 0 {
+                if count >= MAX_ELEMENTS || *budget == 0 {
                     break;
                 }
-                let name = cut(name, 256);
-                *left = left.saturating_sub(name.len());
-                bound(&mut field, left);
+                let name = truncate(name, 256);
+                *budget = budget.saturating_sub(name.len());
+                bound(&mut field, budget);
                 fields.insert(name, field);
-                kept += 1;
+                count += 1;
             }
-            if kept < all {
-                fields.insert("[cut]".to_owned(), Value::String(format!("{} more of {all} fields", all - kept)));
+            if count < all {
+                fields.insert("[cut]".to_owned(), Value::String(format!("{} more of {all} fields", all - count)));
             }
         }
     }
 }
 
 /// Truncates a text to `limit` bytes and appends the size and fingerprint of the whole.
-fn cut(text: String, limit: usize) -> String {
+fn truncate(text: String, limit: usize) -> String {
     if text.len() <= limit {
         return text;
     }
@@ -253,7 +253,7 @@ mod tests {
                 granted_by: Vec::new(),
                 by: DecidedBy::Client("hunter22".to_owned()),
                 answer: Some(Answer::Edit { args: json!({"a": {"b": "x hunter22"}}) }),
-                reply: Some(Answer::Text { text: "hunter22, said the person".to_owned() }),
+                reply: Some(Answer::Text { text: "hunter22, the user wrote".to_owned() }),
             })),
         )
     }
@@ -270,20 +270,23 @@ mod tests {
     #[test]
     fn long_text_keeps_its_start_and_omitted_size() {
         let text = format!("rm -rf {}", "ä".repeat(5000));
-        let kept = args_of(json!({"command": text}));
-        let kept = kept["command"].as_str().unwrap();
-        assert!(kept.starts_with("rm -rf ää") && kept.len() < LONGEST_TEXT + 120, "{kept}");
-        assert!(kept.ends_with(&format!("… [cut: 10007 bytes in all, sha256 {}]", sha256(text.as_bytes()))), "{kept}");
+        let stored = args_of(json!({"command": text}));
+        let stored = stored["command"].as_str().unwrap();
+        assert!(stored.starts_with("rm -rf ää") && stored.len() < MAX_TEXT + 120, "{stored}");
+        assert!(
+            stored.ends_with(&format!("… [cut: 10007 bytes in all, sha256 {}]", sha256(text.as_bytes()))),
+            "{stored}"
+        );
     }
 
     #[test]
     fn truncation_never_leaves_a_partial_secret() {
-        for before in LONGEST_TEXT - 12..LONGEST_TEXT + 4 {
+        for before in MAX_TEXT - 12..MAX_TEXT + 4 {
             let text = format!("{}hunter22{}", "x".repeat(before), "y".repeat(100));
-            let kept = args_of(json!({"command": text}));
-            let kept = kept["command"].as_str().unwrap();
-            assert!(!kept.contains("hun"), "{kept}");
-            let start = kept.split('…').next().unwrap();
+            let stored = args_of(json!({"command": text}));
+            let stored = stored["command"].as_str().unwrap();
+            assert!(!stored.contains("hun"), "{stored}");
+            let start = stored.split('…').next().unwrap();
             assert!(start.replace(MASK, "").chars().all(|c| c == 'x' || c == 'y'), "{start}");
         }
     }
@@ -292,9 +295,9 @@ mod tests {
     fn huge_arguments_are_bounded() {
         let line = |args| shape(decided(args), &clean).unwrap().len();
         assert!(line(json!(vec!["word"; 100_000])) < 32 * 1024);
-        assert!(line(json!(vec!["x".repeat(LONGEST_TEXT); 1000])) < 2 * LARGEST_ARGS);
+        assert!(line(json!(vec!["x".repeat(MAX_TEXT); 1000])) < 2 * MAX_ARGS);
         let fields: serde_json::Map<_, _> = (0..10_000).map(|n| ("k".repeat(500) + &n.to_string(), json!(n))).collect();
-        assert!(line(Value::Object(fields)) < 2 * LARGEST_ARGS);
+        assert!(line(Value::Object(fields)) < 2 * MAX_ARGS);
         let deep = (0..100).fold(json!("hunter22"), |inner, _| json!([inner]));
         assert_eq!(args_of(deep), json!("[omitted: nested deeper than 48]"));
     }

@@ -47,16 +47,16 @@ impl TrimReport {
 
 pub(crate) fn trim(thread: &mut Thread, limits: &TrimLimits) -> io::Result<TrimReport> {
     let mut trimmed = TrimReport::default();
-    let mut left = Vec::new();
+    let mut files = Vec::new();
     for name in read::all(&thread.folder)? {
         let bytes = fs::symlink_metadata(thread.folder.join(&name))?.len();
-        left.push((name, bytes));
+        files.push((name, bytes));
     }
-    let mut total: u64 = left.iter().map(|(_, bytes)| bytes).sum();
-    for (name, bytes) in left.iter().filter(|(name, _)| name != CURRENT) {
+    let mut total: u64 = files.iter().map(|(_, bytes)| bytes).sum();
+    for (name, bytes) in files.iter().filter(|(name, _)| name != CURRENT) {
         let path = thread.folder.join(name);
-        let is_old = limits.before.is_some_and(|before| set_aside(name).is_some_and(|at| at < before));
-        if !is_old && limits.max_bytes.is_none_or(|most| total <= most) {
+        let is_old = limits.before.is_some_and(|before| rotated_at(name).is_some_and(|at| at < before));
+        if !is_old && limits.max_bytes.is_none_or(|max| total <= max) {
             break;
         }
         let tail = Tail::of(&mut File::open(&path)?)?;
@@ -66,7 +66,7 @@ pub(crate) fn trim(thread: &mut Thread, limits: &TrimLimits) -> io::Result<TrimR
             break;
         };
         if !limits.trial {
-            thread.keep_own(AuditFact::LogTrimmed { file: name.clone(), through, bytes: *bytes })?;
+            thread.write_own(AuditFact::LogTrimmed { file: name.clone(), through, bytes: *bytes })?;
             fs::remove_file(&path)?;
         }
         total -= bytes;
@@ -74,7 +74,7 @@ pub(crate) fn trim(thread: &mut Thread, limits: &TrimLimits) -> io::Result<TrimR
     }
     if let Some(before) = limits.before {
         for (name, bytes) in torn(&thread.folder)? {
-            if set_aside(&name).is_some_and(|at| at < before) {
+            if rotated_at(&name).is_some_and(|at| at < before) {
                 if !limits.trial {
                     fs::remove_file(thread.folder.join(&name))?;
                 }
@@ -89,7 +89,7 @@ pub(crate) fn trim(thread: &mut Thread, limits: &TrimLimits) -> io::Result<TrimR
 }
 
 /// Rotation time of a file, parsed from its name. The modification time may be that of a copy.
-fn set_aside(name: &str) -> Option<Timestamp> {
+fn rotated_at(name: &str) -> Option<Timestamp> {
     let stamp = name.strip_prefix("audit-")?.get(..15)?;
     let at = jiff::civil::DateTime::strptime("%Y%m%dT%H%M%S", stamp).ok()?;
     at.to_zoned(jiff::tz::TimeZone::UTC).ok().map(|at| at.timestamp())

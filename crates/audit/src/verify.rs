@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Maximum number of reported findings; the rest is only counted.
-const MOST_FINDINGS: usize = 100;
+const MAX_FINDINGS: usize = 100;
 
 /// Expectations from outside the log files.
 #[derive(Debug, Clone, Default)]
@@ -38,21 +38,21 @@ pub struct ExpectedLog {
 /// If the folder cannot be read. A file that cannot be read is a finding.
 pub fn verify(folder: &Path, expect: &ExpectedLog) -> io::Result<AuditReport> {
     let witness = read_witness(folder);
-    let mut walk = Walk::new(witness.iter().chain(&expect.heads).cloned().collect(), expect.noted.clone());
+    let mut verifier = Verifier::new(witness.iter().chain(&expect.heads).cloned().collect(), expect.noted.clone());
     let files = read::opened(folder)?;
     let newest = files.len();
     for (number, (name, file)) in (1..).zip(files) {
-        walk.file.clone_from(&name);
-        walk.line = 0;
-        walk.report.files.push(name);
+        verifier.file.clone_from(&name);
+        verifier.line = 0;
+        verifier.report.files.push(name);
         let may_be_growing = expect.growing && number == newest;
-        let read = file.and_then(|file| walk.read(file, may_be_growing));
+        let read = file.and_then(|file| verifier.read(file, may_be_growing));
         if let Err(error) = read {
-            walk.line = 0;
-            walk.find(AuditProblem::Unreadable, format!("the file cannot be read: {error}"));
+            verifier.line = 0;
+            verifier.find(AuditProblem::Unreadable, format!("the file cannot be read: {error}"));
         }
     }
-    Ok(walk.end(witness.is_some()))
+    Ok(verifier.end(witness.is_some()))
 }
 
 /// Adds a finding that another program appended `bytes` to the log.
@@ -67,12 +67,12 @@ pub(crate) fn add_foreign(report: &mut AuditReport, bytes: u64) {
 
 fn read_witness(folder: &Path) -> Option<AuditHead> {
     let path = folder.join(WITNESS);
-    let is_plain = fs::symlink_metadata(&path).is_ok_and(|about| about.is_file() && about.len() < 256);
+    let is_plain = fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_file() && metadata.len() < 256);
     is_plain.then(|| fs::read_to_string(path).ok()).flatten().and_then(|text| chain::read_witness(&text))
 }
 
 /// State of one pass over all lines.
-struct Walk {
+struct Verifier {
     file: String,
     /// Number of the current line within its file.
     line: u64,
@@ -82,7 +82,7 @@ struct Walk {
     remembered: Vec<AuditHead>,
     noted: Option<String>,
     /// First line of the log, if it is not line 1.
-    begins: Option<Beginning>,
+    beginning: Option<Beginning>,
     /// Last lines of files whose removal is recorded in the log.
     trimmed: Vec<AuditHead>,
     report: AuditReport,
@@ -96,7 +96,7 @@ struct Beginning {
     before: AuditHead,
 }
 
-impl Walk {
+impl Verifier {
     fn new(remembered: Vec<AuditHead>, noted: Option<String>) -> Self {
         let report =
             AuditReport { lines: 0, files: Vec::new(), head: chain::beginning(), findings: Vec::new(), more: 0 };
@@ -106,14 +106,14 @@ impl Walk {
             last: None,
             remembered,
             noted,
-            begins: None,
+            beginning: None,
             trimmed: Vec::new(),
             report,
         }
     }
 
     fn find(&mut self, problem: AuditProblem, message: String) {
-        if self.report.findings.len() < MOST_FINDINGS {
+        if self.report.findings.len() < MAX_FINDINGS {
             let (file, line) = (self.file.clone(), self.line);
             self.report.findings.push(AuditFinding { file, line, problem, message });
         } else {
@@ -187,24 +187,27 @@ impl Walk {
     /// Returns true if the chain continues with this line. A line that does not belong here is skipped.
     fn follows(&mut self, sealed: &SealedLine<'_>) -> bool {
         let n = sealed.n;
-        let (wanted, before) = match &self.last {
+        let (expected, before) = match &self.last {
             Some(last) => (last.n.saturating_add(1), last.hash.clone()),
             None if n > 1 => {
                 let before = AuditHead { n: n - 1, hash: sealed.previous.to_owned() };
-                self.begins = Some(Beginning { file: self.file.clone(), line: self.line, before });
+                self.beginning = Some(Beginning { file: self.file.clone(), line: self.line, before });
                 return true;
             }
             None => (1, NO_HASH.to_owned()),
         };
-        if n < wanted {
-            let message = format!("found line {n} in place of line {wanted}: it was moved or inserted");
+        if n < expected {
+            let message = format!("found line {n} in place of line {expected}: it was moved or inserted");
             self.find(AuditProblem::OutOfOrder, message);
             return false;
         }
-        if n > wanted {
-            let gone =
-                if n - wanted == 1 { format!("line {wanted} is") } else { format!("lines {wanted} to {} are", n - 1) };
-            self.find(AuditProblem::Missing, format!("{gone} missing"));
+        if n > expected {
+            let subject = if n - expected == 1 {
+                format!("line {expected} is")
+            } else {
+                format!("lines {expected} to {} are", n - 1)
+            };
+            self.find(AuditProblem::Missing, format!("{subject} missing"));
         } else if sealed.previous != before {
             let message = format!("line {n} does not follow the previous line, which was changed or inserted");
             self.find(AuditProblem::Changed, message);
@@ -232,7 +235,7 @@ impl Walk {
 
     /// Reports if the lines before the first were trimmed, as recorded in the log, or are missing.
     fn report_beginning(&mut self) {
-        let Some(Beginning { file, line, before }) = self.begins.take() else { return };
+        let Some(Beginning { file, line, before }) = self.beginning.take() else { return };
         let first = before.n + 1;
         let (problem, message) = if self.trimmed.contains(&before) {
             let message =

@@ -31,7 +31,7 @@ type Reply = oneshot::Sender<Result<(), AuditError>>;
 /// Commands of the writer thread.
 pub(crate) enum Command {
     /// Writes an entry; without a reply it is a note.
-    Keep(Box<AuditEntry>, Option<Reply>),
+    Write(Box<AuditEntry>, Option<Reply>),
     /// Returns the end of the log after writing all earlier entries.
     End(oneshot::Sender<End>),
     /// Removes old files within the given limits.
@@ -59,7 +59,7 @@ pub(crate) struct Thread {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) commands: mpsc::Receiver<Command>,
     /// `None` after a disk failure that leaves the content of the file unknown. The file is then opened again.
-    pub(crate) place: Option<LogEnd>,
+    pub(crate) log: Option<LogEnd>,
     /// Last line in the memory of this process.
     pub(crate) head: AuditHead,
     /// Facts of the log about itself, written before other entries.
@@ -74,7 +74,7 @@ impl Thread {
     /// Runs until closed or until all senders are dropped.
     pub(crate) async fn run(mut self) {
         if !self.own.is_empty() {
-            self.keep(Vec::new());
+            self.write_batch(Vec::new());
         }
         loop {
             let next = if self.unsynced {
@@ -89,64 +89,64 @@ impl Thread {
                 self.commands.recv().await
             };
             let Some(first) = next else { break };
-            if !self.take(first) {
+            if !self.process(first) {
                 break;
             }
         }
         self.sync_notes();
-        if let Some(place) = &self.place
-            && let Err(error) = place.sync_witness()
+        if let Some(log) = &self.log
+            && let Err(error) = log.sync_witness()
         {
             tracing::warn!("audit.head may lag behind the audit log: {error}");
         }
     }
 
     /// Processes all pending commands. Returns false on `Close`.
-    fn take(&mut self, first: Command) -> bool {
+    fn process(&mut self, first: Command) -> bool {
         let mut batch = Vec::new();
         let mut next = Some(first);
         while let Some(command) = next {
             match command {
-                Command::Keep(entry, reply) => batch.push((entry, reply)),
+                Command::Write(entry, reply) => batch.push((entry, reply)),
                 Command::End(reply) => {
-                    self.keep(std::mem::take(&mut batch));
+                    self.write_batch(std::mem::take(&mut batch));
                     // The caller may have stopped waiting; the same applies below.
                     let _ = reply.send(self.end());
                 }
                 Command::Trim(limits, reply) => {
-                    self.keep(std::mem::take(&mut batch));
+                    self.write_batch(std::mem::take(&mut batch));
                     let _ = reply.send(trim(self, &limits));
                 }
                 Command::Close(reply) => {
-                    self.keep(batch);
+                    self.write_batch(batch);
                     let _ = reply.send(self.end());
                     return false;
                 }
             }
             next = if batch.len() < MAX_BATCH { self.commands.try_recv().ok() } else { None };
         }
-        self.keep(batch);
+        self.write_batch(batch);
         true
     }
 
     fn end(&mut self) -> End {
         self.sync_notes();
-        End { head: self.head.clone(), size: self.place.as_ref().map(|place| place.size), synced: self.place.is_some() }
+        End { head: self.head.clone(), size: self.log.as_ref().map(|log| log.size), synced: self.log.is_some() }
     }
 
     /// Writes and syncs a fact of the log about itself.
-    pub(crate) fn keep_own(&mut self, fact: AuditFact) -> std::io::Result<()> {
+    pub(crate) fn write_own(&mut self, fact: AuditFact) -> std::io::Result<()> {
         self.own.push(fact.clone());
-        let kept = self.write(&[], true);
-        if kept.is_err() {
+        let outcome = self.write(&[], true);
+        if outcome.is_err() {
             // The action that this fact announces does not happen now.
             self.own.retain(|own| *own != fact);
         }
-        kept
+        outcome
     }
 
     /// Writes all entries and answers their callers.
-    fn keep(&mut self, batch: Vec<(Box<AuditEntry>, Option<Reply>)>) {
+    fn write_batch(&mut self, batch: Vec<(Box<AuditEntry>, Option<Reply>)>) {
         if batch.is_empty() && self.own.is_empty() {
             return;
         }
@@ -161,8 +161,8 @@ impl Thread {
                 Err(error) => send_reply(reply, Some(error.to_string())),
             }
         }
-        let waited_for = replies.iter().any(Option::is_some) || !self.own.is_empty();
-        match self.write(&entries, waited_for) {
+        let is_awaited = replies.iter().any(Option::is_some) || !self.own.is_empty();
+        match self.write(&entries, is_awaited) {
             // A batch that does not fit on the disk may fit in parts.
             Err(_) if entries.len() > 1 => {
                 for (entry, reply) in entries.iter().zip(replies) {
@@ -186,28 +186,23 @@ impl Thread {
     /// Writes all entries or none, after the pending facts of the log about itself.
     fn write(&mut self, entries: &[String], durable: bool) -> std::io::Result<()> {
         let now = self.clock.now();
-        if self.place.as_ref().is_some_and(|place| !place.is_as_it_was_left()) {
+        if self.log.as_ref().is_some_and(|log| !log.is_unchanged()) {
             tracing::error!("the audit log was changed by another program");
-            self.place = None;
+            self.log = None;
             self.own.push(damaged("another program changed or moved the file while the daemon ran", None));
         }
-        if self.place.is_none() {
-            let (place, found) = LogEnd::open(&self.folder, Some(&self.head), None, now)?;
-            self.place = Some(place);
+        if self.log.is_none() {
+            let (log, found) = LogEnd::open(&self.folder, Some(&self.head), None, now)?;
+            self.log = Some(log);
             self.own.extend(found);
         }
-        let Some(place) = self.place.as_mut() else { return Ok(()) };
-        if place.size > 0 && place.size >= self.rotate_at {
-            let previous = place.turn_page(now)?;
-            tracing::info!(
-                line = place.head.n,
-                hash = place.head.hash,
-                previous,
-                "the audit log continues in a new file"
-            );
+        let Some(log) = self.log.as_mut() else { return Ok(()) };
+        if log.size > 0 && log.size >= self.rotate_at {
+            let previous = log.rotate(now)?;
+            tracing::info!(line = log.head.n, hash = log.head.hash, previous, "the audit log continues in a new file");
             self.own.insert(0, AuditFact::LogContinued { previous });
         }
-        let mut head = place.head.clone();
+        let mut head = log.head.clone();
         let mut lines = String::new();
         let own = self.own.iter().filter_map(|fact| {
             // Serializing the log's own facts cannot fail.
@@ -218,17 +213,17 @@ impl Thread {
             (line, head) = chain::seal(&head, entry);
             lines.push_str(&line);
         }
-        let (before, size) = (place.head.clone(), place.size);
-        let written = place.append(&lines, head).and_then(|()| if durable { place.sync() } else { Ok(()) });
+        let (before, size) = (log.head.clone(), log.size);
+        let written = log.append(&lines, head).and_then(|()| if durable { log.sync() } else { Ok(()) });
         if let Err(error) = written {
             // The disk content is unknown after a failed sync, so the write is undone and the file opened again.
-            place.roll_back(size, before);
-            self.place = None;
+            log.roll_back(size, before);
+            self.log = None;
             return Err(error);
         }
         self.failing = false;
         self.own.clear();
-        self.head = place.head.clone();
+        self.head = log.head.clone();
         self.unsynced = !durable;
         Ok(())
     }
@@ -237,23 +232,23 @@ impl Thread {
         if !std::mem::take(&mut self.unsynced) {
             return;
         }
-        if let Some(place) = self.place.as_mut()
-            && let Err(error) = place.sync()
+        if let Some(log) = self.log.as_mut()
+            && let Err(error) = log.sync()
         {
             tracing::error!("audit log entries may not be on the disk: {error}");
             // The content of the file is unknown, so it is opened again before the next write.
-            self.place = None;
+            self.log = None;
         }
     }
 }
 
 fn send_reply(reply: Option<Reply>, problem: Option<String>) {
     let Some(reply) = reply else { return };
-    let refusal = problem.map(|problem| {
+    let error = problem.map(|problem| {
         AuditError::new(ErrorKind::Storage, format!("could not write the audit log: {problem}"))
             .with_hint("free some disk space for the data folder; `agentctl audit verify` checks the log")
     });
-    let _ = reply.send(refusal.map_or(Ok(()), Err));
+    let _ = reply.send(error.map_or(Ok(()), Err));
 }
 
 #[cfg(test)]
@@ -280,19 +275,19 @@ mod tests {
         }
     }
 
-    /// A disk with limited room, or with a failing sync.
+    /// A disk with limited space, or with a failing sync.
     struct SmallDisk {
         file: File,
-        room: Arc<AtomicU64>,
-        sound: bool,
+        capacity: Arc<AtomicU64>,
+        sync_works: bool,
     }
 
     impl Medium for SmallDisk {
         fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-            let room = usize::try_from(self.room.load(Ordering::Relaxed)).unwrap();
-            let fits = &bytes[..bytes.len().min(room)];
+            let capacity = usize::try_from(self.capacity.load(Ordering::Relaxed)).unwrap();
+            let fits = &bytes[..bytes.len().min(capacity)];
             self.file.append(fits)?;
-            self.room.fetch_sub(fits.len() as u64, Ordering::Relaxed);
+            self.capacity.fetch_sub(fits.len() as u64, Ordering::Relaxed);
             if fits.len() < bytes.len() { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
         }
 
@@ -301,21 +296,21 @@ mod tests {
         }
 
         fn sync(&mut self) -> io::Result<()> {
-            if self.sound { self.file.sync() } else { Err(io::Error::other("the disk is ill")) }
+            if self.sync_works { self.file.sync() } else { Err(io::Error::other("the disk failed")) }
         }
     }
 
     fn thread(folder: &std::path::Path) -> Thread {
         let (_, commands) = mpsc::channel(1);
-        let (place, own) = LogEnd::open(folder, None, None, Timestamp::UNIX_EPOCH).unwrap();
+        let (log, own) = LogEnd::open(folder, None, None, Timestamp::UNIX_EPOCH).unwrap();
         Thread {
             folder: folder.to_path_buf(),
             rotate_at: u64::MAX,
             clean: Arc::new(str::to_owned),
             clock: Arc::new(FixedClock),
             commands,
-            head: place.head.clone(),
-            place: Some(place),
+            head: log.head.clone(),
+            log: Some(log),
             own,
             unsynced: false,
             failing: false,
@@ -328,22 +323,22 @@ mod tests {
         (Box::new(AuditEntry::general(Timestamp::UNIX_EPOCH, fact)), answer, reply)
     }
 
-    fn keep(thread: &mut Thread, entries: usize) -> Vec<bool> {
+    fn write_batch(thread: &mut Thread, entries: usize) -> Vec<bool> {
         let (mut batch, mut answers) = (Vec::new(), Vec::new());
         for _ in 0..entries {
             let (entry, answer, reply) = entry();
             batch.push((entry, Some(reply)));
             answers.push(answer);
         }
-        thread.keep(batch);
+        thread.write_batch(batch);
         answers.into_iter().map(|mut answer| answer.try_recv().unwrap().is_ok()).collect()
     }
 
-    fn ill(thread: &mut Thread, room: u64, sound: bool) {
-        let room = Arc::new(AtomicU64::new(room));
-        let (place, found) = LogEnd::open(&thread.folder, Some(&thread.head), None, Timestamp::UNIX_EPOCH).unwrap();
+    fn replace_disk(thread: &mut Thread, capacity: u64, sync_works: bool) {
+        let capacity = Arc::new(AtomicU64::new(capacity));
+        let (log, found) = LogEnd::open(&thread.folder, Some(&thread.head), None, Timestamp::UNIX_EPOCH).unwrap();
         assert_eq!(found, []);
-        thread.place.insert(place).replace_medium(|file| Box::new(SmallDisk { file, room, sound }));
+        thread.log.insert(log).replace_medium(|file| Box::new(SmallDisk { file, capacity, sync_works }));
     }
 
     fn lines(folder: &std::path::Path) -> u64 {
@@ -356,14 +351,14 @@ mod tests {
     fn full_disk_rejects_without_a_partial_line() {
         let folder = tempfile::tempdir().unwrap();
         let mut thread = thread(folder.path());
-        assert_eq!(keep(&mut thread, 1), [true]);
-        for room in [0, 1, 100, 150] {
-            ill(&mut thread, room, true);
-            assert_eq!(keep(&mut thread, 1), [false], "room for {room} bytes");
+        assert_eq!(write_batch(&mut thread, 1), [true]);
+        for capacity in [0, 1, 100, 150] {
+            replace_disk(&mut thread, capacity, true);
+            assert_eq!(write_batch(&mut thread, 1), [false], "room for {capacity} bytes");
             assert_eq!(lines(folder.path()), 1);
         }
-        // With room again, writing recovers without a restart.
-        assert_eq!(keep(&mut thread, 2), [true, true]);
+        // With free space again, writing recovers without a restart.
+        assert_eq!(write_batch(&mut thread, 2), [true, true]);
         assert_eq!(lines(folder.path()), 3);
     }
 
@@ -371,10 +366,10 @@ mod tests {
     fn unsynced_records_are_not_acknowledged() {
         let folder = tempfile::tempdir().unwrap();
         let mut thread = thread(folder.path());
-        ill(&mut thread, u64::MAX, false);
-        assert_eq!(keep(&mut thread, 1), [false]);
+        replace_disk(&mut thread, u64::MAX, false);
+        assert_eq!(write_batch(&mut thread, 1), [false]);
         assert_eq!(lines(folder.path()), 0);
-        assert_eq!(keep(&mut thread, 1), [true]);
+        assert_eq!(write_batch(&mut thread, 1), [true]);
         assert_eq!(lines(folder.path()), 1);
     }
 }

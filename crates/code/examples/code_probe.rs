@@ -9,7 +9,7 @@ use std::{
     process::{Command, ExitCode},
 };
 
-use agentd_confine::{Access, give_up_rights};
+use agentd_confine::{Access, drop_rights};
 use nix::{sys::signal::kill, unistd::getppid};
 use rustix::fs::{Mode, OFlags};
 
@@ -22,7 +22,7 @@ fn main() -> ExitCode {
     };
     // Both are links out of the folder. One of them was created before.
     let link = folder.join("link");
-    if symlink(&other, &link).is_err() || !give_up_rights(&Access::Read(&folder)).is_ok_and(|filtered| filtered) {
+    if symlink(&other, &link).is_err() || !drop_rights(&Access::Read(&folder)).is_ok_and(|filtered| filtered) {
         return ExitCode::FAILURE;
     }
     let report =

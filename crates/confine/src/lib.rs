@@ -1,7 +1,7 @@
 //! Confinement of a process that parses untrusted input.
 //!
 //! Such a process is the daemon's own program, started again. Before it reads the first byte, it limits its resources
-//! ([`limit`]) and drops its rights ([`give_up_rights`]). On Linux, the limits cover memory, time, file size and
+//! ([`limit`]) and drops its rights ([`drop_rights`]). On Linux, the limits cover memory, time, file size and
 //! descriptors. Seccomp allows only the system calls that a computation on open files needs, so nothing can be sent or
 //! started, and other processes cannot be signalled. Landlock allows paths below the given folder only, for reading. No
 //! new privileges can be gained. The existence and times of other paths remain visible. Other systems only have the
@@ -50,20 +50,20 @@ pub fn run(name: &str, purpose: &str, arguments: &[OsString], work: impl FnOnce(
 /// is redirected to `/dev/null`, so that output of libraries cannot mix with the messages.
 ///
 /// # Errors
-/// As for [`limit`] and [`give_up_rights`]. The process must then exit.
+/// As for [`limit`] and [`drop_rights`]. The process must then exit.
 pub fn enter(limits: &ProcessLimits, access: &Access<'_>) -> io::Result<(File, File)> {
     let out = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     dup2_stdout(File::options().write(true).open("/dev/null")?)?;
     let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
-    let leash = OwnedFd::from(out.try_clone()?);
+    let output = OwnedFd::from(out.try_clone()?);
     limit(limits)?;
-    give_up_rights(access)?;
+    drop_rights(access)?;
     // Exits as soon as the reading end of the output is closed, because the daemon is gone or no longer needs the
     // result. The parent-death signal is unsuitable: it fires when the starting thread of the daemon ends, which may be
     // long before.
-    thread::Builder::new().name("leash".to_owned()).stack_size(64 * 1024).spawn(move || {
+    thread::Builder::new().name("exit".to_owned()).stack_size(64 * 1024).spawn(move || {
         // No events are requested, since a closed other end is always reported.
-        while poll(&mut [PollFd::new(leash.as_fd(), PollFlags::empty())], PollTimeout::NONE) == Err(Errno::EINTR) {}
+        while poll(&mut [PollFd::new(output.as_fd(), PollFlags::empty())], PollTimeout::NONE) == Err(Errno::EINTR) {}
         std::process::exit(1);
     })?;
     Ok((input, out))
@@ -72,9 +72,9 @@ pub fn enter(limits: &ProcessLimits, access: &Access<'_>) -> io::Result<(File, F
 /// Message for the stream between the daemon and such a process: the length in four bytes, followed by the body.
 ///
 /// # Errors
-/// If the body is longer than `most` bytes.
-pub fn frame(body: &[u8], most: usize) -> io::Result<Vec<u8>> {
-    let length = u32::try_from(body.len()).ok().filter(|_| body.len() <= most);
+/// If the body is longer than `max` bytes.
+pub fn frame(body: &[u8], max: usize) -> io::Result<Vec<u8>> {
+    let length = u32::try_from(body.len()).ok().filter(|_| body.len() <= max);
     let length = length.ok_or_else(|| io::Error::other("the answer is too long"))?;
     Ok([&length.to_le_bytes()[..], body].concat())
 }
@@ -82,15 +82,15 @@ pub fn frame(body: &[u8], most: usize) -> io::Result<Vec<u8>> {
 /// Reads a message, or `None` at the end of the stream.
 ///
 /// # Errors
-/// If the stream ends within the message, or the body is longer than `most` bytes.
-pub fn read_frame(input: &mut impl Read, most: usize) -> io::Result<Option<Vec<u8>>> {
+/// If the stream ends within the message, or the body is longer than `max` bytes.
+pub fn read_frame(input: &mut impl Read, max: usize) -> io::Result<Option<Vec<u8>>> {
     let mut length = [0; 4];
     match input.read_exact(&mut length) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
         Err(error) => return Err(error),
     }
-    let mut body = vec![0; frame_length(length, most)?];
+    let mut body = vec![0; frame_length(length, max)?];
     input.read_exact(&mut body)?;
     Ok(Some(body))
 }
@@ -98,11 +98,11 @@ pub fn read_frame(input: &mut impl Read, most: usize) -> io::Result<Option<Vec<u
 /// Decodes the length of a message.
 ///
 /// # Errors
-/// If it is more than `most` bytes.
-pub fn frame_length(length: [u8; 4], most: usize) -> io::Result<usize> {
+/// If it is more than `max` bytes.
+pub fn frame_length(length: [u8; 4], max: usize) -> io::Result<usize> {
     let length = u32::from_le_bytes(length);
-    let known = usize::try_from(length).ok().filter(|length| *length <= most);
-    known.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("a frame of {length} bytes")))
+    let checked = usize::try_from(length).ok().filter(|length| *length <= max);
+    checked.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("a frame of {length} bytes")))
 }
 
 /// Resource limits of a process.
@@ -130,7 +130,7 @@ pub enum Access<'path> {
 /// # Errors
 /// If the system refuses, because lower limits were set before. The process must then exit.
 pub fn limit(limits: &ProcessLimits) -> io::Result<()> {
-    let set = |resource, most| setrlimit(resource, most, most).map_err(io::Error::from);
+    let set = |resource, max| setrlimit(resource, max, max).map_err(io::Error::from);
     set(Resource::RLIMIT_CORE, 0)?;
     set(Resource::RLIMIT_FSIZE, 0)?;
     if let Some(time) = limits.time {
@@ -149,7 +149,7 @@ pub fn limit(limits: &ProcessLimits) -> io::Result<()> {
 /// If the system supports this but fails, or files should remain accessible and the system cannot block the others. The
 /// process must then exit.
 #[cfg(target_os = "linux")]
-pub fn give_up_rights(access: &Access<'_>) -> io::Result<bool> {
+pub fn drop_rights(access: &Access<'_>) -> io::Result<bool> {
     linux::close_paths(access)?;
     linux::filter_calls(access)
 }
@@ -159,7 +159,7 @@ pub fn give_up_rights(access: &Access<'_>) -> io::Result<bool> {
 /// # Errors
 /// If files should remain accessible.
 #[cfg(not(target_os = "linux"))]
-pub fn give_up_rights(access: &Access<'_>) -> io::Result<bool> {
+pub fn drop_rights(access: &Access<'_>) -> io::Result<bool> {
     match access {
         Access::Nothing => Ok(false),
         Access::Read(_) => Err(io::Error::new(io::ErrorKind::Unsupported, "this system cannot confine folder readers")),

@@ -14,7 +14,7 @@ use seccompiler::{
 use crate::Access;
 
 /// Newest tested Landlock ABI. Older kernels enforce the part that they support.
-const KNOWN: ABI = ABI::V7;
+const TESTED_ABI: ABI = ABI::V7;
 
 /// System calls for pure computation: memory, threads and synchronisation, reading and writing open files, time, and
 /// exit.
@@ -58,9 +58,9 @@ const ALLOWED: &[i64] = &[
     libc::SYS_exit_group,
 ];
 #[cfg(target_arch = "x86_64")]
-const ALLOWED_HERE: &[i64] = &[libc::SYS_poll];
+const ALLOWED_BY_ARCH: &[i64] = &[libc::SYS_poll];
 #[cfg(not(target_arch = "x86_64"))]
-const ALLOWED_HERE: &[i64] = &[];
+const ALLOWED_BY_ARCH: &[i64] = &[];
 
 /// Further calls for reading the files of a folder, and for watching changes in it.
 const READING: &[i64] = &[
@@ -73,9 +73,9 @@ const READING: &[i64] = &[
     libc::SYS_inotify_rm_watch,
 ];
 #[cfg(target_arch = "x86_64")]
-const READING_HERE: &[i64] = &[libc::SYS_readlink, libc::SYS_stat, libc::SYS_lstat];
+const READING_BY_ARCH: &[i64] = &[libc::SYS_readlink, libc::SYS_stat, libc::SYS_lstat];
 #[cfg(not(target_arch = "x86_64"))]
-const READING_HERE: &[i64] = &[];
+const READING_BY_ARCH: &[i64] = &[];
 
 /// Flags of an open that creates, changes or truncates a file.
 const WRITING: i32 = libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC;
@@ -83,9 +83,9 @@ const WRITING: i32 = libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC;
 /// Blocks all paths except those below the given folder, which can be read.
 pub(super) fn close_paths(access: &Access<'_>) -> io::Result<()> {
     let mut rules = Ruleset::default()
-        .handle_access(AccessFs::from_all(KNOWN))
-        .and_then(|rules| rules.handle_access(AccessNet::from_all(KNOWN)))
-        .and_then(|rules| rules.scope(Scope::from_all(KNOWN)))
+        .handle_access(AccessFs::from_all(TESTED_ABI))
+        .and_then(|rules| rules.handle_access(AccessNet::from_all(TESTED_ABI)))
+        .and_then(|rules| rules.scope(Scope::from_all(TESTED_ABI)))
         .and_then(Ruleset::create)
         .map_err(io::Error::other)?;
     if let Access::Read(folder) = access {
@@ -136,10 +136,10 @@ fn programs(processor: TargetArch, access: &Access<'_>) -> Result<[BpfProgram; 2
     let unknown = SeccompFilter::new(unknown, SeccompAction::Allow, errno(libc::ENOSYS), processor)?;
     let reading = match access {
         Access::Nothing => [].iter().chain(&[]),
-        Access::Read(_) => READING.iter().chain(READING_HERE),
+        Access::Read(_) => READING.iter().chain(READING_BY_ARCH),
     };
     let mut allowed: BTreeMap<i64, Vec<SeccompRule>> =
-        ALLOWED.iter().chain(ALLOWED_HERE).chain(reading).map(|call| (*call, Vec::new())).collect();
+        ALLOWED.iter().chain(ALLOWED_BY_ARCH).chain(reading).map(|call| (*call, Vec::new())).collect();
     // A process may end itself, but not signal others.
     let own = i32::try_from(std::process::id()).unwrap_or(i32::MAX);
     allowed.insert(libc::SYS_tgkill, vec![SeccompRule::new(vec![is(0, own)?])?]);
@@ -153,8 +153,8 @@ fn programs(processor: TargetArch, access: &Access<'_>) -> Result<[BpfProgram; 2
         let commands = commands.map(|command| SeccompRule::new(vec![is(1, command)?]));
         allowed.insert(libc::SYS_fcntl, commands.into_iter().collect::<Result<_, _>>()?);
     }
-    // Left to the other filter. Of two error codes the kernel returns that of the newer filter, so this one must not be
-    // `EPERM`.
+    // Decided by the other filter. Of two error codes, the kernel returns that of the newer filter, so this one must not
+    // be `EPERM`.
     allowed.insert(libc::SYS_clone3, Vec::new());
     allowed.insert(libc::SYS_clone, vec![SeccompRule::new(vec![has(0, libc::CLONE_THREAD)?])?]);
     // Sets the name of a thread.

@@ -33,7 +33,7 @@ fn probe() -> ExitCode {
     let Limits { memory, time, .. } = Limits::default();
     let limits = ProcessLimits { memory, time: Some(time), open_files: 16 };
     if agentd_confine::limit(&limits).is_err()
-        || !agentd_confine::give_up_rights(&Access::Nothing).is_ok_and(|filtered| filtered)
+        || !agentd_confine::drop_rights(&Access::Nothing).is_ok_and(|filtered| filtered)
     {
         return ExitCode::FAILURE;
     }

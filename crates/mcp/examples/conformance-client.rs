@@ -1,7 +1,7 @@
 //! Runs the client of this crate against the conformance suite of the protocol. It gets a URL, logs in if necessary,
 //! calls every tool, and answers questions with the defaults.
 
-#![allow(clippy::print_stderr, reason = "whoever runs the suite wants to know")]
+#![allow(clippy::print_stderr, reason = "output for the person who runs the suite")]
 
 use std::{collections::BTreeMap, process::ExitCode, sync::Arc, time::Duration};
 
@@ -48,8 +48,8 @@ async fn main() -> ExitCode {
     pool.close().await;
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            eprintln!("{why}");
+        Err(error) => {
+            eprintln!("{error}");
             ExitCode::FAILURE
         }
     }
@@ -57,9 +57,9 @@ async fn main() -> ExitCode {
 
 async fn drive(pool: &Arc<McpPool>) -> Result<(), String> {
     let mut logins = 0;
-    while let Err(why) = pool.start(NAME, None).await.map_err(|why| why.to_string()) {
-        if !why.contains("agentctl mcp login") || logins == LOGINS {
-            return Err(why);
+    while let Err(error) = pool.start(NAME, None).await.map_err(|reason| reason.to_string()) {
+        if !error.contains("agentctl mcp login") || logins == LOGINS {
+            return Err(error);
         }
         login(pool).await?;
         logins += 1;
@@ -82,31 +82,31 @@ async fn login(pool: &McpPool) -> Result<(), String> {
     let browser = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build();
     let answer = browser.map_err(|error| error.to_string())?.get(address).send().await;
     let answer = answer.map_err(|error| error.to_string())?;
-    let back = answer.headers().get("location").and_then(|location| location.to_str().ok());
-    pool.finish_login(NAME, back.ok_or("the browser was not sent back")?).await
+    let callback = answer.headers().get("location").and_then(|location| location.to_str().ok());
+    pool.finish_login(NAME, callback.ok_or("the server did not redirect the browser")?).await
 }
 
 fn server(url: String) -> ServerConfig {
     let (url, headers) = (url.as_str().into(), BTreeMap::new());
-    let reached = ServerAddress::Http { url, headers, wire: HttpWire::Streamable, client: registered() };
+    let address = ServerAddress::Http { url, headers, wire: HttpWire::Streamable, client: registered() };
     let limit = Duration::from_secs(20);
     ServerConfig {
         start_timeout: limit,
         call_timeout: limit,
         call_limit: limit,
         idle_stop: None,
-        ..ServerConfig::new(reached)
+        ..ServerConfig::new(address)
     }
 }
 
 /// Additional context from the suite.
-fn said() -> Option<Value> {
+fn suite_context() -> Option<Value> {
     serde_json::from_str(&std::env::var("MCP_CONFORMANCE_CONTEXT").ok()?).ok()
 }
 
 /// Client that the suite has registered, if any.
 fn registered() -> Option<OAuthClient> {
-    let context = said()?;
+    let context = suite_context()?;
     let text = |name: &str| context[name].as_str().map(str::to_owned);
     // The suite does not name the issuer.
     Some(OAuthClient { id: text("client_id")?, secret: text("client_secret").map(Into::into), issuer: None })
@@ -114,12 +114,12 @@ fn registered() -> Option<OAuthClient> {
 
 /// Call with the arguments from the suite, or with placeholders for required ones.
 fn call(tool: &ToolSpec) -> ToolCall {
-    let context = said().unwrap_or_default();
-    let mut wanted = context["toolCalls"].as_array().into_iter().flatten();
-    let wanted =
-        wanted.find(|call| call["name"].as_str().is_some_and(|name| tool.name == format!("mcp_{NAME}_{name}")));
-    if let Some(wanted) = wanted {
-        let arguments = wanted["arguments"].to_string();
+    let context = suite_context().unwrap_or_default();
+    let mut calls = context["toolCalls"].as_array().into_iter().flatten();
+    let suite_call =
+        calls.find(|call| call["name"].as_str().is_some_and(|name| tool.name == format!("mcp_{NAME}_{name}")));
+    if let Some(suite_call) = suite_call {
+        let arguments = suite_call["arguments"].to_string();
         return ToolCall { call_id: CallId::generate(), name: tool.name.clone(), arguments };
     }
     let required = tool.parameters["required"].as_array().into_iter().flatten().filter_map(Value::as_str);

@@ -1,4 +1,4 @@
-//! Converts answers of servers for models: text between marks, everything else as attached data.
+//! Converts answers of servers for models: text between markers, everything else as attached data.
 
 use agentd_core::{
     tool::{ToolData, ToolErrorCode, ToolOutput},
@@ -11,9 +11,9 @@ use rmcp::model::{
 use serde_json::Value;
 
 /// Maximum text of one answer, in bytes. More is truncated with a note.
-const MOST_TEXT: usize = 4 << 20;
+const MAX_TEXT: usize = 4 << 20;
 /// Maximum number of parts of one answer.
-const MOST_PARTS: usize = 1000;
+const MAX_PARTS: usize = 1000;
 
 /// Converts the result of a tool call.
 pub(crate) fn of_tool(from: &str, result: CallToolResult) -> ToolOutput {
@@ -23,13 +23,13 @@ pub(crate) fn of_tool(from: &str, result: CallToolResult) -> ToolOutput {
         ContentBlock::Text(text) => Some(text.text.as_str()),
         _ => None,
     });
-    let texts: Vec<&str> = texts.take(MOST_PARTS).collect();
+    let texts: Vec<&str> = texts.take(MAX_PARTS).collect();
     // Most servers repeat structured content as text, some of them in an object with the single field `result`.
-    let is_said = |content: &Value| {
+    let is_repeated = |content: &Value| {
         let inner = content.as_object().filter(|fields| fields.len() == 1).and_then(|fields| fields.get("result"));
         is_in(&texts, content) || inner.is_some_and(|inner| is_in(&texts, inner))
     };
-    let structured = result.structured_content.filter(|content| !is_said(content));
+    let structured = result.structured_content.filter(|content| !is_repeated(content));
     answer.blocks(result.content);
     if let Some(content) = structured {
         answer.text(&content.to_string());
@@ -38,29 +38,29 @@ pub(crate) fn of_tool(from: &str, result: CallToolResult) -> ToolOutput {
 }
 
 /// Converts a result with parts that the protocol does not define; the valid parts are shown. The call has run.
-pub(crate) fn of_odd(from: &str, result: &Value) -> ToolOutput {
+pub(crate) fn of_malformed(from: &str, result: &Value) -> ToolOutput {
     let field = |name: &str| result.get(name).filter(|value| !value.is_null());
     let failed = field("isError").is_some_and(|failed| *failed == true || *failed == "true");
     let mut answer = Answer::default();
-    let (mut odd, mut known) = (Vec::new(), Vec::new());
-    for part in field("content").and_then(Value::as_array).into_iter().flatten().take(MOST_PARTS) {
+    let (mut unknown, mut valid) = (Vec::new(), Vec::new());
+    for part in field("content").and_then(Value::as_array).into_iter().flatten().take(MAX_PARTS) {
         match serde_json::from_value::<ContentBlock>(part.clone()) {
-            Ok(part) => known.push(part),
+            Ok(part) => valid.push(part),
             Err(_) => {
                 let kind = part.get("type").and_then(Value::as_str).unwrap_or("unknown");
-                odd.push(kind.chars().take(40).collect::<String>());
+                unknown.push(kind.chars().take(40).collect::<String>());
             }
         }
     }
-    if known.is_empty() && odd.is_empty() && field("structuredContent").is_none() {
+    if valid.is_empty() && unknown.is_empty() && field("structuredContent").is_none() {
         answer.text("[the call ran, but its result has an unknown form; it may have taken effect]");
     }
-    answer.blocks(known);
+    answer.blocks(valid);
     if let Some(content) = field("structuredContent") {
         answer.text(&content.to_string());
     }
-    if !odd.is_empty() {
-        answer.text(&format!("[omitted: parts of an unknown form ({})]", odd.join(", ")));
+    if !unknown.is_empty() {
+        answer.text(&format!("[omitted: parts of an unknown form ({})]", unknown.join(", ")));
     }
     answer.finish(from, failed)
 }
@@ -68,8 +68,8 @@ pub(crate) fn of_odd(from: &str, result: &Value) -> ToolOutput {
 /// Returns true if one of the texts is the value, or if the texts are its items, one by one.
 fn is_in(texts: &[&str], value: &Value) -> bool {
     let is_same = |text: &str, value: &Value| match value {
-        Value::String(words) => text.trim() == words.trim(),
-        other => serde_json::from_str::<Value>(text).is_ok_and(|said| said == *other),
+        Value::String(expected) => text.trim() == expected.trim(),
+        other => serde_json::from_str::<Value>(text).is_ok_and(|parsed| parsed == *other),
     };
     let items = value.as_array().filter(|items| !items.is_empty() && items.len() == texts.len());
     texts.iter().any(|text| is_same(text, value))
@@ -79,7 +79,7 @@ fn is_in(texts: &[&str], value: &Value) -> bool {
 /// Converts the contents of a resource.
 pub(crate) fn of_resource(from: &str, result: ReadResourceResult) -> ToolOutput {
     let mut answer = Answer::default();
-    for contents in result.contents.into_iter().take(MOST_PARTS) {
+    for contents in result.contents.into_iter().take(MAX_PARTS) {
         answer.resource(contents);
     }
     answer.finish(from, false)
@@ -88,7 +88,7 @@ pub(crate) fn of_resource(from: &str, result: ReadResourceResult) -> ToolOutput 
 /// Converts a prompt for the model.
 pub(crate) fn of_prompt(from: &str, result: GetPromptResult) -> ToolOutput {
     let mut answer = Answer::default();
-    for message in result.messages.into_iter().take(MOST_PARTS) {
+    for message in result.messages.into_iter().take(MAX_PARTS) {
         answer.text(match message.role {
             Role::User => "user:",
             _ => "assistant:",
@@ -109,9 +109,9 @@ pub(crate) fn of_list(from: &str, mut entries: Vec<String>, more: bool, nothing:
 /// Converts an error response of a server.
 pub(crate) fn of_refusal(from: &str, error: &ErrorData) -> ToolOutput {
     const INVALID_PARAMS: i32 = -32602;
-    let words: String = error.message.chars().take(4096).collect();
+    let message: String = error.message.chars().take(4096).collect();
     let code = if error.code.0 == INVALID_PARAMS { ToolErrorCode::InvalidArgs } else { ToolErrorCode::Tool };
-    let text = format!("the server refused the call\n{}", untrusted::framed(UntrustedSource::Mcp, from, &words));
+    let text = format!("the server refused the call\n{}", untrusted::framed(UntrustedSource::Mcp, from, &message));
     ToolOutput::error(code, text)
 }
 
@@ -119,14 +119,14 @@ pub(crate) fn of_refusal(from: &str, error: &ErrorData) -> ToolOutput {
 struct Answer {
     text: String,
     /// Length of the omitted text, in bytes.
-    left_out: usize,
+    omitted: usize,
     data: Vec<ToolData>,
 }
 
 impl Answer {
     fn blocks(&mut self, blocks: Vec<ContentBlock>) {
         let count = blocks.len();
-        for block in blocks.into_iter().take(MOST_PARTS) {
+        for block in blocks.into_iter().take(MAX_PARTS) {
             match block {
                 ContentBlock::Text(text) => self.text(&text.text),
                 ContentBlock::Image(image) => self.encoded("image", &image.mime_type, &image.data),
@@ -139,8 +139,8 @@ impl Answer {
                 _ => self.text("[a part of unknown type]"),
             }
         }
-        if count > MOST_PARTS {
-            self.text(&format!("[{} more parts omitted]", count - MOST_PARTS));
+        if count > MAX_PARTS {
+            self.text(&format!("[{} more parts omitted]", count - MAX_PARTS));
         }
     }
 
@@ -159,9 +159,9 @@ impl Answer {
         if !self.text.is_empty() {
             self.text.push('\n');
         }
-        let end = text.floor_char_boundary(MOST_TEXT.saturating_sub(self.text.len()));
+        let end = text.floor_char_boundary(MAX_TEXT.saturating_sub(self.text.len()));
         self.text.push_str(&text[..end]);
-        self.left_out += text.len() - end;
+        self.omitted += text.len() - end;
     }
 
     fn encoded(&mut self, name: &str, media_type: &str, encoded: &str) {
@@ -177,19 +177,19 @@ impl Answer {
     }
 
     fn finish(self, from: &str, failed: bool) -> ToolOutput {
-        let Self { text, left_out, data } = self;
-        let mut shown = match (text.is_empty(), data.is_empty()) {
+        let Self { text, omitted, data } = self;
+        let mut output = match (text.is_empty(), data.is_empty()) {
             (true, true) => "the server returned nothing".to_owned(),
             (true, false) => "the server returned no text".to_owned(),
             (false, _) => untrusted::framed(UntrustedSource::Mcp, from, &text),
         };
-        if left_out > 0 {
-            shown.push_str(&format!("\n[{left_out} more bytes omitted: request less at once]"));
+        if omitted > 0 {
+            output.push_str(&format!("\n[{omitted} more bytes omitted: request less at once]"));
         }
         if failed {
-            shown.insert_str(0, "the tool failed\n");
+            output.insert_str(0, "the tool failed\n");
         }
-        ToolOutput { text: shown, error: failed.then_some(ToolErrorCode::Tool), data, ..ToolOutput::default() }
+        ToolOutput { text: output, error: failed.then_some(ToolErrorCode::Tool), data, ..ToolOutput::default() }
     }
 }
 
@@ -249,16 +249,16 @@ mod tests {
 
     #[test]
     fn malformed_content_parts_are_skipped() {
-        let odd = |result: serde_json::Value| of_odd("x/say", &result);
-        let output = odd(json!({"content": [
+        let output_of = |result: serde_json::Value| of_malformed("x/say", &result);
+        let output = output_of(json!({"content": [
             {"type": "hologram", "x": 1}, {"type": "text"}, {"type": "text", "text": "fine"}
         ]}));
         assert_eq!(output.error, None);
         assert!(output.text.contains("fine") && output.text.contains("(hologram, text)"), "{}", output.text);
-        let failed = odd(json!({"isError": "true", "content": [{"type": "text", "text": "no such thing"}]}));
+        let failed = output_of(json!({"isError": "true", "content": [{"type": "text", "text": "no such thing"}]}));
         assert_eq!(failed.error, Some(ToolErrorCode::Tool));
         for result in [json!({}), json!([]), json!(null), json!({"content": "fine"})] {
-            let output = odd(result.clone());
+            let output = output_of(result.clone());
             assert!(output.error.is_none() && output.text.contains("the call ran"), "{result}: {}", output.text);
         }
     }
@@ -288,9 +288,9 @@ mod tests {
 
     #[test]
     fn overlong_result_is_truncated_with_a_notice() {
-        let long = "ä".repeat(MOST_TEXT);
+        let long = "ä".repeat(MAX_TEXT);
         let output = answered(json!({"content": [{"type": "text", "text": long}]}));
-        assert!(output.text.len() < MOST_TEXT + 500);
-        assert!(output.text.ends_with("more bytes omitted: request less at once]"), "no word of it");
+        assert!(output.text.len() < MAX_TEXT + 500);
+        assert!(output.text.ends_with("more bytes omitted: request less at once]"), "no truncation notice");
     }
 }

@@ -24,14 +24,14 @@ use tokio_util::sync::CancellationToken;
 /// Minimum interval between two progress reports to the user.
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 /// Maximum number of questions to the user during one call.
-pub(crate) const MOST_QUESTIONS: u32 = 8;
+pub(crate) const MAX_QUESTIONS: u32 = 8;
 /// Maximum number of questions waiting at once. More are rejected, because each stays in memory until the user answers.
-const MOST_WAITING: usize = 3;
+const MAX_WAITING: usize = 3;
 
 /// All calls in flight with one server.
 #[derive(Default)]
 pub(crate) struct Calls {
-    under_way: Mutex<BTreeMap<u64, Arc<Call>>>,
+    in_flight: Mutex<BTreeMap<u64, Arc<Call>>>,
     next: AtomicU64,
 }
 
@@ -51,13 +51,13 @@ pub(crate) struct Call {
     /// Permits for active and waiting questions.
     questions: Semaphore,
     /// Cancelled when the call is over, since its questions need no answers any more.
-    over: CancellationToken,
+    ended: CancellationToken,
 }
 
 /// Times of a call.
 struct Time {
-    began: Instant,
-    last_word: Instant,
+    started_at: Instant,
+    last_message: Instant,
     /// Total time spent waiting for the user or a model, and the start of the current wait.
     waited: Duration,
     waiting: Option<Instant>,
@@ -68,7 +68,7 @@ struct Time {
 }
 
 /// Removes a call from the list when it is over.
-pub(crate) struct UnderWay<'a> {
+pub(crate) struct CallGuard<'a> {
     calls: &'a Calls,
     number: u64,
     pub(crate) call: Arc<Call>,
@@ -76,7 +76,7 @@ pub(crate) struct UnderWay<'a> {
 
 impl Calls {
     /// Adds a call to the list.
-    pub(crate) fn begin(&self, context: &ToolContext) -> UnderWay<'_> {
+    pub(crate) fn begin(&self, context: &ToolContext) -> CallGuard<'_> {
         let now = Instant::now();
         let call = Arc::new(Call {
             session: context.session_id,
@@ -85,8 +85,8 @@ impl Calls {
             sampler: context.sampler.clone(),
             root: context.workspace.project.as_ref().map(|project| project.path.clone()),
             time: Mutex::new(Time {
-                began: now,
-                last_word: now,
+                started_at: now,
+                last_message: now,
                 waited: Duration::ZERO,
                 waiting: None,
                 last_report: None,
@@ -95,12 +95,12 @@ impl Calls {
             }),
             changed: Notify::new(),
             asking: tokio::sync::Mutex::new(()),
-            questions: Semaphore::new(MOST_WAITING),
-            over: CancellationToken::new(),
+            questions: Semaphore::new(MAX_WAITING),
+            ended: CancellationToken::new(),
         });
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.list().insert(number, Arc::clone(&call));
-        UnderWay { calls: self, number, call }
+        CallGuard { calls: self, number, call }
     }
 
     /// Most recent call, to which requests of the server are assigned. The flag is true if calls of other sessions are
@@ -108,8 +108,8 @@ impl Calls {
     pub(crate) fn latest(&self) -> Option<(Arc<Call>, bool)> {
         let list = self.list();
         let (_, latest) = list.last_key_value()?;
-        let may_be_others = list.values().any(|call| call.session != latest.session);
-        Some((Arc::clone(latest), may_be_others))
+        let is_ambiguous = list.values().any(|call| call.session != latest.session);
+        Some((Arc::clone(latest), is_ambiguous))
     }
 
     /// Project folders of the sessions with calls in flight.
@@ -129,15 +129,15 @@ impl Calls {
     }
 
     fn list(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Call>>> {
-        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+        self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Call {
     /// Assigns a progress token to the call. The server has started to work on it.
-    pub(crate) fn known_by(&self, token: ProgressToken) {
+    pub(crate) fn set_token(&self, token: ProgressToken) {
         let mut time = self.time();
-        (time.token, time.last_word) = (Some(token), Instant::now());
+        (time.token, time.last_message) = (Some(token), Instant::now());
     }
 
     /// Completes when the call was silent for too long, has taken too long in total, or asks too many questions.
@@ -146,13 +146,13 @@ impl Call {
         loop {
             let next = {
                 let (time, now) = (self.time(), Instant::now());
-                let (quiet, over) = (time.last_word + silence, time.began + all + time.waited);
+                let (silence_end, total_end) = (time.last_message + silence, time.started_at + all + time.waited);
                 match time.waiting {
-                    _ if time.questions > MOST_QUESTIONS => return ExpiredLimit::Questions,
+                    _ if time.questions > MAX_QUESTIONS => return ExpiredLimit::Questions,
                     Some(_) => None,
-                    None if now >= over => return ExpiredLimit::InAll,
-                    None if now >= quiet => return ExpiredLimit::Silence,
-                    None => Some(quiet.min(over)),
+                    None if now >= total_end => return ExpiredLimit::Total,
+                    None if now >= silence_end => return ExpiredLimit::Silence,
+                    None => Some(silence_end.min(total_end)),
                 }
             };
             tokio::select! {
@@ -164,12 +164,12 @@ impl Call {
 
     /// Asks a question, unless several are waiting already. Ends without an answer when the call is over.
     pub(crate) async fn question<T>(&self, asking: impl Future<Output = T>) -> Result<T, NoQuestion> {
-        let Ok(_taken) = self.questions.try_acquire() else {
+        let Ok(_permit) = self.questions.try_acquire() else {
             // It counts as a question.
             let _ = self.next_question();
             return Err(NoQuestion::TooMany);
         };
-        self.over.run_until_cancelled(asking).await.ok_or(NoQuestion::Over)
+        self.ended.run_until_cancelled(asking).await.ok_or(NoQuestion::Over)
     }
 
     /// Number of the next question of this call. `None` if the maximum is exceeded.
@@ -179,11 +179,11 @@ impl Call {
         let number = time.questions;
         drop(time);
         self.changed.notify_one();
-        Some(number).filter(|number| *number <= MOST_QUESTIONS)
+        Some(number).filter(|number| *number <= MAX_QUESTIONS)
     }
 
     /// Suspends the time limits until the guard is dropped, while the server waits for the user or a model.
-    pub(crate) fn wait_for_us(&self) -> WaitGuard<'_> {
+    pub(crate) fn suspend_limits(&self) -> WaitGuard<'_> {
         self.time().waiting.get_or_insert_with(Instant::now);
         self.changed.notify_one();
         WaitGuard(self)
@@ -191,7 +191,7 @@ impl Call {
 
     fn progressed(&self, progress: &ProgressNotificationParam) {
         let (mut time, now) = (self.time(), Instant::now());
-        time.last_word = now;
+        time.last_message = now;
         let is_due = time.last_report.is_none_or(|last| now >= last + REPORT_INTERVAL);
         if is_due {
             time.last_report = Some(now);
@@ -214,7 +214,7 @@ pub(crate) enum ExpiredLimit {
     /// Time since the last message.
     Silence,
     /// Total time of the call.
-    InAll,
+    Total,
     /// Number of questions to the user.
     Questions,
 }
@@ -237,16 +237,16 @@ impl Drop for WaitGuard<'_> {
         if let Some(since) = time.waiting.take() {
             time.waited += now - since;
         }
-        time.last_word = now;
+        time.last_message = now;
         drop(time);
         self.0.changed.notify_one();
     }
 }
 
-impl Drop for UnderWay<'_> {
+impl Drop for CallGuard<'_> {
     fn drop(&mut self) {
         self.calls.list().remove(&self.number);
-        self.call.over.cancel();
+        self.call.ended.cancel();
     }
 }
 

@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// Maximum number of tools of one server, and maximum size of its catalogue in bytes.
-pub const MOST_TOOLS: usize = 512;
-const MOST_BYTES: u64 = 8 << 20;
+pub const MAX_TOOLS: usize = 512;
+const MAX_BYTES: u64 = 8 << 20;
 
 /// Tools and capabilities of a server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,7 +42,7 @@ pub struct Catalogue {
 
 impl Catalogue {
     /// Returns true if the server has the resource or prompt operation that models see as a tool of this name.
-    pub fn has_deed(&self, name: &str) -> bool {
+    pub fn has_operation(&self, name: &str) -> bool {
         match name {
             "list_resources" | "read_resource" => self.resources,
             "list_prompts" | "get_prompt" => self.prompts,
@@ -76,8 +76,8 @@ impl CatalogueFolder {
     /// Reads the stored catalogues of these servers, by name. Unreadable ones count as missing. Blocks.
     pub fn read<'a>(&self, servers: impl Iterator<Item = &'a str>) -> BTreeMap<String, Catalogue> {
         let read = |path: PathBuf| {
-            let is_fit = fs::metadata(&path).ok()?.len() <= MOST_BYTES;
-            is_fit.then(|| serde_json::from_slice(&fs::read(path).ok()?).ok()).flatten()
+            let fits = fs::metadata(&path).ok()?.len() <= MAX_BYTES;
+            fits.then(|| serde_json::from_slice(&fs::read(path).ok()?).ok()).flatten()
         };
         servers.filter_map(|server| Some((server.to_owned(), read(self.file(server))?))).collect()
     }
@@ -86,10 +86,10 @@ impl CatalogueFolder {
     ///
     /// # Errors
     /// If the file cannot be written.
-    pub fn keep(&self, server: &str, catalogue: &Catalogue) -> io::Result<()> {
+    pub fn store(&self, server: &str, catalogue: &Catalogue) -> io::Result<()> {
         let text = serde_json::to_vec(catalogue)?;
-        if text.len() as u64 > MOST_BYTES {
-            return Err(io::Error::other("it is too large"));
+        if text.len() as u64 > MAX_BYTES {
+            return Err(io::Error::other("the catalogue is too large"));
         }
         fs::create_dir_all(&self.0)?;
         let (file, part) = (self.file(server), self.0.join(format!(".{}.part", file_name(server))));
@@ -114,14 +114,14 @@ mod tests {
     #[test]
     fn stored_catalogue_round_trips() {
         let folder = tempfile::tempdir().unwrap();
-        let kept = CatalogueFolder::new(folder.path().join("mcp"));
+        let catalogues = CatalogueFolder::new(folder.path().join("mcp"));
         let tool = KnownTool { name: "a".to_owned(), ..KnownTool::default() };
         let catalogue = Catalogue { fingerprint: "1".to_owned(), tools: vec![tool], ..Catalogue::default() };
-        kept.keep("../odd name", &catalogue).unwrap();
+        catalogues.store("../odd name", &catalogue).unwrap();
         fs::write(folder.path().join("mcp/broken.json"), "{").unwrap();
         let large = Catalogue { says_it_is: "x".repeat(9 << 20), ..Catalogue::default() };
-        assert!(kept.keep("large", &large).is_err(), "it could not be read again");
-        let read = kept.read(["../odd name", "broken", "large", "never seen"].into_iter());
+        assert!(catalogues.store("large", &large).is_err(), "a catalogue above the read limit was stored");
+        let read = catalogues.read(["../odd name", "broken", "large", "never seen"].into_iter());
         assert_eq!(read, BTreeMap::from([("../odd name".to_owned(), catalogue)]));
         for (name, file) in [("a_b", "a_b.json"), ("a.b", "a_b.2e7336dc.json"), ("../a", "___a.61b4c98b.json")] {
             assert_eq!(file_name(name), file);

@@ -46,7 +46,7 @@ pub struct ServerConfig {
     /// True if the server is enabled.
     pub enabled: bool,
     /// Program or address of the server.
-    pub reached: ServerAddress,
+    pub address: ServerAddress,
     /// Settings of single tools, by the server's names.
     pub tools: BTreeMap<String, ToolSetting>,
     /// Settings of all other tools.
@@ -57,7 +57,7 @@ pub struct ServerConfig {
     pub sampling: Sampling,
     /// True to start the server with the daemon instead of on its first call.
     pub eager: bool,
-    /// Time limit for starting the server and listing its offer.
+    /// Time limit for starting the server and listing its tools.
     pub start_timeout: Duration,
     /// Time limit between two messages of a call.
     pub call_timeout: Duration,
@@ -83,7 +83,7 @@ pub enum ServerAddress {
         /// Working directory of the process.
         cwd: PathBuf,
     },
-    /// Server that is reached over HTTP.
+    /// Server that is connected over HTTP.
     Http {
         /// URL of the server.
         url: ConfigText,
@@ -155,7 +155,7 @@ pub enum Sampling {
 /// Defaults for the tools of a server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ToolDefaults {
-    /// True to offer them to models without a mention; `None` to do so if there is room.
+    /// True to offer them to models without a mention; `None` to do so if they fit.
     pub always_available: Option<bool>,
     /// Effect of a call, set by the user.
     pub effect: Option<Effect>,
@@ -175,7 +175,7 @@ pub enum ToolGrants {
 
 impl ToolGrants {
     /// Returns true if the tool may run without asking.
-    pub fn hold(&self, tool: &str) -> bool {
+    pub fn contains(&self, tool: &str) -> bool {
         match self {
             Self::None => false,
             Self::Some(tools) => tools.contains(tool),
@@ -208,13 +208,13 @@ impl McpConfig {
     /// Secrets that must never be shown.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         self.servers.values().flat_map(|server| {
-            let (hidden, written, client) = match &server.reached {
+            let (hidden, texts, client) = match &server.address {
                 ServerAddress::Stdio { env, args, .. } => (env, args.as_slice(), None),
                 ServerAddress::Http { headers, url, client, .. } => {
                     (headers, std::slice::from_ref(url), client.as_ref())
                 }
             };
-            let in_text = written.iter().flat_map(|text| &text.secrets).map(String::as_str);
+            let in_text = texts.iter().flat_map(|text| &text.secrets).map(String::as_str);
             let of_client = client.and_then(|client| client.secret.as_ref());
             hidden.values().chain(of_client).map(|secret| secret.expose_secret()).chain(in_text)
         })
@@ -223,10 +223,10 @@ impl McpConfig {
 
 impl ServerConfig {
     /// Creates a configuration for this program or address, with the time limits of the shipped configuration.
-    pub fn new(reached: ServerAddress) -> Self {
+    pub fn new(address: ServerAddress) -> Self {
         Self {
             enabled: true,
-            reached,
+            address,
             tools: BTreeMap::new(),
             defaults: ToolDefaults::default(),
             grants: ToolGrants::default(),
@@ -251,35 +251,35 @@ impl ServerConfig {
     }
 
     /// Returns true if both are the same server with the same transport, including secrets.
-    pub(crate) fn same_place(&self, other: &Self) -> bool {
-        let place = |server: &Self| (server.fingerprint(), server.transport());
-        place(self) == place(other) && self.texts() == other.texts()
+    pub(crate) fn is_same_server(&self, other: &Self) -> bool {
+        let identity = |server: &Self| (server.fingerprint(), server.transport());
+        identity(self) == identity(other) && self.texts() == other.texts()
     }
 
     /// Hash that identifies the server behind this name, used for its catalogue. Does not cover secrets.
     pub fn fingerprint(&self) -> String {
         let mut hash = Sha256::new();
-        let mut take = |text: &str| {
+        let mut add = |text: &str| {
             hash.update(text.len().to_le_bytes());
             hash.update(text);
         };
-        match &self.reached {
+        match &self.address {
             ServerAddress::Stdio { command, args, env, cwd } => {
-                take("stdio");
-                take(command);
-                args.iter().for_each(|arg| take(&arg.value));
-                take(&cwd.to_string_lossy());
-                env.keys().for_each(|name| take(name));
+                add("stdio");
+                add(command);
+                args.iter().for_each(|arg| add(&arg.value));
+                add(&cwd.to_string_lossy());
+                env.keys().for_each(|name| add(name));
             }
             ServerAddress::Http { url, headers, .. } => {
-                take("http");
-                take(&url.value);
-                headers.keys().for_each(|name| take(name));
+                add("http");
+                add(&url.value);
+                headers.keys().for_each(|name| add(name));
             }
         }
         // Servers may offer other tools to clients that support sampling.
         if self.sampling == Sampling::Ask {
-            take("sampling");
+            add("sampling");
         }
         hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
     }
@@ -303,7 +303,7 @@ impl ServerConfig {
 
     /// All texts of the entry except names; missing parts of a client are empty.
     fn texts(&self) -> Vec<&str> {
-        match &self.reached {
+        match &self.address {
             ServerAddress::Stdio { command, args, env, cwd } => {
                 let args = args.iter().map(|arg| arg.value.as_str());
                 let env = env.values().map(|value| value.expose_secret());
@@ -326,23 +326,23 @@ impl ServerConfig {
         let secret = |secret: &mut SecretString| {
             variables::filled(secret.expose_secret(), values).map(|filled| *secret = filled.into())
         };
-        let written = |written: &mut ConfigText| {
-            let lent = variables::names(&written.value).filter(|(name, _)| !variables::is_place(name));
-            written.secrets.extend(lent.filter_map(|(name, _)| values.get(name)).cloned());
-            text(&mut written.value)
+        let config_text = |text_with_secrets: &mut ConfigText| {
+            let from_client = variables::names(&text_with_secrets.value).filter(|(name, _)| !variables::is_place(name));
+            text_with_secrets.secrets.extend(from_client.filter_map(|(name, _)| values.get(name)).cloned());
+            text(&mut text_with_secrets.value)
         };
         let mut server = self.clone();
-        match &mut server.reached {
+        match &mut server.address {
             ServerAddress::Stdio { command, args, env, cwd } => {
                 text(command)?;
-                args.iter_mut().try_for_each(written)?;
+                args.iter_mut().try_for_each(config_text)?;
                 env.values_mut().try_for_each(secret)?;
                 if let Some(filled) = cwd.to_str().map(|cwd| variables::filled(cwd, values)).transpose()? {
                     *cwd = filled.into();
                 }
             }
             ServerAddress::Http { url, headers, client, .. } => {
-                written(url)?;
+                config_text(url)?;
                 headers.values_mut().try_for_each(secret)?;
                 if let Some(client) = client {
                     text(&mut client.id)?;
@@ -356,11 +356,11 @@ impl ServerConfig {
 
     /// Short display form: a command line or a URL, without secrets.
     pub fn place(&self) -> String {
-        match &self.reached {
+        match &self.address {
             ServerAddress::Stdio { command, args, .. } => {
                 let args = args.iter().map(|arg| &arg.shown);
-                let words = std::iter::once(command).chain(args).cloned().collect::<Vec<_>>();
-                variables::written(&words.join(" "))
+                let parts = std::iter::once(command).chain(args).cloned().collect::<Vec<_>>();
+                variables::written(&parts.join(" "))
             }
             // The query may contain a key.
             ServerAddress::Http { url, .. } => {
@@ -371,7 +371,7 @@ impl ServerConfig {
 
     /// Name of the transport.
     pub fn transport(&self) -> &'static str {
-        match &self.reached {
+        match &self.address {
             ServerAddress::Stdio { .. } => "stdio",
             ServerAddress::Http { wire: HttpWire::Streamable, .. } => "http",
             ServerAddress::Http { wire: HttpWire::Sse, .. } => "sse",

@@ -9,7 +9,7 @@ use std::{
 use crate::server::actor::{Health, ServerHandle};
 
 /// Maximum number of connections to one server.
-pub(crate) const MOST: usize = 8;
+pub(crate) const MAX_CONNECTIONS: usize = 8;
 
 /// All open connections of the pool.
 #[derive(Default)]
@@ -26,7 +26,7 @@ pub(crate) struct Key {
 
 struct ConnectionSlot {
     handle: ServerHandle,
-    /// True once a turn has called it. A connection that only lists the offer is closed when another one is called.
+    /// True once a turn has called it. A connection that only lists the tools is closed when another one is called.
     is_called: bool,
     used: Instant,
 }
@@ -40,19 +40,19 @@ impl Connections {
         Some(open.handle.clone())
     }
 
-    /// Adds a connection, for which there must be room.
+    /// Adds a connection. The number of connections must be below the maximum.
     pub(crate) fn add(&mut self, key: Key, handle: ServerHandle, is_called: bool) {
         self.0.insert(key, ConnectionSlot { handle, is_called, used: Instant::now() });
     }
 
-    /// Makes room for another connection to this server, and returns those to close for it. `None` if all are in use.
-    pub(crate) fn make_room(&mut self, server: &str, is_called: bool) -> Option<Vec<ServerHandle>> {
+    /// Evicts connections to allow another one to this server, and returns those to close. `None` if all are in use.
+    pub(crate) fn evict(&mut self, server: &str, is_called: bool) -> Option<Vec<ServerHandle>> {
         // Stopped servers are started again on demand.
         self.0.retain(|key, open| {
             key.server != server || open.handle.is_needed() || open.handle.health() != Health::Stopped
         });
-        let mut ended = if is_called { self.take_uncalled(server) } else { Vec::new() };
-        while self.of(server).count() >= MOST {
+        let mut ended = if is_called { self.remove_uncalled(server) } else { Vec::new() };
+        while self.of(server).count() >= MAX_CONNECTIONS {
             let free = self.of(server).filter(|(_, open)| !open.handle.is_needed()).min_by_key(|(_, open)| open.used);
             let key = free.map(|(key, _)| key.clone())?;
             ended.extend(self.0.remove(&key).map(|open| open.handle));
@@ -61,17 +61,17 @@ impl Connections {
     }
 
     /// Removes the connections that were never called, if another one to the same server was.
-    pub(crate) fn take_superfluous(&mut self, server: &str) -> Vec<ServerHandle> {
-        if self.of(server).any(|(_, open)| open.is_called) { self.take_uncalled(server) } else { Vec::new() }
+    pub(crate) fn remove_superfluous(&mut self, server: &str) -> Vec<ServerHandle> {
+        if self.of(server).any(|(_, open)| open.is_called) { self.remove_uncalled(server) } else { Vec::new() }
     }
 
-    fn take_uncalled(&mut self, server: &str) -> Vec<ServerHandle> {
-        self.take(|key, open| key.server == server && !open.is_called && !open.handle.is_needed())
+    fn remove_uncalled(&mut self, server: &str) -> Vec<ServerHandle> {
+        self.remove_if(|key, open| key.server == server && !open.is_called && !open.handle.is_needed())
     }
 
     /// Removes all connections of these servers.
-    pub(crate) fn take_of(&mut self, is_meant: impl Fn(&str) -> bool) -> Vec<ServerHandle> {
-        self.take(|key, _| is_meant(&key.server))
+    pub(crate) fn remove_servers(&mut self, is_removed: impl Fn(&str) -> bool) -> Vec<ServerHandle> {
+        self.remove_if(|key, _| is_removed(&key.server))
     }
 
     /// Health of the connections to a server.
@@ -83,7 +83,7 @@ impl Connections {
         self.0.iter().filter(move |(key, _)| key.server == server)
     }
 
-    fn take(&mut self, wanted: impl Fn(&Key, &ConnectionSlot) -> bool) -> Vec<ServerHandle> {
+    fn remove_if(&mut self, wanted: impl Fn(&Key, &ConnectionSlot) -> bool) -> Vec<ServerHandle> {
         self.0.extract_if(|key, open| wanted(key, open)).map(|(_, open)| open.handle).collect()
     }
 }
@@ -114,14 +114,14 @@ mod tests {
         let config = ServerConfig::new(http("http://127.0.0.1:9/"));
         let (guard, logins) = ("/nonexistent".into(), Arc::new(Logins::new("/nonexistent".into())));
         let (clean, plugin_check) = (SecretFilter::default(), PluginCheck::default());
-        let supplies = ServerDeps { guard, logins, clean, learn: Box::new(|_, _| {}), plugin_check };
+        let deps = ServerDeps { guard, logins, clean, learn: Box::new(|_, _| {}), plugin_check };
         ServerHandle::spawn(ConnectionParams {
             name: "s".to_owned(),
             fingerprint: config.fingerprint(),
             era: Default::default(),
             config: Arc::new(config),
             environment: Arc::default(),
-            supplies: Arc::new(supplies),
+            deps: Arc::new(deps),
             log: Arc::default(),
         })
     }
@@ -129,20 +129,20 @@ mod tests {
     #[tokio::test]
     async fn connections_in_use_are_never_evicted() {
         let mut connections = Connections::default();
-        let mut held = Vec::new();
-        for number in 0..MOST {
-            assert!(connections.make_room("s", true).is_some_and(|ended| ended.is_empty()), "{number}");
+        let mut handles = Vec::new();
+        for number in 0..MAX_CONNECTIONS {
+            assert!(connections.evict("s", true).is_some_and(|ended| ended.is_empty()), "{number}");
             let handle = handle();
             connections.add(key(number), handle.clone(), number > 0);
             // None of them is running, as during a start.
             assert_eq!(handle.health(), Health::Stopped);
-            held.push(handle);
+            handles.push(handle);
         }
-        assert!(connections.make_room("s", true).is_none(), "all are held");
-        assert!((0..MOST).all(|number| connections.get(&key(number), false).is_some()));
-        held.truncate(MOST - 2);
-        assert!(connections.make_room("s", true).is_some());
-        let left = (0..MOST).filter(|number| connections.get(&key(*number), false).is_some());
-        assert!(left.eq(0..MOST - 2));
+        assert!(connections.evict("s", true).is_none(), "all are in use");
+        assert!((0..MAX_CONNECTIONS).all(|number| connections.get(&key(number), false).is_some()));
+        handles.truncate(MAX_CONNECTIONS - 2);
+        assert!(connections.evict("s", true).is_some());
+        let remaining = (0..MAX_CONNECTIONS).filter(|number| connections.get(&key(*number), false).is_some());
+        assert!(remaining.eq(0..MAX_CONNECTIONS - 2));
     }
 }

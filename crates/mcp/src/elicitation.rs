@@ -16,14 +16,14 @@ use crate::{
 };
 
 /// Maximum length of a server's text to the user, in characters.
-const LONGEST: usize = 2000;
+const MAX_LENGTH: usize = 2000;
 /// Maximum size of a question with its form, in bytes.
-const LARGEST: usize = 64 * 1024;
+const MAX_BYTES: usize = 64 * 1024;
 /// Maximum number of shown fields.
-const MOST_FIELDS: usize = 32;
+const MAX_FIELDS: usize = 32;
 
 /// Note on a question that may belong to another session's call.
-pub(crate) const OTHERS: &str = "\nSeveral sessions use this server; this may be meant for another.";
+pub(crate) const AMBIGUOUS_CALL_NOTE: &str = "\nSeveral sessions use this server; this may be meant for another.";
 
 /// Asks the user of the call, with a note if the question may belong to another call.
 pub(crate) async fn ask(
@@ -32,11 +32,11 @@ pub(crate) async fn ask(
     log: &Log,
     request: ElicitRequestParams,
 ) -> ElicitResult {
-    let Some((call, may_be_others)) = call else {
+    let Some((call, is_ambiguous)) = call else {
         log.note("it asked the user outside any call, which cannot be shown");
         return declined();
     };
-    match call.question(ask_in(server, &call, may_be_others, log, request)).await {
+    match call.question(ask_in(server, &call, is_ambiguous, log, request)).await {
         Ok(answer) => answer,
         Err(NoQuestion::TooMany) => {
             log.note("it asked the user with several questions pending; rejected");
@@ -50,17 +50,17 @@ pub(crate) async fn ask(
 async fn ask_in(
     server: &str,
     call: &Call,
-    may_be_others: bool,
+    is_ambiguous: bool,
     log: &Log,
     request: ElicitRequestParams,
 ) -> ElicitResult {
     // The request stays in memory until the user answers.
-    if serde_json::to_vec(&request).map_or(usize::MAX, |text| text.len()) > LARGEST {
+    if serde_json::to_vec(&request).map_or(usize::MAX, |text| text.len()) > MAX_BYTES {
         log.note("it asked the user with a form that is too large");
         return declined();
     }
     let _one_at_a_time = call.asking.lock().await;
-    let note = if may_be_others { OTHERS } else { "" };
+    let note = if is_ambiguous { AMBIGUOUS_CALL_NOTE } else { "" };
     match request {
         ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } => {
             let Ok(schema) = serde_json::to_value(&requested_schema) else { return declined() };
@@ -71,19 +71,19 @@ async fn ask_in(
             let context = format!(
                 "It wants you to open this address in a browser: {}\nCheck the address first. Answer with anything \
                  when you are done, or reject.{note}",
-                url.chars().take(LONGEST).collect::<String>()
+                url.chars().take(MAX_LENGTH).collect::<String>()
             );
-            match put(server, call, log, &display_text(&message), context).await {
-                Reply::Words(_) => ElicitResult::new(ElicitationAction::Accept),
-                Reply::No => declined(),
-                Reply::Nobody => cancelled(),
+            match ask_user(server, call, log, &display_text(&message), context).await {
+                Reply::Text(_) => ElicitResult::new(ElicitationAction::Accept),
+                Reply::Rejected => declined(),
+                Reply::Unavailable => cancelled(),
             }
         }
         _ => declined(),
     }
 }
 
-/// Result for a question that nobody will answer.
+/// Result for a question that will not be answered.
 pub(crate) fn cancelled() -> ElicitResult {
     ElicitResult::new(ElicitationAction::Cancel)
 }
@@ -95,53 +95,53 @@ fn declined() -> ElicitResult {
 /// Asks until the answer fits the form, the user declines, or the limit of questions is reached.
 async fn form(server: &str, call: &Call, log: &Log, message: &str, note: &str, schema: &Value) -> ElicitResult {
     let form = Form::read(schema);
-    let mut trouble = String::new();
+    let mut problem = String::new();
     loop {
-        let context = format!("{trouble}{}{note}", form.description());
-        match put(server, call, log, message, context).await {
-            Reply::Words(words) => match form.fill(&words) {
+        let context = format!("{problem}{}{note}", form.description());
+        match ask_user(server, call, log, message, context).await {
+            Reply::Text(text) => match form.fill(&text) {
                 Ok(content) => {
                     return ElicitResult::new(ElicitationAction::Accept).with_content(Value::Object(content));
                 }
-                Err(why) => trouble = format!("Invalid answer: {why}.\n"),
+                Err(reason) => problem = format!("Invalid answer: {reason}.\n"),
             },
-            Reply::No => return declined(),
-            Reply::Nobody => return cancelled(),
+            Reply::Rejected => return declined(),
+            Reply::Unavailable => return cancelled(),
         }
     }
 }
 
 /// User's reply to a question.
 pub(crate) enum Reply {
-    Words(String),
-    No,
-    Nobody,
+    Text(String),
+    Rejected,
+    Unavailable,
 }
 
 /// Shows a question of a server to the user. It has no default, because the server would choose it: silence or an empty
 /// answer must never mean consent.
-pub(crate) async fn put(server: &str, call: &Call, log: &Log, message: &str, context: String) -> Reply {
+pub(crate) async fn ask_user(server: &str, call: &Call, log: &Log, message: &str, context: String) -> Reply {
     let Some(number) = call.next_question() else {
         log.note("it asked the user too often in one call; rejected");
-        return Reply::No;
+        return Reply::Rejected;
     };
     // The number makes a repeated question distinct.
-    let again = if number > 1 { format!(" (question {number} of this call)") } else { String::new() };
-    let question = format!("{}{server} asks{again}: {message}", Ask::OF_MCP_SERVER);
-    let waiting = call.wait_for_us();
+    let suffix = if number > 1 { format!(" (question {number} of this call)") } else { String::new() };
+    let question = format!("{}{server} asks{suffix}: {message}", Ask::OF_MCP_SERVER);
+    let waiting = call.suspend_limits();
     let (context, choices) = (Some(context), Vec::new());
     let asked = Ask::Question { secret: false, question, context, default: None, required: true, choices };
     let answer = call.person.ask(asked).await;
     drop(waiting);
     match answer {
-        Some(Answer::Text { text }) => Reply::Words(text),
-        Some(_) => Reply::No,
-        None => Reply::Nobody,
+        Some(Answer::Text { text }) => Reply::Text(text),
+        Some(_) => Reply::Rejected,
+        None => Reply::Unavailable,
     }
 }
 
-fn display_text(words: &str) -> String {
-    untrusted::sanitize(words).chars().take(LONGEST).collect()
+fn display_text(text: &str) -> String {
+    untrusted::sanitize(text).chars().take(MAX_LENGTH).collect()
 }
 
 /// Form with fields to fill in.
@@ -160,7 +160,7 @@ impl Form {
         let required = |name: &str| {
             schema["required"].as_array().is_some_and(|names| names.iter().any(|required| required == name))
         };
-        let fields = schema["properties"].as_object().into_iter().flatten().take(MOST_FIELDS);
+        let fields = schema["properties"].as_object().into_iter().flatten().take(MAX_FIELDS);
         let field = |(name, schema): (&String, &Value)| {
             let schema = schema.as_object().cloned().unwrap_or_default();
             Field { name: name.clone(), schema, required: required(name) }
@@ -185,18 +185,18 @@ impl Form {
     }
 
     /// Validated values. Missing ones get their defaults.
-    fn fill(&self, words: &str) -> Result<Map<String, Value>, String> {
-        let mut given = match serde_json::from_str(words.trim()) {
-            Ok(Value::Object(given)) => given,
+    fn fill(&self, text: &str) -> Result<Map<String, Value>, String> {
+        let mut values = match serde_json::from_str(text.trim()) {
+            Ok(Value::Object(values)) => values,
             _ => match self.fields.as_slice() {
                 [] => Map::new(),
-                [only] => Map::from_iter([(only.name.clone(), only.read(words.trim()))]),
+                [only] => Map::from_iter([(only.name.clone(), only.read(text.trim()))]),
                 _ => return Err("not a JSON object".to_owned()),
             },
         };
         let mut filled = Map::new();
         for field in &self.fields {
-            let value = given.remove(&field.name).or_else(|| field.schema.get("default").cloned());
+            let value = values.remove(&field.name).or_else(|| field.schema.get("default").cloned());
             match value {
                 Some(value) => {
                     field.check(&value)?;
@@ -206,7 +206,7 @@ impl Form {
                 None => {}
             }
         }
-        match given.keys().next() {
+        match values.keys().next() {
             Some(name) => Err(format!("unknown field `{}`", display_text(name))),
             None => Ok(filled),
         }
@@ -220,10 +220,10 @@ impl Field {
 
     /// Allowed values, if they are restricted.
     fn choices(&self) -> Vec<&Value> {
-        let holder = if self.kind() == "array" { self.schema.get("items").and_then(Value::as_object) } else { None };
-        let holder = holder.unwrap_or(&self.schema);
-        let listed = holder.get("enum").and_then(Value::as_array).into_iter().flatten();
-        let titled = ["oneOf", "anyOf"].iter().filter_map(|key| holder.get(*key)?.as_array()).flatten();
+        let source = if self.kind() == "array" { self.schema.get("items").and_then(Value::as_object) } else { None };
+        let source = source.unwrap_or(&self.schema);
+        let listed = source.get("enum").and_then(Value::as_array).into_iter().flatten();
+        let titled = ["oneOf", "anyOf"].iter().filter_map(|key| source.get(*key)?.as_array()).flatten();
         listed.chain(titled.filter_map(|choice| choice.get("const"))).collect()
     }
 
@@ -234,11 +234,12 @@ impl Field {
         }
         let choices = self.choices();
         if !choices.is_empty() {
-            let choices: Vec<String> = choices.iter().take(50).map(|choice| display_text(&plainly(choice))).collect();
+            let choices: Vec<String> =
+                choices.iter().take(50).map(|choice| display_text(&plain_text(choice))).collect();
             description.push_str(&format!(", one of: {}", choices.join(", ")));
         }
         if let Some(default) = self.schema.get("default") {
-            description.push_str(&format!(", default {}", display_text(&plainly(default))));
+            description.push_str(&format!(", default {}", display_text(&plain_text(default))));
         }
         description.push(')');
         let about = self.schema.get("description").or_else(|| self.schema.get("title")).and_then(Value::as_str);
@@ -249,15 +250,15 @@ impl Field {
     }
 
     /// Parses a value that was entered without JSON.
-    fn read(&self, words: &str) -> Value {
-        let as_json = serde_json::from_str::<Value>(words).ok();
+    fn read(&self, text: &str) -> Value {
+        let as_json = serde_json::from_str::<Value>(text).ok();
         match (self.kind(), as_json) {
             ("string", Some(Value::String(text))) => Value::String(text),
-            ("string", _) => Value::String(words.to_owned()),
-            ("boolean", _) if ["yes", "y"].contains(&words.to_lowercase().as_str()) => Value::Bool(true),
-            ("boolean", _) if ["no", "n"].contains(&words.to_lowercase().as_str()) => Value::Bool(false),
+            ("string", _) => Value::String(text.to_owned()),
+            ("boolean", _) if ["yes", "y"].contains(&text.to_lowercase().as_str()) => Value::Bool(true),
+            ("boolean", _) if ["no", "n"].contains(&text.to_lowercase().as_str()) => Value::Bool(false),
             (_, Some(value)) => value,
-            (_, None) => Value::String(words.to_owned()),
+            (_, None) => Value::String(text.to_owned()),
         }
     }
 
@@ -275,15 +276,13 @@ impl Field {
         }
         let bound = |key: &str| self.schema.get(key).and_then(Value::as_f64);
         if let Some(number) = value.as_f64()
-            && (bound("minimum").is_some_and(|least| number < least)
-                || bound("maximum").is_some_and(|most| number > most))
+            && (bound("minimum").is_some_and(|min| number < min) || bound("maximum").is_some_and(|max| number > max))
         {
             return Err(format!("`{name}` is out of bounds"));
         }
         if let Some(text) = value.as_str() {
             let length = text.chars().count() as f64;
-            if bound("minLength").is_some_and(|least| length < least)
-                || bound("maxLength").is_some_and(|most| length > most)
+            if bound("minLength").is_some_and(|min| length < min) || bound("maxLength").is_some_and(|max| length > max)
             {
                 return Err(format!("`{name}` is too short or too long"));
             }
@@ -297,7 +296,7 @@ impl Field {
     }
 }
 
-fn plainly(value: &Value) -> String {
+fn plain_text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
@@ -315,10 +314,10 @@ mod tests {
             "colour": {"type": "string", "enum": ["red", "blue"], "default": "red"},
             "tags": {"type": "array", "items": {"enum": ["a", "b"]}},
         }}));
-        let check = |words: &str, expected: Result<Value, &str>| match (form.fill(words), expected) {
-            (Ok(filled), Ok(expected)) => assert_eq!(Value::Object(filled), expected, "{words}"),
-            (Err(why), Err(part)) => assert!(why.contains(part), "{words}: {why}"),
-            (found, _) => panic!("{words}: {found:?}"),
+        let check = |text: &str, expected: Result<Value, &str>| match (form.fill(text), expected) {
+            (Ok(filled), Ok(expected)) => assert_eq!(Value::Object(filled), expected, "{text}"),
+            (Err(reason), Err(part)) => assert!(reason.contains(part), "{text}: {reason}"),
+            (found, _) => panic!("{text}: {found:?}"),
         };
         check(
             r#"{"name": "Ada", "age": 36, "tags": ["a"]}"#,
@@ -338,9 +337,9 @@ mod tests {
 
     #[test]
     fn single_field_form_accepts_a_bare_value() {
-        let check = |schema: Value, words: &str, expected: Value| {
+        let check = |schema: Value, text: &str, expected: Value| {
             let form = Form::read(&json!({"properties": {"it": schema}, "required": ["it"]}));
-            assert_eq!(form.fill(words).unwrap()["it"], expected, "{words}");
+            assert_eq!(form.fill(text).unwrap()["it"], expected, "{text}");
         };
         check(json!({"type": "string"}), "42", json!("42"));
         check(json!({"type": "string"}), "\"quoted\"", json!("quoted"));

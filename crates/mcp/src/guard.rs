@@ -33,13 +33,13 @@ use nix::{
 pub const GUARD_ARGUMENT: &str = "mcp-guard";
 
 /// Time for a server to exit after the end of its input, which asks it to.
-const ASKED: Duration = Duration::from_millis(1500);
+const EXIT_GRACE: Duration = Duration::from_millis(1500);
 /// Time for a server to exit after a signal.
 const TERM_GRACE: Duration = Duration::from_millis(1000);
 /// Time for the server's child processes to exit after it.
-const ORPHANS: Duration = Duration::from_millis(200);
+const ORPHAN_GRACE: Duration = Duration::from_millis(200);
 /// Time limit for the end of killed processes. Only an unresponsive disk takes longer.
-const DYING: Duration = Duration::from_secs(10);
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Runs a server until it exits. The exit code is that of the server, as a shell would report it.
 pub fn run_guard(command: &[OsString]) -> ExitCode {
@@ -54,80 +54,80 @@ pub fn run_guard(command: &[OsString]) -> ExitCode {
 }
 
 fn guard(command: &[OsString]) -> Result<u8, (u8, String)> {
-    let broken = |what: &str, error: &dyn std::fmt::Display| (125, format!("could not {what}: {error}"));
-    let [program, args @ ..] = command else { return Err((125, "there is no command".to_owned())) };
+    let broken = |action: &str, error: &dyn std::fmt::Display| (125, format!("could not {action}: {error}"));
+    let [program, args @ ..] = command else { return Err((125, "missing command".to_owned())) };
     set_child_subreaper(true).map_err(|error| broken("adopt orphans", &error))?;
     let mut wanted = SigSet::empty();
     for signal in [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
         wanted.add(signal);
     }
-    let hold = |held: &SigSet| {
-        let set = sigprocmask(SigmaskHow::SIG_SETMASK, Some(held), None);
-        set.map_err(|error| broken("hold back signals", &error))
+    let set_mask = |mask: &SigSet| {
+        let set = sigprocmask(SigmaskHow::SIG_SETMASK, Some(mask), None);
+        set.map_err(|error| broken("block signals", &error))
     };
-    hold(&wanted)?;
+    set_mask(&wanted)?;
     let signals = SignalFd::with_flags(&wanted, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
         .map_err(|error| broken("receive signals", &error))?;
     // Children inherit blocked signals, but the server must receive all of them. They are therefore unblocked for a
     // moment. If the server exits in this moment, the first `collect` notices it.
-    hold(&SigSet::empty())?;
+    set_mask(&SigSet::empty())?;
     let started = Command::new(program).args(args).spawn();
-    hold(&wanted)?;
+    set_mask(&wanted)?;
     let child = started.map_err(|error| {
         let code = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
         (code, format!("could not start `{}`: {error}", program.display()))
     })?;
     let server = Pid::from_raw(i32::try_from(child.id()).map_err(|error| broken("identify the server", &error))?);
     // Readers of the server's output must see its end when the server exits, not when the guard does.
-    let nowhere = File::options().write(true).open("/dev/null").map_err(|error| broken("let go", &error))?;
-    dup2_stdout(&nowhere).and_then(|()| dup2_stderr(&nowhere)).map_err(|error| broken("let go", &error))?;
-    let mut guard = Guard { signals, server, ended: None, asked: None, terminated: None };
+    let null = File::options().write(true).open("/dev/null").map_err(|error| broken("free the output", &error))?;
+    dup2_stdout(&null).and_then(|()| dup2_stderr(&null)).map_err(|error| broken("free the output", &error))?;
+    let mut guard = Guard { signals, server, exit_code: None, input_ended: None, terminated: None };
     guard.until_server_ends();
-    guard.until_all_are_gone();
-    Ok(guard.ended.unwrap_or(137))
+    guard.wait_for_all();
+    Ok(guard.exit_code.unwrap_or(137))
 }
 
 struct Guard {
     signals: SignalFd,
     server: Pid,
     /// Exit code of the server.
-    ended: Option<u8>,
+    exit_code: Option<u8>,
     /// Time at which its input ended.
-    asked: Option<Instant>,
+    input_ended: Option<Instant>,
     /// Time at which it was signalled.
     terminated: Option<Instant>,
 }
 
 impl Guard {
     fn until_server_ends(&mut self) {
-        while !self.collect() && self.ended.is_none() {
-            let step = match (self.asked, self.terminated) {
+        while !self.collect() && self.exit_code.is_none() {
+            let step = match (self.input_ended, self.terminated) {
                 (_, Some(terminated)) => Some(terminated + TERM_GRACE),
-                (Some(asked), None) => Some(asked + ASKED),
+                (Some(input_ended), None) => Some(input_ended + EXIT_GRACE),
                 (None, None) => None,
             };
-            let left = step.map(|step| step.saturating_duration_since(Instant::now()));
-            if left == Some(Duration::ZERO) {
+            let remaining = step.map(|step| step.saturating_duration_since(Instant::now()));
+            if remaining == Some(Duration::ZERO) {
                 if self.terminated.is_some() {
                     return;
                 }
                 self.terminate();
                 continue;
             }
-            self.wait(left);
+            self.wait(remaining);
         }
     }
 
     /// Gives the remaining processes a moment to exit, then kills them repeatedly until none is left.
-    fn until_all_are_gone(&mut self) {
-        let grace = Instant::now() + if self.ended.is_some() { ORPHANS } else { Duration::ZERO };
-        let limit = grace + DYING;
+    fn wait_for_all(&mut self) {
+        let grace = Instant::now() + if self.exit_code.is_some() { ORPHAN_GRACE } else { Duration::ZERO };
+        let limit = grace + KILL_TIMEOUT;
         while !self.collect() && Instant::now() < limit {
-            let left = grace.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            let remaining = grace.saturating_duration_since(Instant::now());
+            if remaining.is_zero() {
                 self.signal(Signal::SIGKILL);
             }
-            self.wait(Some(left.clamp(Duration::from_millis(5), Duration::from_millis(50))));
+            self.wait(Some(remaining.clamp(Duration::from_millis(5), Duration::from_millis(50))));
         }
     }
 
@@ -141,10 +141,10 @@ impl Guard {
         loop {
             match waitpid(None::<Pid>, Some(WaitPidFlag::WNOHANG)) {
                 Ok(WaitStatus::Exited(process, code)) if process == self.server => {
-                    self.ended = Some(u8::try_from(code & 0xff).unwrap_or(1));
+                    self.exit_code = Some(u8::try_from(code & 0xff).unwrap_or(1));
                 }
                 Ok(WaitStatus::Signaled(process, signal, _)) if process == self.server => {
-                    self.ended = Some(u8::try_from(128 + signal as i32).unwrap_or(137));
+                    self.exit_code = Some(u8::try_from(128 + signal as i32).unwrap_or(137));
                 }
                 Ok(WaitStatus::StillAlive) => return false,
                 Err(Errno::EINTR) | Ok(_) => {}
@@ -162,11 +162,11 @@ impl Guard {
         // No events are requested for the input, since a closed other end is always reported.
         let mut sources =
             [PollFd::new(self.signals.as_fd(), PollFlags::POLLIN), PollFd::new(stdin.as_fd(), PollFlags::empty())];
-        let watched = if self.asked.is_some() { 1 } else { 2 };
+        let watched = if self.input_ended.is_some() { 1 } else { 2 };
         let _ = poll(&mut sources[..watched], timeout);
         let over = PollFlags::POLLHUP | PollFlags::POLLERR | PollFlags::POLLNVAL;
-        if self.asked.is_none() && sources[1].revents().is_some_and(|events| events.intersects(over)) {
-            self.asked = Some(Instant::now());
+        if self.input_ended.is_none() && sources[1].revents().is_some_and(|events| events.intersects(over)) {
+            self.input_ended = Some(Instant::now());
         }
         while let Ok(Some(signal)) = self.signals.read_signal() {
             if signal.ssi_signo != Signal::SIGCHLD as u32 && self.terminated.is_none() {
@@ -196,9 +196,9 @@ fn descendants() -> Vec<Pid> {
     }
     let (mut found, mut next) = (Vec::new(), vec![getpid().as_raw()]);
     while let Some(process) = next.pop() {
-        let young = children.remove(&process).unwrap_or_default();
-        found.extend(young.iter().copied().map(Pid::from_raw));
-        next.extend(young);
+        let direct = children.remove(&process).unwrap_or_default();
+        found.extend(direct.iter().copied().map(Pid::from_raw));
+        next.extend(direct);
     }
     found
 }

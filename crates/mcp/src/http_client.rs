@@ -24,14 +24,14 @@ pub(crate) fn client(headers: &BTreeMap<String, SecretString>, routes: &Routes) 
         value.set_sensitive(true);
         Some((HeaderName::try_from(name).ok()?, value))
     });
-    // Of names that differ only in case, the last one counts.
+    // If names differ only in case, the last one wins.
     let sent: HashMap<HeaderName, HeaderValue> = sent.collect();
     let sent: HeaderMap = sent.into_iter().collect();
     agentd_http::client(true, Some(routes), |builder| {
         builder.connect_timeout(Duration::from_secs(10)).default_headers(sent.clone()).referer(false).redirect(
             redirect::Policy::custom(|attempt| {
-                let stays = attempt.previous().first().is_none_or(|first| first.origin() == attempt.url().origin());
-                if !stays || attempt.previous().len() > REDIRECTS { attempt.stop() } else { attempt.follow() }
+                let is_same = attempt.previous().first().is_none_or(|first| first.origin() == attempt.url().origin());
+                if !is_same || attempt.previous().len() > REDIRECTS { attempt.stop() } else { attempt.follow() }
             }),
         )
     })

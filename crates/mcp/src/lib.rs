@@ -5,8 +5,8 @@
 //!   [`toolbox`]: the pool as a [`Toolbox`](agentd_core::ports::Toolbox).
 //! - `server`: actor for one server, which starts it, monitors it, and stops it when it is idle.
 //! - `connections`: open connections, and which of them are closed if there are too many.
-//! - [`catalogue`]: last known offer of a server, stored on the disk. [`published`]: the part of it that is offered to
-//!   models, and the names for it.
+//! - [`catalogue`]: last known tools of a server, stored on the disk. [`published_tools`]: the tools that models are
+//!   offered, and their names.
 //! - `schema`, `answer`: converts schemas and answers of servers for models. All of it is untrusted.
 //! - `elicitation`: questions of servers to the user. `sampling`: requests of servers to a model, subject to the user's
 //!   approval.
@@ -15,7 +15,7 @@
 //! - [`variables`]: variables in the configuration whose values come from clients.
 //! - [`session`]: servers that a client provides for one session.
 //! - `reason`: reason why a server is unavailable, with the server's messages but without secrets.
-//! - [`guard`]: process between agentd and a server, which leaves no processes of the server behind.
+//! - [`guard`]: process between agentd and a server, which leaves no server processes behind.
 
 mod answer;
 mod calls;

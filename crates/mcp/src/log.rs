@@ -8,9 +8,9 @@ use std::{
 use crate::reason::{SecretFilter, line};
 
 /// Maximum number of stored lines, and maximum bytes of all lines and of one.
-const MOST_LINES: usize = 1000;
-const MOST_BYTES: usize = 256 * 1024;
-const LONGEST_LINE: usize = 4096;
+const MAX_LINES: usize = 1000;
+const MAX_BYTES: usize = 256 * 1024;
+const MAX_LINE_LENGTH: usize = 4096;
 
 /// Ring buffer of lines, without secrets.
 #[derive(Default)]
@@ -41,21 +41,21 @@ impl Log {
     }
 
     /// Adds a line of the server.
-    pub fn said(&self, line: &str) {
+    pub fn add(&self, line: &str) {
         self.ring().push(self.shown(line));
     }
 
     /// Adds raw output from the server's standard error.
-    pub fn take(&self, bytes: &[u8]) {
+    pub fn append(&self, bytes: &[u8]) {
         let mut ring = self.ring();
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             let ends = piece.last() == Some(&b'\n');
             let piece = piece.strip_suffix(b"\n").unwrap_or(piece);
             if !ring.skipping {
-                let room = LONGEST_LINE - ring.open.len().min(LONGEST_LINE);
-                let taken = piece.len().min(room);
-                ring.open.extend_from_slice(&piece[..taken]);
-                ring.skipping = taken < piece.len();
+                let capacity = MAX_LINE_LENGTH - ring.open.len().min(MAX_LINE_LENGTH);
+                let length = piece.len().min(capacity);
+                ring.open.extend_from_slice(&piece[..length]);
+                ring.skipping = length < piece.len();
             }
             if ends {
                 self.close(&mut ring);
@@ -72,17 +72,17 @@ impl Log {
     }
 
     /// Last lines, oldest first.
-    pub fn last(&self, most: usize) -> Vec<String> {
+    pub fn last(&self, limit: usize) -> Vec<String> {
         let ring = self.ring();
-        let skipped = ring.lines.len().saturating_sub(most);
+        let skipped = ring.lines.len().saturating_sub(limit);
         ring.lines.iter().skip(skipped).cloned().collect()
     }
 
     /// Last line of the server itself, shortened and cleaned for an error.
-    pub fn last_words(&self) -> Option<String> {
+    pub fn last_line(&self) -> Option<String> {
         let ring = self.ring();
-        let words = ring.lines.iter().rev().find(|line| !line.starts_with("agentd: ") && !line.trim().is_empty())?;
-        Some(line(words, &self.clean))
+        let last = ring.lines.iter().rev().find(|line| !line.starts_with("agentd: ") && !line.trim().is_empty())?;
+        Some(line(last, &self.clean))
     }
 
     /// Finishes the current line.
@@ -98,7 +98,7 @@ impl Log {
 
     /// Line without terminal sequences and secrets.
     fn shown(&self, line: &str) -> String {
-        self.clean.words(&harmless(line))
+        self.clean.redact(&harmless(line))
     }
 
     fn ring(&self) -> std::sync::MutexGuard<'_, Ring> {
@@ -110,7 +110,7 @@ impl Ring {
     fn push(&mut self, line: String) {
         self.bytes += line.len();
         self.lines.push_back(line);
-        while self.lines.len() > MOST_LINES || self.bytes > MOST_BYTES {
+        while self.lines.len() > MAX_LINES || self.bytes > MAX_BYTES {
             self.bytes -= self.lines.pop_front().map_or(0, |line| line.len());
         }
     }
@@ -118,12 +118,12 @@ impl Ring {
 
 /// Removes terminal sequences as a whole, so that no part of one remains as text.
 fn harmless(line: &str) -> String {
-    let mut out = String::with_capacity(line.len().min(LONGEST_LINE));
+    let mut out = String::with_capacity(line.len().min(MAX_LINE_LENGTH));
     let mut letters = line.chars().peekable();
     while let Some(letter) = letters.next() {
         if letter == '\u{1b}' {
             skip_sequence(&mut letters);
-        } else if out.len() < LONGEST_LINE {
+        } else if out.len() < MAX_LINE_LENGTH {
             out.push(letter);
         }
     }
@@ -145,31 +145,31 @@ mod tests {
     #[test]
     fn log_lines_are_joined_and_sanitised() {
         let log = Log::default();
-        log.take(b"one\ntw");
-        log.take(b"o\x1b[31mred\x1b[0m\x1b]0;title\x07 \xff\n");
-        log.take(b"three");
+        log.append(b"one\ntw");
+        log.append(b"o\x1b[31mred\x1b[0m\x1b]0;title\x07 \xff\n");
+        log.append(b"three");
         assert_eq!(log.last(9), ["one", "twored \u{fffd}"]);
         log.end();
         log.note("it ended\nat last");
         assert_eq!(log.last(2), ["three", "agentd: it ended at last"]);
-        assert_eq!(log.last_words().as_deref(), Some("three"));
+        assert_eq!(log.last_line().as_deref(), Some("three"));
     }
 
     #[test]
     fn log_flood_drops_the_oldest_lines() {
         let log = Log::default();
         for _ in 0..40 {
-            log.take(&[b'x'; 1 << 20]);
+            log.append(&[b'x'; 1 << 20]);
         }
-        log.take(b"\nlast\n");
+        log.append(b"\nlast\n");
         let lines = log.last(9);
         assert_eq!(lines.len(), 2);
-        assert!(lines[0].len() < LONGEST_LINE + 10 && lines[0].ends_with("[…]"));
+        assert!(lines[0].len() < MAX_LINE_LENGTH + 10 && lines[0].ends_with("[…]"));
         for number in 0..5000 {
-            log.said(&format!("{number} {}", "y".repeat(1000)));
+            log.add(&format!("{number} {}", "y".repeat(1000)));
         }
-        let kept = log.last(usize::MAX);
-        assert!(kept.iter().map(String::len).sum::<usize>() <= MOST_BYTES && kept.len() <= MOST_LINES);
-        assert!(kept.last().unwrap().starts_with("4999 "));
+        let lines = log.last(usize::MAX);
+        assert!(lines.iter().map(String::len).sum::<usize>() <= MAX_BYTES && lines.len() <= MAX_LINES);
+        assert!(lines.last().unwrap().starts_with("4999 "));
     }
 }

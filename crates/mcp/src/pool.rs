@@ -21,11 +21,11 @@ use futures_util::future::join_all;
 mod report;
 
 pub use self::report::ServerReport;
-use self::report::{ASKED_AT_ONCE, Listing, ListingKey};
+use self::report::{Listing, ListingKey, MAX_CONCURRENT_LISTINGS};
 use crate::{
     catalogue::{Catalogue, CatalogueFolder},
     config::{McpConfig, PluginCheck, ServerAddress, ServerConfig},
-    connections::{Connections, Key, MOST},
+    connections::{Connections, Key, MAX_CONNECTIONS},
     log::Log,
     login::Logins,
     published_tools::{PublishedTools, publish},
@@ -34,7 +34,7 @@ use crate::{
         actor::{ConnectionLease, Need, ServerHandle},
         connect::{ConnectionParams, Era, ServerDeps},
     },
-    variables::{LentValues, is_place, is_project},
+    variables::{ClientValues, is_place, is_project},
 };
 
 /// Dependencies of the pool.
@@ -86,10 +86,10 @@ pub struct McpPool {
     catalogues: CatalogueFolder,
     environment: BTreeMap<String, String>,
     reserved: Box<dyn Fn(&str) -> bool + Send + Sync>,
-    supplies: Arc<ServerDeps>,
+    deps: Arc<ServerDeps>,
     owner: PoolOwner,
     /// Limits the number of concurrent listings.
-    asking: tokio::sync::Semaphore,
+    listing_permits: tokio::sync::Semaphore,
     /// Notified when a listing has succeeded or failed.
     listed: tokio::sync::Notify,
     /// True once servers may be started without a call, which must not delay the start of the daemon.
@@ -97,7 +97,7 @@ pub struct McpPool {
     /// True if some servers may never have been listed.
     unseen: AtomicBool,
     /// Serialises writes of catalogues.
-    keeping: Mutex<()>,
+    write_lock: Mutex<()>,
 }
 
 struct State {
@@ -106,7 +106,7 @@ struct State {
     /// Last calling session, for servers that are started without one.
     last_user: ToolUser,
     /// Values of variables from clients.
-    lent: LentValues,
+    client_values: ClientValues,
     /// Recent logs of servers, including stopped ones.
     logs: BTreeMap<String, Arc<Log>>,
     known: BTreeMap<String, Arc<Catalogue>>,
@@ -114,7 +114,7 @@ struct State {
     version: u64,
     published: Arc<PublishedTools>,
     /// Background listings, by the server's configuration at that time.
-    asked: HashMap<ListingKey, Listing>,
+    listings: HashMap<ListingKey, Listing>,
     closed: bool,
 }
 
@@ -137,24 +137,24 @@ impl McpPool {
                     config: Arc::new(config),
                     connections: Connections::default(),
                     last_user: ToolUser::default(),
-                    lent: LentValues::default(),
+                    client_values: ClientValues::default(),
                     logs: BTreeMap::new(),
                     known,
                     version: 0,
                     published,
-                    asked: HashMap::new(),
+                    listings: HashMap::new(),
                     closed: false,
                 }),
                 catalogues,
                 environment,
                 reserved,
-                supplies: Arc::new(ServerDeps { guard, logins, clean, learn: Box::new(learn), plugin_check }),
+                deps: Arc::new(ServerDeps { guard, logins, clean, learn: Box::new(learn), plugin_check }),
                 owner,
-                asking: tokio::sync::Semaphore::new(ASKED_AT_ONCE),
+                listing_permits: tokio::sync::Semaphore::new(MAX_CONCURRENT_LISTINGS),
                 listed: tokio::sync::Notify::new(),
                 opened: AtomicBool::new(owner == PoolOwner::Session),
                 unseen: AtomicBool::new(true),
-                keeping: Mutex::default(),
+                write_lock: Mutex::default(),
             }
         })
     }
@@ -179,7 +179,7 @@ impl McpPool {
     pub(crate) async fn lease(
         &self,
         server: &str,
-        place: &str,
+        fingerprint: &str,
         context: &ToolContext,
     ) -> Result<ConnectionLease, Reason> {
         let user = ToolUser {
@@ -187,7 +187,7 @@ impl McpPool {
             environment: Some(Arc::clone(&context.environment)),
             project: context.workspace.project.as_ref().map(|mount| mount.path.clone()),
         };
-        self.handle(server, &user, Some(place))?.lease(Need::Call).await
+        self.handle(server, &user, Some(fingerprint))?.lease(Need::Call).await
     }
 
     /// Variables in the configuration that the daemon's environment lacks, so that clients must provide them.
@@ -207,8 +207,8 @@ impl McpPool {
         let named = self.variables();
         let values = values.into_iter().filter(|(name, _)| named.contains(name));
         let mut state = self.state();
-        state.lent.set_client_values(session, values);
-        state.lent.secrets().map(str::to_owned).collect()
+        state.client_values.set_client_values(session, values);
+        state.client_values.secrets().map(str::to_owned).collect()
     }
 
     /// Configuration of an enabled server.
@@ -219,7 +219,7 @@ impl McpPool {
     /// Recent log of a server.
     pub fn log(&self, server: &str) -> Option<Arc<Log>> {
         let mut state = self.state();
-        state.config.servers.contains_key(server).then(|| state.log(server, &self.supplies.clean))
+        state.config.servers.contains_key(server).then(|| state.log(server, &self.deps.clean))
     }
 
     /// Starts a server immediately, even if it failed and would have to wait, for this project. Returns its report.
@@ -230,7 +230,7 @@ impl McpPool {
         let user = ToolUser { project, ..ToolUser::default() };
         let lease = self.handle(server, &user, None)?.lease(Need::Person).await?;
         drop(lease);
-        self.report_of(server).ok_or_else(|| Reason::ours(unknown(server)))
+        self.report_of(server).ok_or_else(|| Reason::new(unknown(server)))
     }
 
     /// Stops a server with all its connections. The next call starts it again.
@@ -246,7 +246,7 @@ impl McpPool {
             if !state.config.servers.contains_key(server) {
                 return Err(unknown(server));
             }
-            state.connections.take_of(|name| name == server)
+            state.connections.remove_servers(|name| name == server)
         };
         join_all(handles.iter().map(ServerHandle::stop)).await;
         Ok(())
@@ -263,10 +263,10 @@ impl McpPool {
         let ended = {
             let mut state = self.state();
             let old = std::mem::replace(&mut state.config, Arc::clone(&new));
-            let stays = |name: &str| match (old.servers.get(name), new.servers.get(name)) {
+            let is_unchanged = |name: &str| match (old.servers.get(name), new.servers.get(name)) {
                 (Some(old), Some(new)) => {
-                    let kept = |server: &ServerConfig| (server.start_timeout, server.idle_stop, server.eager);
-                    new.enabled && old.same_place(new) && kept(old) == kept(new)
+                    let settings = |server: &ServerConfig| (server.start_timeout, server.idle_stop, server.eager);
+                    new.enabled && old.is_same_server(new) && settings(old) == settings(new)
                 }
                 _ => false,
             };
@@ -276,8 +276,8 @@ impl McpPool {
             state.version += 1;
             state.logs.retain(|name, _| new.servers.contains_key(name));
             // A reload retries failed listings, because the user may have fixed the servers.
-            state.asked.retain(|_, listing| listing.failed.is_none());
-            state.connections.take_of(|name| !stays(name))
+            state.listings.retain(|_, listing| listing.failed.is_none());
+            state.connections.remove_servers(|name| !is_unchanged(name))
         };
         self.republish();
         let pool = Arc::clone(self);
@@ -297,50 +297,50 @@ impl McpPool {
         let handles = {
             let mut state = self.state();
             state.closed = true;
-            state.connections.take_of(|_| true)
+            state.connections.remove_servers(|_| true)
         };
         join_all(handles.iter().map(ServerHandle::stop)).await;
     }
 
-    /// Connection to a server, for a session or none. `place` is the server's fingerprint when its tool was offered;
-    /// `None` if no tool is called.
-    fn handle(&self, server: &str, user: &ToolUser, place: Option<&str>) -> Result<ServerHandle, Reason> {
+    /// Connection to a server, for a session or none. `offered_as` is the fingerprint of the server when its tool was
+    /// offered; `None` if no tool is called.
+    fn handle(&self, server: &str, user: &ToolUser, offered_as: Option<&str>) -> Result<ServerHandle, Reason> {
         let mut state = self.state();
         if state.closed {
-            return Err(Reason::ours("agentd is stopping"));
+            return Err(Reason::new("agentd is stopping"));
         }
-        if let Some(why) = state.config.broken.get(server) {
-            return Err(Reason::ours(why));
+        if let Some(reason) = state.config.broken.get(server) {
+            return Err(Reason::new(reason));
         }
         let Some(config) = state.config.servers.get(server).cloned() else {
-            return Err(Reason::ours(unknown(server)));
+            return Err(Reason::new(unknown(server)));
         };
         if !config.enabled {
-            return Err(Reason::ours(format!(
+            return Err(Reason::new(format!(
                 "the MCP server {server} is not enabled; set `enabled: true` in mcp_servers.yaml"
             )));
         }
         let fingerprint = config.fingerprint();
-        if place.is_some_and(|place| place != fingerprint) {
-            return Err(Reason::ours("it changed in mcp_servers.yaml since its tool was offered"));
+        if offered_as.is_some_and(|offered| offered != fingerprint) {
+            return Err(Reason::new("it changed in mcp_servers.yaml since its tool was offered"));
         }
         if user.environment.is_some() {
             state.last_user = user.clone();
         }
         let values = self.values(&state, &config, user);
-        let config = config.filled(&values).map_err(|name| Reason::ours(missing(&name)))?;
-        let is_called = place.is_some();
+        let config = config.filled(&values).map_err(|name| Reason::new(missing(&name)))?;
+        let is_called = offered_as.is_some();
         // HTTP servers do not see the environment.
-        let is_program = matches!(config.reached, ServerAddress::Stdio { .. });
+        let is_program = matches!(config.address, ServerAddress::Stdio { .. });
         let environment = if is_program { self.environment_of(&state, user) } else { BTreeMap::new() };
         let key = Key { server: server.to_owned(), environment, variables: values };
         if let Some(handle) = state.connections.get(&key, is_called) {
             return Ok(handle);
         }
-        let Some(ended) = state.connections.make_room(server, is_called) else {
-            return Err(Reason::ours(format!(
-                "{MOST} processes of the MCP server {server} are busy already, each for clients with another \
-                 environment; `agentctl mcp stop {server}` ends them"
+        let Some(ended) = state.connections.evict(server, is_called) else {
+            return Err(Reason::new(format!(
+                "{MAX_CONNECTIONS} processes of the MCP server {server} are already busy, each for clients with another \
+                 environment; `agentctl mcp stop {server}` stops them"
             )));
         };
         let known = state.known.get(server).filter(|known| known.fingerprint == fingerprint);
@@ -351,8 +351,8 @@ impl McpPool {
             era,
             config: Arc::new(config),
             environment: Arc::new(key.environment.clone()),
-            supplies: Arc::clone(&self.supplies),
-            log: state.log(server, &self.supplies.clean),
+            deps: Arc::clone(&self.deps),
+            log: state.log(server, &self.deps.clean),
         });
         state.connections.add(key, handle.clone(), is_called);
         if !ended.is_empty() {
@@ -365,9 +365,9 @@ impl McpPool {
     /// started without a session gets those of the last one. In a session without a project, the project has no value.
     fn values(&self, state: &State, server: &ServerConfig, user: &ToolUser) -> BTreeMap<String, String> {
         let names = server.variables();
-        let mut values = state.lent.values(user.session_id, &names);
-        let is_nobody = user.session_id.is_none() && user.project.is_none();
-        let user = if is_nobody { &state.last_user } else { user };
+        let mut values = state.client_values.values(user.session_id, &names);
+        let is_unattended = user.session_id.is_none() && user.project.is_none();
+        let user = if is_unattended { &state.last_user } else { user };
         let client = user.environment.as_ref().and_then(|client| client.folder()).map(PathBuf::from);
         let home = || PathBuf::from(self.environment.get("HOME").map_or("/", String::as_str));
         for name in names.into_iter().filter(|name| is_place(name)) {
@@ -404,7 +404,7 @@ impl McpPool {
             return;
         }
         let (pool, server) = (Arc::clone(self), server.to_owned());
-        tokio::task::spawn_blocking(move || pool.keep(&server));
+        tokio::task::spawn_blocking(move || pool.store(&server));
     }
 
     /// Recomputes the tools for models. Readers use the previous ones until the new ones are ready.
@@ -424,11 +424,11 @@ impl McpPool {
     }
 
     /// Stores the current catalogue of a server on the disk. Blocks.
-    fn keep(&self, server: &str) {
-        let _one_at_a_time = self.keeping.lock().unwrap_or_else(PoisonError::into_inner);
+    fn store(&self, server: &str) {
+        let _one_at_a_time = self.write_lock.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(catalogue) = self.state().known.get(server).cloned() else { return };
-        if let Err(error) = self.catalogues.keep(server, &catalogue) {
-            tracing::warn!(server, "could not store what the MCP server offers: {error}");
+        if let Err(error) = self.catalogues.store(server, &catalogue) {
+            tracing::warn!(server, "could not store the MCP server's catalogue: {error}");
         }
     }
 
@@ -456,5 +456,5 @@ fn missing(variable: &str) -> String {
 }
 
 fn unknown(server: &str) -> String {
-    format!("there is no MCP server {server}; `agentctl mcp list` shows them")
+    format!("no such MCP server: {server}; `agentctl mcp list` shows them")
 }

@@ -145,7 +145,7 @@ fn resources_and_prompts_are_published_as_tools() {
     let published = publish(&config(&[("s", &there)]), &BTreeMap::from([("s".to_owned(), offered)]), &|_| false);
     let expected = ["mcp_s_get_prompt", "mcp_s_list_prompts", "mcp_s_list_resources", "mcp_s_read_resource"];
     assert_eq!(names(&published), expected);
-    assert_eq!(published.routes["mcp_s_list_prompts"].deed, ToolTarget::Tool("list_prompts".to_owned()));
+    assert_eq!(published.routes["mcp_s_list_prompts"].target, ToolTarget::Tool("list_prompts".to_owned()));
     assert!(published.specs.iter().all(|spec| spec.effect == Effect::Execute));
     assert_eq!(published.notes.len(), 1);
 }
@@ -166,10 +166,10 @@ fn offers(servers: &[(&str, usize, usize)]) -> BTreeMap<String, OpenTools> {
 #[test]
 fn largest_servers_are_not_offered_over_the_limit() {
     let check = |servers: &[(&str, usize, usize)], expected: &[&str]| {
-        let offered = with_room(offers(servers), 30);
-        let there: BTreeSet<&str> =
+        let offered = within_limits(offers(servers), 30);
+        let servers_offered: BTreeSet<&str> =
             offered.iter().map(|name| name.trim_end_matches(|c: char| c.is_numeric())).collect();
-        assert_eq!(there.into_iter().collect::<Vec<_>>(), expected, "{servers:?}");
+        assert_eq!(servers_offered.into_iter().collect::<Vec<_>>(), expected, "{servers:?}");
     };
     check(&[("a", 30, 0)], &["a"]);
     check(&[("a", 31, 0)], &[]);
@@ -177,5 +177,5 @@ fn largest_servers_are_not_offered_over_the_limit() {
     check(&[("a", 16, 0), ("b", 16, 0), ("c", 14, 0)], &["a", "c"]);
     // A few tools can be as large as many.
     check(&[("a", 2, 40_000), ("b", 20, 100)], &["b"]);
-    assert!(with_room(offers(&[("a", 1, 0)]), 0).is_empty());
+    assert!(within_limits(offers(&[("a", 1, 0)]), 0).is_empty());
 }

@@ -26,7 +26,7 @@ pub struct PublishedTools {
     pub specs: Arc<[ToolSpec]>,
     /// Tools offered without a mention because of the configuration.
     pub always: BTreeSet<String>,
-    /// Tools offered without a mention because there is room for them.
+    /// Tools offered without a mention because they fit.
     pub offered: BTreeSet<String>,
     /// Origin of each tool.
     pub foreign: HashMap<String, Arc<ForeignTool>>,
@@ -44,15 +44,15 @@ pub struct Route {
     /// Name of the server.
     pub server: String,
     /// Operation of the server.
-    pub deed: ToolTarget,
+    pub target: ToolTarget,
     /// [Fingerprint](ServerConfig::fingerprint) of the server.
-    pub place: String,
+    pub fingerprint: String,
 }
 
 impl Route {
     /// Text that identifies the route.
-    pub fn word(&self) -> String {
-        format!("{}/{:?}/{}", self.server, self.deed, self.place)
+    pub fn identity(&self) -> String {
+        format!("{}/{:?}/{}", self.server, self.target, self.fingerprint)
     }
 }
 
@@ -79,19 +79,19 @@ pub fn publish<C: Borrow<Catalogue>>(
 ) -> PublishedTools {
     let claimed = claimed_twice(config);
     let (specs, published) = (BTreeMap::new(), PublishedTools::default());
-    let made = config.servers.keys().chain(config.broken.keys()).map(|server| beginning(server)).collect();
-    let (place, open, needs_project) = (String::new(), BTreeMap::new(), false);
-    let mut publisher = Publisher { made, reserved, claimed, place, needs_project, specs, open, published };
+    let prefixes = config.servers.keys().chain(config.broken.keys()).map(|server| prefix(server)).collect();
+    let (fingerprint, open, needs_project) = (String::new(), BTreeMap::new(), false);
+    let mut publisher = Publisher { prefixes, reserved, claimed, fingerprint, needs_project, specs, open, published };
     for (name, server) in config.enabled() {
-        (publisher.place, publisher.needs_project) = (server.fingerprint(), server.needs_project());
+        (publisher.fingerprint, publisher.needs_project) = (server.fingerprint(), server.needs_project());
         let known: Option<&Catalogue> = catalogues.get(name).map(Borrow::borrow);
-        let known = known.filter(|known| known.fingerprint == publisher.place);
+        let known = known.filter(|known| known.fingerprint == publisher.fingerprint);
         publisher.server(name, server, known);
         publisher.published.servers.push(ServerCard {
             name: name.to_owned(),
             about: known.map(|known| schema::line(&known.about)).unwrap_or_default(),
             is_broken: false,
-            prefix: beginning(name),
+            prefix: prefix(name),
             is_unlisted: known.is_none(),
             needs_project: publisher.needs_project,
             always_available: server.defaults.always_available == Some(true),
@@ -103,7 +103,7 @@ pub fn publish<C: Borrow<Catalogue>>(
     published.servers.extend(broken);
     published.servers.sort_by(|one, other| one.name.cmp(&other.name));
     let sizes: Vec<(String, usize)> = open.iter().map(|(server, offer)| (server.clone(), offer.tools.len())).collect();
-    published.offered = with_room(open, config.offered_tools);
+    published.offered = within_limits(open, config.offered_tools);
     for (server, tools) in sizes {
         let is_offered = |name: &String| published.foreign.get(name).is_some_and(|foreign| foreign.server == server);
         if !published.offered.iter().any(is_offered) {
@@ -119,7 +119,7 @@ pub fn publish<C: Borrow<Catalogue>>(
 }
 
 /// Prefix of the names of a server's tools.
-fn beginning(server: &str) -> String {
+fn prefix(server: &str) -> String {
     schema::all_of(server).trim_end_matches('*').to_owned()
 }
 
@@ -128,8 +128,8 @@ fn beginning(server: &str) -> String {
 fn claimed_twice(config: &McpConfig) -> BTreeSet<&str> {
     let (mut once, mut twice) = (BTreeSet::new(), BTreeSet::new());
     for (_, server) in config.enabled() {
-        let there = server.tools.values().filter(|tool| tool.enabled != Some(false));
-        for alias in there.filter_map(|tool| tool.alias.as_deref()) {
+        let enabled = server.tools.values().filter(|tool| tool.enabled != Some(false));
+        for alias in enabled.filter_map(|tool| tool.alias.as_deref()) {
             if !once.insert(alias) {
                 twice.insert(alias);
             }
@@ -140,14 +140,14 @@ fn claimed_twice(config: &McpConfig) -> BTreeSet<&str> {
 
 struct Publisher<'a> {
     /// Prefixes of the tool names of all servers.
-    made: Vec<String>,
+    prefixes: Vec<String>,
     reserved: &'a dyn Fn(&str) -> bool,
     claimed: BTreeSet<&'a str>,
     /// Fingerprint of the current server.
-    place: String,
+    fingerprint: String,
     needs_project: bool,
     specs: BTreeMap<String, ToolSpec>,
-    /// Tools without a setting for when they are offered, by server.
+    /// Tools whose availability is not configured, by server.
     open: BTreeMap<String, OpenTools>,
     published: PublishedTools,
 }
@@ -165,14 +165,14 @@ impl Publisher<'_> {
             return;
         };
         for tool in &known.tools {
-            let deed = ToolTarget::Tool(tool.name.clone());
-            self.offer(name, server, (&tool.name, deed), &tool.description, schema::parameters(&tool.schema));
+            let target = ToolTarget::Tool(tool.name.clone());
+            self.offer(name, server, (&tool.name, target), &tool.description, schema::parameters(&tool.schema));
         }
-        let is_there = |tool: &str| known.tools.iter().any(|there| there.name == tool) || known.has_deed(tool);
-        for tool in server.tools.keys().filter(|tool| !is_there(tool)) {
+        let exists = |tool: &str| known.tools.iter().any(|known| known.name == tool) || known.has_operation(tool);
+        for tool in server.tools.keys().filter(|tool| !exists(tool)) {
             self.note(name, format!("the configuration names a tool `{tool}` that the server does not have"));
         }
-        known.odd.iter().for_each(|odd| self.note(name, odd.clone()));
+        known.odd.iter().for_each(|problem| self.note(name, problem.clone()));
         if known.cut_off {
             self.note(name, format!("too many tools: only its first {} are used", known.tools.len()));
         }
@@ -183,14 +183,14 @@ impl Publisher<'_> {
             "name": {"type": "string", "description": "Prompt name."},
             "arguments": {"type": "object", "description": "Prompt arguments."},
         }, "required": ["name"]});
-        for (verb, deed, about, parameters) in [
+        for (operation, target, about, parameters) in [
             ("list_resources", ToolTarget::ListResources, "List this server's resources.", none.clone()),
             ("read_resource", ToolTarget::ReadResource, "Read one of this server's resources.", uri),
             ("list_prompts", ToolTarget::ListPrompts, "List this server's prompts.", none),
             ("get_prompt", ToolTarget::GetPrompt, "Get one of this server's prompts.", prompt),
         ] {
-            if known.has_deed(verb) {
-                self.offer(name, server, (verb, deed), about, parameters);
+            if known.has_operation(operation) {
+                self.offer(name, server, (operation, target), about, parameters);
             }
         }
         // A grant for an unknown tool may be a typing error.
@@ -207,7 +207,7 @@ impl Publisher<'_> {
         &mut self,
         server: &str,
         config: &ServerConfig,
-        (tool, deed): (&str, ToolTarget),
+        (tool, target): (&str, ToolTarget),
         about: &str,
         parameters: serde_json::Value,
     ) {
@@ -215,8 +215,8 @@ impl Publisher<'_> {
         if setting.enabled == Some(false) {
             return;
         }
-        let is_tool = matches!(deed, ToolTarget::Tool(_));
-        let (alias, words) = (setting.alias.as_deref(), setting.description.as_deref());
+        let is_tool = matches!(target, ToolTarget::Tool(_));
+        let (alias, description) = (setting.alias.as_deref(), setting.description.as_deref());
         let name = self.name(server, tool, alias.filter(|_| is_tool));
         if (self.reserved)(&name) || self.specs.contains_key(&name) {
             let note = match is_tool {
@@ -227,7 +227,7 @@ impl Publisher<'_> {
         }
         let spec = ToolSpec {
             name: name.clone(),
-            description: schema::description(server, words.filter(|_| is_tool).unwrap_or(about)),
+            description: schema::description(server, description.filter(|_| is_tool).unwrap_or(about)),
             parameters,
             // The server's claim that a tool is harmless is not trusted.
             effect: setting.effect.unwrap_or(Effect::Execute),
@@ -242,24 +242,24 @@ impl Publisher<'_> {
             tool: shown(tool),
             rule: schema::name(server, tool),
             server_rule: schema::all_of(server),
-            entry: self.place.clone(),
-            granted: config.grants.hold(tool),
+            entry: self.fingerprint.clone(),
+            granted: config.grants.contains(tool),
             needs_project: self.needs_project,
         };
         self.published.foreign.insert(name.clone(), Arc::new(foreign));
-        let route = Route { server: server.to_owned(), deed, place: self.place.clone() };
+        let route = Route { server: server.to_owned(), target, fingerprint: self.fingerprint.clone() };
         self.published.routes.insert(name.clone(), route);
         self.specs.insert(name, spec);
     }
 
     /// Alias of the tool if it is usable, otherwise a name derived from those of the server and the tool. Neither
-    /// depends on other servers or their offers.
+    /// depends on other servers or their tools.
     fn name(&mut self, server: &str, tool: &str, alias: Option<&str>) -> String {
         let own = schema::name(server, tool);
         let Some(alias) = alias else { return own };
-        let why = if !schema::is_fit(alias) {
+        let reason = if !schema::is_valid_name(alias) {
             "cannot be used: a name has ASCII letters, digits, `_` and `-`, at most 64"
-        } else if self.made.iter().any(|prefix| alias.starts_with(prefix.as_str())) {
+        } else if self.prefixes.iter().any(|prefix| alias.starts_with(prefix.as_str())) {
             "cannot be used: it has the prefix of a server's tools"
         } else if (self.reserved)(alias) {
             "is taken"
@@ -268,7 +268,7 @@ impl Publisher<'_> {
         } else {
             return alias.to_owned();
         };
-        self.note(server, format!("the alias `{alias}` {why}; `{}` is called `{own}`", shown(tool)));
+        self.note(server, format!("the alias `{alias}` {reason}; `{}` is called `{own}`", shown(tool)));
         own
     }
 
@@ -278,9 +278,9 @@ impl Publisher<'_> {
 }
 
 /// Maximum total size of these tools in each request, in bytes.
-const MOST_BYTES: usize = 64 << 10;
+const MAX_BYTES: usize = 64 << 10;
 
-/// Tools of one server without a setting for when they are offered. A model that sees hundreds of tools chooses badly,
+/// Tools of one server whose availability is not configured. A model that sees hundreds of tools chooses badly,
 /// and each request repeats them. They are therefore offered in every turn only while the tools of all servers are few.
 #[derive(Debug, Default)]
 struct OpenTools {
@@ -296,14 +296,14 @@ impl OpenTools {
 }
 
 /// Selects the tools that fit. Those of the largest server are dropped first; of servers of the same size, the last one
-/// by name. The result depends on nothing else, so it is stable as long as the servers' offers are.
-fn with_room(mut offers: BTreeMap<String, OpenTools>, most: usize) -> BTreeSet<String> {
+/// by name. The result depends on nothing else, so it is stable as long as the servers' tools are.
+fn within_limits(mut offers: BTreeMap<String, OpenTools>, limit: usize) -> BTreeSet<String> {
     loop {
         let tools: usize = offers.values().map(|offer| offer.tools.len()).sum();
         let bytes: usize = offers.values().map(|offer| offer.bytes).sum();
-        let largest = if tools > most {
+        let largest = if tools > limit {
             offers.iter().max_by_key(|(name, offer)| (offer.tools.len(), *name))
-        } else if bytes > MOST_BYTES {
+        } else if bytes > MAX_BYTES {
             offers.iter().max_by_key(|(name, offer)| (offer.bytes, *name))
         } else {
             None

@@ -4,7 +4,7 @@
 //! Only text is accepted. Model hints, temperatures and similar parameters are ignored, because the user has chosen the
 //! model.
 
-#![expect(deprecated, reason = "servers of today still ask for messages of models")]
+#![expect(deprecated, reason = "current servers still use sampling")]
 
 use std::sync::Arc;
 
@@ -26,13 +26,13 @@ use crate::{
 };
 
 /// Maximum size of a request, in bytes.
-const LARGEST: usize = 64 * 1024;
+const MAX_BYTES: usize = 64 * 1024;
 /// Maximum number of tokens of an answer, whatever the server requests.
-const MOST_TOKENS: u64 = 2000;
+const MAX_TOKENS: u64 = 2000;
 /// Maximum length of a request in characters, and in displayed lines: the user must not approve text that was not
 /// shown, or that scrolls the question out of sight.
-const LONGEST: usize = 8000;
-const MOST_LINES: usize = 200;
+const MAX_LENGTH: usize = 8000;
+const MAX_LINES: usize = 200;
 /// Width at which displayed lines are wrapped, in characters. If the terminal wrapped them, the rest would appear
 /// without its mark.
 const WIDTH: usize = 72;
@@ -53,10 +53,10 @@ pub(crate) async fn ask(
 ) -> Result<CreateMessageResult, ErrorData> {
     let outcome = match call {
         None => Err(invalid("sampling is allowed only during a call, where the user sees it")),
-        Some((call, may_be_others)) => {
-            let asked = call.question(ask_in(server, &call, may_be_others, log, request)).await;
-            asked.unwrap_or_else(|none| {
-                Err(match none {
+        Some((call, is_ambiguous)) => {
+            let answer = call.question(ask_in(server, &call, is_ambiguous, log, request)).await;
+            answer.unwrap_or_else(|no_answer| {
+                Err(match no_answer {
                     NoQuestion::TooMany => invalid("too many pending requests of this call; send one at a time"),
                     NoQuestion::Over => invalid("the call is over"),
                 })
@@ -73,9 +73,9 @@ pub(crate) async fn ask(
             };
             Ok(CreateMessageResult::new(SamplingMessage::assistant_text(text), model).with_stop_reason(reason))
         }
-        Err((code, why)) => {
-            log.note(&format!("its sampling request failed: {why}"));
-            Err(ErrorData::new(code, why, None))
+        Err((code, reason)) => {
+            log.note(&format!("its sampling request failed: {reason}"));
+            Err(ErrorData::new(code, reason, None))
         }
     }
 }
@@ -84,61 +84,61 @@ pub(crate) async fn ask(
 async fn ask_in(
     server: &str,
     call: &Call,
-    may_be_others: bool,
+    is_ambiguous: bool,
     log: &Log,
     request: CreateMessageRequestParams,
 ) -> Result<SampleAnswer, Refusal> {
-    let asked = read(request)?;
-    let shown = shown(&asked)?;
+    let request = read(request)?;
+    let shown = shown(&request)?;
     let model = call.sampler.model().ok_or_else(|| invalid("no model is available to this call"))?;
     let _one_at_a_time = call.asking.lock().await;
-    let message = format!("may the model {model} answer it, in up to {} tokens?", asked.max_tokens);
-    match elicitation::put(server, call, log, &message, question_context(&shown, &asked, may_be_others)).await {
-        // Only this word means consent.
-        Reply::Words(words) if words.trim().eq_ignore_ascii_case("yes") => {}
-        Reply::Words(_) | Reply::No => {
+    let message = format!("may the model {model} answer it, in up to {} tokens?", request.max_tokens);
+    match elicitation::ask_user(server, call, log, &message, question_context(&shown, &request, is_ambiguous)).await {
+        // Only `yes` means consent.
+        Reply::Text(text) if text.trim().eq_ignore_ascii_case("yes") => {}
+        Reply::Text(_) | Reply::Rejected => {
             return Err((REJECTED, "the user did not allow it: User rejected sampling request".to_owned()));
         }
-        Reply::Nobody => return Err((REJECTED, "no user can allow it".to_owned())),
+        Reply::Unavailable => return Err((REJECTED, "no user can allow it".to_owned())),
     }
     // The server waits for the answer, so its time limits are suspended.
-    let _waiting = call.wait_for_us();
-    match call.sampler.ask(asked).await {
+    let _waiting = call.suspend_limits();
+    match call.sampler.ask(request).await {
         Some(Ok(sampled)) => Ok(sampled),
         Some(Err(error)) => {
             log.note(&format!("the model failed: {error}"));
-            let why = match error.kind() {
+            let reason = match error.kind() {
                 // A limit of the turn. Other problems of a model are not disclosed to the server.
                 ErrorKind::Conflict => error.to_string(),
                 ErrorKind::ContextOverflow => "the request is too long for the model".to_owned(),
                 _ => "the model gave no answer".to_owned(),
             };
-            Err((ErrorCode::INTERNAL_ERROR, why))
+            Err((ErrorCode::INTERNAL_ERROR, reason))
         }
         None => Err(invalid("no model is available to this call")),
     }
 }
 
-fn invalid(why: &str) -> Refusal {
-    (ErrorCode::INVALID_REQUEST, why.to_owned())
+fn invalid(reason: &str) -> Refusal {
+    (ErrorCode::INVALID_REQUEST, reason.to_owned())
 }
 
 /// Parses the request. Only text of limited size is accepted.
 fn read(request: CreateMessageRequestParams) -> Result<SampleRequest, Refusal> {
     let size = serde_json::to_vec(&request).map_or(usize::MAX, |text| text.len());
-    if size > LARGEST {
-        return Err(invalid(&format!("the request is too large: {size} bytes; the limit is {LARGEST}")));
+    if size > MAX_BYTES {
+        return Err(invalid(&format!("the request is too large: {size} bytes; the limit is {MAX_BYTES}")));
     }
     if request.tools.is_some() || request.tool_choice.is_some() {
         return Err(invalid("tools are not supported in sampling; omit them"));
     }
-    let instructions = fit(request.system_prompt.as_deref().unwrap_or_default());
+    let instructions = visible(request.system_prompt.as_deref().unwrap_or_default());
     let instructions = instructions.unwrap_or_else(|| NO_INSTRUCTIONS.to_owned());
     let mut messages = vec![Message::System { text: instructions }];
     for SamplingMessage { role, content, .. } in request.messages {
         let texts: Option<Vec<String>> = content.into_vec().into_iter().map(text).collect();
         let texts = texts.ok_or_else(|| invalid("sampling supports only text: no pictures, sounds or results"))?;
-        messages.extend(fit(&texts.join("\n")).map(|text| match role {
+        messages.extend(visible(&texts.join("\n")).map(|text| match role {
             Role::User => Message::User { text },
             Role::Assistant => Message::answer(text, Vec::new()),
         }));
@@ -146,7 +146,7 @@ fn read(request: CreateMessageRequestParams) -> Result<SampleRequest, Refusal> {
     if messages.len() == 1 {
         return Err(invalid("the request has no text"));
     }
-    Ok(SampleRequest { messages, max_tokens: u64::from(request.max_tokens).clamp(1, MOST_TOKENS) })
+    Ok(SampleRequest { messages, max_tokens: u64::from(request.max_tokens).clamp(1, MAX_TOKENS) })
 }
 
 fn text(block: Block) -> Option<String> {
@@ -158,18 +158,18 @@ fn text(block: Block) -> Option<String> {
 
 /// Removes invisible characters and terminal sequences, so that the model reads what the user saw. `None` if nothing is
 /// left.
-fn fit(words: &str) -> Option<String> {
-    let seen = untrusted::plain(words).chars().filter(|letter| !untrusted::is_unseen(*letter)).collect::<String>();
-    Some(seen).filter(|words| !words.trim().is_empty())
+fn visible(text: &str) -> Option<String> {
+    let visible = untrusted::plain(text).chars().filter(|letter| !untrusted::is_unseen(*letter)).collect::<String>();
+    Some(visible).filter(|text| !text.trim().is_empty())
 }
 
 /// Formats the texts of a request for the user. Each line of the server is marked, so that it is not mistaken for ours.
-fn shown(asked: &SampleRequest) -> Result<String, Refusal> {
+fn shown(request: &SampleRequest) -> Result<String, Refusal> {
     let (mut shown, mut length, mut lines) = (String::new(), 0, 0);
-    for message in &asked.messages {
-        let (who, words) = words_of(message);
-        shown.push_str(&format!("\n{who}:"));
-        for line in untrusted::sanitize(words).trim_end().split('\n') {
+    for message in &request.messages {
+        let (role, text) = role_and_text(message);
+        shown.push_str(&format!("\n{role}:"));
+        for line in untrusted::sanitize(text).trim_end().split('\n') {
             let letters: Vec<char> = line.chars().collect();
             length += letters.len();
             // An empty line counts as a line.
@@ -180,28 +180,28 @@ fn shown(asked: &SampleRequest) -> Result<String, Refusal> {
             }
         }
     }
-    if length > LONGEST || lines > MOST_LINES {
+    if length > MAX_LENGTH || lines > MAX_LINES {
         return Err(invalid(&format!(
-            "the request is too long to be shown to the user: it may have {LONGEST} characters and {MOST_LINES} lines"
+            "the request is too long to be shown to the user: it may have {MAX_LENGTH} characters and {MAX_LINES} lines"
         )));
     }
     Ok(shown)
 }
 
 /// Context of the question for the user. The meaning of the answer comes last, where it is visible.
-fn question_context(shown: &str, asked: &SampleRequest, may_be_others: bool) -> String {
-    let others = if may_be_others { elicitation::OTHERS } else { "" };
-    let characters: usize = asked.messages.iter().map(|message| words_of(message).1.chars().count()).sum();
+fn question_context(shown: &str, request: &SampleRequest, is_ambiguous: bool) -> String {
+    let others = if is_ambiguous { elicitation::AMBIGUOUS_CALL_NOTE } else { "" };
+    let characters: usize = request.messages.iter().map(|message| role_and_text(message).1.chars().count()).sum();
     format!(
         "The model would read:{shown}\nIt has {characters} characters; the answer may have {} tokens.{others}\nAnswer \
          yes to allow it this once; anything else refuses it. The model's answer goes to the server, and its tokens \
          count for this turn.",
-        asked.max_tokens
+        request.max_tokens
     )
 }
 
 /// Role of a message, for display, and its text.
-fn words_of(message: &Message) -> (&'static str, &String) {
+fn role_and_text(message: &Message) -> (&'static str, &String) {
     match message {
         Message::System { text } => ("instructions", text),
         Message::Assistant { text, .. } => ("its earlier text", text),
@@ -227,34 +227,34 @@ mod tests {
     const YES: Option<&str> = Some("yes");
 
     /// Call of a user with this answer, and a model with this response.
-    struct World {
+    struct TestCall {
         calls: Calls,
         log: Log,
         context: ToolContext,
         questions: Arc<Mutex<Vec<(String, String)>>>,
-        asked: Arc<Mutex<Vec<SampleRequest>>>,
+        requests: Arc<Mutex<Vec<SampleRequest>>>,
     }
 
-    impl World {
+    impl TestCall {
         fn new(
-            says: Option<&'static str>,
+            answer: Option<&'static str>,
             answers: impl Fn() -> Result<SampleAnswer, ModelError> + Send + Sync + 'static,
         ) -> Self {
-            let (questions, asked): (Arc<Mutex<Vec<_>>>, Arc<Mutex<Vec<_>>>) = Default::default();
-            let (put, taken) = (Arc::clone(&questions), Arc::clone(&asked));
+            let (questions, requests): (Arc<Mutex<Vec<_>>>, Arc<Mutex<Vec<_>>>) = Default::default();
+            let (question_log, request_log) = (Arc::clone(&questions), Arc::clone(&requests));
             let person = Person::new(move |ask| {
                 if let Ask::Question { question, context, default, required, .. } = ask {
-                    assert!(default.is_none() && required, "silence would be consent");
-                    put.lock().unwrap().push((question, context.unwrap()));
+                    assert!(default.is_none() && required, "the question has a default or is optional");
+                    question_log.lock().unwrap().push((question, context.unwrap()));
                 }
-                std::future::ready(says.map(|text| Answer::Text { text: text.to_owned() })).boxed()
+                std::future::ready(answer.map(|text| Answer::Text { text: text.to_owned() })).boxed()
             });
-            let sampler = Sampler::new("m".to_owned(), move |asked| {
-                taken.lock().unwrap().push(asked);
+            let sampler = Sampler::new("m".to_owned(), move |request| {
+                request_log.lock().unwrap().push(request);
                 std::future::ready(answers()).boxed()
             });
             let context = ToolContext { person, sampler, ..crate::calls::tests::context() };
-            Self { calls: Calls::default(), log: Log::default(), context, questions, asked }
+            Self { calls: Calls::default(), log: Log::default(), context, questions, requests }
         }
 
         async fn ask(&self, request: Value) -> Result<CreateMessageResult, ErrorData> {
@@ -276,17 +276,17 @@ mod tests {
 
     #[tokio::test]
     async fn only_an_explicit_yes_is_consent() {
-        for (says, part) in [
+        for (answer, part) in [
             (None, "no user"),
             (Some(""), "did not allow it"),
             (Some("yes, but"), "did not allow it"),
             (Some("y"), "did not allow it"),
             (Some("no"), "did not allow it"),
         ] {
-            let world = World::new(says, fine);
-            let refusal = world.ask(json!({})).await.unwrap_err();
-            assert!(refusal.message.contains(part) && refusal.code == REJECTED, "{says:?}: {refusal:?}");
-            assert!(world.asked.lock().unwrap().is_empty(), "{says:?}");
+            let call = TestCall::new(answer, fine);
+            let refusal = call.ask(json!({})).await.unwrap_err();
+            assert!(refusal.message.contains(part) && refusal.code == REJECTED, "{answer:?}: {refusal:?}");
+            assert!(call.requests.lock().unwrap().is_empty(), "{answer:?}");
         }
     }
 
@@ -294,64 +294,64 @@ mod tests {
     async fn unsupported_sampling_requests_are_rejected_unasked() {
         let image = json!({"type": "image", "data": "AAAA", "mimeType": "image/png"});
         let result = json!({"type": "tool_result", "toolUseId": "1", "content": []});
-        let said = |content: Value| json!({"messages": [{"role": "user", "content": content}]});
-        let written = |text: String| said(json!({"type": "text", "text": text}));
+        let message = |content: Value| json!({"messages": [{"role": "user", "content": content}]});
+        let text_message = |text: String| message(json!({"type": "text", "text": text}));
         for (request, part) in [
-            (said(image.clone()), "only text"),
-            (said(json!([{"type": "text", "text": "a"}, image])), "only text"),
-            (said(result), "only text"),
-            (written("x".repeat(LARGEST)), "too large"),
-            (json!({"systemPrompt": "x".repeat(LARGEST)}), "too large"),
-            (written("\u{1b} \n".to_owned()), "no text"),
+            (message(image.clone()), "only text"),
+            (message(json!([{"type": "text", "text": "a"}, image])), "only text"),
+            (message(result), "only text"),
+            (text_message("x".repeat(MAX_BYTES)), "too large"),
+            (json!({"systemPrompt": "x".repeat(MAX_BYTES)}), "too large"),
+            (text_message("\u{1b} \n".to_owned()), "no text"),
             (json!({"messages": []}), "no text"),
             (json!({"tools": []}), "not supported"),
-            (json!({"systemPrompt": "x".repeat(LONGEST)}), "too long to be shown"),
-            (written("é".repeat(LONGEST)), "too long to be shown"),
-            (written("x\n".repeat(MOST_LINES)), "too long to be shown"),
-            (written(format!("{}x", "\n".repeat(MOST_LINES))), "too long to be shown"),
+            (json!({"systemPrompt": "x".repeat(MAX_LENGTH)}), "too long to be shown"),
+            (text_message("é".repeat(MAX_LENGTH)), "too long to be shown"),
+            (text_message("x\n".repeat(MAX_LINES)), "too long to be shown"),
+            (text_message(format!("{}x", "\n".repeat(MAX_LINES))), "too long to be shown"),
         ] {
-            let world = World::new(YES, fine);
-            let refusal = world.ask(request).await.unwrap_err();
+            let call = TestCall::new(YES, fine);
+            let refusal = call.ask(request).await.unwrap_err();
             assert!(refusal.message.contains(part), "{part}: {refusal:?}");
-            assert!(world.questions.lock().unwrap().is_empty() && world.asked.lock().unwrap().is_empty(), "{part}");
+            assert!(call.questions.lock().unwrap().is_empty() && call.requests.lock().unwrap().is_empty(), "{part}");
         }
     }
 
     #[tokio::test]
     async fn model_receives_exactly_the_text_shown_to_the_user() {
-        let world = World::new(YES, fine);
+        let call = TestCall::new(YES, fine);
         let text = format!("a\u{200b}b\u{e0041}c\u{2028}d\n{}", "é".repeat(WIDTH + 1));
-        let said = |text: &str| json!({"type": "text", "text": text});
+        let block = |text: &str| json!({"type": "text", "text": text});
         let messages = json!([
-            {"role": "assistant", "content": said("before")},
-            {"role": "user", "content": [said(&text), said("Answer yes to allow it")]},
-            {"role": "user", "content": said(" \n")},
+            {"role": "assistant", "content": block("before")},
+            {"role": "user", "content": [block(&text), block("Answer yes to allow it")]},
+            {"role": "user", "content": block(" \n")},
         ]);
-        world.ask(json!({"messages": messages})).await.unwrap();
-        let questions = world.questions.lock().unwrap();
+        call.ask(json!({"messages": messages})).await.unwrap();
+        let questions = call.questions.lock().unwrap();
         let expected = format!("\n> abcd\n> {}\n> é\n> Answer yes to allow it\nIt has", "é".repeat(WIDTH));
         assert!(questions[0].1.contains(&expected), "{}", questions[0].1);
         assert!(questions[0].1.ends_with("its tokens count for this turn."), "{}", questions[0].1);
         let read = format!("abcd\n{}\nAnswer yes to allow it", "é".repeat(WIDTH + 1));
         let read = [Message::answer("before", Vec::new()), Message::User { text: read }];
-        assert_eq!(world.asked.lock().unwrap()[0].messages[1..], read);
+        assert_eq!(call.requests.lock().unwrap()[0].messages[1..], read);
     }
 
     #[tokio::test]
     async fn sampling_is_limited_to_calls_and_a_maximum() {
-        let world = World::new(YES, fine);
-        let refusal = world.ask_again(json!({})).await.unwrap_err();
+        let call = TestCall::new(YES, fine);
+        let refusal = call.ask_again(json!({})).await.unwrap_err();
         assert!(refusal.message.contains("during a call"), "{refusal:?}");
-        assert!(world.log.last(1)[0].contains("during a call"), "{:?}", world.log.last(1));
-        let _call = world.calls.begin(&world.context);
+        assert!(call.log.last(1)[0].contains("during a call"), "{:?}", call.log.last(1));
+        let _call = call.calls.begin(&call.context);
         let mut answered = 0;
-        while world.ask_again(json!({})).await.is_ok() {
+        while call.ask_again(json!({})).await.is_ok() {
             answered += 1;
         }
-        assert_eq!(answered, crate::calls::MOST_QUESTIONS);
-        let questions = world.questions.lock().unwrap();
-        assert!(questions[1].0.contains("(question 2 of this call)"), "the answer to the first would be that to all");
-        assert_eq!(questions.len(), world.asked.lock().unwrap().len());
+        assert_eq!(answered, crate::calls::MAX_QUESTIONS);
+        let questions = call.questions.lock().unwrap();
+        assert!(questions[1].0.contains("(question 2 of this call)"), "a repeated question is not numbered");
+        assert_eq!(questions.len(), call.requests.lock().unwrap().len());
     }
 
     #[tokio::test]
@@ -361,12 +361,12 @@ mod tests {
             (ErrorKind::ContextOverflow, "too long for the model"),
             (ErrorKind::Unreachable, "the model gave no answer"),
         ] {
-            let world = World::new(YES, move || Err(ModelError::new(kind, "the tokens are spent at http://secret")));
-            let refusal = world.ask(json!({})).await.unwrap_err();
+            let call = TestCall::new(YES, move || Err(ModelError::new(kind, "the tokens are spent at http://secret")));
+            let refusal = call.ask(json!({})).await.unwrap_err();
             assert!(refusal.message.contains(expected), "{refusal:?}");
-            assert!(world.log.last(9).iter().any(|line| line.contains("http://secret")), "{:?}", world.log.last(9));
+            assert!(call.log.last(9).iter().any(|line| line.contains("http://secret")), "{:?}", call.log.last(9));
         }
-        let cut = World::new(YES, || Ok(SampleAnswer { cut: true, ..fine()? }));
+        let cut = TestCall::new(YES, || Ok(SampleAnswer { cut: true, ..fine()? }));
         assert_eq!(cut.ask(json!({})).await.unwrap().stop_reason.as_deref(), Some("maxTokens"));
     }
 }

@@ -46,14 +46,14 @@ pub struct SessionServers {
 }
 
 struct State {
-    sessions: HashMap<SessionId, BroughtServers>,
+    sessions: HashMap<SessionId, ProvidedServers>,
     /// Version counter. It starts with the time, so that versions of previous runs do not recur.
     last_version: u64,
     closed: bool,
 }
 
 /// Servers provided by a client.
-struct BroughtServers {
+struct ProvidedServers {
     pool: Arc<McpPool>,
     environment: BTreeMap<String, String>,
     version: u64,
@@ -104,30 +104,30 @@ impl SessionServers {
             if state.closed {
                 return Err(ServerRefusal::new("agentd is stopping", "try again when it runs"));
             }
-            let known = state.sessions.get(&session).map(|brought| brought.version);
+            let current = state.sessions.get(&session).map(|provided| provided.version);
             if let Some(expected) = replaces
-                && known != Some(expected)
+                && current != Some(expected)
             {
-                return Ok(SessionServersReport { version: known.unwrap_or_default(), servers: Vec::new() });
+                return Ok(SessionServersReport { version: current.unwrap_or_default(), servers: Vec::new() });
             }
             state.last_version += 1;
             let version = state.last_version;
             let mut ended = EndedPools::new();
             let before = state.sessions.remove(&session);
             if names.is_empty() {
-                ended.extend(before.map(|brought| brought.pool));
+                ended.extend(before.map(|provided| provided.pool));
                 (version, None, ended)
             } else {
                 let pool = match before {
-                    Some(brought) if brought.environment == environment => brought.pool,
+                    Some(provided) if provided.environment == environment => provided.pool,
                     other => {
-                        ended.extend(other.map(|brought| brought.pool));
+                        ended.extend(other.map(|provided| provided.pool));
                         self.pool(environment.clone())
                     }
                 };
-                let brought = BroughtServers { pool: Arc::clone(&pool), environment, version, secrets };
-                state.sessions.insert(session, brought);
-                ended.extend(state.make_room());
+                let provided = ProvidedServers { pool: Arc::clone(&pool), environment, version, secrets };
+                state.sessions.insert(session, provided);
+                ended.extend(state.evict_oldest());
                 // Before any of them is started.
                 (self.parts.learn_secrets)(state.secrets());
                 pool.reconfigure(config);
@@ -146,12 +146,12 @@ impl SessionServers {
 
     /// Servers of a session, if it has any.
     pub fn of(&self, session: SessionId) -> Option<Arc<McpPool>> {
-        self.state().sessions.get(&session).map(|brought| Arc::clone(&brought.pool))
+        self.state().sessions.get(&session).map(|provided| Arc::clone(&provided.pool))
     }
 
     /// Stops the servers of a session. Returns after they have exited, with everything that they started.
     pub async fn remove(&self, session: SessionId) {
-        let ended = self.state().sessions.remove(&session).map(|brought| brought.pool);
+        let ended = self.state().sessions.remove(&session).map(|provided| provided.pool);
         self.end(ended.into_iter().collect()).await;
     }
 
@@ -160,7 +160,7 @@ impl SessionServers {
         let ended = {
             let mut state = self.state();
             state.closed = true;
-            state.sessions.drain().map(|(_, brought)| brought.pool).collect()
+            state.sessions.drain().map(|(_, provided)| provided.pool).collect()
         };
         self.end(ended).await;
     }
@@ -170,7 +170,7 @@ impl SessionServers {
             config: Default::default(),
             catalogues: CatalogueFolder::new(PathBuf::new()),
             guard: self.parts.guard.clone(),
-            logins: Logins::none(self.parts.routes.clone()),
+            logins: Logins::disabled(self.parts.routes.clone()),
             environment,
             clean: self.parts.clean.clone(),
             reserved: Box::new(|_| false),
@@ -196,15 +196,15 @@ impl SessionServers {
 
 impl State {
     fn secrets(&self) -> Vec<String> {
-        self.sessions.values().flat_map(|brought| brought.secrets.iter().cloned()).collect()
+        self.sessions.values().flat_map(|provided| provided.secrets.iter().cloned()).collect()
     }
 
     /// Removes the oldest sessions above the maximum.
-    fn make_room(&mut self) -> EndedPools {
+    fn evict_oldest(&mut self) -> EndedPools {
         let mut ended = EndedPools::new();
         while self.sessions.len() > SESSIONS {
-            let oldest = self.sessions.iter().min_by_key(|(_, brought)| brought.version).map(|(id, _)| *id);
-            ended.extend(oldest.and_then(|id| self.sessions.remove(&id)).map(|brought| brought.pool));
+            let oldest = self.sessions.iter().min_by_key(|(_, provided)| provided.version).map(|(id, _)| *id);
+            ended.extend(oldest.and_then(|id| self.sessions.remove(&id)).map(|provided| provided.pool));
         }
         ended
     }
@@ -224,7 +224,7 @@ pub const MAX_SESSION_SERVER_BYTES: usize = 128 * 1024;
 pub const MAX_SERVER_NAME: usize = 100;
 
 /// Maximum number of characters of a server's name in the names of its tools.
-const PART_OF_NAME: usize = 24;
+const MAX_NAME_PART: usize = 24;
 
 /// Server that a client provides for one session.
 #[derive(Debug, Clone)]
@@ -255,25 +255,25 @@ impl ServerRefusal {
 fn config(servers: &[SessionServer], folder: &Path) -> Result<(McpConfig, Vec<String>), ServerRefusal> {
     if servers.len() > MAX_SESSION_SERVERS {
         return Err(ServerRefusal::new(
-            format!("the session brings {} MCP servers; {MAX_SESSION_SERVERS} are allowed", servers.len()),
-            "bring only those that it needs",
+            format!("the session provides {} MCP servers; at most {MAX_SESSION_SERVERS} are allowed", servers.len()),
+            "provide only the servers that it needs",
         ));
     }
     let bytes: usize = servers.iter().flat_map(texts).map(str::len).sum();
     if bytes > MAX_SESSION_SERVER_BYTES {
         return Err(ServerRefusal::new(
-            format!("the MCP servers have {bytes} bytes of text; {MAX_SESSION_SERVER_BYTES} are allowed"),
+            format!("the MCP servers have {bytes} bytes of text; at most {MAX_SESSION_SERVER_BYTES} are allowed"),
             "put long values into a file that the server reads",
         ));
     }
     let mut config = McpConfig::default();
     let mut names = Vec::new();
     for server in servers {
-        let known = server_config(server, folder);
-        let name = inner_name(&server.name, &known.fingerprint());
+        let server_config = server_config(server, folder);
+        let name = inner_name(&server.name, &server_config.fingerprint());
         match check(server) {
-            Ok(()) => drop(config.servers.insert(name.clone(), known)),
-            Err(why) => drop(config.broken.insert(name.clone(), why)),
+            Ok(()) => drop(config.servers.insert(name.clone(), server_config)),
+            Err(reason) => drop(config.broken.insert(name.clone(), reason)),
         }
         names.push(name);
     }
@@ -284,10 +284,10 @@ fn config(servers: &[SessionServer], folder: &Path) -> Result<(McpConfig, Vec<St
 /// permissions stay with this command or address.
 fn inner_name(name: &str, fingerprint: &str) -> String {
     let letters = name.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' });
-    let begun: String = letters.take(PART_OF_NAME).collect();
-    let begun = begun.trim_matches('-');
-    let begun = if begun.is_empty() { "server" } else { begun };
-    format!("{begun}-{}", schema::mark(&format!("{name}\n{fingerprint}")))
+    let prefix: String = letters.take(MAX_NAME_PART).collect();
+    let prefix = prefix.trim_matches('-');
+    let prefix = if prefix.is_empty() { "server" } else { prefix };
+    format!("{prefix}-{}", schema::mark(&format!("{name}\n{fingerprint}")))
 }
 
 /// Returns true if a tool belongs to a server provided by a client.
@@ -296,43 +296,43 @@ pub fn is_of_session_server(tool: &str) -> bool {
         return false;
     };
     let mark = server.rsplit_once('-').map(|(_, mark)| mark);
-    mark.is_some_and(|mark| mark.len() == schema::MARK && mark.bytes().all(|byte| byte.is_ascii_hexdigit()))
+    mark.is_some_and(|mark| mark.len() == schema::HASH_LENGTH && mark.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
 fn check(server: &SessionServer) -> Result<(), String> {
     let SessionServer { name, address } = server;
     if name.trim().is_empty() || name.chars().count() > MAX_SERVER_NAME {
-        return Err(format!("the name of an MCP server has 1 to {MAX_SERVER_NAME} characters"));
+        return Err(format!("the name of an MCP server must have 1 to {MAX_SERVER_NAME} characters"));
     }
-    let wrong = |why: &str, hint: &str| Err(format!("it {why}; {hint}"));
+    let invalid = |reason: &str, hint: &str| Err(format!("it {reason}; {hint}"));
     if texts(server).any(|text| text.contains('\0') || variables::has_mark(text)) {
-        return wrong("has a value with invalid characters", "omit them");
+        return invalid("has a value with invalid characters", "omit them");
     }
     match address {
         ServerAddress::Stdio { command, env, cwd, .. } => {
             if command.trim().is_empty() {
-                return wrong("has no command", "name a program, or the address of a remote server");
+                return invalid("has no command", "name a program, or the address of a remote server");
             }
             if env.keys().any(|name| name.is_empty() || name.contains('=')) {
-                return wrong("has a variable without a name", "name variables as a shell does");
+                return invalid("has a variable without a name", "name variables as a shell does");
             }
             if !cwd.as_os_str().is_empty() && !cwd.is_absolute() {
-                return wrong("has a relative folder path", "begin it with `/`, or omit it");
+                return invalid("has a relative folder path", "begin it with `/`, or omit it");
             }
         }
         ServerAddress::Http { url, headers, .. } => {
             let parsed = reqwest::Url::parse(&url.value).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
             match parsed {
-                None => return wrong("has no http or https address", "use one such as https://example.org/mcp"),
+                None => return invalid("has no http or https address", "use one such as https://example.org/mcp"),
                 Some(url) if !url.username().is_empty() || url.password().is_some() => {
-                    return wrong("has a name or password in its address", "put a key into its headers");
+                    return invalid("has a name or password in its address", "put a key into its headers");
                 }
                 Some(_) => {}
             }
             let is_token = |letter: char| letter.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(letter);
-            let named = |name: &String| !name.is_empty() && name.chars().all(is_token);
-            if !headers.keys().all(named) || headers.values().any(|value| plain(value).contains(['\n', '\r'])) {
-                return wrong("has an invalid header", "write valid HTTP headers, each on one line");
+            let is_name = |name: &String| !name.is_empty() && name.chars().all(is_token);
+            if !headers.keys().all(is_name) || headers.values().any(|value| expose(value).contains(['\n', '\r'])) {
+                return invalid("has an invalid header", "write valid HTTP headers, each on one line");
             }
         }
     }
@@ -340,27 +340,27 @@ fn check(server: &SessionServer) -> Result<(), String> {
 }
 
 fn server_config(server: &SessionServer, folder: &Path) -> ServerConfig {
-    let mut reached = server.address.clone();
-    if let ServerAddress::Stdio { cwd, .. } = &mut reached
+    let mut address = server.address.clone();
+    if let ServerAddress::Stdio { cwd, .. } = &mut address
         && cwd.as_os_str().is_empty()
     {
         folder.clone_into(cwd);
     }
-    ServerConfig::new(reached)
+    ServerConfig::new(address)
 }
 
 /// All texts of a server's definition.
 fn texts(server: &SessionServer) -> impl Iterator<Item = &str> {
-    let (word, args, pairs, cwd) = match &server.address {
+    let (target, args, pairs, cwd) = match &server.address {
         ServerAddress::Stdio { command, args, env, cwd } => (command, args.as_slice(), env, cwd.to_str()),
         ServerAddress::Http { url, headers, .. } => (&url.value, [].as_slice(), headers, None),
     };
-    let words = std::iter::once(word.as_str()).chain(args.iter().map(|arg| arg.value.as_str()));
-    let pairs = pairs.iter().flat_map(|(name, value)| [name.as_str(), plain(value)]);
-    std::iter::once(server.name.as_str()).chain(words).chain(pairs).chain(cwd)
+    let args = std::iter::once(target.as_str()).chain(args.iter().map(|arg| arg.value.as_str()));
+    let pairs = pairs.iter().flat_map(|(name, value)| [name.as_str(), expose(value)]);
+    std::iter::once(server.name.as_str()).chain(args).chain(pairs).chain(cwd)
 }
 
-fn plain(secret: &SecretString) -> &str {
+fn expose(secret: &SecretString) -> &str {
     secrecy::ExposeSecret::expose_secret(secret)
 }
 

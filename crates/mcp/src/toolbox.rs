@@ -46,11 +46,11 @@ impl McpToolbox {
 
     /// Route of a call. Fails if the name means something else than when it was offered to the turn's model.
     fn route(&self, context: &ToolContext, call: &ToolCall) -> Result<Route, ToolOutput> {
-        let unknown = |why: &str| ToolOutput::error(ToolErrorCode::UnknownTool, why);
+        let unknown = |message: &str| ToolOutput::error(ToolErrorCode::UnknownTool, message);
         let route = self.pool.published().routes.get(&call.name).cloned();
         let route = route.ok_or_else(|| unknown("no MCP server has this tool now"))?;
         match &context.stands_for {
-            Some(offered) if offered.strip_prefix(&self.mark) != Some(&*route.word()) => {
+            Some(offered) if offered.strip_prefix(&self.mark) != Some(&*route.identity()) => {
                 Err(unknown("this name now belongs to another tool than the offered one; it did not run"))
             }
             _ => Ok(route),
@@ -58,39 +58,39 @@ impl McpToolbox {
     }
 
     async fn run(&self, context: &ToolContext, call: &ToolCall) -> Result<ToolOutput, ToolOutput> {
-        let Route { server, deed, place } = self.route(context, call)?;
+        let Route { server, target, fingerprint } = self.route(context, call)?;
         let arguments = arguments(&call.arguments)?;
         let config = self.pool.config_of(&server).ok_or_else(|| {
             ToolOutput::error(ToolErrorCode::UnknownTool, format!("the MCP server {server} no longer exists"))
         })?;
-        let from = match &deed {
+        let from = match &target {
             ToolTarget::Tool(tool) => format!("{server}/{tool}"),
             _ => server.clone(),
         };
-        let lists_resources = deed == ToolTarget::ListResources;
-        let request = request(deed, arguments)?;
+        let lists_resources = target == ToolTarget::ListResources;
+        let request = request(target, arguments)?;
         let lease = tokio::select! {
             biased;
             () = context.cancel.cancelled() => {
                 return Err(ToolOutput::error(ToolErrorCode::Cancelled, "the turn ended before the server was ready"));
             }
-            lease = self.pool.lease(&server, &place, context) => lease,
+            lease = self.pool.lease(&server, &fingerprint, context) => lease,
         };
-        let lease = lease.map_err(|why| {
-            let why = why.for_model(&server);
-            let text = format!("the MCP server {server} is unavailable. The call did not run: {why}");
+        let lease = lease.map_err(|reason| {
+            let reason = reason.for_model(&server);
+            let text = format!("the MCP server {server} is unavailable. The call did not run: {reason}");
             ToolOutput::error(ToolErrorCode::Tool, text)
         })?;
         let time = CallTime { silence: config.call_timeout, all: config.call_limit };
-        let answered = call::request(&lease.connection, request, context, time).await.map_err(|none| {
-            let words = self.pool.log(&server).and_then(|log| log.last_words());
-            none.into_output(&server, &from, time, words, |refusal| self.pool.refused(&server, &config, refusal))
+        let answered = call::request(&lease.connection, request, context, time).await.map_err(|error| {
+            let last_line = self.pool.log(&server).and_then(|log| log.last_line());
+            error.into_output(&server, &from, time, last_line, |refusal| self.pool.refused(&server, &config, refusal))
         })?;
         Ok(match answered {
             ServerResult::ListResourcesResult(result) if lists_resources => {
-                let wanted = ClientRequest::ListResourceTemplatesRequest(ListResourceTemplatesRequest::default());
+                let request = ClientRequest::ListResourceTemplatesRequest(ListResourceTemplatesRequest::default());
                 // Servers with resources may lack templates, and reject this request.
-                let templates = match call::request(&lease.connection, wanted, context, time).await {
+                let templates = match call::request(&lease.connection, request, context, time).await {
                     Ok(ServerResult::ListResourceTemplatesResult(templates)) => Some(templates),
                     _ => None,
                 };
@@ -130,11 +130,11 @@ impl Toolbox for McpToolbox {
 }
 
 /// Parses the arguments as an object. Missing arguments are an empty object.
-fn arguments(written: &str) -> Result<Map<String, Value>, ToolOutput> {
-    match serde_json::from_str(written.trim()) {
+fn arguments(text: &str) -> Result<Map<String, Value>, ToolOutput> {
+    match serde_json::from_str(text.trim()) {
         Ok(Value::Object(arguments)) => Ok(arguments),
         Ok(Value::Null) => Ok(Map::new()),
-        Err(_) if written.trim().is_empty() => Ok(Map::new()),
+        Err(_) if text.trim().is_empty() => Ok(Map::new()),
         Ok(_) => Err(ToolOutput::error(ToolErrorCode::InvalidArgs, "the arguments must be a JSON object")),
         Err(error) => {
             Err(ToolOutput::error(ToolErrorCode::InvalidArgs, format!("the arguments must be a JSON object: {error}")))
@@ -142,12 +142,12 @@ fn arguments(written: &str) -> Result<Map<String, Value>, ToolOutput> {
     }
 }
 
-fn request(deed: ToolTarget, mut arguments: Map<String, Value>) -> Result<ClientRequest, ToolOutput> {
+fn request(target: ToolTarget, mut arguments: Map<String, Value>) -> Result<ClientRequest, ToolOutput> {
     let mut text = |name: &str| match arguments.remove(name) {
         Some(Value::String(text)) if !text.is_empty() => Ok(text),
         _ => Err(ToolOutput::error(ToolErrorCode::InvalidArgs, format!("`{name}` must be a string"))),
     };
-    Ok(match deed {
+    Ok(match target {
         ToolTarget::Tool(name) => {
             let mut params = CallToolRequestParams::new(Cow::Owned(name));
             params.arguments = Some(arguments);
@@ -183,7 +183,7 @@ fn tool_output(from: &str, result: ServerResult) -> ToolOutput {
             };
             answer::of_list(from, result.prompts.iter().map(line).collect(), more, "it has no prompts")
         }
-        ServerResult::CustomResult(result) => answer::of_odd(from, &result.0),
+        ServerResult::CustomResult(result) => answer::of_malformed(from, &result.0),
         _ => ToolOutput::error(
             ToolErrorCode::Tool,
             "the server returned an unexpected result; the call may have taken effect",
@@ -193,18 +193,18 @@ fn tool_output(from: &str, result: ServerResult) -> ToolOutput {
 
 /// Lists resources by their URIs, and templates with braces to fill in.
 fn resources(from: &str, listed: &ListResourcesResult, templates: Option<ListResourceTemplatesResult>) -> ToolOutput {
-    let line = |what: &str, name: &str, about: Option<&str>| {
+    let line = |uri: &str, name: &str, about: Option<&str>| {
         let about = about.map(|about| format!(": {about}")).unwrap_or_default();
-        format!("- {what} ({name}){about}")
+        format!("- {uri} ({name}){about}")
     };
     let mut more = listed.next_cursor.is_some();
-    let there = listed.resources.iter();
-    let mut lines: Vec<String> = there.map(|one| line(&one.uri, &one.name, one.description.as_deref())).collect();
+    let items = listed.resources.iter();
+    let mut lines: Vec<String> = items.map(|one| line(&one.uri, &one.name, one.description.as_deref())).collect();
     if let Some(templates) = templates.filter(|templates| !templates.resource_templates.is_empty()) {
         more |= templates.next_cursor.is_some();
         lines.push("URIs from these templates can be read too, with values for the braces:".to_owned());
-        let there = templates.resource_templates.iter();
-        lines.extend(there.map(|one| line(&one.uri_template, &one.name, one.description.as_deref())));
+        let items = templates.resource_templates.iter();
+        lines.extend(items.map(|one| line(&one.uri_template, &one.name, one.description.as_deref())));
     }
     answer::of_list(from, lines, more, "it has no resources")
 }

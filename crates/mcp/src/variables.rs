@@ -32,7 +32,7 @@ pub fn is_place(name: &str) -> bool {
 const SESSIONS: usize = 256;
 
 /// Maximum length of a value, in bytes.
-const LONGEST: usize = 32 * 1024;
+const MAX_VALUE: usize = 32 * 1024;
 
 /// Mark of a variable, written as `NAME` or as `NAME:-default`.
 pub fn mark(written: &str) -> String {
@@ -77,41 +77,41 @@ pub(crate) fn filled(text: &str, values: &BTreeMap<String, String>) -> Result<St
 /// Values provided by clients.
 // No `Debug`, because the values are secrets.
 #[derive(Default)]
-pub(crate) struct LentValues {
+pub(crate) struct ClientValues {
     /// Values by session, least recently updated first.
-    of_sessions: VecDeque<(SessionId, BTreeMap<String, String>)>,
+    by_session: VecDeque<(SessionId, BTreeMap<String, String>)>,
     last: BTreeMap<String, String>,
 }
 
-impl LentValues {
+impl ClientValues {
     /// Stores the values of a client, for its session if it is known, replacing previous ones.
     pub(crate) fn set_client_values(
         &mut self,
         session: Option<SessionId>,
         values: impl IntoIterator<Item = (String, String)>,
     ) {
-        let fits = |value: &str| value.len() <= LONGEST && !value.contains(['\0', '\n', '\r', OPEN, CLOSE]);
+        let fits = |value: &str| value.len() <= MAX_VALUE && !value.contains(['\0', '\n', '\r', OPEN, CLOSE]);
         let values: BTreeMap<String, String> = values.into_iter().filter(|(_, value)| fits(value)).collect();
         self.last.extend(values.clone());
         let Some(session) = session else { return };
-        self.of_sessions.retain(|(known, _)| *known != session);
-        self.of_sessions.push_back((session, values));
-        if self.of_sessions.len() > SESSIONS {
-            self.of_sessions.pop_front();
+        self.by_session.retain(|(known, _)| *known != session);
+        self.by_session.push_back((session, values));
+        if self.by_session.len() > SESSIONS {
+            self.by_session.pop_front();
         }
     }
 
     /// Values of these variables for a session, or without one. Variables without a value are missing.
     pub(crate) fn values(&self, session: Option<SessionId>, names: &BTreeSet<String>) -> BTreeMap<String, String> {
-        let of_session = |session| self.of_sessions.iter().find(|(known, _)| *known == session);
+        let of_session = |session| self.by_session.iter().find(|(known, _)| *known == session);
         let known = session.and_then(of_session).map_or(&self.last, |(_, values)| values);
         names.iter().filter_map(|name| Some((name.clone(), known.get(name)?.clone()))).collect()
     }
 
     /// All values, so that they can be hidden in texts.
     pub(crate) fn secrets(&self) -> impl Iterator<Item = &str> {
-        let of_sessions = self.of_sessions.iter().map(|(_, values)| values);
-        of_sessions.chain([&self.last]).flat_map(|values| values.values().map(String::as_str))
+        let by_session = self.by_session.iter().map(|(_, values)| values);
+        by_session.chain([&self.last]).flat_map(|values| values.values().map(String::as_str))
     }
 }
 
@@ -134,8 +134,8 @@ mod tests {
         assert_eq!(filled("plain", &values(&[])).unwrap(), "plain");
         let text = format!("in {}", mark("A:-~/x"));
         assert_eq!((names(&text).next(), written(&text)), (Some(("A", Some("~/x"))), "in ${A:-~/x}".to_owned()));
-        for (lent, expected) in [(&[][..], "in ~/x"), (&[("A", "")], "in ~/x"), (&[("A", "1")], "in 1")] {
-            assert_eq!(filled(&text, &values(lent)).unwrap(), expected);
+        for (client_values, expected) in [(&[][..], "in ~/x"), (&[("A", "")], "in ~/x"), (&[("A", "1")], "in 1")] {
+            assert_eq!(filled(&text, &values(client_values)).unwrap(), expected);
         }
     }
 
@@ -143,20 +143,20 @@ mod tests {
     fn session_uses_variables_of_its_own_client() {
         let (one, other, unknown) = (SessionId::generate(), SessionId::generate(), SessionId::generate());
         let names: BTreeSet<String> = ["TOKEN".to_owned()].into();
-        let mut lent = LentValues::default();
-        lent.set_client_values(
+        let mut stored = ClientValues::default();
+        stored.set_client_values(
             Some(one),
-            values(&[("TOKEN", "first"), ("LONG", &"x".repeat(LONGEST + 1)), ("LINES", "a\nb")]),
+            values(&[("TOKEN", "first"), ("LONG", &"x".repeat(MAX_VALUE + 1)), ("LINES", "a\nb")]),
         );
-        lent.set_client_values(Some(other), values(&[("TOKEN", "second")]));
-        assert_eq!(lent.values(Some(one), &names)["TOKEN"], "first");
-        assert_eq!(lent.values(Some(other), &names)["TOKEN"], "second");
-        assert_eq!(lent.values(Some(unknown), &names)["TOKEN"], "second", "the one that was lent last");
-        lent.set_client_values(Some(one), values(&[]));
-        assert_eq!(lent.values(Some(one), &names), values(&[]), "its client has none");
+        stored.set_client_values(Some(other), values(&[("TOKEN", "second")]));
+        assert_eq!(stored.values(Some(one), &names)["TOKEN"], "first");
+        assert_eq!(stored.values(Some(other), &names)["TOKEN"], "second");
+        assert_eq!(stored.values(Some(unknown), &names)["TOKEN"], "second", "the most recent value is not used");
+        stored.set_client_values(Some(one), values(&[]));
+        assert_eq!(stored.values(Some(one), &names), values(&[]), "values of an earlier turn are used");
         for _ in 0..SESSIONS {
-            lent.set_client_values(Some(SessionId::generate()), values(&[]));
+            stored.set_client_values(Some(SessionId::generate()), values(&[]));
         }
-        assert!(lent.of_sessions.len() == SESSIONS && lent.of_sessions.iter().all(|(known, _)| *known != other));
+        assert!(stored.by_session.len() == SESSIONS && stored.by_session.iter().all(|(known, _)| *known != other));
     }
 }

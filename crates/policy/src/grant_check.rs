@@ -36,7 +36,7 @@ pub struct UnfitGrant {
 
 type GrantCheck<T = ()> = Result<T, UnfitGrant>;
 
-fn unfit<T>(problem: impl Into<String>, hint: impl Into<String>) -> GrantCheck<T> {
+fn reject<T>(problem: impl Into<String>, hint: impl Into<String>) -> GrantCheck<T> {
     Err(UnfitGrant { problem: problem.into(), hint: hint.into() })
 }
 
@@ -49,15 +49,15 @@ pub fn check_grant(policy: &Policy, rule: &str, tools: &[ToolSpec]) -> GrantChec
     let name = rule.split([':', ' ']).next().unwrap_or_default();
     let Some(tool) = tools.iter().find(|tool| tool.name == name) else {
         let shown: String = name.chars().take(80).collect();
-        return unfit(format!("there is no tool {shown:?}"), "`agentctl tools` lists them; begin with one");
+        return reject(format!("no such tool: {shown:?}"), "`agentctl tools` lists them; begin with one");
     };
     let rest = &rule[name.len()..];
     let by_command = rest.strip_prefix(": ").map(str::trim);
-    let check = Check { policy, tool, foreign: None, rule };
+    let check = GrantChecker { policy, tool, foreign: None, rule };
     match tool.effect {
         Effect::Execute if name == SHELL_TOOL => match by_command {
             Some(command) => check.command(command),
-            None => unfit(
+            None => reject(
                 format!("{SHELL_TOOL} runs anything; a rule cannot allow that"),
                 format!(
                     "name a command, as `{SHELL_TOOL}: cargo test`, or its first words, as `{SHELL_TOOL}: cargo test *`"
@@ -67,7 +67,9 @@ pub fn check_grant(policy: &Policy, rule: &str, tools: &[ToolSpec]) -> GrantChec
         Effect::Execute => check.call(rest, by_command),
         Effect::Network => check.call(rest, None),
         _ if rest.is_empty() => Ok(()),
-        _ => unfit(format!("a rule for {name} covers all its calls and takes no arguments"), format!("write `{name}`")),
+        _ => {
+            reject(format!("a rule for {name} covers all its calls and takes no arguments"), format!("write `{name}`"))
+        }
     }
 }
 
@@ -79,16 +81,16 @@ pub fn check_grant_of_other(
     others: &ForeignTools,
 ) -> Option<Result<(), UnfitGrant>> {
     let name = rule.split([':', ' ']).next().unwrap_or_default();
-    let is_meant = |(_, other): &(&String, &Arc<ForeignTool>)| name == other.rule || name == other.server_rule;
-    if let Some((called, other)) = others.iter().find(is_meant) {
+    let is_named = |(_, other): &(&String, &Arc<ForeignTool>)| name == other.rule || name == other.server_rule;
+    if let Some((called, other)) = others.iter().find(is_named) {
         let tool = tools.iter().find(|tool| tool.name == *called)?;
-        if let Err(unfit) = is_text(rule) {
-            return Some(Err(unfit));
+        if let Err(error) = is_text(rule) {
+            return Some(Err(error));
         }
-        return Some(Check { policy, tool, foreign: Some(&**other), rule }.of_other(&rule[name.len()..], name));
+        return Some(GrantChecker { policy, tool, foreign: Some(&**other), rule }.of_other(&rule[name.len()..], name));
     }
     others.get(name).map(|other| {
-        unfit(
+        reject(
             format!("a rule for `{name}` must name its server: another tool may get the same name later"),
             format!("write `{}`", other.rule),
         )
@@ -98,7 +100,7 @@ pub fn check_grant_of_other(
 /// Checks the length and the characters of a rule.
 fn is_text(rule: &str) -> GrantCheck {
     if rule.is_empty() || rule.len() > MAX_RULE || rule.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\t')) {
-        return unfit(
+        return reject(
             format!("a rule has 1 to {MAX_RULE} bytes and no control characters"),
             "write it as the approval question shows it",
         );
@@ -106,46 +108,46 @@ fn is_text(rule: &str) -> GrantCheck {
     Ok(())
 }
 
-struct Check<'a> {
+struct GrantChecker<'a> {
     policy: &'a Policy,
     tool: &'a ToolSpec,
     foreign: Option<&'a ForeignTool>,
     rule: &'a str,
 }
 
-impl Check<'_> {
+impl GrantChecker<'_> {
     /// Checks a rule about commands.
     fn command(&self, text: &str) -> GrantCheck {
-        let (place, command) = grants::split(text);
-        let folder = place.map(|place| match place {
+        let (location, command) = grants::split(text);
+        let folder = location.map(|location| match location {
             Folder::Named(folder) | Folder::Real(folder) => folder,
         });
-        if let (Some(Folder::Real(path)), true) = (place, folder.is_some_and(|folder| !folder.starts_with('/'))) {
-            return unfit(
+        if let (Some(Folder::Real(path)), true) = (location, folder.is_some_and(|folder| !folder.starts_with('/'))) {
+            return reject(
                 format!("`[at {path}]` needs an absolute path on this machine"),
                 "write the path of the project, or of a folder in it, as `pwd -P` prints it",
             );
         }
         if let Some(folder) = folder.filter(|folder| !folder.starts_with('/')) {
-            return unfit(
+            return reject(
                 "a folder in a rule needs its absolute path, to mean the same in every session",
                 format!("write `[in /project/{folder}]`, or `[in /{folder}]` for one of the session's own"),
             );
         }
         if command == "*" || command.is_empty() {
-            return unfit(
+            return reject(
                 "a rule must not match every command",
                 format!("name the first words of the commands: `{SHELL_TOOL}: cargo test *`"),
             );
         }
         match command.strip_suffix(" *") {
-            Some(words) => wide(words, folder),
+            Some(prefix) => check_prefix(prefix, folder),
             None => self.exact(command, folder, &text[..text.len() - command.len()]),
         }
     }
 
     /// Checks a rule about exactly one command or pipeline.
-    fn exact(&self, command: &str, folder: Option<&str>, place: &str) -> GrantCheck {
+    fn exact(&self, command: &str, folder: Option<&str>, prefix: &str) -> GrantCheck {
         let pipelines = match command::read(command) {
             Line::Plain(pipelines) => pipelines,
             Line::Other(_) => Vec::new(),
@@ -156,17 +158,17 @@ impl Check<'_> {
             .map(|parts| command::exact(parts))
             .collect();
         if named.len() < pipelines.len() || named.is_empty() {
-            return unfit(
+            return reject(
                 "what this runs cannot be known in advance, so no rule can name it",
                 "write plain words without variables, substitutions, loops or brackets",
             );
         }
         if named != [command] {
-            let mut rules: Vec<String> = named.iter().map(|exact| format!("`{SHELL_TOOL}: {place}{exact}`")).collect();
+            let mut rules: Vec<String> = named.iter().map(|exact| format!("`{SHELL_TOOL}: {prefix}{exact}`")).collect();
             rules.dedup();
             return match rules.as_slice() {
-                [one] => unfit("the command is not in normal form", format!("write {one}")),
-                several => unfit(
+                [one] => reject("the command is not in normal form", format!("write {one}")),
+                several => reject(
                     "a rule covers one command or pipeline, not several",
                     format!("add one rule for each: {}", several.join(", ")),
                 ),
@@ -176,17 +178,17 @@ impl Check<'_> {
         if let Some(folder) = folder {
             arguments.insert("directory".to_owned(), json!(folder));
         }
-        self.may_hold(&Value::Object(arguments))
+        self.check_rules(&Value::Object(arguments))
     }
 
     /// Checks a rule about a foreign tool or all tools of a server, with any arguments or with exactly these.
     fn of_other(&self, rest: &str, name: &str) -> GrantCheck {
         if rest.is_empty() {
-            return self.may_hold(&json!({}));
+            return self.check_rules(&json!({}));
         }
         if name.ends_with('*') || !matches!(self.tool.effect, Effect::Execute | Effect::Network) {
             let problem = format!("a rule for {name} covers all its calls and takes no arguments");
-            return unfit(problem, format!("write `{name}`"));
+            return reject(problem, format!("write `{name}`"));
         }
         self.call(rest, rest.strip_prefix(": ").map(str::trim))
     }
@@ -195,31 +197,31 @@ impl Check<'_> {
     fn call(&self, rest: &str, by_command: Option<&str>) -> GrantCheck {
         let name = self.foreign.map_or(&self.tool.name, |foreign| &foreign.rule);
         if let Some(command) = by_command.filter(|command| !command.is_empty()) {
-            return self.may_hold(&json!({ "command": command }));
+            return self.check_rules(&json!({ "command": command }));
         }
         match serde_json::from_str::<Map<String, Value>>(rest.trim()) {
             Ok(arguments) if !arguments.is_empty() => {
                 let arguments = Value::Object(arguments);
                 let exact = format!("{name} {arguments}");
                 if exact != self.rule {
-                    return unfit("the call is not in normal form", format!("write `{exact}`"));
+                    return reject("the call is not in normal form", format!("write `{exact}`"));
                 }
-                self.may_hold(&arguments)
+                self.check_rules(&arguments)
             }
-            _ => unfit(
+            _ => reject(
                 format!("{name} can only be allowed call by call"),
                 format!("write its arguments: `{name} {{\"…\": \"…\"}}`"),
             ),
         }
     }
 
-    /// Checks that the rules in force leave room for the grant.
-    fn may_hold(&self, arguments: &Value) -> GrantCheck {
+    /// Checks that the rules in force allow the grant to apply.
+    fn check_rules(&self, arguments: &Value) -> GrantCheck {
         let settings = SessionSettings::default();
-        let kept = [Grant::from(self.rule)];
+        let grants = [Grant::from(self.rule)];
         let roots: [&Path; 0] = [];
         let arguments = arguments.to_string();
-        let facts = CallContext {
+        let context = CallContext {
             tool: self.tool,
             foreign: self.foreign,
             arguments: &arguments,
@@ -228,16 +230,16 @@ impl Check<'_> {
             settings: &settings,
             roots: &roots,
             memories: None,
-            kept: &kept,
+            kept: &grants,
             held: true,
             contained: true,
         };
-        match self.policy.judge(&facts).verdict {
+        match self.policy.judge(&context).verdict {
             Verdict::Deny { reason } => {
-                unfit(format!("the rules deny it, which no grant overrides: {reason}"), "change hitl_rules.yaml first")
+                reject(format!("the rules deny it, which no grant overrides: {reason}"), "change hitl_rules.yaml first")
             }
             Verdict::Ask { risk: Risk::Critical, reason } => {
-                unfit(format!("critical risk cannot be allowed in advance: {reason}"), "answer it when asked")
+                reject(format!("critical risk cannot be allowed in advance: {reason}"), "answer it when asked")
             }
             _ => Ok(()),
         }
@@ -245,13 +247,13 @@ impl Check<'_> {
 }
 
 /// Checks a rule by prefix.
-fn wide(words: &str, folder: Option<&str>) -> GrantCheck {
+fn check_prefix(words: &str, folder: Option<&str>) -> GrantCheck {
     if folder.is_some() {
-        return unfit("a rule that ends in ` *` cannot name a folder", "omit `[in …]`");
+        return reject("a rule that ends in ` *` cannot name a folder", "omit `[in …]`");
     }
     match words.split_ascii_whitespace().find(|word| !command::is_plain_text(word)) {
         None => Ok(()),
-        Some(word) => unfit(
+        Some(word) => reject(
             format!("`{word}` is not a plain word: no quotes, variables or patterns before ` *`"),
             format!("write plain words and one `*` at the end: `{SHELL_TOOL}: cargo test *`"),
         ),

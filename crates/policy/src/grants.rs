@@ -9,7 +9,7 @@
 //! - `run_bash_command: cargo test *`: every command that begins with these words, provided that it consists of known
 //!   words, runs no other command, sets only harmless variables, redirects output only to output files, names no secret
 //!   and no path outside the session's folders, and is of medium risk at most. It may be timed, and may run in a
-//!   subfolder. `judge::place` defines what may accompany it. Such a rule is offered for the programs of
+//!   subfolder. `judge::prefix` defines what may accompany it. Such a rule is offered for the programs of
 //!   `judge::patterns` and a single session; all others are written by hand.
 //! - `write_file`: every call of this tool, of medium risk at most.
 //! - `deploy {"to":"test"}`: exactly this call of a tool that runs something.
@@ -39,19 +39,19 @@ use agentd_core::{
 
 use super::{
     PROJECT, SHELL_TOOL,
-    checker::{carriers, environment, files, holds, is_narrow_glob, is_tame, programs::runs_by_launcher},
+    checker::{carriers, environment, files, holds, is_confined, is_narrow_glob, programs::runs_by_launcher},
     command::{Part, Redirect, Stdin, assignment, exact, word::Word},
 };
 
 /// The grants that apply to a call.
 pub(super) struct Grants<'a> {
     rules: Vec<&'a str>,
-    pub(super) reach: Reach<'a>,
+    pub(super) scope: PrefixScope<'a>,
 }
 
 /// Bounds of a rule by prefix.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Reach<'a> {
+pub(super) struct PrefixScope<'a> {
     /// The session's folders, which such a command must not leave.
     pub(super) roots: &'a [&'a Path],
     /// Guarded names, which such a command must not write.
@@ -72,13 +72,13 @@ pub(super) enum NeededText<'a> {
 }
 
 impl<'a> Grants<'a> {
-    pub(super) fn new(rules: impl IntoIterator<Item = &'a Grant>, reach: Reach<'a>) -> Self {
-        Self { rules: rules.into_iter().map(|grant| grant.rule.as_str()).collect(), reach }
+    pub(super) fn new(rules: impl IntoIterator<Item = &'a Grant>, scope: PrefixScope<'a>) -> Self {
+        Self { rules: rules.into_iter().map(|grant| grant.rule.as_str()).collect(), scope }
     }
 
     /// Returns these grants with one more rule.
     pub(super) fn and<'b>(&'b self, rule: &'b str) -> Grants<'b> {
-        Grants { rules: self.rules.iter().copied().chain([rule]).collect(), reach: self.reach }
+        Grants { rules: self.rules.iter().copied().chain([rule]).collect(), scope: self.scope }
     }
 
     /// Returns the rule that covers the wanted text at this risk.
@@ -89,7 +89,7 @@ impl<'a> Grants<'a> {
         let exact = wanted.exact();
         if risk <= wanted.highest()
             && let Some(exact) = exact
-            && let Some(rule) = self.rules.iter().find(|rule| **rule == exact || wanted.is_also(rule))
+            && let Some(rule) = self.rules.iter().find(|rule| **rule == exact || wanted.matches_other_name(rule))
         {
             return Some(rule);
         }
@@ -98,7 +98,7 @@ impl<'a> Grants<'a> {
             NeededText::Below(part) => *part,
             _ => return None,
         };
-        self.rules.iter().copied().find(|rule| risk <= Risk::Medium && self.reach.covers(rule, part))
+        self.rules.iter().copied().find(|rule| risk <= Risk::Medium && self.scope.covers(rule, part))
     }
 }
 
@@ -109,9 +109,9 @@ impl NeededText<'_> {
             Self::Pipeline { parts, folder, .. } => {
                 // A command with input from a pipe is not covered by a rule for the command alone.
                 let alone = parts.first().is_none_or(|first| first.stdin != Stdin::Pipe);
-                let place = folder.map(|folder| format!("[in {folder}] ")).unwrap_or_default();
+                let prefix = folder.map(|folder| format!("[in {folder}] ")).unwrap_or_default();
                 let known = alone && parts.iter().all(Part::is_static);
-                let exact = known.then(|| format!("{SHELL_TOOL}: {place}{}", exact(parts)));
+                let exact = known.then(|| format!("{SHELL_TOOL}: {prefix}{}", exact(parts)));
                 // As a rule, `ls *` would match every `ls`.
                 exact.filter(|exact| !exact.ends_with(" *"))
             }
@@ -123,7 +123,7 @@ impl NeededText<'_> {
 
     /// Returns true if a rule names exactly this with another name of the folder. Only meaningful if there is an exact
     /// rule.
-    fn is_also(&self, rule: &str) -> bool {
+    fn matches_other_name(&self, rule: &str) -> bool {
         let Self::Pipeline { parts, other_names, .. } = self else { return false };
         let Some(text) = command_of(rule) else { return false };
         let command = other_names.iter().find_map(|name| text.strip_prefix(name.as_str())?.strip_prefix(' '));
@@ -165,13 +165,13 @@ fn takes_message(part: &Part) -> bool {
     part.program() == "git" && part.words.get(1).is_some_and(|name| holds(WITH_MESSAGE, &name.text))
 }
 
-impl Reach<'_> {
+impl PrefixScope<'_> {
     /// Returns true if a rule that ends in ` *` covers the part. The words that the star stands for must stay in the
     /// session's folders: a user who allows `cargo test *` does not expect `--target-dir /etc`.
     pub(super) fn covers(&self, rule: &str, part: &Part) -> bool {
         let Some(words) = command_of(rule).and_then(|words| words.strip_suffix(" *")) else { return false };
-        let part = carriers::unwrapped(part);
-        let passes = |redirect: &Redirect| match redirect.operator {
+        let part = carriers::without_wrappers(part);
+        let is_allowed = |redirect: &Redirect| match redirect.operator {
             _ if redirect.is_harmless() => true,
             // Other programs may execute their input, or write files that it names.
             "<<" => redirect.target.is_static() && takes_message(&part),
@@ -182,18 +182,18 @@ impl Reach<'_> {
         granted.peek().is_some()
             && granted.all(|word| actual.next().is_some_and(|next| next.is_plain() && next.text == word))
             && part.stdin != Stdin::Pipe
-            && !part.behind
+            && !part.background
             && !carriers::carries(&part)
             && !runs_by_launcher(&part, self.roots)
-            && !self.places_unseen(&part)
+            && !self.writes_unnamed_files(&part)
             && part.assigns.iter().all(environment::is_harmless)
-            && part.redirects.iter().all(passes)
-            && self.are_tame(actual.as_slice(), &part)
+            && part.redirects.iter().all(is_allowed)
+            && self.are_confined(actual.as_slice(), &part)
     }
 
     /// Returns true for a git command that renames a file to a guarded name, or that writes files named only in its
     /// input.
-    fn places_unseen(&self, part: &Part) -> bool {
+    fn writes_unnamed_files(&self, part: &Part) -> bool {
         let is_git =
             |subcommands| part.program() == "git" && part.words.iter().any(|word| holds(subcommands, &word.text));
         is_git("am apply checkout-index format-patch read-tree update-index")
@@ -201,9 +201,9 @@ impl Reach<'_> {
     }
 
     /// Returns true if these words stay in the session's folders and set no variable that names a program.
-    fn are_tame(&self, words: &[Word], part: &Part) -> bool {
+    fn are_confined(&self, words: &[Word], part: &Part) -> bool {
         let takes_message = takes_message(part);
-        let announces = |word: &Word| {
+        let is_message_option = |word: &Word| {
             let letters = word.text.strip_prefix('-').filter(|letters| !letters.starts_with('-'));
             takes_message && (word.text == "--message" || letters.is_some_and(|letters| letters.ends_with('m')))
         };
@@ -215,9 +215,9 @@ impl Reach<'_> {
             if is_make && sets_in_make(&word.text) {
                 return false;
             }
-            let is_message = at.checked_sub(1).is_some_and(|before| announces(&words[before]));
+            let is_message = at.checked_sub(1).is_some_and(|before| is_message_option(&words[before]));
             is_message && word.is_plain()
-                || (word.is_plain() || is_narrow_glob(word)) && is_tame(word, self.roots) && !names_program(word)
+                || (word.is_plain() || is_narrow_glob(word)) && is_confined(word, self.roots) && !names_program(word)
         })
     }
 
@@ -230,7 +230,7 @@ impl Reach<'_> {
             && !BUILD_INPUTS.split(' ').any(|input| name.starts_with(input));
         target.is_plain()
             && target.inner.is_empty()
-            && (is_temporary || is_output && is_tame(target, self.roots))
+            && (is_temporary || is_output && is_confined(target, self.roots))
             && self.is_unguarded(text)
     }
 
@@ -247,14 +247,14 @@ pub fn for_good(rules: &[String], workspace: &Workspace) -> Vec<String> {
     if let (Some(worktree), Some(project)) = (&workspace.worktree, &mut mounts.project) {
         project.path.clone_from(&worktree.project);
     }
-    let lasting: Vec<String> = rules.iter().map(|rule| of_rule(rule, &mounts)).collect();
-    if lasting == rules { Vec::new() } else { lasting }
+    let permanent: Vec<String> = rules.iter().map(|rule| permanent_rule(rule, &mounts)).collect();
+    if permanent == rules { Vec::new() } else { permanent }
 }
 
-fn of_rule(rule: &str, mounts: &Mounts) -> String {
+fn permanent_rule(rule: &str, mounts: &Mounts) -> String {
     let Some(text) = command_of(rule) else { return rule.to_owned() };
     let (folder, command) = split(text);
-    let place = match (folder, &mounts.project) {
+    let prefix = match (folder, &mounts.project) {
         (Some(Folder::Named(name)), _) => {
             mounts.names().find_map(|(mount, real)| Some(at(&real.join(below(name, mount)?))))
         }
@@ -262,8 +262,8 @@ fn of_rule(rule: &str, mounts: &Mounts) -> String {
         (None, Some(project)) => Some(at(&project.path)),
         (None, None) => Some("[in /]".to_owned()),
     };
-    let Some(place) = place else { return rule.to_owned() };
-    format!("{SHELL_TOOL}: {place} {command}")
+    let Some(prefix) = prefix else { return rule.to_owned() };
+    format!("{SHELL_TOOL}: {prefix} {command}")
 }
 
 /// The other names of a command's start folder that rules may use: its path on this machine if it is in one of the
@@ -334,7 +334,7 @@ mod tests {
             let mount = |path: &str, writable| Mount { path: path.into(), writable };
             let mounts = Mounts::from(project.map(|path| mount(path, true)));
             let folders = mounts.with(vec![mount("/srv/my lib", false)]).unwrap();
-            assert_eq!(of_rule(rule, &Mounts { folders, ..mounts }), expected, "{rule} {project:?}");
+            assert_eq!(permanent_rule(rule, &Mounts { folders, ..mounts }), expected, "{rule} {project:?}");
         };
         let project = Some("/home/me/app");
         check("run_bash_command: make", project, "run_bash_command: [at /home/me/app] make");

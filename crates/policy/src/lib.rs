@@ -50,10 +50,10 @@ const MAX_DEPTH: usize = 64;
 
 /// Returns true if the arguments nest no deeper than can be stored and read back.
 pub fn is_shallow(args: &Value) -> bool {
-    fn within(value: &Value, left: usize) -> bool {
+    fn within(value: &Value, levels: usize) -> bool {
         match value {
-            Value::Array(items) => left > 0 && items.iter().all(|item| within(item, left - 1)),
-            Value::Object(fields) => left > 0 && fields.values().all(|field| within(field, left - 1)),
+            Value::Array(items) => levels > 0 && items.iter().all(|item| within(item, levels - 1)),
+            Value::Object(fields) => levels > 0 && fields.values().all(|field| within(field, levels - 1)),
             _ => true,
         }
     }

@@ -20,14 +20,14 @@ pub(crate) struct LayerVerdict {
 
 impl LayerVerdict {
     /// A question by a checker.
-    pub(crate) fn asks(risk: Risk, rule: impl Into<String>) -> Self {
+    pub(crate) fn ask(risk: Risk, rule: impl Into<String>) -> Self {
         let rule = rule.into();
         Self { verdict: Verdict::Ask { risk, reason: rule.clone() }, layer: Layer::Checker, rule, dynamic: false }
     }
 
     /// A question by a checker about an effect that is hard to undo, or that may leak data.
     pub(crate) fn high(rule: impl Into<String>) -> Self {
-        Self::asks(Risk::High, rule)
+        Self::ask(Risk::High, rule)
     }
 
     /// A question by a checker because it is unknown what will run.
@@ -63,8 +63,8 @@ impl LayerVerdict {
 pub(crate) fn strictest(opinions: impl IntoIterator<Item = LayerVerdict>) -> Option<LayerVerdict> {
     opinions.into_iter().reduce(|best, next| {
         let dynamic = best.dynamic || next.dynamic;
-        let winner = if next.verdict.strictness() > best.verdict.strictness() { next } else { best };
-        LayerVerdict { dynamic, ..winner }
+        let stricter = if next.verdict.strictness() > best.verdict.strictness() { next } else { best };
+        LayerVerdict { dynamic, ..stricter }
     })
 }
 
@@ -90,7 +90,7 @@ pub(crate) fn shortened(text: &str) -> String {
 }
 
 /// Maximum length of a description shown in a reason, in characters.
-const LONGEST: usize = 160;
+const MAX_LENGTH: usize = 160;
 
 /// Describes the tool by its name, its server and the first line of its description.
 pub(super) fn described(foreign: &Foreign, tool: &ToolSpec) -> String {
@@ -110,12 +110,12 @@ fn is_plain(name: &str) -> bool {
 /// The first line of a description, without the prefix that is meant for models. It may come from a server, so quotes
 /// and invisible characters are replaced to prevent it from posing as our own text.
 fn about(description: &str) -> String {
-    let said = description.strip_prefix("[MCP server ").and_then(|rest| rest.split_once(']')).map(|(_, said)| said);
-    let seen = |letter: &char| !(letter.is_control() || untrusted::is_unseen(*letter));
-    let lines = said.unwrap_or(description).lines().map(|line| line.replace(['\t', '\r'], " "));
-    let mut lines = lines.map(|line| line.chars().filter(seen).collect::<String>().trim().replace('"', "'"));
+    let text = description.strip_prefix("[MCP server ").and_then(|rest| rest.split_once(']')).map(|(_, text)| text);
+    let is_visible = |letter: &char| !(letter.is_control() || untrusted::is_unseen(*letter));
+    let lines = text.unwrap_or(description).lines().map(|line| line.replace(['\t', '\r'], " "));
+    let mut lines = lines.map(|line| line.chars().filter(is_visible).collect::<String>().trim().replace('"', "'"));
     let line = lines.find(|line| !line.is_empty()).unwrap_or_default();
-    match line.char_indices().nth(LONGEST) {
+    match line.char_indices().nth(MAX_LENGTH) {
         Some((end, _)) => format!("{} […]", &line[..end]),
         None => line,
     }

@@ -56,7 +56,7 @@ pub(crate) struct Section {
     /// Patterns that ask or deny, matched anywhere.
     strict: Patterns,
     /// Patterns that allow, matched at the start only: a word deep inside a call does not make it harmless.
-    mild: Patterns,
+    allow: Patterns,
 }
 
 #[derive(Debug, Default)]
@@ -104,7 +104,7 @@ impl Rules {
                 risk,
                 key: format!("global.risk_patterns.{}", risk.as_str()),
                 patterns: list.patterns.as_deref().unwrap_or_default(),
-                action: list.action.unwrap_or_else(|| usual(risk, default_action)),
+                action: list.action.unwrap_or_else(|| default_action_for(risk, default_action)),
                 reason: list.reason.as_deref(),
             });
         }
@@ -145,7 +145,7 @@ impl Rules {
 }
 
 /// Default action for a list of patterns without one.
-fn usual(risk: Risk, default_action: Action) -> Action {
+fn default_action_for(risk: Risk, default_action: Action) -> Action {
     match (risk, default_action) {
         (Risk::Low, Action::RequireApproval) => Action::Allow,
         // A list above low risk is not meant to let calls pass.
@@ -166,7 +166,7 @@ impl ToolSection {
                 risk,
                 key: format!("tools.{name}.patterns.{level}"),
                 patterns,
-                action: actions[index].2.copied().unwrap_or_else(|| usual(risk, default_action)),
+                action: actions[index].2.copied().unwrap_or_else(|| default_action_for(risk, default_action)),
                 reason: None,
             });
         }
@@ -203,18 +203,19 @@ impl List<'_> {
 
 impl Section {
     fn compile(lists: &[List<'_>]) -> Result<Self, RuleError> {
-        let (mut strict, mut mild) = (Vec::new(), Vec::new());
+        let (mut strict, mut allow) = (Vec::new(), Vec::new());
         for list in lists {
             for pattern in list.patterns {
                 check_syntax(&list.key, pattern)?;
                 match list.action {
-                    Action::Allow => mild.push((format!(r"\A(?:{pattern})"), list.opinion(pattern))),
+                    Action::Allow => allow.push((format!(r"\A(?:{pattern})"), list.opinion(pattern))),
                     Action::RequireApproval | Action::Deny => strict.push((pattern.clone(), list.opinion(pattern))),
                 }
             }
         }
-        let compiled = Patterns::compile(strict).and_then(|strict| Ok(Self { strict, mild: Patterns::compile(mild)? }));
-        compiled.map_err(|error| culprit(lists, &error))
+        let compiled =
+            Patterns::compile(strict).and_then(|strict| Ok(Self { strict, allow: Patterns::compile(allow)? }));
+        compiled.map_err(|error| find_invalid(lists, &error))
     }
 
     /// All verdicts on a text except those that allow it.
@@ -223,8 +224,8 @@ impl Section {
     }
 
     /// Returns the verdict of a pattern that allows the text, if one matches.
-    pub(crate) fn in_favour(&self, text: &str) -> Option<LayerVerdict> {
-        strictest(self.mild.found(text))
+    pub(crate) fn allowing(&self, text: &str) -> Option<LayerVerdict> {
+        strictest(self.allow.found(text))
     }
 }
 
@@ -248,21 +249,21 @@ impl Patterns {
 /// Checks the syntax of one pattern, parsed on its own, so that an unbalanced `)` cannot close the group that the
 /// pattern is later wrapped in. Size limits are only checked when all patterns are compiled together.
 fn check_syntax(key: &str, pattern: &str) -> Result<(), RuleError> {
-    let refuse = |message: String| RuleError { key: key.to_owned(), value: pattern.to_owned(), message };
+    let rule_error = |message: String| RuleError { key: key.to_owned(), value: pattern.to_owned(), message };
     if pattern.is_empty() {
-        return Err(refuse("an empty pattern would match everything; remove it".to_owned()));
+        return Err(rule_error("an empty pattern would match everything; remove it".to_owned()));
     }
     let parsed = regex_syntax::ast::parse::Parser::new().parse(pattern);
-    parsed.map(drop).map_err(|error| refuse(unusable(pattern, &error)))
+    parsed.map(drop).map_err(|error| rule_error(invalid_pattern(pattern, &error)))
 }
 
 /// Finds the pattern that does not compile, by compiling each on its own. This takes as long as compiling all of them
 /// together.
-fn culprit(lists: &[List<'_>], error: &regex::Error) -> RuleError {
+fn find_invalid(lists: &[List<'_>], error: &regex::Error) -> RuleError {
     for list in lists {
         for pattern in list.patterns {
             if let Err(error) = RegexBuilder::new(pattern).size_limit(PATTERN_SIZE).build() {
-                let message = unusable(pattern, &error);
+                let message = invalid_pattern(pattern, &error);
                 return RuleError { key: list.key.clone(), value: pattern.clone(), message };
             }
         }
@@ -274,7 +275,7 @@ fn culprit(lists: &[List<'_>], error: &regex::Error) -> RuleError {
     }
 }
 
-fn unusable(pattern: &str, error: &dyn std::fmt::Display) -> String {
+fn invalid_pattern(pattern: &str, error: &dyn std::fmt::Display) -> String {
     format!("the pattern `{pattern}` is not a valid regular expression: {}", one_line(error))
 }
 
@@ -311,18 +312,18 @@ impl DenyEntry {
 
     /// Returns true if the entry matches this command: the program, then the other words in order, with any options in
     /// between.
-    pub(crate) fn means<'a>(&self, program: &'a str, arguments: impl IntoIterator<Item = &'a str>) -> bool {
-        self.follows(program, arguments, |next, word| usize::from(self.fits(next, word)))
+    pub(crate) fn matches<'a>(&self, program: &'a str, arguments: impl IntoIterator<Item = &'a str>) -> bool {
+        self.follows(program, arguments, |next, word| usize::from(self.matches_word(next, word)))
     }
 
     /// Returns true if the entry's program is among these names, followed by its other words in order.
     pub(crate) fn is_among<'a>(&self, names: impl Iterator<Item = &'a str> + Clone) -> bool {
-        names.clone().find(|name| self.fits(0, name)).is_some_and(|program| self.means(program, names))
+        names.clone().find(|name| self.matches_word(0, name)).is_some_and(|program| self.matches(program, names))
     }
 
     /// Returns true if the entry could match this command once its unknown words are expanded. `may_be` returns true if
     /// an argument can become a word of the entry, or a longer word if the flag is set.
-    pub(crate) fn may_mean<W: Copy>(
+    pub(crate) fn may_match<W: Copy>(
         &self,
         program: &str,
         arguments: impl IntoIterator<Item = W>,
@@ -330,25 +331,25 @@ impl DenyEntry {
     ) -> bool {
         let last = self.words.len() - 1;
         self.follows(program, arguments, |next, argument| {
-            let goes_on = |index: usize| self.open && index == last;
-            (next..=last).take_while(|&index| may_be(argument, &self.words[index], goes_on(index))).count()
+            let as_prefix = |index: usize| self.open && index == last;
+            (next..=last).take_while(|&index| may_be(argument, &self.words[index], as_prefix(index))).count()
         })
     }
 
-    /// Returns true if the arguments contain all words after the first. `taken` returns how many of them one argument
+    /// Returns true if the arguments contain all words after the first. `covered` returns how many of them one argument
     /// covers.
     fn follows<W>(
         &self,
         program: &str,
         arguments: impl IntoIterator<Item = W>,
-        taken: impl Fn(usize, W) -> usize,
+        covered: impl Fn(usize, W) -> usize,
     ) -> bool {
         let count = self.words.len();
-        let found = |next: usize, argument: W| if next < count { next + taken(next, argument) } else { next };
-        self.fits(0, program) && arguments.into_iter().fold(1, found) >= count
+        let found = |next: usize, argument: W| if next < count { next + covered(next, argument) } else { next };
+        self.matches_word(0, program) && arguments.into_iter().fold(1, found) >= count
     }
 
-    fn fits(&self, index: usize, word: &str) -> bool {
+    fn matches_word(&self, index: usize, word: &str) -> bool {
         let wanted = self.words[index].as_str();
         word == wanted || (self.open && index == self.words.len() - 1 && word.starts_with(wanted))
     }

@@ -23,7 +23,7 @@ use crate::recording::{
 };
 
 /// Maximum depth of nested subagents.
-const DEPTH: usize = 8;
+const MAX_DEPTH: usize = 8;
 
 /// Session to be recorded.
 #[derive(Debug, Default)]
@@ -47,18 +47,18 @@ pub struct CapturedSession {
 pub fn capture(session: &CapturedSession, agentd: &str) -> Recording {
     let mut voice_numbers = VoiceNumbers { subagents: &session.subagents, known: HashMap::new() };
     let mut surroundings: Option<Surroundings> = None;
-    let mut places: HashMap<TurnId, usize> = HashMap::new();
+    let mut indices: HashMap<TurnId, usize> = HashMap::new();
     let mut of_turn: Vec<Vec<&Event>> = Vec::new();
     for event in &session.events {
         if let EventKind::StateChanged { change: StateChange::Surroundings(found) } = &event.kind {
             surroundings.get_or_insert_with(|| found.clone());
         }
         let Some(turn) = event.turn_id else { continue };
-        let place = *places.entry(turn).or_insert(of_turn.len());
-        if place == of_turn.len() {
+        let index = *indices.entry(turn).or_insert(of_turn.len());
+        if index == of_turn.len() {
             of_turn.push(Vec::new());
         }
-        of_turn[place].push(event);
+        of_turn[index].push(event);
     }
     let turns = of_turn.iter().filter_map(|events| captured_turn(events, &mut voice_numbers)).collect();
     if let Some(found) = &mut surroundings {
@@ -100,15 +100,15 @@ fn captured_turn(events: &[&Event], voice_numbers: &mut VoiceNumbers<'_>) -> Opt
         _ => None,
     })?;
     let mut turn = RecordedTurn { start, ..RecordedTurn::default() };
-    let taken_back = events.iter().find_map(|event| match &event.kind {
+    let withdrawn = events.iter().find_map(|event| match &event.kind {
         EventKind::StateChanged { change: StateChange::Withdrawn { items, input, .. } } => Some((items, input)),
         _ => None,
     });
     // A withdrawn turn left nothing in the history.
-    if taken_back.is_some_and(|(_, input)| input.is_some()) {
+    if withdrawn.is_some_and(|(_, input)| input.is_some()) {
         return None;
     }
-    for event in events.iter().filter(|event| !taken_back.is_some_and(|(items, _)| items.contains(&event.seq))) {
+    for event in events.iter().filter(|event| !withdrawn.is_some_and(|(items, _)| items.contains(&event.seq))) {
         match &event.kind {
             EventKind::ItemCompleted { item, .. } => match &item.body {
                 ItemBody::UserMessage { text, steered: true, .. } => turn.start.steered.push(text.clone()),
@@ -124,7 +124,7 @@ fn captured_turn(events: &[&Event], voice_numbers: &mut VoiceNumbers<'_>) -> Opt
             _ => {}
         }
     }
-    turn.facts = captured_facts(events, 0, voice_numbers, DEPTH);
+    turn.facts = captured_facts(events, 0, voice_numbers, MAX_DEPTH);
     Some(turn)
 }
 
@@ -132,7 +132,7 @@ fn captured_turn(events: &[&Event], voice_numbers: &mut VoiceNumbers<'_>) -> Opt
 fn captured_facts(events: &[&Event], voice: u32, voice_numbers: &mut VoiceNumbers<'_>, depth: usize) -> Vec<TurnFact> {
     let mut collector = FactCollector { voice, ..FactCollector::default() };
     for event in events {
-        collector.take(event);
+        collector.apply(event);
         if let EventKind::StateChanged { change: StateChange::Subagent(subagent) } = &event.kind
             && depth > 0
         {
@@ -205,25 +205,25 @@ struct FactCollector {
     /// Index of the most recently counted exchange.
     exchange: Option<usize>,
     /// Parts that belong to the next counted call.
-    early: Vec<SpokenPart>,
+    pending: Vec<SpokenPart>,
     /// Items that started after the last count. Their parts belong to the next call.
-    begun: HashSet<ItemId>,
+    started: HashSet<ItemId>,
     calls: HashMap<CallId, ToolCall>,
-    asked: HashMap<InterruptId, Ask>,
+    questions: HashMap<InterruptId, Ask>,
 }
 
 impl FactCollector {
-    fn take(&mut self, event: &Event) {
+    fn apply(&mut self, event: &Event) {
         match &event.kind {
             EventKind::ItemStarted { item } => {
                 if let ItemBody::AgentMessage { .. } | ItemBody::Reasoning { .. } = item.body {
-                    self.begun.insert(item.id);
+                    self.started.insert(item.id);
                 }
             }
             EventKind::ItemCompleted { item, status } => self.item(item, *status),
             EventKind::UsageUpdated { slot, usage, delegated: false, .. } => {
-                self.begun.clear();
-                let parts = std::mem::take(&mut self.early);
+                self.started.clear();
+                let parts = std::mem::take(&mut self.pending);
                 let answer = RecordedAnswer { parts, usage: Some(*usage), finish: RecordedFinish::Unknown };
                 self.exchange = Some(self.facts.len());
                 let voice = self.voice;
@@ -231,10 +231,10 @@ impl FactCollector {
             }
             // A subagent's questions are repeated here, but belong to the subagent.
             EventKind::InterruptRaised { interrupt } if interrupt.session_id == event.session_id => {
-                self.asked.insert(interrupt.id, interrupt.ask.clone());
+                self.questions.insert(interrupt.id, interrupt.ask.clone());
             }
             EventKind::InterruptResolved { interrupt_id, answer, .. } => {
-                if let Some(ask) = self.asked.remove(interrupt_id) {
+                if let Some(ask) = self.questions.remove(interrupt_id) {
                     self.facts.push(TurnFact::Question(Box::new(RecordedQuestion { ask, answer: answer.clone() })));
                 }
             }
@@ -255,8 +255,8 @@ impl FactCollector {
             {
                 self.parts(item.id).clear();
             }
-            ItemBody::AgentMessage { text } => self.said(item, SpokenPart::Text(text.clone())),
-            ItemBody::Reasoning { text } => self.said(item, SpokenPart::Reasoning(text.clone())),
+            ItemBody::AgentMessage { text } => self.add_part(item, SpokenPart::Text(text.clone())),
+            ItemBody::Reasoning { text } => self.add_part(item, SpokenPart::Reasoning(text.clone())),
             ItemBody::ToolCall(call) => self.call(item, call),
             ItemBody::ToolResult(result) => self.result(result),
             ItemBody::Compaction(compaction) if !compaction.summary.is_empty() => {
@@ -286,9 +286,9 @@ impl FactCollector {
 
     /// The parts to which an item belongs.
     fn parts(&mut self, item: ItemId) -> &mut Vec<SpokenPart> {
-        let counted = self.exchange.filter(|_| !self.begun.contains(&item));
+        let counted = self.exchange.filter(|_| !self.started.contains(&item));
         let Some(TurnFact::Exchange(Exchange { answer, .. })) = counted.and_then(|at| self.facts.get_mut(at)) else {
-            return &mut self.early;
+            return &mut self.pending;
         };
         if answer.finish == RecordedFinish::Unknown {
             answer.finish = RecordedFinish::Stop;
@@ -296,7 +296,7 @@ impl FactCollector {
         &mut answer.parts
     }
 
-    fn said(&mut self, item: &Item, part: SpokenPart) {
+    fn add_part(&mut self, item: &Item, part: SpokenPart) {
         let fields = item.origin.as_ref().map(|origin| origin.fields.clone()).filter(ServerFields::has_answer_fields);
         let parts = self.parts(item.id);
         parts.push(part);
@@ -305,17 +305,17 @@ impl FactCollector {
 
     fn call(&mut self, item: &Item, call: &ToolCall) {
         let fields = item.origin.as_ref().map(|origin| origin.fields.clone()).unwrap_or_default();
-        let whole = fields.has_answer_fields().then(|| ServerFields {
+        let answer_fields = fields.has_answer_fields().then(|| ServerFields {
             reasoning_details: fields.reasoning_details.clone(),
             blocks: fields.blocks.clone(),
             ..ServerFields::default()
         });
-        let own = ServerFields { reasoning_details: None, blocks: None, ..fields };
+        let call_fields = ServerFields { reasoning_details: None, blocks: None, ..fields };
         self.calls.insert(call.call_id.clone(), call.clone());
         let parts = self.parts(item.id);
-        parts.extend(whole.map(SpokenPart::Fields));
+        parts.extend(answer_fields.map(SpokenPart::Fields));
         let (name, arguments) = (call.name.clone(), call.arguments.clone());
-        parts.push(SpokenPart::Call { name, arguments, fields: own });
+        parts.push(SpokenPart::Call { name, arguments, fields: call_fields });
     }
 
     fn result(&mut self, result: &ToolResult) {

@@ -82,40 +82,40 @@ impl Model for PlayedModel {
 
 /// Toolbox with recorded results, which runs nothing.
 pub struct PlayedToolbox {
-    shown: Arc<dyn Toolbox>,
+    toolbox: Arc<dyn Toolbox>,
     script: Arc<Script>,
 }
 
 impl PlayedToolbox {
-    /// Creates a toolbox with the tools of `shown` and results from `script`.
-    pub fn new(shown: Arc<dyn Toolbox>, script: Arc<Script>) -> Self {
-        Self { shown, script }
+    /// Creates a toolbox with the tools of `toolbox` and results from `script`.
+    pub fn new(toolbox: Arc<dyn Toolbox>, script: Arc<Script>) -> Self {
+        Self { toolbox, script }
     }
 }
 
-fn at_once<T: Send + 'static>(value: T) -> BoxFuture<'static, T> {
+fn ready<T: Send + 'static>(value: T) -> BoxFuture<'static, T> {
     std::future::ready(value).boxed()
 }
 
 impl Toolbox for PlayedToolbox {
     fn specs(&self) -> Arc<[ToolSpec]> {
-        self.shown.specs()
+        self.toolbox.specs()
     }
 
     fn catalogue(&self) -> Arc<Catalogue> {
-        self.shown.catalogue()
+        self.toolbox.catalogue()
     }
 
     fn session_catalogue(&self, session: SessionId) -> Option<Arc<Catalogue>> {
-        self.shown.session_catalogue(session)
+        self.toolbox.session_catalogue(session)
     }
 
     fn canonical_name<'a>(&self, name: &'a str) -> &'a str {
-        self.shown.canonical_name(name)
+        self.toolbox.canonical_name(name)
     }
 
     fn adapt(&self, call: &ToolCall) -> Option<AdaptedCall> {
-        self.shown.adapt(call)
+        self.toolbox.adapt(call)
     }
 
     // The files of the call do not exist here. A computed preview would be wrong, or reject a call that once ran.
@@ -124,7 +124,7 @@ impl Toolbox for PlayedToolbox {
         _: &'a ToolContext,
         call: &'a ToolCall,
     ) -> BoxFuture<'a, Result<Option<String>, ToolOutput>> {
-        at_once(Ok(self.script.preview(call)))
+        ready(Ok(self.script.preview(call)))
     }
 
     fn changes(&self, _: &ToolContext, _: &ToolCall) -> Option<Vec<String>> {
@@ -132,11 +132,11 @@ impl Toolbox for PlayedToolbox {
     }
 
     fn can_enforce_read_only(&self) -> BoxFuture<'_, bool> {
-        at_once(true)
+        ready(true)
     }
 
     fn can_contain_commands(&self) -> BoxFuture<'_, bool> {
-        at_once(true)
+        ready(true)
     }
 
     fn call<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, ToolOutput> {
@@ -144,6 +144,6 @@ impl Toolbox for PlayedToolbox {
             let message = format!("the recording has no result for this call of {}", call.name);
             ToolOutput::error(ToolErrorCode::NotRun, message)
         });
-        at_once(output)
+        ready(output)
     }
 }

@@ -15,11 +15,11 @@ use crate::recording::RecordedRequest;
 /// Function that redacts secrets in a text.
 pub type Redaction = Arc<dyn Fn(&str) -> String + Send + Sync>;
 
-/// Maximum number of lines of a shown difference.
-const SHOWN_LINES: usize = 80;
+/// Maximum number of lines of a difference.
+const MAX_DIFF_LINES: usize = 80;
 /// Maximum length of a compared text in bytes.
-const LONGEST: usize = 256 << 10;
-const DIFF_TIME: Duration = Duration::from_millis(200);
+const MAX_TEXT: usize = 256 << 10;
+const DIFF_TIMEOUT: Duration = Duration::from_millis(200);
 /// Length of a UUID as text, in bytes.
 const UUID: usize = 36;
 
@@ -37,20 +37,20 @@ pub struct RequestDifference {
 /// part is not converted again.
 #[derive(Default)]
 pub(crate) struct CanonicalRequest {
-    asked: Vec<Message>,
+    last_messages: Vec<Message>,
     messages: Vec<Arc<Value>>,
     ids: Ids,
     /// Number of IDs up to and including each message.
-    known: Vec<usize>,
-    asked_tools: Option<Arc<[ToolSpec]>>,
+    id_counts: Vec<usize>,
+    last_tools: Option<Arc<[ToolSpec]>>,
     tools: Arc<Vec<Value>>,
 }
 
 impl CanonicalRequest {
     /// Canonical form of the next request.
-    pub(crate) fn take(&mut self, request: &ModelRequest, redact: &Redaction) -> RecordedRequest {
-        self.take_messages(&request.messages, redact);
-        self.take_tools(&request.tools, redact);
+    pub(crate) fn canonicalize(&mut self, request: &ModelRequest, redact: &Redaction) -> RecordedRequest {
+        self.update_messages(&request.messages, redact);
+        self.update_tools(&request.tools, redact);
         let (messages, tools) = (self.messages.clone(), Arc::clone(&self.tools));
         RecordedRequest { messages, tools, may_call: request.may_call }
     }
@@ -61,27 +61,27 @@ impl CanonicalRequest {
         self.tools = Arc::clone(&equal.tools);
     }
 
-    fn take_messages(&mut self, asked: &[Message], redact: &Redaction) {
-        let kept = self.asked.iter().zip(asked).take_while(|(before, now)| before == now).count();
-        self.asked.truncate(kept);
-        self.messages.truncate(kept);
-        self.known.truncate(kept);
-        self.ids.forget_behind(self.known.last().copied().unwrap_or_default());
-        for message in &asked[kept..] {
+    fn update_messages(&mut self, messages: &[Message], redact: &Redaction) {
+        let shared_count = self.last_messages.iter().zip(messages).take_while(|(before, now)| before == now).count();
+        self.last_messages.truncate(shared_count);
+        self.messages.truncate(shared_count);
+        self.id_counts.truncate(shared_count);
+        self.ids.truncate(self.id_counts.last().copied().unwrap_or_default());
+        for message in &messages[shared_count..] {
             self.messages.push(Arc::new(canonical_message(message, &mut self.ids, redact)));
-            self.known.push(self.ids.order.len());
-            self.asked.push(message.clone());
+            self.id_counts.push(self.ids.order.len());
+            self.last_messages.push(message.clone());
         }
     }
 
-    fn take_tools(&mut self, asked: &Arc<[ToolSpec]>, redact: &Redaction) {
-        let is_known = |known: &Arc<[ToolSpec]>| Arc::ptr_eq(known, asked) || known == asked;
-        if self.asked_tools.as_ref().is_some_and(is_known) {
+    fn update_tools(&mut self, tools: &Arc<[ToolSpec]>, redact: &Redaction) {
+        let is_known = |known: &Arc<[ToolSpec]>| Arc::ptr_eq(known, tools) || known == tools;
+        if self.last_tools.as_ref().is_some_and(is_known) {
             return;
         }
         let tool = |tool: &ToolSpec| json!({ "name": tool.name, "description": redact(&tool.description), "parameters": tool.parameters });
-        self.tools = Arc::new(asked.iter().map(tool).collect());
-        self.asked_tools = Some(Arc::clone(asked));
+        self.tools = Arc::new(tools.iter().map(tool).collect());
+        self.last_tools = Some(Arc::clone(tools));
     }
 }
 
@@ -110,59 +110,59 @@ pub(crate) fn each_text(value: &mut Value, name: &str, change: &mut impl FnMut(&
 /// Numbering of IDs, in order of appearance.
 #[derive(Default)]
 struct Ids {
-    known: HashMap<String, String>,
+    names: HashMap<String, String>,
     /// IDs in order of appearance.
     order: Vec<String>,
 }
 
 impl Ids {
     fn name(&mut self, id: &str) -> String {
-        if let Some(name) = self.known.get(id) {
+        if let Some(name) = self.names.get(id) {
             return name.clone();
         }
         self.order.push(id.to_owned());
         let name = format!("id-{}", self.order.len());
-        self.known.insert(id.to_owned(), name.clone());
+        self.names.insert(id.to_owned(), name.clone());
         name
     }
 
     /// Removes all IDs except for the first `count`.
-    fn forget_behind(&mut self, count: usize) {
+    fn truncate(&mut self, count: usize) {
         for id in self.order.drain(count.min(self.order.len())..) {
-            self.known.remove(&id);
+            self.names.remove(&id);
         }
     }
 
     /// Replaces every ID in a text by its number.
     fn number_ids(&mut self, text: &str) -> String {
-        let mut settled = String::with_capacity(text.len());
+        let mut numbered = String::with_capacity(text.len());
         let mut rest = text;
         while let Some(at) = rest.find('-') {
             let start = at.checked_sub(8).filter(|start| rest.is_char_boundary(*start));
             let found = start.and_then(|start| Some((start, rest.get(start..start + UUID)?)));
             match found.filter(|(_, id)| is_uuid(id)) {
                 Some((start, id)) => {
-                    settled.push_str(&rest[..start]);
-                    settled.push_str(&self.name(id));
+                    numbered.push_str(&rest[..start]);
+                    numbered.push_str(&self.name(id));
                     rest = &rest[start + UUID..];
                 }
                 None => {
-                    settled.push_str(&rest[..=at]);
+                    numbered.push_str(&rest[..=at]);
                     rest = &rest[at + 1..];
                 }
             }
         }
-        settled.push_str(rest);
-        settled
+        numbered.push_str(rest);
+        numbered
     }
 }
 
 fn is_uuid(text: &str) -> bool {
-    let is_right = |(at, byte): (usize, u8)| match at {
+    let is_valid = |(at, byte): (usize, u8)| match at {
         8 | 13 | 18 | 23 => byte == b'-',
         _ => byte.is_ascii_hexdigit(),
     };
-    text.len() == UUID && text.bytes().enumerate().all(is_right)
+    text.len() == UUID && text.bytes().enumerate().all(is_valid)
 }
 
 /// Number of leading messages that both have in common.
@@ -193,41 +193,41 @@ pub(crate) fn difference(recorded: &RecordedRequest, now: &RecordedRequest) -> O
         return Some(RequestDifference { place: "order of the tools".to_owned(), diff: String::new() });
     }
     (recorded.may_call != now.may_call).then(|| RequestDifference {
-        place: "whether tools may be called".to_owned(),
+        place: "permission to call tools".to_owned(),
         diff: format!("-{}\n+{}\n", recorded.may_call, now.may_call),
     })
 }
 
 /// Line diff of both as text.
 fn diff(old: Option<&Value>, new: Option<&Value>) -> String {
-    let (old, new) = (cut(shown(old)), cut(shown(new)));
-    let diff = TextDiff::configure().timeout(DIFF_TIME).diff_lines(&old, &new);
+    let (old, new) = (truncated(readable(old)), truncated(readable(new)));
+    let diff = TextDiff::configure().timeout(DIFF_TIMEOUT).diff_lines(&old, &new);
     let text = diff.unified_diff().context_radius(2).to_string();
-    let mut lines: Vec<&str> = text.lines().take(SHOWN_LINES + 1).collect();
-    if lines.len() > SHOWN_LINES {
-        lines[SHOWN_LINES] = "… truncated";
+    let mut lines: Vec<&str> = text.lines().take(MAX_DIFF_LINES + 1).collect();
+    if lines.len() > MAX_DIFF_LINES {
+        lines[MAX_DIFF_LINES] = "… truncated";
     }
     lines.join("\n")
 }
 
 /// Truncates a text to the compared length.
-fn cut(mut text: String) -> String {
-    text.truncate(text.floor_char_boundary(LONGEST));
+fn truncated(mut text: String) -> String {
+    text.truncate(text.floor_char_boundary(MAX_TEXT));
     text
 }
 
 /// A message or a tool in readable form: texts with line breaks, everything else as JSON.
-fn shown(value: Option<&Value>) -> String {
+fn readable(value: Option<&Value>) -> String {
     let Some(value) = value else { return String::new() };
-    let mut shown = String::new();
+    let mut readable = String::new();
     for (name, field) in value.as_object().into_iter().flatten().filter(|(name, _)| *name != "role") {
         let text = match field {
             Value::String(text) => text.clone(),
             field => serde_json::to_string_pretty(field).unwrap_or_default(),
         };
-        shown.push_str(&format!("{name}:\n{text}\n"));
+        readable.push_str(&format!("{name}:\n{text}\n"));
     }
-    shown
+    readable
 }
 
 #[cfg(test)]
@@ -242,7 +242,7 @@ mod tests {
         assert_eq!(ids.number_ids(&text), "a-b ä id-1 und id-2, id-1-x 12345678-no");
         assert_eq!(ids.name(one), "id-2");
         assert_eq!(ids.number_ids("ääää-"), "ääää-");
-        ids.forget_behind(1);
+        ids.truncate(1);
         assert_eq!((ids.name(two), ids.name("third"), ids.name(one)), ("id-1".into(), "id-2".into(), "id-3".into()));
     }
 }

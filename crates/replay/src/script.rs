@@ -100,15 +100,15 @@ impl Script {
     }
 
     /// Copy of a turn, by its index from 0.
-    pub fn turn(&self, place: usize) -> Option<RecordedTurn> {
-        self.state().recording.turns.get(place).cloned()
+    pub fn turn(&self, index: usize) -> Option<RecordedTurn> {
+        self.state().recording.turns.get(index).cloned()
     }
 
     /// Starts the turn with this index, from 0, in this session.
-    pub fn begin(&self, place: usize, session: SessionId) {
+    pub fn begin(&self, index: usize, session: SessionId) {
         let mut state = self.state();
-        let facts = state.recording.turns.get(place).map_or(0, |turn| turn.facts.len());
-        state.turn = place;
+        let facts = state.recording.turns.get(index).map_or(0, |turn| turn.facts.len());
+        state.turn = index;
         state.played = vec![false; facts];
         state.previews.clear();
         state.voices.insert(session, 0);
@@ -131,7 +131,7 @@ impl Script {
 
     /// Number of recorded answers in the current turn that were not requested.
     pub fn unplayed(&self) -> usize {
-        self.state().open(|fact| matches!(fact, TurnFact::Exchange(_))).count()
+        self.state().unplayed(|fact| matches!(fact, TurnFact::Exchange(_))).count()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -142,53 +142,53 @@ impl Script {
     ///
     /// # Errors
     /// Fails if there is none, or if the request differs from the recorded one.
-    pub(crate) fn answer(&self, asked: &ModelRequest) -> Result<Vec<ModelChunk>, ModelError> {
+    pub(crate) fn answer(&self, request: &ModelRequest) -> Result<Vec<ModelChunk>, ModelError> {
         let mut state = self.state();
-        let now = state.requests.entry(asked.session_id).or_default().take(asked, &self.redact);
-        let voice = state.voice(asked);
-        let is_it = |fact: &TurnFact| matches!(fact, TurnFact::Exchange(exchange) if exchange.voice == voice);
-        let open: Vec<usize> = state.open(is_it).collect();
-        let Some(first) = open.first().copied() else {
-            return Err(state.refuse("the model is called more often than in the recording", None));
+        let now = state.requests.entry(request.session_id).or_default().canonicalize(request, &self.redact);
+        let voice = state.voice(request);
+        let is_match = |fact: &TurnFact| matches!(fact, TurnFact::Exchange(exchange) if exchange.voice == voice);
+        let unplayed: Vec<usize> = state.unplayed(is_match).collect();
+        let Some(first) = unplayed.first().copied() else {
+            return Err(state.reject("the model is called more often than in the recording", None));
         };
-        let place = match self.play {
-            Play::Strict => match state.same_request(&open, &now) {
-                Ok(place) => {
-                    state.share(asked.session_id, place);
-                    place
+        let index = match self.play {
+            Play::Strict => match state.same_request(&unplayed, &now) {
+                Ok(index) => {
+                    state.share(request.session_id, index);
+                    index
                 }
                 Err(difference) => {
                     let message = format!("the request differs from the recorded one at {}", difference.place);
-                    return Err(state.refuse(&message, Some(difference)));
+                    return Err(state.reject(&message, Some(difference)));
                 }
             },
             Play::Learn | Play::LiveTools | Play::LiveModel => first,
         };
         let mut chunks = None;
         let turn = state.turn;
-        let fact = state.recording.turns.get_mut(turn).and_then(|turn| turn.facts.get_mut(place));
+        let fact = state.recording.turns.get_mut(turn).and_then(|turn| turn.facts.get_mut(index));
         if let Some(TurnFact::Exchange(exchange)) = fact {
             if self.play == Play::Learn {
                 exchange.request = Some(Arc::new(now));
             }
             chunks = self::chunks(&exchange.answer);
         }
-        state.mark(place);
-        chunks.ok_or_else(|| state.refuse("the recording has no model answer here, as its journal had none", None))
+        state.mark_played(index);
+        chunks.ok_or_else(|| state.reject("the recording has no model answer here, as its journal had none", None))
     }
 
     /// The recorded result of a call, or `None` if there is none.
     pub(crate) fn result(&self, session: SessionId, call: &ToolCall) -> Option<ToolOutput> {
         let mut state = self.state();
         let voice = state.voices.get(&session).copied().unwrap_or_default();
-        let place = state.recorded_call(voice, call, self.play != Play::LiveModel);
-        let Some(place) = place else {
+        let index = state.recorded_call(voice, call, self.play != Play::LiveModel);
+        let Some(index) = index else {
             let message = format!("the recording has no result for the call of {}: {}", call.name, call.arguments);
             state.problem(message, None);
             return None;
         };
-        state.mark(place);
-        match state.fact(place) {
+        state.mark_played(index);
+        match state.fact(index) {
             Some(TurnFact::Result(result)) => Some(output(result)),
             _ => None,
         }
@@ -207,16 +207,16 @@ impl Script {
     }
 
     /// The recorded answer to a question, or `None` if it was not asked.
-    pub fn question(&self, asked: &Ask) -> Option<Answer> {
+    pub fn question(&self, ask: &Ask) -> Option<Answer> {
         let mut state = self.state();
-        let is_same = |known: &Ask| match (known, asked) {
+        let is_same = |known: &Ask| match (known, ask) {
             (Ask::Approval { tool: known, .. }, Ask::Approval { tool, .. }) => known == tool,
             (Ask::Question { question: known, .. }, Ask::Question { question, .. }) => known == question,
             _ => false,
         };
-        let place = state.find(|fact| matches!(fact, TurnFact::Question(known) if is_same(&known.ask)))?;
-        state.mark(place);
-        match state.fact(place) {
+        let index = state.find(|fact| matches!(fact, TurnFact::Question(known) if is_same(&known.ask)))?;
+        state.mark_played(index);
+        match state.fact(index) {
             Some(TurnFact::Question(question)) => Some(question.answer.clone()),
             _ => None,
         }
@@ -236,15 +236,15 @@ impl Script {
 
     /// Number of recorded questions in the current turn that were not asked.
     pub fn unasked(&self) -> usize {
-        self.state().open(|fact| matches!(fact, TurnFact::Question(_))).count()
+        self.state().unplayed(|fact| matches!(fact, TurnFact::Question(_))).count()
     }
 
     /// Returns true if the call in this question ran when it was recorded.
-    pub fn ran(&self, asked: &Ask) -> bool {
-        let Ask::Approval { tool, .. } = asked else { return false };
-        let refused = |result: &RecordedResult| result.error == Some(ToolErrorCode::Denied);
-        let is_it = |fact: &TurnFact| matches!(fact, TurnFact::Result(known) if known.tool == *tool && !refused(known));
-        self.state().find(is_it).is_some()
+    pub fn ran(&self, ask: &Ask) -> bool {
+        let Ask::Approval { tool, .. } = ask else { return false };
+        let is_denied = |result: &RecordedResult| result.error == Some(ToolErrorCode::Denied);
+        let ran = |fact: &TurnFact| matches!(fact, TurnFact::Result(known) if known.tool == *tool && !is_denied(known));
+        self.state().find(ran).is_some()
     }
 }
 
@@ -253,68 +253,68 @@ impl State {
         self.recording.turns.get(self.turn).map(|turn| turn.facts.as_slice()).unwrap_or_default()
     }
 
-    fn fact(&self, place: usize) -> Option<&TurnFact> {
-        self.facts().get(place)
+    fn fact(&self, index: usize) -> Option<&TurnFact> {
+        self.facts().get(index)
     }
 
     /// Indices of matching facts that were not replayed yet.
-    fn open(&self, is_it: impl Fn(&TurnFact) -> bool) -> impl Iterator<Item = usize> {
-        let open = self.facts().iter().zip(&self.played).enumerate().filter(|(_, (_, played))| !**played);
-        open.filter(move |(_, (fact, _))| is_it(fact)).map(|(place, _)| place)
+    fn unplayed(&self, is_match: impl Fn(&TurnFact) -> bool) -> impl Iterator<Item = usize> {
+        let unplayed = self.facts().iter().zip(&self.played).enumerate().filter(|(_, (_, played))| !**played);
+        unplayed.filter(move |(_, (fact, _))| is_match(fact)).map(|(index, _)| index)
     }
 
-    fn mark(&mut self, place: usize) {
-        if let Some(played) = self.played.get_mut(place) {
+    fn mark_played(&mut self, index: usize) {
+        if let Some(played) = self.played.get_mut(index) {
             *played = true;
         }
     }
 
     /// Index of the first matching fact that was not replayed yet.
-    fn find(&self, is_it: impl Fn(&TurnFact) -> bool) -> Option<usize> {
-        self.open(is_it).next()
+    fn find(&self, is_match: impl Fn(&TurnFact) -> bool) -> Option<usize> {
+        self.unplayed(is_match).next()
     }
 
     /// Voice number of the requesting session. A new session is the subagent whose task it contains.
-    fn voice(&mut self, asked: &ModelRequest) -> u32 {
-        if let Some(voice) = self.voices.get(&asked.session_id) {
+    fn voice(&mut self, request: &ModelRequest) -> u32 {
+        if let Some(voice) = self.voices.get(&request.session_id) {
             return *voice;
         }
         let has = |task: &str| {
-            asked.messages.iter().any(|message| matches!(message, Message::User { text } if text.contains(task)))
+            request.messages.iter().any(|message| matches!(message, Message::User { text } if text.contains(task)))
         };
-        let taken: Vec<u32> = self.voices.values().copied().collect();
+        let used: Vec<u32> = self.voices.values().copied().collect();
         let facts = self.recording.turns.iter().flat_map(|turn| &turn.facts);
         let subagents = facts.filter_map(|fact| match fact {
-            TurnFact::Subagent(subagent) if !taken.contains(&subagent.voice) && has(&subagent.task) => Some(subagent),
+            TurnFact::Subagent(subagent) if !used.contains(&subagent.voice) && has(&subagent.task) => Some(subagent),
             _ => None,
         });
         // A task may contain another one, so the longest is used, and the first of equal ones. An unknown session has
         // no answers.
         let found = subagents.max_by_key(|subagent| (subagent.task.len(), std::cmp::Reverse(subagent.voice)));
         let voice = found.map_or(u32::MAX, |subagent| subagent.voice);
-        self.voices.insert(asked.session_id, voice);
+        self.voices.insert(request.session_id, voice);
         voice
     }
 
     /// Shares the memory of the request in that exchange, which equals the session's last one.
-    fn share(&mut self, session: SessionId, place: usize) {
-        let fact = self.recording.turns.get(self.turn).and_then(|turn| turn.facts.get(place));
+    fn share(&mut self, session: SessionId, index: usize) {
+        let fact = self.recording.turns.get(self.turn).and_then(|turn| turn.facts.get(index));
         if let Some(TurnFact::Exchange(Exchange { request: Some(recorded), .. })) = fact {
             self.requests.entry(session).or_default().share(recorded);
         }
     }
 
     /// Index of the exchange with that request, or else the difference to the most similar one.
-    fn same_request(&self, open: &[usize], now: &RecordedRequest) -> Result<usize, RequestDifference> {
+    fn same_request(&self, unplayed: &[usize], now: &RecordedRequest) -> Result<usize, RequestDifference> {
         let mut nearest: Option<(usize, &RecordedRequest)> = None;
-        for place in open {
-            let Some(TurnFact::Exchange(exchange)) = self.fact(*place) else { continue };
-            let Some(recorded) = &exchange.request else { return Ok(*place) };
+        for index in unplayed {
+            let Some(TurnFact::Exchange(exchange)) = self.fact(*index) else { continue };
+            let Some(recorded) = &exchange.request else { return Ok(*index) };
             if **recorded == *now {
-                return Ok(*place);
+                return Ok(*index);
             }
             let shared = request::shared(recorded, now);
-            if nearest.is_none_or(|(most, _)| shared > most) {
+            if nearest.is_none_or(|(max, _)| shared > max) {
                 nearest = Some((shared, recorded));
             }
         }
@@ -337,14 +337,14 @@ impl State {
 
     /// Preview in the next question about that call, or else about its tool.
     fn recorded_preview(&self, call: &ToolCall) -> Option<String> {
-        let asked = serde_json::from_str::<Value>(&call.arguments).ok();
-        let about = |fact: &TurnFact, same: bool| match fact {
+        let arguments = serde_json::from_str::<Value>(&call.arguments).ok();
+        let is_about = |fact: &TurnFact, same: bool| match fact {
             TurnFact::Question(known) => matches!(&known.ask, Ask::Approval { tool, args, .. }
-                if *tool == call.name && (!same || Some(args) == asked.as_ref())),
+                if *tool == call.name && (!same || Some(args) == arguments.as_ref())),
             _ => false,
         };
-        let place = self.find(|fact| about(fact, true)).or_else(|| self.find(|fact| about(fact, false)))?;
-        match self.fact(place)? {
+        let index = self.find(|fact| is_about(fact, true)).or_else(|| self.find(|fact| is_about(fact, false)))?;
+        match self.fact(index)? {
             TurnFact::Question(question) => match &question.ask {
                 Ask::Approval { preview, .. } => preview.clone(),
                 Ask::Question { .. } => None,
@@ -363,7 +363,7 @@ impl State {
         self.problems.push(problem);
     }
 
-    fn refuse(&mut self, message: &str, difference: Option<RequestDifference>) -> ModelError {
+    fn reject(&mut self, message: &str, difference: Option<RequestDifference>) -> ModelError {
         self.problem(message.to_owned(), difference);
         ModelError::new(ErrorKind::Conflict, message).with_hint("`--update` records the current requests")
     }

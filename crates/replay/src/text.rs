@@ -146,10 +146,10 @@ impl Writer {
 /// # Errors
 /// Fails if the result is not a valid recording any more.
 pub fn redacted(recording: &Recording, redact: &Redaction) -> Result<Recording, RecordingError> {
-    let unwritten = |error: serde_json::Error| problem(0, error.to_string());
+    let write_error = |error: serde_json::Error| problem(0, error.to_string());
     let mut text = String::new();
-    for line in write(recording).map_err(unwritten)?.lines() {
-        let mut value: Value = serde_json::from_str(line).map_err(unwritten)?;
+    for line in write(recording).map_err(write_error)?.lines() {
+        let mut value: Value = serde_json::from_str(line).map_err(write_error)?;
         each_text(&mut value, "", &mut |_, text| *text = redact(text));
         text.push_str(&value.to_string());
         text.push('\n');
@@ -173,7 +173,7 @@ pub fn read(text: &str) -> Result<Recording, RecordingError> {
     let mut reader = Reader::default();
     for (number, line) in lines {
         let parsed = serde_json::from_str(line).map_err(|error| problem(number + 1, error.to_string()))?;
-        reader.take(parsed).map_err(|what| problem(number + 1, what))?;
+        reader.add(parsed).map_err(|message| problem(number + 1, message))?;
     }
     Ok(Recording { head, turns: reader.turns })
 }
@@ -189,17 +189,17 @@ fn head(number: usize, line: &str) -> Result<RecordingHead, RecordingError> {
         fact: String,
         version: u32,
     }
-    let no_recording = || problem(number, "not a recording: it does not begin with {\"fact\":\"recording\",…}");
-    let found: Version = serde_json::from_str(line).map_err(|_| no_recording())?;
+    let not_a_recording = || problem(number, "not a recording: it does not begin with {\"fact\":\"recording\",…}");
+    let found: Version = serde_json::from_str(line).map_err(|_| not_a_recording())?;
     if found.fact != "recording" {
-        return Err(no_recording());
+        return Err(not_a_recording());
     }
     if found.version > VERSION {
         return Err(RecordingError::Newer(found.version));
     }
     match serde_json::from_str(line) {
         Ok(Line::Recording(head)) => Ok(head),
-        Ok(_) => Err(no_recording()),
+        Ok(_) => Err(not_a_recording()),
         Err(error) => Err(problem(number, error.to_string())),
     }
 }
@@ -214,11 +214,11 @@ struct Reader {
 }
 
 impl Reader {
-    fn take(&mut self, line: Line) -> Result<(), String> {
+    fn add(&mut self, line: Line) -> Result<(), String> {
         match line {
             Line::Recording(_) => return Err("duplicate start of a recording".to_owned()),
             Line::Turn(start) => {
-                self.refuse_open()?;
+                self.check_closed()?;
                 self.turns.push(RecordedTurn { start: *start, ..RecordedTurn::default() });
             }
             Line::Request(request) => self.begin_request(request)?,
@@ -238,7 +238,7 @@ impl Reader {
             Line::Result(result) => self.fact(TurnFact::Result(result))?,
             Line::Question(question) => self.fact(TurnFact::Question(question))?,
             Line::End(end) => {
-                self.refuse_open()?;
+                self.check_closed()?;
                 self.turn()?.end = Some(end);
             }
         }
@@ -249,22 +249,22 @@ impl Reader {
         self.turns.last_mut().ok_or_else(|| "a fact without a turn before it".to_owned())
     }
 
-    fn refuse_open(&self) -> Result<(), String> {
+    fn check_closed(&self) -> Result<(), String> {
         if self.open.is_some() { Err("the request before it has no answer".to_owned()) } else { Ok(()) }
     }
 
     fn fact(&mut self, fact: TurnFact) -> Result<(), String> {
-        self.refuse_open()?;
+        self.check_closed()?;
         self.turn()?.facts.push(fact);
         Ok(())
     }
 
     fn begin_request(&mut self, line: RequestLine) -> Result<(), String> {
-        self.refuse_open()?;
+        self.check_closed()?;
         let before = self.last.get(&line.voice);
-        let kept = before.map_or(0, |before| before.messages.len());
-        if line.keeps > kept {
-            return Err(format!("it keeps {} messages of a request that has {kept}", line.keeps));
+        let available = before.map_or(0, |before| before.messages.len());
+        if line.keeps > available {
+            return Err(format!("it keeps {} messages of a request that has {available}", line.keeps));
         }
         self.values += line.keeps;
         if self.values > MAX_VALUES {

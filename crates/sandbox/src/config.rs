@@ -20,7 +20,7 @@ pub(crate) struct Policy {
     /// Paths that are hidden even inside a readable folder. Checked if there are namespaces; without them, a folder
     /// that contains one of these is not readable as a whole.
     pub(crate) hidden: Vec<PathBuf>,
-    /// Listed places that are searched for files with keys, which are then hidden too. The session's own places are not
+    /// Listed paths that are searched for files with keys, which are then hidden too. The session's own folders are not
     /// included.
     pub(crate) searched: Vec<PathBuf>,
     /// The user's home folder.
@@ -38,7 +38,7 @@ pub(crate) struct Policy {
     pub(crate) limits: SandboxLimits,
     /// True if namespaces are tried.
     pub(crate) namespaces: bool,
-    /// True if the command is refused when files or network cannot be kept from it.
+    /// True if the command is refused when its access to files or the network cannot be restricted.
     pub(crate) enforce: bool,
     /// True if the command may change nothing but its private folders.
     pub(crate) read_only: bool,
@@ -169,10 +169,10 @@ impl InForce {
 pub const GATEWAY_PORT: u16 = 3128;
 
 /// First byte of the message that passes the proxy's socket. No report begins with it.
-pub(crate) const HANDED_UP: u8 = b'g';
+pub(crate) const SOCKET_MARK: u8 = b'g';
 
 /// Byte that asks the command to end. The end of the stream kills it.
-pub(crate) const PLEASE_END: u8 = b't';
+pub(crate) const END_REQUEST: u8 = b't';
 
 /// Settings of the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -192,7 +192,7 @@ pub struct SandboxConfig {
     pub write: Vec<PathBuf>,
     /// Paths that are hidden from every command, even inside a readable folder.
     pub hidden: Vec<PathBuf>,
-    /// The user's home folder. Files in its folders of settings are hidden if they contain what looks like a password.
+    /// The user's home folder. Files in its settings folders are hidden if they contain what looks like a password.
     pub home: Option<PathBuf>,
     /// Limits of each process.
     pub limits: SandboxLimits,
@@ -201,7 +201,7 @@ pub struct SandboxConfig {
 }
 
 impl SandboxConfig {
-    /// The strictest settings: enforced, no network, nothing but the system and the session's own folders.
+    /// The strictest settings: enforced, no network, only the system and the session's own folders.
     pub fn new(helper: PathBuf) -> Self {
         Self {
             mode: SandboxMode::Enforce,
@@ -220,7 +220,7 @@ impl SandboxConfig {
 agentd_core::names! {
     /// Behaviour if the kernel supports less.
     pub enum SandboxMode {
-        /// Commands are refused if files or network cannot be kept from them.
+        /// Commands are refused if their access to files or the network cannot be restricted.
         Enforce = "enforce",
         /// Commands run with the confinement that is available.
         BestEffort = "best_effort",
@@ -236,9 +236,9 @@ mod tests {
     #[test]
     fn enforce_mode_needs_landlock_and_seccomp() {
         #[track_caller]
-        fn check(landlock: u8, seccomp: bool, namespaces: bool, holds: bool) {
-            let force = InForce { landlock, seccomp, namespaces, own_proc: false, counted: true };
-            assert_eq!(force.gap().is_none(), holds);
+        fn check(landlock: u8, seccomp: bool, namespaces: bool, is_complete: bool) {
+            let in_force = InForce { landlock, seccomp, namespaces, own_proc: false, counted: true };
+            assert_eq!(in_force.gap().is_none(), is_complete);
         }
         check(7, true, true, true);
         check(3, true, false, true);

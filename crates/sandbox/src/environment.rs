@@ -21,7 +21,7 @@ pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:
 const FORBIDDEN_PREFIXES: [&str; 3] = ["LD_", "DYLD_", "LOCPATH"];
 
 /// Settings of git that override a repository's configuration, which may come from someone else, so that a mere query
-/// does not run the programs that it names. Signing keys are out of reach anyway.
+/// does not run the programs that it names. Signing keys are inaccessible anyway.
 pub(crate) const GIT_CONFIG: [(&str, &str); 8] = [
     // Otherwise, git would obey the configuration of a plain folder that looks like a bare repository.
     ("safe.bareRepository", "explicit"),
@@ -41,11 +41,11 @@ const GIT_CONFIG_IN_WORKTREES: [(&str, &str); 2] = [("gc.auto", "0"), ("maintena
 pub(super) const MARK: &str = "AGENTD_COMMAND";
 
 /// Builds the environment of a command in this workspace, whose folders have these names. The client's variables
-/// override `standing` and the defaults; if it sent none, the `configured` ones do.
+/// override `base` and the defaults; if it sent none, the `configured` ones do.
 pub fn clean(
     workspace: &Workspace,
     names: &[Name],
-    standing: &BTreeMap<String, String>,
+    base: &BTreeMap<String, String>,
     configured: &BTreeMap<String, String>,
     client: &ClientEnvironment,
 ) -> BTreeMap<OsString, OsString> {
@@ -75,7 +75,7 @@ pub fn clean(
     // `git status` then writes no index, and so runs no hook that is triggered by that.
     set("GIT_OPTIONAL_LOCKS", &"0");
     set("WORKSPACE", &workspace.root);
-    let has = |name: &str| names.iter().any(|given| given.name == Path::new(name));
+    let has = |name: &str| names.iter().any(|folder| folder.name == Path::new(name));
     if let Some(project) = &workspace.project {
         set("PROJECT", if has(PROJECT) { &PROJECT } else { &project.path });
     }
@@ -85,8 +85,8 @@ pub fn clean(
     let configured = configured.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     let passed: Vec<(&str, &str)> =
         if client.iter().next().is_none() { configured.collect() } else { client.iter().collect() };
-    let standing = standing.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    for (name, value) in standing.chain(passed) {
+    let base = base.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    for (name, value) in base.chain(passed) {
         let is_forbidden = name.is_empty()
             || name.contains(['=', '\0'])
             || FORBIDDEN_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
@@ -131,18 +131,18 @@ fn is_utf8(locale: &str) -> bool {
     plain && charset.is_some_and(|charset| ["utf-8", "utf8"].iter().any(|name| name.eq_ignore_ascii_case(charset)))
 }
 
-/// Filters the search path. Relative folders and the session's own are dropped, because anyone may have placed a
-/// program with a common name there. If none is left, returns the system's folders.
+/// Filters the search path. Relative folders and the session's own are dropped, because a program with a common name may
+/// have been placed there. If none is left, returns the system's folders.
 fn programs(path: &str, workspace: &Workspace) -> OsString {
     let project = workspace.project.iter().map(|mount| &mount.path);
     let mounts = project.chain(workspace.folders.iter().map(|folder| &folder.path));
     let own: Vec<&PathBuf> = [&workspace.root].into_iter().chain(mounts).chain(&workspace.memories).collect();
-    let is_fit = |folder: &PathBuf| {
+    let is_usable = |folder: &PathBuf| {
         let is_plain = folder.components().all(|part| !matches!(part, Component::ParentDir));
         folder.is_absolute() && is_plain && !own.iter().any(|own| folder.starts_with(own))
     };
-    let kept = std::env::join_paths(std::env::split_paths(path).filter(is_fit)).unwrap_or_default();
-    if kept.is_empty() { PATH.into() } else { kept }
+    let remaining = std::env::join_paths(std::env::split_paths(path).filter(is_usable)).unwrap_or_default();
+    if remaining.is_empty() { PATH.into() } else { remaining }
 }
 
 #[cfg(test)]
@@ -162,10 +162,10 @@ mod tests {
         };
         let configured =
             of(&[("PATH", "/opt/bin"), ("LD_PRELOAD", "/x.so"), ("A=B", "c"), ("", "x"), ("RUST_LOG", "info")]);
-        let standing = of(&[("RUST_LOG", "trace"), ("CARGO_HOME", "/cargo")]);
+        let base = of(&[("RUST_LOG", "trace"), ("CARGO_HOME", "/cargo")]);
         let check = |sent: &[(&str, &str)], expected: [Option<&str>; 3]| {
             let client = ClientEnvironment::unchecked(of(sent));
-            let clean = clean(&at(None, None), &[], &standing, &configured, &client);
+            let clean = clean(&at(None, None), &[], &base, &configured, &client);
             let get = |name: &str| clean.get(OsStr::new(name)).and_then(|value| value.to_str());
             assert_eq!(["PATH", "RUST_LOG", "CARGO_HOME"].map(get), expected);
             assert_eq!(["HOME", "LD_PRELOAD", "A=B", "PROJECT"].map(get), [Some("/w/temp"), None, None, None]);
@@ -178,13 +178,13 @@ mod tests {
     #[test]
     fn locale_is_utf8_and_path_excludes_session_folders() {
         let workspace = at(Some(Mount { path: "/code".into(), writable: true }), Some("/m".into()));
-        let seen = |sent: &[(&str, &str)], name: &str| {
+        let value_of = |sent: &[(&str, &str)], name: &str| {
             let sent = sent.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
             let environment =
                 clean(&workspace, &[], &BTreeMap::new(), &BTreeMap::new(), &ClientEnvironment::unchecked(sent));
             environment.get(OsStr::new(name)).map(|value| value.to_string_lossy().into_owned())
         };
-        for (locale, is_kept) in [
+        for (locale, is_accepted) in [
             ("de_DE.UTF-8", true),
             ("ja_JP.utf8", true),
             ("ca_ES.UTF-8@valencia", true),
@@ -199,19 +199,23 @@ mod tests {
             ("POSIX", false),
             ("", false),
         ] {
-            let kept = is_kept.then(|| locale.to_owned());
-            assert_eq!(seen(&[("LANG", locale)], "LANG"), kept.clone().or(Some("C.UTF-8".to_owned())), "{locale}");
-            assert_eq!(seen(&[("LC_ALL", locale)], "LC_ALL"), kept, "{locale}");
+            let expected = is_accepted.then(|| locale.to_owned());
+            assert_eq!(
+                value_of(&[("LANG", locale)], "LANG"),
+                expected.clone().or(Some("C.UTF-8".to_owned())),
+                "{locale}"
+            );
+            assert_eq!(value_of(&[("LC_ALL", locale)], "LC_ALL"), expected, "{locale}");
         }
-        assert_eq!(seen(&[("LOCPATH", "/tmp/x")], "LOCPATH"), None);
-        for (path, kept) in [
+        assert_eq!(value_of(&[("LOCPATH", "/tmp/x")], "LOCPATH"), None);
+        for (path, expected) in [
             ("/usr/bin:/bin", "/usr/bin:/bin"),
             (":/usr/bin::bin:./x:../y:/bin:", "/usr/bin:/bin"),
             ("/code/.venv/bin:/codes:/w/temp:/m:/usr/../code:/usr/bin", "/codes:/usr/bin"),
             (".", PATH),
             ("", PATH),
         ] {
-            assert_eq!(seen(&[("PATH", path)], "PATH").as_deref(), Some(kept), "{path}");
+            assert_eq!(value_of(&[("PATH", path)], "PATH").as_deref(), Some(expected), "{path}");
         }
     }
 }

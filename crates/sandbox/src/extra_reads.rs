@@ -1,4 +1,4 @@
-//! Finds what a command reads outside the listed places: compilers and interpreters that its variables name or that
+//! Finds what a command reads outside the listed paths: compilers and interpreters that its variables name or that
 //! container images include, and the repositories of linked worktrees and submodules.
 //!
 //! A variable can hold any path, and a `.git` file may come from someone else. So a folder only counts as a toolchain
@@ -54,9 +54,9 @@ pub(super) fn find(
     let mut found = ExtraReads::default();
     let own: Vec<PathBuf> = exact(workspace).into_iter().chain(config.write.iter().cloned()).collect();
     let bounds = std::cell::LazyCell::new(|| Bounds::of(&own, config));
-    for (variable, usual, marks, parts, programs) in KINDS {
-        let named = environment.get(OsStr::new(variable)).map_or(OsStr::new(usual), OsString::as_os_str);
-        let folder = toolchain(Path::new(named), marks).filter(|folder| bounds.allow(folder));
+    for (variable, default, marks, parts, programs) in KINDS {
+        let configured = environment.get(OsStr::new(variable)).map_or(OsStr::new(default), OsString::as_os_str);
+        let folder = toolchain(Path::new(configured), marks).filter(|folder| bounds.allow(folder));
         let Some(folder) = folder else { continue };
         let parts = parts.iter().filter_map(|part| folder.join(part).canonicalize().ok());
         let parts: Vec<PathBuf> = parts.filter(|part| bounds.allow(part) && !bounds.lists(part)).collect();
@@ -83,13 +83,13 @@ pub(super) fn find(
 }
 
 /// The real path of a folder that looks like a toolchain.
-fn toolchain(named: &Path, marks: &[&str]) -> Option<PathBuf> {
-    let real = named.canonicalize().ok().filter(|_| named.is_absolute())?;
+fn toolchain(configured: &Path, marks: &[&str]) -> Option<PathBuf> {
+    let real = configured.canonicalize().ok().filter(|_| configured.is_absolute())?;
     let is_system = SYSTEM.iter().any(|system| Path::new(system) == real);
     (!is_system && marks.iter().all(|mark| real.join(mark).exists())).then_some(real)
 }
 
-/// Real paths that must not be inside a place found here, or contain it.
+/// Real paths that must not be inside a path found here, or contain it.
 struct Bounds {
     own: Vec<PathBuf>,
     home: Option<PathBuf>,
@@ -106,8 +106,8 @@ impl Bounds {
 
     fn allow(&self, path: &Path) -> bool {
         let contains = |inner: &PathBuf| inner.starts_with(path);
-        let lies_in = |outer: &PathBuf| path.starts_with(outer);
-        !self.own.iter().chain(&self.home).any(contains) && !self.own.iter().chain(&self.hidden).any(lies_in)
+        let is_below = |outer: &PathBuf| path.starts_with(outer);
+        !self.own.iter().chain(&self.home).any(contains) && !self.own.iter().chain(&self.hidden).any(is_below)
     }
 
     /// Returns true if commands can read the path already, and it is searched for keys.

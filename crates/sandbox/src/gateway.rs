@@ -29,7 +29,7 @@ const MAX_CONNECTIONS: usize = 64;
 /// Maximum size of the head of a request, or of a response of the user's proxy, in bytes.
 const MAX_HEAD: u64 = 32 << 10;
 /// Time limit for the head of a request, and for connecting.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// User name that goes with the random password.
 const USER: &str = "agentd";
 /// Headers that are not passed on: hop-by-hop headers, and the host, which is written from the URL.
@@ -52,7 +52,7 @@ pub type Target = (String, u16);
 pub struct Gateway {
     hosts: BTreeSet<Target>,
     upstream: Routes,
-    word: String,
+    password: String,
     refused: Mutex<Option<Target>>,
     /// Cancelled when a request is refused because of its host.
     pub strayed: CancellationToken,
@@ -77,13 +77,13 @@ impl fmt::Debug for Gateway {
 impl Gateway {
     /// Creates a proxy to these hosts. It is not listening yet.
     pub fn new(hosts: BTreeSet<Target>, upstream: Routes) -> Self {
-        let word = uuid::Uuid::new_v4().simple().to_string();
-        Self { hosts, upstream, word, refused: Mutex::default(), strayed: CancellationToken::new() }
+        let password = uuid::Uuid::new_v4().simple().to_string();
+        Self { hosts, upstream, password, refused: Mutex::default(), strayed: CancellationToken::new() }
     }
 
     /// The proxy's URL, with credentials, for the program.
     pub fn address(&self, port: u16) -> String {
-        format!("http://{USER}:{}@127.0.0.1:{port}", self.word)
+        format!("http://{USER}:{}@127.0.0.1:{port}", self.password)
     }
 
     /// The first host that the program requested and that is not on the list.
@@ -129,15 +129,16 @@ impl Gateway {
         let words: Vec<&str> = lines.next().unwrap_or_default().split(' ').collect();
         let [method, target, _] = words[..] else { return Err(Refusal("400 Bad Request")) };
         let headers: Vec<(&str, &str)> = lines.filter_map(|line| line.split_once(':')).collect();
-        let expected = basic(USER, &self.word);
-        let is_known = headers
+        let expected = basic(USER, &self.password);
+        let is_authenticated = headers
             .iter()
             .any(|(name, value)| name.eq_ignore_ascii_case("proxy-authorization") && value.trim() == expected);
-        if !is_known {
+        if !is_authenticated {
             return Err(Refusal("407 Proxy Authentication Required"));
         }
         if method == "CONNECT" {
-            let target = target.rsplit_once(':').and_then(|(host, port)| Some((plain_host(host), port.parse().ok()?)));
+            let target =
+                target.rsplit_once(':').and_then(|(host, port)| Some((normalized_host(host), port.parse().ok()?)));
             let target = target.ok_or(Refusal("400 Bad Request"))?;
             return self.allowed(target).map(Request::Tunnel);
         }
@@ -173,9 +174,9 @@ impl Gateway {
                 return Ok(BufReader::new(connect(&target).await?));
             };
             let mut server = BufReader::new(connect(&target_of(&proxy).ok_or(io::ErrorKind::InvalidInput)?).await?);
-            let place = written(&target);
-            let said = format!("CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n{}\r\n", authorization(&proxy));
-            server.write_all(said.as_bytes()).await?;
+            let authority = written(&target);
+            let request = format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n{}\r\n", authorization(&proxy));
+            server.write_all(request.as_bytes()).await?;
             let head = head_of(&mut server).await?;
             if head.split(' ').nth(1) == Some("200") {
                 Ok(server)
@@ -189,17 +190,18 @@ impl Gateway {
     }
 
     async fn fetch(&self, mut client: BufReader<TcpStream>, url: Url, method: &str, headers: &str) -> io::Result<()> {
-        let (to, what, known) = match self.proxy(url.as_str()) {
+        let (to, target, credentials) = match self.proxy(url.as_str()) {
             Some(proxy) => (target_of(&proxy), url.as_str().to_owned(), authorization(&proxy)),
             None => {
                 (target_of(&url), url[url::Position::BeforePath..url::Position::AfterQuery].to_owned(), String::new())
             }
         };
         let host = &url[url::Position::BeforeHost..url::Position::AfterPort];
-        let said = format!("{method} {what} HTTP/1.1\r\nHost: {host}\r\n{known}{headers}Connection: close\r\n\r\n");
+        let request =
+            format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\n{credentials}{headers}Connection: close\r\n\r\n");
         let server = connect(&to.ok_or(io::ErrorKind::InvalidInput)?).await;
         let Ok(mut server) = server else { return answer(&mut client, "502 Bad Gateway").await };
-        server.write_all(said.as_bytes()).await?;
+        server.write_all(request.as_bytes()).await?;
         let (mut from_client, mut to_client) = tokio::io::split(client);
         tokio::select! {
             copied = tokio::io::copy(&mut server, &mut to_client) => copied.map(drop)?,
@@ -212,7 +214,7 @@ impl Gateway {
 
 /// The host and port of a URL.
 pub fn target_of(url: &Url) -> Option<Target> {
-    Some((plain_host(url.host_str()?), url.port_or_known_default()?))
+    Some((normalized_host(url.host_str()?), url.port_or_known_default()?))
 }
 
 /// The target as written in URLs.
@@ -220,7 +222,7 @@ pub fn written((host, port): &Target) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
-fn plain_host(host: &str) -> String {
+fn normalized_host(host: &str) -> String {
     host.trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase()
 }
 
@@ -236,31 +238,31 @@ fn authorization(proxy: &Url) -> String {
             .map(|(name, _)| name.into_owned())
             .unwrap_or_default()
     };
-    let known = proxy.password().map(|password| basic(&plain(proxy.username()), &plain(password)));
-    known.map(|known| format!("Proxy-Authorization: {known}\r\n")).unwrap_or_default()
+    let credentials = proxy.password().map(|password| basic(&plain(proxy.username()), &plain(password)));
+    credentials.map(|credentials| format!("Proxy-Authorization: {credentials}\r\n")).unwrap_or_default()
 }
 
 async fn connect((host, port): &Target) -> io::Result<TcpStream> {
-    tokio::time::timeout(PATIENCE, TcpStream::connect((host.as_str(), *port))).await?
+    tokio::time::timeout(TIMEOUT, TcpStream::connect((host.as_str(), *port))).await?
 }
 
 /// Reads lines up to an empty one.
 async fn head_of(stream: &mut BufReader<TcpStream>) -> io::Result<String> {
     let reading = async {
-        let (mut head, mut left) = (String::new(), stream.take(MAX_HEAD));
+        let (mut head, mut limited) = (String::new(), stream.take(MAX_HEAD));
         while !head.ends_with("\r\n\r\n") {
-            if left.read_line(&mut head).await? == 0 {
+            if limited.read_line(&mut head).await? == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
         }
         Ok(head)
     };
-    tokio::time::timeout(PATIENCE, reading).await?
+    tokio::time::timeout(TIMEOUT, reading).await?
 }
 
 async fn answer(client: &mut BufReader<TcpStream>, status: &str) -> io::Result<()> {
-    let said = format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
-    client.write_all(said.as_bytes()).await?;
+    let response = format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    client.write_all(response.as_bytes()).await?;
     client.shutdown().await
 }
 
@@ -268,8 +270,8 @@ async fn answer(client: &mut BufReader<TcpStream>, status: &str) -> io::Result<(
 ///
 /// # Errors
 /// Returns an error if the helper is gone, or if it sent no listener.
-#[allow(unsafe_code, reason = "a descriptor is a number, and only we can say that nobody else owns it")]
-pub(super) async fn receive(leash: &tokio::net::UnixStream) -> io::Result<Option<TcpListener>> {
+#[allow(unsafe_code, reason = "a descriptor is a number, and its ownership is asserted here")]
+pub(super) async fn receive(socket: &tokio::net::UnixStream) -> io::Result<Option<TcpListener>> {
     use std::{
         io::IoSliceMut,
         os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd},
@@ -277,25 +279,26 @@ pub(super) async fn receive(leash: &tokio::net::UnixStream) -> io::Result<Option
 
     use nix::sys::socket::{ControlMessageOwned, MsgFlags, recv, recvmsg};
 
-    let take = || {
+    let receive_descriptor = || {
         let mut byte = [0];
-        if recv(leash.as_raw_fd(), &mut byte, MsgFlags::MSG_PEEK)? == 0 || byte[0] != crate::config::HANDED_UP {
+        if recv(socket.as_raw_fd(), &mut byte, MsgFlags::MSG_PEEK)? == 0 || byte[0] != crate::config::SOCKET_MARK {
             return Ok(None);
         }
         let mut space = nix::cmsg_space!([RawFd; 1]);
         let mut slices = [IoSliceMut::new(&mut byte)];
-        let message = recvmsg::<()>(leash.as_raw_fd(), &mut slices, Some(&mut space), MsgFlags::MSG_CMSG_CLOEXEC)?;
-        let handed = message.cmsgs()?.find_map(|control| match control {
-            ControlMessageOwned::ScmRights(handed) => handed.first().copied(),
+        let message = recvmsg::<()>(socket.as_raw_fd(), &mut slices, Some(&mut space), MsgFlags::MSG_CMSG_CLOEXEC)?;
+        let descriptor = message.cmsgs()?.find_map(|control| match control {
+            ControlMessageOwned::ScmRights(descriptor) => descriptor.first().copied(),
             _ => None,
         });
-        let handed = handed.ok_or(io::ErrorKind::InvalidData)?;
+        let descriptor = descriptor.ok_or(io::ErrorKind::InvalidData)?;
         // SAFETY: the kernel has just created this descriptor for us, and there was room for only one.
-        Ok(Some(unsafe { OwnedFd::from_raw_fd(handed) }))
+        Ok(Some(unsafe { OwnedFd::from_raw_fd(descriptor) }))
     };
-    let handed = tokio::time::timeout(PATIENCE, leash.async_io(tokio::io::Interest::READABLE, take)).await??;
-    let Some(handed) = handed else { return Ok(None) };
-    let listener = std::net::TcpListener::from(handed);
+    let descriptor =
+        tokio::time::timeout(TIMEOUT, socket.async_io(tokio::io::Interest::READABLE, receive_descriptor)).await??;
+    let Some(descriptor) = descriptor else { return Ok(None) };
+    let listener = std::net::TcpListener::from(descriptor);
     listener.set_nonblocking(true)?;
     TcpListener::from_std(listener).map(Some)
 }
@@ -316,13 +319,13 @@ mod tests {
         #[track_caller]
         fn check(line: &str, expected: Result<&str, &str>) {
             let gateway = gateway();
-            let head = format!("{line}\r\nProxy-Authorization: {}\r\nHost: x\r\n\r\n", basic(USER, &gateway.word));
-            let got = match gateway.request(&head) {
+            let head = format!("{line}\r\nProxy-Authorization: {}\r\nHost: x\r\n\r\n", basic(USER, &gateway.password));
+            let result = match gateway.request(&head) {
                 Ok(Request::Tunnel(target)) => Ok(written(&target)),
                 Ok(Request::Plain(url, ..)) => Ok(url.to_string()),
                 Err(Refusal(status)) => Err(status[..3].to_owned()),
             };
-            assert_eq!(got.as_deref().map_err(String::as_str), expected, "{line}");
+            assert_eq!(result.as_deref().map_err(String::as_str), expected, "{line}");
             assert_eq!(gateway.refused().is_some(), expected == Err("403"), "{line}");
             assert_eq!(gateway.strayed.is_cancelled(), expected == Err("403"), "{line}");
         }

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Number of bytes at the end of standard error that are searched.
-const LOOKED_AT: usize = 8 * 1024;
+const MAX_SEARCHED: usize = 8 * 1024;
 
 const NETWORK: &[&str] = &[
     "network is unreachable",
@@ -46,9 +46,9 @@ const LIMITS: &[&str] = &[
     "fork: retry: resource temporarily unavailable",
 ];
 
-/// The last [`LOOKED_AT`] bytes of a text.
+/// The last [`MAX_SEARCHED`] bytes of a text.
 fn end_of(text: &str) -> &str {
-    &text[text.ceil_char_boundary(text.len().saturating_sub(LOOKED_AT))..]
+    &text[text.ceil_char_boundary(text.len().saturating_sub(MAX_SEARCHED))..]
 }
 
 /// Rights of a command.
@@ -62,28 +62,28 @@ pub struct CommandRights {
 
 /// Returns one sentence for the model if the errors of a failed command suggest that the sandbox blocked it.
 pub fn hint(stderr: &str, CommandRights { network, read_only }: CommandRights) -> Option<&'static str> {
-    let said = end_of(stderr).to_ascii_lowercase();
-    let says = |words: &[&str]| words.iter().any(|word| said.contains(word));
-    if read_only && (says(NETWORK) || says(FILES)) {
+    let errors = end_of(stderr).to_ascii_lowercase();
+    let has_any = |phrases: &[&str]| phrases.iter().any(|phrase| errors.contains(phrase));
+    if read_only && (has_any(NETWORK) || has_any(FILES)) {
         return Some(
             "[this command ran without approval as read-only: it can write only to a private /tmp, has no network, \
              and can read only the session's files and the system]",
         );
     }
-    if !network && (says(NETWORK) || (said.contains("socket") && says(FILES))) {
+    if !network && (has_any(NETWORK) || (errors.contains("socket") && has_any(FILES))) {
         return Some(
             "[the sandbox forbids sockets: commands have no network. Work without it, or ask the user to set \
              sandbox.network in agentd.yaml]",
         );
     }
-    if says(FILES) {
+    if has_any(FILES) {
         return Some(
             "[sandboxed commands can write only to /uploads, /outputs, /temp and a writable /project or \
              /folders/NAME, and read these and the system. Work there, or ask the user to list the folder in \
              sandbox.read or sandbox.write in agentd.yaml]",
         );
     }
-    says(LIMITS).then_some("[the sandbox limits memory, file sizes, open files and processes; use smaller steps]")
+    has_any(LIMITS).then_some("[the sandbox limits memory, file sizes, open files and processes; use smaller steps]")
 }
 
 /// Returns one sentence for the model if git failed because the repository of a folder is outside that folder.
@@ -111,25 +111,25 @@ pub fn repository_hint(stderr: &str, workspace: &Workspace) -> Option<String> {
 const FAILURES: [&str; 6] =
     ["no such file or directory", "enoent", "permission denied", "eacces", "read-only file system", "erofs"];
 
-/// Returns one sentence for the model if an error mentions a folder by a name that only file tools know. `given` are
+/// Returns one sentence for the model if an error mentions a folder by a name that only file tools know. `folders` are
 /// the names of the command's folders.
-pub fn misnamed(stderr: &str, workspace: &Workspace, given: &[Name]) -> Option<Cow<'static, str>> {
+pub fn misnamed(stderr: &str, workspace: &Workspace, folders: &[Name]) -> Option<Cow<'static, str>> {
     let failed = |name: &str| {
         end_of(stderr).lines().any(|line| {
-            let said = line.to_lowercase();
-            names(line, name) && FAILURES.iter().any(|failure| said.contains(failure))
+            let lower = line.to_lowercase();
+            names(line, name) && FAILURES.iter().any(|failure| lower.contains(failure))
         })
     };
-    let has = |name: &str| given.iter().any(|given| given.name == Path::new(name));
+    let has = |name: &str| folders.iter().any(|folder| folder.name == Path::new(name));
     // A folder of the machine may have the same name.
     let is_own = |path: &Path, name: &str| !path.starts_with(name) && !has(name) && failed(name);
     if workspace.project.as_ref().is_some_and(|project| is_own(&project.path, PROJECT)) {
-        let said = "[/project does not exist for commands here; use $PROJECT. Uses of /project failed]";
-        return Some(Cow::Borrowed(said));
+        let hint = "[/project does not exist for commands here; use $PROJECT. Uses of /project failed]";
+        return Some(Cow::Borrowed(hint));
     }
     if workspace.memories.as_ref().is_some_and(|memories| is_own(memories, MEMORIES)) {
-        let said = "[/memories does not exist for commands here; use $MEMORIES (read-only). Uses of /memories failed]";
-        return Some(Cow::Borrowed(said));
+        let hint = "[/memories does not exist for commands here; use $MEMORIES (read-only). Uses of /memories failed]";
+        return Some(Cow::Borrowed(hint));
     }
     let folder = workspace
         .folders
@@ -154,10 +154,10 @@ pub fn misnamed(stderr: &str, workspace: &Workspace, given: &[Name]) -> Option<C
 fn names(line: &str, folder: &str) -> bool {
     line.match_indices(folder).any(|(at, _)| {
         let before = line[..at].chars().next_back();
-        let behind = line[at + folder.len()..].chars().next();
-        let goes_on = |letter: char| letter.is_alphanumeric() || matches!(letter, '_' | '-' | '.');
-        !before.is_some_and(|letter| goes_on(letter) || matches!(letter, '/' | '}' | '~'))
-            && !behind.is_some_and(goes_on)
+        let after = line[at + folder.len()..].chars().next();
+        let is_name_char = |letter: char| letter.is_alphanumeric() || matches!(letter, '_' | '-' | '.');
+        !before.is_some_and(|letter| is_name_char(letter) || matches!(letter, '/' | '}' | '~'))
+            && !after.is_some_and(is_name_char)
     })
 }
 
@@ -186,7 +186,7 @@ mod tests {
         let unasked =
             hint("touch: cannot touch 'x': Read-only file system", CommandRights { network: false, read_only: true });
         assert!(unasked.unwrap().contains("ran without approval"), "{unasked:?}");
-        check(&format!("ä{}", "x".repeat(LOOKED_AT - 1)), false, None);
+        check(&format!("ä{}", "x".repeat(MAX_SEARCHED - 1)), false, None);
     }
 
     fn at(path: &str) -> Workspace {
@@ -221,7 +221,7 @@ mod tests {
         check("cat: /project.old: No such file or directory", None);
         check("cat: uploads/a.txt: No such file or directory", Some("$WORKSPACE/uploads"));
         check("cat: src/uploads: No such file or directory", None);
-        check(&format!("ä{}", "x".repeat(LOOKED_AT - 1)), None);
+        check(&format!("ä{}", "x".repeat(MAX_SEARCHED - 1)), None);
         assert_eq!(misnamed("cat: /project/x: No such file or directory", &at("/project"), &[]), None);
         let without = Workspace { project: None, ..at("") };
         assert_eq!(misnamed("cat: /project/x: No such file or directory", &without, &[]), None);
@@ -229,10 +229,10 @@ mod tests {
 
     #[test]
     fn missing_slash_of_a_named_folder_is_hinted() {
-        let given = [Name::mounted(PROJECT, Path::new("/home/me/house"))];
-        let said = |stderr: &str| misnamed(stderr, &at("/home/me/house"), &given).map(Cow::into_owned);
-        assert!(said("cat: uploads/a.txt: No such file or directory").is_some_and(|hint| hint.contains("/uploads")));
-        assert_eq!(said("cat: /uploads/a.txt: No such file or directory"), None);
-        assert_eq!(said("cat: /project/x: No such file or directory"), None);
+        let folders = [Name::mounted(PROJECT, Path::new("/home/me/house"))];
+        let hint = |stderr: &str| misnamed(stderr, &at("/home/me/house"), &folders).map(Cow::into_owned);
+        assert!(hint("cat: uploads/a.txt: No such file or directory").is_some_and(|hint| hint.contains("/uploads")));
+        assert_eq!(hint("cat: /uploads/a.txt: No such file or directory"), None);
+        assert_eq!(hint("cat: /project/x: No such file or directory"), None);
     }
 }

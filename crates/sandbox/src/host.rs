@@ -1,4 +1,4 @@
-//! The daemon's side of the sandbox: starts helpers, holds their leashes, and probes the features of the kernel.
+//! The daemon's side of the sandbox: starts helpers, owns their control sockets, and probes the features of the kernel.
 
 use std::{
     collections::BTreeMap,
@@ -33,10 +33,10 @@ use tokio::{
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
-    config::{InForce, Name, PLEASE_END, Policy, Report, SandboxConfig, SandboxLimits, SandboxMode, Tree},
+    config::{END_REQUEST, InForce, Name, Policy, Report, SandboxConfig, SandboxLimits, SandboxMode, Tree},
     extra_reads,
     gateway::{self, Gateway},
-    places::{PROJECT, exact, names, places},
+    places::{PROJECT, access_paths, exact, names},
 };
 
 /// The first argument that makes the program run as the helper.
@@ -45,7 +45,7 @@ pub const HELPER_ARGUMENT: &str = "sandbox-exec";
 /// Time limit for the first helper to report the features of the kernel.
 const PROBE_LIMIT: Duration = Duration::from_secs(10);
 /// The folder that the first helpers may read, and start in. It is not the root, which is replaced.
-const PROBED: &str = "/usr";
+const PROBE_FOLDER: &str = "/usr";
 
 /// Starts commands in the sandbox.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ pub struct Sandbox {
 
 /// Confinement of one command.
 #[derive(Debug, Default)]
-pub(crate) struct Walls {
+pub(crate) struct Isolation {
     /// Limits on what it may change.
     pub(crate) confinement: Confinement,
     /// Paths that a guarded command cannot change.
@@ -125,10 +125,10 @@ impl Sandbox {
         let features = if mode == SandboxMode::Off { None } else { Some(self.features().await) };
         let (runs, force, weaknesses) = match features.map(|features| (&features.force, &features.no_namespaces)) {
             None => {
-                let why = "the sandbox is off: commands have all your permissions";
-                (true, InForce::default(), vec![why.to_owned()])
+                let reason = "the sandbox is off: commands have all your permissions";
+                (true, InForce::default(), vec![reason.to_owned()])
             }
-            Some((Err(why), _)) => (false, InForce::default(), vec![why.clone()]),
+            Some((Err(reason), _)) => (false, InForce::default(), vec![reason.clone()]),
             Some((Ok(force), no_namespaces)) => {
                 let runs = mode != SandboxMode::Enforce || force.gap().is_none();
                 (runs, *force, weaknesses(*force, no_namespaces.as_deref()))
@@ -140,8 +140,8 @@ impl Sandbox {
         SandboxState { mode, runs, landlock, seccomp, namespaces, network, weaknesses }
     }
 
-    /// Returns true if a read-only command is guaranteed to change nothing: files and network can be kept from
-    /// commands, or no command runs otherwise.
+    /// Returns true if a read-only command is guaranteed to change nothing: access to files and the network can be
+    /// restricted, or no command runs otherwise.
     pub async fn holds(&self) -> bool {
         match self.config.mode {
             SandboxMode::Enforce => true,
@@ -162,18 +162,18 @@ impl Sandbox {
     }
 
     async fn probe(&self) -> HostFeatures {
-        let none = |why| async move {
-            HostFeatures { force: self.try_out(false, false).await, no_namespaces: Some(why), gives_names: false }
+        let none = |reason| async move {
+            HostFeatures { force: self.probe_with(false, false).await, no_namespaces: Some(reason), gives_names: false }
         };
         if !self.config.namespaces {
-            return none("not asked for".to_owned()).await;
+            return none("disabled".to_owned()).await;
         }
         let mut found = Err(String::new());
         for gives_names in [true, false] {
-            found = self.try_out(true, gives_names).await;
+            found = self.probe_with(true, gives_names).await;
             match &found {
                 Ok(force) => return HostFeatures { force: Ok(*force), no_namespaces: None, gives_names },
-                Err(why) => tracing::debug!(gives_names, "no namespaces: {why}"),
+                Err(reason) => tracing::debug!(gives_names, "no namespaces: {reason}"),
             }
         }
         none(found.err().unwrap_or_default()).await
@@ -185,29 +185,29 @@ impl Sandbox {
             return Vec::new();
         }
         let config = &self.config;
-        names(workspace, &places(workspace, &config.read, &config.write, &config.hidden))
+        names(workspace, &access_paths(workspace, &config.read, &config.write, &config.hidden))
     }
 
-    async fn try_out(&self, namespaces: bool, gives_names: bool) -> Result<InForce, String> {
+    async fn probe_with(&self, namespaces: bool, gives_names: bool) -> Result<InForce, String> {
         let policy = Policy {
-            read: vec![PROBED.into()],
-            trees: vec![Tree { path: PROBED.into(), writable: false }],
-            names: gives_names.then(|| Name::mounted(PROJECT, PROBED.as_ref())).into_iter().collect(),
+            read: vec![PROBE_FOLDER.into()],
+            trees: vec![Tree { path: PROBE_FOLDER.into(), writable: false }],
+            names: gives_names.then(|| Name::mounted(PROJECT, PROBE_FOLDER.as_ref())).into_iter().collect(),
             network: self.allows_network(),
             limits: self.config.limits,
             namespaces,
             ..Policy::default()
         };
-        let broken = |error: io::Error| format!("could not start the sandbox's helper: {error}");
-        let root: OwnedFd = std::fs::File::open(PROBED).map_err(broken)?.into();
-        let started = self.start(&policy, Vec::new(), &BTreeMap::new(), &root, None).await.map_err(broken)?;
-        let (mut child, mut leash) = started;
-        let report = tokio::time::timeout(PROBE_LIMIT, leash.report()).await;
-        drop(leash);
+        let failed = |error: io::Error| format!("could not start the sandbox's helper: {error}");
+        let root: OwnedFd = std::fs::File::open(PROBE_FOLDER).map_err(failed)?.into();
+        let started = self.start(&policy, Vec::new(), &BTreeMap::new(), &root, None).await.map_err(failed)?;
+        let (mut child, mut guard) = started;
+        let report = tokio::time::timeout(PROBE_LIMIT, guard.report()).await;
+        drop(guard);
         let _ = tokio::time::timeout(PROBE_LIMIT, child.wait()).await;
         match report {
             Ok(Ok(Report::Ready(force))) => Ok(force),
-            Ok(Ok(Report::Failed(why))) => Err(why),
+            Ok(Ok(Report::Failed(reason))) => Err(reason),
             Ok(Ok(Report::Ended { .. } | Report::Begun)) => Err("invalid answer from the sandbox's helper".to_owned()),
             Ok(Err(error)) => Err(format!("the sandbox's helper did not answer: {error}")),
             Err(_) => Err("the sandbox's helper did not answer in time".to_owned()),
@@ -221,9 +221,9 @@ impl Sandbox {
         command: Vec<OsString>,
         environment: &BTreeMap<OsString, OsString>,
         folder: &OwnedFd,
-        walls: Walls,
+        isolation: Isolation,
     ) -> io::Result<(Child, KillGuard)> {
-        let Walls { confinement, closed, input, memory_bytes, hidden } = walls;
+        let Isolation { confinement, closed, input, memory_bytes, hidden } = isolation;
         let config = &self.config;
         let names = self.names(workspace).await;
         let read_only = confinement == Confinement::ReadOnly;
@@ -235,17 +235,17 @@ impl Sandbox {
         let mut environment = environment.clone();
         let extra_reads = extra_reads::find(&mut environment, workspace, config);
         let read = [config.read.as_slice(), &extra_reads.read].concat();
-        let mut places = places(workspace, &read, &config.write, &config.hidden);
-        places.confine(workspace, confinement, &closed);
+        let mut paths = access_paths(workspace, &read, &config.write, &config.hidden);
+        paths.confine(workspace, confinement, &closed);
         // Programs with an input run without a question. They must not see URLs with passwords, which a repository's
         // configuration may contain.
         let configurations = extra_reads.repositories.iter().filter(|_| input.is_some()).map(|git| git.join("config"));
         let hidden = config.hidden.iter().cloned().chain(hidden).chain(configurations).collect();
         let policy = Policy {
             exact: [exact(workspace), extra_reads.repositories].concat(),
-            read: places.read,
-            write: places.write,
-            trees: places.trees,
+            read: paths.read,
+            write: paths.write,
+            trees: paths.trees,
             hidden,
             names,
             searched: [config.read.as_slice(), &config.write, &extra_reads.searched].concat(),
@@ -258,7 +258,7 @@ impl Sandbox {
                 ..config.limits
             },
             namespaces: self.features().await.no_namespaces.is_none(),
-            // Read-only commands run without a question, so they are confined or do not run.
+            // Read-only commands run without a question, so they run confined or not at all.
             enforce: config.mode == SandboxMode::Enforce || read_only,
             read_only,
             input: input.is_some(),
@@ -274,45 +274,45 @@ impl Sandbox {
         folder: &OwnedFd,
         input: Option<OwnedFd>,
     ) -> io::Result<(Child, KillGuard)> {
-        let sent = serde_json::to_vec(policy)?;
-        let length = u32::try_from(sent.len()).map_err(io::Error::other)?;
-        let (ours, theirs) = StdStream::pair()?;
+        let policy_text = serde_json::to_vec(policy)?;
+        let length = u32::try_from(policy_text.len()).map_err(io::Error::other)?;
+        let (host, helper) = StdStream::pair()?;
         let child = Command::new(&self.config.helper)
             .arg(HELPER_ARGUMENT)
             .args(command)
             .env_clear()
             .envs(environment)
-            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdin(Stdio::from(OwnedFd::from(helper)))
             .stdout(Stdio::piped())
-            // Standard input carries the leash. An input comes in place of standard error, and the helper moves it.
+            // Standard input is the control socket. An input comes in place of standard error, and the helper moves it.
             .stderr(input.map_or_else(Stdio::piped, Stdio::from))
             // The folder is open, so that no rename can exchange it.
             .current_dir(format!("/proc/self/fd/{}", folder.as_raw_fd()))
             .spawn()?;
-        ours.set_nonblocking(true)?;
-        let mut ours = UnixStream::from_std(ours)?;
+        host.set_nonblocking(true)?;
+        let mut host = UnixStream::from_std(host)?;
         // A write fails if the helper has died. Its missing report shows that.
-        if ours.write_all(&length.to_le_bytes()).await.is_ok() {
-            let _ = ours.write_all(&sent).await;
+        if host.write_all(&length.to_le_bytes()).await.is_ok() {
+            let _ = host.write_all(&policy_text).await;
         }
-        let serving = match &self.gateway {
-            Some(gateway) if policy.gateway => gateway::receive(&ours).await?.map(|listener| gateway.serve(listener)),
+        let proxy = match &self.gateway {
+            Some(gateway) if policy.gateway => gateway::receive(&host).await?.map(|listener| gateway.serve(listener)),
             _ => None,
         };
-        let (up, down) = ours.into_split();
-        Ok((child, KillGuard { up: BufReader::new(up), down, has_begun: false, _serving: serving }))
+        let (reader, writer) = host.into_split();
+        Ok((child, KillGuard { reader: BufReader::new(reader), writer, has_begun: false, _proxy: proxy }))
     }
 }
 
 /// The daemon's end of the socket to a helper. Dropping it kills the command and all its children.
 #[derive(Debug)]
 pub(crate) struct KillGuard {
-    up: BufReader<OwnedReadHalf>,
-    down: OwnedWriteHalf,
+    reader: BufReader<OwnedReadHalf>,
+    writer: OwnedWriteHalf,
     /// True once the command is about to start.
     pub(crate) has_begun: bool,
     /// The proxy that the command reaches, for as long as the guard lives.
-    _serving: Option<AbortOnDropHandle<()>>,
+    _proxy: Option<AbortOnDropHandle<()>>,
 }
 
 impl KillGuard {
@@ -320,14 +320,14 @@ impl KillGuard {
     pub(crate) async fn report(&mut self) -> io::Result<Report> {
         loop {
             // A report is a single write of one short line. It is complete, or absent if the stream ends.
-            let buffer = self.up.fill_buf().await?;
+            let buffer = self.reader.fill_buf().await?;
             if buffer.is_empty() {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
             let line = buffer.split(|byte| *byte == b'\n').next().unwrap_or_default();
             let report = serde_json::from_slice(line);
             let used = buffer.len().min(line.len() + 1);
-            self.up.consume(used);
+            self.reader.consume(used);
             match report? {
                 Report::Begun => self.has_begun = true,
                 report => return Ok(report),
@@ -338,11 +338,11 @@ impl KillGuard {
     /// Asks the command to end, and kills it if it is still running after `grace`.
     pub(crate) async fn end(&mut self, grace: Duration) -> io::Result<Report> {
         // A closed pipe means that it has already ended.
-        let _ = self.down.write_all(&[PLEASE_END]).await;
+        let _ = self.writer.write_all(&[END_REQUEST]).await;
         if let Ok(report) = tokio::time::timeout(grace, self.report()).await {
             return report;
         }
-        let _ = self.down.shutdown().await;
+        let _ = self.writer.shutdown().await;
         // After SIGKILL, only a hung disk can delay the end. That is not waited for.
         tokio::time::timeout(grace, self.report()).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
@@ -350,13 +350,13 @@ impl KillGuard {
 
 fn weaknesses(force: InForce, no_namespaces: Option<&str>) -> Vec<String> {
     let mut weaknesses: Vec<String> = force.gap().map(str::to_owned).into_iter().collect();
-    if let Some(why) = no_namespaces {
+    if let Some(reason) = no_namespaces {
         weaknesses.push(format!(
-            "no namespaces ({why}): commands share the process list, have no private /tmp, and can change modes and \
+            "no namespaces ({reason}): commands share the process list, have no private /tmp, and can change modes and \
              times of your files, but not their content"
         ));
         if (1..6).contains(&force.landlock) {
-            weaknesses.push("Landlock is too old to keep commands from killing other processes".to_owned());
+            weaknesses.push("Landlock is too old to prevent commands from killing other processes".to_owned());
         }
     } else if !force.own_proc {
         weaknesses.push("commands see the names of all processes".to_owned());

@@ -2,10 +2,10 @@
 //!
 //! The daemon does not start a command itself. It starts its own executable again as a *helper*, a process with one
 //! thread and nothing of the daemon's in memory, which confines itself and then executes the command. The daemon's end
-//! of a socket to the helper is the *leash*: the daemon sends the policy over it and receives the outcome. When it
-//! closes, even because the daemon died, everything that the command started is killed.
+//! of a socket to the helper is the *control socket*: the daemon sends the policy over it and receives the outcome.
+//! When it closes, even because the daemon died, everything that the command started is killed.
 //!
-//! - `places`: the folders that a command of a session may reach, and their names. `elsewhere`: toolchains and
+//! - `places`: the folders that a command of a session may access, and their names. `extra_reads`: toolchains and
 //!   repositories that are not listed. `secrets`: files that hold keys, including those of a project.
 //! - [`host`]: the daemon's side. [`Sandbox`](host::Sandbox) starts helpers, holds its end of each socket, and probes
 //!   the kernel once.

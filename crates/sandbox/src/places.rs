@@ -1,6 +1,6 @@
 //! Files available to a command of a session. Nothing in the user's home is readable unless it is listed.
 //!
-//! Commands reach the session's folders by the names that the file tools use, so that a file has one name everywhere.
+//! Commands access the session's folders by the names that the file tools use, so that a file has one name everywhere.
 //! The project and added folders are mounted at their names, so that a program that asks for its folder gets this name.
 //! The other folders are links, so that files can be moved between them. The user's worktrees and submodules are links
 //! too, because the path between one and its repository can be relative.
@@ -91,13 +91,13 @@ pub(super) const FRESH: &[&str] = &["/tmp", "/dev/shm"];
 
 /// Parts of the file system that a command may reach.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Places {
+pub(super) struct AccessPaths {
     pub(super) read: Vec<PathBuf>,
     pub(super) write: Vec<PathBuf>,
     pub(super) trees: Vec<Tree>,
 }
 
-impl Places {
+impl AccessPaths {
     /// Removes write access according to the confinement. `guarded` are paths that other programs run or obey.
     pub(super) fn confine(&mut self, workspace: &Workspace, confinement: Confinement, guarded: &[PathBuf]) {
         match confinement {
@@ -142,49 +142,55 @@ pub(super) fn exact(workspace: &Workspace) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The places that a command of this workspace may reach, including the configured ones.
-pub(super) fn places(workspace: &Workspace, read: &[PathBuf], write: &[PathBuf], hidden: &[PathBuf]) -> Places {
-    let mut places = Places::default();
-    places.read.extend(SYSTEM.iter().map(PathBuf::from));
-    places.read.extend(SYSTEM_SETTINGS.iter().map(|name| Path::new("/etc").join(name)));
-    places.read.extend(read.iter().cloned());
-    places.read.push(workspace.root.clone());
-    places.read.extend(workspace.memories.clone());
-    places.write.extend(write.iter().cloned());
-    places.write.extend(WRITABLE.iter().map(|area| workspace.root.join(area)));
+/// The paths that a command of this workspace may access, including the configured ones.
+pub(super) fn access_paths(
+    workspace: &Workspace,
+    read: &[PathBuf],
+    write: &[PathBuf],
+    hidden: &[PathBuf],
+) -> AccessPaths {
+    let mut paths = AccessPaths::default();
+    paths.read.extend(SYSTEM.iter().map(PathBuf::from));
+    paths.read.extend(SYSTEM_SETTINGS.iter().map(|name| Path::new("/etc").join(name)));
+    paths.read.extend(read.iter().cloned());
+    paths.read.push(workspace.root.clone());
+    paths.read.extend(workspace.memories.clone());
+    paths.write.extend(write.iter().cloned());
+    paths.write.extend(WRITABLE.iter().map(|area| workspace.root.join(area)));
     // One mount for the whole workspace, so that a file can be moved from `uploads/` to `outputs/`.
-    places.trees.push(Tree { path: workspace.root.clone(), writable: true });
-    places.trees.extend(read_only().map(|area| Tree { path: workspace.root.join(area), writable: false }));
-    places.trees.extend(write.iter().map(|path| Tree { path: path.clone(), writable: true }));
+    paths.trees.push(Tree { path: workspace.root.clone(), writable: true });
+    paths.trees.extend(read_only().map(|area| Tree { path: workspace.root.join(area), writable: false }));
+    paths.trees.extend(write.iter().map(|path| Tree { path: path.clone(), writable: true }));
     for mount in workspace.project.iter().cloned().chain(workspace.folders.iter().map(AddedFolder::mount)) {
         if mount.writable {
-            places.write.push(mount.path.clone());
-            places.trees.push(Tree { path: mount.path, writable: true });
+            paths.write.push(mount.path.clone());
+            paths.trees.push(Tree { path: mount.path, writable: true });
         } else {
-            places.read.push(mount.path);
+            paths.read.push(mount.path);
         }
     }
     if let Some(worktree) = &workspace.worktree {
         let is_writable = workspace.project.as_ref().is_some_and(|mount| mount.writable);
-        add_repository(&mut places, worktree, is_writable);
+        add_repository(&mut paths, worktree, is_writable);
     }
-    // Places below a fresh or hidden folder would disappear, so they are mounted again.
+    // Paths below a fresh or hidden folder would disappear, so they are mounted again.
     let covered = |path: &Path| {
         let covers = |cover: &Path| path != cover && path.starts_with(cover);
         FRESH.iter().any(|fresh| covers(Path::new(fresh))) || hidden.iter().any(|hidden| covers(hidden))
     };
-    let lost = places.read.iter().filter(|path| covered(path) && !places.trees.iter().any(|tree| tree.path == **path));
-    let back: Vec<Tree> = lost.map(|path| Tree { path: path.clone(), writable: false }).collect();
-    places.trees.extend(back);
-    places
+    let hidden_paths =
+        paths.read.iter().filter(|path| covered(path) && !paths.trees.iter().any(|tree| tree.path == **path));
+    let remounted: Vec<Tree> = hidden_paths.map(|path| Tree { path: path.clone(), writable: false }).collect();
+    paths.trees.extend(remounted);
+    paths
 }
 
 /// Adds the repository of a worktree. All of it can be read, and a commit on its branch can change what it needs to.
 /// Settings, hooks, other branches, packs and the files that locate the repository stay read-only.
-fn add_repository(places: &mut Places, worktree: &WorktreeAccess, is_writable: bool) {
+fn add_repository(paths: &mut AccessPaths, worktree: &WorktreeAccess, is_writable: bool) {
     let (common, admin) = (&worktree.common, &worktree.admin);
-    places.read.push(common.clone());
-    places.trees.push(Tree { path: common.clone(), writable: false });
+    paths.read.push(common.clone());
+    paths.trees.push(Tree { path: common.clone(), writable: false });
     if !is_writable {
         return;
     }
@@ -195,9 +201,9 @@ fn add_repository(places: &mut Places, worktree: &WorktreeAccess, is_writable: b
         common.join("refs/heads").join(branches),
         common.join("logs/refs/heads").join(branches),
     ];
-    places.write.extend(changed.iter().cloned());
-    places.trees.extend(changed.into_iter().map(|path| Tree { path, writable: true }));
-    let held = [
+    paths.write.extend(changed.iter().cloned());
+    paths.trees.extend(changed.into_iter().map(|path| Tree { path, writable: true }));
+    let protected = [
         common.join("objects/pack"),
         common.join("objects/info"),
         admin.join("commondir"),
@@ -205,7 +211,7 @@ fn add_repository(places: &mut Places, worktree: &WorktreeAccess, is_writable: b
         admin.join("config.worktree"),
         worktree.top.join(".git"),
     ];
-    places.trees.extend(held.into_iter().map(|path| Tree { path, writable: false }));
+    paths.trees.extend(protected.into_iter().map(|path| Tree { path, writable: false }));
 }
 
 /// The name of the project.
@@ -225,17 +231,17 @@ pub(super) fn linked(workspace: &Workspace) -> Vec<(String, Option<PathBuf>)> {
 
 /// The names of a workspace's folders. A name is skipped if the machine uses it for something that the command may
 /// reach.
-pub(super) fn names(workspace: &Workspace, places: &Places) -> Vec<Name> {
+pub(super) fn names(workspace: &Workspace, paths: &AccessPaths) -> Vec<Name> {
     let linked = linked(workspace);
     let is_linked = |name: &str| linked.iter().any(|(known, repository)| known == name && repository.is_some());
     let mount = |name: &str, path: &Path| Name { mounted: !is_linked(name), ..Name::mounted(name, path) };
     let project = workspace.project.as_ref().map(|project| mount(PROJECT, &project.path));
     let memories = workspace.memories.clone().map(|path| Name::link(MEMORIES, path));
     let areas = AREAS.iter().map(|area| Name::link(&format!("/{area}"), workspace.root.join(area)));
-    let reached = || places.read.iter().chain(&places.write).chain(places.trees.iter().map(|tree| &tree.path));
-    let is_free = |name: &Name| name.path == name.name || !reached().any(|path| path.starts_with(&name.name));
-    // A folder of the machine with that name would be covered, except for what is mounted below it again.
-    let is_unused = !reached().any(|path| path.starts_with(FOLDERS));
+    let accessible = || paths.read.iter().chain(&paths.write).chain(paths.trees.iter().map(|tree| &tree.path));
+    let is_free = |name: &Name| name.path == name.name || !accessible().any(|path| path.starts_with(&name.name));
+    // A folder of the machine with that name would be covered, except for paths that are mounted below it again.
+    let is_unused = !accessible().any(|path| path.starts_with(FOLDERS));
     let folders = workspace.folders.iter().filter(|_| is_unused);
     let folders = folders.map(|folder| mount(&folder.at, &folder.path));
     project.into_iter().chain(memories).chain(areas).filter(is_free).chain(folders).collect()
@@ -266,14 +272,15 @@ mod tests {
         }
     }
 
-    fn of(project: Option<Mount>) -> Places {
+    fn of(project: Option<Mount>) -> AccessPaths {
         let read = ["/tmp/tools".into(), "/home/p/.rustup".into()];
-        places(&workspace(project), &read, &["/home/p/cache".into()], &["/home/p/data".into()])
+        access_paths(&workspace(project), &read, &["/home/p/cache".into()], &["/home/p/data".into()])
     }
 
     #[test]
     fn only_areas_and_a_writable_project_are_writable() {
-        let written = |places: Places| places.write.iter().map(|path| path.display().to_string()).collect::<Vec<_>>();
+        let written =
+            |paths: AccessPaths| paths.write.iter().map(|path| path.display().to_string()).collect::<Vec<_>>();
         let own = ["/home/p/cache", "/home/p/data/workspace/1/uploads", "/home/p/data/workspace/1/outputs"];
         let own: Vec<&str> = own.into_iter().chain(["/home/p/data/workspace/1/temp"]).collect();
         assert_eq!(written(of(None)), own);
@@ -285,11 +292,11 @@ mod tests {
 
     #[test]
     fn read_only_confinement_leaves_nothing_writable() {
-        let mut places = of(Some(Mount { path: "/code".into(), writable: true }));
-        places.confine(&workspace(None), Confinement::ReadOnly, &[]);
-        assert!(places.write.is_empty() && places.trees.iter().all(|tree| !tree.writable), "{places:?}");
+        let mut paths = of(Some(Mount { path: "/code".into(), writable: true }));
+        paths.confine(&workspace(None), Confinement::ReadOnly, &[]);
+        assert!(paths.write.is_empty() && paths.trees.iter().all(|tree| !tree.writable), "{paths:?}");
         for path in ["/code", "/home/p/cache", "/home/p/data/workspace/1/outputs"] {
-            assert!(places.read.contains(&path.into()), "{path}");
+            assert!(paths.read.contains(&path.into()), "{path}");
         }
     }
 
@@ -311,17 +318,17 @@ mod tests {
                 memories: None,
                 worktree: Some(worktree.clone()),
             };
-            (places(&workspace, &[], &[], &[]), workspace)
+            (access_paths(&workspace, &[], &[], &[]), workspace)
         };
-        let writable = |places: &Places| -> Vec<PathBuf> {
-            let trees = places.trees.iter().filter(|tree| tree.writable && tree.path.starts_with(common));
+        let writable = |paths: &AccessPaths| -> Vec<PathBuf> {
+            let trees = paths.trees.iter().filter(|tree| tree.writable && tree.path.starts_with(common));
             trees.map(|tree| tree.path.clone()).collect()
         };
         let (mut found, workspace) = of(true);
         let expected = ["worktrees/fix", "objects", "refs/heads/agentd", "logs/refs/heads/agentd"];
-        assert_eq!(writable(&found), expected.map(|place| common.join(place)));
-        for held in ["objects/pack", "worktrees/fix/commondir"].map(|place| common.join(place)) {
-            assert!(found.trees.contains(&Tree { path: held, writable: false }));
+        assert_eq!(writable(&found), expected.map(|path| common.join(path)));
+        for protected in ["objects/pack", "worktrees/fix/commondir"].map(|path| common.join(path)) {
+            assert!(found.trees.contains(&Tree { path: protected, writable: false }));
         }
         found.guard(&workspace, &[]);
         assert!(writable(&found).is_empty());
@@ -331,13 +338,13 @@ mod tests {
 
     #[test]
     fn only_listed_paths_of_a_home_are_readable() {
-        let places = of(None);
+        let paths = of(None);
         let home: Vec<_> =
-            places.read.iter().filter(|path| path.starts_with("/home") || path.starts_with("/root")).collect();
+            paths.read.iter().filter(|path| path.starts_with("/home") || path.starts_with("/root")).collect();
         let own = ["/home/p/data/workspace/1", "/home/p/data/memories"].map(Path::new);
         assert_eq!(home, [&[Path::new("/home/p/.rustup")], &own[..]].concat());
         assert!(
-            !places
+            !paths
                 .read
                 .iter()
                 .any(|path| ["/", "/etc", "/home", "/dev", "/run", "/var"].map(Path::new).contains(&path.as_path()))
@@ -356,8 +363,8 @@ mod tests {
     fn names_of(project: &str, read: &[&str]) -> Vec<String> {
         let workspace = workspace(Some(Mount { path: project.into(), writable: true }));
         let read: Vec<PathBuf> = read.iter().map(PathBuf::from).collect();
-        let places = places(&workspace, &read, &[], &[]);
-        names(&workspace, &places)
+        let paths = access_paths(&workspace, &read, &[], &[]);
+        names(&workspace, &paths)
             .iter()
             .map(|name| format!("{}={}", name.name.display(), name.path.display()))
             .collect()

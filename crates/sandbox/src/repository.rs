@@ -162,11 +162,11 @@ pub fn own_folders(common: &Path) -> io::Result<()> {
         return Err(io::ErrorKind::NotFound.into());
     }
     let branches = BRANCHES.trim_end_matches('/');
-    for place in ["refs/heads", "logs/refs/heads"] {
-        fs::create_dir_all(common.join(place).join(branches))?;
+    for path in ["refs/heads", "logs/refs/heads"] {
+        fs::create_dir_all(common.join(path).join(branches))?;
     }
-    for place in ["objects/pack", "objects/info"] {
-        fs::create_dir_all(common.join(place))?;
+    for path in ["objects/pack", "objects/info"] {
+        fs::create_dir_all(common.join(path))?;
     }
     Ok(())
 }
@@ -187,7 +187,7 @@ mod tests {
         let admin = app.join(".git/worktrees/one");
         fs::write(other.join(".git"), format!("gitdir: {}\n", admin.display())).unwrap();
         fs::write(admin.join("commondir"), "../..\n").unwrap();
-        assert!(find(&other).is_err(), "nothing names it in turn");
+        assert!(find(&other).is_err(), "a repository without a back reference was accepted");
         fs::write(admin.join("gitdir"), format!("{}\n", root.join("elsewhere/.git").display())).unwrap();
         assert!(find(&other).is_err());
         fs::write(admin.join("gitdir"), format!("{}\n", other.join(".git").display())).unwrap();

@@ -56,8 +56,8 @@ const FILES: &[&str] = &[
     "secring.gpg",
 ];
 
-/// Common names that stand for secrets in the folder of one program.
-const BELOW: &[(&str, &str)] = &[
+/// Common names that mean secrets in the folder of one program.
+const NAMES_IN_FOLDERS: &[(&str, &str)] = &[
     (".bundle", "config"),
     (".config", "bravesoftware"),
     (".config", "chromium"),
@@ -86,7 +86,7 @@ const REDUCED: &[(&str, &str)] =
 pub(super) const PRIVATE: &str = "PRIVATE KEY-----";
 
 /// Words in lines that hold a key.
-const WORDS: &[&str] = &[
+const KEY_WORDS: &[&str] = &[
     "_auth",
     "access-key",
     "access_key",
@@ -109,7 +109,7 @@ const WORDS: &[&str] = &[
     "token",
 ];
 
-/// Prefixes that identify keys, if at least [`LONG`] characters follow.
+/// Prefixes that identify keys, if at least [`MIN_KEY_LENGTH`] characters follow.
 const PREFIXES: &[&str] = &[
     "AKIA",
     "ghp_",
@@ -125,7 +125,7 @@ const PREFIXES: &[&str] = &[
     "xoxb-",
     "xoxp-",
 ];
-const LONG: usize = 16;
+const MIN_KEY_LENGTH: usize = 16;
 
 /// Classification of a file or folder by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -139,10 +139,10 @@ pub(super) enum SecretName {
 }
 
 /// Classifies a file or folder by its name.
-pub(super) fn named(path: &Path, is_folder: bool) -> SecretName {
+pub(super) fn classify(path: &Path, is_folder: bool) -> SecretName {
     let part = |part: Option<&std::ffi::OsStr>| part.unwrap_or_default().to_string_lossy().to_ascii_lowercase();
     let (name, parent) = (part(path.file_name()), part(path.parent().and_then(Path::file_name)));
-    let is_below = BELOW.contains(&(parent.as_str(), name.as_str()));
+    let is_below = NAMES_IN_FOLDERS.contains(&(parent.as_str(), name.as_str()));
     if is_folder {
         return if is_below || FOLDERS.contains(&name.as_str()) { SecretName::Secret } else { SecretName::Other };
     }
@@ -165,15 +165,15 @@ pub(super) fn is_reducible(path: &Path) -> bool {
 }
 
 /// Returns true if the settings contain what looks like a key.
-pub(super) fn holds_any(text: &str) -> bool {
+pub(super) fn has_key(text: &str) -> bool {
     text.lines().any(is_secret)
 }
 
 /// Removes what looks like a key from settings. Single lines are dropped; if a section header or a multi-line value
 /// looks like one, everything up to the next section is.
-pub(super) fn without(text: &str) -> String {
-    let mut kept = String::new();
-    let mut skips = false;
+pub(super) fn without_keys(text: &str) -> String {
+    let mut remaining = String::new();
+    let mut is_skipping = false;
     let mut lines = text.lines();
     while let Some(first) = lines.next() {
         let mut line = first.to_owned();
@@ -184,17 +184,17 @@ pub(super) fn without(text: &str) -> String {
             line.push_str(more);
         }
         if first.trim_start().starts_with('[') {
-            skips = false;
+            is_skipping = false;
         }
         if is_secret(&line) {
             let head = first.trim_start().starts_with('[');
-            skips |= head || continues(&line);
-        } else if !skips {
-            kept.push_str(&line);
-            kept.push('\n');
+            is_skipping |= head || continues(&line);
+        } else if !is_skipping {
+            remaining.push_str(&line);
+            remaining.push('\n');
         }
     }
-    kept
+    remaining
 }
 
 /// Returns true if the value of a line continues on the next one.
@@ -207,19 +207,20 @@ fn continues(line: &str) -> bool {
 fn is_secret(line: &str) -> bool {
     let lower = line.to_ascii_lowercase();
     let assigns = || line.contains(['=', ':', '[']) || line.contains("-----");
-    let is_named = WORDS.iter().any(|word| lower.contains(word)) && assigns();
-    let is_long = |(place, prefix): (usize, &str)| {
-        let rest = line.get(place + prefix.len()..).unwrap_or_default();
-        rest.chars().take_while(|letter| letter.is_ascii_alphanumeric() || "_-".contains(*letter)).count() >= LONG
+    let is_named = KEY_WORDS.iter().any(|word| lower.contains(word)) && assigns();
+    let is_long = |(at, prefix): (usize, &str)| {
+        let rest = line.get(at + prefix.len()..).unwrap_or_default();
+        rest.chars().take_while(|letter| letter.is_ascii_alphanumeric() || "_-".contains(*letter)).count()
+            >= MIN_KEY_LENGTH
     };
     let is_key = || PREFIXES.iter().any(|prefix| line.match_indices(prefix).any(is_long));
-    is_named || is_key() || names_user(line)
+    is_named || is_key() || has_user_info(line)
 }
 
 /// Returns true if a URL has user information before its host: a password, or a key in place of a user name.
-fn names_user(line: &str) -> bool {
-    line.match_indices("://").any(|(place, _)| {
-        let rest = line.get(place + 3..).unwrap_or_default();
+fn has_user_info(line: &str) -> bool {
+    line.match_indices("://").any(|(at, _)| {
+        let rest = line.get(at + 3..).unwrap_or_default();
         let host = rest.split(['/', '"', '\'']).next();
         let user = host.and_then(|host| host.rsplit_once('@')).map(|(user, _)| user);
         user.is_some_and(|user| user != "git")
@@ -227,7 +228,7 @@ fn names_user(line: &str) -> bool {
 }
 
 /// Maximum number of entries of a project that are searched. Nothing runs without a question in a larger one.
-const ENTRIES: usize = 1_000_000;
+const MAX_ENTRIES: usize = 1_000_000;
 /// Folders of packages, which come from elsewhere.
 pub(super) const PACKAGES: [&str; 3] = ["__pycache__", "node_modules", "site-packages"];
 
@@ -237,15 +238,15 @@ pub(super) const PACKAGES: [&str; 3] = ["__pycache__", "node_modules", "site-pac
 /// # Errors
 /// Returns the reason if the folder cannot be searched completely.
 pub(crate) fn project_secrets(folder: &Path, is_secret: fn(&str) -> bool) -> Result<Vec<SecretFile>, String> {
-    let (mut found, mut waiting, mut left) = (Vec::new(), vec![folder.to_path_buf()], ENTRIES);
-    while let Some(folder) = waiting.pop() {
+    let (mut found, mut pending, mut budget) = (Vec::new(), vec![folder.to_path_buf()], MAX_ENTRIES);
+    while let Some(folder) = pending.pop() {
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
-            left = left.checked_sub(1).ok_or_else(|| {
-                format!("its folder has more than {ENTRIES} files, too many to find and hide secrets")
+            budget = budget.checked_sub(1).ok_or_else(|| {
+                format!("its folder has more than {MAX_ENTRIES} files, too many to find and hide secrets")
             })?;
             let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
             let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-            let is_hidden = match named(&path, is_folder) {
+            let is_hidden = match classify(&path, is_folder) {
                 SecretName::Secret => true,
                 SecretName::Key if path.extension().is_none() => true,
                 _ => !is_folder && (is_secret(&name) || path.ends_with(".git/config")),
@@ -255,7 +256,7 @@ pub(crate) fn project_secrets(folder: &Path, is_secret: fn(&str) -> bool) -> Res
                 let inode = fs::metadata(&path).map(|found| (found.dev(), found.ino()));
                 found.extend(inode.ok().map(|inode| SecretFile { path, inode }));
             } else if is_folder && !PACKAGES.contains(&name.as_str()) {
-                waiting.push(path);
+                pending.push(path);
             }
         }
     }
@@ -272,7 +273,7 @@ mod tests {
         #[track_caller]
         fn check(path: &str, expected: SecretName) {
             let is_folder = path.ends_with('/');
-            assert_eq!(named(Path::new(path), is_folder), expected, "{path}");
+            assert_eq!(classify(Path::new(path), is_folder), expected, "{path}");
         }
         for path in [
             "/h/.config/git/credentials",
@@ -312,7 +313,7 @@ mod tests {
     fn key_like_text_is_removed_and_the_rest_kept() {
         #[track_caller]
         fn check(text: &str, expected: &str) {
-            assert_eq!((without(text).as_str(), holds_any(text)), (expected, text != expected), "{text}");
+            assert_eq!((without_keys(text).as_str(), has_key(text)), (expected, text != expected), "{text}");
         }
         check("[user]\n\tname = A B\n\temail = a@b.example\n", "[user]\n\tname = A B\n\temail = a@b.example\n");
         check("[user]\nname = A\n[github]\ntoken = abc\nuser = a\n", "[user]\nname = A\n[github]\nuser = a\n");

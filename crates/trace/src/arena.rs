@@ -63,9 +63,9 @@ impl Arena {
     }
 
     /// Time of the first text or reasoning of a model call.
-    pub(crate) fn first_words(&self, call: usize) -> Option<Timestamp> {
-        let is_words = |span: &Span| matches!(span.kind, SpanKind::Message { .. } | SpanKind::Reasoning { .. });
-        let first = self.nodes.iter().find(|(parent, span)| *parent == Some(call) && is_words(span));
+    pub(crate) fn first_output(&self, call: usize) -> Option<Timestamp> {
+        let is_output = |span: &Span| matches!(span.kind, SpanKind::Message { .. } | SpanKind::Reasoning { .. });
+        let first = self.nodes.iter().find(|(parent, span)| *parent == Some(call) && is_output(span));
         first.map(|(_, span)| span.at)
     }
 
@@ -79,7 +79,7 @@ impl Arena {
                 span.end = end;
             }
             match parent.and_then(|parent| self.nodes.get_mut(parent)) {
-                Some((_, above)) => above.children.push(span),
+                Some((_, parent_span)) => parent_span.children.push(span),
                 None => roots.push(span),
             }
         }
@@ -89,32 +89,32 @@ impl Arena {
 }
 
 /// Clamps the turn and everything below it to the range `from..=to`.
-pub(crate) fn fit(trace: &mut TurnTrace, from: Timestamp, to: Timestamp) {
-    (trace.at, trace.end) = fitted(trace.at, trace.end, from, to);
-    fit_spans(&mut trace.spans, trace.at, trace.end);
-    trace.waited_ms = waited(trace);
+pub(crate) fn clamp(trace: &mut TurnTrace, from: Timestamp, to: Timestamp) {
+    (trace.at, trace.end) = clamped(trace.at, trace.end, from, to);
+    clamp_spans(&mut trace.spans, trace.at, trace.end);
+    trace.waited_ms = waiting_ms(trace);
 }
 
-fn fit_spans(spans: &mut [Span], from: Timestamp, to: Timestamp) {
+fn clamp_spans(spans: &mut [Span], from: Timestamp, to: Timestamp) {
     for span in spans {
-        (span.at, span.end) = fitted(span.at, span.end, from, to);
-        fit_spans(&mut span.children, span.at, span.end);
+        (span.at, span.end) = clamped(span.at, span.end, from, to);
+        clamp_spans(&mut span.children, span.at, span.end);
         if let SpanKind::Subagent(subagent) = &mut span.kind {
             for nested in &mut subagent.turns {
-                fit(nested, span.at, span.end);
+                clamp(nested, span.at, span.end);
             }
         }
     }
 }
 
-fn fitted(at: Timestamp, end: Timestamp, from: Timestamp, to: Timestamp) -> (Timestamp, Timestamp) {
+fn clamped(at: Timestamp, end: Timestamp, from: Timestamp, to: Timestamp) -> (Timestamp, Timestamp) {
     let to = to.max(from);
     let at = at.max(from).min(to);
     (at, end.max(at).min(to))
 }
 
 /// Time in which at least one question of the turn or its subagents was open, in milliseconds.
-fn waited(trace: &TurnTrace) -> u64 {
+fn waiting_ms(trace: &TurnTrace) -> u64 {
     let mut open = Vec::new();
     questions(&trace.spans, &mut open);
     open.sort_unstable();

@@ -18,7 +18,7 @@ use agentd_core::{
 };
 
 use crate::{
-    arena::{Arena, fit},
+    arena::{Arena, clamp},
     span::{ModelCallSpan, SpanKind, SubagentSpan, TurnEnd, TurnTrace, between},
 };
 
@@ -42,7 +42,7 @@ pub fn turns<'a>(events: impl IntoIterator<Item = &'a Event>) -> Vec<TurnTrace> 
                 turns.push(TurnBuilder::new(event.session_id, turn_id, event, &agent));
                 turns.len() - 1
             });
-            turns[number].take(event);
+            turns[number].apply(event);
         }
         if let EventKind::StateChanged { change: StateChange::Agent { stack } } = &event.kind {
             agent = stack.last().cloned().unwrap_or_else(|| MAIN.to_owned());
@@ -120,7 +120,7 @@ impl<'a> TurnBuilder<'a> {
         }
     }
 
-    fn take(&mut self, event: &'a Event) {
+    fn apply(&mut self, event: &'a Event) {
         self.trace.last_seq = event.seq;
         self.events.push(event);
         if !event.is_damaged() {
@@ -139,22 +139,22 @@ impl<'a> TurnBuilder<'a> {
             EventKind::ItemStarted { item } => self.item_started(event, item),
             EventKind::ItemDelta { .. } => {}
             EventKind::ItemCompleted { item, status } => self.item_completed(event, item, *status),
-            EventKind::InterruptRaised { interrupt } => self.asked(event, interrupt),
+            EventKind::InterruptRaised { interrupt } => self.interrupt_raised(event, interrupt),
             EventKind::InterruptResolved { interrupt_id, answer, by, .. } => {
-                self.answered(event, *interrupt_id, answer, by);
+                self.interrupt_resolved(event, *interrupt_id, answer, by);
             }
-            EventKind::UsageUpdated { .. } => self.paid(event),
+            EventKind::UsageUpdated { .. } => self.usage_updated(event),
             EventKind::IntentClassified { intent } => {
-                self.chosen(event, format!("intent {}", intent.kind.as_str()), &intent.reason);
+                self.add_choice(event, format!("intent {}", intent.kind.as_str()), &intent.reason);
             }
             EventKind::ModelChosen { model, reason, .. } => {
                 self.call = None;
                 self.call_failed(None);
-                self.chosen(event, format!("model {model}"), reason);
+                self.add_choice(event, format!("model {model}"), reason);
             }
-            EventKind::StateChanged { change } => self.changed(event, change),
-            EventKind::Warning { code, message } => self.warned(event, code, message),
-            EventKind::TurnEnded { result } => self.ended(event, result),
+            EventKind::StateChanged { change } => self.state_changed(event, change),
+            EventKind::Warning { code, message } => self.add_warning(event, code, message),
+            EventKind::TurnEnded { result } => self.turn_ended(event, result),
         }
         if !matches!(&event.kind, EventKind::Warning { code, .. } if code == RETRY) {
             self.boundary = event.at;
@@ -173,14 +173,14 @@ impl<'a> TurnBuilder<'a> {
         number
     }
 
-    fn paid(&mut self, event: &Event) {
+    fn usage_updated(&mut self, event: &Event) {
         let EventKind::UsageUpdated { step, slot, model, usage, prompt, delegated, timing, .. } = &event.kind else {
             return;
         };
         self.trace.usage += *usage;
         let is_of_known_step = self.last_call.is_some_and(|(_, known)| known == *step);
         let is_sampled = timing.is_none() && prompt.is_none() && is_of_known_step;
-        if (*delegated || (is_sampled && self.call.is_none() && self.is_behind_result()))
+        if (*delegated || (is_sampled && self.call.is_none() && self.is_after_result()))
             && let Some(tool) = self.last_tool.and_then(|number| self.arena.tool(number))
         {
             let sum = if *delegated { &mut tool.delegated } else { &mut tool.sampled };
@@ -188,14 +188,14 @@ impl<'a> TurnBuilder<'a> {
             return;
         }
         let number = self.current_call(event);
-        let first = self.arena.first_words(number);
+        let first = self.arena.first_output(number);
         let span = self.arena.span(number);
         span.id = format!("m{}", event.seq);
-        if let Some(began) = timing.and_then(|timing| earlier(event.at, timing.duration_ms)) {
-            span.at = began;
+        if let Some(start) = timing.and_then(|timing| earlier(event.at, timing.duration_ms)) {
+            span.at = start;
             // The question about the intent precedes everything else of its turn.
             if *step == 0 {
-                self.trace.at = self.trace.at.min(began);
+                self.trace.at = self.trace.at.min(start);
             }
         }
         let at = span.at;
@@ -213,7 +213,7 @@ impl<'a> TurnBuilder<'a> {
     }
 
     /// Returns true if the previous event is the result of a tool, or usage of a subagent.
-    fn is_behind_result(&self) -> bool {
+    fn is_after_result(&self) -> bool {
         let before = self.events.iter().rev().nth(1).map(|event| &event.kind);
         match before {
             Some(EventKind::ItemCompleted { item, .. }) => matches!(item.body, ItemBody::ToolResult(_)),
@@ -224,7 +224,7 @@ impl<'a> TurnBuilder<'a> {
 
     /// Marks the last call as failed if the turn continues without any text or tool call from it.
     fn call_failed(&mut self, kind: Option<ErrorKind>) {
-        let Some((number, step)) = self.last_call.filter(|(number, _)| self.arena.first_words(*number).is_none())
+        let Some((number, step)) = self.last_call.filter(|(number, _)| self.arena.first_output(*number).is_none())
         else {
             return;
         };
@@ -235,7 +235,7 @@ impl<'a> TurnBuilder<'a> {
         }
     }
 
-    fn warned(&mut self, event: &Event, code: &str, message: &str) {
+    fn add_warning(&mut self, event: &Event, code: &str, message: &str) {
         let parent = if code == RETRY {
             let number = self.current_call(event);
             if let Some(call) = self.arena.call(number) {
@@ -250,22 +250,22 @@ impl<'a> TurnBuilder<'a> {
         self.arena.point(parent, format!("w{}", event.seq), at, kind);
     }
 
-    fn changed(&mut self, event: &Event, change: &StateChange) {
+    fn state_changed(&mut self, event: &Event, change: &StateChange) {
         match change {
-            StateChange::Subagent(subagent) => self.delegated(event, subagent),
+            StateChange::Subagent(subagent) => self.subagent_started(event, subagent),
             StateChange::Agent { stack } => {
                 let agent = stack.last().map_or(MAIN, String::as_str);
-                self.chosen(event, format!("agent {agent}"), "the session was handed over");
+                self.add_choice(event, format!("agent {agent}"), "the session was handed over");
             }
             StateChange::TokenLevel { level, tokens, window } if *level != TokenLevel::default() => {
                 let reason = format!("{tokens} of {window} tokens in the window are used");
-                self.chosen(event, format!("window {}", level.as_str()), &reason);
+                self.add_choice(event, format!("window {}", level.as_str()), &reason);
             }
             _ => {}
         }
     }
 
-    fn delegated(&mut self, event: &Event, subagent: &Subagent) {
+    fn subagent_started(&mut self, event: &Event, subagent: &Subagent) {
         let parent = self.tools.get(&subagent.call_id).copied();
         let work = SubagentSpan {
             session_id: subagent.session_id,
@@ -278,12 +278,12 @@ impl<'a> TurnBuilder<'a> {
         self.subagents.insert(subagent.session_id, number);
     }
 
-    fn chosen(&mut self, event: &Event, choice: String, reason: &str) {
+    fn add_choice(&mut self, event: &Event, choice: String, reason: &str) {
         let kind = SpanKind::Choice { choice, reason: reason.to_owned() };
         self.arena.point(None, format!("c{}", event.seq), event.at, kind);
     }
 
-    fn ended(&mut self, event: &Event, result: &TurnResult) {
+    fn turn_ended(&mut self, event: &Event, result: &TurnResult) {
         self.trace.is_open = false;
         self.trace.trace_id.get_or_insert(result.trace_id);
         self.trace.settled_at = Some(event.at);
@@ -302,10 +302,10 @@ impl<'a> TurnBuilder<'a> {
 
     fn finish(self) -> TurnTrace {
         let mut trace = self.trace;
-        trace.end = last_sign(self.events.into_iter()).unwrap_or(self.latest).max(trace.at);
+        trace.end = last_activity(self.events.into_iter()).unwrap_or(self.latest).max(trace.at);
         trace.spans = self.arena.into_tree(trace.end);
         let (at, end) = (trace.at, trace.end);
-        fit(&mut trace, at, end);
+        clamp(&mut trace, at, end);
         trace
     }
 }
@@ -317,10 +317,10 @@ fn earlier(at: Timestamp, milliseconds: u64) -> Option<Timestamp> {
 }
 
 /// Time of the last event before the crash, if the turn ended as interrupted.
-fn last_sign<'a>(events: impl DoubleEndedIterator<Item = &'a Event>) -> Option<Timestamp> {
+fn last_activity<'a>(events: impl DoubleEndedIterator<Item = &'a Event>) -> Option<Timestamp> {
     let mut events = events.rev().skip_while(|event| !matches!(event.kind, EventKind::TurnEnded { .. }));
-    let is_cut = |event: &Event| matches!(&event.kind, EventKind::TurnEnded { result } if result.stop_reason == StopReason::Interrupted);
-    events.next().filter(|ended| is_cut(ended))?;
+    let is_interrupted = |event: &Event| matches!(&event.kind, EventKind::TurnEnded { result } if result.stop_reason == StopReason::Interrupted);
+    events.next().filter(|ended| is_interrupted(ended))?;
     events.find(|event| !is_settlement(&event.kind) && !event.is_damaged()).map(|event| event.at)
 }
 

@@ -8,16 +8,16 @@ use std::{
 use agentd_core::{Timestamp, ids::SessionId};
 
 use crate::{
-    arena::fit,
+    arena::clamp,
     span::{Span, SpanKind, SubagentSpan, TurnTrace},
 };
 
 /// Maximum number of subagent sessions read for one call of [`nest_all`].
-const MOST_SESSIONS: usize = 500;
+const MAX_SESSIONS: usize = 500;
 
 /// Maximum number of nested turns, and their maximum depth: a damaged journal could contain a cycle.
-const MOST: usize = 2000;
-const DEEPEST: usize = 8;
+const MAX_TURNS: usize = 2000;
+const MAX_DEPTH: usize = 8;
 
 /// Subagent sessions that worked for these turns.
 pub fn subagent_sessions(turns: &[TurnTrace]) -> BTreeSet<SessionId> {
@@ -34,12 +34,12 @@ where
     F: Future<Output = Result<Vec<TurnTrace>, E>>,
 {
     let mut known = BTreeMap::new();
-    let mut wanted = subagent_sessions(trees);
-    while let Some(session) = wanted.pop_first() {
-        if known.len() < MOST_SESSIONS && !known.contains_key(&session) {
-            let of_child = read(session).await?;
-            wanted.extend(subagent_sessions(&of_child));
-            known.insert(session, of_child);
+    let mut pending = subagent_sessions(trees);
+    while let Some(session) = pending.pop_first() {
+        if known.len() < MAX_SESSIONS && !known.contains_key(&session) {
+            let turns = read(session).await?;
+            pending.extend(subagent_sessions(&turns));
+            known.insert(session, turns);
         }
     }
     nest(trees, &known);
@@ -48,10 +48,10 @@ where
 
 /// Nests the turns of subagent sessions in `turns`. `known` has the turns of each such session.
 pub fn nest(turns: &mut [TurnTrace], known: &BTreeMap<SessionId, Vec<TurnTrace>>) {
-    nest_below(turns, known, &Cell::new(MOST), DEEPEST);
+    nest_below(turns, known, &Cell::new(MAX_TURNS), MAX_DEPTH);
 }
 
-fn nest_below(turns: &mut [TurnTrace], known: &BTreeMap<SessionId, Vec<TurnTrace>>, left: &Cell<usize>, depth: usize) {
+fn nest_below(turns: &mut [TurnTrace], known: &BTreeMap<SessionId, Vec<TurnTrace>>, quota: &Cell<usize>, depth: usize) {
     if depth == 0 {
         return;
     }
@@ -64,21 +64,21 @@ fn nest_below(turns: &mut [TurnTrace], known: &BTreeMap<SessionId, Vec<TurnTrace
         let next =
             begins.get(&work.session_id).and_then(|all| all.range(work.after.saturating_add(1)..).next().copied());
         let is_part = |turn: &&TurnTrace| {
-            let is_of_it =
+            let is_before_next =
                 next.map_or_else(|| settled.is_none_or(|settled| turn.at <= settled), |next| turn.first_seq <= next);
-            turn.first_seq > work.after && is_of_it
+            turn.first_seq > work.after && is_before_next
         };
         let all = known.get(&work.session_id).into_iter().flatten().filter(is_part);
-        let mut part: Vec<TurnTrace> = all.take(left.get()).cloned().collect();
-        left.set(left.get() - part.len());
+        let mut part: Vec<TurnTrace> = all.take(quota.get()).cloned().collect();
+        quota.set(quota.get() - part.len());
         part.iter_mut().for_each(|turn| turn.agent.clone_from(&work.name));
-        nest_below(&mut part, known, left, depth - 1);
+        nest_below(&mut part, known, quota, depth - 1);
         part
     };
     for turn in turns {
         let of_turn = |work: &SubagentSpan| part(work, turn.settled_at);
         turn.spans.iter_mut().for_each(|span| fill(span, &of_turn));
-        fit(turn, turn.at, turn.end);
+        clamp(turn, turn.at, turn.end);
     }
 }
 

@@ -72,7 +72,7 @@ fn new_line(level: usize, out: &mut String) {
 }
 
 /// Time limit for a comparison. After that, the result is coarser.
-const PATIENCE: Duration = Duration::from_secs(2);
+const DIFF_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A line of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,7 +86,7 @@ pub struct MarkedLine {
 /// Returns the lines of `now`, marking lines that `before` does not have.
 pub fn marked(before: &str, now: &str) -> Vec<MarkedLine> {
     let mut config = TextDiffConfig::default();
-    let compared = config.timeout(PATIENCE).diff_lines(before, now);
+    let compared = config.timeout(DIFF_TIMEOUT).diff_lines(before, now);
     let lines = compared.iter_all_changes().filter(|change| change.tag() != ChangeTag::Delete);
     let text = |text: &str| text.trim_end_matches(['\r', '\n']).to_owned();
     let line = |is_new, value| MarkedLine { is_new, text: text(value) };
@@ -96,29 +96,29 @@ pub fn marked(before: &str, now: &str) -> Vec<MarkedLine> {
 /// Returns a unified diff of two texts with the given names. Empty if they are equal.
 pub fn unified(names: (&str, &str), before: &str, now: &str) -> String {
     let mut config = TextDiffConfig::default();
-    config.timeout(PATIENCE).diff_lines(before, now).unified_diff().header(names.0, names.1).to_string()
+    config.timeout(DIFF_TIMEOUT).diff_lines(before, now).unified_diff().header(names.0, names.1).to_string()
 }
 
-/// Maximum number of listed places.
-const MOST: usize = 1000;
+/// Maximum number of listed paths.
+const MAX_PATHS: usize = 1000;
 
 /// JSON pointers to new or changed values in `now`. List elements that only moved are not included.
 pub fn new_places(before: &Value, now: &Value) -> Vec<String> {
-    let mut places = Vec::new();
-    compare(before, now, &mut String::new(), &mut places);
-    places.truncate(MOST);
-    places
+    let mut paths = Vec::new();
+    compare(before, now, &mut String::new(), &mut paths);
+    paths.truncate(MAX_PATHS);
+    paths
 }
 
-fn compare(before: &Value, now: &Value, path: &mut String, places: &mut Vec<String>) {
+fn compare(before: &Value, now: &Value, path: &mut String, paths: &mut Vec<String>) {
     match (before, now) {
         (before, now) if before == now => {}
         (Value::Object(before), Value::Object(now)) => {
             for (name, value) in now {
                 let name_in_path = name.replace('~', "~0").replace('/', "~1");
                 within(path, &name_in_path, |path| match before.get(name) {
-                    Some(before) => compare(before, value, path, places),
-                    None => places.push(path.clone()),
+                    Some(before) => compare(before, value, path, paths),
+                    None => paths.push(path.clone()),
                 });
             }
         }
@@ -126,24 +126,24 @@ fn compare(before: &Value, now: &Value, path: &mut String, places: &mut Vec<Stri
             let head = before.iter().zip(now).take_while(|(before, now)| before == now).count();
             let rest = (&before[head..], &now[head..]);
             let tail = rest.0.iter().rev().zip(rest.1.iter().rev()).take_while(|(before, now)| before == now).count();
-            let (gone, new) = (&before[head..before.len() - tail], &now[head..now.len() - tail]);
+            let (removed, new) = (&before[head..before.len() - tail], &now[head..now.len() - tail]);
             for (at, value) in new.iter().enumerate() {
-                within(path, &(head + at).to_string(), |path| match gone.get(at) {
+                within(path, &(head + at).to_string(), |path| match removed.get(at) {
                     // After insertions, the old counterpart of an element is unknown.
-                    Some(before) if new.len() == gone.len() => compare(before, value, path, places),
-                    _ => places.push(path.clone()),
+                    Some(before) if new.len() == removed.len() => compare(before, value, path, paths),
+                    _ => paths.push(path.clone()),
                 });
             }
         }
-        _ => places.push(path.clone()),
+        _ => paths.push(path.clone()),
     }
 }
 
-fn within(path: &mut String, name: &str, look: impl FnOnce(&mut String)) {
+fn within(path: &mut String, name: &str, visit: impl FnOnce(&mut String)) {
     let length = path.len();
     path.push('/');
     path.push_str(name);
-    look(path);
+    visit(path);
     path.truncate(length);
 }
 
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn added_and_changed_values_are_listed() {
-        let check = |before: Value, now: Value, places: &[&str]| assert_eq!(new_places(&before, &now), places);
+        let check = |before: Value, now: Value, paths: &[&str]| assert_eq!(new_places(&before, &now), paths);
         check(json!({"m": [1, 2], "t": [9]}), json!({"m": [1, 2, 3, 4], "t": [9]}), &["/m/2", "/m/3"]);
         check(json!({"m": [{"a": 1}]}), json!({"m": [{"a": 2, "b/c": 1}]}), &["/m/0/a", "/m/0/b~1c"]);
         check(json!({"m": [1, 9]}), json!({"m": [1, 5, 9]}), &["/m/1"]);

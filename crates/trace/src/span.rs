@@ -277,10 +277,10 @@ impl TurnTrace {
 
     /// Iterates over all spans of the turn, parents before children. Spans of nested turns are not included.
     pub fn walk(&self) -> impl Iterator<Item = &Span> {
-        let mut left: Vec<&Span> = self.spans.iter().rev().collect();
+        let mut pending: Vec<&Span> = self.spans.iter().rev().collect();
         std::iter::from_fn(move || {
-            let span = left.pop()?;
-            left.extend(span.children.iter().rev());
+            let span = pending.pop()?;
+            pending.extend(span.children.iter().rev());
             Some(span)
         })
     }

@@ -52,10 +52,10 @@ pub(crate) fn embedded(address: IpAddr) -> Option<IpAddr> {
 
 fn v4(address: Ipv4Addr) -> Option<&'static str> {
     if OF_CLOUDS.contains(&address) {
-        return Some("a cloud's own");
+        return Some("internal to a cloud");
     }
     let within = |(network, bits, _): &&Range| (address.to_bits() ^ network.to_bits()) >> (32 - bits) == 0;
-    NOT_PUBLIC.iter().find(within).map(|(_, _, what)| *what)
+    NOT_PUBLIC.iter().find(within).map(|(_, _, kind)| *kind)
 }
 
 fn v6(address: Ipv6Addr) -> Option<&'static str> {

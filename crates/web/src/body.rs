@@ -16,7 +16,7 @@ use crate::failure;
 /// Content encodings that are requested.
 pub(crate) const ACCEPTED: &str = "gzip, deflate, br";
 /// Maximum number of content encodings of one response. More than one is rare, and more than two are an attack.
-const MOST_LAYERS: usize = 2;
+const MAX_LAYERS: usize = 2;
 
 /// Bytes of a body; `cut` is true if there are more.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,48 +27,48 @@ pub(crate) struct BodyBytes {
 
 /// Content encoding of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Packing {
+enum Coding {
     Gzip,
     Deflate,
     Brotli,
 }
 
-/// Receives and unpacks at most `most` bytes each. There is no deadline here; callers set one.
-pub(crate) async fn receive(response: Response, most: usize) -> Result<BodyBytes, WebError> {
+/// Receives and unpacks at most `max_bytes` bytes each. There is no deadline here; callers set one.
+pub(crate) async fn receive(response: Response, max_bytes: usize) -> Result<BodyBytes, WebError> {
     let headers = response.headers().get_all(CONTENT_ENCODING);
-    let packings = read(headers.iter().filter_map(|value| value.to_str().ok()))?;
-    unpack(taken(response, most).await?, packings, most).await
+    let layers = read(headers.iter().filter_map(|value| value.to_str().ok()))?;
+    unpack(read_body(response, max_bytes).await?, layers, max_bytes).await
 }
 
 /// Parses the content encodings of a response, the innermost first.
-fn read<'a>(headers: impl Iterator<Item = &'a str>) -> Result<Vec<Packing>, WebError> {
-    let mut packings = Vec::new();
+fn read<'a>(headers: impl Iterator<Item = &'a str>) -> Result<Vec<Coding>, WebError> {
+    let mut layers = Vec::new();
     for name in headers.flat_map(|header| header.split(',')) {
         match name.trim().to_ascii_lowercase().as_str() {
             "" | "identity" => {}
-            "gzip" | "x-gzip" => packings.push(Packing::Gzip),
-            "deflate" => packings.push(Packing::Deflate),
-            "br" => packings.push(Packing::Brotli),
+            "gzip" | "x-gzip" => layers.push(Coding::Gzip),
+            "deflate" => layers.push(Coding::Deflate),
+            "br" => layers.push(Coding::Brotli),
             other => {
                 let other = failure::quoted(other);
                 return Err(failure::damaged(&format!("unrequested content encoding {other}")));
             }
         }
     }
-    if packings.len() > MOST_LAYERS {
-        return Err(failure::damaged(&format!("it is compressed {} times", packings.len())));
+    if layers.len() > MAX_LAYERS {
+        return Err(failure::damaged(&format!("it is compressed {} times", layers.len())));
     }
-    Ok(packings)
+    Ok(layers)
 }
 
-async fn taken(mut response: Response, most: usize) -> Result<BodyBytes, WebError> {
+async fn read_body(mut response: Response, max_bytes: usize) -> Result<BodyBytes, WebError> {
     let mut bytes = Vec::new();
     loop {
         match response.chunk().await {
             Ok(Some(chunk)) => {
-                let room = most - bytes.len();
-                bytes.extend_from_slice(&chunk[..chunk.len().min(room)]);
-                if chunk.len() > room {
+                let capacity = max_bytes - bytes.len();
+                bytes.extend_from_slice(&chunk[..chunk.len().min(capacity)]);
+                if chunk.len() > capacity {
                     return Ok(BodyBytes { bytes, cut: true });
                 }
             }
@@ -78,25 +78,25 @@ async fn taken(mut response: Response, most: usize) -> Result<BodyBytes, WebErro
     }
 }
 
-/// Unpacks at most `most` bytes, on a blocking thread.
-async fn unpack(taken: BodyBytes, packings: Vec<Packing>, most: usize) -> Result<BodyBytes, WebError> {
-    if packings.is_empty() || taken.bytes.is_empty() {
-        return Ok(taken);
+/// Unpacks at most `max_bytes` bytes, on a blocking thread.
+async fn unpack(body: BodyBytes, layers: Vec<Coding>, max_bytes: usize) -> Result<BodyBytes, WebError> {
+    if layers.is_empty() || body.bytes.is_empty() {
+        return Ok(body);
     }
     let unpacked = tokio::task::spawn_blocking(move || {
-        packings.into_iter().rev().try_fold(taken, |taken, packing| unpacked(&taken, packing, most))
+        layers.into_iter().rev().try_fold(body, |body, coding| unpack_layer(&body, coding, max_bytes))
     });
     unpacked.await.unwrap_or_else(|_| Err(WebError::new(ErrorKind::Internal, "could not unpack the answer")))
 }
 
-fn unpacked(taken: &BodyBytes, packing: Packing, most: usize) -> Result<BodyBytes, WebError> {
-    let packed = taken.bytes.as_slice();
-    match packing {
-        Packing::Gzip => take(MultiGzDecoder::new(packed), taken.cut, most),
+fn unpack_layer(body: &BodyBytes, coding: Coding, max_bytes: usize) -> Result<BodyBytes, WebError> {
+    let packed = body.bytes.as_slice();
+    match coding {
+        Coding::Gzip => read_limited(MultiGzDecoder::new(packed), body.cut, max_bytes),
         // The standard specifies the zlib format, but some servers send raw deflate.
-        Packing::Deflate if is_zlib(packed) => take(ZlibDecoder::new(packed), taken.cut, most),
-        Packing::Deflate => take(DeflateDecoder::new(packed), taken.cut, most),
-        Packing::Brotli => take(Decompressor::new(packed, 8 * 1024), taken.cut, most),
+        Coding::Deflate if is_zlib(packed) => read_limited(ZlibDecoder::new(packed), body.cut, max_bytes),
+        Coding::Deflate => read_limited(DeflateDecoder::new(packed), body.cut, max_bytes),
+        Coding::Brotli => read_limited(Decompressor::new(packed, 8 * 1024), body.cut, max_bytes),
     }
 }
 
@@ -105,16 +105,16 @@ fn is_zlib(packed: &[u8]) -> bool {
     first & 0x0f == 8 && (u16::from(*first) << 8 | u16::from(*second)).is_multiple_of(31)
 }
 
-/// Reads at most `most` bytes. If the received body was cut, an early end is not an error.
-fn take(unpacker: impl Read, is_cut: bool, most: usize) -> Result<BodyBytes, WebError> {
+/// Reads at most `max_bytes` bytes. If the received body was cut, an early end is not an error.
+fn read_limited(unpacker: impl Read, is_cut: bool, max_bytes: usize) -> Result<BodyBytes, WebError> {
     let mut bytes = Vec::new();
-    let limit = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
+    let limit = u64::try_from(max_bytes).unwrap_or(u64::MAX).saturating_add(1);
     let read: io::Result<usize> = unpacker.take(limit).read_to_end(&mut bytes);
     match read {
         Err(error) if !is_cut => Err(failure::damaged(&error.to_string())),
         _ => {
-            let cut = is_cut || bytes.len() > most;
-            bytes.truncate(most);
+            let cut = is_cut || bytes.len() > max_bytes;
+            bytes.truncate(max_bytes);
             Ok(BodyBytes { bytes, cut })
         }
     }
@@ -142,10 +142,10 @@ const TEXTS: [&str; 14] = [
     "application/xml",
 ];
 /// Media types that servers send if they do not know the type.
-const UNSURE: [&str; 4] = ["", "application/octet-stream", "binary/octet-stream", "application/unknown"];
+const UNKNOWN_TYPES: [&str; 4] = ["", "application/octet-stream", "binary/octet-stream", "application/unknown"];
 
 /// Maximum length of a media type, in characters.
-const LONGEST_KIND: usize = 100;
+const MAX_MEDIA_TYPE: usize = 100;
 
 /// The media type and charset of a `Content-Type`. An invalid media type counts as missing.
 pub(crate) fn declared(content_type: &str) -> (String, Option<String>) {
@@ -155,28 +155,28 @@ pub(crate) fn declared(content_type: &str) -> (String, Option<String>) {
         let (name, value) = part.split_once('=')?;
         name.trim().eq_ignore_ascii_case("charset").then(|| value.trim().trim_matches(['"', '\'']).to_owned())
     });
-    let media_type = if is_kind(&media_type) { media_type } else { String::new() };
+    let media_type = if is_media_type(&media_type) { media_type } else { String::new() };
     (media_type, charset.filter(|charset| !charset.is_empty()))
 }
 
 /// Returns true if the text has the form of a media type: two plain words around a slash.
-fn is_kind(media_type: &str) -> bool {
+fn is_media_type(media_type: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     let is_word = |word: &str| !word.is_empty() && word.bytes().all(is_plain);
-    media_type.len() <= LONGEST_KIND
+    media_type.len() <= MAX_MEDIA_TYPE
         && media_type.split_once('/').is_some_and(|(family, kind)| is_word(family) && is_word(kind))
 }
 
 /// Decodes the body; `None` if it is not text.
 pub(crate) fn text(bytes: &[u8], media_type: &str, charset: Option<&str>) -> Option<String> {
-    let named = media_type.starts_with("text/")
+    let is_text_type = media_type.starts_with("text/")
         || media_type.ends_with("+json")
         || media_type.ends_with("+xml")
         || TEXTS.contains(&media_type);
-    if !named && !UNSURE.contains(&media_type) {
+    if !is_text_type && !UNKNOWN_TYPES.contains(&media_type) {
         return None;
     }
-    let (encoding, mark) = Encoding::for_bom(bytes).unwrap_or_else(|| (guessed(bytes, charset), 0));
+    let (encoding, mark) = Encoding::for_bom(bytes).unwrap_or_else(|| (guess_encoding(bytes, charset), 0));
     let content = &bytes[mark..];
     let is_wide = encoding == encoding_rs::UTF_16LE || encoding == encoding_rs::UTF_16BE;
     if !is_wide && content.iter().take(SAMPLE).any(|byte| *byte == 0) {
@@ -184,7 +184,7 @@ pub(crate) fn text(bytes: &[u8], media_type: &str, charset: Option<&str>) -> Opt
     }
     let (text, damaged) = encoding.decode_without_bom_handling(content);
     // Without a text type from the server, the content must look like text.
-    if !named
+    if !is_text_type
         && (damaged || text.chars().take(SAMPLE).any(|letter| letter.is_control() && !"\n\r\t\u{c}".contains(letter)))
     {
         return None;
@@ -193,7 +193,7 @@ pub(crate) fn text(bytes: &[u8], media_type: &str, charset: Option<&str>) -> Opt
 }
 
 /// The first candidate encoding in which all bytes are valid, or else the first one.
-fn guessed(bytes: &[u8], charset: Option<&str>) -> &'static Encoding {
+fn guess_encoding(bytes: &[u8], charset: Option<&str>) -> &'static Encoding {
     let by_name = |label: &str| Encoding::for_label(label.as_bytes());
     let own = own_charset(bytes);
     // The declaration would not have been readable in UTF-16.
@@ -202,21 +202,21 @@ fn guessed(bytes: &[u8], charset: Option<&str>) -> &'static Encoding {
     detector.feed(&bytes[..bytes.len().min(SAMPLE)], bytes.len() <= SAMPLE);
     let guess = detector.guess(None, Utf8Detection::Allow);
     let candidates = [charset.and_then(by_name), own, Some(guess)];
-    let fits = |encoding: &&'static Encoding| !encoding.decode_without_bom_handling(bytes).1;
-    let mut known = candidates.into_iter().flatten();
-    let first = known.next().unwrap_or(guess);
-    if fits(&first) { first } else { known.find(fits).unwrap_or(first) }
+    let is_valid = |encoding: &&'static Encoding| !encoding.decode_without_bom_handling(bytes).1;
+    let mut candidates = candidates.into_iter().flatten();
+    let first = candidates.next().unwrap_or(guess);
+    if is_valid(&first) { first } else { candidates.find(is_valid).unwrap_or(first) }
 }
 
 /// Finds `<meta charset="…">` and its older form, `<?xml encoding="…"?>` or `@charset "…"`.
 fn own_charset(bytes: &[u8]) -> Option<String> {
     let start = String::from_utf8_lossy(&bytes[..bytes.len().min(START)]).to_ascii_lowercase();
-    let behind = |word: &str| start.find(word).map(|at| &start[at + word.len()..]);
+    let after = |word: &str| start.find(word).map(|at| &start[at + word.len()..]);
     let is_xml = start.trim_start().starts_with("<?xml");
-    let value = match behind("encoding=").filter(|_| is_xml) {
+    let value = match after("encoding=").filter(|_| is_xml) {
         Some(value) => value,
-        None if start.starts_with("@charset ") => behind("@charset ")?,
-        None => behind("charset=")?,
+        None if start.starts_with("@charset ") => after("@charset ")?,
+        None => after("charset=")?,
     };
     let plain = |letter: &char| letter.is_ascii_alphanumeric() || "-_:".contains(*letter);
     let label: String = value.trim_start_matches(['"', '\'']).chars().take_while(plain).collect();
@@ -255,15 +255,15 @@ mod tests {
         deflate.write_all(text).unwrap();
         // Brotli's form for incompressible data.
         let brotli = b"\x0b\x02\x80hello\x03".to_vec();
-        for (packing, packed, expected) in [
-            (Packing::Gzip, gzip(text), text),
-            (Packing::Gzip, [gzip(&text[..10]), gzip(&text[10..])].concat(), text),
-            (Packing::Deflate, zlib.finish().unwrap(), text),
-            (Packing::Deflate, deflate.finish().unwrap(), text),
-            (Packing::Brotli, brotli, b"hello"),
+        for (coding, packed, expected) in [
+            (Coding::Gzip, gzip(text), text),
+            (Coding::Gzip, [gzip(&text[..10]), gzip(&text[10..])].concat(), text),
+            (Coding::Deflate, zlib.finish().unwrap(), text),
+            (Coding::Deflate, deflate.finish().unwrap(), text),
+            (Coding::Brotli, brotli, b"hello"),
         ] {
-            let unpacked = unpacked(&whole(packed), packing, 1000).unwrap();
-            assert_eq!(unpacked, whole(expected.to_vec()), "{packing:?}");
+            let unpacked = unpack_layer(&whole(packed), coding, 1000).unwrap();
+            assert_eq!(unpacked, whole(expected.to_vec()), "{coding:?}");
         }
     }
 
@@ -271,17 +271,17 @@ mod tests {
     fn truncated_body_is_an_error_unless_cut_by_the_limit() {
         let packed = gzip(b"some words that are long enough to be packed");
         let half = packed[..packed.len() / 2].to_vec();
-        assert!(unpacked(&whole(half.clone()), Packing::Gzip, 1000).is_err());
-        assert!(unpacked(&BodyBytes { bytes: half, cut: true }, Packing::Gzip, 1000).unwrap().cut);
+        assert!(unpack_layer(&whole(half.clone()), Coding::Gzip, 1000).is_err());
+        assert!(unpack_layer(&BodyBytes { bytes: half, cut: true }, Coding::Gzip, 1000).unwrap().cut);
     }
 
     proptest! {
         /// Arbitrary bytes never unpack to more than the limit.
         #[test]
-        fn unpacking_any_bytes_stays_within_the_limit(bytes in proptest::collection::vec(any::<u8>(), 0..300), cut: bool, most in 0_usize..100) {
-            for packing in [Packing::Gzip, Packing::Deflate, Packing::Brotli] {
-                if let Ok(taken) = unpacked(&BodyBytes { bytes: bytes.clone(), cut }, packing, most) {
-                    prop_assert!(taken.bytes.len() <= most);
+        fn unpacking_any_bytes_stays_within_the_limit(bytes in proptest::collection::vec(any::<u8>(), 0..300), cut: bool, max_bytes in 0_usize..100) {
+            for coding in [Coding::Gzip, Coding::Deflate, Coding::Brotli] {
+                if let Ok(body) = unpack_layer(&BodyBytes { bytes: bytes.clone(), cut }, coding, max_bytes) {
+                    prop_assert!(body.bytes.len() <= max_bytes);
                 }
             }
         }
@@ -311,13 +311,13 @@ mod tests {
         ] {
             assert_eq!(declared(header), (media_type.to_owned(), charset.map(str::to_owned)), "{header}");
         }
-        assert_eq!(declared(&format!("text/{}", "a".repeat(LONGEST_KIND))).0, "");
+        assert_eq!(declared(&format!("text/{}", "a".repeat(MAX_MEDIA_TYPE))).0, "");
     }
 
     #[test]
     fn body_text_decodes_in_any_encoding() {
         let meta = |label: &str| format!("<meta charset=\"{label}\">");
-        for (encoding, words, label) in [
+        for (encoding, content, label) in [
             (GBK, CHINESE, "gbk"),
             (GB18030, CHINESE, "gb18030"),
             (BIG5, "網頁的編碼各不相同，讀者只想看到文字。", "big5"),
@@ -327,17 +327,17 @@ mod tests {
             (WINDOWS_1252, "Où êtes-vous, Zoë? Das müßte genügen.", "iso-8859-1"),
         ] {
             let encode = |text: &str| encoding.encode(text).0.into_owned();
-            let plain = in_page("", words);
-            let page = in_page(&meta(label), words);
-            let check = |bytes: &[u8], charset: Option<&str>, expected: &str, how: &str| {
-                assert_eq!(text(bytes, "text/html", charset).as_deref(), Some(expected), "{label} {how}");
+            let plain = in_page("", content);
+            let page = in_page(&meta(label), content);
+            let check = |bytes: &[u8], charset: Option<&str>, expected: &str, source: &str| {
+                assert_eq!(text(bytes, "text/html", charset).as_deref(), Some(expected), "{label} {source}");
             };
             check(&encode(&plain), Some(label), &plain, "by the header");
             check(&encode(&page), None, &page, "by the page");
             check(&encode(&plain), None, &plain, "by a guess");
             // A declaration that does not fit is ignored.
-            check(&encode(&plain), Some("utf-8"), &plain, "against the header");
-            check(&encode(&page), Some("nonsense"), &page, "with a header that means nothing");
+            check(&encode(&plain), Some("utf-8"), &plain, "with a wrong header");
+            check(&encode(&page), Some("nonsense"), &page, "with an invalid header");
             let wide: Vec<u8> = [0xfeff].into_iter().chain(plain.encode_utf16()).flat_map(u16::to_le_bytes).collect();
             check(&wide, Some(label), &plain, "by its mark");
         }

@@ -40,10 +40,10 @@ impl Lookup for SystemLookup {
 
 /// A name resolves to an address that may not be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{address} is not public ({what})")]
+#[error("{address} is not public ({kind})")]
 pub(crate) struct RefusedAddress {
     pub(crate) address: IpAddr,
-    pub(crate) what: &'static str,
+    pub(crate) kind: &'static str,
 }
 
 /// Resolves names for a client, and returns only addresses that may be connected to.
@@ -63,7 +63,7 @@ impl Guard {
             return Ok(());
         }
         match self.own.refused(addresses, |address| config::covers(&self.allow, address)) {
-            Some((address, what)) => Err(RefusedAddress { address, what }),
+            Some((address, kind)) => Err(RefusedAddress { address, kind }),
             None => Ok(()),
         }
     }
@@ -101,16 +101,16 @@ impl Clients {
     }
 
     pub(crate) fn of(&self, trust: Trust) -> Result<Client, WebError> {
-        let place = match trust {
+        let cell = match trust {
             Trust::Public => &self.public,
             Trust::Named => &self.named,
         };
-        if let Some(client) = place.get() {
+        if let Some(client) = cell.get() {
             return Ok(client.clone());
         }
         let guard = Arc::new(Guard { trust, ..self.guard.clone() });
         // A proxy from the environment would resolve and connect itself, without a check of the address.
-        let made = agentd_http::client(true, None, |builder| {
+        let client = agentd_http::client(true, None, |builder| {
             builder
                 .user_agent(self.config.agent())
                 .connect_timeout(self.config.connect_timeout)
@@ -119,8 +119,8 @@ impl Clients {
                 // Redirects are followed by `fetch`, which checks each of them.
                 .redirect(redirect::Policy::none())
         });
-        let made = made
+        let client = client
             .map_err(|error| WebError::new(ErrorKind::Internal, "could not prepare web requests").with_source(error))?;
-        Ok(place.get_or_init(|| made).clone())
+        Ok(cell.get_or_init(|| client).clone())
     }
 }

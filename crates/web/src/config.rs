@@ -63,12 +63,12 @@ pub enum AllowedHost {
 /// A text that is neither a host nor a range.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is neither a host such as localhost:8888 nor a range of addresses such as 10.0.0.0/8")]
-pub struct NotAllowable(String);
+pub struct InvalidHost(String);
 
 impl FromStr for AllowedHost {
-    type Err = NotAllowable;
+    type Err = InvalidHost;
 
-    fn from_str(text: &str) -> Result<Self, NotAllowable> {
+    fn from_str(text: &str) -> Result<Self, InvalidHost> {
         let text = text.trim();
         if let Ok(range) = text.parse::<IpNet>() {
             return Ok(Self::Range(range.trunc()));
@@ -76,9 +76,9 @@ impl FromStr for AllowedHost {
         if let Ok(address) = text.trim_matches(['[', ']']).parse::<IpAddr>() {
             return Ok(Self::Range(address.into()));
         }
-        let refused = || NotAllowable(text.chars().take(80).collect());
+        let invalid = || InvalidHost(text.chars().take(80).collect());
         let (host, port) = match text.rsplit_once(':') {
-            Some((host, port)) => (host, Some(port.parse::<u16>().map_err(|_| refused())?)),
+            Some((host, port)) => (host, Some(port.parse::<u16>().map_err(|_| invalid())?)),
             None => (text, None),
         };
         let bracketed = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
@@ -89,7 +89,7 @@ impl FromStr for AllowedHost {
         match bracketed {
             Some(address) if address.parse::<IpAddr>().is_ok() => Ok(Self::Host(host.to_lowercase(), port)),
             None if is_name() => Ok(Self::Host(host.trim_end_matches('.').to_lowercase(), port)),
-            _ => Err(refused()),
+            _ => Err(invalid()),
         }
     }
 }
@@ -126,8 +126,8 @@ mod tests {
     #[test]
     fn allowed_hosts_and_ranges_parse() {
         let check = |text: &str, expected: Option<&str>| {
-            let read = text.parse::<AllowedHost>().ok().map(|allowed| allowed.to_string());
-            assert_eq!(read.as_deref(), expected, "{text}");
+            let parsed = text.parse::<AllowedHost>().ok().map(|allowed| allowed.to_string());
+            assert_eq!(parsed.as_deref(), expected, "{text}");
         };
         check("localhost", Some("localhost"));
         check(" SearX.lan.:8888 ", Some("searx.lan:8888"));

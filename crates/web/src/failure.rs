@@ -8,20 +8,20 @@ use reqwest::Url;
 use crate::client::RefusedAddress;
 
 /// Error for an address that is not public and not allowed by the user.
-pub(crate) fn private(host: &str, address: IpAddr, what: &str) -> WebError {
-    let place = if host.trim_matches(['[', ']']) == address.to_string() {
-        format!("{address} is not public ({what})")
+pub(crate) fn private(host: &str, address: IpAddr, kind: &str) -> WebError {
+    let problem = if host.trim_matches(['[', ']']) == address.to_string() {
+        format!("{address} is not public ({kind})")
     } else {
-        format!("{} leads to {address}, which is not public ({what})", quoted(host))
+        format!("{} leads to {address}, which is not public ({kind})", quoted(host))
     };
-    WebError::new(ErrorKind::Configuration, format!("no request was sent: {place}"))
+    WebError::new(ErrorKind::Configuration, format!("no request was sent: {problem}"))
         .with_hint("only the user can allow it, with fetch.allow in web.yaml; do not try another way")
 }
 
 /// Quotes a text for a message: shortened, and without anything that may be a password.
 pub(crate) fn quoted(text: &str) -> String {
     let text = match (text.split_once("://"), text.rsplit_once('@')) {
-        (Some((scheme, _)), Some((_, behind))) => format!("{scheme}://…@{behind}"),
+        (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://…@{rest}"),
         _ => text.to_owned(),
     };
     let short: String = text.chars().take(120).collect();
@@ -33,26 +33,26 @@ pub(crate) fn unsent(url: &Url, error: reqwest::Error) -> WebError {
     let host = url.host_str().unwrap_or_default().to_owned();
     let causes = || std::iter::successors(error.source(), |&cause| cause.source());
     if let Some(refused) = causes().find_map(|cause| cause.downcast_ref::<RefusedAddress>()) {
-        return private(&host, refused.address, refused.what);
+        return private(&host, refused.address, refused.kind);
     }
-    let why = causes().last().map_or_else(|| "no answer".to_owned(), ToString::to_string);
+    let reason = causes().last().map_or_else(|| "no answer".to_owned(), ToString::to_string);
     if error.is_timeout() {
-        return WebError::new(ErrorKind::Timeout, format!("{host} does not answer: {why}"));
+        return WebError::new(ErrorKind::Timeout, format!("{host} does not answer: {reason}"));
     }
     let kind = if error.is_connect() { ErrorKind::Unreachable } else { ErrorKind::Protocol };
-    let doing = if error.is_connect() { "could not reach" } else { "could not request" };
-    WebError::new(kind, format!("{doing} {host}: {why}")).with_hint("check the address")
+    let action = if error.is_connect() { "could not reach" } else { "could not request" };
+    WebError::new(kind, format!("{action} {host}: {reason}")).with_hint("check the address")
 }
 
 /// Error for a response that ended early.
 pub(crate) fn cut_off(read: usize, error: &reqwest::Error) -> WebError {
     let innermost = std::iter::successors(error.source(), |&cause| cause.source()).last();
-    let why = innermost.map(|cause| format!(" ({cause})")).unwrap_or_default();
-    WebError::new(ErrorKind::CutStream, format!("the answer ended after {read} bytes{why}"))
+    let reason = innermost.map(|cause| format!(" ({cause})")).unwrap_or_default();
+    WebError::new(ErrorKind::CutStream, format!("the answer ended after {read} bytes{reason}"))
         .with_hint("retry; if it persists, the server is at fault")
 }
 
 /// Error for content that cannot be unpacked.
-pub(crate) fn damaged(what: &str) -> WebError {
-    WebError::new(ErrorKind::Protocol, format!("the answer cannot be unpacked: {what}"))
+pub(crate) fn damaged(problem: &str) -> WebError {
+    WebError::new(ErrorKind::Protocol, format!("the answer cannot be unpacked: {problem}"))
 }

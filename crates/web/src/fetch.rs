@@ -38,7 +38,7 @@ const REPORTED_HEADERS: [&str; 11] = [
     "www-authenticate",
 ];
 /// Maximum length of a returned header value, in characters.
-const LONGEST_HEADER: usize = 500;
+const MAX_HEADER_LENGTH: usize = 500;
 
 /// Access to the web with the user's settings.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ impl Fetcher {
         Self { clients: Clients::new(config.clone(), lookup, own.clone()), own, config }
     }
 
-    async fn ask(&self, request: WebRequest, rules: &ReadRules) -> Result<WebAnswer, WebError> {
+    async fn follow(&self, request: WebRequest, rules: &ReadRules) -> Result<WebAnswer, WebError> {
         let mut hop = Hop::first(request)?;
         let mut passed = Vec::new();
         loop {
@@ -77,15 +77,15 @@ impl Fetcher {
     }
 
     fn may_follow(&self, next: &Hop, followed: usize, rules: &ReadRules) -> Result<(), WebError> {
-        let most = self.config.max_redirects;
-        if followed >= most {
-            let error = WebError::new(ErrorKind::Rejected, format!("it redirects more than {most} times"));
+        let limit = self.config.max_redirects;
+        if followed >= limit {
+            let error = WebError::new(ErrorKind::Rejected, format!("it redirects more than {limit} times"));
             return Err(error.with_hint(format!("the next address would be {}", next.url)));
         }
         if !rules.allow(next.url.as_str()) {
-            let why = format!("it redirects to {}, which requires approval", next.url);
+            let message = format!("it redirects to {}, which requires approval", next.url);
             return Err(
-                WebError::new(ErrorKind::Rejected, why).with_hint("request that address directly, to get approval")
+                WebError::new(ErrorKind::Rejected, message).with_hint("request that address directly, to get approval")
             );
         }
         Ok(())
@@ -96,12 +96,12 @@ impl Fetcher {
         // A part of compressed content cannot be unpacked.
         let encodings = if hop.headers.contains_key(RANGE) { "identity" } else { body::ACCEPTED };
         let mut headers = hop.headers.clone();
-        for (name, usual) in [
+        for (name, default) in [
             (ACCEPT, "text/html, application/xhtml+xml, application/json;q=0.9, */*;q=0.8"),
             (ACCEPT_LANGUAGE, "en, *;q=0.5"),
             (ACCEPT_ENCODING, encodings),
         ] {
-            headers.entry(name).or_insert(HeaderValue::from_static(usual));
+            headers.entry(name).or_insert(HeaderValue::from_static(default));
         }
         // All of these names are valid methods.
         let method = Method::from_bytes(hop.method.as_str().as_bytes()).unwrap_or_default();
@@ -114,11 +114,11 @@ impl Fetcher {
 
     async fn answer(&self, hop: Hop, passed: Vec<String>, response: Response) -> Result<WebAnswer, WebError> {
         let status = response.status();
-        let said = response.headers().get(CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()));
-        let (media_type, charset) = body::declared(said.as_deref().unwrap_or_default());
+        let content_type = response.headers().get(CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()));
+        let (media_type, charset) = body::declared(content_type.as_deref().unwrap_or_default());
         let headers = reported_headers(response.headers());
-        let taken = body::receive(response, self.config.max_bytes).await?;
-        let text = body::text(&taken.bytes, &media_type, charset.as_deref());
+        let received = body::receive(response, self.config.max_bytes).await?;
+        let text = body::text(&received.bytes, &media_type, charset.as_deref());
         Ok(WebAnswer {
             url: hop.url.into(),
             passed,
@@ -126,9 +126,9 @@ impl Fetcher {
             reason: status.canonical_reason().unwrap_or_default().to_owned(),
             headers,
             media_type,
-            body: taken.bytes,
+            body: received.bytes,
             text,
-            cut: taken.cut,
+            cut: received.cut,
         })
     }
 }
@@ -140,13 +140,13 @@ impl Web for Fetcher {
     }
 
     fn fetch(&self, request: WebRequest, rules: ReadRules) -> BoxFuture<'_, Result<WebAnswer, WebError>> {
-        async move { within(self.config.timeout, self.ask(request, &rules)).await }.boxed()
+        async move { within(self.config.timeout, self.follow(request, &rules)).await }.boxed()
     }
 
-    fn search(&self, query: String, most: usize) -> BoxFuture<'_, Result<Vec<WebFind>, WebError>> {
+    fn search(&self, query: String, limit: usize) -> BoxFuture<'_, Result<Vec<WebFind>, WebError>> {
         async move {
-            let engine = self.config.search.as_ref().ok_or_else(search::none)?;
-            let finding = search::find(engine, &self.clients, &query, most, self.config.max_bytes);
+            let engine = self.config.search.as_ref().ok_or_else(search::not_configured)?;
+            let finding = search::find(engine, &self.clients, &query, limit, self.config.max_bytes);
             within(self.config.timeout, finding).await
         }
         .boxed()
@@ -155,16 +155,17 @@ impl Web for Fetcher {
 
 async fn within<T>(limit: Duration, work: impl Future<Output = Result<T, WebError>>) -> Result<T, WebError> {
     tokio::time::timeout(limit, work).await.unwrap_or_else(|_| {
-        let why = format!("it did not answer in full within {} s", limit.as_secs_f64());
-        Err(WebError::new(ErrorKind::Timeout, why).with_hint("request less, or retry later"))
+        let message = format!("it did not answer in full within {} s", limit.as_secs_f64());
+        Err(WebError::new(ErrorKind::Timeout, message).with_hint("request less, or retry later"))
     })
 }
 
 fn reported_headers(headers: &HeaderMap) -> Vec<(String, String)> {
-    let said = headers.iter().filter(|(name, _)| REPORTED_HEADERS.contains(&name.as_str()));
-    said.map(|(name, value)| {
-        let value = String::from_utf8_lossy(value.as_bytes());
-        (name.as_str().to_owned(), value.chars().take(LONGEST_HEADER).collect())
-    })
-    .collect()
+    let reported = headers.iter().filter(|(name, _)| REPORTED_HEADERS.contains(&name.as_str()));
+    reported
+        .map(|(name, value)| {
+            let value = String::from_utf8_lossy(value.as_bytes());
+            (name.as_str().to_owned(), value.chars().take(MAX_HEADER_LENGTH).collect())
+        })
+        .collect()
 }

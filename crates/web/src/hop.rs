@@ -15,7 +15,7 @@ use reqwest::{
 use crate::{failure, target};
 
 /// Headers of the connection or of the client's identity, which a request may not set.
-const OURS: [&str; 14] = [
+const RESERVED: [&str; 14] = [
     "accept-encoding",
     "connection",
     "content-length",
@@ -32,7 +32,7 @@ const OURS: [&str; 14] = [
     "via",
 ];
 /// Maximum number of headers of one request.
-const MOST_HEADERS: usize = 32;
+const MAX_HEADERS: usize = 32;
 
 /// A request to one server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,16 +56,16 @@ impl Hop {
     }
 }
 
-fn read(written: Vec<(String, String)>) -> Result<HeaderMap, WebError> {
-    if written.len() > MOST_HEADERS {
-        return Err(hop_error(format!("at most {MOST_HEADERS} headers can be sent"), "send only those needed"));
+fn read(pairs: Vec<(String, String)>) -> Result<HeaderMap, WebError> {
+    if pairs.len() > MAX_HEADERS {
+        return Err(hop_error(format!("at most {MAX_HEADERS} headers can be sent"), "send only those needed"));
     }
     let mut headers = HeaderMap::new();
-    for (name, text) in written {
+    for (name, text) in pairs {
         let shown = failure::quoted(&name);
         let parsed = HeaderName::from_bytes(name.trim().as_bytes())
             .map_err(|_| hop_error(format!("invalid header name: {shown}"), "write it like `accept-language`"))?;
-        if OURS.contains(&parsed.as_str()) {
+        if RESERVED.contains(&parsed.as_str()) {
             return Err(hop_error(format!("the header {shown} is set by agentd itself"), "omit it"));
         }
         let value = HeaderValue::from_str(text.trim())
@@ -75,39 +75,39 @@ fn read(written: Vec<(String, String)>) -> Result<HeaderMap, WebError> {
     Ok(headers)
 }
 
-fn hop_error(why: impl Into<String>, hint: &str) -> WebError {
-    WebError::new(ErrorKind::InvalidInput, why).with_hint(hint)
+fn hop_error(message: impl Into<String>, hint: &str) -> WebError {
+    WebError::new(ErrorKind::InvalidInput, message).with_hint(hint)
 }
 
 /// Returns the next request if the response is a redirect, or an error if it may not be followed.
 pub(crate) fn redirected(hop: &Hop, status: u16, location: Option<&[u8]>) -> Result<Option<Hop>, WebError> {
     let (301..=303 | 307 | 308, Some(location)) = (status, location) else { return Ok(None) };
     let location = String::from_utf8_lossy(location);
-    let not_followed = |why: &str| {
+    let not_followed = |reason: &str| {
         let (from, to) = (hop.url.host_str().unwrap_or_default(), failure::quoted(&location));
-        WebError::new(ErrorKind::Rejected, format!("{from} redirects to {to}: {why}"))
+        WebError::new(ErrorKind::Rejected, format!("{from} redirects to {to}: {reason}"))
     };
-    let by_itself = |url: &Url| format!("to go there anyway, request {url} itself");
+    let hint = |url: &Url| format!("to go there anyway, request {url} itself");
     let mut url = hop.url.join(location.trim()).map_err(|error| not_followed(&error.to_string()))?;
     // A fragment is only meant for the reader of the page.
     url.set_fragment(None);
     target::check_form(&url).map_err(not_followed)?;
     if hop.url.scheme() == "https" && url.scheme() == "http" {
-        let why = "it downgrades from https to http";
-        return Err(not_followed(why).with_hint(by_itself(&url)));
+        let message = "it downgrades from https to http";
+        return Err(not_followed(message).with_hint(hint(&url)));
     }
     let method = match (status, hop.method) {
         (303, WebMethod::Get | WebMethod::Head) => hop.method,
         (303, _) | (301 | 302, WebMethod::Post) => WebMethod::Get,
         (_, method) => method,
     };
-    let elsewhere = url.origin() != hop.url.origin();
-    if elsewhere && !method.is_fetch() {
-        let why = format!("a {} request is not sent to another server", method.as_str());
-        return Err(not_followed(&why).with_hint(by_itself(&url)));
+    let is_cross_origin = url.origin() != hop.url.origin();
+    if is_cross_origin && !method.is_fetch() {
+        let message = format!("a {} request is not sent to another server", method.as_str());
+        return Err(not_followed(&message).with_hint(hint(&url)));
     }
-    let kept = hop.headers.iter().filter(|(name, _)| !elsewhere || is_harmless_header(name.as_str()));
-    let mut headers: HeaderMap = kept.map(|(name, value)| (name.clone(), value.clone())).collect();
+    let passed = hop.headers.iter().filter(|(name, _)| !is_cross_origin || is_harmless_header(name.as_str()));
+    let mut headers: HeaderMap = passed.map(|(name, value)| (name.clone(), value.clone())).collect();
     let body = if method == hop.method { hop.body.clone() } else { None };
     if body.is_none() {
         for about_the_body in [CONTENT_TYPE, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LOCATION] {
@@ -124,8 +124,8 @@ mod tests {
     #[test]
     fn invalid_requests_are_rejected_with_a_reason() {
         let check = |request: WebRequest, expected: &str| {
-            let next_request = Hop::first(request).unwrap_err().to_string();
-            assert!(next_request.contains(expected), "{next_request}");
+            let error = Hop::first(request).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
         };
         let get = || WebRequest::get("http://example.org/");
         let with = |name: &str, value: &str| WebRequest { headers: vec![(name.into(), value.into())], ..get() };
@@ -133,7 +133,7 @@ mod tests {
         check(with("a b", "c"), "invalid header name");
         check(with("Host", "internal"), "set by agentd itself");
         check(with("x", "a\r\nHost: internal"), "invalid characters");
-        check(WebRequest { headers: vec![("a".into(), "b".into()); 33], ..get() }, "more than 32");
+        check(WebRequest { headers: vec![("a".into(), "b".into()); 33], ..get() }, "at most 32 headers");
         assert!(Hop::first(WebRequest { body: Some(String::new()), ..get() }).is_ok());
     }
 
@@ -163,8 +163,8 @@ mod tests {
         use WebMethod::{Delete, Get, Head, Post};
         let all = "accept authorization cookie";
         let check = |method, from, status, location, expected: &str| {
-            let next_request = next_request(method, from, status, location);
-            assert_eq!(next_request.trim(), expected.trim(), "{status} {location}");
+            let next = next_request(method, from, status, location);
+            assert_eq!(next.trim(), expected.trim(), "{status} {location}");
         };
         check(Get, "http://a/x/y", 302, "z?q#f", &format!("GET http://a/x/z?q [{all}]"));
         check(Get, "http://a/", 301, "//b/c", "GET http://b/c [accept]");
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn unsafe_redirects_are_rejected() {
         use WebMethod::{Delete, Get, Post};
-        for (method, from, status, location, why) in [
+        for (method, from, status, location, message) in [
             (Get, "https://a/", 302, "http://a/", "downgrades from https"),
             (Get, "http://a/", 302, "file:///etc/passwd", "neither http nor https"),
             (Get, "http://a/", 302, "javascript:alert(1)", "neither http nor https"),
@@ -193,8 +193,8 @@ mod tests {
             (Post, "http://a/", 308, "http://a:8080/", "is not sent to another"),
             (Delete, "http://a/", 302, "http://b/", "is not sent to another"),
         ] {
-            let next_request = next_request(method, from, status, location);
-            assert!(next_request.contains(why) && !next_request.contains("secret"), "{location}: {next_request}");
+            let error = next_request(method, from, status, location);
+            assert!(error.contains(message) && !error.contains("secret"), "{location}: {error}");
         }
         assert!(
             next_request(Get, "http://a/", 302, &format!("/{}", "a".repeat(8 * 1024))).contains("longer than 8 KB")

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Maximum length of a URL, in bytes.
-const LONGEST: usize = 8 * 1024;
+const MAX_URL: usize = 8 * 1024;
 
 /// The addresses that a connection may lead to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,33 +30,34 @@ pub(crate) enum Trust {
 
 /// Parses and checks a URL.
 pub(crate) fn parse(text: &str) -> Result<Url, WebError> {
-    let refuse = |why: &str| {
-        let error = WebError::new(ErrorKind::InvalidInput, format!("invalid address {}: {why}", failure::quoted(text)));
+    let invalid = |reason: &str| {
+        let error =
+            WebError::new(ErrorKind::InvalidInput, format!("invalid address {}: {reason}", failure::quoted(text)));
         error.with_hint("use a full address such as https://example.org/page")
     };
-    if text.len() > LONGEST {
-        return Err(refuse("it is longer than 8 KB"));
+    if text.len() > MAX_URL {
+        return Err(invalid("it is longer than 8 KB"));
     }
     let text = text.trim();
-    let url = Url::parse(text).map_err(|error| refuse(&error.to_string()))?;
-    check_form(&url).map_err(refuse)?;
-    check_writing(text).map_err(|why| refuse(why).with_hint(format!("write it as {url}")))?;
+    let url = Url::parse(text).map_err(|error| invalid(&error.to_string()))?;
+    check_form(&url).map_err(invalid)?;
+    check_spelling(text).map_err(|reason| invalid(reason).with_hint(format!("write it as {url}")))?;
     Ok(url)
 }
 
 /// Checks for characters that make a URL look different from its parsed form: users and rules see it as written.
-fn check_writing(text: &str) -> Result<(), &'static str> {
+fn check_spelling(text: &str) -> Result<(), &'static str> {
     if text.contains(char::is_control) {
         return Err("it has control characters");
     }
     if text.contains('\\') {
         return Err("it has a backslash");
     }
-    let (_, behind) = text.split_once(':').unwrap_or_default();
-    let Some(behind) = behind.strip_prefix("//").filter(|behind| !behind.starts_with('/')) else {
+    let (_, rest) = text.split_once(':').unwrap_or_default();
+    let Some(rest) = rest.strip_prefix("//").filter(|rest| !rest.starts_with('/')) else {
         return Err("http: and https: need exactly two slashes");
     };
-    let host = behind.split(['/', '?', '#']).next().unwrap_or_default();
+    let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
     if host.contains('%') {
         return Err("its host has a %");
     }
@@ -65,7 +66,7 @@ fn check_writing(text: &str) -> Result<(), &'static str> {
 
 /// Checks the form of a URL, wherever it leads.
 pub(crate) fn check_form(url: &Url) -> Result<(), &'static str> {
-    if url.as_str().len() > LONGEST {
+    if url.as_str().len() > MAX_URL {
         return Err("it is longer than 8 KB");
     }
     if !matches!(url.scheme(), "http" | "https") {
@@ -89,13 +90,13 @@ pub(crate) fn check_url(url: &Url, list: &[AllowedHost], own: &OwnAddresses) -> 
     }
     let Ok(address) = host.trim_matches(['[', ']']).parse::<IpAddr>() else { return Ok(Trust::Public) };
     match own.refused(&[address], |address| config::covers(list, address)) {
-        Some((address, what)) => Err(failure::private(host, address, what)),
+        Some((address, kind)) => Err(failure::private(host, address, kind)),
         None => Ok(Trust::Public),
     }
 }
 
-/// An address that belongs to no machine (RFC 5737). If a socket can be bound to it, it can be bound to any.
-const NOBODYS: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+/// Address that belongs to no machine (RFC 5737). If a socket can be bound to it, it can be bound to any.
+const UNASSIGNED: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 
 /// Decides whether an address is this machine's, if that can be determined. Checked again each time, because addresses
 /// change.
@@ -105,7 +106,7 @@ pub(crate) struct OwnAddresses(Arc<dyn Fn(IpAddr) -> Option<bool> + Send + Sync>
 impl OwnAddresses {
     /// Recognises addresses to which a socket of this machine can be bound.
     pub(crate) fn of_this_machine() -> Self {
-        Self::from_fn(|address| if can_be_bound(NOBODYS.into())? { None } else { can_be_bound(address) })
+        Self::from_fn(|address| if can_be_bound(UNASSIGNED.into())? { None } else { can_be_bound(address) })
     }
 
     /// Uses this function to decide.
@@ -120,11 +121,11 @@ impl OwnAddresses {
         addresses: &[IpAddr],
         is_allowed: impl Fn(IpAddr) -> bool,
     ) -> Option<(IpAddr, &'static str)> {
-        let what = |address: &IpAddr| {
-            let what = not_public(*address).or_else(|| self.is_own(*address))?;
-            (!is_allowed(*address)).then_some((*address, what))
+        let refusal = |address: &IpAddr| {
+            let kind = not_public(*address).or_else(|| self.is_own(*address))?;
+            (!is_allowed(*address)).then_some((*address, kind))
         };
-        addresses.iter().find_map(what)
+        addresses.iter().find_map(refusal)
     }
 
     fn is_own(&self, address: IpAddr) -> Option<&'static str> {
@@ -161,7 +162,7 @@ fn can_be_bound(address: IpAddr) -> Option<bool> {
 mod tests {
     use super::*;
 
-    fn judged(text: &str) -> Result<Trust, String> {
+    fn trust_of(text: &str) -> Result<Trust, String> {
         let list: Vec<AllowedHost> =
             ["searx.lan:8888", "[::1]:9", "10.0.0.0/8"].map(|text| text.parse().unwrap()).to_vec();
         let own = OwnAddresses::from_fn(|address| Some(address == IpAddr::from([8, 8, 4, 4])));
@@ -188,10 +189,10 @@ mod tests {
             "http://[::ffff:808:404]/",
             "http://0x08080404/",
         ] {
-            let why = judged(refused).unwrap_err();
-            assert!(why.contains("is not public"), "{refused}: {why}");
+            let reason = trust_of(refused).unwrap_err();
+            assert!(reason.contains("is not public"), "{refused}: {reason}");
         }
-        for (malformed, why) in [
+        for (malformed, reason) in [
             ("ftp://example.org/", "neither http nor https"),
             ("file:///etc/passwd", "neither http nor https"),
             ("gopher://example.org/", "neither http nor https"),
@@ -199,17 +200,17 @@ mod tests {
             ("http://", "empty host"),
             ("http://user@example.org/", "before the @"),
             ("http://user:secret@example.org/", "before the @"),
-            ("http://example.org:0/", "no host"),
+            ("http://example.org:0/", "no usable host"),
         ] {
-            let error = judged(malformed).unwrap_err();
-            assert!(error.contains(why) && !error.contains("secret"), "{malformed}: {error}");
+            let error = trust_of(malformed).unwrap_err();
+            assert!(error.contains(reason) && !error.contains("secret"), "{malformed}: {error}");
         }
-        assert!(judged(&format!("http://example.org/{}", "a".repeat(LONGEST))).unwrap_err().contains("8 KB"));
+        assert!(trust_of(&format!("http://example.org/{}", "a".repeat(MAX_URL))).unwrap_err().contains("8 KB"));
     }
 
     #[test]
     fn ambiguous_urls_are_rejected() {
-        for (written, why) in [
+        for (text, reason) in [
             ("http://exam\tple.org/", "control characters"),
             ("http://example.org/\n", ""),
             ("http://example.org/a\nb", "control characters"),
@@ -224,11 +225,11 @@ mod tests {
             ("HTTPS://Example.org", ""),
             ("http://127.0.0.1:8080/x?y=http:z", ""),
         ] {
-            match parse(written) {
-                Ok(_) => assert_eq!(why, "", "{written:?}"),
+            match parse(text) {
+                Ok(_) => assert_eq!(reason, "", "{text:?}"),
                 Err(error) => {
-                    assert!(!why.is_empty() && error.to_string().contains(why), "{written:?}: {error}");
-                    assert!(error.hint().is_some_and(|hint| hint.starts_with("write it as http")), "{written:?}");
+                    assert!(!reason.is_empty() && error.to_string().contains(reason), "{text:?}: {error}");
+                    assert!(error.hint().is_some_and(|hint| hint.starts_with("write it as http")), "{text:?}");
                 }
             }
         }
@@ -236,7 +237,7 @@ mod tests {
 
     #[test]
     fn public_or_configured_hosts_are_allowed() {
-        for (let_through, trust) in [
+        for (url, trust) in [
             ("http://example.org/", Trust::Public),
             ("https://1.1.1.1/", Trust::Public),
             ("http://10.2.3.4/", Trust::Public),
@@ -246,7 +247,7 @@ mod tests {
             ("http://searx.lan/", Trust::Public),
             ("http://[::1]:9/", Trust::Named),
         ] {
-            assert_eq!(judged(let_through), Ok(trust), "{let_through}");
+            assert_eq!(trust_of(url), Ok(trust), "{url}");
         }
     }
 
@@ -256,7 +257,7 @@ mod tests {
         let addresses = OwnAddresses::from_fn(move |address| Some(own.contains(&address)));
         let check = |text: &str, expected: Option<&str>| {
             let refused = addresses.refused(&["8.8.8.8".parse().unwrap(), text.parse().unwrap()], |_| false);
-            assert_eq!(refused.map(|(_, what)| what), expected, "{text}");
+            assert_eq!(refused.map(|(_, kind)| kind), expected, "{text}");
         };
         check("203.0.114.9", Some("this machine"));
         check("::ffff:203.0.114.9", Some("this machine"));

@@ -24,7 +24,7 @@ fn variables_of_the_secrets_file_are_secrets() {
         resolved(&sources(&files, &[("HOME", "/home/me"), ("TOKEN", "hunter2")]))
     };
     let config = read("# mine\n\nNOTE= \"a=b\" #c\r\nTOKEN=of-the-file\n").unwrap();
-    let ServerAddress::Stdio { args, env, .. } = &config.servers["a"].reached else { panic!() };
+    let ServerAddress::Stdio { args, env, .. } = &config.servers["a"].address else { panic!() };
     assert_eq!((args[0].value.as_str(), args[0].shown.as_str()), (" \"a=b\" #c", "${NOTE}"));
     assert_eq!(env["T"].expose_secret(), "hunter2", "the environment counts more");
     assert!(variables::has_mark(env["L"].expose_secret()), "clients may have what is nowhere");
@@ -63,18 +63,18 @@ servers:
 "#])
     .unwrap();
     let files = &config.servers["filesystem"];
-    let ServerAddress::Stdio { command, args, env, cwd } = &files.reached else { panic!("{files:?}") };
+    let ServerAddress::Stdio { command, args, env, cwd } = &files.address else { panic!("{files:?}") };
     assert_eq!((command.as_str(), args.len(), cwd.to_str()), ("npx", 3, Some("/conf")));
     assert_eq!(files.place(), "npx -y @modelcontextprotocol/server-filesystem /path/to/allowed");
     assert_eq!((env["PORT"].expose_secret(), env["KEY"].expose_secret()), ("3000", "hunter2"));
     assert_eq!(files.tool("read_file").alias.as_deref(), Some("fs_read"));
     assert_eq!(files.tool("write_file").enabled, Some(false));
     assert!(!files.eager && files.enabled && files.idle_stop.is_some());
-    let ServerAddress::Http { wire: HttpWire::Sse, headers, .. } = &config.servers["remote"].reached else { panic!() };
+    let ServerAddress::Http { wire: HttpWire::Sse, headers, .. } = &config.servers["remote"].address else { panic!() };
     assert_eq!(headers["Authorization"].expose_secret(), "Bearer hunter2");
     assert_eq!((config.servers["remote"].sampling, files.sampling), (Sampling::Ask, Sampling::Never));
     let bare = &config.servers["bare"];
-    assert!(matches!(bare.reached, ServerAddress::Http { wire: HttpWire::Streamable, .. }));
+    assert!(matches!(bare.address, ServerAddress::Http { wire: HttpWire::Streamable, .. }));
     assert_eq!((bare.idle_stop, bare.call_timeout), (None, Duration::from_secs(5)));
     assert!(config.secrets().any(|secret| secret == "hunter2"));
     assert!(!format!("{config:?}").contains("hunter2"));
@@ -86,13 +86,13 @@ fn client_secret_is_never_shown() {
         "servers: {a: {url: 'https://x/', oauth: {client_id: me, client_secret: '${LONG}', issuer: 'https://i/'}}}",
     ])
     .unwrap();
-    let ServerAddress::Http { client: Some(client), .. } = &config.servers["a"].reached else { panic!() };
+    let ServerAddress::Http { client: Some(client), .. } = &config.servers["a"].address else { panic!() };
     assert_eq!(client.issuer.as_deref(), Some("https://i/"));
     assert_eq!((client.id.as_str(), client.secret.as_ref().unwrap().expose_secret()), ("me", "sup3rsecret"));
     assert!(config.secrets().any(|secret| secret == "sup3rsecret"));
     assert!(!format!("{config:?}").contains("sup3rsecret"));
     let config = read(&["servers: {a: {url: 'https://x/', oauth: {client_id: me}}}"]).unwrap();
-    let ServerAddress::Http { client: Some(client), .. } = &config.servers["a"].reached else { panic!() };
+    let ServerAddress::Http { client: Some(client), .. } = &config.servers["a"].address else { panic!() };
     assert!(client.secret.is_none() && client.issuer.is_none());
 }
 
@@ -104,7 +104,7 @@ fn mcp_layer_changes_only_its_keys() {
     ])
     .unwrap();
     let server = &config.servers["a"];
-    let ServerAddress::Stdio { args, cwd, .. } = &server.reached else { panic!("{server:?}") };
+    let ServerAddress::Stdio { args, cwd, .. } = &server.address else { panic!("{server:?}") };
     assert_eq!(
         (server.enabled, args.as_slice(), cwd.to_str()),
         (false, &[ConfigText::from("1")][..], Some("/home/me/there"))
@@ -129,7 +129,7 @@ servers:
     let shown = "x --key=${LONG} ${HOME}/x --password […] --header A: Bearer […]";
     assert_eq!((place("a").as_str(), place("b").as_str()), (shown, "http://x/${LONG}/y"));
     assert_eq!(place("c"), "x plain ${LONG}");
-    let ServerAddress::Stdio { args, .. } = &config.servers["a"].reached else { panic!() };
+    let ServerAddress::Stdio { args, .. } = &config.servers["a"].address else { panic!() };
     assert_eq!(args[0].value, "--key=sup3rsecret");
     let secrets: Vec<&str> = config.secrets().collect();
     for secret in ["sup3rsecret", "written-out", "abc.defghi", "also-written"] {
@@ -194,7 +194,7 @@ servers:
     cwd: ${WORK:-~/work}
 "#])
     .unwrap();
-    let ServerAddress::Stdio { args, env, cwd, .. } = &config.servers["a"].reached else { panic!() };
+    let ServerAddress::Stdio { args, env, cwd, .. } = &config.servers["a"].address else { panic!() };
     let args: Vec<String> = args.iter().map(|arg| variables::written(&arg.value)).collect();
     let expected =
         ["--port=${PORT:-80}", "--again=${PORT:-81}", "hunter2", "${PORT:-82}", "${PLACE:-/home/me/x}", "${PORT}"];

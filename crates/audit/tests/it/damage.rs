@@ -82,7 +82,7 @@ async fn noted_hash_reveals_a_truncated_end_without_witness() {
     assert!(problems(&report).contains(&AuditProblem::Missing), "{report:?}");
     log.close().await;
     assert!(world.text().contains("lines 5 to 6 that were written are missing"), "{}", world.text());
-    assert!(world.problems().contains(&AuditProblem::Missing), "it stays to be seen");
+    assert!(world.problems().contains(&AuditProblem::Missing), "the gap is no longer reported");
 }
 
 #[tokio::test]
@@ -110,12 +110,12 @@ async fn torn_line_is_set_aside_and_reported() {
     world.add(1).await;
     let report = world.verify();
     assert_eq!((report.lines, problems(&report)), (5, vec![AuditProblem::Recorded]));
-    let aside = std::fs::read_dir(world.folder()).unwrap().map(|entry| entry.unwrap().path());
-    let aside = aside.into_iter().find(|path| path.extension().is_some_and(|ending| ending == "torn")).unwrap();
-    assert_eq!(std::fs::read_to_string(&aside).unwrap(), torn);
-    let told: serde_json::Value = serde_json::from_str(world.text().lines().nth(3).unwrap()).unwrap();
-    assert_eq!(told["sha256"], agentd_audit::chain::sha256(torn.as_bytes()));
-    assert_eq!(told["kept_as"], aside.file_name().unwrap().to_str().unwrap());
+    let torn_file = std::fs::read_dir(world.folder()).unwrap().map(|entry| entry.unwrap().path());
+    let torn_file = torn_file.into_iter().find(|path| path.extension().is_some_and(|ending| ending == "torn")).unwrap();
+    assert_eq!(std::fs::read_to_string(&torn_file).unwrap(), torn);
+    let record: serde_json::Value = serde_json::from_str(world.text().lines().nth(3).unwrap()).unwrap();
+    assert_eq!(record["sha256"], agentd_audit::chain::sha256(torn.as_bytes()));
+    assert_eq!(record["kept_as"], torn_file.file_name().unwrap().to_str().unwrap());
 }
 
 #[tokio::test]
@@ -128,7 +128,7 @@ async fn truncated_end_stays_reported_after_more_records() {
         world.add(1).await;
         let found = world.problems();
         let gap = if keep == 0 { AuditProblem::BeginningMissing } else { AuditProblem::Missing };
-        assert_eq!(found, [gap, AuditProblem::Recorded], "{keep} kept");
+        assert_eq!(found, [gap, AuditProblem::Recorded], "{keep} lines kept");
     }
 }
 
@@ -138,7 +138,7 @@ async fn changed_last_line_is_not_repaired_silently() {
     let text = world.text().replace("\"pid\":2", "\"pid\":9");
     world.write(&text);
     world.add(1).await;
-    assert!(world.text().starts_with(&text), "nothing is rewritten");
+    assert!(world.text().starts_with(&text), "the file was rewritten");
     let found = world.problems();
     assert!(found.contains(&AuditProblem::Changed) && found.contains(&AuditProblem::Recorded), "{found:?}");
 }
@@ -227,11 +227,11 @@ fn apply(text: &[u8], damage: &Damage) -> Vec<u8> {
 fn any_change_is_detected() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let world = runtime.block_on(World::with(8));
-    let sound = world.text().into_bytes();
+    let original = world.text().into_bytes();
     proptest!(ProptestConfig::with_cases(1500), |(damage in any_damage())| {
-        let damaged = apply(&sound, &damage);
-        prop_assume!(damaged != sound);
+        let damaged = apply(&original, &damage);
+        prop_assume!(damaged != original);
         world.write(&damaged);
-        prop_assert!(!world.problems().is_empty(), "{damage:?} goes unseen");
+        prop_assert!(!world.problems().is_empty(), "{damage:?} is not detected");
     });
 }

@@ -22,7 +22,7 @@ async fn acknowledged_records_are_in_the_file_and_verify() {
     let report = log.verify(None).await.unwrap();
     assert_eq!((report.lines, report.findings), (2, Vec::new()));
     log.close().await;
-    world.holds(2);
+    world.assert_valid(2);
     for name in ["audit.jsonl", "audit.head"] {
         let mode = std::fs::metadata(world.path(name)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "{name}");
@@ -65,7 +65,7 @@ async fn concurrent_writers_share_one_hash_chain() {
         writer.await.unwrap();
     }
     log.close().await;
-    world.holds(500);
+    world.assert_valid(500);
 }
 
 #[tokio::test]
@@ -73,7 +73,7 @@ async fn crash_during_rotation_loses_nothing() {
     let world = World::with(3).await;
     std::fs::rename(world.path("audit.jsonl"), world.path("audit-20260101T000000Z.jsonl")).unwrap();
     world.add(1).await;
-    world.holds(4);
+    world.assert_valid(4);
 }
 
 #[tokio::test]

@@ -82,8 +82,8 @@ fn expected(lines: &[AuditLine], query: &RecordQuery) -> Vec<AuditRecord> {
         let outcome = CallOutcome::of(decision.allowed, ended.as_ref().map(|ended| &ended.end), restarted);
         AuditRecord { line: line.clone(), outcome: Some(outcome), ended }
     };
-    let wanted = lines.iter().enumerate().filter(|(_, line)| query.matches(line)).map(record);
-    let mut records: Vec<AuditRecord> = wanted.collect();
+    let matching = lines.iter().enumerate().filter(|(_, line)| query.matches(line)).map(record);
+    let mut records: Vec<AuditRecord> = matching.collect();
     records.drain(..records.len().saturating_sub(query.limit));
     records
 }

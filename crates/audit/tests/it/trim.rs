@@ -54,11 +54,11 @@ fn files(world: &World) -> usize {
 }
 
 /// Rotated files, the oldest first.
-fn aside(world: &World) -> Vec<std::path::PathBuf> {
+fn rotated(world: &World) -> Vec<std::path::PathBuf> {
     let names = std::fs::read_dir(world.folder()).unwrap().map(|entry| entry.unwrap().path());
-    let mut aside: Vec<_> = names.filter(|path| path.to_str().unwrap().contains("audit-")).collect();
-    aside.sort();
-    aside
+    let mut rotated: Vec<_> = names.filter(|path| path.to_str().unwrap().contains("audit-")).collect();
+    rotated.sort();
+    rotated
 }
 
 fn since(day: i64) -> TrimLimits {
@@ -78,17 +78,17 @@ async fn rotation_during_a_read_misses_no_line() {
             }
         }
     });
-    let mut looks = 0;
+    let mut reads = 0;
     while !writes.is_finished() {
         let report = log.verify(None).await.unwrap();
-        assert!(report.findings.is_empty(), "look {looks}: {report:?}");
+        assert!(report.findings.is_empty(), "read {reads}: {report:?}");
         let all = newest(&log, 1_000).await;
         let rows: Vec<u64> = all.iter().map(|line| line.n).collect();
         assert_eq!(rows, (1..=rows.len() as u64).collect::<Vec<_>>());
-        looks += 1;
+        reads += 1;
     }
     writes.await.unwrap();
-    assert!(looks > 1, "nothing was read meanwhile");
+    assert!(reads > 1, "no read happened during the writes");
 }
 
 #[tokio::test]
@@ -97,7 +97,7 @@ async fn trimming_by_age_keeps_the_log_valid() {
     let (log, clock) = days(&world, 10).await;
     assert_eq!((files(&world), world.problems()), (10, vec![]));
     let trial = log.trim(TrimLimits { trial: true, ..since(5) }).await.unwrap();
-    assert_eq!((trial.files, files(&world), world.problems()), (4, 10, vec![]), "a trial removes nothing");
+    assert_eq!((trial.files, files(&world), world.problems()), (4, 10, vec![]), "a trial removed files");
 
     let trimmed = log.trim(since(5)).await.unwrap();
     assert_eq!(trimmed, trial);
@@ -134,8 +134,8 @@ async fn beginning_removed_by_others_is_reported() {
     let (log, _) = days(&world, 6).await;
     log.trim(since(2)).await.unwrap();
     assert!(world.verify().is_intact());
-    let aside = aside(&world);
-    std::fs::remove_file(&aside[0]).unwrap();
+    let rotated = rotated(&world);
+    std::fs::remove_file(&rotated[0]).unwrap();
     assert_eq!(world.problems(), [AuditProblem::BeginningMissing]);
 }
 
@@ -160,9 +160,9 @@ async fn crash_during_trimming_leaves_a_valid_log() {
 async fn tampered_file_is_not_trimmed() {
     let world = World::new();
     let (log, _) = days(&world, 5).await;
-    let aside = aside(&world);
-    let changed = std::fs::read_to_string(&aside[0]).unwrap().replace("\"pid\":0", "\"pid\":9");
-    std::fs::write(&aside[0], changed).unwrap();
+    let rotated = rotated(&world);
+    let changed = std::fs::read_to_string(&rotated[0]).unwrap().replace("\"pid\":0", "\"pid\":9");
+    std::fs::write(&rotated[0], changed).unwrap();
     assert_eq!(log.trim(since(9)).await.unwrap(), TrimReport::default());
     assert!(world.problems().contains(&AuditProblem::Changed));
 }

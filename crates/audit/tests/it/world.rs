@@ -18,9 +18,9 @@ use agentd_core::{
 use serde_json::Value;
 use tempfile::TempDir;
 
-struct Still;
+struct FixedClock;
 
-impl Clock for Still {
+impl Clock for FixedClock {
     fn now(&self) -> Timestamp {
         Timestamp::UNIX_EPOCH
     }
@@ -46,7 +46,7 @@ impl World {
     pub(crate) fn config(&self) -> AuditConfig {
         let patterns = Patterns::default();
         let clean = move |text: &str| patterns.clean(&text.replace("hunter22", "[redacted]"));
-        AuditConfig::new(self.folder(), clean, Arc::new(Still))
+        AuditConfig::new(self.folder(), clean, Arc::new(FixedClock))
     }
 
     pub(crate) fn open(&self) -> AuditLog {
@@ -86,7 +86,7 @@ impl World {
     }
 
     #[track_caller]
-    pub(crate) fn holds(&self, lines: u64) {
+    pub(crate) fn assert_valid(&self, lines: u64) {
         let report = self.verify();
         assert_eq!((report.lines, report.head.n, report.findings), (lines, lines, Vec::new()));
     }

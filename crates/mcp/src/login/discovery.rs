@@ -12,9 +12,9 @@ use super::{ServerUrl, refusal::WantedLogins};
 use crate::http_client::client;
 
 /// Metadata path of servers of 2025-03-26, which are their own authorisation servers.
-const OLDER: &str = "/.well-known/oauth-authorization-server";
+const LEGACY_PATH: &str = "/.well-known/oauth-authorization-server";
 /// Maximum size of the metadata, in bytes.
-const LARGEST: usize = 256 * 1024;
+const MAX_BYTES: usize = 256 * 1024;
 
 /// Creates the manager for one URL. The manager's default client would read the proxy variables itself, so it is used
 /// only without proxies.
@@ -34,29 +34,29 @@ pub(super) async fn metadata(
     wanted: &WantedLogins,
     routes: &Routes,
 ) -> Result<AuthorizationMetadata, AuthError> {
-    let said = said(manager, server_url.url, wanted, routes).await?;
-    fits(&said, server_url.url).map_err(AuthError::MetadataError)?;
-    if !is_of_its_issuer(&said, server_url.url, routes).await {
-        let (issuer, token) = (said.issuer.as_deref().unwrap_or_default(), &said.token_endpoint);
+    let metadata = unverified_metadata(manager, server_url.url, wanted, routes).await?;
+    check_endpoints(&metadata, server_url.url).map_err(AuthError::MetadataError)?;
+    if !is_confirmed_by_issuer(&metadata, server_url.url, routes).await {
+        let (issuer, token) = (metadata.issuer.as_deref().unwrap_or_default(), &metadata.token_endpoint);
         return Err(AuthError::MetadataError(format!(
             "its issuer does not confirm the token endpoint: {issuer} and {token}"
         )));
     }
-    let set = server_url.client.and_then(|client| client.issuer.as_deref());
-    if let Some(set) = set
-        && !said.issuer.as_deref().is_some_and(|issuer| is_same_issuer(issuer, set))
+    let configured = server_url.client.and_then(|client| client.issuer.as_deref());
+    if let Some(configured) = configured
+        && !metadata.issuer.as_deref().is_some_and(|issuer| is_same_issuer(issuer, configured))
     {
-        let issuer = said.issuer.as_deref().unwrap_or("an unnamed issuer");
+        let issuer = metadata.issuer.as_deref().unwrap_or("an unnamed issuer");
         return Err(AuthError::MetadataError(format!(
-            "its issuer differs from the `issuer` of mcp_servers.yaml, {set}: {issuer}"
+            "its issuer differs from the `issuer` of mcp_servers.yaml, {configured}: {issuer}"
         )));
     }
-    Ok(said)
+    Ok(metadata)
 }
 
 /// Unverified metadata for the server at this URL. Its location is taken from the last authorisation error. Without one,
 /// only the default locations are tried.
-async fn said(
+async fn unverified_metadata(
     manager: &AuthorizationManager,
     url: &str,
     wanted: &WantedLogins,
@@ -65,7 +65,7 @@ async fn said(
     match manager.resolve_metadata_from_challenge(wanted.challenge().as_deref()).await {
         Ok(found) => Ok(found.metadata),
         Err(error @ AuthError::AuthorizationServerMismatch { .. }) => match Url::parse(url).ok() {
-            Some(url) if is_root_of(&error, &url) => older(&url, routes).await.ok_or(error),
+            Some(url) if is_root_of(&error, &url) => legacy_metadata(&url, routes).await.ok_or(error),
             _ => Err(error),
         },
         Err(error) => Err(error),
@@ -80,92 +80,93 @@ fn is_root_of(error: &AuthError, server: &Url) -> bool {
 
 /// Metadata of an older server, whose issuer may have a path that the location lacks. Foreign issuers are not trusted
 /// there, so all URLs must be on the server itself.
-async fn older(server: &Url, routes: &Routes) -> Option<AuthorizationMetadata> {
-    let mut place = server.clone();
-    place.set_path(OLDER);
-    place.set_query(None);
-    place.set_fragment(None);
+async fn legacy_metadata(server: &Url, routes: &Routes) -> Option<AuthorizationMetadata> {
+    let mut url = server.clone();
+    url.set_path(LEGACY_PATH);
+    url.set_query(None);
+    url.set_fragment(None);
     // Requested without the configured headers: keys are for the server's own URL.
-    let answer = client(&BTreeMap::new(), routes).ok()?.get(place).send().await.ok()?.error_for_status().ok()?;
-    let (mut text, mut pieces) = (Vec::new(), answer.bytes_stream());
+    let response = client(&BTreeMap::new(), routes).ok()?.get(url).send().await.ok()?.error_for_status().ok()?;
+    let (mut text, mut pieces) = (Vec::new(), response.bytes_stream());
     while let Some(piece) = pieces.next().await {
         text.extend_from_slice(&piece.ok()?);
-        if text.len() > LARGEST {
+        if text.len() > MAX_BYTES {
             return None;
         }
     }
-    let said: AuthorizationMetadata = serde_json::from_slice(&text).ok()?;
-    is_its_own(&said, server).then_some(said)
+    let metadata: AuthorizationMetadata = serde_json::from_slice(&text).ok()?;
+    is_its_own(&metadata, server).then_some(metadata)
 }
 
-fn is_its_own(said: &AuthorizationMetadata, server: &Url) -> bool {
-    let named = [said.issuer.as_deref(), Some(&said.authorization_endpoint), Some(&said.token_endpoint)];
+fn is_its_own(metadata: &AuthorizationMetadata, server: &Url) -> bool {
+    let named = [metadata.issuer.as_deref(), Some(&metadata.authorization_endpoint), Some(&metadata.token_endpoint)];
     let is_own = |address: &str| Url::parse(address).is_ok_and(|url| url.origin() == server.origin());
-    named.iter().all(|address| address.is_some_and(is_own)) && said.registration_endpoint.as_deref().is_none_or(is_own)
+    named.iter().all(|address| address.is_some_and(is_own))
+        && metadata.registration_endpoint.as_deref().is_none_or(is_own)
 }
 
 /// Maximum length of a URL, in bytes.
-const LONGEST: usize = 2048;
+const MAX_URL_LENGTH: usize = 2048;
 
 /// Checks that all endpoints can be reached safely, given the URL of the server. The error describes the problem.
-fn fits(said: &AuthorizationMetadata, server: &str) -> Result<(), String> {
-    let server_is_here = Url::parse(server).is_ok_and(|url| is_here(&url));
+fn check_endpoints(metadata: &AuthorizationMetadata, server: &str) -> Result<(), String> {
+    let is_server_local = Url::parse(server).is_ok_and(|url| is_local(&url));
     let named = [
-        ("issuer", said.issuer.as_deref()),
-        ("authorization endpoint", Some(said.authorization_endpoint.as_str())),
-        ("token endpoint", Some(said.token_endpoint.as_str())),
-        ("registration endpoint", said.registration_endpoint.as_deref()),
+        ("issuer", metadata.issuer.as_deref()),
+        ("authorization endpoint", Some(metadata.authorization_endpoint.as_str())),
+        ("token endpoint", Some(metadata.token_endpoint.as_str())),
+        ("registration endpoint", metadata.registration_endpoint.as_deref()),
     ];
-    for (what, address) in named {
+    for (name, address) in named {
         let Some(address) = address else { continue };
-        if address.len() > LONGEST {
-            return Err(format!("its {what} has more than {LONGEST} bytes"));
+        if address.len() > MAX_URL_LENGTH {
+            return Err(format!("its {name} has more than {MAX_URL_LENGTH} bytes"));
         }
-        let fits = Url::parse(address).is_ok_and(|url| match url.scheme() {
+        let is_valid = Url::parse(address).is_ok_and(|url| match url.scheme() {
             "https" => url.host().is_some(),
-            "http" => server_is_here && is_here(&url),
+            "http" => is_server_local && is_local(&url),
             _ => false,
         });
-        if !fits {
-            return Err(format!("its {what} does not start with https://: {address}"));
+        if !is_valid {
+            return Err(format!("its {name} does not start with https://: {address}"));
         }
     }
     Ok(())
 }
 
 /// Returns true for a URL on this machine.
-fn is_here(url: &Url) -> bool {
-    match numbers(url) {
-        Some(numbers) => numbers.is_loopback(),
+fn is_local(url: &Url) -> bool {
+    match ip_address(url) {
+        Some(ip_address) => ip_address.is_loopback(),
         None => url.host_str() == Some("localhost"),
     }
 }
 
 /// IP address in a URL, if its host is not a name.
-fn numbers(url: &Url) -> Option<IpAddr> {
+fn ip_address(url: &Url) -> Option<IpAddr> {
     url.host_str()?.trim_matches(['[', ']']).parse().ok()
 }
 
 /// Returns true if the named issuer has this token endpoint. An endpoint with the same origin is trusted. For any
 /// other, the issuer itself is asked, because a server could claim another issuer and get the secrets meant for that
 /// one.
-async fn is_of_its_issuer(said: &AuthorizationMetadata, server: &str, routes: &Routes) -> bool {
-    let Some(issuer) = said.issuer.as_deref() else { return true };
-    let (Ok(at), Ok(token)) = (Url::parse(issuer), Url::parse(&said.token_endpoint)) else { return false };
+async fn is_confirmed_by_issuer(metadata: &AuthorizationMetadata, server: &str, routes: &Routes) -> bool {
+    let Some(issuer) = metadata.issuer.as_deref() else { return true };
+    let (Ok(at), Ok(token)) = (Url::parse(issuer), Url::parse(&metadata.token_endpoint)) else { return false };
     if at.origin() == token.origin() {
         return true;
     }
     // The issuer comes from an untrusted server. Private addresses are not contacted, and this machine only if the
     // server is on it.
-    let server_is_here = Url::parse(server).is_ok_and(|url| is_here(&url));
-    let may_be_asked = if is_here(&at) { server_is_here } else { numbers(&at).is_none() };
+    let is_server_local = Url::parse(server).is_ok_and(|url| is_local(&url));
+    let may_be_asked = if is_local(&at) { is_server_local } else { ip_address(&at).is_none() };
     if !may_be_asked {
         return false;
     }
-    let Ok(itself) = manager(at, routes).await else { return false };
-    itself.resolve_metadata().await.is_ok_and(|found| {
-        let theirs = found.metadata;
-        theirs.issuer == said.issuer && theirs.token_endpoint == said.token_endpoint
+    let Ok(issuer_manager) = manager(at, routes).await else { return false };
+    issuer_manager.resolve_metadata().await.is_ok_and(|found| {
+        let confirmed = found.metadata;
+        confirmed.issuer == metadata.issuer && confirmed.token_endpoint == metadata.token_endpoint
     })
 }
 
@@ -182,14 +183,14 @@ mod tests {
     #[test]
     fn legacy_server_metadata_must_be_its_own() {
         let server = Url::parse("https://example.org/mcp").unwrap();
-        let said = |issuer: &str, authorize: &str, token: &str, register: Option<&str>| {
-            is_its_own(&said(Some(issuer), authorize, token, register), &server)
+        let is_own = |issuer: &str, authorize: &str, token: &str, register: Option<&str>| {
+            is_its_own(&auth_metadata(Some(issuer), authorize, token, register), &server)
         };
         let (own, other) = ("https://example.org/oauth", "https://other.org/oauth");
-        assert!(said(own, own, own, Some(own)) && said(own, own, own, None));
-        assert!(!said(other, own, own, None) && !said(own, other, own, None));
-        assert!(!said(own, own, other, None) && !said(own, own, own, Some(other)));
-        assert!(!said(own, own, "http://example.org/token", None) && !said(own, own, "token", None));
+        assert!(is_own(own, own, own, Some(own)) && is_own(own, own, own, None));
+        assert!(!is_own(other, own, own, None) && !is_own(own, other, own, None));
+        assert!(!is_own(own, own, other, None) && !is_own(own, own, own, Some(other)));
+        assert!(!is_own(own, own, "http://example.org/token", None) && !is_own(own, own, "token", None));
     }
 
     #[test]
@@ -205,49 +206,56 @@ mod tests {
         }
     }
 
-    fn said(issuer: Option<&str>, authorize: &str, token: &str, register: Option<&str>) -> AuthorizationMetadata {
-        let mut said = AuthorizationMetadata::default();
-        said.issuer = issuer.map(str::to_owned);
-        said.authorization_endpoint = authorize.to_owned();
-        said.token_endpoint = token.to_owned();
-        said.registration_endpoint = register.map(str::to_owned);
-        said
+    fn auth_metadata(
+        issuer: Option<&str>,
+        authorize: &str,
+        token: &str,
+        register: Option<&str>,
+    ) -> AuthorizationMetadata {
+        let mut metadata = AuthorizationMetadata::default();
+        metadata.issuer = issuer.map(str::to_owned);
+        metadata.authorization_endpoint = authorize.to_owned();
+        metadata.token_endpoint = token.to_owned();
+        metadata.registration_endpoint = register.map(str::to_owned);
+        metadata
     }
 
     #[test]
     fn login_urls_must_use_https() {
-        let (far, near) = ("https://example.org/mcp", "http://127.0.0.1:1/mcp");
-        let long = format!("https://example.org/{}", "x".repeat(LONGEST));
+        let (remote, local) = ("https://example.org/mcp", "http://127.0.0.1:1/mcp");
+        let long = format!("https://example.org/{}", "x".repeat(MAX_URL_LENGTH));
         let good = "https://login.example.org/x";
-        for (server, address, fits_there) in [
-            (far, good, true),
-            (near, good, true),
-            (near, "http://127.0.0.1:2/x", true),
-            (near, "http://127.9.9.9/x", true),
-            (near, "http://[::1]/x", true),
-            (near, "http://localhost/x", true),
+        for (server, address, is_valid) in [
+            (remote, good, true),
+            (local, good, true),
+            (local, "http://127.0.0.1:2/x", true),
+            (local, "http://127.9.9.9/x", true),
+            (local, "http://[::1]/x", true),
+            (local, "http://localhost/x", true),
             ("http://localhost/mcp", "http://[::1]/x", true),
-            (near, "http://example.org/x", false),
-            (near, "http://localhost.example.org/x", false),
-            (near, "http://192.168.0.1/x", false),
-            (far, "http://127.0.0.1/x", false),
-            (far, "http://example.org/x", false),
-            (far, "ftp://example.org/x", false),
-            (far, "javascript:alert(1)", false),
-            (far, "file:///etc/passwd", false),
-            (far, "/token", false),
-            (far, "", false),
-            (far, long.as_str(), false),
+            (local, "http://example.org/x", false),
+            (local, "http://localhost.example.org/x", false),
+            (local, "http://192.168.0.1/x", false),
+            (remote, "http://127.0.0.1/x", false),
+            (remote, "http://example.org/x", false),
+            (remote, "ftp://example.org/x", false),
+            (remote, "javascript:alert(1)", false),
+            (remote, "file:///etc/passwd", false),
+            (remote, "/token", false),
+            (remote, "", false),
+            (remote, long.as_str(), false),
         ] {
-            for (what, said) in [
-                ("issuer", said(Some(address), good, good, Some(good))),
-                ("authorization endpoint", said(Some(good), address, good, Some(good))),
-                ("token endpoint", said(None, good, address, None)),
-                ("registration endpoint", said(None, good, good, Some(address))),
+            for (name, metadata) in [
+                ("issuer", auth_metadata(Some(address), good, good, Some(good))),
+                ("authorization endpoint", auth_metadata(Some(good), address, good, Some(good))),
+                ("token endpoint", auth_metadata(None, good, address, None)),
+                ("registration endpoint", auth_metadata(None, good, good, Some(address))),
             ] {
-                match fits(&said, server) {
-                    Ok(()) => assert!(fits_there, "{what} {address} of {server}"),
-                    Err(why) => assert!(!fits_there && why.contains(what) && why.len() < 4096, "{server}: {why}"),
+                match check_endpoints(&metadata, server) {
+                    Ok(()) => assert!(is_valid, "{name} {address} of {server}"),
+                    Err(problem) => {
+                        assert!(!is_valid && problem.contains(name) && problem.len() < 4096, "{server}: {problem}")
+                    }
                 }
             }
         }
@@ -257,15 +265,15 @@ mod tests {
     async fn endpoints_must_belong_to_their_issuer() {
         agentd_http::init_crypto();
         let of = async |issuer, token: &str, server| {
-            is_of_its_issuer(&said(issuer, token, token, None), server, &Routes::default()).await
+            is_confirmed_by_issuer(&auth_metadata(issuer, token, token, None), server, &Routes::default()).await
         };
-        let (here, near) = ("https://example.org/mcp", "http://127.0.0.1:1/mcp");
+        let (here, local) = ("https://example.org/mcp", "http://127.0.0.1:1/mcp");
         assert!(of(None, "https://example.org/token", here).await);
         assert!(of(Some("https://example.org/tenant"), "https://example.org/token", here).await);
         // Nothing listens on this port.
-        assert!(!of(Some("http://127.0.0.1:9/"), "http://127.0.0.1:1/token", near).await);
-        for unasked in ["https://127.0.0.1:9/", "https://10.0.0.1/", "https://[::1]/", "https://localhost/", "no"] {
-            assert!(!of(Some(unasked), "https://example.org/token", here).await, "{unasked}");
+        assert!(!of(Some("http://127.0.0.1:9/"), "http://127.0.0.1:1/token", local).await);
+        for uncontacted in ["https://127.0.0.1:9/", "https://10.0.0.1/", "https://[::1]/", "https://localhost/", "no"] {
+            assert!(!of(Some(uncontacted), "https://example.org/token", here).await, "{uncontacted}");
         }
     }
 

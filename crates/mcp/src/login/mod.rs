@@ -31,17 +31,17 @@ use crate::{
 };
 
 /// Time limit for discovery, and for getting a token.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Logins to all HTTP servers.
 pub struct Logins {
     folder: PathBuf,
     /// True if logins are possible.
-    is_open: bool,
+    is_enabled: bool,
     /// Logins that were started and not finished, by server.
-    under_way: Mutex<HashMap<String, UnderWay>>,
+    pending: Mutex<HashMap<String, PendingLogin>>,
     /// Serialises changes of the remembered scopes.
-    remembering: Mutex<()>,
+    scope_lock: Mutex<()>,
     /// Network routes to servers and authorisation servers.
     pub(crate) routes: Routes,
 }
@@ -56,103 +56,103 @@ pub(crate) struct ServerUrl<'a> {
 }
 
 /// Login that was started.
-struct UnderWay {
+struct PendingLogin {
     session: AuthorizationSession,
     /// File for the required scopes.
     wanted: PathBuf,
-    asked: Vec<String>,
+    requested: Vec<String>,
 }
 
 impl Logins {
     /// Stores tokens in this folder, which is created with the first one.
     pub fn new(folder: PathBuf) -> Self {
-        Self { folder, is_open: true, ..Self::none(Routes::default()) }
+        Self { folder, is_enabled: true, ..Self::disabled(Routes::default()) }
     }
 
     /// Uses these network routes.
     #[must_use]
-    pub fn over(self, routes: Routes) -> Self {
+    pub fn with_routes(self, routes: Routes) -> Self {
         Self { routes, ..self }
     }
 
-    /// Creates a store for servers without logins, which can only be given keys in headers.
-    pub(crate) fn none(routes: Routes) -> Self {
-        let (under_way, remembering) = (Mutex::default(), Mutex::default());
-        Self { folder: PathBuf::new(), is_open: false, under_way, remembering, routes }
+    /// Creates a store for servers without logins, which support only keys in headers.
+    pub(crate) fn disabled(routes: Routes) -> Self {
+        let (pending, scope_lock) = (Mutex::default(), Mutex::default());
+        Self { folder: PathBuf::new(), is_enabled: false, pending, scope_lock, routes }
     }
 
     /// Starts a login. Returns the URL that the user has to open. The answer sent to `redirect` completes it.
     pub(crate) async fn begin(&self, server_url: ServerUrl<'_>, redirect: &str) -> Result<String, String> {
-        let begun = tokio::time::timeout(PATIENCE, self.begun(server_url, redirect)).await;
-        let begun = begun.map_err(|_| "it did not answer in time".to_owned())?.map_err(|error| error_line(&error))?;
-        let address = begun.session.get_authorization_url().to_owned();
-        self.under_way().insert(server_url.server.to_owned(), begun);
+        let login = tokio::time::timeout(TIMEOUT, self.start(server_url, redirect)).await;
+        let login = login.map_err(|_| "it did not answer in time".to_owned())?.map_err(|error| error_line(&error))?;
+        let address = login.session.get_authorization_url().to_owned();
+        self.pending().insert(server_url.server.to_owned(), login);
         Ok(address)
     }
 
-    async fn begun(&self, server_url: ServerUrl<'_>, redirect: &str) -> Result<UnderWay, AuthError> {
+    async fn start(&self, server_url: ServerUrl<'_>, redirect: &str) -> Result<PendingLogin, AuthError> {
         let path = self.wanted_file(server_url);
         let wanted = WantedLogins::read(&path);
-        let (mut manager, giver) = self.manager_at(server_url, &wanted).await?;
+        let (mut manager, source) = self.manager_at(server_url, &wanted).await?;
         // An unreadable token is replaced.
-        let mut file = self.token_file(server_url, giver);
-        let got = match file.read() {
-            Ok(TokenLookup::Token(known, _)) => known.granted_scopes,
+        let mut file = self.token_file(server_url, source);
+        let granted = match file.read() {
+            Ok(TokenLookup::Token(token, _)) => token.granted_scopes,
             _ => Vec::new(),
         };
-        let asked = wanted.asks_for(&got, &manager.select_initial_scopes(&[]).await);
+        let requested = wanted.scopes_to_request(&granted, &manager.select_initial_scopes(&[]).await);
         let (id, client_secret) = match server_url.client {
             Some(client) => (client.id.clone(), None),
             None => {
-                let scopes: Vec<&str> = asked.iter().map(String::as_str).collect();
+                let scopes: Vec<&str> = requested.iter().map(String::as_str).collect();
                 let registered = manager.register_client("agentd", redirect, &scopes).await.inspect_err(|error| {
-                    if is_for_scopes(error) {
-                        self.remember(&path, WantedLogins::asked_in_vain);
+                    if is_scope_error(error) {
+                        self.remember(&path, WantedLogins::record_rejected_scopes);
                     }
                 })?;
                 (registered.client_id, registered.client_secret)
             }
         };
-        // Stored with the token, so that it is used only at the same place.
+        // Stored with the token, so that it is used only with the same issuer.
         file.client_secret.clone_from(&client_secret);
         manager.set_credential_store(file);
         let mut request = AuthorizationRequest::new(redirect).with_preregistered_client(id);
         // If no scopes are required, none are requested, even if the server supports some.
-        request = if asked.is_empty() {
+        request = if requested.is_empty() {
             request.with_initial_scope_selection()
         } else {
-            request.with_scopes(asked.iter().cloned())
+            request.with_scopes(requested.iter().cloned())
         };
         if let Some(secret) = secret_of(server_url.client, client_secret.as_deref()) {
             request = request.with_client_secret(secret);
         }
         let session = AuthorizationSession::new(manager, request).await.map_err(|(_, error)| error)?;
-        Ok(UnderWay { session, wanted: path, asked })
+        Ok(PendingLogin { session, wanted: path, requested })
     }
 
     /// Completes a login with the URL that the browser was redirected to, and stores the token.
-    pub(crate) async fn finish(&self, server: &str, came_back_to: &str) -> Result<(), String> {
-        let begun = {
-            let mut under_way = self.under_way();
-            let known = under_way.get(server);
-            let known = known.ok_or_else(|| "no login is in progress, or it already finished".to_owned())?;
+    pub(crate) async fn finish(&self, server: &str, callback_url: &str) -> Result<(), String> {
+        let login = {
+            let mut pending = self.pending();
+            let login = pending.get(server);
+            let login = login.ok_or_else(|| "no login is in progress, or it already finished".to_owned())?;
             // A redirect of another login must not end this one.
-            if in_query(known.session.get_authorization_url(), "state") != in_query(came_back_to, "state") {
+            if query_param(login.session.get_authorization_url(), "state") != query_param(callback_url, "state") {
                 return Err("the browser returned from another login".to_owned());
             }
-            under_way.remove(server)
+            pending.remove(server)
         };
-        let UnderWay { session, wanted, asked } = begun.ok_or_else(|| "it already finished".to_owned())?;
-        if let Some(error) = in_query(came_back_to, "error") {
+        let PendingLogin { session, wanted, requested } = login.ok_or_else(|| "it already finished".to_owned())?;
+        if let Some(error) = query_param(callback_url, "error") {
             if error == "invalid_scope" {
-                self.remember(&wanted, WantedLogins::asked_in_vain);
+                self.remember(&wanted, WantedLogins::record_rejected_scopes);
             }
-            let why = in_query(came_back_to, "error_description").unwrap_or_default();
-            return Err(line(&format!("the login was refused: {error} {why}")));
+            let reason = query_param(callback_url, "error_description").unwrap_or_default();
+            return Err(line(&format!("the login was refused: {error} {reason}")));
         }
-        let exchanged = tokio::time::timeout(PATIENCE, session.handle_callback_url(came_back_to)).await;
+        let exchanged = tokio::time::timeout(TIMEOUT, session.handle_callback_url(callback_url)).await;
         exchanged.map_err(|_| "no token in time".to_owned())?.map_err(|error| error_line(&error))?;
-        self.remember(&wanted, |wanted| wanted.logged_in(asked));
+        self.remember(&wanted, |wanted| wanted.record_login(requested));
         Ok(())
     }
 
@@ -163,19 +163,19 @@ impl Logins {
         server_url: ServerUrl<'_>,
         log: &Log,
     ) -> Result<Option<AuthorizationManager>, String> {
-        if !self.is_open || !self.token_path(server_url).exists() {
+        if !self.is_enabled || !self.token_path(server_url).exists() {
             return Ok(None);
         }
-        let ready = tokio::time::timeout(PATIENCE, async {
+        let ready = tokio::time::timeout(TIMEOUT, async {
             let wanted = WantedLogins::read(&self.wanted_file(server_url));
-            let (mut manager, giver) = self.manager_at(server_url, &wanted).await?;
-            let mut file = self.token_file(server_url, giver);
+            let (mut manager, source) = self.manager_at(server_url, &wanted).await?;
+            let mut file = self.token_file(server_url, source);
             let (id, registered) = match file.read()? {
-                TokenLookup::Token(known, secret) => (known.client_id, secret),
+                TokenLookup::Token(token, secret) => (token.client_id, secret),
                 TokenLookup::Nothing => return Ok(None),
-                TokenLookup::Unfit(why) => {
+                TokenLookup::Unfit(reason) => {
                     log.note(&format!(
-                        "no token is sent: {why}; `agentctl mcp login {}` logs in again",
+                        "no token is sent: {reason}; `agentctl mcp login {}` logs in again",
                         server_url.server
                     ));
                     return Ok(None);
@@ -198,35 +198,35 @@ impl Logins {
     /// Handles an authorisation error of a server. The required scopes are remembered for the next login. Returns a
     /// reason with a suggestion.
     pub(crate) fn refused(&self, server_url: ServerUrl<'_>, refusal: &Refusal, clean: &SecretFilter) -> Reason {
-        if !self.is_open {
-            return Reason::ours("it requires authorization; the client has to pass a key in its headers");
+        if !self.is_enabled {
+            return Reason::new("it requires authorization; the client has to pass a key in its headers");
         }
         let command = format!("`agentctl mcp login {}`", server_url.server);
-        // For example because of a changed secret, or a temporary problem.
-        if let Some(why) = &refusal.not_renewed {
+        // The cause may be a changed secret, or a temporary problem.
+        if let Some(reason) = &refusal.not_renewed {
             return Reason::of_server(
                 format!("the login could not be renewed; if it persists, {command} logs in again"),
-                why,
+                reason,
                 clean,
             );
         }
-        let is_known = self.token_path(server_url).exists();
+        let has_token = self.token_path(server_url).exists();
         let mut remedy = Remedy::None(Vec::new());
         self.remember(&self.wanted_file(server_url), |wanted| {
-            remedy = wanted.refused(refusal, server_url.url, is_known)
+            remedy = wanted.record_refusal(refusal, server_url.url, has_token)
         });
-        match (refusal.knows_us, remedy) {
-            (false, _) => Reason::ours(format!("it requires a login; {command} logs in")),
+        match (refusal.is_authenticated, remedy) {
+            (false, _) => Reason::new(format!("it requires a login; {command} logs in")),
             (true, Remedy::Login(scopes)) => Reason::of_server(
                 format!(
                     "it requires a scope: log in{} with {command}, which requests it",
-                    if is_known { " again" } else { "" }
+                    if has_token { " again" } else { "" }
                 ),
                 &scopes.join(" "),
                 clean,
             ),
             (true, Remedy::None(scopes)) if scopes.is_empty() => {
-                Reason::ours("it does not allow this, and names no required scope")
+                Reason::new("it does not allow this, and names no required scope")
             }
             (true, Remedy::None(scopes)) => Reason::of_server(
                 "it does not allow this to the logged-in user, and another login would not help: the required scope \
@@ -237,7 +237,7 @@ impl Logins {
         }
     }
 
-    /// Manager that logs in and renews tokens there, and the current issuer of tokens.
+    /// Manager that logs in and renews tokens for this URL, and the current issuer of tokens.
     async fn manager_at(
         &self,
         server_url: ServerUrl<'_>,
@@ -246,19 +246,19 @@ impl Logins {
         agentd_http::init_crypto();
         let mut manager = discovery::manager(server_url.url, &self.routes).await?;
         let metadata = discovery::metadata(&manager, server_url, wanted, &self.routes).await?;
-        let giver = TokenSource::from(&metadata);
+        let source = TokenSource::from(&metadata);
         manager.set_metadata(metadata);
-        Ok((manager, giver))
+        Ok((manager, source))
     }
 
     fn token_path(&self, server_url: ServerUrl<'_>) -> PathBuf {
         self.file(server_url, "json")
     }
 
-    fn token_file(&self, server_url: ServerUrl<'_>, giver: TokenSource) -> TokenFile {
+    fn token_file(&self, server_url: ServerUrl<'_>, source: TokenSource) -> TokenFile {
         TokenFile {
             path: self.token_path(server_url),
-            giver,
+            source,
             client: server_url.client.map(|client| client.id.clone()),
             client_secret: None,
         }
@@ -279,7 +279,7 @@ impl Logins {
 
     /// Changes the remembered scopes.
     fn remember(&self, path: &std::path::Path, change: impl FnOnce(&mut WantedLogins)) {
-        let _one_at_a_time = self.remembering.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = self.scope_lock.lock().unwrap_or_else(PoisonError::into_inner);
         let before = WantedLogins::read(path);
         let mut wanted = before.clone();
         change(&mut wanted);
@@ -290,8 +290,8 @@ impl Logins {
         }
     }
 
-    fn under_way(&self) -> std::sync::MutexGuard<'_, HashMap<String, UnderWay>> {
-        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+    fn pending(&self) -> std::sync::MutexGuard<'_, HashMap<String, PendingLogin>> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -304,12 +304,12 @@ fn secret_of<'a>(client: Option<&'a OAuthClient>, registered: Option<&'a str>) -
 }
 
 /// Returns true if a registration failed because of the requested scopes. There is no error code for that.
-fn is_for_scopes(error: &AuthError) -> bool {
-    matches!(error, AuthError::RegistrationFailed(why) if why.starts_with("HTTP 4") && why.contains("scope"))
+fn is_scope_error(error: &AuthError) -> bool {
+    matches!(error, AuthError::RegistrationFailed(reason) if reason.starts_with("HTTP 4") && reason.contains("scope"))
 }
 
 /// Value of a query parameter of a URL.
-fn in_query(address: &str, wanted: &str) -> Option<String> {
+fn query_param(address: &str, wanted: &str) -> Option<String> {
     let address = reqwest::Url::parse(address).ok()?;
     address.query_pairs().find(|(name, _)| name == wanted).map(|(_, value)| value.into_owned())
 }
@@ -324,8 +324,8 @@ fn error_line(error: &AuthError) -> String {
 }
 
 /// External text as one line of limited length.
-fn line(words: &str) -> String {
-    agentd_core::untrusted::sanitize(words).replace('\n', " ").trim().chars().take(400).collect()
+fn line(text: &str) -> String {
+    agentd_core::untrusted::sanitize(text).replace('\n', " ").trim().chars().take(400).collect()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Authorisation errors of servers, and the requirements in them, which are stored next to the token until a login has
-//! requested them. They come from untrusted servers: lengths are limited, and only valid values are accepted. Also the
-//! token files.
+//! requested them. They come from untrusted servers: lengths are limited, and only valid values are accepted. The
+//! token files are here too.
 
 use std::{
     error::Error,
@@ -22,17 +22,17 @@ use rmcp::{
 use serde::{Deserialize, Serialize};
 
 /// Maximum number of scopes.
-const MOST_SCOPES: usize = 64;
+const MAX_SCOPES: usize = 64;
 /// Maximum length of a scope, in bytes.
-const LONGEST_SCOPE: usize = 128;
+const MAX_SCOPE_LENGTH: usize = 128;
 /// Maximum length of the address of a server's metadata, in bytes.
-const LONGEST_ADDRESS: usize = 2048;
+const MAX_ADDRESS_LENGTH: usize = 2048;
 
 /// Authorisation error of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Refusal {
     /// True if the server accepted the token, but denied the request.
-    pub(super) knows_us: bool,
+    pub(super) is_authenticated: bool,
     /// `WWW-Authenticate` header of the response.
     header: String,
     /// Reason why the token could not be renewed, if that is the problem. The server was not contacted then, or had
@@ -42,10 +42,10 @@ pub(crate) struct Refusal {
 
 impl Refusal {
     /// Authorisation error in a failed initialisation, if any.
-    pub(crate) fn of_greeting(error: &ClientInitializeError) -> Option<Self> {
+    pub(crate) fn of_initialization(error: &ClientInitializeError) -> Option<Self> {
         match error {
             ClientInitializeError::TransportError { error, .. } => Self::of(error),
-            ClientInitializeError::LegacyFallbackFailed { fallback, .. } => Self::of_greeting(fallback),
+            ClientInitializeError::LegacyFallbackFailed { fallback, .. } => Self::of_initialization(fallback),
             _ => None,
         }
     }
@@ -60,12 +60,14 @@ impl Refusal {
 
     /// Creates an error with this header.
     #[cfg(test)]
-    pub(super) fn with(knows_us: bool, header: &str) -> Self {
-        Self { knows_us, header: header.to_owned(), not_renewed: None }
+    pub(super) fn with(is_authenticated: bool, header: &str) -> Self {
+        Self { is_authenticated, header: header.to_owned(), not_renewed: None }
     }
 
     fn of(error: &DynamicTransportError) -> Option<Self> {
-        let refusal = |knows_us, header: &str| Some(Self { knows_us, header: header.to_owned(), not_renewed: None });
+        let refusal = |is_authenticated, header: &str| {
+            Some(Self { is_authenticated, header: header.to_owned(), not_renewed: None })
+        };
         let mut causes =
             std::iter::successors(Some(error.error.as_ref() as &(dyn Error + 'static)), |&error| error.source());
         causes.find_map(|error| {
@@ -77,8 +79,8 @@ impl Refusal {
             }
             match error.downcast_ref::<AuthError>()? {
                 AuthError::AuthorizationRequired => refusal(false, ""),
-                AuthError::TokenRefreshFailed(why) => {
-                    Some(Self { knows_us: false, header: String::new(), not_renewed: Some(why.clone()) })
+                AuthError::TokenRefreshFailed(reason) => {
+                    Some(Self { is_authenticated: false, header: String::new(), not_renewed: Some(reason.clone()) })
                 }
                 _ => None,
             }
@@ -86,13 +88,13 @@ impl Refusal {
     }
 
     /// Parses the header of the server at this URL.
-    pub(super) fn said(&self, url: &str) -> LoginDemand {
+    pub(super) fn demand(&self, url: &str) -> LoginDemand {
         let Ok(url) = Url::parse(url) else { return LoginDemand::default() };
-        let said = WWWAuthenticateParams::parse(&self.header, &url);
-        let metadata = said.resource_metadata_url.as_ref().map(|url| url.as_str().to_owned());
+        let params = WWWAuthenticateParams::parse(&self.header, &url);
+        let metadata = params.resource_metadata_url.as_ref().map(|url| url.as_str().to_owned());
         LoginDemand {
-            metadata: metadata.filter(|address| address.len() <= LONGEST_ADDRESS),
-            scopes: scopes(said.scope.as_deref().unwrap_or_default().split_whitespace()),
+            metadata: metadata.filter(|address| address.len() <= MAX_ADDRESS_LENGTH),
+            scopes: scopes(params.scope.as_deref().unwrap_or_default().split_whitespace()),
         }
     }
 }
@@ -107,16 +109,16 @@ pub(super) struct LoginDemand {
 }
 
 /// Filters valid scopes (RFC 6749, section 3.3), without duplicates and up to the maximum.
-pub(super) fn scopes<'a>(said: impl IntoIterator<Item = &'a str>) -> Vec<String> {
-    let is_one = |letter: u8| matches!(letter, b'!' | b'#'..=b'[' | b']'..=b'~');
-    let mut taken: Vec<String> = Vec::new();
-    for scope in said {
-        let fits = !scope.is_empty() && scope.len() <= LONGEST_SCOPE && scope.bytes().all(is_one);
-        if fits && taken.len() < MOST_SCOPES && !taken.iter().any(|known| known == scope) {
-            taken.push(scope.to_owned());
+pub(super) fn scopes<'a>(candidates: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    let is_valid_char = |letter: u8| matches!(letter, b'!' | b'#'..=b'[' | b']'..=b'~');
+    let mut valid: Vec<String> = Vec::new();
+    for scope in candidates {
+        let fits = !scope.is_empty() && scope.len() <= MAX_SCOPE_LENGTH && scope.bytes().all(is_valid_char);
+        if fits && valid.len() < MAX_SCOPES && !valid.iter().any(|other| other == scope) {
+            valid.push(scope.to_owned());
         }
     }
-    taken
+    valid
 }
 
 /// Stored state of the logins of one server.
@@ -156,38 +158,38 @@ impl WantedLogins {
         write(path, &serde_json::to_vec(self)?)
     }
 
-    /// Records an authorisation error of the server at this URL. `is_known` is true if there is a token.
-    pub(super) fn refused(&mut self, refusal: &Refusal, url: &str, is_known: bool) -> Remedy {
-        let said = refusal.said(url);
-        if said.metadata.is_some() || !refusal.knows_us {
-            self.metadata = said.metadata;
+    /// Records an authorisation error of the server at this URL. `has_token` is true if there is a token.
+    pub(super) fn record_refusal(&mut self, refusal: &Refusal, url: &str, has_token: bool) -> Remedy {
+        let demand = refusal.demand(url);
+        if demand.metadata.is_some() || !refusal.is_authenticated {
+            self.metadata = demand.metadata;
         }
-        let is_tried = |scope: &String| self.asked.contains(scope) || self.vain.contains(scope);
-        if refusal.knows_us && said.scopes.iter().all(is_tried) {
-            return Remedy::None(said.scopes);
+        let is_requested = |scope: &String| self.asked.contains(scope) || self.vain.contains(scope);
+        if refusal.is_authenticated && demand.scopes.iter().all(is_requested) {
+            return Remedy::None(demand.scopes);
         }
-        let wanted = without(said.scopes, &self.vain);
-        let before = if is_known { std::mem::take(&mut self.scopes) } else { Vec::new() };
+        let wanted = without(demand.scopes, &self.vain);
+        let before = if has_token { std::mem::take(&mut self.scopes) } else { Vec::new() };
         // Newly required scopes come first, because those above the maximum are dropped.
         self.scopes = union(&wanted, &before);
         Remedy::Login(wanted)
     }
 
-    /// Scopes for the next login. `got` are those of the current token, `first` those of an initial login.
-    pub(super) fn asks_for(&self, got: &[String], first: &[String]) -> Vec<String> {
-        let got = if self.anew { &[] } else { got };
-        let [got, first] = [got, first].map(|scopes| without(scopes.to_vec(), &self.vain));
-        union(&union(&self.scopes, &got), &first)
+    /// Scopes for the next login. `granted` are those of the current token, `first` those of an initial login.
+    pub(super) fn scopes_to_request(&self, granted: &[String], first: &[String]) -> Vec<String> {
+        let granted = if self.anew { &[] } else { granted };
+        let [granted, first] = [granted, first].map(|scopes| without(scopes.to_vec(), &self.vain));
+        union(&union(&self.scopes, &granted), &first)
     }
 
     /// Records a successful login with these scopes.
-    pub(super) fn logged_in(&mut self, asked: Vec<String>) {
+    pub(super) fn record_login(&mut self, asked: Vec<String>) {
         let (metadata, vain) = (self.metadata.take(), std::mem::take(&mut self.vain));
         *self = Self { metadata, vain, asked, ..Self::default() };
     }
 
     /// Records that the requested scopes were rejected as invalid.
-    pub(super) fn asked_in_vain(&mut self) {
+    pub(super) fn record_rejected_scopes(&mut self) {
         self.vain = union(&std::mem::take(&mut self.scopes), &self.vain);
         self.anew = true;
     }
@@ -199,8 +201,8 @@ impl WantedLogins {
             format!("resource_metadata=\"{address}\"")
         });
         let scopes = (!self.scopes.is_empty()).then(|| format!("scope=\"{}\"", self.scopes.join(" ")));
-        let said: Vec<String> = metadata.into_iter().chain(scopes).collect();
-        (!said.is_empty()).then(|| format!("Bearer {}", said.join(", ")))
+        let params: Vec<String> = metadata.into_iter().chain(scopes).collect();
+        (!params.is_empty()).then(|| format!("Bearer {}", params.join(", ")))
     }
 }
 
@@ -221,15 +223,15 @@ pub(super) struct TokenSource {
 }
 
 impl From<&AuthorizationMetadata> for TokenSource {
-    fn from(said: &AuthorizationMetadata) -> Self {
-        Self { issuer: said.issuer.clone(), token_endpoint: said.token_endpoint.clone() }
+    fn from(metadata: &AuthorizationMetadata) -> Self {
+        Self { issuer: metadata.issuer.clone(), token_endpoint: metadata.token_endpoint.clone() }
     }
 }
 
 /// Tokens for one server from one issuer.
 pub(super) struct TokenFile {
     pub(super) path: PathBuf,
-    pub(super) giver: TokenSource,
+    pub(super) source: TokenSource,
     /// ID of the configured client, if there is one.
     pub(super) client: Option<String>,
     /// Secret of the client that was registered for the login, if it has one.
@@ -262,16 +264,16 @@ impl TokenFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(TokenLookup::Nothing),
             Err(error) => return Err(broken(&format!("could not read the token: {error}"))),
         };
-        let kept: StoredToken = serde_json::from_slice(&text).map_err(|_| broken("the token file is damaged"))?;
-        let (Some(given_by), Some(credentials)) = (kept.given_by, kept.credentials) else {
+        let stored: StoredToken = serde_json::from_slice(&text).map_err(|_| broken("the token file is damaged"))?;
+        let (Some(given_by), Some(credentials)) = (stored.given_by, stored.credentials) else {
             return Ok(TokenLookup::Unfit("the issuer of the token is unknown"));
         };
-        Ok(if given_by != self.giver {
+        Ok(if given_by != self.source {
             TokenLookup::Unfit("the login server changed since the token was issued")
         } else if self.client.as_ref().is_some_and(|id| *id != credentials.client_id) {
             TokenLookup::Unfit("the token belongs to another client than that of mcp_servers.yaml")
         } else {
-            TokenLookup::Token(Box::new(credentials), kept.client_secret)
+            TokenLookup::Token(Box::new(credentials), stored.client_secret)
         })
     }
 }
@@ -287,12 +289,12 @@ impl CredentialStore for TokenFile {
     }
 
     async fn save(&self, credentials: StoredCredentials) -> Result<(), AuthError> {
-        let kept = StoredToken {
-            given_by: Some(self.giver.clone()),
+        let stored = StoredToken {
+            given_by: Some(self.source.clone()),
             credentials: Some(credentials),
             client_secret: self.client_secret.clone(),
         };
-        let text = serde_json::to_vec(&kept).map_err(|error| broken(&error.to_string()))?;
+        let text = serde_json::to_vec(&stored).map_err(|error| broken(&error.to_string()))?;
         let path = self.path.clone();
         // Blocks on the disk.
         let written = tokio::task::spawn_blocking(move || write(&path, &text)).await;
@@ -310,8 +312,8 @@ impl CredentialStore for TokenFile {
     }
 }
 
-fn broken(what: &str) -> AuthError {
-    AuthError::CredentialStoreError(what.to_owned())
+fn broken(message: &str) -> AuthError {
+    AuthError::CredentialStoreError(message.to_owned())
 }
 
 /// Writes a file atomically, readable only by its owner.
@@ -335,31 +337,31 @@ fn write(path: &Path, text: &[u8]) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn said(header: &str) -> LoginDemand {
-        Refusal::with(true, header).said("https://example.org/mcp")
+    fn demand(header: &str) -> LoginDemand {
+        Refusal::with(true, header).demand("https://example.org/mcp")
     }
 
     #[test]
     fn www_authenticate_parameters_are_parsed() {
-        let said = said(
+        let demand = demand(
             r#"Bearer error="insufficient_scope", scope="files:read files:write files:read", resource_metadata="/there.json""#,
         );
-        assert_eq!(said.scopes, ["files:read", "files:write"]);
-        assert_eq!(said.metadata.as_deref(), Some("https://example.org/there.json"));
+        assert_eq!(demand.scopes, ["files:read", "files:write"]);
+        assert_eq!(demand.metadata.as_deref(), Some("https://example.org/there.json"));
     }
 
     #[test]
     fn hostile_www_authenticate_is_bounded() {
         let many: String = (0..10_000).map(|number| format!("s{number} ")).collect();
-        assert_eq!(said(&format!("Bearer scope=\"{many}\"")).scopes.len(), MOST_SCOPES);
-        let long = "x".repeat(LONGEST_SCOPE + 1);
-        let odd = format!("Bearer scope=\"a {long} b\\\\c \u{1b}[2J d\u{e9} e\\\"f\"");
-        assert_eq!(said(&odd).scopes, ["a"]);
-        for elsewhere in ["http://example.org/x", "https://127.0.0.1/x", "ftp://example.org/x"] {
-            assert_eq!(said(&format!("Bearer resource_metadata=\"{elsewhere}\"")).metadata, None, "{elsewhere}");
+        assert_eq!(demand(&format!("Bearer scope=\"{many}\"")).scopes.len(), MAX_SCOPES);
+        let long = "x".repeat(MAX_SCOPE_LENGTH + 1);
+        let header = format!("Bearer scope=\"a {long} b\\\\c \u{1b}[2J d\u{e9} e\\\"f\"");
+        assert_eq!(demand(&header).scopes, ["a"]);
+        for rejected in ["http://example.org/x", "https://127.0.0.1/x", "ftp://example.org/x"] {
+            assert_eq!(demand(&format!("Bearer resource_metadata=\"{rejected}\"")).metadata, None, "{rejected}");
         }
-        let far = format!("Bearer resource_metadata=\"/{}\"", "x".repeat(LONGEST_ADDRESS));
-        assert_eq!(said(&far).metadata, None);
-        assert_eq!(said("Basic"), LoginDemand::default());
+        let far = format!("Bearer resource_metadata=\"/{}\"", "x".repeat(MAX_ADDRESS_LENGTH));
+        assert_eq!(demand(&far).metadata, None);
+        assert_eq!(demand("Basic"), LoginDemand::default());
     }
 }

@@ -9,18 +9,18 @@ fn server_url<'a>(server: &'a str, url: &'a str) -> ServerUrl<'a> {
 }
 
 /// Token source with these values.
-fn giver(issuer: Option<&str>, token_endpoint: &str) -> TokenSource {
-    let mut said = AuthorizationMetadata::default();
-    said.issuer = issuer.map(str::to_owned);
-    said.token_endpoint = token_endpoint.to_owned();
-    TokenSource::from(&said)
+fn token_source(issuer: Option<&str>, token_endpoint: &str) -> TokenSource {
+    let mut metadata = AuthorizationMetadata::default();
+    metadata.issuer = issuer.map(str::to_owned);
+    metadata.token_endpoint = token_endpoint.to_owned();
+    TokenSource::from(&metadata)
 }
 
 #[tokio::test]
 async fn token_files_are_private() {
     let folder = tempfile::tempdir().unwrap();
     let logins = Logins::new(folder.path().join("tokens"));
-    let file = |server_url| logins.token_file(server_url, giver(None, "http://localhost:1/token"));
+    let file = |server_url| logins.token_file(server_url, token_source(None, "http://localhost:1/token"));
     let store = file(server_url("a server", "http://localhost:1/"));
     assert!(store.load().await.unwrap().is_none());
     let credentials = StoredCredentials::new("me".to_owned(), None, Vec::new(), None);
@@ -31,7 +31,7 @@ async fn token_files_are_private() {
         [("a_server", "http://localhost:1/"), ("a server", "http://localhost:2/"), ("a server", "http://localhost:1/b")]
     {
         let other = file(server_url(server, url));
-        assert!(other.load().await.unwrap().is_none(), "{server} at {url} has the token of another");
+        assert!(other.load().await.unwrap().is_none(), "{server} at {url} uses the token of another server");
     }
     assert_eq!(logins.token_path(server_url("a server", "http://localhost:1/?key=1#x")), store.path);
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
@@ -48,7 +48,7 @@ async fn token_is_bound_to_issuer_and_client() {
     let at = |client, issuer, token_endpoint| {
         logins.token_file(
             ServerUrl { client, ..server_url("s", "https://example.org/mcp") },
-            giver(issuer, token_endpoint),
+            token_source(issuer, token_endpoint),
         )
     };
     let (issuer, token) = (Some("https://login.example.org"), "https://login.example.org/token");
@@ -64,10 +64,10 @@ async fn token_is_bound_to_issuer_and_client() {
         at(None, Some("https://example.org"), token),
         at(Some(&you), issuer, token),
     ] {
-        assert!(other.load().await.unwrap().is_none(), "{:?}", other.giver);
-        assert!(matches!(other.read(), Ok(TokenLookup::Unfit(_))), "{:?}", other.giver);
+        assert!(other.load().await.unwrap().is_none(), "{:?}", other.source);
+        assert!(matches!(other.read(), Ok(TokenLookup::Unfit(_))), "{:?}", other.source);
     }
-    assert!(file.load().await.unwrap().is_some(), "it stays");
+    assert!(file.load().await.unwrap().is_some(), "reading for another issuer removed the token");
     // Format of earlier versions.
     fs::write(&file.path, serde_json::to_vec(&StoredCredentials::new("me".to_owned(), None, vec![], None)).unwrap())
         .unwrap();
@@ -77,8 +77,8 @@ async fn token_is_bound_to_issuer_and_client() {
 #[tokio::test]
 async fn login_cannot_be_finished_before_it_began() {
     let folder = tempfile::tempdir().unwrap();
-    let why = Logins::new(folder.path().to_owned()).finish("a", "http://localhost/?code=1&state=2").await;
-    assert!(why.unwrap_err().contains("no login is in progress"));
+    let error = Logins::new(folder.path().to_owned()).finish("a", "http://localhost/?code=1&state=2").await;
+    assert!(error.unwrap_err().contains("no login is in progress"));
 }
 
 /// A server requires more and more scopes. The next login requests all of them, even after a restart, until a login has
@@ -88,29 +88,29 @@ fn required_scopes_are_remembered_until_requested() {
     let folder = tempfile::tempdir().unwrap();
     let server_url = server_url("s", "https://example.org/mcp");
     let logins = || Logins::new(folder.path().to_owned());
-    let refused = |knows_us, header: &str| {
-        let refusal = Refusal::with(knows_us, header);
+    let refused = |is_authenticated, header: &str| {
+        let refusal = Refusal::with(is_authenticated, header);
         logins().refused(server_url, &refusal, &SecretFilter::default()).to_string()
     };
     let wanted = || WantedLogins::read(&logins().wanted_file(server_url));
-    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+    let scopes = |scopes: &[&str]| scopes.iter().map(|scope| (*scope).to_owned()).collect::<Vec<_>>();
 
     let text = refused(false, r#"Bearer scope="old""#);
     assert!(text.contains("`agentctl mcp login s` logs in"), "{text}");
     refused(false, r#"Bearer scope="read", resource_metadata="/a\\b""#);
-    assert_eq!(wanted().asks_for(&[], &[]), ["read"], "nobody was known, so what was said last counts");
+    assert_eq!(wanted().scopes_to_request(&[], &[]), ["read"], "without a token, only the last demand counts");
     assert!(wanted().challenge().unwrap().contains("https://example.org/a/b"));
 
     fs::write(logins().token_path(server_url), "{}").unwrap();
     let text = refused(true, r#"Bearer error="insufficient_scope", scope="write <b>""#);
     assert!(text.contains("log in again with `agentctl mcp login s`") && text.ends_with(": write <b>"), "{text}");
-    assert_eq!(wanted().asks_for(&words(&["got", "read"]), &[]), ["write", "<b>", "read", "got"]);
+    assert_eq!(wanted().scopes_to_request(&scopes(&["got", "read"]), &[]), ["write", "<b>", "read", "got"]);
 
-    let asked = wanted().asks_for(&[], &[]);
-    logins().remember(&logins().wanted_file(server_url), |wanted| wanted.logged_in(asked));
+    let requested = wanted().scopes_to_request(&[], &[]);
+    logins().remember(&logins().wanted_file(server_url), |wanted| wanted.record_login(requested));
     let text = refused(true, r#"Bearer error="insufficient_scope", scope="write""#);
     assert!(text.contains("another login would not help") && !text.contains("agentctl"), "{text}");
-    assert_eq!(wanted().asks_for(&words(&["read"]), &[]), ["read"], "nothing more is wanted");
+    assert_eq!(wanted().scopes_to_request(&scopes(&["read"]), &[]), ["read"], "a requested scope was requested again");
     let text = refused(true, "Bearer");
     assert!(text.contains("names no required scope"), "{text}");
 
@@ -122,19 +122,22 @@ fn required_scopes_are_remembered_until_requested() {
 fn unavailable_scope_is_not_requested_again() {
     let mut wanted = WantedLogins::default();
     let refusal = Refusal::with(true, r#"Bearer scope="gone""#);
-    assert_eq!(wanted.refused(&refusal, "https://example.org/", true), Remedy::Login(vec!["gone".to_owned()]));
-    wanted.asked_in_vain();
-    assert_eq!(wanted.asks_for(&["got".to_owned()], &["first".to_owned(), "gone".to_owned()]), ["first"]);
-    // Requiring an invalid scope again does not suggest a login, neither now nor after the next login.
+    assert_eq!(wanted.record_refusal(&refusal, "https://example.org/", true), Remedy::Login(vec!["gone".to_owned()]));
+    wanted.record_rejected_scopes();
+    assert_eq!(wanted.scopes_to_request(&["got".to_owned()], &["first".to_owned(), "gone".to_owned()]), ["first"]);
+    // Requiring a rejected scope again does not suggest a login, neither now nor after the next one.
     for _ in 0..2 {
-        assert_eq!(wanted.refused(&refusal, "https://example.org/", true), Remedy::None(vec!["gone".to_owned()]));
-        wanted.logged_in(vec!["first".to_owned()]);
+        assert_eq!(
+            wanted.record_refusal(&refusal, "https://example.org/", true),
+            Remedy::None(vec!["gone".to_owned()])
+        );
+        wanted.record_login(vec!["first".to_owned()]);
     }
     let more = Refusal::with(true, r#"Bearer scope="gone more""#);
-    assert_eq!(wanted.refused(&more, "https://example.org/", true), Remedy::Login(vec!["more".to_owned()]));
-    let stranger = Refusal::with(false, r#"Bearer scope="gone""#);
-    wanted.refused(&stranger, "https://example.org/", true);
-    assert_eq!(wanted.asks_for(&[], &[]), ["more"]);
+    assert_eq!(wanted.record_refusal(&more, "https://example.org/", true), Remedy::Login(vec!["more".to_owned()]));
+    let unauthenticated = Refusal::with(false, r#"Bearer scope="gone""#);
+    wanted.record_refusal(&unauthenticated, "https://example.org/", true);
+    assert_eq!(wanted.scopes_to_request(&[], &[]), ["more"]);
 }
 
 /// The scopes of a server that requires more and more are limited, but include the latest one.
@@ -143,15 +146,15 @@ fn latest_required_scope_is_requested_despite_the_limit() {
     let mut wanted = WantedLogins::default();
     for number in 0..200 {
         let refusal = Refusal::with(true, &format!("Bearer scope=\"s{number}\""));
-        wanted.refused(&refusal, "https://example.org/", true);
+        wanted.record_refusal(&refusal, "https://example.org/", true);
     }
-    let asked = wanted.asks_for(&["got".to_owned()], &[]);
-    assert_eq!((asked.len(), asked[0].as_str()), (64, "s199"));
+    let requested = wanted.scopes_to_request(&["got".to_owned()], &[]);
+    assert_eq!((requested.len(), requested[0].as_str()), (64, "s199"));
 }
 
 #[test]
 fn registration_refused_for_scopes_is_recognised() {
-    let failed = |why: &str| is_for_scopes(&AuthError::RegistrationFailed(why.to_owned()));
+    let failed = |error: &str| is_scope_error(&AuthError::RegistrationFailed(error.to_owned()));
     assert!(failed(
         r#"HTTP 400 Bad Request: {"error":"invalid_client_metadata","error_description":"unknown scope x"}"#
     ));

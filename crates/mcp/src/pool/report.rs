@@ -50,8 +50,8 @@ impl McpPool {
 
     pub(super) fn report_of(&self, server: &str) -> Option<ServerReport> {
         let state = self.state();
-        if let Some(why) = state.config.broken.get(server) {
-            let health = Health::Down { why: Reason::ours(why), until: None };
+        if let Some(reason) = state.config.broken.get(server) {
+            let health = Health::Down { why: Reason::new(reason), until: None };
             return Some(ServerReport { name: server.to_owned(), health, ..ServerReport::default() });
         }
         let config = state.config.servers.get(server)?.clone();
@@ -62,7 +62,7 @@ impl McpPool {
             published.routes.iter().filter(|(_, route)| route.server == server).map(|(name, _)| name.clone()).collect();
         tools.sort();
         let notes = published.notes.iter().filter(|(of, _)| of == server).map(|(_, note)| note.clone());
-        let unset = config.missing(&state.lent.values(None, &config.variables()));
+        let unset = config.missing(&state.client_values.values(None, &config.variables()));
         let missing = unset.iter().filter(|name| !is_place(name)).map(|name| missing(name));
         let of_plugin = config.plugin.as_ref().map(|plugin| format!("it came with the plugin {plugin}"));
         Some(ServerReport {
@@ -87,39 +87,38 @@ impl McpPool {
         let config = {
             let state = self.state();
             let config = state.config.servers.get(server).ok_or_else(|| unknown(server))?;
-            config.filled(&state.lent.values(None, &config.variables())).map_err(|name| missing(&name))?
+            config.filled(&state.client_values.values(None, &config.variables())).map_err(|name| missing(&name))?
         };
-        let (url, client) = match config.reached {
+        let (url, client) = match config.address {
             ServerAddress::Http { url, client, .. } => (url.value, client),
             ServerAddress::Stdio { .. } => return Err(format!("{server} is a local program without a login")),
         };
-        // Only the response to a request shows the authorisation server and the required scopes, which are stored as a
+        // Only the response to a request names the authorisation server and the required scopes, which are stored as a
         // side effect.
         let _ = self.start(server, None).await;
-        let begun =
-            self.supplies.logins.begin(ServerUrl { server, url: &url, client: client.as_ref() }, redirect).await;
-        begun.map_err(|why| self.supplies.clean.words(&why))
+        let begun = self.deps.logins.begin(ServerUrl { server, url: &url, client: client.as_ref() }, redirect).await;
+        begun.map_err(|reason| self.deps.clean.redact(&reason))
     }
 
     /// Completes a login with the URL that the browser was redirected to. The next call uses the token.
     ///
     /// # Errors
     /// If no login was started, or it was rejected.
-    pub async fn finish_login(&self, server: &str, came_back_to: &str) -> Result<(), String> {
-        let finished = self.supplies.logins.finish(server, came_back_to).await;
-        finished.map_err(|why| self.supplies.clean.words(&why))?;
+    pub async fn finish_login(&self, server: &str, callback_url: &str) -> Result<(), String> {
+        let finished = self.deps.logins.finish(server, callback_url).await;
+        finished.map_err(|reason| self.deps.clean.redact(&reason))?;
         self.stop(server).await
     }
 
     /// Handles an authorisation error of a server. The required scopes are stored for the next login. Returns a reason
     /// with a suggestion.
     pub(crate) fn refused(&self, server: &str, config: &ServerConfig, refusal: &Refusal) -> Reason {
-        match &config.reached {
+        match &config.address {
             ServerAddress::Http { url, client, .. } => {
                 let server_url = ServerUrl { server, url: &url.value, client: client.as_ref() };
-                self.supplies.logins.refused(server_url, refusal, &self.supplies.clean)
+                self.deps.logins.refused(server_url, refusal, &self.deps.clean)
             }
-            ServerAddress::Stdio { .. } => Reason::ours("no answer"),
+            ServerAddress::Stdio { .. } => Reason::new("no answer"),
         }
     }
 }
@@ -134,17 +133,17 @@ fn liveliness(health: &Health) -> u8 {
 }
 
 /// Maximum number of concurrent background listings.
-pub(super) const ASKED_AT_ONCE: usize = 16;
+pub(super) const MAX_CONCURRENT_LISTINGS: usize = 16;
 
 /// Delay before a failed listing is retried.
-const ASKED_AGAIN: Duration = Duration::from_secs(60);
+const RETRY_DELAY: Duration = Duration::from_secs(60);
 
 /// Server name, fingerprint and values of its variables. A server that fails in one project may work in another.
 pub(super) type ListingKey = (String, String, BTreeMap<String, String>);
 
 /// Background listing of a server.
 pub(super) struct Listing {
-    asked: Instant,
+    started_at: Instant,
     /// Reason of the last failure, also while the listing is retried.
     pub(super) failed: Option<Reason>,
 }
@@ -168,39 +167,40 @@ impl McpPool {
             let listed = self.listed.notified();
             tokio::pin!(listed);
             listed.as_mut().enable();
-            let (unlisted, until) = self.unlisted(user, names);
-            let Some(until) = until else { return unlisted };
+            let (unlisted, deadline) = self.unlisted(user, names);
+            let Some(deadline) = deadline else { return unlisted };
             tokio::select! {
                 () = listed => {}
-                () = sleep_until(until.into()) => {}
+                () = sleep_until(deadline.into()) => {}
             }
         }
     }
 
-    /// Servers whose tools are unknown or that cannot be started, and the time until which one of them is waited for.
+    /// Servers whose tools are unknown or that cannot be started, and the deadline for waiting for any of them.
     fn unlisted(&self, user: &ToolUser, names: &[String]) -> (Vec<UnlistedServer>, Option<Instant>) {
         let state = self.state();
         let limit = state.config.listing_wait;
-        let (mut unlisted, mut until) = (Vec::new(), None::<Instant>);
+        let (mut unlisted, mut deadline) = (Vec::new(), None::<Instant>);
         for card in state.published.servers.iter().filter(|card| names.contains(&card.name)) {
             let Some(server) = state.config.servers.get(&card.name) else { continue };
             let values = self.values(&state, server, user);
             let unset = server.missing(&values);
-            let listing = state.asked.get(&(card.name.clone(), server.fingerprint(), values));
+            let listing = state.listings.get(&(card.name.clone(), server.fingerprint(), values));
             if !card.is_unlisted && unset.is_empty() {
                 continue;
             }
             let late = listing.filter(|listing| listing.failed.is_none() && unset.is_empty());
-            let why = match (unset.first(), listing.and_then(|listing| listing.failed.as_ref())) {
+            let reason = match (unset.first(), listing.and_then(|listing| listing.failed.as_ref())) {
                 (Some(variable), _) => missing(variable),
-                (None, Some(why)) => why.to_string(),
+                (None, Some(reason)) => reason.to_string(),
                 (None, None) if limit.is_zero() => "it has not listed its tools yet".to_owned(),
                 (None, None) => format!("it did not list its tools within {}", span(limit)),
             };
-            until = until.max(late.map(|listing| listing.asked + limit).filter(|until| *until > Instant::now()));
-            unlisted.push(UnlistedServer { name: card.name.clone(), why, is_late: late.is_some() });
+            deadline = deadline
+                .max(late.map(|listing| listing.started_at + limit).filter(|deadline| *deadline > Instant::now()));
+            unlisted.push(UnlistedServer { name: card.name.clone(), why: reason, is_late: late.is_some() });
         }
-        (unlisted, until)
+        (unlisted, deadline)
     }
 
     /// Starts listings of servers that were never reached and are due.
@@ -226,32 +226,32 @@ impl McpPool {
         for server in servers {
             let (pool, user) = (Arc::clone(self), user.clone());
             tokio::spawn(async move {
-                let Ok(_turn) = pool.asking.acquire().await else { return };
-                pool.start_here(&server, need, &user).await;
+                let Ok(_permit) = pool.listing_permits.acquire().await else { return };
+                pool.start_server(&server, need, &user).await;
             });
         }
     }
 
     /// Starts a server without a call.
-    async fn start_here(&self, server: &str, need: Need, user: &ToolUser) {
-        let asked = {
+    async fn start_server(&self, server: &str, need: Need, user: &ToolUser) {
+        let key = {
             let state = self.state();
             let config = state.config.servers.get(server);
             config.map(|config| (server.to_owned(), config.fingerprint(), self.values(&state, config, user)))
         };
         let started = match self.handle(server, user, None) {
             Ok(handle) => handle.lease(need).await.map(drop),
-            Err(why) => Err(why),
+            Err(reason) => Err(reason),
         };
         let superfluous = {
             let mut state = self.state();
-            if let Err(why) = started {
-                tracing::warn!(server, "could not list the MCP server's tools: {why}");
-                if let Some(listing) = asked.and_then(|asked| state.asked.get_mut(&asked)) {
-                    listing.failed = Some(why);
+            if let Err(reason) = started {
+                tracing::warn!(server, "could not list the MCP server's tools: {reason}");
+                if let Some(listing) = key.and_then(|key| state.listings.get_mut(&key)) {
+                    listing.failed = Some(reason);
                 }
             }
-            state.connections.take_superfluous(server)
+            state.connections.remove_superfluous(server)
         };
         self.listed.notify_waiters();
         join_all(superfluous.iter().map(ServerHandle::stop)).await;
@@ -267,13 +267,13 @@ impl State {
     /// Returns true if a server is due for listing, and records the attempt.
     fn is_due(&mut self, key: ListingKey) -> bool {
         let now = Instant::now();
-        let is_recent = |listing: &Listing| now.duration_since(listing.asked) <= ASKED_AGAIN;
-        if self.asked.get(&key).is_some_and(is_recent) {
+        let is_recent = |listing: &Listing| now.duration_since(listing.started_at) <= RETRY_DELAY;
+        if self.listings.get(&key).is_some_and(is_recent) {
             return false;
         }
         // Expired entries are dropped, since a client may provide ever new values.
-        self.asked.retain(|known, listing| *known == key || is_recent(listing));
-        self.asked.entry(key).or_insert(Listing { asked: now, failed: None }).asked = now;
+        self.listings.retain(|known, listing| *known == key || is_recent(listing));
+        self.listings.entry(key).or_insert(Listing { started_at: now, failed: None }).started_at = now;
         true
     }
 }

@@ -24,13 +24,13 @@ use super::{
 };
 use crate::reason::{Reason, span};
 
-/// Delay between a change of a server's offer and its listing, which limits the listings of a server that changes all
-/// the time.
-const SETTLING: Duration = Duration::from_secs(2);
+/// Delay between a change of a server's tools and their listing, which limits the listings of a server that changes
+/// constantly.
+const CHANGE_DELAY: Duration = Duration::from_secs(2);
 /// Idle time after which a server that was started only for listing is stopped.
-const LISTED: Duration = Duration::from_secs(5);
+const LISTED_IDLE_TIME: Duration = Duration::from_secs(5);
 /// Time limit for pending messages of a connection that is closed.
-const CLOSING: Duration = Duration::from_millis(500);
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Health of a server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -82,7 +82,7 @@ pub(crate) struct ConnectionLease {
     in_use: Option<Arc<()>>,
     released: Arc<Notify>,
     /// Keeps the actor alive, which ends with its last handle.
-    keeps: Option<ServerHandle>,
+    handle: Option<ServerHandle>,
 }
 
 impl Drop for ConnectionLease {
@@ -105,10 +105,10 @@ impl ServerHandle {
     /// Connection to the server, which is started if necessary. The error is the reason why there is none.
     pub(crate) async fn lease(&self, need: Need) -> Result<ConnectionLease, Reason> {
         let (answer, answered) = oneshot::channel();
-        let gone = || Reason::ours("agentd is stopping");
-        self.commands.send(Command::Lease { need, answer }).await.map_err(|_| gone())?;
-        let mut lease = answered.await.map_err(|_| gone())??;
-        lease.keeps = Some(self.clone());
+        let stopping = || Reason::new("agentd is stopping");
+        self.commands.send(Command::Lease { need, answer }).await.map_err(|_| stopping())?;
+        let mut lease = answered.await.map_err(|_| stopping())??;
+        lease.handle = Some(self.clone());
         Ok(lease)
     }
 
@@ -159,7 +159,7 @@ struct RunningServer {
     in_use: Arc<()>,
     idle_since: Instant,
     /// True if it was only needed for listing.
-    only_listed: bool,
+    is_listing_only: bool,
     since: Instant,
     /// Pending listing after a change.
     listing: Option<BoxFuture<'static, ()>>,
@@ -185,7 +185,7 @@ impl Actor {
                 Event::Command(None) => break,
                 Event::Command(Some(Command::Lease { need, answer })) => self.lease(state, need, answer),
                 Event::Command(Some(Command::Stop(answer))) => {
-                    self.budget.forgive();
+                    self.budget.reset();
                     self.stop(state, "it was stopped").await;
                     let _ = answer.send(());
                     State::Stopped
@@ -193,13 +193,13 @@ impl Actor {
                 Event::Started(started) => self.started(*started),
                 Event::Ended => self.ended(state).await,
                 Event::Idle => {
-                    let why = match &state {
-                        State::Running(running) if running.only_listed => {
+                    let reason = match &state {
+                        State::Running(running) if running.is_listing_only => {
                             "stopped: it was started only to list its tools"
                         }
                         _ => "stopped because it was idle",
                     };
-                    self.stop(state, why).await;
+                    self.stop(state, reason).await;
                     State::Stopped
                 }
                 Event::Released => {
@@ -225,14 +225,14 @@ impl Actor {
             State::Running(running) => {
                 let idle = self.idle(running);
                 let changed = Arc::clone(&running.connection.handler.changed);
-                let asks = running.listing.is_some();
+                let is_listing = running.listing.is_some();
                 tokio::select! {
                     command = commands.recv() => Event::Command(command),
                     () = &mut running.ended => Event::Ended,
                     () = idle => Event::Idle,
                     () = self.released.notified() => Event::Released,
-                    () = changed.notified(), if !asks => Event::Listing(true),
-                    _ = OptionFuture::from(running.listing.as_mut()), if asks => Event::Listing(false),
+                    () = changed.notified(), if !is_listing => Event::Listing(true),
+                    _ = OptionFuture::from(running.listing.as_mut()), if is_listing => Event::Listing(false),
                 }
             }
         }
@@ -241,7 +241,7 @@ impl Actor {
     /// Completes when the server has been idle for long enough.
     fn idle(&self, running: &RunningServer) -> BoxFuture<'static, ()> {
         // Its purpose is fulfilled then. It stays a little longer, for a call of the turn that requested the listing.
-        let listed = running.only_listed.then_some(LISTED);
+        let listed = running.is_listing_only.then_some(LISTED_IDLE_TIME);
         match self.params.config.idle_stop.into_iter().chain(listed).min() {
             Some(limit) if Arc::strong_count(&running.in_use) == 1 => {
                 let until = time::Instant::from_std(running.idle_since + limit);
@@ -255,31 +255,31 @@ impl Actor {
     fn lease(&mut self, state: State, need: Need, answer: Answer) -> State {
         match state {
             State::Running(mut running) => {
-                running.only_listed &= need == Need::Listing;
+                running.is_listing_only &= need == Need::Listing;
                 let _ = answer.send(Ok(self.leased(&running)));
                 State::Running(running)
             }
-            State::Starting(starting, given_up) => {
+            State::Starting(starting, cancelled) => {
                 self.waiting.push((need, answer));
-                State::Starting(starting, given_up)
+                State::Starting(starting, cancelled)
             }
             State::Stopped => {
                 if need == Need::Person {
-                    self.budget.forgive();
+                    self.budget.reset();
                 }
                 if let Some(wait) = self.budget.wait(Instant::now()) {
-                    let why = match self.health.borrow().clone() {
-                        Health::Down { why, .. } => why,
-                        _ => Reason::ours("it failed"),
+                    let reason = match self.health.borrow().clone() {
+                        Health::Down { why: reason, .. } => reason,
+                        _ => Reason::new("it failed"),
                     };
-                    let _ = answer.send(Err(why.tried_again_in(&span(wait.max(Duration::from_secs(1))))));
+                    let _ = answer.send(Err(reason.with_retry_in(&span(wait.max(Duration::from_secs(1))))));
                     return State::Stopped;
                 }
                 self.waiting.push((need, answer));
                 self.health.send_replace(Health::Starting);
                 self.params.log.note("starting");
-                let given_up = CancellationToken::new();
-                State::Starting(self.params.clone().open(given_up.clone()).boxed(), given_up)
+                let cancelled = CancellationToken::new();
+                State::Starting(self.params.clone().open(cancelled.clone()).boxed(), cancelled)
             }
         }
     }
@@ -291,11 +291,11 @@ impl Actor {
     }
 
     fn leased(&self, running: &RunningServer) -> ConnectionLease {
-        Lease {
+        ConnectionLease {
             connection: Arc::clone(&running.connection),
             in_use: Some(Arc::clone(&running.in_use)),
             released: Arc::clone(&self.released),
-            keeps: None,
+            handle: None,
         }
     }
 
@@ -307,7 +307,7 @@ impl Actor {
                 let noun = if offered == 1 { "tool" } else { "tools" };
                 self.params.log.note(&format!("running, with {offered} {noun}"));
                 // Before the health is updated, so that the tools of a running server are known.
-                (self.params.supplies.learn)(&self.params.name, catalogue);
+                (self.params.deps.learn)(&self.params.name, catalogue);
                 self.health.send_replace(Health::Running(process.as_ref().and_then(Process::id)));
                 let now = Instant::now();
                 let running = Box::new(RunningServer {
@@ -316,20 +316,20 @@ impl Actor {
                     process,
                     in_use: Arc::new(()),
                     idle_since: now,
-                    only_listed: self.waiting.iter().all(|(need, _)| *need == Need::Listing),
+                    is_listing_only: self.waiting.iter().all(|(need, _)| *need == Need::Listing),
                     since: now,
                     listing: None,
                 });
                 self.answer_all(|actor| Ok(actor.leased(&running)));
                 State::Running(running)
             }
-            Err(why) => {
+            Err(reason) => {
                 // If the era has changed, it is detected again.
                 self.params.era = Era::default();
-                self.params.log.note(&format!("could not start: {why}"));
+                self.params.log.note(&format!("could not start: {reason}"));
                 self.budget.failed(Duration::ZERO, Instant::now());
-                self.down(why.clone());
-                self.answer_all(|_| Err(why.clone()));
+                self.down(reason.clone());
+                self.answer_all(|_| Err(reason.clone()));
                 State::Stopped
             }
         }
@@ -340,42 +340,42 @@ impl Actor {
         let State::Running(running) = state else { return state };
         let RunningServer { process, since, .. } = *running;
         let status = match process {
-            Some(process) => process::exit_reason(process.gone().await),
+            Some(process) => process::exit_reason(process.wait_for_exit().await),
             None => "the connection was closed".to_owned(),
         };
         self.params.log.note(&format!("{status} by itself"));
         self.budget.failed(since.elapsed(), Instant::now());
-        self.down(Reason::ours(status));
+        self.down(Reason::new(status));
         State::Stopped
     }
 
-    fn down(&self, why: Reason) {
+    fn down(&self, reason: Reason) {
         let until = self.budget.wait(Instant::now()).map(|wait| Instant::now() + wait);
-        self.health.send_replace(Health::Down { why, until });
+        self.health.send_replace(Health::Down { why: reason, until });
     }
 
     /// Stops the server, and waits until it has exited.
-    async fn stop(&mut self, state: State, why: &str) {
+    async fn stop(&mut self, state: State, reason: &str) {
         match state {
             State::Stopped => {}
-            State::Starting(starting, given_up) => {
-                self.params.log.note(why);
-                given_up.cancel();
+            State::Starting(starting, cancelled) => {
+                self.params.log.note(reason);
+                cancelled.cancel();
                 // A start that completes at this moment is stopped like a running server.
                 if let Ok(open) = starting.await {
                     drop((open.connection, open.service));
                     if let Some(process) = open.process {
-                        process.gone().await;
+                        process.wait_for_exit().await;
                     }
                 }
-                self.answer_all(|_| Err(Reason::ours(why)));
+                self.answer_all(|_| Err(Reason::new(reason)));
             }
             State::Running(running) => {
-                self.params.log.note(why);
-                running.connection.lost.cancel();
-                let _ = time::timeout(CLOSING, running.ended).await;
+                self.params.log.note(reason);
+                running.connection.closed.cancel();
+                let _ = time::timeout(CLOSE_TIMEOUT, running.ended).await;
                 if let Some(process) = running.process {
-                    process.gone().await;
+                    process.wait_for_exit().await;
                 }
             }
         }
@@ -388,14 +388,14 @@ impl Actor {
         running.listing = changed.then(|| {
             let (connection, params) = (Arc::clone(&running.connection), self.params.clone());
             async move {
-                let ConnectionParams { name, fingerprint, config, supplies, log, .. } = params;
-                time::sleep(SETTLING).await;
+                let ConnectionParams { name, fingerprint, config, deps, log, .. } = params;
+                time::sleep(CHANGE_DELAY).await;
                 let listed = listing::catalogue(&connection.peer, &connection.info, fingerprint);
                 match time::timeout(config.start_timeout, listed).await {
-                    Ok(Ok(catalogue)) => (supplies.learn)(&name, catalogue),
+                    Ok(Ok(catalogue)) => (deps.learn)(&name, catalogue),
                     Ok(Err(error)) => {
-                        let why = listing::none(&error, &supplies.clean);
-                        log.note(&format!("its tools changed, but {why}"));
+                        let reason = listing::failure_reason(&error, &deps.clean);
+                        log.note(&format!("its tools changed, but {reason}"));
                     }
                     Err(_) => log.note("its tools changed, but it does not list them"),
                 }
@@ -414,7 +414,7 @@ async fn until_ended(service: RunningService<rmcp::RoleClient, Handler>, connect
     tokio::select! {
         _ = &mut ended => {}
         never = connection.follow() => match never {},
-        () = connection.lost.cancelled() => {
+        () = connection.closed.cancelled() => {
             close.cancel();
             let _ = ended.await;
         }
@@ -422,7 +422,7 @@ async fn until_ended(service: RunningService<rmcp::RoleClient, Handler>, connect
 }
 
 /// Delays after the first failure, the second one, and so on. The last one applies to all further failures.
-const WAITS: [Duration; 6] = [
+const DELAYS: [Duration; 6] = [
     Duration::ZERO,
     Duration::ZERO,
     Duration::from_secs(2),
@@ -432,7 +432,7 @@ const WAITS: [Duration; 6] = [
 ];
 
 /// Uptime after which a server's failures are forgotten.
-const STEADY: Duration = Duration::from_secs(60);
+const STABLE_UPTIME: Duration = Duration::from_secs(60);
 
 /// Failures of a server, and the delay before it may be started again. A call never waits for a server that keeps
 /// failing, but gets the time of the next attempt immediately. Servers are never given up permanently.
@@ -449,17 +449,17 @@ impl Budget {
     }
 
     /// Records a failed start, or an unexpected exit after this uptime.
-    fn failed(&mut self, lived: Duration, now: Instant) {
-        if lived >= STEADY {
+    fn failed(&mut self, uptime: Duration, now: Instant) {
+        if uptime >= STABLE_UPTIME {
             self.failures = 0;
         }
-        let wait = WAITS[self.failures.min(WAITS.len() - 1)];
+        let wait = DELAYS[self.failures.min(DELAYS.len() - 1)];
         self.failures += 1;
         self.next_try = Some(now + wait);
     }
 
     /// Forgets the failures, because the user wants an immediate attempt.
-    fn forgive(&mut self) {
+    fn reset(&mut self) {
         *self = Self::default();
     }
 }
@@ -481,12 +481,12 @@ mod tests {
             now += wait;
         }
         assert_eq!(waits, [0, 0, 2, 10, 30, 60, 60, 60]);
-        budget.failed(STEADY, now);
-        assert_eq!(budget.wait(now), None, "one that lived long begins anew");
+        budget.failed(STABLE_UPTIME, now);
+        assert_eq!(budget.wait(now), None, "a long uptime does not reset the delay");
         budget.failed(Duration::ZERO, now);
         budget.failed(Duration::ZERO, now);
         assert!(budget.wait(now).is_some());
-        budget.forgive();
+        budget.reset();
         assert_eq!(budget.wait(now), None);
     }
 }

@@ -15,7 +15,7 @@ use rmcp::{
 
 use super::{connect::Connection, http};
 use crate::{
-    calls::{Call, ExpiredLimit, MOST_QUESTIONS},
+    calls::{Call, ExpiredLimit, MAX_QUESTIONS},
     login::Refusal,
     reason::{Reason, span},
 };
@@ -32,7 +32,7 @@ pub(crate) struct CallTime {
 /// Time limit for sending a cancellation to a server that does not read.
 const CANCEL_TIMEOUT: Duration = Duration::from_millis(500);
 /// Maximum number of repetitions of a request because of questions.
-const MOST_ROUNDS: u32 = 10;
+const MAX_ROUNDS: u32 = 10;
 /// Delay before a request is repeated if the server only reported that it is not done.
 const PAUSE: Duration = Duration::from_millis(250);
 
@@ -44,15 +44,15 @@ pub(crate) enum NoAnswer {
     /// A limit was exceeded.
     Expired(ExpiredLimit),
     /// The server is gone, and the outcome is unknown.
-    Gone,
+    Exited,
     /// The server returned an error.
     Refused(ErrorData),
     /// The server requires authorisation and has done nothing.
     NotAnswered(Refusal),
     /// The server asked for something that it is not granted, for this reason.
-    Ungranted(String),
+    NotGranted(String),
     /// The server returned an invalid result.
-    Odd(String),
+    Invalid(String),
 }
 
 /// Sends a request and waits for its result.
@@ -62,17 +62,17 @@ pub(crate) async fn request(
     context: &ToolContext,
     time: CallTime,
 ) -> Result<ServerResult, NoAnswer> {
-    let under_way = connection.handler.calls.begin(context);
-    let call = &under_way.call;
+    let guard = connection.handler.calls.begin(context);
+    let call = &guard.call;
     let expired = call.expired(time.silence, time.all);
     tokio::pin!(expired);
     let mut request = request;
-    for _ in 0..=MOST_ROUNDS {
-        let asked = match send(connection, request.clone(), call, context, expired.as_mut()).await? {
-            ServerResult::InputRequiredResult(asked) => asked,
+    for _ in 0..=MAX_ROUNDS {
+        let input = match send(connection, request.clone(), call, context, expired.as_mut()).await? {
+            ServerResult::InputRequiredResult(input) => input,
             answer => return Ok(answer),
         };
-        let (responses, place) = match &mut request {
+        let (responses, state_slot) = match &mut request {
             ClientRequest::CallToolRequest(request) => {
                 (&mut request.params.input_responses, &mut request.params.request_state)
             }
@@ -82,18 +82,18 @@ pub(crate) async fn request(
             ClientRequest::GetPromptRequest(request) => {
                 (&mut request.params.input_responses, &mut request.params.request_state)
             }
-            _ => return Err(NoAnswer::Odd("a list that depends on questions".to_owned())),
+            _ => return Err(NoAnswer::Invalid("a list that depends on questions".to_owned())),
         };
-        let state = asked.request_state.clone();
+        let state = input.request_state.clone();
         let answers = tokio::select! {
             biased;
             () = context.cancel.cancelled() => return Err(NoAnswer::Cancelled),
             limit = &mut expired => return Err(NoAnswer::Expired(limit)),
-            answers = answer(connection, call, asked) => answers?,
+            answers = answer(connection, call, input) => answers?,
         };
-        (*responses, *place) = (answers, state);
+        (*responses, *state_slot) = (answers, state);
     }
-    Err(NoAnswer::Odd(format!("it asked more after {MOST_ROUNDS} rounds of answers")))
+    Err(NoAnswer::Invalid(format!("it asked more after {MAX_ROUNDS} rounds of answers")))
 }
 
 /// Answers the questions that a server asks before it does the work. `None` if it only wants the request to be
@@ -101,20 +101,20 @@ pub(crate) async fn request(
 async fn answer(
     connection: &Connection,
     call: &Arc<Call>,
-    asked: InputRequiredResult,
+    input: InputRequiredResult,
 ) -> Result<Option<InputResponses>, NoAnswer> {
-    let asked = asked.input_requests.unwrap_or_default();
-    if asked.is_empty() {
+    let input = input.input_requests.unwrap_or_default();
+    if input.is_empty() {
         tokio::time::sleep(PAUSE).await;
         return Ok(None);
     }
-    if asked.len() > MOST_QUESTIONS as usize {
-        return Err(NoAnswer::Odd(format!("{} questions at once; the limit is {MOST_QUESTIONS}", asked.len())));
+    if input.len() > MAX_QUESTIONS as usize {
+        return Err(NoAnswer::Invalid(format!("{} questions at once; the limit is {MAX_QUESTIONS}", input.len())));
     }
     let mut answers = InputResponses::new();
-    for (name, asked) in asked {
-        let answer = connection.handler.answer(call, asked).await;
-        answers.insert(name, answer.map_err(|why| NoAnswer::Ungranted(why.message.into_owned()))?);
+    for (name, input) in input {
+        let answer = connection.handler.answer(call, input).await;
+        answers.insert(name, answer.map_err(|reason| NoAnswer::NotGranted(reason.message.into_owned()))?);
     }
     Ok(Some(answers))
 }
@@ -134,27 +134,27 @@ async fn send(
         limit = &mut expired => return Err(NoAnswer::Expired(limit)),
         handle = sending => handle.map_err(|error| no_answer(connection, error))?,
     };
-    call.known_by(handle.progress_token.clone());
+    call.set_token(handle.progress_token.clone());
     tokio::select! {
         biased;
         answer = &mut handle.rx => match answer {
             Ok(answer) => answer.map_err(|error| no_answer(connection, error)),
-            Err(_) => Err(NoAnswer::Gone),
+            Err(_) => Err(NoAnswer::Exited),
         },
         () = context.cancel.cancelled() => {
-            cancel_request(handle, "the person cancelled the turn").await;
+            cancel_request(handle, "the user cancelled the turn").await;
             Err(NoAnswer::Cancelled)
         }
         limit = &mut expired => {
-            cancel_request(handle, "it met a limit").await;
+            cancel_request(handle, "a limit was exceeded").await;
             Err(NoAnswer::Expired(limit))
         }
     }
 }
 
 /// Cancels a request at the server.
-async fn cancel_request(handle: RequestHandle<RoleClient>, why: &str) {
-    let _ = tokio::time::timeout(CANCEL_TIMEOUT, handle.cancel(Some(why.to_owned()))).await;
+async fn cancel_request(handle: RequestHandle<RoleClient>, reason: &str) {
+    let _ = tokio::time::timeout(CANCEL_TIMEOUT, handle.cancel(Some(reason.to_owned()))).await;
 }
 
 fn no_answer(connection: &Connection, error: ServiceError) -> NoAnswer {
@@ -162,15 +162,15 @@ fn no_answer(connection: &Connection, error: ServiceError) -> NoAnswer {
         return NoAnswer::NotAnswered(refusal);
     }
     match error {
-        ServiceError::TransportSend(error) if http::has_forgotten_us(&error) => {
-            connection.lost.cancel();
-            NoAnswer::Gone
+        ServiceError::TransportSend(error) if http::is_session_lost(&error) => {
+            connection.closed.cancel();
+            NoAnswer::Exited
         }
         ServiceError::McpError(refusal) => NoAnswer::Refused(refusal),
         ServiceError::TransportClosed | ServiceError::TransportSend(_) | ServiceError::Cancelled { .. } => {
-            NoAnswer::Gone
+            NoAnswer::Exited
         }
-        other => NoAnswer::Odd(other.to_string()),
+        other => NoAnswer::Invalid(other.to_string()),
     }
 }
 
@@ -181,43 +181,43 @@ impl NoAnswer {
         server: &str,
         from: &str,
         time: CallTime,
-        last_words: Option<String>,
+        last_line: Option<String>,
         refused: impl FnOnce(&Refusal) -> Reason,
     ) -> ToolOutput {
-        let late = |how_long: String| {
+        let late = |problem_text: String| {
             let part = "the call was cancelled; it may have done part of the work";
-            (ToolErrorCode::Timeout, format!("{how_long} and {part}. Request less, or try another way"))
+            (ToolErrorCode::Timeout, format!("{problem_text} and {part}. Request less, or try another way"))
         };
-        let (code, what) = match self {
+        let (code, problem) = match self {
             Self::Cancelled => return ToolOutput::error(ToolErrorCode::Cancelled, "the turn ended while this ran"),
             Self::Refused(error) => return crate::answer::of_refusal(from, &error),
             Self::Expired(ExpiredLimit::Silence) => late(format!("sent nothing for {}", span(time.silence))),
-            Self::Expired(ExpiredLimit::InAll) => late(format!("took longer than {}", span(time.all))),
+            Self::Expired(ExpiredLimit::Total) => late(format!("took longer than {}", span(time.all))),
             Self::Expired(ExpiredLimit::Questions) => {
-                let what = format!(
-                    "asked the user more than {MOST_QUESTIONS} times, and the call was cancelled; it may have done \
+                let problem = format!(
+                    "asked the user more than {MAX_QUESTIONS} times, and the call was cancelled; it may have done \
                      part of the work"
                 );
-                (ToolErrorCode::Tool, what)
+                (ToolErrorCode::Tool, problem)
             }
-            Self::Gone => {
-                let framed = last_words.map(|words| untrusted::framed(UntrustedSource::Mcp, server, &words));
-                let said = framed.map(|words| format!(". Last output:\n{words}")).unwrap_or_default();
-                let what = format!(
+            Self::Exited => {
+                let framed = last_line.map(|line| untrusted::framed(UntrustedSource::Mcp, server, &line));
+                let last_output = framed.map(|line| format!(". Last output:\n{line}")).unwrap_or_default();
+                let problem = format!(
                     "exited during this call. It may have done part of the work: check before retrying, which \
-                     restarts it{said}"
+                     restarts it{last_output}"
                 );
-                (ToolErrorCode::UnknownOutcome, what)
+                (ToolErrorCode::UnknownOutcome, problem)
             }
             Self::NotAnswered(refusal) => {
-                let why = refused(&refusal).for_model(server);
-                (ToolErrorCode::Tool, format!("refused the call, which did not run: {why}"))
+                let reason = refused(&refusal).for_model(server);
+                (ToolErrorCode::Tool, format!("refused the call, which did not run: {reason}"))
             }
-            Self::Ungranted(why) => {
-                (ToolErrorCode::Tool, format!("did not finish the call: its request was refused: {why}"))
+            Self::NotGranted(reason) => {
+                (ToolErrorCode::Tool, format!("did not finish the call: its request was refused: {reason}"))
             }
-            Self::Odd(what) => (ToolErrorCode::Tool, format!("returned an invalid result: {what}")),
+            Self::Invalid(problem) => (ToolErrorCode::Tool, format!("returned an invalid result: {problem}")),
         };
-        ToolOutput::error(code, format!("the MCP server {server} {what}"))
+        ToolOutput::error(code, format!("the MCP server {server} {problem}"))
     }
 }

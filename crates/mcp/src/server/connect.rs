@@ -33,11 +33,11 @@ use crate::{
 };
 
 /// Time limit for an unknown HTTP server to prove that it is of the newer era.
-const FINDING_OUT: Duration = Duration::from_secs(5);
+const PROBE_LIMIT: Duration = Duration::from_secs(5);
 /// Error codes for problems of the server itself, such as a missing key.
-const OWN_FAILURES: [ErrorCode; 2] = [ErrorCode(-32000), ErrorCode::INTERNAL_ERROR];
+const SERVER_ERRORS: [ErrorCode; 2] = [ErrorCode(-32000), ErrorCode::INTERNAL_ERROR];
 /// Error codes that only servers of the newer era use.
-const NEWER_FAILURES: [ErrorCode; 3] = [
+const NEWER_ERRORS: [ErrorCode; 3] = [
     ErrorCode::HEADER_MISMATCH,
     ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY,
     ErrorCode::UNSUPPORTED_PROTOCOL_VERSION,
@@ -67,21 +67,21 @@ pub(crate) struct Connection {
     pub(crate) handler: Handler,
     /// Description reported by the server.
     pub(crate) info: Arc<ServerPeerInfo>,
-    /// Cancelled when the connection is known to be useless.
-    pub(crate) lost: CancellationToken,
+    /// Cancelled when the connection is known to be unusable.
+    pub(crate) closed: CancellationToken,
 }
 
 /// Delay before an ended subscription is renewed.
-const AGAIN: Duration = Duration::from_secs(30);
+const RESUBSCRIBE_DELAY: Duration = Duration::from_secs(30);
 
 impl Connection {
-    /// Notifies the handler of changes of the server's offer while it is polled. Servers of the newer era report
+    /// Notifies the handler of changes of the server's tools while it is polled. Servers of the newer era report
     /// changes only to subscribers.
     pub(super) async fn follow(&self) -> Infallible {
         let changed = &self.handler.changed;
-        let Some(wanted) = wanted(&self.info) else { return pending().await };
+        let Some(filter) = subscription_filter(&self.info) else { return pending().await };
         loop {
-            match self.peer.listen(wanted.clone()).await {
+            match self.peer.listen(filter.clone()).await {
                 Ok(mut subscription) => {
                     while let Ok(Some(_)) = subscription.next().await {
                         changed.notify_one();
@@ -91,7 +91,7 @@ impl Connection {
                 Err(ServiceError::McpError(_) | ServiceError::UnexpectedResponse) => return pending().await,
                 Err(_) => {}
             }
-            sleep(AGAIN).await;
+            sleep(RESUBSCRIBE_DELAY).await;
             // Changes in the meantime were missed.
             changed.notify_one();
         }
@@ -99,17 +99,17 @@ impl Connection {
 }
 
 /// Subscription to all changes that the server can report. `None` if it needs no subscription.
-fn wanted(info: &ServerPeerInfo) -> Option<SubscriptionFilter> {
+fn subscription_filter(info: &ServerPeerInfo) -> Option<SubscriptionFilter> {
     if info.protocol_version.has_initialize() {
         return None;
     }
     let capabilities = &info.capabilities;
-    let mut wanted = SubscriptionFilter::new();
-    wanted.tools_list_changed = capabilities.tools.as_ref().and_then(|tools| tools.list_changed);
-    wanted.resources_list_changed = capabilities.resources.as_ref().and_then(|resources| resources.list_changed);
-    wanted.prompts_list_changed = capabilities.prompts.as_ref().and_then(|prompts| prompts.list_changed);
-    let changes = [wanted.tools_list_changed, wanted.resources_list_changed, wanted.prompts_list_changed];
-    changes.contains(&Some(true)).then_some(wanted)
+    let mut filter = SubscriptionFilter::new();
+    filter.tools_list_changed = capabilities.tools.as_ref().and_then(|tools| tools.list_changed);
+    filter.resources_list_changed = capabilities.resources.as_ref().and_then(|resources| resources.list_changed);
+    filter.prompts_list_changed = capabilities.prompts.as_ref().and_then(|prompts| prompts.list_changed);
+    let changes = [filter.tools_list_changed, filter.resources_list_changed, filter.prompts_list_changed];
+    changes.contains(&Some(true)).then_some(filter)
 }
 
 /// Connection with its service and process.
@@ -132,16 +132,16 @@ pub(crate) struct ConnectionParams {
     pub(crate) era: Era,
     pub(crate) config: Arc<ServerConfig>,
     pub(crate) environment: Arc<BTreeMap<String, String>>,
-    pub(crate) supplies: Arc<ServerDeps>,
+    pub(crate) deps: Arc<ServerDeps>,
     pub(crate) log: Arc<Log>,
 }
 
 impl ConnectionParams {
-    /// Connects to the server and lists its offer. The error is the reason for users and models. Nothing of the server
+    /// Connects to the server and lists its tools. The error is the reason for users and models. Nothing of the server
     /// remains on failure or cancellation.
-    pub(super) async fn open(self, given_up: CancellationToken) -> Result<OpenConnection, Reason> {
+    pub(super) async fn open(self, cancelled: CancellationToken) -> Result<OpenConnection, Reason> {
         if let Some(plugin) = &self.config.plugin {
-            self.supplies.plugin_check.run(plugin).await.map_err(Reason::ours)?;
+            self.deps.plugin_check.run(plugin).await.map_err(Reason::new)?;
         }
         let handler = Handler {
             server: self.name.clone(),
@@ -151,22 +151,22 @@ impl ConnectionParams {
             changed: Arc::default(),
         };
         let limit = Instant::now() + self.config.start_timeout;
-        let (first, other) = match &self.config.reached {
+        let (first, other) = match &self.config.address {
             ServerAddress::Stdio { .. } => (self.era, Some(self.era.other())),
             ServerAddress::Http { wire: HttpWire::Streamable, .. } => (Era::Discover, Some(Era::Initialize)),
             ServerAddress::Http { wire: HttpWire::Sse, .. } => (Era::Initialize, None),
         };
-        let tried = match (self.attempt(first, &handler, limit, &given_up).await, other) {
-            (Err(trouble), Some(other)) if trouble.is_of_era => {
-                let again = self.attempt(other, &handler, limit, &given_up).await;
-                again.map_err(|later| match other {
-                    Era::Initialize => Trouble::that_counts(trouble, later),
-                    Era::Discover => Trouble::that_counts(later, trouble),
+        let attempted = match (self.attempt(first, &handler, limit, &cancelled).await, other) {
+            (Err(init_error), Some(other)) if init_error.is_era_mismatch => {
+                let retried = self.attempt(other, &handler, limit, &cancelled).await;
+                retried.map_err(|second| match other {
+                    Era::Initialize => InitError::most_relevant(init_error, second),
+                    Era::Discover => InitError::most_relevant(second, init_error),
                 })
             }
-            (tried, _) => tried,
+            (attempted, _) => attempted,
         };
-        tried.map_err(|trouble| trouble.why.unwrap_or_else(|| Reason::ours("it closed the connection")))
+        attempted.map_err(|init_error| init_error.reason.unwrap_or_else(|| Reason::new("it closed the connection")))
     }
 
     /// Connects to the server in this era. A program is started for each attempt, and has the full time limit each
@@ -176,14 +176,14 @@ impl ConnectionParams {
         era: Era,
         handler: &Handler,
         limit: Instant,
-        given_up: &CancellationToken,
-    ) -> Result<OpenConnection, Trouble> {
-        match &self.config.reached {
+        cancelled: &CancellationToken,
+    ) -> Result<OpenConnection, InitError> {
+        match &self.config.address {
             ServerAddress::Stdio { command, args, env, cwd } => {
                 if era != self.era {
                     self.log.note("it seems to use the other protocol era; restarting");
                 }
-                let mut program = Command::new(&self.supplies.guard);
+                let mut program = Command::new(&self.deps.guard);
                 program
                     .arg(GUARD_ARGUMENT)
                     .arg(command)
@@ -193,59 +193,59 @@ impl ConnectionParams {
                     .envs(env.iter().map(|(name, value)| (name, value.expose_secret())))
                     .current_dir(cwd);
                 let started = Process::start(program, &self.log).map_err(|error| {
-                    Reason::ours(format!("could not start `{command}` in {}: {error}", cwd.display()))
+                    Reason::new(format!("could not start `{command}` in {}: {error}", cwd.display()))
                 })?;
-                self.program(started, era, handler, given_up).await
+                self.program(started, era, handler, cancelled).await
             }
             ServerAddress::Http { url, headers, wire, client } => {
-                let ServerDeps { logins, clean, .. } = &*self.supplies;
-                let finding_out = FINDING_OUT.min(self.config.start_timeout / 2);
+                let ServerDeps { logins, clean, .. } = &*self.deps;
+                let probe_limit = PROBE_LIMIT.min(self.config.start_timeout / 2);
                 let address = Address {
                     server_url: ServerUrl { server: &self.name, url: &url.value, client: client.as_ref() },
                     headers,
                     wire: *wire,
-                    finding_out: (self.era == Era::Initialize).then_some(finding_out),
+                    probe_limit: (self.era == Era::Initialize).then_some(probe_limit),
                     logins,
                     clean,
                     log: &self.log,
                 };
-                let greeted = async {
-                    let service = address.greet(handler, era).await?;
-                    self.greeted(service, era, |error| Some(address.refused(&Refusal::of_request(error)?))).await
+                let finish = async {
+                    let service = address.initialize(handler, era).await?;
+                    self.finish(service, era, |error| Some(address.refused(&Refusal::of_request(error)?))).await
                 };
-                self.within(limit, given_up, greeted).await
+                self.within(limit, cancelled, finish).await
             }
         }
     }
 
-    /// Initialises a started program, and lists its offer.
+    /// Initialises a started program, and lists its tools.
     async fn program(
         &self,
         (process, stdout, stdin): (Process, ChildStdout, ChildStdin),
         era: Era,
         handler: &Handler,
-        given_up: &CancellationToken,
-    ) -> Result<OpenConnection, Trouble> {
+        cancelled: &CancellationToken,
+    ) -> Result<OpenConnection, InitError> {
         let pipes = BoundedTransport::new(Pipes::new(stdout, stdin, Arc::clone(&self.log)), Arc::clone(&self.log));
         let greeting = serve_client_with_lifecycle(handler.clone(), pipes, era.lifecycle());
-        let greeted = self.within(Instant::now() + self.config.start_timeout, given_up, async {
+        let finish = self.within(Instant::now() + self.config.start_timeout, cancelled, async {
             let service = greeting.await.map_err(|error| {
                 let ended = matches!(
                     error,
                     ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. }
                 );
-                let trouble = Trouble::of(era, &error, Reason::of_greeting(&error, &self.supplies.clean));
-                Trouble { why: trouble.why.filter(|_| !ended), ..trouble }
+                let init_error = InitError::of(era, &error, Reason::of_initialization(&error, &self.deps.clean));
+                InitError { reason: init_error.reason.filter(|_| !ended), ..init_error }
             })?;
-            self.greeted(service, era, |_| None).await
+            self.finish(service, era, |_| None).await
         });
-        match greeted.await {
+        match finish.await {
             Ok(open) => Ok(OpenConnection { process: Some(process), ..open }),
-            Err(trouble) => {
+            Err(init_error) => {
                 // Dropping the connection has closed its input.
-                let status = process.gone().await;
-                let why = trouble.why.unwrap_or_else(|| Reason::ours(process::exit_reason(status)));
-                Err(Trouble { why: Some(why.with_last_words(self.log.last_words())), ..trouble })
+                let status = process.wait_for_exit().await;
+                let reason = init_error.reason.unwrap_or_else(|| Reason::new(process::exit_reason(status)));
+                Err(InitError { reason: Some(reason.with_last_line(self.log.last_line())), ..init_error })
             }
         }
     }
@@ -253,64 +253,64 @@ impl ConnectionParams {
     async fn within<T>(
         &self,
         limit: Instant,
-        given_up: &CancellationToken,
-        opened: impl Future<Output = Result<T, Trouble>>,
-    ) -> Result<T, Trouble> {
-        match given_up.run_until_cancelled(timeout_at(limit, opened)).await {
+        cancelled: &CancellationToken,
+        opened: impl Future<Output = Result<T, InitError>>,
+    ) -> Result<T, InitError> {
+        match cancelled.run_until_cancelled(timeout_at(limit, opened)).await {
             Some(Ok(opened)) => opened,
-            Some(Err(_)) => Err(Reason::ours(format!("no answer within {}", span(self.config.start_timeout))).into()),
-            None => Err(Reason::ours("it was stopped while starting").into()),
+            Some(Err(_)) => Err(Reason::new(format!("no answer within {}", span(self.config.start_timeout))).into()),
+            None => Err(Reason::new("it was stopped while starting").into()),
         }
     }
 
-    /// Lists the offer of the server. `refused` gives the reason of an authorisation error.
-    async fn greeted(
+    /// Lists the tools of the server. `refused` gives the reason of an authorisation error.
+    async fn finish(
         &self,
         service: RunningService<RoleClient, Handler>,
         era: Era,
         refused: impl Fn(&ServiceError) -> Option<Reason>,
-    ) -> Result<OpenConnection, Trouble> {
+    ) -> Result<OpenConnection, InitError> {
         let (peer, handler) = (service.peer().clone(), service.service().clone());
         let Some(info) = peer.peer_info() else {
-            return Err(Reason::ours("it did not identify itself").into());
+            return Err(Reason::new("it did not identify itself").into());
         };
         let listed = listing::catalogue(&peer, &info, self.fingerprint.clone()).await;
         let catalogue = listed.map_err(|error| match refused(&error) {
-            Some(why) => why.into(),
-            None if peer.is_transport_closed() => Trouble { why: None, is_of_era: false, is_own: true },
-            None => listing::none(&error, &self.supplies.clean).into(),
+            Some(reason) => reason.into(),
+            None if peer.is_transport_closed() => InitError { reason: None, is_era_mismatch: false, is_final: true },
+            None => listing::failure_reason(&error, &self.deps.clean).into(),
         })?;
-        let connection = Arc::new(Connection { peer, handler, info, lost: CancellationToken::new() });
+        let connection = Arc::new(Connection { peer, handler, info, closed: CancellationToken::new() });
         Ok(OpenConnection { connection, service, process: None, catalogue, era })
     }
 }
 
 /// Reason why a server could not be initialised.
-pub(super) struct Trouble {
+pub(super) struct InitError {
     /// The reason, or `None` if the process exited, whose status is more informative.
-    pub(super) why: Option<Reason>,
+    pub(super) reason: Option<Reason>,
     /// True if the server may be of the other era.
-    pub(super) is_of_era: bool,
+    pub(super) is_era_mismatch: bool,
     /// True if the server has rejected the connection for its own reason, and did not merely fail to understand it.
-    pub(super) is_own: bool,
+    pub(super) is_final: bool,
 }
 
-impl From<Reason> for Trouble {
-    fn from(why: Reason) -> Self {
-        Self { why: Some(why), is_of_era: false, is_own: true }
+impl From<Reason> for InitError {
+    fn from(reason: Reason) -> Self {
+        Self { reason: Some(reason), is_era_mismatch: false, is_final: true }
     }
 }
 
-impl Trouble {
-    /// Trouble of an initialisation in this era.
-    pub(super) fn of(era: Era, error: &ClientInitializeError, why: Reason) -> Self {
-        Self { why: Some(why), is_of_era: era.may_be_wrong(error), is_own: era.is_refused_by(error) }
+impl InitError {
+    /// Error of an initialisation in this era.
+    pub(super) fn of(era: Era, error: &ClientInitializeError, reason: Reason) -> Self {
+        Self { reason: Some(reason), is_era_mismatch: era.may_be_wrong(error), is_final: era.is_rejected_by(error) }
     }
 
-    /// Relevant trouble after attempts in both eras: that of the older one, which most servers support, unless only the
-    /// newer one revealed the server's own reason.
-    fn that_counts(discover: Self, initialize: Self) -> Self {
-        if discover.is_own && !initialize.is_own { discover } else { initialize }
+    /// Most relevant error after attempts in both eras: that of the older one, which most servers support, unless only
+    /// the newer one revealed the server's own reason.
+    fn most_relevant(discover: Self, initialize: Self) -> Self {
+        if discover.is_final && !initialize.is_final { discover } else { initialize }
     }
 }
 
@@ -346,7 +346,7 @@ impl Era {
     /// Returns true if a connection of this era may have failed because the server is of the other one.
     fn may_be_wrong(self, error: &ClientInitializeError) -> bool {
         match (self, error) {
-            (Self::Initialize, ClientInitializeError::JsonRpcError(_)) => !self.is_refused_by(error),
+            (Self::Initialize, ClientInitializeError::JsonRpcError(_)) => !self.is_rejected_by(error),
             (Self::Initialize, _) | (Self::Discover, ClientInitializeError::Cancelled) => false,
             (Self::Discover, ClientInitializeError::TransportError { error, .. }) => {
                 !is_unreachable(error.error.as_ref())
@@ -356,10 +356,10 @@ impl Era {
     }
 
     /// Returns true if a server that supports this era has rejected the initialisation for its own reason.
-    fn is_refused_by(self, error: &ClientInitializeError) -> bool {
+    fn is_rejected_by(self, error: &ClientInitializeError) -> bool {
         match error {
             ClientInitializeError::JsonRpcError(ErrorData { code, .. }) => {
-                OWN_FAILURES.contains(code) || self == Self::Discover && NEWER_FAILURES.contains(code)
+                SERVER_ERRORS.contains(code) || self == Self::Discover && NEWER_ERRORS.contains(code)
             }
             ClientInitializeError::NoCompatibleProtocolVersion { .. } => self == Self::Discover,
             _ => false,
@@ -397,11 +397,11 @@ mod tests {
 
     #[test]
     fn protocol_mismatch_error_does_not_hide_the_real_one() {
-        let trouble = |era: Era, code: i32| Trouble::of(era, &refusal(code), Reason::ours(format!("{era:?}")));
+        let init_error = |era: Era, code: i32| InitError::of(era, &refusal(code), Reason::new(format!("{era:?}")));
         let check = |discover: i32, initialize: i32, expected: Era| {
-            let (discover, initialize) = (trouble(Era::Discover, discover), trouble(Era::Initialize, initialize));
-            let why = Trouble::that_counts(discover, initialize).why;
-            assert_eq!(why, Some(Reason::ours(format!("{expected:?}"))));
+            let (discover, initialize) = (init_error(Era::Discover, discover), init_error(Era::Initialize, initialize));
+            let reason = InitError::most_relevant(discover, initialize).reason;
+            assert_eq!(reason, Some(Reason::new(format!("{expected:?}"))));
         };
         check(-32000, -32601, Era::Discover);
         check(-32603, -32602, Era::Discover);

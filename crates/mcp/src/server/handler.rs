@@ -4,7 +4,7 @@
 //! that keeps asking without reading the answers would fill the memory. At the limit, reading from it is paused, and
 //! the connection is closed if that does not help.
 
-#![expect(deprecated, reason = "servers of today still ask for roots, for messages of models, and write logs")]
+#![expect(deprecated, reason = "current servers still use roots, sampling and logging")]
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -45,19 +45,19 @@ pub(crate) struct Handler {
     pub(super) log: Arc<Log>,
     /// Permission to ask a model.
     pub(super) sampling: Sampling,
-    /// Notified when the server's offer has changed.
+    /// Notified when the server's tools have changed.
     pub(super) changed: Arc<Notify>,
 }
 
 impl Handler {
     /// Answers a question of the newer era, which was returned as the result of a call.
-    pub(super) async fn answer(&self, call: &Arc<Call>, asked: InputRequest) -> Result<Value, ErrorData> {
+    pub(super) async fn answer(&self, call: &Arc<Call>, request: InputRequest) -> Result<Value, ErrorData> {
         let call = Some((Arc::clone(call), false));
-        let answer = match asked {
-            InputRequest::Elicitation(asked) => {
-                serde_json::to_value(elicitation::ask(&self.server, call, &self.log, asked.params).await)
+        let answer = match request {
+            InputRequest::Elicitation(request) => {
+                serde_json::to_value(elicitation::ask(&self.server, call, &self.log, request.params).await)
             }
-            InputRequest::CreateMessage(asked) => serde_json::to_value(self.sample(call, asked.params).await?),
+            InputRequest::CreateMessage(request) => serde_json::to_value(self.sample(call, request.params).await?),
             InputRequest::ListRoots(_) => serde_json::to_value(self.roots()),
             _ => return Err(ErrorData::invalid_request("unknown request", None)),
         };
@@ -133,12 +133,12 @@ impl ClientHandler for Handler {
         self.calls.progressed(&progress);
     }
 
-    async fn on_logging_message(&self, said: LoggingMessageNotificationParam, _: NotificationContext<RoleClient>) {
-        let words = match &said.data {
-            Value::String(words) => words.clone(),
+    async fn on_logging_message(&self, message: LoggingMessageNotificationParam, _: NotificationContext<RoleClient>) {
+        let text = match &message.data {
+            Value::String(text) => text.clone(),
             other => other.to_string(),
         };
-        self.log.said(&format!("{:?}: {words}", said.level).to_lowercase());
+        self.log.add(&format!("{:?}: {text}", message.level).to_lowercase());
     }
 
     async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
@@ -155,13 +155,13 @@ impl ClientHandler for Handler {
 }
 
 /// Maximum number of a server's requests that are unanswered, or whose answers it has not read.
-const MOST: usize = 64;
+const MAX_OPEN: usize = 64;
 /// Maximum length of a request id, in bytes, because the answer repeats it.
-const LONGEST_NAME: usize = 256;
+const MAX_ID_LENGTH: usize = 256;
 /// Maximum time without reading an answer for a server at the limit.
-const PATIENCE: Duration = Duration::from_secs(5);
+const READ_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time during which a withdrawn request still counts.
-const WAVERING: Duration = Duration::from_secs(1);
+const WITHDRAWN_GRACE: Duration = Duration::from_secs(1);
 
 /// Transport with a limit on open requests.
 pub(super) struct BoundedTransport<T> {
@@ -175,7 +175,7 @@ pub(super) struct BoundedTransport<T> {
 /// Requests of the server that are unanswered, or whose answers it has not read.
 #[derive(Default)]
 struct OpenRequests {
-    names: Mutex<HashMap<NumberOrString, Stage>>,
+    ids: Mutex<HashMap<NumberOrString, Stage>>,
     /// Notified when an answer was sent.
     answered: Notify,
 }
@@ -188,7 +188,7 @@ enum Stage {
     /// Answered, but not read by the server yet.
     Answered,
     /// Withdrawn by the server. It counts until this time, because its processing may not have ended yet.
-    TakenBack(Instant),
+    Withdrawn(Instant),
 }
 
 impl<T> BoundedTransport<T> {
@@ -200,14 +200,14 @@ impl<T> BoundedTransport<T> {
 
 impl OpenRequests {
     fn is_full(&self) -> bool {
-        self.with(|names| names.len() >= MOST)
+        self.with(|ids| ids.len() >= MAX_OPEN)
     }
 
     /// Returns true for a request that can be answered: a new one, whose id is not too long.
-    fn takes(&self, name: &NumberOrString) -> bool {
-        let is_short = !matches!(name, NumberOrString::String(name) if name.len() > LONGEST_NAME);
+    fn accept(&self, id: &NumberOrString) -> bool {
+        let is_short = !matches!(id, NumberOrString::String(id) if id.len() > MAX_ID_LENGTH);
         is_short
-            && self.with(|names| match names.entry(name.clone()) {
+            && self.with(|ids| match ids.entry(id.clone()) {
                 Entry::Vacant(free) => {
                     free.insert(Stage::Asked);
                     true
@@ -217,19 +217,19 @@ impl OpenRequests {
     }
 
     /// Records that an answer is being sent.
-    fn answers(&self, name: &NumberOrString) {
-        self.with(|names| {
-            if let Some(stage) = names.get_mut(name) {
+    fn mark_answered(&self, id: &NumberOrString) {
+        self.with(|ids| {
+            if let Some(stage) = ids.get_mut(id) {
                 *stage = Stage::Answered;
             }
         });
     }
 
     /// Withdraws a request. It is not answered then, unless the answer is being sent already.
-    fn withdraw(&self, name: &NumberOrString) {
-        self.with(|names| {
-            if let Some(stage @ Stage::Asked) = names.get_mut(name) {
-                *stage = Stage::TakenBack(Instant::now() + WAVERING);
+    fn withdraw(&self, id: &NumberOrString) {
+        self.with(|ids| {
+            if let Some(stage @ Stage::Asked) = ids.get_mut(id) {
+                *stage = Stage::Withdrawn(Instant::now() + WITHDRAWN_GRACE);
             }
         });
     }
@@ -237,20 +237,20 @@ impl OpenRequests {
     /// Drops withdrawn requests that no longer count. Returns the time at which the next one stops counting.
     fn next_free(&self) -> Option<Instant> {
         let now = Instant::now();
-        self.with(|names| {
-            names.retain(|_, stage| !matches!(stage, Stage::TakenBack(until) if *until <= now));
-            let until = |stage: &Stage| if let Stage::TakenBack(until) = stage { Some(*until) } else { None };
-            names.values().filter_map(until).min()
+        self.with(|ids| {
+            ids.retain(|_, stage| !matches!(stage, Stage::Withdrawn(until) if *until <= now));
+            let until = |stage: &Stage| if let Stage::Withdrawn(until) = stage { Some(*until) } else { None };
+            ids.values().filter_map(until).min()
         })
     }
 
-    fn close(&self, name: &NumberOrString) {
-        self.with(|names| names.remove(name));
+    fn close(&self, id: &NumberOrString) {
+        self.with(|ids| ids.remove(id));
         self.answered.notify_one();
     }
 
-    fn with<R>(&self, look: impl FnOnce(&mut HashMap<NumberOrString, Stage>) -> R) -> R {
-        look(&mut self.names.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with<R>(&self, access: impl FnOnce(&mut HashMap<NumberOrString, Stage>) -> R) -> R {
+        access(&mut self.ids.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -261,19 +261,19 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for BoundedTransport<T> {
         &mut self,
         item: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
-        let name = match &item {
+        let id = match &item {
             JsonRpcMessage::Response(answer) => Some(answer.id.clone()),
             JsonRpcMessage::Error(refusal) => refusal.id.clone(),
             _ => None,
         };
-        if let Some(name) = &name {
-            self.open.answers(name);
+        if let Some(id) = &id {
+            self.open.mark_answered(id);
         }
         let (sending, open) = (self.inner.send(item), Arc::clone(&self.open));
         async move {
             let sent = sending.await;
-            if let Some(name) = name {
-                open.close(&name);
+            if let Some(id) = id {
+                open.close(&id);
             }
             sent
         }
@@ -291,7 +291,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for BoundedTransport<T> {
                 tokio::select! {
                     () = self.open.answered.notified() => self.full_since = None,
                     () = until(next_free) => {}
-                    () = sleep_until(since + PATIENCE) => {
+                    () = sleep_until(since + READ_TIMEOUT) => {
                         self.log.note("it sends requests and reads no answers; closing the connection");
                         return None;
                     }
@@ -301,12 +301,12 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for BoundedTransport<T> {
             self.full_since = None;
             let message = self.inner.receive().await?;
             match &message {
-                JsonRpcMessage::Request(request) if !self.open.takes(&request.id) => continue,
-                JsonRpcMessage::Notification(said) => {
-                    if let ServerNotification::CancelledNotification(cancelled) = &said.notification
-                        && let Some(name) = &cancelled.params.request_id
+                JsonRpcMessage::Request(request) if !self.open.accept(&request.id) => continue,
+                JsonRpcMessage::Notification(notification) => {
+                    if let ServerNotification::CancelledNotification(cancelled) = &notification.notification
+                        && let Some(id) = &cancelled.params.request_id
                     {
-                        self.open.withdraw(name);
+                        self.open.withdraw(id);
                     }
                 }
                 _ => {}
@@ -330,24 +330,24 @@ mod tests {
 
     /// Server that asks forever. Messages to it wait until they are released.
     struct AskingServer {
-        asked: i64,
-        through: Arc<tokio::sync::Semaphore>,
+        requests: i64,
+        permits: Arc<tokio::sync::Semaphore>,
     }
 
     impl Transport<RoleClient> for AskingServer {
         type Error = io::Error;
 
         fn send(&mut self, _: TxJsonRpcMessage<RoleClient>) -> impl Future<Output = io::Result<()>> + Send + 'static {
-            let through = Arc::clone(&self.through);
+            let permits = Arc::clone(&self.permits);
             async move {
-                through.acquire().await.map_err(io::Error::other)?.forget();
+                permits.acquire().await.map_err(io::Error::other)?.forget();
                 Ok(())
             }
         }
 
         async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
-            self.asked += 1;
-            Some(request(&self.asked.to_string()))
+            self.requests += 1;
+            Some(request(&self.requests.to_string()))
         }
 
         async fn close(&mut self) -> io::Result<()> {
@@ -355,30 +355,30 @@ mod tests {
         }
     }
 
-    fn request(name: &str) -> ServerJsonRpcMessage {
-        serde_json::from_value(serde_json::json!({"jsonrpc": "2.0", "id": name, "method": "ping"})).unwrap()
+    fn request(id: &str) -> ServerJsonRpcMessage {
+        serde_json::from_value(serde_json::json!({"jsonrpc": "2.0", "id": id, "method": "ping"})).unwrap()
     }
 
-    fn answer(name: i64) -> ClientJsonRpcMessage {
-        let name = NumberOrString::String(name.to_string().into());
-        ClientJsonRpcMessage::response(ClientResult::EmptyResult(EmptyResult {}), name)
+    fn answer(id: i64) -> ClientJsonRpcMessage {
+        let id = NumberOrString::String(id.to_string().into());
+        ClientJsonRpcMessage::response(ClientResult::EmptyResult(EmptyResult {}), id)
     }
 
     #[tokio::test(start_paused = true)]
     async fn server_that_reads_no_answers_is_disconnected() {
-        let through = Arc::new(tokio::sync::Semaphore::new(0));
+        let permits = Arc::new(tokio::sync::Semaphore::new(0));
         let log = Arc::new(Log::default());
         let mut bounded =
-            BoundedTransport::new(AskingServer { asked: 0, through: Arc::clone(&through) }, Arc::clone(&log));
-        for _ in 0..MOST {
+            BoundedTransport::new(AskingServer { requests: 0, permits: Arc::clone(&permits) }, Arc::clone(&log));
+        for _ in 0..MAX_OPEN {
             assert!(bounded.receive().await.is_some());
         }
-        let sending: Vec<_> = (1..=3).map(|name| tokio::spawn(bounded.send(answer(name)))).collect();
+        let sending: Vec<_> = (1..=3).map(|id| tokio::spawn(bounded.send(answer(id)))).collect();
         // It reads one answer, and may send one more request.
-        through.add_permits(1);
+        permits.add_permits(1);
         assert!(bounded.receive().await.is_some());
         assert!(bounded.receive().await.is_none());
-        assert_eq!(bounded.inner.asked, i64::try_from(MOST).unwrap() + 1);
+        assert_eq!(bounded.inner.requests, i64::try_from(MAX_OPEN).unwrap() + 1);
         assert!(log.last(9)[0].contains("reads no answers"), "{:?}", log.last(9));
         sending.iter().for_each(tokio::task::JoinHandle::abort);
     }
@@ -386,18 +386,18 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn request_ids_are_bounded_and_unique() {
         let open = OpenRequests::default();
-        let name = |text: &str| NumberOrString::String(text.into());
-        assert!(open.takes(&name("a")) && !open.takes(&name("a")));
-        assert!(!open.takes(&name(&"x".repeat(LONGEST_NAME + 1))));
-        open.close(&name("a"));
-        assert!(open.takes(&name("a")));
-        open.withdraw(&name("a"));
-        assert!(!open.takes(&name("a")), "it counts for a while");
+        let id = |text: &str| NumberOrString::String(text.into());
+        assert!(open.accept(&id("a")) && !open.accept(&id("a")));
+        assert!(!open.accept(&id(&"x".repeat(MAX_ID_LENGTH + 1))));
+        open.close(&id("a"));
+        assert!(open.accept(&id("a")));
+        open.withdraw(&id("a"));
+        assert!(!open.accept(&id("a")), "a withdrawn request stopped counting immediately");
         sleep_until(open.next_free().unwrap()).await;
         assert_eq!(open.next_free(), None);
-        assert!(open.takes(&name("a")));
-        open.answers(&name("a"));
-        open.withdraw(&name("a"));
-        assert!(!open.takes(&name("a")), "its answer is not read yet");
+        assert!(open.accept(&id("a")));
+        open.mark_answered(&id("a"));
+        open.withdraw(&id("a"));
+        assert!(!open.accept(&id("a")), "the id of an unread answer was reused");
     }
 }

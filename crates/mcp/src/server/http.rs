@@ -41,7 +41,7 @@ use crate::{
     login::{Logins, Refusal, ServerUrl},
     reason::{Reason, SecretFilter},
     server::{
-        connect::{Era, Trouble},
+        connect::{Era, InitError},
         handler::{BoundedTransport, Handler},
     },
 };
@@ -52,7 +52,7 @@ pub(super) struct Address<'a> {
     pub(super) headers: &'a BTreeMap<String, SecretString>,
     pub(super) wire: HttpWire,
     /// Time limit for proving that it is of the newer era, if unknown.
-    pub(super) finding_out: Option<Duration>,
+    pub(super) probe_limit: Option<Duration>,
     pub(super) logins: &'a Logins,
     pub(super) clean: &'a SecretFilter,
     pub(super) log: &'a Arc<Log>,
@@ -60,28 +60,28 @@ pub(super) struct Address<'a> {
 
 impl Address<'_> {
     /// Initialises the server in this era. In the older era, also tries the SSE transport if it is configured.
-    pub(super) async fn greet(
+    pub(super) async fn initialize(
         &self,
         handler: &Handler,
         era: Era,
-    ) -> Result<RunningService<RoleClient, Handler>, Trouble> {
+    ) -> Result<RunningService<RoleClient, Handler>, InitError> {
         let client = client(self.headers, &self.logins.routes)
-            .map_err(|error| Reason::ours(format!("could not prepare the request: {}", error.without_url())))?;
-        let greeting = self.streamable(client.clone(), era, handler);
+            .map_err(|error| Reason::new(format!("could not prepare the request: {}", error.without_url())))?;
+        let handshake = self.streamable(client.clone(), era, handler);
         if era == Era::Discover {
-            let Some(limit) = self.finding_out else { return greeting.await };
+            let Some(limit) = self.probe_limit else { return handshake.await };
             // No proof of the newer era within the limit.
-            let silence = Trouble { why: None, is_of_era: true, is_own: false };
-            return timeout(limit, greeting).await.unwrap_or(Err(silence));
+            let silence = InitError { reason: None, is_era_mismatch: true, is_final: false };
+            return timeout(limit, handshake).await.unwrap_or(Err(silence));
         }
-        match greeting.await {
-            Err(trouble) if trouble.is_of_era && self.wire == HttpWire::Sse => {
+        match handshake.await {
+            Err(init_error) if init_error.is_era_mismatch && self.wire == HttpWire::Sse => {
                 let stream =
-                    EventStream::open(client, self.server_url.url, &self.route()).await.map_err(Reason::ours)?;
-                let greeting = serve_client(handler.clone(), self.bounded(stream));
-                greeting.await.map_err(|error| self.start_failure(&error).into())
+                    EventStream::open(client, self.server_url.url, &self.route()).await.map_err(Reason::new)?;
+                let handshake = serve_client(handler.clone(), self.with_limits(stream));
+                handshake.await.map_err(|error| self.start_failure(&error).into())
             }
-            greeted => greeted,
+            initialized => initialized,
         }
     }
 
@@ -91,36 +91,36 @@ impl Address<'_> {
         client: Client,
         era: Era,
         handler: &Handler,
-    ) -> Result<RunningService<RoleClient, Handler>, Trouble> {
+    ) -> Result<RunningService<RoleClient, Handler>, InitError> {
         match self.logins.manager(self.server_url, self.log).await {
-            Ok(Some(manager)) => self.greet_by(AuthClient::new(client, manager), era, handler).await,
-            Ok(None) => self.greet_by(client, era, handler).await,
-            Err(why) => {
-                let why = Reason::of_server("its login metadata is invalid", &why, self.clean);
-                Err(Trouble { is_of_era: era == Era::Initialize, ..why.into() })
+            Ok(Some(manager)) => self.initialize_with(AuthClient::new(client, manager), era, handler).await,
+            Ok(None) => self.initialize_with(client, era, handler).await,
+            Err(reason) => {
+                let reason = Reason::of_server("its login metadata is invalid", &reason, self.clean);
+                Err(InitError { is_era_mismatch: era == Era::Initialize, ..reason.into() })
             }
         }
     }
 
-    async fn greet_by<C: StreamableHttpClient + Sync>(
+    async fn initialize_with<C: StreamableHttpClient + Sync>(
         &self,
         client: C,
         era: Era,
         handler: &Handler,
-    ) -> Result<RunningService<RoleClient, Handler>, Trouble> {
+    ) -> Result<RunningService<RoleClient, Handler>, InitError> {
         let config = StreamableHttpClientTransportConfig::with_uri(self.server_url.url)
-            .max_sse_event_size(LONGEST)
+            .max_sse_event_size(MAX_MESSAGE)
             // The library would repeat unanswered requests, but a call must never be sent twice.
             .reinit_on_expired_session(false);
-        let given_up = CancellationToken::new();
-        let guard = given_up.clone().drop_guard();
-        let transport = StreamableHttpClientTransport::with_client(GreetingClient { client, given_up }, config);
-        let greeting = serve_client_with_lifecycle(handler.clone(), self.bounded(transport), era.lifecycle());
-        let service = greeting.await.map_err(|error| match Refusal::of_greeting(&error) {
+        let cancelled = CancellationToken::new();
+        let guard = cancelled.clone().drop_guard();
+        let transport = StreamableHttpClientTransport::with_client(HandshakeClient { client, cancelled }, config);
+        let handshake = serve_client_with_lifecycle(handler.clone(), self.with_limits(transport), era.lifecycle());
+        let service = handshake.await.map_err(|error| match Refusal::of_initialization(&error) {
             Some(refusal) => self.refused(&refusal).into(),
             None => {
-                let trouble = Trouble::of(era, &error, self.start_failure(&error));
-                Trouble { is_of_era: trouble.is_of_era || era == Era::Initialize, ..trouble }
+                let init_error = InitError::of(era, &error, self.start_failure(&error));
+                InitError { is_era_mismatch: init_error.is_era_mismatch || era == Era::Initialize, ..init_error }
             }
         })?;
         guard.disarm();
@@ -128,15 +128,15 @@ impl Address<'_> {
     }
 
     fn route(&self) -> String {
-        self.logins.routes.of(&self.plain_url()).to_string()
+        self.logins.routes.of(&self.normalized_url()).to_string()
     }
 
     /// URL in the normalised form that clients request.
-    fn plain_url(&self) -> String {
+    fn normalized_url(&self) -> String {
         Url::parse(self.server_url.url).map(String::from).unwrap_or_default()
     }
 
-    fn bounded<T>(&self, transport: T) -> BoundedTransport<T> {
+    fn with_limits<T>(&self, transport: T) -> BoundedTransport<T> {
         BoundedTransport::new(transport, Arc::clone(self.log))
     }
 
@@ -147,20 +147,20 @@ impl Address<'_> {
 
     /// Reason of a failed start, with the network route. The URL is removed, because it may contain a key.
     fn start_failure(&self, error: &ClientInitializeError) -> Reason {
-        let (urls, clean) = ([self.server_url.url.to_owned(), self.plain_url()], self.clean.clone());
-        let without_url = SecretFilter::new(move |words| {
+        let (urls, clean) = ([self.server_url.url.to_owned(), self.normalized_url()], self.clean.clone());
+        let without_url = SecretFilter::new(move |text| {
             let urls = urls.iter().filter(|url| !url.is_empty());
-            clean.words(&urls.fold(words.to_owned(), |words, url| words.replace(url, "[its address]")))
+            clean.redact(&urls.fold(text.to_owned(), |text, url| text.replace(url, "[its address]")))
         });
-        let reason = Reason::of_greeting(error, &without_url);
-        let is_of_the_way = matches!(error, ClientInitializeError::TransportError { .. });
-        if is_of_the_way { reason.by(&self.route()) } else { reason }
+        let reason = Reason::of_initialization(error, &without_url);
+        let is_transport_error = matches!(error, ClientInitializeError::TransportError { .. });
+        if is_transport_error { reason.by(&self.route()) } else { reason }
     }
 }
 
 /// Returns true if sending failed because the server has forgotten the session. Nothing on this connection will be
 /// answered any more.
-pub(super) fn has_forgotten_us(error: &DynamicTransportError) -> bool {
+pub(super) fn is_session_lost(error: &DynamicTransportError) -> bool {
     let error = error.error.downcast_ref::<StreamableHttpError<reqwest::Error>>();
     matches!(error, Some(StreamableHttpError::SessionExpired))
 }
@@ -168,15 +168,15 @@ pub(super) fn has_forgotten_us(error: &DynamicTransportError) -> bool {
 /// Client whose requests end with the initialisation that they belong to, if that fails or is cancelled. The library's
 /// worker would wait for the first response regardless.
 #[derive(Clone)]
-struct GreetingClient<C> {
+struct HandshakeClient<C> {
     client: C,
-    given_up: CancellationToken,
+    cancelled: CancellationToken,
 }
 
 type Headers = HashMap<HeaderName, HeaderValue>;
 type Outcome<T, C> = Result<T, StreamableHttpError<<C as StreamableHttpClient>::Error>>;
 
-impl<C: StreamableHttpClient + Sync> StreamableHttpClient for GreetingClient<C> {
+impl<C: StreamableHttpClient + Sync> StreamableHttpClient for HandshakeClient<C> {
     type Error = C::Error;
 
     async fn post_message(
@@ -201,13 +201,13 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for GreetingClient<C> 
         limits: StreamableHttpResponseLimits,
     ) -> Outcome<StreamableHttpPostResponse, C> {
         let posting = self.client.post_message_with_response_limits(url, message, session, token, headers, limits);
-        let answered = self.given_up.run_until_cancelled(posting).await;
-        Ok(match answered.ok_or(StreamableHttpError::TransportChannelClosed)?? {
+        let outcome = self.cancelled.run_until_cancelled(posting).await;
+        Ok(match outcome.ok_or(StreamableHttpError::TransportChannelClosed)?? {
             StreamableHttpPostResponse::Sse(events, session) => {
-                let events = events.take_until(self.given_up.clone().cancelled_owned()).boxed();
+                let events = events.take_until(self.cancelled.clone().cancelled_owned()).boxed();
                 StreamableHttpPostResponse::Sse(events, session)
             }
-            answer => answer,
+            response => response,
         })
     }
 
@@ -229,12 +229,12 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for GreetingClient<C> 
         token: Option<String>,
         headers: Headers,
     ) -> impl Future<Output = Outcome<BoxedSseResponse, C>> + Send + '_ {
-        self.client.get_stream_with_max_sse_event_size(url, session, last_event, token, headers, LONGEST)
+        self.client.get_stream_with_max_sse_event_size(url, session, last_event, token, headers, MAX_MESSAGE)
     }
 }
 
 /// Maximum size of a message, in bytes.
-const LONGEST: usize = 16 << 20;
+const MAX_MESSAGE: usize = 16 << 20;
 
 /// Transport over HTTP with SSE.
 struct EventStream {
@@ -255,12 +255,12 @@ impl EventStream {
     /// Opens the stream and waits for the URL.
     async fn open(client: Client, url: &str, route: &str) -> Result<Self, String> {
         let unreachable = |error: reqwest::Error| format!("could not reach it {route}: {}", error.without_url());
-        let answer = client.get(url).header(ACCEPT, "text/event-stream").send().await.map_err(unreachable)?;
-        if !answer.status().is_success() {
-            return Err(format!("it answered {} to a request for its events", answer.status()));
+        let response = client.get(url).header(ACCEPT, "text/event-stream").send().await.map_err(unreachable)?;
+        if !response.status().is_success() {
+            return Err(format!("it answered {} to a request for its events", response.status()));
         }
-        let base = answer.url().clone();
-        let bytes = answer.bytes_stream().map(|piece| piece.map(|piece| piece.to_vec()));
+        let base = response.url().clone();
+        let bytes = response.bytes_stream().map(|piece| piece.map(|piece| piece.to_vec()));
         let mut events = Events { bytes: Box::pin(bytes), parser: Parser::default() };
         loop {
             match events.next().await {
@@ -285,8 +285,8 @@ impl Transport<RoleClient> for EventStream {
     fn send(&mut self, item: TxJsonRpcMessage<RoleClient>) -> impl Future<Output = io::Result<()>> + Send + 'static {
         let request = self.client.post(self.post.clone()).json(&item);
         async move {
-            let answer = request.send().await.and_then(reqwest::Response::error_for_status);
-            answer.map(drop).map_err(|error| io::Error::other(error.without_url()))
+            let response = request.send().await.and_then(reqwest::Response::error_for_status);
+            response.map(drop).map_err(|error| io::Error::other(error.without_url()))
         }
     }
 
@@ -314,11 +314,11 @@ impl Events {
             if let Some(event) = self.parser.ready.pop_front() {
                 return Some(event);
             }
-            if self.parser.held() > LONGEST {
+            if self.parser.buffered() > MAX_MESSAGE {
                 return None;
             }
             let piece = self.bytes.next().await?.ok()?;
-            self.parser.take(&piece);
+            self.parser.feed(&piece);
         }
     }
 }
@@ -342,11 +342,11 @@ struct Parser {
 }
 
 impl Parser {
-    fn held(&self) -> usize {
+    fn buffered(&self) -> usize {
         self.line.len() + self.event.data.len()
     }
 
-    fn take(&mut self, bytes: &[u8]) {
+    fn feed(&mut self, bytes: &[u8]) {
         for byte in bytes {
             match byte {
                 b'\n' if self.after_return => self.after_return = false,
@@ -401,23 +401,23 @@ mod tests {
     #[tokio::test]
     async fn abandoned_handshake_leaves_no_request() {
         let stream = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
-        for (era, answer) in [(Era::Discover, ""), (Era::Discover, stream), (Era::Initialize, "")] {
+        for (era, response) in [(Era::Discover, ""), (Era::Discover, stream), (Era::Initialize, "")] {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let url = format!("http://{}/mcp", listener.local_addr().unwrap());
-            let heard = tokio::spawn(async move {
-                let (mut asked, mut heard) = (listener.accept().await.unwrap().0, Vec::new());
-                asked.read_buf(&mut heard).await.unwrap();
-                asked.write_all(answer.as_bytes()).await.unwrap();
-                let _ = asked.read_to_end(&mut heard).await;
-                String::from_utf8_lossy(&heard).into_owned()
+            let received = tokio::spawn(async move {
+                let (mut socket, mut received) = (listener.accept().await.unwrap().0, Vec::new());
+                socket.read_buf(&mut received).await.unwrap();
+                socket.write_all(response.as_bytes()).await.unwrap();
+                let _ = socket.read_to_end(&mut received).await;
+                String::from_utf8_lossy(&received).into_owned()
             });
-            let (headers, logins) = (BTreeMap::new(), Logins::none(Routes::default()));
+            let (headers, logins) = (BTreeMap::new(), Logins::disabled(Routes::default()));
             let (clean, log) = (SecretFilter::default(), Arc::default());
             let address = Address {
                 server_url: ServerUrl { server: "s", url: &url, client: None },
                 headers: &headers,
                 wire: HttpWire::Streamable,
-                finding_out: Some(Duration::from_millis(200)),
+                probe_limit: Some(Duration::from_millis(200)),
                 logins: &logins,
                 clean: &clean,
                 log: &log,
@@ -429,16 +429,19 @@ mod tests {
                 sampling: Default::default(),
                 changed: Arc::default(),
             };
-            let greeted = timeout(Duration::from_millis(400), address.greet(&handler, era)).await;
-            assert!(!matches!(greeted, Ok(Ok(_))), "nobody answered");
-            let heard = timeout(Duration::from_secs(5), heard).await.expect("the request is still open").unwrap();
-            assert!(heard.contains(if era == Era::Discover { "server/discover" } else { "initialize" }), "{heard}");
+            let initialized = timeout(Duration::from_millis(400), address.initialize(&handler, era)).await;
+            assert!(!matches!(initialized, Ok(Ok(_))), "the initialisation succeeded without a response");
+            let received = timeout(Duration::from_secs(5), received).await.expect("the request is still open").unwrap();
+            assert!(
+                received.contains(if era == Era::Discover { "server/discover" } else { "initialize" }),
+                "{received}"
+            );
         }
     }
 
     fn events(pieces: &[&[u8]]) -> Vec<Event> {
         let mut parser = Parser::default();
-        pieces.iter().for_each(|piece| parser.take(piece));
+        pieces.iter().for_each(|piece| parser.feed(piece));
         parser.ready.into()
     }
 

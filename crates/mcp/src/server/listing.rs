@@ -1,4 +1,4 @@
-//! Lists the offer of a server, within limits: a list may have endless pages.
+//! Lists the tools of a server, within limits: a list may have endless pages.
 
 use std::{future::Future, time::Duration};
 
@@ -10,27 +10,27 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::{
-    catalogue::{Catalogue, KnownTool, MOST_TOOLS},
+    catalogue::{Catalogue, KnownTool, MAX_TOOLS},
     published_tools::shown,
     reason::{Reason, SecretFilter},
 };
 
 /// Maximum number of pages of a list.
-const MOST_PAGES: usize = 64;
+const MAX_PAGES: usize = 64;
 /// Maximum length of a stored description, in bytes. Models get less.
-const LONGEST: usize = 8192;
+const MAX_DESCRIPTION_LENGTH: usize = 8192;
 /// Maximum length of a tool's name, in bytes. Calls need the full name, so a longer one cannot be truncated.
-const LONGEST_NAME: usize = 256;
+const MAX_NAME_LENGTH: usize = 256;
 /// Maximum size of a stored schema, in bytes. Models get less.
-const LARGEST: usize = 64 * 1024;
+const MAX_SCHEMA_BYTES: usize = 64 * 1024;
 /// Maximum total size stored of one server, in bytes.
-const MOST_KEPT: usize = 4 << 20;
+const MAX_STORED: usize = 4 << 20;
 /// Maximum total size of a server's pages, in bytes.
-const MOST_SAID: usize = 64 << 20;
+const MAX_LISTED: usize = 64 << 20;
 /// Maximum number of reported problems with definitions.
-const MOST_ODD: usize = 20;
+const MAX_PROBLEMS: usize = 20;
 /// Time limit for a server to show that it has resources or prompts. A slower one is assumed to have them.
-const SHOWING: Duration = Duration::from_secs(2);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Lists everything that a server offers.
 pub(crate) async fn catalogue(
@@ -48,17 +48,17 @@ pub(crate) async fn catalogue(
         })
         .await?;
     }
-    let ListedTools { mut tools, cut_off, odd } = listed;
+    let ListedTools { mut tools, cut_off, problems } = listed;
     let (has_resources, has_prompts) = (info.capabilities.resources.is_some(), info.capabilities.prompts.is_some());
     let (resources, templates, prompts) = tokio::join!(
-        shows(peer, has_resources, ClientRequest::ListResourcesRequest(Default::default()), "resources"),
-        shows(
+        has_items(peer, has_resources, ClientRequest::ListResourcesRequest(Default::default()), "resources"),
+        has_items(
             peer,
             has_resources,
             ClientRequest::ListResourceTemplatesRequest(Default::default()),
             "resourceTemplates"
         ),
-        shows(peer, has_prompts, ClientRequest::ListPromptsRequest(Default::default()), "prompts"),
+        has_items(peer, has_prompts, ClientRequest::ListPromptsRequest(Default::default()), "prompts"),
     );
     tools.sort_by(|one, other| one.name.cmp(&other.name));
     // A call could reach only one of two tools with the same name.
@@ -66,23 +66,23 @@ pub(crate) async fn catalogue(
     let says_it_is = info.server_info.as_ref().map(|server| format!("{} {}", server.name, server.version));
     Ok(Catalogue {
         fingerprint,
-        says_it_is: cut(says_it_is.unwrap_or_default(), 200),
-        about: cut(about(info), 2000),
+        says_it_is: truncate(says_it_is.unwrap_or_default(), 200),
+        about: truncate(about(info), 2000),
         tools,
         cut_off,
-        odd,
+        odd: problems,
         resources: resources || templates,
         prompts,
-        protocol: cut(info.protocol_version.to_string(), 40),
+        protocol: truncate(info.protocol_version.to_string(), 40),
     })
 }
 
 /// Returns true if a list of the server is not empty.
-async fn shows(peer: &Peer<RoleClient>, is_capable: bool, list: ClientRequest, key: &str) -> bool {
+async fn has_items(peer: &Peer<RoleClient>, is_capable: bool, list: ClientRequest, key: &str) -> bool {
     if !is_capable {
         return false;
     }
-    let Ok(listed) = tokio::time::timeout(SHOWING, peer.send_request(list)).await else { return true };
+    let Ok(listed) = tokio::time::timeout(PROBE_TIMEOUT, peer.send_request(list)).await else { return true };
     let listed = listed.ok().and_then(|listed| serde_json::to_value(listed).ok());
     listed.is_some_and(|listed| listed[key].as_array().is_some_and(|items| !items.is_empty()))
 }
@@ -92,12 +92,12 @@ fn about(info: &ServerPeerInfo) -> String {
     let server = info.server_info.as_ref();
     let description = server.and_then(|server| server.description.clone());
     let title = server.and_then(|server| server.title.clone());
-    let said = [description, info.instructions.clone(), title].into_iter().flatten();
-    said.map(|words| words.trim().to_owned()).find(|words| !words.is_empty()).unwrap_or_default()
+    let texts = [description, info.instructions.clone(), title].into_iter().flatten();
+    texts.map(|text| text.trim().to_owned()).find(|text| !text.is_empty()).unwrap_or_default()
 }
 
 /// Reason of a failed listing.
-pub(crate) fn none(error: &ServiceError, clean: &SecretFilter) -> Reason {
+pub(crate) fn failure_reason(error: &ServiceError, clean: &SecretFilter) -> Reason {
     Reason::of_request("it does not list its tools", error, clean)
 }
 
@@ -108,7 +108,7 @@ struct ListedTools {
     /// True if some tools exceeded the limits.
     cut_off: bool,
     /// Problems with definitions that cannot be used unchanged, one sentence each.
-    odd: Vec<String>,
+    problems: Vec<String>,
 }
 
 /// Collects the tools of all pages, within the limits. The unused parts of a page are dropped before the next one is
@@ -118,21 +118,21 @@ where
     F: Future<Output = Result<(Vec<Value>, Option<String>), E>>,
 {
     let mut all = ListedTools { cut_off: true, ..ListedTools::default() };
-    let (mut kept, mut said, mut number) = (0, 0, 0);
+    let (mut stored_bytes, mut listed_bytes, mut number) = (0, 0, 0);
     let mut cursor = None;
-    for _ in 0..MOST_PAGES {
+    for _ in 0..MAX_PAGES {
         let mut params = PaginatedRequestParams::default();
         params.cursor = cursor;
         let (tools, next) = page(params).await?;
         for tool in tools {
-            (number, said) = (number + 1, said + length(&tool));
-            let (tool, odd) = stored_tool(tool, number);
-            if all.odd.len() < MOST_ODD {
-                all.odd.extend(odd);
+            (number, listed_bytes) = (number + 1, listed_bytes + length(&tool));
+            let (tool, problem) = stored_tool(tool, number);
+            if all.problems.len() < MAX_PROBLEMS {
+                all.problems.extend(problem);
             }
             let Some(tool) = tool else { continue };
-            kept += length(&tool);
-            if all.tools.len() == MOST_TOOLS || kept > MOST_KEPT || said > MOST_SAID {
+            stored_bytes += length(&tool);
+            if all.tools.len() == MAX_TOOLS || stored_bytes > MAX_STORED || listed_bytes > MAX_LISTED {
                 return Ok(all);
             }
             all.tools.push(tool);
@@ -159,30 +159,31 @@ fn page(result: ServerResult) -> Option<(Vec<Value>, Option<String>)> {
 
 /// Stored part of a tool, and a problem with its definition, if any. Only tools that cannot be called are left out.
 fn stored_tool(definition: Value, number: usize) -> (Option<KnownTool>, Option<String>) {
-    let left_out = |why: &str| (None, Some(format!("its tool number {number} is skipped: {why}")));
-    let Value::Object(mut definition) = definition else { return left_out("it is not an object") };
+    let skipped = |reason: &str| (None, Some(format!("its tool number {number} is skipped: {reason}")));
+    let Value::Object(mut definition) = definition else { return skipped("it is not an object") };
     let Some(Value::String(name)) = definition.remove("name").filter(|name| name.as_str() != Some("")) else {
-        return left_out("its `name` is not a string");
+        return skipped("its `name` is not a string");
     };
-    if name.len() > LONGEST_NAME {
-        return left_out(&format!("its `name` has more than {LONGEST_NAME} bytes: {}", shown(&name)));
+    if name.len() > MAX_NAME_LENGTH {
+        return skipped(&format!("its `name` has more than {MAX_NAME_LENGTH} bytes: {}", shown(&name)));
     }
-    let words = ["description", "title"].iter().find_map(|key| match definition.remove(*key)? {
-        Value::String(words) => Some(words),
+    let text = ["description", "title"].iter().find_map(|key| match definition.remove(*key)? {
+        Value::String(text) => Some(text),
         value @ (Value::Number(_) | Value::Bool(_)) => Some(value.to_string()),
         _ => None,
     });
     // Without a schema any object is accepted; the server validates the arguments anyway.
     let open = || Map::from_iter([("additionalProperties".to_owned(), true.into())]);
-    let odd = |why: &str| Some(format!("its tool `{}` takes any arguments: its `inputSchema` {why}", shown(&name)));
-    let (schema, odd) = match ["inputSchema", "input_schema"].iter().find_map(|key| definition.remove(*key)) {
-        Some(Value::Object(schema)) if length(&schema) <= LARGEST => (schema, None),
-        Some(Value::Object(_)) => (open(), odd("is too large")),
+    let problem_of =
+        |reason: &str| Some(format!("its tool `{}` takes any arguments: its `inputSchema` {reason}", shown(&name)));
+    let (schema, problem) = match ["inputSchema", "input_schema"].iter().find_map(|key| definition.remove(*key)) {
+        Some(Value::Object(schema)) if length(&schema) <= MAX_SCHEMA_BYTES => (schema, None),
+        Some(Value::Object(_)) => (open(), problem_of("is too large")),
         None | Some(Value::Null | Value::Bool(true)) => (open(), None),
-        Some(_) => (open(), odd("is not an object")),
+        Some(_) => (open(), problem_of("is not an object")),
     };
-    let description = cut(words.unwrap_or_default(), LONGEST);
-    (Some(KnownTool { name, description, schema }), odd)
+    let description = truncate(text.unwrap_or_default(), MAX_DESCRIPTION_LENGTH);
+    (Some(KnownTool { name, description, schema }), problem)
 }
 
 /// Length of a value as JSON.
@@ -190,8 +191,8 @@ fn length(value: &impl Serialize) -> usize {
     serde_json::to_vec(value).map_or(usize::MAX, |text| text.len())
 }
 
-fn cut(mut text: String, most: usize) -> String {
-    text.truncate(text.floor_char_boundary(most));
+fn truncate(mut text: String, limit: usize) -> String {
+    text.truncate(text.floor_char_boundary(limit));
     text
 }
 
@@ -209,24 +210,24 @@ mod tests {
 
     #[tokio::test]
     async fn tool_list_is_bounded_in_pages_tools_and_bytes() {
-        let check = async |a_page: &[Value], expected: usize| {
-            let mut asked = 0;
+        let check = async |page_tools: &[Value], expected: usize| {
+            let mut requests = 0;
             let listed = pages(|_| {
-                asked += 1;
-                std::future::ready(Ok::<_, Infallible>((a_page.to_vec(), Some("next".to_owned()))))
+                requests += 1;
+                std::future::ready(Ok::<_, Infallible>((page_tools.to_vec(), Some("next".to_owned()))))
             });
             let Ok(listed) = listed.await;
-            assert!(listed.cut_off && listed.odd.len() <= MOST_ODD && asked <= MOST_PAGES, "{asked}");
+            assert!(listed.cut_off && listed.problems.len() <= MAX_PROBLEMS && requests <= MAX_PAGES, "{requests}");
             assert_eq!(listed.tools.len(), expected);
-            assert!(listed.tools.iter().map(length).sum::<usize>() <= MOST_KEPT);
+            assert!(listed.tools.iter().map(length).sum::<usize>() <= MAX_STORED);
         };
-        check(&[tool("a", json!({}))], MOST_PAGES).await;
-        check(&vec![tool("a", json!({})); 100], MOST_TOOLS).await;
-        let large = json!({"a": "x".repeat(LARGEST - 200)});
-        check(&vec![tool("a", large); 40], MOST_KEPT / LARGEST).await;
-        let huge = json!({"a": "x".repeat(MOST_SAID / 4)});
+        check(&[tool("a", json!({}))], MAX_PAGES).await;
+        check(&vec![tool("a", json!({})); 100], MAX_TOOLS).await;
+        let large = json!({"a": "x".repeat(MAX_SCHEMA_BYTES - 200)});
+        check(&vec![tool("a", large); 40], MAX_STORED / MAX_SCHEMA_BYTES).await;
+        let huge = json!({"a": "x".repeat(MAX_LISTED / 4)});
         check(&[tool("a", huge)], 3).await;
-        check(&[tool(&"n".repeat(LONGEST_NAME + 1), json!({}))], 0).await;
+        check(&[tool(&"n".repeat(MAX_NAME_LENGTH + 1), json!({}))], 0).await;
     }
 
     #[tokio::test]
@@ -237,8 +238,8 @@ mod tests {
             definition[field] = value;
             (definition, None)
         };
-        let odd = |definition: Value, why: &'static str| (definition, Some(why));
-        for (definition, why) in [
+        let bad = |definition: Value, reason: &'static str| (definition, Some(reason));
+        for (definition, reason) in [
             (json!({"name": "odd"}), None),
             (json!({"name": "odd", "input_schema": input}), None),
             usable("inputSchema", json!(null)),
@@ -255,30 +256,33 @@ mod tests {
             usable("outputSchema", json!("text")),
             usable("_meta", json!("none")),
             usable("execution", json!("task")),
-            odd(tool("odd", json!("object")), "its tool `odd` takes any arguments: its `inputSchema`"),
-            odd(tool("odd", json!(false)), "`inputSchema` is not an object"),
-            odd(tool("odd", json!([input])), "`inputSchema` is not an object"),
-            odd(tool("odd", json!({"a": "x".repeat(LARGEST)})), "`inputSchema` is too large"),
-            odd(json!({"name": "", "inputSchema": input}), "number 2 is skipped: its `name` is not a string"),
-            odd(json!({"name": 5, "inputSchema": input}), "number 2 is skipped: its `name` is not a string"),
-            odd(json!({"inputSchema": input}), "number 2 is skipped: its `name` is not a string"),
-            odd(json!({"name": format!("\u{1b}[2J{}", "n".repeat(999))}), "`name` has more than 256 bytes: [2Jnnn"),
-            odd(json!("odd"), "number 2 is skipped: it is not an object"),
-            odd(json!(null), "number 2 is skipped: it is not an object"),
+            bad(tool("odd", json!("object")), "its tool `odd` takes any arguments: its `inputSchema`"),
+            bad(tool("odd", json!(false)), "`inputSchema` is not an object"),
+            bad(tool("odd", json!([input])), "`inputSchema` is not an object"),
+            bad(tool("odd", json!({"a": "x".repeat(MAX_SCHEMA_BYTES)})), "`inputSchema` is too large"),
+            bad(json!({"name": "", "inputSchema": input}), "number 2 is skipped: its `name` is not a string"),
+            bad(json!({"name": 5, "inputSchema": input}), "number 2 is skipped: its `name` is not a string"),
+            bad(json!({"inputSchema": input}), "number 2 is skipped: its `name` is not a string"),
+            bad(json!({"name": format!("\u{1b}[2J{}", "n".repeat(999))}), "`name` has more than 256 bytes: [2Jnnn"),
+            bad(json!("odd"), "number 2 is skipped: it is not an object"),
+            bad(json!(null), "number 2 is skipped: it is not an object"),
         ] {
             let list =
                 json!({"tools": [tool("first", json!({})), definition, tool("last", json!({}))], "nextCursor": null});
             // As received from the network.
             let read = page(serde_json::from_value(list).unwrap());
             let listed = pages(|_| std::future::ready(read.clone().ok_or(())));
-            let ListedTools { tools, cut_off, odd } = listed.await.unwrap_or_else(|()| panic!("{definition}"));
+            let ListedTools { tools, cut_off, problems } = listed.await.unwrap_or_else(|()| panic!("{definition}"));
             let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
-            let is_left_out = why.is_some_and(|why| why.contains("skipped") || why.contains("more than"));
-            let expected = if is_left_out { &["first", "last"][..] } else { &["first", "odd", "last"] };
+            let is_skipped = reason.is_some_and(|reason| reason.contains("skipped") || reason.contains("more than"));
+            let expected = if is_skipped { &["first", "last"][..] } else { &["first", "odd", "last"] };
             assert_eq!((names.as_slice(), cut_off), (expected, false), "{definition}");
-            assert_eq!(odd.len(), usize::from(why.is_some()), "{definition}: {odd:?}");
-            let text = odd.concat();
-            assert!(why.is_none_or(|why| text.contains(why)) && !text.contains('\u{1b}') && text.len() < 300, "{text}");
+            assert_eq!(problems.len(), usize::from(reason.is_some()), "{definition}: {problems:?}");
+            let text = problems.concat();
+            assert!(
+                reason.is_none_or(|reason| text.contains(reason)) && !text.contains('\u{1b}') && text.len() < 300,
+                "{text}"
+            );
             for tool in &tools {
                 let schema = crate::schema::parameters(&tool.schema);
                 let properties = schema["properties"].as_object().unwrap().values();

@@ -7,7 +7,7 @@
 //! - `handler`: requests of a server to us, and their limits. `calls` has the calls in flight, to which progress and
 //!   questions are assigned.
 //! - `call`: a single request, with its time limits, cancellation and result.
-//! - `listing`: bounded listing of a server's offer.
+//! - `listing`: bounded listing of a server's tools.
 
 pub(crate) mod actor;
 pub(crate) mod call;

@@ -28,11 +28,11 @@ use tokio::{
 use crate::log::Log;
 
 /// Time for a server to exit after the end of its input, before its guard gets a signal. The guard itself acts earlier.
-const ENDING: Duration = Duration::from_secs(3);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Time limit for reading its last output.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const LAST_OUTPUT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Time limit for the guard to clean up. It needs less, unless a disk is unresponsive.
-const CLEANING: Duration = Duration::from_secs(6);
+const CLEANUP_TIMEOUT: Duration = Duration::from_secs(6);
 
 /// Running server under its guard.
 pub(super) struct Process {
@@ -50,10 +50,10 @@ impl Process {
     pub(super) fn start(mut guard: Command, log: &Arc<Log>) -> io::Result<(Self, ChildStdout, ChildStdin)> {
         guard.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let mut guard = guard.spawn()?;
-        let taken = || io::Error::other("a pipe is missing");
-        let stdout = guard.stdout.take().ok_or_else(taken)?;
-        let stdin = guard.stdin.take().ok_or_else(taken)?;
-        let stderr = guard.stderr.take().ok_or_else(taken)?;
+        let missing = || io::Error::other("a pipe is missing");
+        let stdout = guard.stdout.take().ok_or_else(missing)?;
+        let stdin = guard.stdin.take().ok_or_else(missing)?;
+        let stderr = guard.stderr.take().ok_or_else(missing)?;
         let draining = tokio::spawn(drain(stderr, Arc::clone(log)));
         let group = guard.id().and_then(|id| i32::try_from(id).ok()).filter(|id| *id > 1).map(Pid::from_raw);
         Ok((Self { guard, group, draining, log: Arc::clone(log) }, stdout, stdin))
@@ -65,29 +65,29 @@ impl Process {
     }
 
     /// Waits until nothing of it is left, after its input was closed, and returns its exit status.
-    pub(super) async fn gone(mut self) -> Option<ExitStatus> {
-        let mut status = self.ended_within(ENDING).await;
+    pub(super) async fn wait_for_exit(mut self) -> Option<ExitStatus> {
+        let mut status = self.wait_within(EXIT_TIMEOUT).await;
         if status.is_none() {
             // Its input may still be open, because a message that it does not read cannot be cancelled.
             if let Some(guard) = self.group {
                 let _ = kill(guard, Signal::SIGTERM);
             }
-            status = self.ended_within(CLEANING).await;
+            status = self.wait_within(CLEANUP_TIMEOUT).await;
         }
         if status.is_none() {
             self.log.note("it did not exit and was killed");
             self.kill();
-            status = self.ended_within(CLEANING).await;
+            status = self.wait_within(CLEANUP_TIMEOUT).await;
         }
         // If the guard itself was killed, the group may have members left.
         self.kill();
         // There are no writers left, so the rest of the output is available immediately.
-        let _ = tokio::time::timeout(LAST_WORDS, &mut self.draining).await;
+        let _ = tokio::time::timeout(LAST_OUTPUT_TIMEOUT, &mut self.draining).await;
         self.log.end();
         status.flatten()
     }
 
-    async fn ended_within(&mut self, limit: Duration) -> Option<Option<ExitStatus>> {
+    async fn wait_within(&mut self, limit: Duration) -> Option<Option<ExitStatus>> {
         tokio::time::timeout(limit, self.guard.wait()).await.ok().map(Result::ok)
     }
 
@@ -103,7 +103,7 @@ impl Process {
 async fn drain(mut stderr: ChildStderr, log: Arc<Log>) {
     let mut buffer = vec![0; 64 * 1024];
     while let Ok(read @ 1..) = stderr.read(&mut buffer).await {
-        log.take(&buffer[..read]);
+        log.append(&buffer[..read]);
         if read == buffer.len() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
@@ -114,22 +114,22 @@ async fn drain(mut stderr: ChildStderr, log: Arc<Log>) {
 /// Describes the exit of a server.
 pub(super) fn exit_reason(status: Option<ExitStatus>) -> String {
     match status.and_then(|status| status.code()) {
-        Some(0) => "it ended".to_owned(),
+        Some(0) => "it exited".to_owned(),
         Some(127) => "its program was not found".to_owned(),
-        Some(code @ 129..=192) => format!("it was ended by signal {}", code - 128),
-        Some(code) => format!("it ended with exit code {code}"),
+        Some(code @ 129..=192) => format!("it was killed by signal {}", code - 128),
+        Some(code) => format!("it exited with exit code {code}"),
         None => "it was killed".to_owned(),
     }
 }
 
 /// Maximum size of a message, in bytes.
-const LONGEST: usize = 16 << 20;
+const MAX_MESSAGE: usize = 16 << 20;
 /// Number of bytes stored of the head and of the tail of a too long message, to find the request that it answers.
-const KEPT: usize = 512;
+const MAX_END_BYTES: usize = 512;
 /// Maximum size of invalid output before the server is disconnected, in bytes.
-const MOST_NOISE: usize = 32 << 20;
+const MAX_INVALID_BYTES: usize = 32 << 20;
 /// Maximum number of invalid lines that are logged.
-const NOTED: usize = 20;
+const MAX_LOGGED: usize = 20;
 
 /// Transport over the pipes of a server.
 pub(super) struct Pipes {
@@ -138,8 +138,8 @@ pub(super) struct Pipes {
     write: Arc<Mutex<Option<ChildStdin>>>,
     line: Line,
     /// Size of the invalid output since the last message.
-    noise: usize,
-    noted: usize,
+    invalid_bytes: usize,
+    logged: usize,
     log: Arc<Log>,
 }
 
@@ -147,7 +147,7 @@ impl Pipes {
     pub(super) fn new(stdout: ChildStdout, stdin: ChildStdin, log: Arc<Log>) -> Self {
         let write = Arc::new(Mutex::new(Some(stdin)));
         let read = BufReader::with_capacity(64 * 1024, stdout);
-        Self { read, write, line: Line::default(), noise: 0, noted: 0, log }
+        Self { read, write, line: Line::default(), invalid_bytes: 0, logged: 0, log }
     }
 
     /// Reads the next line, or `None` at the end. Cancel safe.
@@ -157,10 +157,10 @@ impl Pipes {
                 Ok([]) | Err(_) => return None,
                 Ok(available) => available,
             };
-            let (used, taken) = self.line.take(available);
+            let (used, line) = self.line.consume(available);
             self.read.consume(used);
-            if taken.is_some() {
-                return taken;
+            if line.is_some() {
+                return line;
             }
         }
     }
@@ -172,15 +172,15 @@ impl Pipes {
         }
         match serde_json::from_slice(text) {
             Ok(message) => {
-                self.noise = 0;
+                self.invalid_bytes = 0;
                 Some(message)
             }
             Err(error) => {
-                self.noise += text.len();
-                if self.noted < NOTED {
-                    self.noted += 1;
+                self.invalid_bytes += text.len();
+                if self.logged < MAX_LOGGED {
+                    self.logged += 1;
                     let shown = String::from_utf8_lossy(&text[..text.len().min(200)]).into_owned();
-                    self.log.said(&format!("stdout, not a message: {shown} ({error})"));
+                    self.log.add(&format!("stdout, not a message: {shown} ({error})"));
                 }
                 None
             }
@@ -212,17 +212,17 @@ impl Transport<RoleClient> for Pipes {
                     }
                 }
                 ReadOutcome::TooLong { head, tail, length } => {
-                    self.log.note(&format!("a message of {length} bytes was dropped: the limit is {LONGEST}"));
+                    self.log.note(&format!("a message of {length} bytes was dropped: the limit is {MAX_MESSAGE}"));
                     let message =
-                        format!("the answer has {length} bytes, the limit is {LONGEST}; request less at once");
+                        format!("the answer has {length} bytes, the limit is {MAX_MESSAGE}; request less at once");
                     // Fails the call that it answers. If that is unknown, the call times out.
-                    if let Some(id) = answered(&head).or_else(|| answered(&tail)) {
+                    if let Some(id) = answered_id(&head).or_else(|| answered_id(&tail)) {
                         return Some(ServerJsonRpcMessage::error(ErrorData::internal_error(message, None), Some(id)));
                     }
-                    self.noise += length;
+                    self.invalid_bytes += length;
                 }
             }
-            if self.noise > MOST_NOISE {
+            if self.invalid_bytes > MAX_INVALID_BYTES {
                 self.log.note("it writes only invalid messages to its standard output");
                 return None;
             }
@@ -242,7 +242,7 @@ impl Transport<RoleClient> for Pipes {
 /// Line that is being read.
 #[derive(Default)]
 struct Line {
-    begun: Vec<u8>,
+    head: Vec<u8>,
     /// Size of a too long line, and its tail.
     dropped: usize,
     tail: Vec<u8>,
@@ -255,35 +255,32 @@ enum ReadOutcome {
 
 impl Line {
     /// Consumes bytes of the line. Returns their number, and the line if it is complete.
-    fn take(&mut self, available: &[u8]) -> (usize, Option<ReadOutcome>) {
+    fn consume(&mut self, available: &[u8]) -> (usize, Option<ReadOutcome>) {
         let end = available.iter().position(|byte| *byte == b'\n');
         let piece = &available[..end.unwrap_or(available.len())];
-        if self.dropped == 0 && self.begun.len() + piece.len() <= LONGEST {
-            self.begun.extend_from_slice(piece);
+        if self.dropped == 0 && self.head.len() + piece.len() <= MAX_MESSAGE {
+            self.head.extend_from_slice(piece);
         } else {
             if self.dropped == 0 {
-                self.dropped = self.begun.len();
-                self.begun.truncate(KEPT);
-                self.begun.shrink_to_fit();
+                self.dropped = self.head.len();
+                self.head.truncate(MAX_END_BYTES);
+                self.head.shrink_to_fit();
             }
             self.dropped += piece.len();
-            self.tail.extend_from_slice(&piece[piece.len().saturating_sub(KEPT)..]);
-            let excess = self.tail.len().saturating_sub(KEPT);
+            self.tail.extend_from_slice(&piece[piece.len().saturating_sub(MAX_END_BYTES)..]);
+            let excess = self.tail.len().saturating_sub(MAX_END_BYTES);
             self.tail.drain(..excess);
         }
         let Some(end) = end else { return (available.len(), None) };
-        let Self { begun, dropped, tail } = std::mem::take(self);
-        let taken = if dropped > 0 {
-            ReadOutcome::TooLong { head: begun, tail, length: dropped }
-        } else {
-            ReadOutcome::Line(begun)
-        };
-        (end + 1, Some(taken))
+        let Self { head, dropped, tail } = std::mem::take(self);
+        let line =
+            if dropped > 0 { ReadOutcome::TooLong { head, tail, length: dropped } } else { ReadOutcome::Line(head) };
+        (end + 1, Some(line))
     }
 }
 
 /// Id of the request that a message answers, found in its head or tail: `"id":7` or `"id":"seven"`.
-fn answered(part: &[u8]) -> Option<NumberOrString> {
+fn answered_id(part: &[u8]) -> Option<NumberOrString> {
     let text = String::from_utf8_lossy(part);
     let (_, rest) = text.rsplit_once("\"id\"")?;
     let rest = rest.trim_start().strip_prefix(':')?.trim_start();
@@ -301,25 +298,26 @@ mod tests {
     #[test]
     fn lines_are_joined_and_overlong_ones_keep_their_ends() {
         let mut line = Line::default();
-        assert!(matches!(line.take(b"{\"a\""), (4, None)));
-        let (used, Some(ReadOutcome::Line(whole))) = line.take(b":1}\nrest") else { panic!("no line") };
+        assert!(matches!(line.consume(b"{\"a\""), (4, None)));
+        let (used, Some(ReadOutcome::Line(whole))) = line.consume(b":1}\nrest") else { panic!("no line") };
         assert_eq!((used, whole.as_slice()), (4, &b"{\"a\":1}"[..]));
-        line.take(b"{\"result\":\"");
+        line.consume(b"{\"result\":\"");
         for _ in 0..20 {
-            line.take(&vec![b'x'; 1 << 20]);
+            line.consume(&vec![b'x'; 1 << 20]);
         }
-        let (_, Some(ReadOutcome::TooLong { head, tail, length })) = line.take(b"\",\"jsonrpc\":\"2.0\",\"id\":17}\n")
+        let (_, Some(ReadOutcome::TooLong { head, tail, length })) =
+            line.consume(b"\",\"jsonrpc\":\"2.0\",\"id\":17}\n")
         else {
-            panic!("it was taken")
+            panic!("the line was not too long")
         };
-        assert!(head.len() <= KEPT && tail.len() <= KEPT && length > 20 << 20);
-        assert_eq!(answered(&head).or_else(|| answered(&tail)), Some(NumberOrString::Number(17)));
-        assert!(matches!(line.take(b"{}\n"), (3, Some(ReadOutcome::Line(_)))));
+        assert!(head.len() <= MAX_END_BYTES && tail.len() <= MAX_END_BYTES && length > 20 << 20);
+        assert_eq!(answered_id(&head).or_else(|| answered_id(&tail)), Some(NumberOrString::Number(17)));
+        assert!(matches!(line.consume(b"{}\n"), (3, Some(ReadOutcome::Line(_)))));
     }
 
     #[test]
     fn answered_request_id_is_read_from_a_partial_message() {
-        let check = |part: &str, expected: Option<NumberOrString>| assert_eq!(answered(part.as_bytes()), expected);
+        let check = |part: &str, expected: Option<NumberOrString>| assert_eq!(answered_id(part.as_bytes()), expected);
         check(r#"{"jsonrpc":"2.0","id":5,"result":{"#, Some(NumberOrString::Number(5)));
         check(r#"{"jsonrpc":"2.0", "id" : "a-1", "result":{"#, Some(NumberOrString::String("a-1".into())));
         check(r#"xxx","id":nothing}"#, None);

@@ -25,33 +25,33 @@ fn servers() -> (SessionServers, Learned) {
 }
 
 /// HTTP server without a listener.
-fn nobody(name: &str, key: &str) -> SessionServer {
+fn unreachable_server(name: &str, key: &str) -> SessionServer {
     SessionServer { name: name.to_owned(), ..http("http://127.0.0.1:9/mcp", &[("X-Key", key)]) }
 }
 
-async fn set(servers: &SessionServers, session: SessionId, brought: &[SessionServer], replaces: Option<u64>) -> u64 {
-    servers.set(session, brought, &ClientEnvironment::default(), replaces).await.unwrap().version
+async fn set(servers: &SessionServers, session: SessionId, provided: &[SessionServer], replaces: Option<u64>) -> u64 {
+    servers.set(session, provided, &ClientEnvironment::default(), replaces).await.unwrap().version
 }
 
 #[tokio::test]
 async fn secrets_are_redacted_while_their_servers_exist() {
     let (servers, learned) = servers();
     let (one, other) = (SessionId::generate(), SessionId::generate());
-    let known = || {
-        let mut known = learned.lock().unwrap().clone();
-        known.sort();
-        known
+    let redacted = || {
+        let mut secrets = learned.lock().unwrap().clone();
+        secrets.sort();
+        secrets
     };
-    set(&servers, one, &[nobody("a", "key-of-one")], None).await;
-    set(&servers, other, &[nobody("a", "key-of-other")], None).await;
-    assert_eq!(known(), ["key-of-one", "key-of-other"]);
-    set(&servers, one, &[nobody("a", "new-key-of-one")], None).await;
-    assert_eq!(known(), ["key-of-other", "new-key-of-one"]);
+    set(&servers, one, &[unreachable_server("a", "key-of-one")], None).await;
+    set(&servers, other, &[unreachable_server("a", "key-of-other")], None).await;
+    assert_eq!(redacted(), ["key-of-one", "key-of-other"]);
+    set(&servers, one, &[unreachable_server("a", "new-key-of-one")], None).await;
+    assert_eq!(redacted(), ["key-of-other", "new-key-of-one"]);
     servers.remove(one).await;
-    assert_eq!(known(), ["key-of-other"]);
+    assert_eq!(redacted(), ["key-of-other"]);
     servers.close().await;
-    assert_eq!(known(), Vec::<String>::new());
-    let refused = servers.set(one, &[nobody("a", "key")], &ClientEnvironment::default(), None).await;
+    assert_eq!(redacted(), Vec::<String>::new());
+    let refused = servers.set(one, &[unreachable_server("a", "key")], &ClientEnvironment::default(), None).await;
     assert!(refused.is_err_and(|refusal| refusal.message.contains("stopping")));
 }
 
@@ -59,14 +59,18 @@ async fn secrets_are_redacted_while_their_servers_exist() {
 async fn disconnected_client_ends_only_its_own_servers() {
     let (servers, _) = servers();
     let session = SessionId::generate();
-    let first = set(&servers, session, &[nobody("a", "k")], None).await;
-    let second = set(&servers, session, &[nobody("b", "k")], None).await;
+    let first = set(&servers, session, &[unreachable_server("a", "k")], None).await;
+    let second = set(&servers, session, &[unreachable_server("b", "k")], None).await;
     assert!(second > first);
-    assert_eq!(set(&servers, session, &[], Some(first)).await, second, "it is told what is there");
-    assert!(servers.of(session).is_some(), "another client's are left alone");
+    assert_eq!(set(&servers, session, &[], Some(first)).await, second, "the current version is not returned");
+    assert!(servers.of(session).is_some(), "another client's servers were removed");
     set(&servers, session, &[], Some(second)).await;
     assert!(servers.of(session).is_none());
-    assert_eq!(set(&servers, session, &[nobody("a", "k")], Some(second)).await, 0, "nothing is there");
+    assert_eq!(
+        set(&servers, session, &[unreachable_server("a", "k")], Some(second)).await,
+        0,
+        "servers were added to a session that has none"
+    );
     assert!(servers.of(session).is_none());
 }
 
@@ -76,7 +80,7 @@ async fn oldest_session_servers_are_evicted() {
     let sessions: Vec<SessionId> = (0..=SESSIONS).map(|_| SessionId::generate()).collect();
     for session in &sessions {
         // Two servers with one definition count once.
-        set(&servers, *session, &[nobody("a", "k"), nobody("a", "k")], None).await;
+        set(&servers, *session, &[unreachable_server("a", "k"), unreachable_server("a", "k")], None).await;
     }
     assert!(servers.of(sessions[0]).is_none());
     assert!(sessions[1..].iter().all(|session| servers.of(*session).is_some()));
@@ -115,11 +119,11 @@ fn session_server_name_identifies_it_without_secrets() {
 
 #[test]
 fn invalid_session_server_is_reported_as_broken() {
-    let check = |servers: &[SessionServer], words: &str| {
+    let check = |servers: &[SessionServer], part: &str| {
         let (config, names) = config(servers, Path::new("/tmp")).unwrap();
         assert!(config.servers.is_empty() && config.broken.len() == 1, "{config:?}");
-        let why = &config.broken[&names[0]];
-        assert!(why.contains(words) && !why.contains("s3cret"), "{why}");
+        let reason = &config.broken[&names[0]];
+        assert!(reason.contains(part) && !reason.contains("s3cret"), "{reason}");
     };
     check(&[program(" ", "/bin/a", &[])], "name");
     check(&[program(&"x".repeat(101), "/bin/a", &[])], "name");
@@ -144,9 +148,9 @@ fn invalid_session_server_is_reported_as_broken() {
 
 #[test]
 fn oversized_server_lists_are_rejected_with_a_hint() {
-    let check = |servers: &[SessionServer], words: &str| {
+    let check = |servers: &[SessionServer], part: &str| {
         let refusal = config(servers, Path::new("/tmp")).unwrap_err();
-        assert!(refusal.message.contains(words) && !refusal.hint.is_empty(), "{refusal:?}");
+        assert!(refusal.message.contains(part) && !refusal.hint.is_empty(), "{refusal:?}");
     };
     check(&vec![program("a", "/bin/a", &[]); MAX_SESSION_SERVERS + 1], "17 MCP servers");
     check(&[program("a", &"x".repeat(MAX_SESSION_SERVER_BYTES), &[])], "bytes of text");

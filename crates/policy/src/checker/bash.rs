@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{
     carriers, environment, files, interpreters,
-    paths::{self, WordPlace},
+    paths::{self, Location},
     programs,
     tables::holds,
 };
@@ -32,7 +32,7 @@ pub(crate) fn check(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
     let mut found = part.findings.clone();
     let assigns = part.assigns.iter().filter(|assign| !environment::is_harmless(assign));
     assigns.for_each(|assign| environment::check(&assign.name, &mut found));
-    found.extend(part.redirects.iter().filter_map(|redirect| redirected(redirect, roots)));
+    found.extend(part.redirects.iter().filter_map(|redirect| check_redirect(redirect, roots)));
     let is_name = |word: &&Word| holds(DECLARING, part.program()) && !word.text.starts_with('-');
     for name in part.arguments().iter().filter(is_name) {
         environment::check(name.text.split(['=', '[']).next().unwrap_or_default(), &mut found);
@@ -55,7 +55,7 @@ pub(crate) fn check(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
         found.extend(programs::check(part, roots));
         found.extend(carriers::check(part));
         if holds(CHANGERS, part.program()) || interpreters::edits(part) {
-            found.extend(part.arguments().iter().filter_map(|word| changed(part.program(), word, roots)));
+            found.extend(part.arguments().iter().filter_map(|word| check_changed(part.program(), word, roots)));
         }
     }
     strictest(found)
@@ -81,29 +81,29 @@ fn program_word(program: &Word, roots: &[&Path]) -> Option<LayerVerdict> {
         return Some(LayerVerdict::unknown("the name of the program is only known at run time"));
     }
     let text = program.text.as_str();
-    let placed = text.contains('/')
+    let has_folder = text.contains('/')
         && !PROGRAM_FOLDERS.iter().any(|folder| text.strip_prefix(folder).is_some_and(|name| !name.contains('/')));
-    let odd = placed && matches!(paths::place(program, roots), WordPlace::System | WordPlace::Temporary);
+    let is_unusual = has_folder && matches!(paths::location(program, roots), Location::System | Location::Temporary);
     Some(if text.trim() != text || text.is_empty() {
         LayerVerdict::high("the name of the program is blank")
     } else if text.starts_with('-') {
         LayerVerdict::unknown("the name of the program looks like an option")
     } else if !text.is_ascii() {
         LayerVerdict::high("the name of the program has confusable letters")
-    } else if odd {
+    } else if is_unusual {
         LayerVerdict::high(format!("it runs {} from an unusual folder for programs", shortened(text)))
     } else {
         return None;
     })
 }
 
-fn redirected(redirect: &Redirect, roots: &[&Path]) -> Option<LayerVerdict> {
+fn check_redirect(redirect: &Redirect, roots: &[&Path]) -> Option<LayerVerdict> {
     if redirect.is_harmless() || redirect.operator.starts_with("<<") {
         return None;
     }
     let (target, text) = (&redirect.target, redirect.target.text.as_str());
     if text.starts_with("/dev/tcp/") || text.starts_with("/dev/udp/") {
-        return Some(LayerVerdict::asks(Risk::Critical, "it opens a connection to another machine"));
+        return Some(LayerVerdict::ask(Risk::Critical, "it opens a connection to another machine"));
     }
     if paths::is_secret(text) {
         return Some(LayerVerdict::high(format!("{} looks like a file of secrets", shortened(text))));
@@ -120,15 +120,15 @@ fn redirected(redirect: &Redirect, roots: &[&Path]) -> Option<LayerVerdict> {
 /// Danger of writing to that path.
 fn write_danger(word: &Word, roots: &[&Path]) -> Option<LayerVerdict> {
     let shown = shortened(&word.text);
-    match paths::place(word, roots) {
-        WordPlace::System => Some(LayerVerdict::asks(Risk::Critical, format!("it writes to the system path {shown}"))),
-        WordPlace::Outside => Some(LayerVerdict::high(format!("it writes to {shown}, outside the session's folders"))),
-        WordPlace::Inside | WordPlace::Temporary => None,
+    match paths::location(word, roots) {
+        Location::System => Some(LayerVerdict::ask(Risk::Critical, format!("it writes to the system path {shown}"))),
+        Location::Outside => Some(LayerVerdict::high(format!("it writes to {shown}, outside the session's folders"))),
+        Location::Inside | Location::Temporary => None,
     }
 }
 
 /// Danger of a program that changes the files it names.
-fn changed(program: &str, word: &Word, roots: &[&Path]) -> Option<LayerVerdict> {
+fn check_changed(program: &str, word: &Word, roots: &[&Path]) -> Option<LayerVerdict> {
     let text = word.text.as_str();
     let value = match text.strip_prefix('-') {
         Some(option) => match option.split_once('=') {
@@ -146,8 +146,8 @@ fn changed(program: &str, word: &Word, roots: &[&Path]) -> Option<LayerVerdict> 
         return None;
     }
     let part = Word { text: value.to_owned(), ..word.clone() };
-    let home = value.starts_with(['~', '/']) || value.starts_with("$HOME") || value.starts_with("${HOME");
-    if word.is_static() || home { write_danger(&part, roots) } else { None }
+    let is_in_home = value.starts_with(['~', '/']) || value.starts_with("$HOME") || value.starts_with("${HOME");
+    if word.is_static() || is_in_home { write_danger(&part, roots) } else { None }
         .or_else(|| files::path(value, roots, &GuardedNames::default()))
 }
 
@@ -163,15 +163,15 @@ pub fn deletes(arguments: &str, paths: &[String]) -> Vec<String> {
     let is_deletion =
         |part: &Part| part.words.iter().any(|word| holds(DELETING, word.file_name()) || word.text == "-delete");
     // `git clean` names no paths.
-    let cleans = |part: &Part| part.program() == "git" && part.words.iter().any(|word| word.text == "clean");
+    let is_git_clean = |part: &Part| part.program() == "git" && part.words.iter().any(|word| word.text == "clean");
     let parts: Vec<Part> = guesses(text("command")).0.into_iter().flat_map(with_inner).collect();
-    if !parts.iter().any(|part| is_deletion(part) || cleans(part)) {
+    if !parts.iter().any(|part| is_deletion(part) || is_git_clean(part)) {
         return Vec::new();
     }
     // One part may find what another deletes.
     let is_named_in = |part: &Part, path: &str| {
-        let named = |word: &Word| is_in(&word.text, path) || is_deletion(part) && is_around(&word.text, path);
-        cleans(part) || part.arguments().iter().any(named)
+        let named = |word: &Word| is_in(&word.text, path) || is_deletion(part) && contains_path(&word.text, path);
+        is_git_clean(part) || part.arguments().iter().any(named)
     };
     let is_named = |path: &&String| is_in(text("directory"), path) || parts.iter().any(|part| is_named_in(part, path));
     paths.iter().filter(is_named).cloned().collect()
@@ -180,13 +180,13 @@ pub fn deletes(arguments: &str, paths: &[String]) -> Vec<String> {
 /// Returns true if the word names that path or something in it.
 fn is_in(word: &str, path: &str) -> bool {
     let last = names(path).next_back().unwrap_or_default();
-    names(word).any(|name| name != "*" && fits(name, last))
+    names(word).any(|name| name != "*" && matches_glob(name, last))
 }
 
 /// Returns true if the word names a folder that contains that path.
-fn is_around(word: &str, path: &str) -> bool {
+fn contains_path(word: &str, path: &str) -> bool {
     !word.starts_with('-')
-        && names(word).next_back().is_none_or(|last| last == ".." || names(path).any(|name| fits(last, name)))
+        && names(word).next_back().is_none_or(|last| last == ".." || names(path).any(|name| matches_glob(last, name)))
 }
 
 fn names(path: &str) -> impl DoubleEndedIterator<Item = &str> {
@@ -194,7 +194,7 @@ fn names(path: &str) -> impl DoubleEndedIterator<Item = &str> {
 }
 
 /// Compares a name with a name or glob, of which only the literal prefix and suffix count.
-fn fits(pattern: &str, name: &str) -> bool {
+fn matches_glob(pattern: &str, name: &str) -> bool {
     const SPECIAL: &[char] = &['*', '?', '[', ']', '{', '}', '$'];
     match (pattern.find(SPECIAL), pattern.rfind(SPECIAL)) {
         (Some(first), Some(last)) => name.starts_with(&pattern[..first]) && name.ends_with(&pattern[last + 1..]),

@@ -36,7 +36,7 @@ pub(crate) fn carries(part: &Part) -> bool {
 }
 
 /// The command without `time`, `timeout` and `env NAME=value` in front of it.
-pub(crate) fn unwrapped(part: &Part) -> Part {
+pub(crate) fn without_wrappers(part: &Part) -> Part {
     let mut part = part.clone();
     while let Some(count) = wrapper(&part.words) {
         part.words.drain(..count);
@@ -82,10 +82,10 @@ fn collect(part: &Part, depth: usize, found: &mut Vec<Part>) -> bool {
         let mut words: Vec<Word> = arguments[at..].to_vec();
         let mut script = word.text.clone();
         if word.text.starts_with('-') {
-            let Some(text) = held(&word.text) else { continue };
+            let Some(text) = inline_command(&word.text) else { continue };
             words[0] = Word { raw: text.clone(), text, ..word.clone() };
             // The words after such a text are arguments of its last command.
-            script = joined(&words);
+            script = join(&words);
         }
         let assigns: Vec<_> = words.iter().map_while(assignment).collect();
         words.drain(..assigns.len());
@@ -102,11 +102,11 @@ fn collect(part: &Part, depth: usize, found: &mut Vec<Part>) -> bool {
         }
     }
     let reads = part.program() == "eval" || part.program() == "ssh";
-    found.len() <= MAX_GUESSES && (!reads || scripts(&joined(arguments), part.stdin, depth, found))
+    found.len() <= MAX_GUESSES && (!reads || scripts(&join(arguments), part.stdin, depth, found))
 }
 
 /// The command inside an option: `-S'rm x'` and `--split-string='rm x'` of env, `-c'rm x'` of su.
-fn held(option: &str) -> Option<String> {
+fn inline_command(option: &str) -> Option<String> {
     let text = match option.strip_prefix("--") {
         Some(long) => long.split_once('=')?.1,
         None => option.split_once(['S', 'c', '='])?.1,
@@ -137,39 +137,39 @@ pub(super) fn check(part: &Part) -> Vec<LayerVerdict> {
         return Vec::new();
     }
     let mut found = Vec::new();
-    let mut unknown = |why: String| found.push(LayerVerdict::unknown(why));
+    let mut unknown = |reason: String| found.push(LayerVerdict::unknown(reason));
     if arguments.iter().any(|word| !word.is_static()) {
         unknown("what it runs is only known at run time".to_owned());
     }
     if arguments.len() > MAX_WORDS {
         found.push(LayerVerdict {
             dynamic: true,
-            ..LayerVerdict::asks(Risk::Critical, format!("{program} has too many arguments to review"))
+            ..LayerVerdict::ask(Risk::Critical, format!("{program} has too many arguments to review"))
         });
         return found;
     }
     let options = arguments.first().is_some_and(|word| word.text.starts_with('-'));
-    let looks_up = program == "command" && arguments.first().is_some_and(|word| matches!(&*word.text, "-v" | "-V"));
+    let is_lookup = program == "command" && arguments.first().is_some_and(|word| matches!(&*word.text, "-v" | "-V"));
     match program {
         "find" => unknown("find runs a command for each match".to_owned()),
         "watch" | "script" | "flock" | "ssh" => unknown(format!("{program} has effects beyond this command")),
         "sudo" | "doas" | "su" | "runuser" => {
-            found.push(LayerVerdict::asks(Risk::Critical, format!("{program} runs commands as another user")));
+            found.push(LayerVerdict::ask(Risk::Critical, format!("{program} runs commands as another user")));
         }
-        "eval" => script(&joined(arguments), &mut unknown),
+        "eval" => script(&join(arguments), &mut unknown),
         "trap" => arguments.iter().take(1).for_each(|word| script(&word.text, &mut unknown)),
-        _ if shell(program).is_some() => found.extend(of_shell(part)),
+        _ if shell(program).is_some() => found.extend(check_shell(part)),
         _ if part.open_ended && arguments.is_empty() => unknown("it reads what it runs from a file".to_owned()),
         "xargs" if arguments.iter().any(|word| holds(WRAPPERS, &word.text) || shell(&word.text).is_some()) => {
             unknown("it reads what it runs from a file".to_owned());
         }
-        _ if options && !looks_up => unknown(format!("{program} has options and may run something else")),
+        _ if options && !is_lookup => unknown(format!("{program} has options and may run something else")),
         _ => {}
     }
     found
 }
 
-fn joined(words: &[Word]) -> String {
+fn join(words: &[Word]) -> String {
     words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ")
 }
 
@@ -180,7 +180,7 @@ fn script(text: &str, unknown: &mut impl FnMut(String)) {
 }
 
 /// Danger of a shell.
-fn of_shell(part: &Part) -> Vec<LayerVerdict> {
+fn check_shell(part: &Part) -> Vec<LayerVerdict> {
     let (program, arguments) = (part.program(), part.arguments());
     let mut found = Vec::new();
     if shell(program).is_some_and(|(_, foreign)| foreign) {
@@ -192,7 +192,7 @@ fn of_shell(part: &Part) -> Vec<LayerVerdict> {
         match arguments.get(1..).unwrap_or_default() {
             [] => found.push(LayerVerdict::unknown("a shell is called without a script")),
             [code, more @ ..] => {
-                script(&code.text, &mut |why| found.push(LayerVerdict::unknown(why)));
+                script(&code.text, &mut |reason| found.push(LayerVerdict::unknown(reason)));
                 if !more.is_empty() && code.text.contains('$') {
                     found.push(LayerVerdict::unknown("a script runs its arguments"));
                 }
@@ -207,7 +207,7 @@ fn of_shell(part: &Part) -> Vec<LayerVerdict> {
             false => "a shell runs commands from standard input",
         };
         let risk = if part.stdin == Stdin::Pipe { Risk::Critical } else { Risk::High };
-        found.push(LayerVerdict { dynamic: true, ..LayerVerdict::asks(risk, rule) });
+        found.push(LayerVerdict { dynamic: true, ..LayerVerdict::ask(risk, rule) });
     }
     found
 }

@@ -45,9 +45,9 @@ pub(crate) fn is_harmless(assign: &Assign) -> bool {
     let value = &assign.value;
     let is_word = || value.text.chars().all(|c| c.is_ascii_alphanumeric() || "_.,:+=*-".contains(c));
     let entry = HARMLESS.iter().find(|(names, _)| holds(names, &assign.name));
-    let fits =
+    let is_allowed =
         |values: &str| if values == "*" { is_word() } else { values.split('|').any(|known| known == value.text) };
-    value.is_static() && value.inner.is_empty() && entry.is_some_and(|(_, values)| fits(values))
+    value.is_static() && value.inner.is_empty() && entry.is_some_and(|(_, values)| is_allowed(values))
 }
 
 /// Returns true if the variable can make programs run something else.
@@ -61,8 +61,8 @@ pub(crate) fn is_trusted(name: &str) -> bool {
 /// Adds a finding if the variable is one that programs trust, or has an invalid name.
 pub(crate) fn check(name: &str, findings: &mut Vec<LayerVerdict>) {
     let name = name.trim_end_matches('+');
-    let valid = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    if !valid {
+    let is_valid = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    if !is_valid {
         findings.push(LayerVerdict::high(format!("it sets {name:?}, which is not a variable name")));
     } else if is_trusted(name) {
         findings.push(LayerVerdict::high(format!("it sets {name}, which can make programs run other code")));

@@ -21,7 +21,7 @@ const PATCH_KEYS: [&str; 3] = ["patch", "diff", "input"];
 
 /// The folders of a session, and the names in them that need approval to be written.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct WritePlaces<'a> {
+pub(crate) struct WriteScope<'a> {
     pub(crate) roots: &'a [&'a Path],
     pub(crate) memories: Option<&'a Path>,
     pub(crate) guarded: &'a GuardedNames,
@@ -34,23 +34,24 @@ fn texts<'a>(arguments: &'a Map<String, Value>, keys: &'static [&str]) -> impl I
 }
 
 /// Verdict on a call of a tool that changes files.
-pub(crate) fn check(arguments: &Map<String, Value>, places: WritePlaces<'_>) -> Option<LayerVerdict> {
-    let memories = places.memories;
+pub(crate) fn check(arguments: &Map<String, Value>, scope: WriteScope<'_>) -> Option<LayerVerdict> {
+    let memories = scope.memories;
     let unnamed = texts(arguments, &PATCH_KEYS).any(|text| patched(text).next().is_none());
     let unnamed = unnamed.then(|| LayerVerdict::high("it is a patch without a file name"));
-    let patched = arguments.values().filter_map(Value::as_str).flat_map(patched).flat_map(|named| named.check(places));
+    let patched = arguments.values().filter_map(Value::as_str).flat_map(patched).flat_map(|named| named.check(scope));
     let named = texts(arguments, &PATH_KEYS)
-        .flat_map(|named| path(named, places.roots, places.guarded).into_iter().chain(remembered(named, memories)));
+        .flat_map(|named| path(named, scope.roots, scope.guarded).into_iter().chain(check_memory(named, memories)));
     strictest(named.chain(patched).chain(unnamed))
 }
 
 /// Verdict on a path in the folder that all sessions share. Later sessions read what is written there, so an attack
 /// that convinced one model would reach all of them. The risk is high, so that no rule for the everyday use of a tool
 /// covers it.
-fn remembered(path: &str, memories: Option<&Path>) -> Option<LayerVerdict> {
+fn check_memory(path: &str, memories: Option<&Path>) -> Option<LayerVerdict> {
     let first = path.split('/').find(|part| !part.is_empty() && *part != ".");
-    let is_there = first == Some("memories") || memories.is_some_and(|memories| Path::new(path).starts_with(memories));
-    is_there.then(|| LayerVerdict::high(format!("{} is remembered in all later sessions", shortened(path))))
+    let is_in_memories =
+        first == Some("memories") || memories.is_some_and(|memories| Path::new(path).starts_with(memories));
+    is_in_memories.then(|| LayerVerdict::high(format!("{} is remembered in all later sessions", shortened(path))))
 }
 
 /// Returns true if a call changes nothing but files of the session's own state. False if a real folder of the session
@@ -63,7 +64,7 @@ pub(crate) fn only_state<'r>(
     if real.any(|root| root.starts_with("/state")) {
         return false;
     }
-    let is_there = |path: &str| {
+    let is_in_state = |path: &str| {
         let mut parts = path.split('/').filter(|part| !part.is_empty() && *part != ".");
         let plain = !path.contains(|c: char| c == '\\' || c.is_control());
         plain
@@ -75,7 +76,7 @@ pub(crate) fn only_state<'r>(
     let mut named = arguments.iter().filter(|(key, _)| PATH_KEYS.contains(&key.as_str())).peekable();
     // In another tool, `/state` may be a real folder.
     let is_ours = ToolRow::named(tool).is_some_and(|tool| tool.path == PathUse::Edited);
-    is_ours && named.peek().is_some() && named.all(|(_, path)| path.as_str().is_some_and(is_there))
+    is_ours && named.peek().is_some() && named.all(|(_, path)| path.as_str().is_some_and(is_in_state))
 }
 
 /// The paths that the arguments of a call name.
@@ -108,15 +109,15 @@ enum PatchedName<'t> {
 }
 
 impl PatchedName<'_> {
-    fn check(self, places: WritePlaces<'_>) -> impl Iterator<Item = LayerVerdict> {
-        let (found, remembered) = match self {
-            Self::Path(named) => (path(named, places.roots, places.guarded), remembered(named, places.memories)),
+    fn check(self, scope: WriteScope<'_>) -> impl Iterator<Item = LayerVerdict> {
+        let (found, memory) = match self {
+            Self::Path(named) => (path(named, scope.roots, scope.guarded), check_memory(named, scope.memories)),
             Self::Escaped(line) => {
                 let rule = format!("{} has escapes, which can spell any name", shortened(line));
                 (Some(LayerVerdict::high(rule)), None)
             }
         };
-        found.into_iter().chain(remembered)
+        found.into_iter().chain(memory)
     }
 }
 
@@ -142,7 +143,7 @@ fn patched(text: &str) -> impl Iterator<Item = PatchedName<'_>> {
             Some((_, rest)) if rest.contains('"') && rest.contains('\\') => vec![PatchedName::Escaped(line)],
             // Text after the closing quote belongs to no name, or to another one.
             Some((_, rest)) if rest.contains('"') => {
-                rest.split('"').chain([rest]).map(|name| PatchedName::Path(without_side(name))).collect()
+                rest.split('"').chain([rest]).map(|name| PatchedName::Path(strip_side(name))).collect()
             }
             // The single name in `a/NAME b/NAME`. If there are two, the whole text is checked, which covers the folders
             // of both and the end of the second. The tool uses neither name from this line.
@@ -151,14 +152,14 @@ fn patched(text: &str) -> impl Iterator<Item = PatchedName<'_>> {
                 let name = name.filter(|name| rest.strip_suffix(name).is_some_and(|rest| rest.ends_with(" b/")));
                 vec![PatchedName::Path(name.unwrap_or(rest).trim())]
             }
-            Some((_, rest)) => vec![PatchedName::Path(without_side(rest.split('\t').next().unwrap_or_default()))],
+            Some((_, rest)) => vec![PatchedName::Path(strip_side(rest.split('\t').next().unwrap_or_default()))],
             None => Vec::new(),
         };
         names
     })
 }
 
-fn without_side(name: &str) -> &str {
+fn strip_side(name: &str) -> &str {
     let name = name.trim();
     name.strip_prefix("a/").or_else(|| name.strip_prefix("b/")).unwrap_or(name)
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{
-    paths::{self, WordPlace},
+    paths::{self, Location},
     programs::abbreviates,
     tables::{GIT, holds},
 };
@@ -38,7 +38,7 @@ fn subcommand(arguments: &[Word]) -> Option<(&str, &[Word])> {
 
 /// Danger of a git command.
 pub(super) fn check(arguments: &[Word], roots: &[&Path]) -> Option<LayerVerdict> {
-    let asks = |why: String| Some(LayerVerdict::high(why));
+    let ask = |reason: String| Some(LayerVerdict::high(reason));
     let (name, rest) = subcommand(arguments)?;
     let globals = &arguments[..arguments.len() - rest.len() - 1];
     let running = |word: &&Word| {
@@ -52,16 +52,16 @@ pub(super) fn check(arguments: &[Word], roots: &[&Path]) -> Option<LayerVerdict>
     // After the subcommand, `-c` is the short form of harmless options, except for clone.
     let local = rest.iter().find(|word| running(word) && (word.text != "-c" || name == "clone"));
     if let Some(word) = global.or(local) {
-        return asks(format!("git with {} can run other programs", shortened(&word.text)));
+        return ask(format!("git with {} can run other programs", shortened(&word.text)));
     }
-    if globals.iter().any(|word| matches!(paths::place(word, roots), WordPlace::System)) {
-        return asks("git works in a system folder".to_owned());
+    if globals.iter().any(|word| matches!(paths::location(word, roots), Location::System)) {
+        return ask("git works in a system folder".to_owned());
     }
     if !holds(GIT, name) && !holds(FAR_REACHING, name) {
-        return asks(format!("{name:?} is not a git command: it may be an alias that runs anything"));
+        return ask(format!("{name:?} is not a git command: it may be an alias that runs anything"));
     }
     if holds(FAR_REACHING, name) {
-        return asks(format!("git {name} runs programs or cannot be undone"));
+        return ask(format!("git {name} runs programs or cannot be undone"));
     }
     let has = |options: &[&str]| {
         rest.iter().any(|word| {
@@ -78,7 +78,7 @@ pub(super) fn check(arguments: &[Word], roots: &[&Path]) -> Option<LayerVerdict>
     };
     let operands = rest.iter().filter(|word| !word.text.starts_with('-')).count();
     let first = rest.first().map_or("", |word| word.text.as_str());
-    let loses = match name {
+    let loses_work = match name {
         "clean" => has(&["-f", "--force"]),
         "reset" => has(&["--h", "--m", "--k"]),
         "checkout" | "switch" | "restore" => {
@@ -93,8 +93,8 @@ pub(super) fn check(arguments: &[Word], roots: &[&Path]) -> Option<LayerVerdict>
         "worktree" => first == "remove",
         _ => false,
     };
-    if loses {
-        return asks(format!("git {name} can lose work"));
+    if loses_work {
+        return ask(format!("git {name} can lose work"));
     }
     // A user's next git command continues a rebase or merge that is in progress there. Case is ignored.
     let is_in_repository = |word: &Word| {
@@ -104,18 +104,18 @@ pub(super) fn check(arguments: &[Word], roots: &[&Path]) -> Option<LayerVerdict>
             && (word.starts_with('-') && word.contains(".git/") || word.split(['/', '=', ':']).any(is_below))
     };
     if rest.iter().any(is_in_repository) {
-        return asks(format!("git {name} is given a path inside .git"));
+        return ask(format!("git {name} is given a path inside .git"));
     }
-    // Arguments that name a place for a new tree or for files.
-    let elsewhere = |word: &&Word| {
+    // Arguments that name the location of a new tree or of files.
+    let is_outside = |word: &&Word| {
         let value = word.text.rsplit_once('=').map_or(word.text.as_str(), |(_, value)| value);
         !value.contains("://")
-            && matches!(paths::text_place(value, word.varies, roots), WordPlace::System | WordPlace::Outside)
+            && matches!(paths::text_location(value, word.varies, roots), Location::System | Location::Outside)
     };
     if matches!(name, "clone" | "worktree" | "init" | "format-patch" | "bundle" | "archive")
-        && rest.iter().any(|word| elsewhere(&word))
+        && rest.iter().any(|word| is_outside(&word))
     {
-        return asks(format!("git {name} writes outside the session's folders"));
+        return ask(format!("git {name} writes outside the session's folders"));
     }
     let runs = match name {
         "clone" => has(&["-u"]) || rest.iter().any(|word| word.text.to_lowercase().starts_with("file:")),

@@ -1,14 +1,14 @@
 //! Judges interpreters by the source of their code: in the command, or from where it cannot be read beforehand.
 //! Programs for sed and awk are not parsed: anything but a few harmless forms is assumed to do anything.
 
-use super::tables::{INTERPRETERS, RUNNING_MODULES, begins_as, holds};
+use super::tables::{INTERPRETERS, RUNNING_MODULES, holds, starts_with_any};
 use crate::{
     command::{Part, Stdin, word::Word},
     opinion::LayerVerdict,
 };
 
 /// Prefixes of long options that are followed by code.
-const INLINE: [&str; 10] =
+const INLINE_OPTIONS: [&str; 10] =
     ["eval", "print", "run", "require", "import", "exec", "code", "loader", "experimental-loader", "process-code"];
 
 /// Verdict on interpreters that run code from something other than a file.
@@ -40,7 +40,7 @@ pub(super) fn check(part: &Part) -> Option<LayerVerdict> {
             break;
         }
         let long = text.strip_prefix("--").unwrap_or_default();
-        let long_inline = !long.is_empty() && INLINE.iter().any(|option| long.starts_with(option));
+        let long_inline = !long.is_empty() && INLINE_OPTIONS.iter().any(|option| long.starts_with(option));
         let cluster = !text.starts_with("--") && text[1..].contains(|c| letters.contains(c));
         // `python -m` names a module, whose letters are not options.
         let module = is_python && text.starts_with("-m");
@@ -48,16 +48,17 @@ pub(super) fn check(part: &Part) -> Option<LayerVerdict> {
             return Some(LayerVerdict::high(format!("{program} runs code given in the command")));
         }
         if module {
-            return module_of(&program, text, arguments.get(index + 1));
+            return check_module(&program, text, arguments.get(index + 1));
         }
         may_be_value = !long.is_empty() && !long.contains('=') || matches!(text, "-W" | "-X" | "-C" | "-S" | "-f");
     }
-    let fed = !file && (part.stdin != Stdin::Inherited || arguments.iter().any(|word| word.text == "-"));
-    let asked = arguments.iter().any(|word| matches!(word.text.as_str(), "--version" | "-V" | "-v" | "--help" | "-h"));
-    (fed && !asked).then(|| LayerVerdict::unknown(format!("{program} runs code from standard input")))
+    let reads_stdin = !file && (part.stdin != Stdin::Inherited || arguments.iter().any(|word| word.text == "-"));
+    let shows_info =
+        arguments.iter().any(|word| matches!(word.text.as_str(), "--version" | "-V" | "-v" | "--help" | "-h"));
+    (reads_stdin && !shows_info).then(|| LayerVerdict::unknown(format!("{program} runs code from standard input")))
 }
 
-fn module_of(program: &str, option: &str, next: Option<&Word>) -> Option<LayerVerdict> {
+fn check_module(program: &str, option: &str, next: Option<&Word>) -> Option<LayerVerdict> {
     let name = match option.strip_prefix("-m") {
         Some("") | None => next.map_or("", |word| word.text.as_str()),
         Some(name) => name,
@@ -89,7 +90,7 @@ pub(super) fn awk(arguments: &[Word]) -> Option<LayerVerdict> {
         if AWK_SIGNS.iter().any(|sign| text.contains(sign)) || text.contains('@') && text.contains('(') {
             return Some(LayerVerdict::high("its awk program can run commands or write files"));
         }
-        if begins_as(AWK_OPTIONS, text) {
+        if starts_with_any(AWK_OPTIONS, text) {
             return Some(LayerVerdict::high("awk reads its program from a file, loads code or writes files"));
         }
     }

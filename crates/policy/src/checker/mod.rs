@@ -4,8 +4,8 @@
 //!   `interpreters` (with sed and awk) and `git` cover programs that need a closer look, and `carriers` those that run
 //!   other programs.
 //! - `environment`: variables that make harmless programs run something else.
-//! - `paths`: sensitive places, secrets, and where a command may write.
-//! - `looking`: the allowlist of read-only commands inside the workspace, by program and options. It belongs to the
+//! - `paths`: sensitive locations, secrets, and where a command may write.
+//! - `read_only`: the allowlist of read-only commands inside the workspace, by program and options. It belongs to the
 //!   last layer, not the first: it applies only if no other layer has a verdict.
 //! - `files`: tools that change files, and tools that send requests to servers.
 
@@ -21,6 +21,6 @@ pub(super) mod read_only;
 mod tables;
 
 pub(super) use self::{
-    paths::{is_narrow_glob, is_tame, may_be},
+    paths::{is_confined, is_narrow_glob, may_be},
     tables::holds,
 };

@@ -5,9 +5,9 @@ use std::path::{Component, Path};
 use super::tables::holds;
 use crate::command::word::Word;
 
-/// The place that a word points to, as far as the word alone shows it.
+/// Location that a word points to, as far as the word alone shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum WordPlace {
+pub(super) enum Location {
     /// Below the folder where the command runs, or in one of the session's folders.
     Inside,
     /// A folder for temporary files.
@@ -31,32 +31,32 @@ const SECRET_FOLDERS: [&str; 9] =
 /// Endings of files that hold secrets.
 const SECRET_ENDINGS: [&str; 8] = [".pem", ".key", ".p12", ".pfx", ".kdbx", ".keystore", ".jks", ".asc"];
 
-/// The place that a word points to.
-pub(super) fn place(word: &Word, roots: &[&Path]) -> WordPlace {
-    text_place(&word.text, word.varies, roots)
+/// Location that a word points to.
+pub(super) fn location(word: &Word, roots: &[&Path]) -> Location {
+    text_location(&word.text, word.varies, roots)
 }
 
-pub(super) fn text_place(text: &str, varies: bool, roots: &[&Path]) -> WordPlace {
+pub(super) fn text_location(text: &str, varies: bool, roots: &[&Path]) -> Location {
     let path = Path::new(text);
-    let climbs = path.components().any(|part| part == Component::ParentDir);
+    let has_parent = path.components().any(|part| part == Component::ParentDir);
     if !path.is_absolute() {
-        return if varies || climbs || text.starts_with('~') { WordPlace::Outside } else { WordPlace::Inside };
+        return if varies || has_parent || text.starts_with('~') { Location::Outside } else { Location::Inside };
     }
-    if climbs || varies {
-        return WordPlace::System;
+    if has_parent || varies {
+        return Location::System;
     }
     if roots.iter().any(|root| path.starts_with(root)) {
-        return WordPlace::Inside;
+        return Location::Inside;
     }
     let first = path.components().find_map(|part| match part {
         Component::Normal(name) => Some(name.to_string_lossy().into_owned()),
         _ => None,
     });
     match first.as_deref() {
-        None => WordPlace::System,
-        Some("tmp") => WordPlace::Temporary,
-        Some(name) if name.contains(['*', '?', '[']) || SYSTEM.contains(&name) => WordPlace::System,
-        Some(_) => WordPlace::Outside,
+        None => Location::System,
+        Some("tmp") => Location::Temporary,
+        Some(name) if name.contains(['*', '?', '[']) || SYSTEM.contains(&name) => Location::System,
+        Some(_) => Location::Outside,
     }
 }
 
@@ -87,11 +87,11 @@ pub(super) fn may_be_secret(word: &Word) -> bool {
         || value.is_some_and(is_secret)
         || letters.is_some_and(|letters| is_secret(&letters[1..]))
         || word.braces && text.split(['{', '}', ',']).any(is_secret)
-        || (word.globs || word.braces) && unbraced(text).split(['/', '=']).any(stands_for_secret)
+        || (word.globs || word.braces) && with_braces_as_globs(text).split(['/', '=']).any(may_match_secret)
 }
 
 /// Replaces each brace group by `*`, a glob that matches at least as much.
-fn unbraced(text: &str) -> String {
+fn with_braces_as_globs(text: &str) -> String {
     let (mut out, mut depth) = (String::new(), 0_usize);
     for c in text.chars() {
         match c {
@@ -108,31 +108,31 @@ fn unbraced(text: &str) -> String {
 }
 
 /// Returns true if a glob may match the name of a secret. A glob that matches every name does not count.
-fn stands_for_secret(glob: &str) -> bool {
+fn may_match_secret(glob: &str) -> bool {
     if !glob.contains(['*', '?', '[']) || glob.trim_matches('*').is_empty() {
         return false;
     }
     let ending = glob.rsplit_once('.').map(|(_, ending)| ending).filter(|ending| !ending.trim_matches('*').is_empty());
-    SECRET_NAMES.split_ascii_whitespace().chain(SECRET_FOLDERS).chain([".env"]).any(|name| fits(glob, name))
-        || ending.is_some_and(|ending| SECRET_ENDINGS.iter().any(|secret| fits(ending, &secret[1..])))
+    SECRET_NAMES.split_ascii_whitespace().chain(SECRET_FOLDERS).chain([".env"]).any(|name| glob_matches(glob, name))
+        || ending.is_some_and(|ending| SECRET_ENDINGS.iter().any(|secret| glob_matches(ending, &secret[1..])))
 }
 
 /// Returns true if a glob matches a name. As in the shell, a leading dot is only matched by a dot.
-fn fits(glob: &str, name: &str) -> bool {
-    fn from(glob: &[u8], name: &[u8], left: &mut usize) -> bool {
-        if *left == 0 {
+fn glob_matches(glob: &str, name: &str) -> bool {
+    fn from(glob: &[u8], name: &[u8], steps_left: &mut usize) -> bool {
+        if *steps_left == 0 {
             return true;
         }
-        *left -= 1;
+        *steps_left -= 1;
         match glob {
             [] => name.is_empty(),
-            [b'*', rest @ ..] => (0..=name.len()).any(|at| from(rest, &name[at..], left)),
-            [b'?', rest @ ..] => !name.is_empty() && from(rest, &name[1..], left),
+            [b'*', rest @ ..] => (0..=name.len()).any(|at| from(rest, &name[at..], steps_left)),
+            [b'?', rest @ ..] => !name.is_empty() && from(rest, &name[1..], steps_left),
             [b'[', rest @ ..] => {
                 let end = rest.iter().skip(1).position(|byte| *byte == b']').map_or(rest.len(), |at| at + 2);
-                !name.is_empty() && from(&rest[end.min(rest.len())..], &name[1..], left)
+                !name.is_empty() && from(&rest[end.min(rest.len())..], &name[1..], steps_left)
             }
-            [byte, rest @ ..] => name.first() == Some(byte) && from(rest, &name[1..], left),
+            [byte, rest @ ..] => name.first() == Some(byte) && from(rest, &name[1..], steps_left),
         }
     }
     // A class may match a leading dot; `*` and `?` do not.
@@ -143,17 +143,17 @@ fn fits(glob: &str, name: &str) -> bool {
     from(glob.as_bytes(), name.as_bytes(), &mut 4_000)
 }
 
-/// Returns true if a word can expand to `wanted` or, if `goes_on`, to a word that begins with it.
-pub(crate) fn may_be(word: &Word, wanted: &str, goes_on: bool) -> bool {
+/// Returns true if a word can expand to `wanted` or, if `as_prefix`, to a word that begins with it.
+pub(crate) fn may_be(word: &Word, wanted: &str, as_prefix: bool) -> bool {
     let text = word.text.to_lowercase();
     if !word.is_static() {
         return true;
     }
-    // Shell options decide what classes match. Of a glob that goes on, only the start is known.
+    // Shell options decide what classes match. With `as_prefix`, only the start of the glob is known.
     if word.globs {
-        return goes_on || text.contains(['[', '(']) || fits(&text, &wanted.to_lowercase());
+        return as_prefix || text.contains(['[', '(']) || glob_matches(&text, &wanted.to_lowercase());
     }
-    word.text == wanted || goes_on && word.text.starts_with(wanted)
+    word.text == wanted || as_prefix && word.text.starts_with(wanted)
 }
 
 /// Returns true if a path reads from a device or from another process.
@@ -164,20 +164,21 @@ pub(super) fn is_device(text: &str) -> bool {
         return !holds(HARMLESS, text) && !name.starts_with("fd/") && !name.starts_with("shm/");
     }
     let Some((process, rest)) = text.strip_prefix("/proc/").and_then(|rest| rest.split_once('/')) else { return false };
-    let whose = process.contains("self") || process.contains(['*', '?', '[', '$']) || process.parse::<u32>().is_ok();
-    whose && !matches!(rest, "status" | "stat" | "limits" | "io" | "statm" | "mountinfo" | "cgroup" | "mounts")
+    let is_process =
+        process.contains("self") || process.contains(['*', '?', '[', '$']) || process.parse::<u32>().is_ok();
+    is_process && !matches!(rest, "status" | "stat" | "limits" | "io" | "statm" | "mountinfo" | "cgroup" | "mounts")
 }
 
 /// Returns true for a glob with a literal start and a plain extension. It can match neither options nor secrets.
 pub(crate) fn is_narrow_glob(word: &Word) -> bool {
     let ending = word.text.rsplit_once('.').map_or("", |(_, ending)| ending);
-    let is_known = !ending.is_empty() && ending.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    word.globs && word.is_static() && is_known && !word.text.starts_with(['*', '?', '[', '-'])
+    let is_plain_ending = !ending.is_empty() && ending.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    word.globs && word.is_static() && is_plain_ending && !word.text.starts_with(['*', '?', '[', '-'])
 }
 
 /// Returns true if a word, including any value that an option contains, stays in the session's folders and away from
 /// secrets.
-pub(crate) fn is_tame(word: &Word, roots: &[&Path]) -> bool {
+pub(crate) fn is_confined(word: &Word, roots: &[&Path]) -> bool {
     let text = word.text.as_str();
     // A git range from a revision on, such as `main..`.
     let is_range = |part: &str| {
@@ -198,14 +199,14 @@ pub(crate) fn is_tame(word: &Word, roots: &[&Path]) -> bool {
         return !text.starts_with('~');
     }
     if text.starts_with('/') {
-        return matches!(text_place(text, word.varies, roots), WordPlace::Inside)
+        return matches!(text_location(text, word.varies, roots), Location::Inside)
             || matches!(text, "/dev/null" | "/tmp");
     }
     // An option may contain a path directly after its letter.
     if text.starts_with('-') {
         return text.split_once('=').is_some_and(|(name, value)| {
             !name.contains('/')
-                && matches!(text_place(value, false, roots), WordPlace::Inside)
+                && matches!(text_location(value, false, roots), Location::Inside)
                 && !value.starts_with('~')
         });
     }

@@ -6,10 +6,10 @@ use agentd_core::policy::Risk;
 
 use super::{
     carriers, environment, git, interpreters,
-    paths::{self, WordPlace},
+    paths::{self, Location},
     tables::{
-        CURL_SENDS, FAR_REACHING, RENAMING, RUINOUS, RUNNING_OPTIONS, RUNNING_TEXTS, RUNS_TEXT, SENDING, SPEAKING,
-        begins_as, holds,
+        CURL_SENDS, FAR_REACHING, RENAMING, RUINOUS, RUNNING_OPTIONS, RUNNING_TEXTS, RUNS_TEXT, SENDING, TEXT_ONLY,
+        holds, starts_with_any,
     },
 };
 use crate::{
@@ -17,12 +17,12 @@ use crate::{
     opinion::{LayerVerdict, shortened},
 };
 
-/// Programs whose words are searched for or printed, whatever they look like.
-const QUIET: &str = "echo printf git grep egrep fgrep rg ag ack find ls cat head tail wc test [ [[ case for cd";
+/// Programs whose arguments are searched for or printed, whatever they look like.
+const TEXT_PROGRAMS: &str = "echo printf git grep egrep fgrep rg ag ack find ls cat head tail wc test [ [[ case for cd";
 /// Programs of [`RUNS_TEXT`] that accept one of these options in any position, so that a variable may be one.
-const PLIANT: &str = "find tar gtar bsdtar rsync zip rg sort wget man split";
+const ANY_POSITION: &str = "find tar gtar bsdtar rsync zip rg sort wget man split";
 /// Programs that pass the words after `--` on to what they run.
-const HANDING_ON: &str = "npm pnpm yarn go";
+const PASSING_ON: &str = "npm pnpm yarn go";
 
 /// Prefixes of a program that are part of its rule.
 pub(crate) const LAUNCHERS: &str =
@@ -35,8 +35,8 @@ pub(crate) fn runs_by_launcher(part: &Part, roots: &[&Path]) -> bool {
     let launchers = LAUNCHERS.split("; ").chain(SCRIPT_RUNNERS.split("; "));
     let lengths = launchers.filter_map(|launcher| {
         let words: Vec<&str> = launcher.split(' ').collect();
-        let begins = words.iter().zip(&part.words).filter(|(name, word)| **name == word.text).count() == words.len();
-        (begins && part.words.len() > words.len()).then_some(words.len())
+        let starts = words.iter().zip(&part.words).filter(|(name, word)| **name == word.text).count() == words.len();
+        (starts && part.words.len() > words.len()).then_some(words.len())
     });
     lengths.max().is_some_and(|length| {
         let inner = Part { words: part.words[length..].to_vec(), ..part.clone() };
@@ -52,7 +52,7 @@ pub(super) fn check(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
     let sends = || LayerVerdict::unknown(format!("{program} sends data only known at run time"));
     by_name(program)
         .or_else(|| interpreters::check(part))
-        .or_else(|| runs_words(part))
+        .or_else(|| check_words(part))
         .or_else(|| (is_unread && holds(SENDING, program)).then(sends))
         .or_else(|| on_files(part, roots))
         .or_else(|| with_scripts(part, roots))
@@ -61,14 +61,14 @@ pub(super) fn check(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
 
 /// Verdict on programs that are dangerous whatever their arguments are.
 fn by_name(program: &str) -> Option<LayerVerdict> {
-    let begins = |start: &str| program.starts_with(start);
-    Some(if holds(RUINOUS, program) || begins("mkfs") || begins("mkswap") {
-        LayerVerdict::asks(Risk::Critical, format!("{program} can make the machine unusable"))
+    let starts = |start: &str| program.starts_with(start);
+    Some(if holds(RUINOUS, program) || starts("mkfs") || starts("mkswap") {
+        LayerVerdict::ask(Risk::Critical, format!("{program} can make the machine unusable"))
     } else if holds(FAR_REACHING, program) {
         LayerVerdict::high(format!("{program} has effects beyond this command"))
     } else if holds(RENAMING, program) {
         LayerVerdict::unknown(format!("{program} runs text or redefines names"))
-    } else if begins("ld-") || begins("ld.so") {
+    } else if starts("ld-") || starts("ld.so") {
         LayerVerdict::unknown("it runs a program via the loader")
     } else {
         return None;
@@ -76,19 +76,19 @@ fn by_name(program: &str) -> Option<LayerVerdict> {
 }
 
 /// Verdict on words, in variables and options, that name a program or code to run.
-fn runs_words(part: &Part) -> Option<LayerVerdict> {
+fn check_words(part: &Part) -> Option<LayerVerdict> {
     let (program, arguments) = (part.program(), part.arguments());
-    let asks = |why: String| Some(LayerVerdict::high(why));
+    let ask = |reason: String| Some(LayerVerdict::high(reason));
     // Words in which options and texts count.
-    let (quiet, hands_on) = (holds(QUIET, program), holds(HANDING_ON, program));
-    let heard = arguments.iter().take_while(|word| !(quiet || hands_on && word.text == "--"));
-    if let Some(word) = part.assigns.iter().map(|assign| &assign.value).chain(heard).find(|word| runs(word)) {
-        return asks(format!("{} names a program or code to run", shortened(&word.text)));
+    let (is_text, passes_on) = (holds(TEXT_PROGRAMS, program), holds(PASSING_ON, program));
+    let checked = arguments.iter().take_while(|word| !(is_text || passes_on && word.text == "--"));
+    if let Some(word) = part.assigns.iter().map(|assign| &assign.value).chain(checked).find(|word| runs(word)) {
+        return ask(format!("{} names a program or code to run", shortened(&word.text)));
     }
     let plain = program.strip_suffix('3').unwrap_or(program);
     let entry = RUNS_TEXT.iter().find(|(names, _)| holds(names, program) || holds(names, plain));
     if let Some((_, signs)) = entry {
-        let own = arguments.iter().take_while(|word| word.text != "--" || !hands_on);
+        let own = arguments.iter().take_while(|word| word.text != "--" || !passes_on);
         let subcommands = subcommands(own.clone());
         let is_cut = |name: &str, sign: &str| name.len() > 1 && sign.starts_with(name) && !holds(WHOLE, name);
         let found = signs.split(' ').find(|sign| match sign.starts_with('-') || sign.ends_with('=') {
@@ -102,10 +102,10 @@ fn runs_words(part: &Part) -> Option<LayerVerdict> {
             false => subcommands.contains(sign),
         });
         if let Some(sign) = found {
-            return asks(format!("{program} with {sign} can run programs, send data or delete files"));
+            return ask(format!("{program} with {sign} can run programs, send data or delete files"));
         }
-        let pliant = |word: &Word| !word.is_static() && !word.quoted && word.text.starts_with(['$', '`', '-']);
-        if part.open_ended || holds(PLIANT, program) && arguments.iter().any(pliant) {
+        let may_be_option = |word: &Word| !word.is_static() && !word.quoted && word.text.starts_with(['$', '`', '-']);
+        if part.open_ended || holds(ANY_POSITION, program) && arguments.iter().any(may_be_option) {
             return Some(LayerVerdict::unknown(format!("the options of {program} are only known at run time")));
         }
     }
@@ -119,7 +119,7 @@ const WHOLE: &str = "--extra --global --text --url add in se un";
 
 /// Words that may be the subcommand: the first one, and each word after one that may be the value of an option.
 fn subcommands<'a>(words: impl Iterator<Item = &'a Word>) -> Vec<&'a str> {
-    let (mut found, mut is_value, mut goes_on) = (Vec::new(), false, true);
+    let (mut found, mut is_value, mut may_follow) = (Vec::new(), false, true);
     for text in words.map(|word| word.text.as_str()) {
         if text.starts_with(['-', '+']) {
             is_value = text.starts_with('-') && !text.contains('=') && !holds(FLAGS, text);
@@ -130,11 +130,11 @@ fn subcommands<'a>(words: impl Iterator<Item = &'a Word>) -> Vec<&'a str> {
             continue;
         }
         // Yarn names a package of the project before its subcommand.
-        if !(goes_on || matches!(found.as_slice(), [.., "workspace"] | [.., "workspace", _])) {
+        if !(may_follow || matches!(found.as_slice(), [.., "workspace"] | [.., "workspace", _])) {
             break;
         }
         found.push(text);
-        (goes_on, is_value) = (is_value, false);
+        (may_follow, is_value) = (is_value, false);
     }
     found
 }
@@ -149,8 +149,8 @@ pub(super) fn abbreviates(word: &str, option: &str) -> bool {
     name.len() > 2 && name.starts_with("--") && full.starts_with(&name) && fits && !holds(WHOLE, &name)
 }
 
-fn high_if(found: bool, why: impl Into<String>) -> Option<LayerVerdict> {
-    found.then(|| LayerVerdict::high(why))
+fn high_if(found: bool, reason: impl Into<String>) -> Option<LayerVerdict> {
+    found.then(|| LayerVerdict::high(reason))
 }
 
 /// Verdict on programs that change files, permissions or processes.
@@ -164,14 +164,14 @@ fn on_files(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
         }
         "rm" => remove(part, roots),
         "dd" | "shred" | "srm" => high_if(true, format!("{program} overwrites its target")),
-        "chmod" => high_if(opens_up(arguments), "it opens permissions to everyone or of a tree"),
+        "chmod" => high_if(opens_up(arguments), "it opens permissions to everyone, or changes those of a tree"),
         "chown" | "chgrp" => high_if(true, "it changes the owner of files"),
         "kill" => {
             let others = |word: &Word| !word.text.starts_with(['-', '%']) || matches!(word.text.as_str(), "-1");
             high_if(arguments.iter().any(others), "it kills processes it did not start")
         }
         "cd" | "pushd" => {
-            let system = arguments.iter().any(|word| paths::place(word, roots) == WordPlace::System);
+            let system = arguments.iter().any(|word| paths::location(word, roots) == Location::System);
             high_if(system, "it changes to a system folder")
         }
         "rsync" => {
@@ -214,13 +214,16 @@ fn builtin(program: &str, arguments: &[Word]) -> Option<LayerVerdict> {
     let counting = |word: &Word| matches!(&*word.text, "-eq" | "-ne" | "-lt" | "-le" | "-gt" | "-ge");
     let is_number = |word: &Word| word.text.trim_start_matches('-').bytes().all(|byte| byte.is_ascii_digit());
     let is_counted = |word: &Word| counting(word) || word.text == "]]" || is_number(word);
-    let why = match program {
+    let reason = match program {
         "let" if any(&|word| !word.is_static()) => "arithmetic on run-time values can run commands",
         "declare" | "typeset" | "local" if any(&|word| word.text.starts_with('-') && word.text.contains('n')) => {
             "it makes a variable refer to another"
         }
         "printf"
-            if arguments.iter().find(|word| !word.text.starts_with('-')).is_some_and(|word| counts(&word.text)) =>
+            if arguments
+                .iter()
+                .find(|word| !word.text.starts_with('-'))
+                .is_some_and(|word| writes_variable(&word.text)) =>
         {
             "`%n` sets a variable"
         }
@@ -228,36 +231,36 @@ fn builtin(program: &str, arguments: &[Word]) -> Option<LayerVerdict> {
         "[[" if any(&counting) && !arguments.iter().all(is_counted) => "a numeric comparison evaluates a variable",
         "[[" if any(&|word| word.text.contains('[')) => "a variable's index can run commands",
         // Text that a shell would run if it read it again.
-        _ if holds(REREADING, program) && any(&|word| word.text.contains("$(") || word.text.contains('`')) => {
+        _ if holds(EVALUATING, program) && any(&|word| word.text.contains("$(") || word.text.contains('`')) => {
             return Some(LayerVerdict::unknown(format!("{program} may run text in its arguments")));
         }
         _ => return None,
     };
-    Some(LayerVerdict::unknown(why))
+    Some(LayerVerdict::unknown(reason))
 }
 
 /// Builtins that may run text from their words.
-const REREADING: &str = "test [ [[ let printf declare typeset local export readonly read unset expr wait getopts";
+const EVALUATING: &str = "test [ [[ let printf declare typeset local export readonly read unset expr wait getopts";
 
 /// Returns true if any word after the program may be another program.
-pub(crate) fn carries_others(part: &Part) -> bool {
+pub(crate) fn may_run_others(part: &Part) -> bool {
     holds(FAR_REACHING, part.program()) || holds(RUINOUS, part.program()) || carriers::carries(part)
 }
 
 /// Returns true if the words after the program are texts and names, never another program.
-pub(crate) fn speaks(program: &str) -> bool {
-    holds(SPEAKING, program)
+pub(crate) fn takes_only_text(program: &str) -> bool {
+    holds(TEXT_ONLY, program)
 }
 
 /// Returns true if a word is an option that names a program, or contains text with no other use.
 fn runs(word: &Word) -> bool {
     RUNNING_TEXTS.split('|').any(|sign| word.text.contains(sign))
-        || word.text.starts_with('-') && begins_as(RUNNING_OPTIONS, &word.text)
+        || word.text.starts_with('-') && starts_with_any(RUNNING_OPTIONS, &word.text)
         || word.text.split([' ', '=']).any(|text| text.starts_with("-fplugin") || text.starts_with("-wrapper"))
 }
 
 /// Returns true if a printf format contains `%n`, which sets the variable that the next argument names.
-fn counts(format: &str) -> bool {
+fn writes_variable(format: &str) -> bool {
     // bash ignores length modifiers such as the `l` of `%ln`.
     let is_before = |c: char| !c.is_ascii_alphabetic() || "hjlLtz".contains(c);
     format.split('%').skip(1).any(|rest| rest.trim_start_matches(is_before).starts_with('n'))
@@ -299,23 +302,23 @@ fn signals(word: &str, sign: &str) -> bool {
 fn remove(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
     let option = |word: &&Word| word.text.starts_with('-');
     let options = part.arguments().iter().filter(option);
-    let deep = options
+    let is_recursive = options
         .clone()
         .any(|word| word.text.starts_with("--r") || (!word.text.starts_with("--") && word.text.contains(['r', 'R'])));
     let unguarded = options.clone().any(|word| word.text.starts_with("--no-p"));
     let mut targets = part.arguments().iter().filter(|word| !option(word));
     let whole = |word: &Word| {
-        let bare = word.text.trim_end_matches('*').trim_end_matches('/');
-        matches!(bare, "" | "." | ".." | "~" | "./." | "./")
-            || bare.ends_with("/.")
+        let trimmed = word.text.trim_end_matches('*').trim_end_matches('/');
+        matches!(trimmed, "" | "." | ".." | "~" | "./." | "./")
+            || trimmed.ends_with("/.")
             || !word.is_static()
-            || matches!(paths::place(word, roots), WordPlace::System | WordPlace::Outside)
-            || roots.iter().any(|root| Path::new(bare) == *root)
+            || matches!(paths::location(word, roots), Location::System | Location::Outside)
+            || roots.iter().any(|root| Path::new(trimmed) == *root)
     };
-    if unguarded || deep && (part.open_ended || targets.clone().any(whole)) {
-        return Some(LayerVerdict::asks(Risk::Critical, "it deletes a whole tree, or one only known at run time"));
+    if unguarded || is_recursive && (part.open_ended || targets.clone().any(whole)) {
+        return Some(LayerVerdict::ask(Risk::Critical, "it deletes a whole tree, or one only known at run time"));
     }
-    if deep {
+    if is_recursive {
         return Some(LayerVerdict::high("it deletes folders recursively"));
     }
     let many = part.open_ended || targets.any(|word| word.globs || !word.is_static());
@@ -332,9 +335,9 @@ fn opens_up(arguments: &[Word]) -> bool {
             return special || text.ends_with(['2', '3', '6', '7']);
         }
         let option = text.starts_with("-R") || text.starts_with("--r");
-        let (who, rights) = text.split_once(['+', '=']).unwrap_or(("", ""));
-        let everybody = who.is_empty() && text.starts_with(['+', '=']) || who.contains(['a', 'o']);
-        let symbolic = who.chars().all(|c| "ugoa".contains(c));
-        option || symbolic && (rights.contains('s') || everybody && rights.contains('w'))
+        let (classes, rights) = text.split_once(['+', '=']).unwrap_or(("", ""));
+        let is_everyone = classes.is_empty() && text.starts_with(['+', '=']) || classes.contains(['a', 'o']);
+        let symbolic = classes.chars().all(|c| "ugoa".contains(c));
+        option || symbolic && (rights.contains('s') || is_everyone && rights.contains('w'))
     })
 }

@@ -13,30 +13,30 @@ use crate::command::{Part, Redirect, word::Word};
 pub(crate) fn only_looks(part: &Part, roots: &[&Path]) -> bool {
     let Some(program) = part.words.first().filter(|_| part.is_plain()) else { return false };
     let (name, arguments) = (program.text.as_str(), part.arguments());
-    // echo only prints its words, and opens no path.
+    // echo only prints its arguments, and opens no path.
     if name == "echo" {
         return true;
     }
-    let tame = |text: &str| paths::is_tame(&Word::literal(text), roots);
+    let is_confined = |text: &str| paths::is_confined(&Word::literal(text), roots);
     let texts: Vec<&str> = arguments.iter().map(|word| word.text.as_str()).collect();
     if name == "printf" {
         return texts.first().is_some_and(|format| !format.starts_with('-'));
     }
-    texts.iter().all(|text| tame(text)) && is_read_only(name, &texts, &tame)
+    texts.iter().all(|text| is_confined(text)) && is_read_only(name, &texts, &is_confined)
 }
 
-/// Reason to ask about a part for which [`is_led`] is true, next to one that is not read-only.
-pub(crate) const LED: &str =
+/// Reason to ask about a part for which [`runs_configured_programs`] is true, next to one that is not read-only.
+pub(crate) const CONFIGURED_PROGRAMS: &str =
     "git runs programs that its repository configures, unconfined in a line that is not read-only";
 
 /// Returns true if files in the folder may make the program run others: git runs those that the configuration of its
 /// repository names. No other program on the list obeys a file that the command does not name.
-pub(crate) fn is_led(part: &Part) -> bool {
+pub(crate) fn runs_configured_programs(part: &Part) -> bool {
     part.program() == "git"
 }
 
 /// The reason why a part is not read-only, for the user who is asked.
-pub(crate) fn why_not(part: &Part) -> &'static str {
+pub(crate) fn question_reason(part: &Part) -> &'static str {
     let words = || part.words.iter();
     match part {
         _ if carriers::carries(part) => "it runs another command",
@@ -44,14 +44,14 @@ pub(crate) fn why_not(part: &Part) -> &'static str {
         _ if words().any(|word| word.globs || word.braces) => "it has a glob pattern, which depends on the folder",
         _ if !part.assigns.is_empty() => "it sets a variable",
         _ if !part.redirects.iter().all(Redirect::is_silent) => "it redirects to or from a file",
-        _ if part.behind => "it runs in the background",
+        _ if part.background => "it runs in the background",
         _ => "it is not a known read-only command",
     }
 }
 
-fn is_read_only(name: &str, texts: &[&str], tame: &impl Fn(&str) -> bool) -> bool {
+fn is_read_only(name: &str, texts: &[&str], is_confined: &impl Fn(&str) -> bool) -> bool {
     match name {
-        "cd" => matches!(texts, [place] if !place.is_empty() && !place.starts_with('-')),
+        "cd" => matches!(texts, [folder] if !folder.is_empty() && !folder.starts_with('-')),
         "exit" => texts.len() <= 1 && texts.iter().all(|text| text.bytes().all(|byte| byte.is_ascii_digit())),
         "sleep" => matches!(texts, [time] if time.trim_end_matches(['s', 'm'])
             .bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')),
@@ -62,7 +62,8 @@ fn is_read_only(name: &str, texts: &[&str], tame: &impl Fn(&str) -> bool) -> boo
         "date" => {
             let allowed = accepts("uR", "d", "utc rfc-email iso-8601? date=");
             texts.iter().all(|text| *text == "-I") && texts.len() == 1
-                || operands(allowed, "", texts, tame).is_some_and(|rest| rest.iter().all(|text| text.starts_with('+')))
+                || operands(allowed, "", texts, is_confined)
+                    .is_some_and(|rest| rest.iter().all(|text| text.starts_with('+')))
         }
         // The old form of `tail -c -f` does not end.
         "tail" if texts.iter().any(|text| text.starts_with(['-', '+']) && text.ends_with('f')) => false,
@@ -72,10 +73,10 @@ fn is_read_only(name: &str, texts: &[&str], tame: &impl Fn(&str) -> bool) -> boo
                 accepts("rcsSneMCRj", "", "raw-output compact-output slurp sort-keys null-input exit-status tab");
             let names = ["env", "ENV", "import", "include", "modulemeta"];
             !texts.iter().any(|text| names.iter().any(|name| text.contains(name)))
-                && operands(options, "", texts, tame).is_some()
+                && operands(options, "", texts, is_confined).is_some()
         }
-        "git" => git_looks(texts, tame),
-        _ => list_of(name).is_some_and(|allowed| operands(allowed, "", texts, tame).is_some()),
+        "git" => git_looks(texts, is_confined),
+        _ => list_of(name).is_some_and(|allowed| operands(allowed, "", texts, is_confined).is_some()),
     }
 }
 
@@ -84,7 +85,7 @@ fn operands<'t>(
     allowed: ReadOnlyArgs,
     more: &str,
     texts: &[&'t str],
-    tame: &impl Fn(&str) -> bool,
+    is_confined: &impl Fn(&str) -> bool,
 ) -> Option<Vec<&'t str>> {
     let mut found = Vec::new();
     let mut rest = texts.iter();
@@ -103,7 +104,7 @@ fn operands<'t>(
                 entries.filter_map(|entry| entry.strip_suffix(end)).any(|entry| entry == name)
             };
             match value {
-                Some(value) if (known("=") || known("?")) && tame(value) => {}
+                Some(value) if (known("=") || known("?")) && is_confined(value) => {}
                 None if known("") || known("?") => {}
                 None if known("=") => drop(rest.next()?),
                 _ => return None,
@@ -118,7 +119,7 @@ fn operands<'t>(
                     let value = &option[at + letter.len_utf8()..];
                     if value.is_empty() {
                         rest.next()?;
-                    } else if !tame(value) {
+                    } else if !is_confined(value) {
                         return None;
                     }
                     break;
@@ -144,7 +145,7 @@ fn tests(texts: &[&str]) -> bool {
 /// Built-in formats of git.
 const FORMATS: &str = "oneline short medium full fuller reference email mboxrd raw";
 
-fn git_looks(texts: &[&str], tame: &impl Fn(&str) -> bool) -> bool {
+fn git_looks(texts: &[&str], is_confined: &impl Fn(&str) -> bool) -> bool {
     let globals = texts.iter().take_while(|text| text.starts_with('-')).count();
     let known = |text: &&str| matches!(*text, "--no-pager" | "-P" | "--no-optional-locks" | "--version");
     if !texts[..globals].iter().all(known) {
@@ -165,7 +166,7 @@ fn git_looks(texts: &[&str], tame: &impl Fn(&str) -> bool) -> bool {
     match (*name, rest) {
         ("tag", [] | ["-l" | "--list"]) | ("remote", [] | ["-v" | "--verbose"]) => true,
         ("stash" | "worktree", ["list"]) | ("reflog", [] | ["show"]) => true,
-        _ => list_of_git(name).is_some_and(|(allowed, more)| operands(allowed, more, rest, tame).is_some()),
+        _ => list_of_git(name).is_some_and(|(allowed, more)| operands(allowed, more, rest, is_confined).is_some()),
     }
 }
 

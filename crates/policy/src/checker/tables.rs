@@ -7,7 +7,7 @@ pub(crate) fn holds(list: &str, word: &str) -> bool {
 }
 
 /// Returns true if the word starts with an entry of the list.
-pub(super) fn begins_as(list: &str, word: &str) -> bool {
+pub(super) fn starts_with_any(list: &str, word: &str) -> bool {
     list.split_ascii_whitespace().any(|entry| word.starts_with(entry))
 }
 
@@ -41,7 +41,7 @@ pub(super) const SENDING: &str =
     "curl wget ping ping6 dig nslookup host http https httpie xh GET POST HEAD lwp-request traceroute whois fetch";
 
 /// Programs whose words are texts and names, never other programs, so that a denied name among them is harmless.
-pub(super) const SPEAKING: &str = "echo printf git cargo make npm yarn pnpm pytest go grep egrep fgrep rg ag for case \
+pub(super) const TEXT_ONLY: &str = "echo printf git cargo make npm yarn pnpm pytest go grep egrep fgrep rg ag for case \
     test [ [[ ls cat head tail wc stat file find which type man whereis touch mkdir cd rm cp mv sort uniq cut tr diff \
     sed jq function let export declare local read tree du basename dirname realpath readlink";
 

@@ -50,12 +50,12 @@ pub(super) fn lex_folded(text: &str) -> LexerOutput {
 
 /// Reads the line as if it had no quotes, comments and documents. Every command that it could contain occurs somewhere
 /// in the result.
-pub(super) fn lex_bare(text: &str) -> Vec<Token> {
-    Lexer::new(&bare(text), false).run().tokens
+pub(super) fn lex_unquoted(text: &str) -> Vec<Token> {
+    Lexer::new(&unquoted(text), false).run().tokens
 }
 
 /// The text without quotes and escapes.
-pub(crate) fn bare(text: &str) -> String {
+pub(crate) fn unquoted(text: &str) -> String {
     text.replace("\\\n", "").replace(['\'', '"', '\\'], "")
 }
 
@@ -70,7 +70,7 @@ struct Lexer<'t> {
     /// The current word, and the offset where it begins.
     word: Option<(usize, Word)>,
     /// A document that begins on the next line.
-    awaited: Option<HereDocument<'t>>,
+    pending: Option<HereDocument<'t>>,
     backquotes: usize,
 }
 
@@ -86,7 +86,7 @@ struct HereDocument<'t> {
 impl<'t> Lexer<'t> {
     fn new(text: &'t str, exact: bool) -> Self {
         let out = LexerOutput::default();
-        Self { text, at: 0, exact, folds: false, out, word: None, awaited: None, backquotes: 0 }
+        Self { text, at: 0, exact, folds: false, out, word: None, pending: None, backquotes: 0 }
     }
 
     fn run(mut self) -> LexerOutput {
@@ -94,7 +94,7 @@ impl<'t> Lexer<'t> {
             self.step(c);
         }
         self.end_word();
-        if self.awaited.is_some() {
+        if self.pending.is_some() {
             self.doubt(DOCUMENT);
         }
         if !self.backquotes.is_multiple_of(2) || self.backquotes > 0 && self.text.contains('\\') {
@@ -114,9 +114,9 @@ impl<'t> Lexer<'t> {
     }
 
     /// Consumes the text if it comes next.
-    fn take(&mut self, wanted: &str) -> bool {
-        let found = self.text[self.at..].starts_with(wanted);
-        self.at += if found { wanted.len() } else { 0 };
+    fn accept(&mut self, expected: &str) -> bool {
+        let found = self.text[self.at..].starts_with(expected);
+        self.at += if found { expected.len() } else { 0 };
         found
     }
 
@@ -139,12 +139,12 @@ impl<'t> Lexer<'t> {
     fn end_word(&mut self) {
         let Some((begin, mut word)) = self.word.take() else { return };
         self.text[begin..self.at].clone_into(&mut word.raw);
-        let own = matches!(word.raw.as_str(), "[" | "[[" | "{}" | "{" | "}");
-        if word.globs && !own && word.raw.contains('[') && !word.raw.contains(']') {
+        let is_own = matches!(word.raw.as_str(), "[" | "[[" | "{}" | "{" | "}");
+        if word.globs && !is_own && word.raw.contains('[') && !word.raw.contains(']') {
             self.doubt(Doubt::Unclear("it has an unclosed bracket"));
         }
-        word.globs &= !own;
-        word.braces &= !own && (word.raw.contains([',', '.']) || word.raw.starts_with('{'));
+        word.globs &= !is_own;
+        word.braces &= !is_own && (word.raw.contains([',', '.']) || word.raw.starts_with('{'));
         self.out.tokens.push(Token::Word(word));
     }
 
@@ -167,20 +167,20 @@ impl<'t> Lexer<'t> {
                 self.operator(1, "\n");
                 self.document();
             }
-            ';' if self.take(";") => {
+            ';' if self.accept(";") => {
                 self.doubt(Doubt::Compound("it has a `;;`"));
                 self.operator(2, ";;");
             }
             ';' => self.operator(1, ";"),
-            '&' if self.take("&") => self.operator(2, "&&"),
+            '&' if self.accept("&") => self.operator(2, "&&"),
             '&' if self.peek() == Some('>') => {
                 self.at += 1;
-                let name = if self.take(">") { "&>>" } else { "&>" };
+                let name = if self.accept(">") { "&>>" } else { "&>" };
                 self.redirect(name.len(), name);
             }
             '&' => self.operator(1, "&"),
-            '|' if self.take("|") => self.operator(2, "||"),
-            '|' if self.take("&") => {
+            '|' if self.accept("|") => self.operator(2, "||"),
+            '|' if self.accept("&") => {
                 self.doubt(Doubt::Compound("it also pipes stderr"));
                 self.operator(2, "|");
             }
@@ -257,13 +257,13 @@ impl<'t> Lexer<'t> {
             _ => [">>", ">&", ">|", ">(", ">", "", "", ""],
         };
         self.at -= 1;
-        let Some(form) = forms.into_iter().find(|form| self.take(form)) else { return };
+        let Some(form) = forms.into_iter().find(|form| self.accept(form)) else { return };
         match form {
             "<(" | ">(" => {
                 self.doubt(SUBSTITUTES);
                 self.operator(2, "(");
             }
-            "<<" | "<<-" if self.exact => self.announce(form),
+            "<<" | "<<-" if self.exact => self.start_document(form),
             "<<<" => {
                 self.doubt(Doubt::Compound("it has a here-string"));
                 self.redirect(3, form);
@@ -274,10 +274,10 @@ impl<'t> Lexer<'t> {
 
     /// Adds a redirection. Digits directly before it are its descriptor.
     fn redirect(&mut self, read: usize, name: &'static str) {
-        let touches = self.word.is_some();
+        let is_adjacent = self.word.is_some();
         self.end_word_before(read);
         let mut descriptor = None;
-        if touches && let Some(Token::Word(word)) = self.out.tokens.last() {
+        if is_adjacent && let Some(Token::Word(word)) = self.out.tokens.last() {
             let number = word.raw.bytes().all(|byte| byte.is_ascii_digit()) && !name.starts_with('&');
             if number && word.raw.len() > 3 {
                 self.doubt(Doubt::Unclear("it redirects an unopened descriptor"));
@@ -294,28 +294,28 @@ impl<'t> Lexer<'t> {
 
     /// Reads the start of a document whose delimiter is a plain word, optionally in single quotes. All other forms are
     /// ambiguous.
-    fn announce(&mut self, form: &'static str) {
+    fn start_document(&mut self, form: &'static str) {
         self.redirect(form.len(), form);
-        let own = matches!(self.out.tokens.last(), Some(Token::Redirect(None, _)));
+        let is_own = matches!(self.out.tokens.last(), Some(Token::Redirect(None, _)));
         let rest = self.text[self.at..].trim_start_matches([' ', '\t']);
         let quoted = rest.starts_with('\'');
         let name = &rest[usize::from(quoted)..];
         let end = &name[..name.bytes().take_while(|byte| byte.is_ascii_alphanumeric() || *byte == b'_').count()];
-        let behind = &name[end.len()..];
-        let behind = if quoted { behind.strip_prefix('\'') } else { Some(behind) };
-        let behind = behind.filter(|behind| behind.starts_with([' ', '\t', '\n', ';', '|', '&', '>']));
-        let sure = own && !end.is_empty() && self.awaited.is_none() && self.out.doubt.is_none();
-        let Some(behind) = behind.filter(|_| sure) else { return self.doubt(DOCUMENT) };
-        self.at = self.text.len() - behind.len();
+        let after = &name[end.len()..];
+        let after = if quoted { after.strip_prefix('\'') } else { Some(after) };
+        let after = after.filter(|after| after.starts_with([' ', '\t', '\n', ';', '|', '&', '>']));
+        let is_sure = is_own && !end.is_empty() && self.pending.is_none() && self.out.doubt.is_none();
+        let Some(after) = after.filter(|_| is_sure) else { return self.doubt(DOCUMENT) };
+        self.at = self.text.len() - after.len();
         self.out.tokens.pop();
         self.out.tokens.push(Token::Document(Word::default()));
         let token = self.out.tokens.len() - 1;
-        self.awaited = Some(HereDocument { token, end, quoted, tabs: form == "<<-" });
+        self.pending = Some(HereDocument { token, end, quoted, tabs: form == "<<-" });
     }
 
     /// Reads the document that begins here, if one is pending.
     fn document(&mut self) {
-        let Some(HereDocument { token, end, quoted, tabs }) = self.awaited.take() else { return };
+        let Some(HereDocument { token, end, quoted, tabs }) = self.pending.take() else { return };
         let rest = &self.text[self.at..];
         let is_end = |line: &str| {
             let line = line.strip_suffix('\n').unwrap_or(line);
@@ -357,7 +357,7 @@ impl<'t> Lexer<'t> {
         while let Some(c) = self.next() {
             match c {
                 '"' => return,
-                '\\' if self.take("\n") => {}
+                '\\' if self.accept("\n") => {}
                 '\\' => match self.peek() {
                     Some(next @ ('$' | '`' | '"' | '\\')) => {
                         self.word().text.push(next);
@@ -382,9 +382,9 @@ impl<'t> Lexer<'t> {
         let (text, folds) = (self.text, self.folds);
         let rest = &text[self.at..];
         // A document that begins on the next line would begin inside the command.
-        let is_sure = self.exact && self.awaited.is_none();
+        let is_sure = self.exact && self.pending.is_none();
         let word = self.word();
-        if is_sure && let Some(length) = word::put(word, rest, in_quotes, folds) {
+        if is_sure && let Some(length) = word::append_substitution(word, rest, in_quotes, folds) {
             self.at += length;
             return;
         }
@@ -399,8 +399,8 @@ impl<'t> Lexer<'t> {
                 self.doubt(SUBSTITUTES);
                 self.unknown("$");
             }
-            Dollar::Unclear(why) => {
-                self.doubt(Doubt::Unclear(why));
+            Dollar::Unclear(reason) => {
+                self.doubt(Doubt::Unclear(reason));
                 self.unknown("$");
             }
             Dollar::Translated => self.doubt(Doubt::Escaped("it has text in `$\"…\"`")),

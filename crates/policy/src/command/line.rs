@@ -5,7 +5,7 @@ use agentd_core::untrusted::is_unseen;
 
 use super::{
     Assign, Part, Redirect, Stdin,
-    lexer::{Doubt, LexerOutput, Token, lex, lex_bare, lex_folded},
+    lexer::{Doubt, LexerOutput, Token, lex, lex_folded, lex_unquoted},
     word::Word,
 };
 use crate::opinion::LayerVerdict;
@@ -35,14 +35,14 @@ pub(crate) enum Line {
 
 /// Reads a command line. Time and memory are linear in its length; lines above the limits are rejected.
 pub(crate) fn read(text: &str) -> Line {
-    if let Err(why) = check_text(text) {
-        return Line::Other(Doubt::Unclear(why));
+    if let Err(reason) = check_text(text) {
+        return Line::Other(Doubt::Unclear(reason));
     }
     let LexerOutput { tokens, doubt } = lex(text);
     if doubt.is_none() && !has_keywords(&tokens) {
         return match pipelines(&tokens) {
             Ok(pipelines) => Line::Plain(pipelines),
-            Err(why) => Line::Other(Doubt::Unclear(why)),
+            Err(reason) => Line::Other(Doubt::Unclear(reason)),
         };
     }
     let doubt = doubt.max(has_keywords(&tokens).then_some(Doubt::Compound("it has loops, conditions or groups")));
@@ -71,9 +71,9 @@ pub(crate) fn guesses(text: &str) -> (Vec<Part>, bool) {
     }
     let LexerOutput { tokens, doubt } = lex(text);
     let is_sure = !matches!(doubt, Some(Doubt::Compound(_) | Doubt::Unclear(_))) && !has_keywords(&tokens);
-    let bare = if is_sure { Vec::new() } else { lex_bare(text) };
+    let unquoted = if is_sure { Vec::new() } else { lex_unquoted(text) };
     let mut guesses = Vec::new();
-    for tokens in [tokens, bare] {
+    for tokens in [tokens, unquoted] {
         let mut stdin = Stdin::Inherited;
         for (segment, operator) in segments(&tokens) {
             let begins = segment.iter().take_while(|token| is_word_of(token, LEADING)).count();
@@ -104,14 +104,14 @@ fn check_text(text: &str) -> Result<(), &'static str> {
     }
     let mut before = ' ';
     for c in text.chars() {
-        let odd = match c {
+        let is_invisible = match c {
             '\n' | '\t' => false,
             c if c.is_ascii() => c.is_ascii_control(),
             // Selects a variant of the character before it, such as the emoji form.
             '\u{fe0f}' | '\u{200d}' => before.is_ascii(),
             c => c.is_whitespace() || c.is_control() || is_unseen(c),
         };
-        if odd {
+        if is_invisible {
             return Err("it has invisible characters");
         }
         // In some encodings, these are the second byte of a letter.
@@ -148,12 +148,12 @@ fn pipelines(tokens: &[Token]) -> Result<Vec<Vec<Part>>, &'static str> {
     let mut pipelines: Vec<Vec<Part>> = Vec::new();
     let mut count = 0;
     // The operator before a command, and true if a command must follow it.
-    let (mut before, mut waits) = ("\n", false);
+    let (mut before, mut needs_command) = ("\n", false);
     for (segment, operator) in segments(tokens) {
         if segment.is_empty() {
             // A line end may follow any operator, and precede any command.
-            if operator == "\n" || operator.is_empty() && !waits {
-                before = if waits { before } else { operator };
+            if operator == "\n" || operator.is_empty() && !needs_command {
+                before = if needs_command { before } else { operator };
                 continue;
             }
             return Err(GRAMMAR);
@@ -167,7 +167,7 @@ fn pipelines(tokens: &[Token]) -> Result<Vec<Vec<Part>>, &'static str> {
         {
             return Err(GRAMMAR);
         }
-        part.behind = operator == "&";
+        part.background = operator == "&";
         count += 1;
         if count > MAX_PARTS {
             return Err("it has too many commands to review");
@@ -177,15 +177,15 @@ fn pipelines(tokens: &[Token]) -> Result<Vec<Vec<Part>>, &'static str> {
             None => pipelines.push(vec![part]),
         }
         before = operator;
-        waits = matches!(operator, "|" | "&&" | "||");
+        needs_command = matches!(operator, "|" | "&&" | "||");
     }
-    if waits {
+    if needs_command {
         return Err(GRAMMAR);
     }
     // The whole pipeline runs in the background.
     for pipeline in &mut pipelines {
-        let behind = pipeline.iter().any(|part| part.behind);
-        pipeline.iter_mut().for_each(|part| part.behind = behind);
+        let background = pipeline.iter().any(|part| part.background);
+        pipeline.iter_mut().for_each(|part| part.background = background);
     }
     Ok(pipelines)
 }
@@ -235,11 +235,11 @@ impl Part {
 /// Parses `NAME=value`, if the word is an assignment.
 pub(crate) fn assignment(word: &Word) -> Option<Assign> {
     let (name, _) = word.raw.split_once('=')?;
-    let bare = name.strip_suffix('+').unwrap_or(name);
-    let plain = bare.split('[').next().unwrap_or_default();
-    let valid = plain.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    let target = name.strip_suffix('+').unwrap_or(name);
+    let plain = target.split('[').next().unwrap_or_default();
+    let is_valid = plain.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
         && plain.starts_with(|c: char| !c.is_ascii_digit());
-    if !valid || plain.len() < bare.len() && !bare.ends_with(']') {
+    if !is_valid || plain.len() < target.len() && !target.ends_with(']') {
         return None;
     }
     let (_, value) = word.text.split_once('=')?;
@@ -269,10 +269,10 @@ fn unbalanced(tokens: &[Token]) -> Option<&'static str> {
             counts[found] += 1;
         }
     };
-    let mut ends_choice = false;
+    let mut ends_case = false;
     for (segment, operator) in segments(tokens) {
         count(operator);
-        ends_choice |= operator == ";;";
+        ends_case |= operator == ";;";
         for token in segment.iter().take_while(|token| is_word_of(token, KEYWORDS)) {
             if let Token::Word(word) = token {
                 count(&word.raw);
@@ -280,11 +280,11 @@ fn unbalanced(tokens: &[Token]) -> Option<&'static str> {
         }
     }
     // A pattern of `case` ends in an unmatched bracket.
-    let chooses = counts[6] > 0;
-    if ends_choice && !chooses {
+    let has_case = counts[6] > 0;
+    if ends_case && !has_case {
         return Some("it closes an unopened block");
     }
-    let pairs = || counts.chunks_exact(2).enumerate().filter(|(index, _)| !(chooses && *index == 0));
+    let pairs = || counts.chunks_exact(2).enumerate().filter(|(index, _)| !(has_case && *index == 0));
     if pairs().any(|(_, pair)| pair[0] != pair[1]) {
         return Some("it has an unclosed block");
     }
@@ -459,12 +459,12 @@ mod tests {
                 if check_text(&normal).is_err() {
                     continue;
                 }
-                let again = plain(&normal);
-                prop_assert!(again.is_some() || normal.is_empty(), "{:?} {:?}", text, normal);
-                let again = again.unwrap_or_default();
-                let again: Vec<&[Part]> = again.iter().map(Vec::as_slice).collect();
-                prop_assert_eq!(again.len(), usize::from(!normal.is_empty()), "{:?} {:?}", &text, &normal);
-                for (one, other) in pipeline.iter().zip(again.first().copied().unwrap_or_default()) {
+                let reparsed = plain(&normal);
+                prop_assert!(reparsed.is_some() || normal.is_empty(), "{:?} {:?}", text, normal);
+                let reparsed = reparsed.unwrap_or_default();
+                let reparsed: Vec<&[Part]> = reparsed.iter().map(Vec::as_slice).collect();
+                prop_assert_eq!(reparsed.len(), usize::from(!normal.is_empty()), "{:?} {:?}", &text, &normal);
+                for (one, other) in pipeline.iter().zip(reparsed.first().copied().unwrap_or_default()) {
                     let texts = |part: &Part| part.words.iter().map(|word| word.text.clone()).collect::<Vec<_>>();
                     prop_assert_eq!(texts(one), texts(other), "{:?} {:?}", &text, &normal);
                     prop_assert_eq!(one.exact(), other.exact());

@@ -22,7 +22,7 @@ use self::{
 use super::opinion::LayerVerdict;
 
 pub(super) use self::{
-    lexer::{Doubt, bare},
+    lexer::{Doubt, unquoted},
     line::{Line, assignment, guesses, read, unfolded},
 };
 
@@ -40,7 +40,7 @@ pub(super) struct Part {
     /// True if unknown arguments follow, as with `xargs`.
     pub(super) open_ended: bool,
     /// True if it runs in the background.
-    pub(super) behind: bool,
+    pub(super) background: bool,
     /// True if it is a possible command in a line that cannot be parsed.
     pub(super) guessed: bool,
     /// Verdicts found while parsing.
@@ -105,7 +105,7 @@ impl Part {
     /// Returns true if it consists of plain words: no variables, no globs, no files that it reads or writes.
     pub(super) fn is_plain(&self) -> bool {
         !self.open_ended
-            && !self.behind
+            && !self.background
             && !self.guessed
             && self.assigns.is_empty()
             && self.findings.is_empty()
@@ -122,8 +122,8 @@ impl Part {
         assigns.chain(words).chain(redirects).collect::<Vec<_>>().join(" ")
     }
 
-    /// The text for patterns, without quotes. If `bare`, the folder of the program is omitted.
-    pub(crate) fn plain(&self, bare: bool) -> String {
+    /// The text for patterns, without quotes. If `omit_folder`, the folder of the program is omitted.
+    pub(crate) fn plain(&self, omit_folder: bool) -> String {
         let mut text = String::new();
         let mut add = |piece: &str| {
             if !text.is_empty() {
@@ -135,8 +135,8 @@ impl Part {
             add(&format!("{}={}", assign.name, assign.value.text));
         }
         for (index, word) in self.words.iter().enumerate() {
-            let cut = bare && index == 0 && word.is_static();
-            add(if cut { word.text.rsplit('/').next().unwrap_or_default() } else { &word.text });
+            let strip_folder = omit_folder && index == 0 && word.is_static();
+            add(if strip_folder { word.text.rsplit('/').next().unwrap_or_default() } else { &word.text });
         }
         for redirect in self.redirects.iter().filter(|redirect| !redirect.operator.ends_with('&')) {
             add(&format!("{} {}", redirect.operator, redirect.target.text));

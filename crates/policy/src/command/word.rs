@@ -70,7 +70,7 @@ const PRINT_A_WORD: &str =
 
 /// Appends the text or the output of a `$(…)` to a word, and returns its length without the `$`. Returns `None` if its
 /// end is uncertain, and for an output unless `outputs` is set.
-pub(super) fn put(word: &mut Word, rest: &str, in_quotes: bool, outputs: bool) -> Option<usize> {
+pub(super) fn append_substitution(word: &mut Word, rest: &str, in_quotes: bool, outputs: bool) -> Option<usize> {
     let inside = rest.strip_prefix('(')?;
     if let Some((text, length)) = in_quotes.then(|| document(inside)).flatten() {
         word.text.push_str(text);
@@ -100,9 +100,9 @@ fn document(inside: &str) -> Option<(&str, usize)> {
     let begins = |line: &&str| line.trim_start_matches([' ', '\t']).starts_with(end);
     let length: usize = body.split_inclusive('\n').take_while(|line| !begins(line)).map(str::len).sum();
     let (text, last) = body.split_at(length);
-    let behind = last.strip_prefix(end)?.strip_prefix('\n')?.trim_start_matches([' ', '\t', '\n']).strip_prefix(')')?;
+    let after = last.strip_prefix(end)?.strip_prefix('\n')?.trim_start_matches([' ', '\t', '\n']).strip_prefix(')')?;
     let is_literal = quoted.is_some() || !text.contains(['$', '`', '\\']);
-    is_literal.then(|| (text.trim_end_matches('\n'), inside.len() - behind.len()))
+    is_literal.then(|| (text.trim_end_matches('\n'), inside.len() - after.len()))
 }
 
 /// Meaning of a `$`, by the text after it.
@@ -152,11 +152,11 @@ fn parameter(rest: &str) -> Dollar {
         return UNCLEAR;
     };
     let name = rest.bytes().take_while(|byte| byte.is_ascii_alphanumeric() || *byte == b'_').count();
-    let behind = &rest[name.min(end)..end];
-    let mild = behind.is_empty()
-        || behind.starts_with(['%', '/', '-', '+'])
-        || [":-", ":+"].iter().any(|sign| behind.starts_with(sign));
-    if rest[end..].starts_with('}') && name > 0 && mild { Dollar::Variable(end + 2) } else { UNCLEAR }
+    let after = &rest[name.min(end)..end];
+    let is_harmless = after.is_empty()
+        || after.starts_with(['%', '/', '-', '+'])
+        || [":-", ":+"].iter().any(|sign| after.starts_with(sign));
+    if rest[end..].starts_with('}') && name > 0 && is_harmless { Dollar::Variable(end + 2) } else { UNCLEAR }
 }
 
 /// The text of `$'…'`, starting after its first quote.
@@ -203,14 +203,14 @@ fn ansi_c(text: &str) -> Option<String> {
 }
 
 /// The character for the number of an escape. `None` if it has no digits or is NUL.
-fn digits(chars: &mut Peekable<Chars<'_>>, base: u32, most: usize, first: Option<u32>) -> Option<char> {
-    let (mut value, mut seen) = (first.unwrap_or(0), usize::from(first.is_some()));
-    while seen < most
+fn digits(chars: &mut Peekable<Chars<'_>>, base: u32, max_digits: usize, first: Option<u32>) -> Option<char> {
+    let (mut value, mut count) = (first.unwrap_or(0), usize::from(first.is_some()));
+    while count < max_digits
         && let Some(digit) = chars.peek().and_then(|c| c.to_digit(base))
     {
         value = value.checked_mul(base)?.checked_add(digit)?;
-        seen += 1;
+        count += 1;
         chars.next();
     }
-    if seen == 0 { None } else { char::from_u32(value).filter(|c| *c != '\0') }
+    if count == 0 { None } else { char::from_u32(value).filter(|c| *c != '\0') }
 }

@@ -7,11 +7,11 @@ use serde_json::{Map, Value};
 
 use super::{
     Call, NAMES, PartVerdict, patterns,
-    place::{StartPlace, changes_folder},
+    place::{StartLocation, changes_folder},
 };
 use crate::{
     checker::{bash, carriers, may_be, programs, read_only},
-    command::{Doubt, Line, Part, bare, guesses, read, unfolded, word::Word},
+    command::{Doubt, Line, Part, guesses, read, unfolded, unquoted, word::Word},
     grants::NeededText,
     opinion::{LayerVerdict, strictest},
     rules::{DenyEntry, Section, ToolSection},
@@ -23,11 +23,11 @@ const MAX_SHOWN: usize = 400;
 impl Call<'_> {
     /// Judges each part of a command, and the whole text as written.
     pub(super) fn judge_command(&self, command: &str, arguments: &Map<String, Value>) -> Explanation {
-        let place = self.place(command, arguments);
+        let start = self.start_location(command, arguments);
         let line = read(command);
         let judged = match &line {
-            Line::Plain(pipelines) => self.judge_pipelines(pipelines, &place).0,
-            Line::Other(doubt) => self.judge_folded(command, *doubt, &place),
+            Line::Plain(pipelines) => self.judge_pipelines(pipelines, &start).0,
+            Line::Other(doubt) => self.judge_folded(command, *doubt, &start),
         };
         // A match that already decided a part needs no second question.
         let is_new = |whole: &LayerVerdict| {
@@ -35,29 +35,29 @@ impl Call<'_> {
                 || !judged.iter().any(|part| part.matched.contains(&whole.rule))
         };
         let whole = strictest(self.patterns_against().into_iter().filter(is_new));
-        let leading = judged.iter().reduce(|best, next| {
+        let decisive = judged.iter().reduce(|best, next| {
             // Among parts that may run, one that is not read-only gives the reason.
-            let louder = |judged: &PartVerdict| {
+            let priority = |judged: &PartVerdict| {
                 let opinion = &judged.opinion;
                 (opinion.verdict.clone(), opinion.layer != Layer::Default, !opinion.only_looks())
             };
-            if louder(next) > louder(best) { next } else { best }
+            if priority(next) > priority(best) { next } else { best }
         });
-        let leading = leading.cloned();
-        let leading = leading.unwrap_or_else(|| self.with_grants(self.by_default(), &[]));
+        let decisive = decisive.cloned();
+        let decisive = decisive.unwrap_or_else(|| self.with_grants(self.by_default(), &[]));
         let mut decided = match whole {
-            Some(whole) if whole.verdict > leading.opinion.verdict => self.with_grants(whole, &[]),
+            Some(whole) if whole.verdict > decisive.opinion.verdict => self.with_grants(whole, &[]),
             // A question about the whole cannot be answered by rules about parts.
-            Some(_) => PartVerdict { grant: None, ..leading },
-            None => leading,
+            Some(_) => PartVerdict { grant: None, ..decisive },
+            None => decisive,
         };
         if let Line::Plain(pipelines) = &line
             && decided.grant.is_some()
         {
-            decided.wider = self.by_prefix(pipelines, &place);
+            decided.wider = self.by_prefix(pipelines, &start);
         }
-        let asks = judged.iter().filter(|judged| matches!(judged.opinion.verdict, Verdict::Ask { .. }));
-        let grants: Option<Vec<String>> = asks.map(|judged| judged.grant.clone()).collect();
+        let questions = judged.iter().filter(|judged| matches!(judged.opinion.verdict, Verdict::Ask { .. }));
+        let grants: Option<Vec<String>> = questions.map(|judged| judged.grant.clone()).collect();
         let mut grants = grants.filter(|_| decided.grant.is_some()).unwrap_or_default();
         let mut seen = HashSet::new();
         grants.retain(|grant| seen.insert(grant.clone()));
@@ -65,14 +65,14 @@ impl Call<'_> {
     }
 
     /// Judges lines of plain words. Also returns true if a rule by prefix covers one of the parts.
-    fn judge_pipelines(&self, pipelines: &[Vec<Part>], place: &StartPlace<'_>) -> (Vec<PartVerdict>, bool) {
-        let (folder, moved) = (place.folder, self.leaves(place, pipelines));
-        let descends = self.descends(place, pipelines);
-        let other_names = place.other_names.as_slice();
+    fn judge_pipelines(&self, pipelines: &[Vec<Part>], start: &StartLocation<'_>) -> (Vec<PartVerdict>, bool) {
+        let (folder, moved) = (start.folder, self.leaves(start, pipelines));
+        let descends = self.descends(start, pipelines);
+        let other_names = start.other_names.as_slice();
         let mut judged = Vec::new();
-        for (pipeline, found) in pipelines.iter().zip(self.opinions_of(pipelines, place)) {
+        for (pipeline, found) in pipelines.iter().zip(self.opinions_of(pipelines, start)) {
             // A rule for a single command does not cover it if something is piped into it.
-            let fed = found.iter().skip(1).any(|(opinion, _)| matches!(opinion.verdict, Verdict::Ask { .. }));
+            let is_piped = found.iter().skip(1).any(|(opinion, _)| matches!(opinion.verdict, Verdict::Ask { .. }));
             for (index, (opinion, matched)) in found.into_iter().enumerate() {
                 let part = &pipeline[index];
                 let own = NeededText::Pipeline { parts: std::slice::from_ref(part), folder, other_names };
@@ -86,7 +86,7 @@ impl Call<'_> {
                     _ if moved && descends => &[NeededText::Below(part)],
                     _ if moved => &[],
                     ([_], _) => &[whole],
-                    (_, 0) if fed => &[whole, own],
+                    (_, 0) if is_piped => &[whole, own],
                     (_, 0) => &[own, whole],
                     _ => &[whole],
                 };
@@ -94,36 +94,36 @@ impl Call<'_> {
             }
         }
         let is_covered = self.judge_beside(pipelines, &mut judged);
-        self.ask_beside_git(pipelines, place, &mut judged);
+        self.ask_beside_git(pipelines, start, &mut judged);
         (judged, is_covered)
     }
 
     /// The rule by prefix that is offered for a command and the rest of its pipeline, if all of it would run by that
     /// rule.
-    fn by_prefix(&self, pipelines: &[Vec<Part>], place: &StartPlace<'_>) -> Vec<String> {
+    fn by_prefix(&self, pipelines: &[Vec<Part>], start: &StartLocation<'_>) -> Vec<String> {
         let [pipeline] = pipelines else { return Vec::new() };
         let rule = pipeline.first().and_then(patterns::prefix_rule);
         let runs = |rule: &String| {
             let Self { policy, rules, section, facts, .. } = *self;
             let call = Call { policy, rules, section, facts, grants: self.grants.and(rule), arguments: None };
-            all_run(&call.judge_pipelines(pipelines, place).0)
+            all_run(&call.judge_pipelines(pipelines, start).0)
         };
         rule.filter(runs).into_iter().collect()
     }
 
     /// Judges a line that is more than plain words. It runs if rules by prefix cover all of its commands.
-    fn judge_folded(&self, command: &str, doubt: Doubt, place: &StartPlace<'_>) -> Vec<PartVerdict> {
-        let unfolded = unfolded(command).map(|pipelines| self.judge_pipelines(&pipelines, place));
+    fn judge_folded(&self, command: &str, doubt: Doubt, start: &StartLocation<'_>) -> Vec<PartVerdict> {
+        let unfolded = unfolded(command).map(|pipelines| self.judge_pipelines(&pipelines, start));
         let unfolded = unfolded.and_then(|(judged, is_covered)| is_covered.then_some(judged));
         if let Some(judged) = unfolded.as_ref().filter(|judged| all_run(judged)) {
             return judged.clone();
         }
-        let mut other = self.judge_other(command, doubt, place);
-        let asks = |part: &PartVerdict| match &part.opinion.verdict {
+        let mut other = self.judge_other(command, doubt, start);
+        let reason_of = |part: &PartVerdict| match &part.opinion.verdict {
             Verdict::Ask { reason, .. } if part.opinion.layer == Layer::Default => Some(reason.clone()),
             _ => None,
         };
-        let reason = unfolded.and_then(|judged| judged.iter().find_map(asks));
+        let reason = unfolded.and_then(|judged| judged.iter().find_map(reason_of));
         if let Some(reason) = reason.filter(|_| other.opinion.layer == Layer::Default) {
             other.opinion = other.opinion.because(&reason);
         }
@@ -132,15 +132,15 @@ impl Call<'_> {
 
     /// Verdicts on each part, with the patterns that matched it. Read-only enforcement applies only to a line of which
     /// all parts are read-only. In any other line, a part that could be led to do more asks.
-    fn opinions_of(&self, pipelines: &[Vec<Part>], place: &StartPlace<'_>) -> Vec<Vec<(LayerVerdict, Vec<String>)>> {
-        let strays = self.strays(place, pipelines);
+    fn opinions_of(&self, pipelines: &[Vec<Part>], start: &StartLocation<'_>) -> Vec<Vec<(LayerVerdict, Vec<String>)>> {
+        let is_foreign = self.uses_foreign_config(start, pipelines);
         let of_pipeline =
-            |parts: &Vec<Part>| parts.iter().map(|part| self.opinion_of(part, place, strays)).collect::<Vec<_>>();
+            |parts: &Vec<Part>| parts.iter().map(|part| self.opinion_of(part, start, is_foreign)).collect::<Vec<_>>();
         let mut found: Vec<_> = pipelines.iter().map(of_pipeline).collect();
         if found.iter().flatten().any(|(opinion, _)| !opinion.only_looks()) {
             for (part, (opinion, _)) in pipelines.iter().flatten().zip(found.iter_mut().flatten()) {
-                if opinion.only_looks() && read_only::is_led(part) {
-                    *opinion = self.by_default().because(read_only::LED);
+                if opinion.only_looks() && read_only::runs_configured_programs(part) {
+                    *opinion = self.by_default().because(read_only::CONFIGURED_PROGRAMS);
                 }
             }
         }
@@ -148,29 +148,29 @@ impl Call<'_> {
     }
 
     /// Judges a line that is more than plain words and is not trusted: every possible command in it counts.
-    fn judge_other(&self, command: &str, doubt: Doubt, place: &StartPlace<'_>) -> PartVerdict {
+    fn judge_other(&self, command: &str, doubt: Doubt, start: &StartLocation<'_>) -> PartVerdict {
         let (guesses, complete) = guesses(command);
-        let why = match doubt {
-            Doubt::Unclear(why) => Some(why),
+        let reason = match doubt {
+            Doubt::Unclear(reason) => Some(reason),
             _ if complete => None,
             _ => Some("it has too many commands to review"),
         };
         let mut found = Vec::new();
-        if let Some(why) = why {
-            found.push(LayerVerdict::unknown(format!("the command cannot be parsed: {why}")));
-            let bare = bare(command);
+        if let Some(reason) = reason {
+            found.push(LayerVerdict::unknown(format!("the command cannot be parsed: {reason}")));
+            let unquoted = unquoted(command);
             // A denied name may occur anywhere in the text.
             let denied = |text| self.section?.deny.iter().find(|entry| entry.is_among(pieces(text)));
-            let denied = [command, bare.as_str()].into_iter().find_map(denied);
+            let denied = [command, unquoted.as_str()].into_iter().find_map(denied);
             found.extend(denied.map(|entry| self.denial(entry)));
         }
         found.extend(guesses.iter().flat_map(|guess| self.against(guess)).map(|(opinion, _)| opinion));
-        found.extend(self.sections().flat_map(|section| section.against(&bare(command))));
-        found.extend(place.secret.clone());
+        found.extend(self.sections().flat_map(|section| section.against(&unquoted(command))));
+        found.extend(start.secret.clone());
         let matched = found.iter().map(|opinion| opinion.rule.clone()).collect();
         let opinion = strictest(found).unwrap_or_else(|| {
-            let (Doubt::Escaped(why) | Doubt::Compound(why) | Doubt::Unclear(why)) = doubt;
-            self.by_default().because(why)
+            let (Doubt::Escaped(reason) | Doubt::Compound(reason) | Doubt::Unclear(reason)) = doubt;
+            self.by_default().because(reason)
         });
         PartVerdict { text: command.to_owned(), matched, ..self.with_grants(opinion, &[]) }
     }
@@ -192,10 +192,10 @@ impl Call<'_> {
     }
 
     fn against_one(&self, part: &Part) -> Vec<(LayerVerdict, bool)> {
-        let (plain, bare) = (part.plain(false), part.plain(true));
+        let (plain, base) = (part.plain(false), part.plain(true));
         let checked = bash::check(part, self.facts.roots);
         let denied = self.denied(part, checked.as_ref());
-        let texts = || [Some(&plain), (bare != plain).then_some(&bare)].into_iter().flatten();
+        let texts = || [Some(&plain), (base != plain).then_some(&base)].into_iter().flatten();
         let patterns = self.sections().flat_map(|section| texts().flat_map(|text| section.against(text)));
         checked
             .into_iter()
@@ -206,19 +206,20 @@ impl Call<'_> {
     }
 
     /// Verdict on a part, with the patterns that matched it.
-    fn opinion_of(&self, part: &Part, place: &StartPlace<'_>, strays: bool) -> (LayerVerdict, Vec<String>) {
+    fn opinion_of(&self, part: &Part, start: &StartLocation<'_>, is_foreign: bool) -> (LayerVerdict, Vec<String>) {
         let mut against = self.against(part);
-        against.extend(place.secret.clone().map(|opinion| (opinion, false)));
+        against.extend(start.secret.clone().map(|opinion| (opinion, false)));
         let matched = against.iter().filter(|(_, pattern)| *pattern).map(|(opinion, _)| opinion.rule.clone()).collect();
         let opinion = strictest(against.into_iter().map(|(opinion, _)| opinion));
-        let mild =
-            || self.sections().filter(|_| part.is_plain()).find_map(|section| section.in_favour(&part.plain(false)));
+        let allowed =
+            || self.sections().filter(|_| part.is_plain()).find_map(|section| section.allowing(&part.plain(false)));
         // Without enforcement, no command runs unasked for being read-only.
-        let looks = || self.facts.held && !(strays && read_only::is_led(part)) && self.only_looks(part);
-        let opinion = opinion.or_else(mild).unwrap_or_else(|| match (looks(), &place.reading) {
+        let is_read_only =
+            || self.facts.held && !(is_foreign && read_only::runs_configured_programs(part)) && self.only_looks(part);
+        let opinion = opinion.or_else(allowed).unwrap_or_else(|| match (is_read_only(), &start.reading) {
             (true, None) => LayerVerdict::by_default(Verdict::Allow, Explanation::ONLY_LOOKS),
             (true, Some(reading)) => reading.clone(),
-            (false, _) => self.unless_git(part, self.by_default()).because(read_only::why_not(part)),
+            (false, _) => self.unless_git(part, self.by_default()).because(read_only::question_reason(part)),
         });
         (opinion, matched)
     }
@@ -234,15 +235,16 @@ impl Call<'_> {
         let section = self.section?;
         let arguments = || part.arguments().iter().map(|word| word.text.as_str());
         // If it is unknown what will run, a denied name counts anywhere.
-        let leads = part.guessed && !(part.assigns.is_empty() && part.redirects.is_empty());
-        let unsure = leads || checked.is_some_and(|opinion| opinion.dynamic) || programs::carries_others(part);
+        let has_effects = part.guessed && !(part.assigns.is_empty() && part.redirects.is_empty());
+        let is_uncertain =
+            has_effects || checked.is_some_and(|opinion| opinion.dynamic) || programs::may_run_others(part);
         let targets = part.redirects.iter().map(|redirect| &redirect.target);
         let words = part.words.iter().chain(part.assigns.iter().map(|assign| &assign.value)).chain(targets);
-        let pieces = words.filter(|_| unsure).flat_map(|word| pieces(&word.text));
+        let pieces = words.filter(|_| is_uncertain).flat_map(|word| pieces(&word.text));
         let entry = section
             .deny
             .iter()
-            .find(|entry| entry.means(part.program(), arguments()) || entry.is_among(pieces.clone()));
+            .find(|entry| entry.matches(part.program(), arguments()) || entry.is_among(pieces.clone()));
         let Some(entry) = entry else {
             return self.mentioned(section, part).or_else(|| may_become_denied(section, part));
         };
@@ -257,12 +259,12 @@ impl Call<'_> {
 
     /// Asks about a denied name among the arguments of a program that may run it. Only the user can decide that.
     fn mentioned(&self, section: &ToolSection, part: &Part) -> Option<LayerVerdict> {
-        let speaks = programs::speaks(part.program());
+        let takes_only_text = programs::takes_only_text(part.program());
         let words = part.arguments().iter().chain(part.assigns.iter().map(|assign| &assign.value));
         let mut pieces = words.filter_map(|word| {
             let text = match word.text.split_once('=') {
                 Some((_, value)) => value,
-                None if speaks => return None,
+                None if takes_only_text => return None,
                 None => word.text.as_str(),
             };
             let mut words = text.split_ascii_whitespace();
@@ -270,7 +272,7 @@ impl Call<'_> {
             Some((name, words.collect::<Vec<_>>()))
         });
         let entry = pieces
-            .find_map(|(name, rest)| section.deny.iter().find(|entry| entry.means(name, rest.iter().copied())))?;
+            .find_map(|(name, rest)| section.deny.iter().find(|entry| entry.matches(name, rest.iter().copied())))?;
         let text = entry.text();
         let reason = format!("{text} is on the deny list and occurs in the arguments");
         let rule = format!("tools.{}.deny: {text}", self.facts.tool.name);
@@ -305,10 +307,10 @@ pub(super) fn pieces(text: &str) -> impl Iterator<Item = &str> + Clone {
 
 /// Asks about a denied program whose arguments are still unknown and could become the denied ones.
 fn may_become_denied(section: &ToolSection, part: &Part) -> Option<LayerVerdict> {
-    let may_be = |word: Option<&Word>, wanted: &str, goes_on| word.is_none_or(|word| may_be(word, wanted, goes_on));
+    let may_be = |word: Option<&Word>, wanted: &str, as_prefix| word.is_none_or(|word| may_be(word, wanted, as_prefix));
     // Arguments that `xargs` appends come last and can be anything.
     let arguments = || part.arguments().iter().map(Some).chain(part.open_ended.then_some(None));
-    let entry = section.deny.iter().find(|entry| entry.may_mean(part.program(), arguments(), may_be))?;
+    let entry = section.deny.iter().find(|entry| entry.may_match(part.program(), arguments(), may_be))?;
     Some(LayerVerdict::unknown(format!("it may become {}, which is on the deny list", entry.text())))
 }
 

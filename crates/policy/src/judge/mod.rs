@@ -31,7 +31,7 @@ use super::{
     PROJECT, READ_TOOL, SHELL_TOOL,
     checker::files,
     file::Action,
-    grants::{Grants, NeededText, Reach},
+    grants::{Grants, NeededText, PrefixScope},
     is_shallow,
     opinion::{LayerVerdict, described, of_both, strictest},
     rules::{Rules, ToolSection},
@@ -120,10 +120,10 @@ impl Policy {
     /// link. A tool that looks into a file is also judged as reading it, so that no tool shows what `read_file` would
     /// not.
     pub fn judge(&self, facts: &CallContext<'_>) -> Explanation {
-        let written = self.judge_reading(facts);
-        let Some(followed) = facts.followed else { return written };
+        let as_written = self.judge_reading(facts);
+        let Some(followed) = facts.followed else { return as_written };
         let real = self.judge_reading(&CallContext { arguments: &followed.arguments, followed: None, ..*facts });
-        of_both(written, real, followed)
+        of_both(as_written, real, followed)
     }
 
     /// The stricter of the verdicts on the call and on reading the path that it names. Files and folders are not
@@ -230,8 +230,8 @@ impl<'a> Call<'a> {
             Some(Value::Object(fields)) => Some(fields),
             _ => None,
         };
-        let reach = Reach { roots: facts.roots, guarded: &rules.guarded };
-        let grants = Grants::new(facts.settings.grants.iter().chain(facts.kept), reach);
+        let scope = PrefixScope { roots: facts.roots, guarded: &rules.guarded };
+        let grants = Grants::new(facts.settings.grants.iter().chain(facts.kept), scope);
         Self { policy, rules, section: rules.tool(&facts.tool.name), facts, grants, arguments }
     }
 
@@ -243,8 +243,8 @@ impl<'a> Call<'a> {
             },
             Some(arguments) if self.facts.tool.effect == Effect::Write => {
                 let CallContext { roots, memories, .. } = *self.facts;
-                let places = files::WritePlaces { roots, memories, guarded: &self.rules.guarded };
-                self.judge_whole(self.by_both_names(arguments, |arguments| files::check(arguments, places)))
+                let scope = files::WriteScope { roots, memories, guarded: &self.rules.guarded };
+                self.judge_whole(self.by_both_names(arguments, |arguments| files::check(arguments, scope)))
             }
             Some(arguments) if self.facts.tool.effect == Effect::Read => {
                 self.judge_whole(self.by_both_names(arguments, files::reads))
@@ -362,15 +362,15 @@ impl<'a> Call<'a> {
         let Some(arguments) = &self.arguments else {
             return LayerVerdict::unknown("its arguments are not a JSON object");
         };
-        let Some(what) = files::sends(arguments) else {
+        let Some(effect) = files::sends(arguments) else {
             return LayerVerdict::by_default(Verdict::Allow, "it only fetches");
         };
         let verdict = match self.rules.default_action {
             Action::Deny => Verdict::Deny { reason: "no rule allows it".to_owned() },
             Action::Allow => Verdict::Allow,
-            Action::RequireApproval => Verdict::Ask { risk: Risk::Medium, reason: what.clone() },
+            Action::RequireApproval => Verdict::Ask { risk: Risk::Medium, reason: effect.clone() },
         };
-        LayerVerdict::by_default(verdict, what)
+        LayerVerdict::by_default(verdict, effect)
     }
 
     /// Applies the grants and the switch for approvals. Any of the wanted texts is sufficient; the first is proposed.

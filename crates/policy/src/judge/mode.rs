@@ -46,10 +46,10 @@ impl Call<'_> {
 
     /// Denies a call that is not read-only while the session plans, whatever allowed it. Other verdicts are returned
     /// unchanged.
-    pub(super) fn in_plan(&self, said: Explanation) -> Explanation {
-        let is_denied = matches!(said.verdict, Verdict::Deny { .. });
-        if self.facts.settings.mode != SessionMode::Plan || is_denied || self.looks(&said) {
-            return said;
+    pub(super) fn in_plan(&self, explanation: Explanation) -> Explanation {
+        let is_denied = matches!(explanation.verdict, Verdict::Deny { .. });
+        if self.facts.settings.mode != SessionMode::Plan || is_denied || self.is_read_only(&explanation) {
+            return explanation;
         }
         Explanation {
             verdict: Verdict::Deny { reason: PLANNING.to_owned() },
@@ -58,15 +58,15 @@ impl Call<'_> {
             grants: Vec::new(),
             wider: Vec::new(),
             granted_by: Vec::new(),
-            ..said
+            ..explanation
         }
     }
 
-    fn looks(&self, said: &Explanation) -> bool {
+    fn is_read_only(&self, explanation: &Explanation) -> bool {
         match self.facts.tool.effect {
             Effect::Read | Effect::State => true,
             Effect::Network => self.arguments.as_ref().is_some_and(|arguments| files::sends(arguments).is_none()),
-            Effect::Execute => said.only_looks(),
+            Effect::Execute => explanation.only_looks(),
             Effect::Write => self.changes_only_state(),
         }
     }

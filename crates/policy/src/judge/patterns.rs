@@ -19,9 +19,9 @@ use crate::{
 const SUBJECTS: [&str; 10] =
     ["path", "file_path", "filepath", "filename", "file", "directory", "dir", "url", "name", "query"];
 /// Values up to this length, in bytes, are also matched together with their keys, such as `password: …`.
-const SHORT: usize = 256;
+const MAX_KEYED_VALUE: usize = 256;
 /// Maximum length of a path, in bytes (the kernel's `PATH_MAX`).
-const LONGEST_PATH: usize = 4096;
+const MAX_PATH: usize = 4096;
 
 impl Call<'_> {
     /// Verdicts of patterns that match any text of the arguments. A call without any text counts as an empty one, so
@@ -29,12 +29,12 @@ impl Call<'_> {
     pub(super) fn patterns_against(&self) -> Vec<LayerVerdict> {
         let mut found = Vec::new();
         let against = |text: &str| self.sections().flat_map(|section| section.against(text)).collect::<Vec<_>>();
-        let mut is_silent = true;
-        let mut look_at = |text: &str| {
-            is_silent = false;
+        let mut has_no_text = true;
+        let mut match_text = |text: &str| {
+            has_no_text = false;
             found.extend(against(text));
             // Commands are parsed elsewhere; they are not paths.
-            let Some(plain) = plainly(text).filter(|_| self.facts.tool.name != SHELL_TOOL) else { return };
+            let Some(plain) = normalized(text).filter(|_| self.facts.tool.name != SHELL_TOOL) else { return };
             // In the session's tree, `/outputs/a` is `outputs/a`.
             for form in [plain.as_str(), plain.trim_start_matches('/')] {
                 if form != text {
@@ -42,26 +42,26 @@ impl Call<'_> {
                 }
             }
         };
-        let mut look = |text: &str| {
-            look_at(text);
+        let mut match_forms = |text: &str| {
+            match_text(text);
             // Tools resolve escaped characters in names.
             if text.contains('\\')
                 && let Some(read) = path::read(text)
             {
-                look_at(&read);
+                match_text(&read);
             }
         };
         match &self.arguments {
             Some(arguments) => {
-                arguments.iter().for_each(|(key, value)| texts(Some(key), value, &mut look));
-                files::patched_names(arguments).for_each(&mut look);
+                arguments.iter().for_each(|(key, value)| texts(Some(key), value, &mut match_forms));
+                files::patched_names(arguments).for_each(&mut match_forms);
                 let named = files::named(self.facts.arguments);
                 let named = named.iter().map(String::as_str).chain(files::patched_names(arguments));
-                named.filter_map(|path| self.in_project(path)).for_each(|path| look(&path));
+                named.filter_map(|path| self.in_project(path)).for_each(|path| match_forms(&path));
             }
-            None => look(self.facts.arguments),
+            None => match_forms(self.facts.arguments),
         }
-        if is_silent {
+        if has_no_text {
             found.extend(against(""));
         }
         found
@@ -83,19 +83,19 @@ impl Call<'_> {
         let arguments = self.arguments.as_ref()?;
         let subjects = || SUBJECTS.iter().filter_map(|key| arguments.get(*key)).filter_map(Value::as_str);
         self.sections().find_map(|section| {
-            let in_favour = |text: &str| {
-                let opinion = section.in_favour(text)?;
-                plainly(text).is_none_or(|plain| section.in_favour(&plain).is_some()).then_some(opinion)
+            let allowing = |text: &str| {
+                let opinion = section.allowing(text)?;
+                normalized(text).is_none_or(|plain| section.allowing(&plain).is_some()).then_some(opinion)
             };
-            subjects().find_map(in_favour)
+            subjects().find_map(allowing)
         })
     }
 }
 
 /// Normalises a path, if the text is one: a rule about `outputs/a` also applies to `outputs//./a` and `outputs/x/../a`.
 /// URLs are skipped, because two slashes are significant there.
-fn plainly(text: &str) -> Option<String> {
-    if text.len() > LONGEST_PATH || text.contains('\n') || text.contains("://") || !text.contains('/') {
+fn normalized(text: &str) -> Option<String> {
+    if text.len() > MAX_PATH || text.contains('\n') || text.contains("://") || !text.contains('/') {
         return None;
     }
     let mut parts = Vec::new();
@@ -111,16 +111,16 @@ fn plainly(text: &str) -> Option<String> {
 }
 
 /// Visits every text of a value, alone and, if it is short, together with its key.
-fn texts(key: Option<&str>, value: &Value, look: &mut impl FnMut(&str)) {
+fn texts(key: Option<&str>, value: &Value, match_forms: &mut impl FnMut(&str)) {
     match value {
         Value::String(text) => {
-            look(text);
-            if let Some(key) = key.filter(|_| text.len() <= SHORT) {
-                look(&format!("{key}: {text}"));
+            match_forms(text);
+            if let Some(key) = key.filter(|_| text.len() <= MAX_KEYED_VALUE) {
+                match_forms(&format!("{key}: {text}"));
             }
         }
-        Value::Array(items) => items.iter().for_each(|item| texts(key, item, look)),
-        Value::Object(fields) => fields.iter().for_each(|(key, value)| texts(Some(key), value, look)),
+        Value::Array(items) => items.iter().for_each(|item| texts(key, item, match_forms)),
+        Value::Object(fields) => fields.iter().for_each(|(key, value)| texts(Some(key), value, match_forms)),
         _ => {}
     }
 }
@@ -138,15 +138,15 @@ const WITH_NEXT: &str = "./gradlew: assemble build check test; ./mvnw: compile p
 
 /// The rule by prefix that is offered for this command, if there is one.
 pub(super) fn prefix_rule(part: &Part) -> Option<String> {
-    let part = carriers::unwrapped(part);
+    let part = carriers::without_wrappers(part);
     let text = part.words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ");
     let mut rest = text.as_str();
-    while let Some(behind) = programs::LAUNCHERS.split("; ").find_map(|launcher| words_behind(rest, launcher)) {
-        rest = behind;
+    while let Some(rest_after) = programs::LAUNCHERS.split("; ").find_map(|launcher| after_prefix(rest, launcher)) {
+        rest = rest_after;
     }
     let with_next = |entry: &str| {
         let (begin, next) = entry.split_once(": ")?;
-        let word = words_behind(rest, begin)?.split(' ').next()?;
+        let word = after_prefix(rest, begin)?.split(' ').next()?;
         let is_name = word.starts_with(|c: char| c.is_ascii_alphanumeric()) && !word.contains('/');
         (holds(next, word) || next == "*" && is_name).then_some(begin.len() + 1 + word.len())
     };
@@ -156,6 +156,6 @@ pub(super) fn prefix_rule(part: &Part) -> Option<String> {
     prefix.split(' ').all(is_plain_text).then(|| format!("{SHELL_TOOL}: {prefix} *"))
 }
 
-fn words_behind<'t>(text: &'t str, words: &str) -> Option<&'t str> {
-    text.strip_prefix(words)?.strip_prefix(' ')
+fn after_prefix<'t>(text: &'t str, prefix: &str) -> Option<&'t str> {
+    text.strip_prefix(prefix)?.strip_prefix(' ')
 }

@@ -1,6 +1,6 @@
-//! Working directory of a command: its start folder, changes of folder within the line, and the verdict on acting in that folder.
-//! Also decides which parts may accompany a command that a rule by prefix covers: those that print an exit status,
-//! store output or have no effect, so that a rule naming them would be meaningless.
+//! Working directory of a command: its start folder, changes of folder within the line, and the verdict on acting in
+//! that folder. Also decides which parts may accompany a command that a rule by prefix covers: those that print an exit
+//! status, store output or have no effect, so that a rule naming them would be meaningless.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Call, CallContext, PROJECT, PartVerdict, read_tool};
 use crate::{
-    checker::{carriers, environment, files, holds, is_tame},
+    checker::{carriers, environment, files, holds, is_confined},
     command::{Part, Redirect, word::Word},
     grants::{NeededText, other_names},
     opinion::{LayerVerdict, shortened, strictest},
@@ -22,7 +22,7 @@ use crate::{
 const WORKSPACE: &str = "/";
 
 /// The start folder of a command.
-pub(super) struct StartPlace<'a> {
+pub(super) struct StartLocation<'a> {
     /// The folder, as a rule names it; `None` for the default folder.
     pub(super) folder: Option<&'a str>,
     /// Other names of the folder that rules may use.
@@ -30,7 +30,7 @@ pub(super) struct StartPlace<'a> {
     /// True if the start folder is unknown, so that no rule can apply.
     is_unknown: bool,
     /// True if git would obey configuration there that anyone may have written.
-    is_strange: bool,
+    has_foreign_config: bool,
     /// Verdict on any action there, as if each word that names a file named the folder.
     pub(super) secret: Option<LayerVerdict>,
     /// Verdict on reading there.
@@ -39,15 +39,15 @@ pub(super) struct StartPlace<'a> {
 
 impl Call<'_> {
     /// Determines where the command starts.
-    pub(super) fn place<'p>(&'p self, command: &str, arguments: &'p Map<String, Value>) -> StartPlace<'p> {
+    pub(super) fn start_location<'p>(&'p self, command: &str, arguments: &'p Map<String, Value>) -> StartLocation<'p> {
         let named = ["directory", "cwd"].iter().find_map(|key| arguments.get(*key)).and_then(Value::as_str);
         let is_mounted = self.facts.roots.contains(&Path::new(PROJECT));
-        let usual = if is_mounted { PROJECT } else { WORKSPACE };
+        let default = if is_mounted { PROJECT } else { WORKSPACE };
         let real = self.facts.start.map(|start| start.name.as_str());
         // If the call names a folder, both names count: the written one, and the one that links lead to.
         let both = || named.into_iter().chain(real.filter(|_| named.is_some()));
-        let folder = real.filter(|real| named.is_some() || *real != usual).or(named);
-        StartPlace {
+        let folder = real.filter(|real| named.is_some() || *real != default).or(named);
+        StartLocation {
             // The real name. The name in the call may mean another folder in another session, or later.
             folder,
             other_names: self
@@ -58,7 +58,7 @@ impl Call<'_> {
             // A bracket in the name could be taken for the end of the folder in a rule, and the rest for the command.
             is_unknown: real.is_none() && (named.is_some() || is_mounted && !skills_named(command).is_empty())
                 || folder.is_some_and(|folder| folder.contains(']')),
-            is_strange: named.is_some_and(|folder| folder != "." && !self.is_root(folder)),
+            has_foreign_config: named.is_some_and(|folder| folder != "." && !self.is_root(folder)),
             secret: strictest(both().filter_map(|folder| files::reads(&path(folder)))),
             reading: strictest(both().filter_map(|folder| self.reading(folder))),
         }
@@ -68,45 +68,46 @@ impl Call<'_> {
     fn reading(&self, folder: &str) -> Option<LayerVerdict> {
         let (tool, arguments) = (read_tool(), Value::Object(path(folder)).to_string());
         let facts = CallContext { tool: &tool, arguments: &arguments, followed: None, ..*self.facts };
-        let said = self.policy.judge_form(&facts);
-        let verdict = said.verdict.because(|reason| format!("it starts in {folder}, and {reason}"));
-        let opinion = LayerVerdict { verdict, layer: said.layer, rule: said.rule, dynamic: false };
+        let explanation = self.policy.judge_form(&facts);
+        let verdict = explanation.verdict.because(|reason| format!("it starts in {folder}, and {reason}"));
+        let opinion = LayerVerdict { verdict, layer: explanation.layer, rule: explanation.rule, dynamic: false };
         (opinion.verdict != Verdict::Allow).then_some(opinion)
     }
 
     /// Returns true if parts may run in another folder than the one that rules for the start folder mean. Changing to
     /// the current folder does not count.
-    pub(super) fn leaves(&self, place: &StartPlace<'_>, pipelines: &[Vec<Part>]) -> bool {
+    pub(super) fn leaves(&self, location: &StartLocation<'_>, pipelines: &[Vec<Part>]) -> bool {
         let is_start = |folder: &str| {
             self.facts.start.is_some_and(|start| start.paths.iter().any(|path| Path::new(folder) == path))
         };
-        place.is_unknown || pipelines.iter().flatten().any(|part| moves_but_to(part, is_start))
+        location.is_unknown || pipelines.iter().flatten().any(|part| leaves_folder(part, is_start))
     }
 
     /// Returns true if all parts run in the default folder or below it, and not in a guarded folder. The last part may
     /// change the folder, since nothing runs after it.
-    pub(super) fn descends(&self, place: &StartPlace<'_>, pipelines: &[Vec<Part>]) -> bool {
-        let Some(start) = self.facts.start.filter(|_| place.folder.is_none() && !place.is_unknown) else {
+    pub(super) fn descends(&self, location: &StartLocation<'_>, pipelines: &[Vec<Part>]) -> bool {
+        let Some(start) = self.facts.start.filter(|_| location.folder.is_none() && !location.is_unknown) else {
             return false;
         };
         let is_below = |folder: &str| {
-            let is_here = !folder.starts_with(['/', '-']) && !folder.is_empty();
-            (is_here || start.paths.iter().any(|path| Path::new(folder).starts_with(path)))
-                && is_tame(&Word::literal(folder), self.facts.roots)
-                && self.grants.reach.is_unguarded(folder)
+            let is_relative = !folder.starts_with(['/', '-']) && !folder.is_empty();
+            (is_relative || start.paths.iter().any(|path| Path::new(folder).starts_with(path)))
+                && is_confined(&Word::literal(folder), self.facts.roots)
+                && self.grants.scope.is_unguarded(folder)
         };
         let parts: Vec<&Part> = pipelines.iter().flatten().collect();
         let running = match parts.split_last() {
             Some((last, others)) if changes_folder(last) => others,
             _ => parts.as_slice(),
         };
-        running.iter().all(|part| !moves_but_to(part, is_below))
+        running.iter().all(|part| !leaves_folder(part, is_below))
     }
 
     /// Returns true if git would obey configuration that anyone may have written: it works in a folder other than the
     /// session's own, possibly below one of them.
-    pub(super) fn strays(&self, place: &StartPlace<'_>, pipelines: &[Vec<Part>]) -> bool {
-        place.is_strange || pipelines.iter().flatten().any(|part| moves_but_to(part, |folder| self.is_root(folder)))
+    pub(super) fn uses_foreign_config(&self, location: &StartLocation<'_>, pipelines: &[Vec<Part>]) -> bool {
+        location.has_foreign_config
+            || pipelines.iter().flatten().any(|part| leaves_folder(part, |folder| self.is_root(folder)))
     }
 
     fn is_root(&self, folder: &str) -> bool {
@@ -119,12 +120,12 @@ fn path(folder: &str) -> Map<String, Value> {
     Map::from_iter([("path".to_owned(), json!(folder))])
 }
 
-/// Returns true if a part changes the folder for the parts after it, to one for which `stays` is false.
-fn moves_but_to(part: &Part, stays: impl Fn(&str) -> bool) -> bool {
+/// Returns true if a part changes the folder for the parts after it, to one for which `is_same` is false.
+fn leaves_folder(part: &Part, is_same: impl Fn(&str) -> bool) -> bool {
     let names = || part.arguments().iter().flat_map(|word| super::command::pieces(&word.text));
-    let moves =
+    let changes =
         changes_folder(part) || carriers::carries(part) && names().any(|name| matches!(name, "cd" | "pushd" | "popd"));
-    moves && !matches!(part.arguments(), [word] if word.is_plain() && stays(&word.text))
+    changes && !matches!(part.arguments(), [word] if word.is_plain() && is_same(&word.text))
 }
 
 pub(super) fn changes_folder(part: &Part) -> bool {
@@ -143,19 +144,19 @@ impl Call<'_> {
     /// Approves the parts that need no rule next to a covered one, and names those that do in their questions. Returns
     /// true if a rule by prefix covers a part.
     pub(super) fn judge_beside(&self, pipelines: &[Vec<Part>], judged: &mut [PartVerdict]) -> bool {
-        let wide = |judged: &PartVerdict| judged.granted_by.clone().filter(|rule| rule.ends_with(" *"));
-        let Some(rule) = judged.iter().find_map(wide) else { return false };
+        let prefix_rule = |judged: &PartVerdict| judged.granted_by.clone().filter(|rule| rule.ends_with(" *"));
+        let Some(rule) = judged.iter().find_map(prefix_rule) else { return false };
         let last = judged.len() - 1;
         let mut names: Vec<&str> = Vec::new();
-        let mut is_led = false;
+        let mut after_granted = false;
         let parts = pipelines.iter().flat_map(|parts| parts.iter().enumerate());
         for (at, ((index, part), found)) in parts.zip(judged).enumerate() {
             if index == 0 {
-                is_led = wide(found).is_some();
+                after_granted = prefix_rule(found).is_some();
             }
             let is_mild = matches!(found.opinion.verdict, Verdict::Ask { risk, .. } if risk <= Risk::Medium);
-            let is_plain = !part.behind && part.redirects.iter().all(Redirect::is_harmless);
-            let is_own = is_plain && self.needs_no_rule(part, index > 0 && is_led, &names)
+            let is_plain = !part.background && part.redirects.iter().all(Redirect::is_harmless);
+            let is_own = is_plain && self.needs_no_rule(part, index > 0 && after_granted, &names)
                 || at == last && changes_folder(part) && part.is_plain();
             if part.words.is_empty() && is_own {
                 names.extend(part.assigns.iter().map(|assign| assign.name.as_str()));
@@ -176,9 +177,15 @@ impl Call<'_> {
 
     /// Makes unapproved parts ask if git records in the same line. They run with the repository closed, in which git
     /// could not record. Parts with an exact approval can run alongside it.
-    pub(super) fn ask_beside_git(&self, pipelines: &[Vec<Part>], place: &StartPlace<'_>, judged: &mut [PartVerdict]) {
+    pub(super) fn ask_beside_git(
+        &self,
+        pipelines: &[Vec<Part>],
+        location: &StartLocation<'_>,
+        judged: &mut [PartVerdict],
+    ) {
         let parts = || pipelines.iter().flatten();
-        let is_git = |part: &Part| carriers::unwrapped(part).words.first().is_some_and(|word| word.text == "git");
+        let is_git =
+            |part: &Part| carriers::without_wrappers(part).words.first().is_some_and(|word| word.text == "git");
         let records = |(part, found): (&Part, &PartVerdict)| {
             let part = &Part { redirects: Vec::new(), ..part.clone() };
             found.granted_by.is_some() && is_git(part) && !self.only_looks(part)
@@ -187,18 +194,18 @@ impl Call<'_> {
             return;
         }
         // Exact rules do not apply after a change of folder.
-        let moved = self.leaves(place, pipelines);
+        let moved = self.leaves(location, pipelines);
         for (part, found) in parts().zip(judged) {
             let opinion = &found.opinion;
             let is_covered =
-                |rule: &String| !is_git(part) && rule.ends_with(" *") && self.grants.reach.covers(rule, part);
+                |rule: &String| !is_git(part) && rule.ends_with(" *") && self.grants.scope.covers(rule, part);
             if opinion.rule != Explanation::BY_AUTO && !found.granted_by.as_ref().is_some_and(is_covered) {
                 continue;
             }
             let own = NeededText::Pipeline {
                 parts: std::slice::from_ref(part),
-                folder: place.folder,
-                other_names: &place.other_names,
+                folder: location.folder,
+                other_names: &location.other_names,
             };
             let exact = self.grants.covering(&own, Risk::Medium).filter(|rule| !rule.ends_with(" *") && !moved);
             let (opinion, grant) = match exact {
@@ -207,8 +214,8 @@ impl Call<'_> {
                     (LayerVerdict::granted(rule), None)
                 }
                 None => {
-                    let asks = Verdict::Ask { risk: Risk::Medium, reason: BESIDE_GIT.to_owned() };
-                    let opinion = LayerVerdict::by_default(asks, "the session's confirm_exec is on");
+                    let question = Verdict::Ask { risk: Risk::Medium, reason: BESIDE_GIT.to_owned() };
+                    let opinion = LayerVerdict::by_default(question, "the session's confirm_exec is on");
                     (opinion, own.exact().filter(|_| !moved))
                 }
             };
@@ -216,9 +223,9 @@ impl Call<'_> {
         }
     }
 
-    /// Returns true if a part changes nothing that a rule would name. If `is_led`, a covered part comes first in the
-    /// pipeline, and this part may store its output. `names` are variables set by earlier parts.
-    fn needs_no_rule(&self, part: &Part, is_led: bool, names: &[&str]) -> bool {
+    /// Returns true if a part changes nothing that a rule would name. If `after_granted`, a covered part comes first in
+    /// the pipeline, and this part may store its output. `names` are variables set by earlier parts.
+    fn needs_no_rule(&self, part: &Part, after_granted: bool, names: &[&str]) -> bool {
         let arguments = part.arguments();
         let is_known = |word: &Word| word.is_plain() || varies_by(word, names);
         match part.words.first().map(|word| word.text.as_str()) {
@@ -232,8 +239,8 @@ impl Call<'_> {
             Some(_) if !part.assigns.is_empty() => false,
             Some("echo") => arguments.iter().all(is_known),
             Some("set") => arguments.iter().all(|word| word.is_plain() && holds(SWITCHES, &word.text)),
-            Some("tee") if is_led => {
-                let is_output = |word: &Word| !word.text.starts_with('-') && self.grants.reach.takes_output(word);
+            Some("tee") if after_granted => {
+                let is_output = |word: &Word| !word.text.starts_with('-') && self.grants.scope.takes_output(word);
                 arguments.iter().skip_while(|word| word.text == "-a").all(is_output)
             }
             _ => false,

@@ -28,7 +28,7 @@ impl Journal {
         journal.add(json!({
             "type": "turn_started", "trace_id": TraceId::generate(), "slot": "base", "model": "m", "reason": "", "max_steps": 9,
         }));
-        journal.whole(ItemBody::UserMessage {
+        journal.add_item(ItemBody::UserMessage {
             text: "Do it".to_owned(),
             steered: false,
             typed_bytes: None,
@@ -49,7 +49,7 @@ impl Journal {
         self.events.push(Arc::new(event));
     }
 
-    fn whole(&mut self, body: ItemBody) {
+    fn add_item(&mut self, body: ItemBody) {
         let item = Item::new(self.turn, body);
         self.push(EventKind::ItemCompleted { item, status: ItemStatus::Done });
     }
@@ -64,23 +64,23 @@ impl Journal {
         self.push(EventKind::ItemCompleted { item, status });
     }
 
-    fn counted(&mut self) {
+    fn add_usage(&mut self) {
         let usage = Usage::default();
         self.add(
             json!({"type": "usage_updated", "step": 1, "slot": "base", "model": "m", "usage": usage, "turn": usage}),
         );
     }
 
-    fn captured(self) -> CapturedSession {
+    fn into_session(self) -> CapturedSession {
         CapturedSession { events: self.events, ..CapturedSession::default() }
     }
 }
 
-fn said(text: &str) -> ItemBody {
+fn message(text: &str) -> ItemBody {
     ItemBody::AgentMessage { text: text.to_owned() }
 }
 
-fn thought(text: &str) -> ItemBody {
+fn reasoning(text: &str) -> ItemBody {
     ItemBody::Reasoning { text: text.to_owned() }
 }
 
@@ -91,21 +91,21 @@ fn call(name: &str) -> ToolCall {
 /// Two answers: reasoning, text and a call, then only text.
 fn two_answers() -> CapturedSession {
     let mut journal = Journal::new();
-    let thoughts = journal.begin(thought("hm"));
-    journal.end(thoughts, ItemStatus::Done);
-    let words = journal.begin(said("I look."));
-    journal.counted();
-    journal.end(words, ItemStatus::Done);
+    let reasoning_item = journal.begin(reasoning("hm"));
+    journal.end(reasoning_item, ItemStatus::Done);
+    let text_item = journal.begin(message("I look."));
+    journal.add_usage();
+    journal.end(text_item, ItemStatus::Done);
     let call = call("grep");
-    journal.whole(ItemBody::ToolCall(call.clone()));
+    journal.add_item(ItemBody::ToolCall(call.clone()));
     let result = ToolResult { text: "found".to_owned(), ..ToolResult::empty(call.call_id, "grep") };
-    journal.whole(ItemBody::ToolResult(result));
-    let thoughts = journal.begin(thought("so"));
-    journal.end(thoughts, ItemStatus::Done);
-    let words = journal.begin(said("Done."));
-    journal.counted();
-    journal.end(words, ItemStatus::Done);
-    journal.captured()
+    journal.add_item(ItemBody::ToolResult(result));
+    let reasoning_item = journal.begin(reasoning("so"));
+    journal.end(reasoning_item, ItemStatus::Done);
+    let text_item = journal.begin(message("Done."));
+    journal.add_usage();
+    journal.end(text_item, ItemStatus::Done);
+    journal.into_session()
 }
 
 #[test]
@@ -130,13 +130,13 @@ fn text_belongs_to_the_answer_where_it_began() {
 #[test]
 fn broken_answer_is_excluded_and_failed_call_unknown() {
     let mut journal = Journal::new();
-    let broken = journal.begin(said("I lo"));
-    journal.end(Item { body: said(""), ..broken }, ItemStatus::Cut);
-    let words = journal.begin(said("I look."));
-    journal.counted();
-    journal.end(words, ItemStatus::Done);
-    journal.counted();
-    let recording = capture(&journal.captured(), "test");
+    let broken = journal.begin(message("I lo"));
+    journal.end(Item { body: message(""), ..broken }, ItemStatus::Cut);
+    let text_item = journal.begin(message("I look."));
+    journal.add_usage();
+    journal.end(text_item, ItemStatus::Done);
+    journal.add_usage();
+    let recording = capture(&journal.into_session(), "test");
     let [TurnFact::Exchange(first), TurnFact::Exchange(failed)] = recording.turns[0].facts.as_slice() else {
         panic!("{:#?}", recording.turns[0].facts)
     };
@@ -162,7 +162,7 @@ async fn differing_request_ends_replay_and_shows_the_nearest() {
     for text in ["one", "two"] {
         assert!(matches!(ask(&script, text).await.last(), Some(Ok(ModelChunk::End(Finish::Stop)))));
     }
-    assert!(ask(&script, "three").await[0].is_err(), "there is no third answer");
+    assert!(ask(&script, "three").await[0].is_err(), "a third answer was returned");
     let learned = script.learned();
 
     let strict = Arc::new(Script::new(learned, Play::Strict, redact));

@@ -83,9 +83,9 @@ const FORBIDDEN: &[i64] = &[
 ];
 
 #[cfg(target_arch = "x86_64")]
-const FORBIDDEN_HERE: &[i64] = &[libc::SYS_iopl, libc::SYS_ioperm, libc::SYS_modify_ldt, libc::SYS_uselib];
+const FORBIDDEN_BY_ARCH: &[i64] = &[libc::SYS_iopl, libc::SYS_ioperm, libc::SYS_modify_ldt, libc::SYS_uselib];
 #[cfg(not(target_arch = "x86_64"))]
-const FORBIDDEN_HERE: &[i64] = &[];
+const FORBIDDEN_BY_ARCH: &[i64] = &[];
 
 /// Blocked where the user's other processes are reachable: shared memory, queues and semaphores that are identified by
 /// a number.
@@ -118,9 +118,9 @@ const UNKNOWN: &[i64] = &[
 ];
 
 #[cfg(target_arch = "x86_64")]
-const UNKNOWN_HERE: &[i64] = &[libc::SYS_inotify_init];
+const UNKNOWN_BY_ARCH: &[i64] = &[libc::SYS_inotify_init];
 #[cfg(not(target_arch = "x86_64"))]
-const UNKNOWN_HERE: &[i64] = &[];
+const UNKNOWN_BY_ARCH: &[i64] = &[];
 
 /// Blocked as if no file had any: extended attributes by path. Landlock allows reading and changing them for every file
 /// that can be named. Access through an open file requires the right to open it. The last four are missing in libc:
@@ -154,10 +154,10 @@ const CHANGES: &[i64] = &[
 ];
 
 #[cfg(target_arch = "x86_64")]
-const CHANGES_HERE: &[i64] =
+const CHANGES_BY_ARCH: &[i64] =
     &[libc::SYS_chmod, libc::SYS_chown, libc::SYS_futimesat, libc::SYS_lchown, libc::SYS_utime, libc::SYS_utimes];
 #[cfg(not(target_arch = "x86_64"))]
-const CHANGES_HERE: &[i64] = &[];
+const CHANGES_BY_ARCH: &[i64] = &[];
 
 /// Rules that match a call whatever its arguments.
 fn always<'a>(calls: impl IntoIterator<Item = &'a i64>) -> Rules {
@@ -174,11 +174,11 @@ pub(super) fn restrict(policy: &Policy, namespaces: bool) -> Step<bool> {
             rules.extend(always(SHARED));
             rules.extend([(libc::SYS_setpriority, others(1)?), (libc::SYS_ioprio_set, others(1)?)]);
             if policy.read_only {
-                rules.extend(always(CHANGES.iter().chain(CHANGES_HERE)));
+                rules.extend(always(CHANGES.iter().chain(CHANGES_BY_ARCH)));
             }
         }
         let forbidden = compile(rules, Errno::EPERM, processor)?;
-        let unknown = compile(always(UNKNOWN.iter().chain(UNKNOWN_HERE)), Errno::ENOSYS, processor)?;
+        let unknown = compile(always(UNKNOWN.iter().chain(UNKNOWN_BY_ARCH)), Errno::ENOSYS, processor)?;
         let absent = compile(always(ATTRIBUTES), Errno::EOPNOTSUPP, processor)?;
         Ok::<_, BackendError>([forbidden, unknown, absent])
     })()
@@ -216,15 +216,15 @@ fn compile(rules: Rules, error: Errno, processor: TargetArch) -> Result<BpfProgr
 }
 
 fn forbidden(network: bool) -> Result<Rules, BackendError> {
-    let mut rules = always(FORBIDDEN.iter().chain(FORBIDDEN_HERE));
+    let mut rules = always(FORBIDDEN.iter().chain(FORBIDDEN_BY_ARCH));
     rules.insert(libc::SYS_clone, namespaces()?);
     // Blocks injecting input into the user's terminal.
-    let typing = [i32::try_from(libc::TIOCSTI).unwrap_or_default(), TIOCLINUX];
-    let typing = typing.into_iter().map(|call| SeccompRule::new(vec![is(1, Is::Eq, call)?]));
-    rules.insert(libc::SYS_ioctl, typing.collect::<Result<_, BackendError>>()?);
+    let terminal_calls = [i32::try_from(libc::TIOCSTI).unwrap_or_default(), TIOCLINUX];
+    let terminal_calls = terminal_calls.into_iter().map(|call| SeccompRule::new(vec![is(1, Is::Eq, call)?]));
+    rules.insert(libc::SYS_ioctl, terminal_calls.collect::<Result<_, BackendError>>()?);
     rules.insert(libc::SYS_socket, if network { sockets()? } else { Vec::new() });
     rules.insert(libc::SYS_socketpair, pairs()?);
-    rules.extend(lending()?);
+    rules.extend(setid_bits()?);
     // A process may only set its own limits: a CPU limit would kill another process.
     rules.insert(libc::SYS_prlimit64, others(0)?);
     Ok(rules)
@@ -232,32 +232,32 @@ fn forbidden(network: bool) -> Result<Rules, BackendError> {
 
 /// Blocks setting the setuid and setgid bits, which let everyone run a program as the user or with one of the user's
 /// groups: another user of the machine might be waiting for one. Either bit is sufficient.
-fn lending() -> Result<Rules, BackendError> {
-    const SETTING: [i32; 2] = [0o4000, 0o2000];
-    const NAMELESS: i32 = 0o20_000_000; // part of `O_TMPFILE`, without its other bits
+fn setid_bits() -> Result<Rules, BackendError> {
+    const SETID: [i32; 2] = [0o4000, 0o2000];
+    const TMPFILE: i32 = 0o20_000_000; // part of `O_TMPFILE`, without its other bits
     let mode = |argument: u8| {
-        let setting = |bit: i32| SeccompRule::new(vec![has(argument, bit)?]);
-        SETTING.into_iter().map(setting).collect::<Result<Vec<_>, BackendError>>()
+        let rule = |bit: i32| SeccompRule::new(vec![has(argument, bit)?]);
+        SETID.into_iter().map(rule).collect::<Result<Vec<_>, BackendError>>()
     };
     // The mode only matters if the call creates a file.
-    let opening = |flags: u8, mode: u8| {
-        let making = |(flag, bit): (i32, i32)| SeccompRule::new(vec![has(flags, flag)?, has(mode, bit)?]);
-        let ways = [libc::O_CREAT, NAMELESS].into_iter().flat_map(|flag| SETTING.map(|bit| (flag, bit)));
-        ways.map(making).collect::<Result<Vec<_>, BackendError>>()
+    let creating = |flags: u8, mode: u8| {
+        let rule = |(flag, bit): (i32, i32)| SeccompRule::new(vec![has(flags, flag)?, has(mode, bit)?]);
+        let combinations = [libc::O_CREAT, TMPFILE].into_iter().flat_map(|flag| SETID.map(|bit| (flag, bit)));
+        combinations.map(rule).collect::<Result<Vec<_>, BackendError>>()
     };
     let mut rules = Rules::from([
         (libc::SYS_fchmod, mode(1)?),
         (libc::SYS_fchmodat, mode(2)?),
         (libc::SYS_fchmodat2, mode(2)?),
         (libc::SYS_mknodat, mode(2)?),
-        (libc::SYS_openat, opening(2, 3)?),
+        (libc::SYS_openat, creating(2, 3)?),
     ]);
     #[cfg(target_arch = "x86_64")]
     rules.extend([
         (libc::SYS_chmod, mode(1)?),
         (libc::SYS_creat, mode(1)?),
         (libc::SYS_mknod, mode(1)?),
-        (libc::SYS_open, opening(1, 2)?),
+        (libc::SYS_open, creating(1, 2)?),
     ]);
     Ok(rules)
 }
@@ -386,15 +386,15 @@ pub(super) fn attach(tree: &OwnedFd, path: &Path) -> io::Result<()> {
 /// Treatment of mounts below the given one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Submounts {
-    Too,
-    AsItIs,
+    Include,
+    Exclude,
 }
 
 /// Makes the mount at a path read-only.
 #[allow(unsafe_code, reason = "there is no wrapper")]
 pub(super) fn make_read_only(path: &Path, below: Submounts) -> io::Result<()> {
     let path = c_path(path)?;
-    let flags = if below == Submounts::Too { AT_RECURSIVE } else { 0 };
+    let flags = if below == Submounts::Include { AT_RECURSIVE } else { 0 };
     let attr = MountAttr { set: MOUNT_ATTR_RDONLY, ..MountAttr::default() };
     // SAFETY: the path is NUL-terminated, the structure has the kernel's layout, and its size is given. Both outlive
     // the call, which keeps no pointer.
@@ -412,9 +412,9 @@ pub(super) fn make_read_only(path: &Path, below: Submounts) -> io::Result<()> {
 }
 
 /// Makes the kernel kill this process when its parent dies. The signal is tied to the parent's thread, and our parents
-/// have only one. A parent that died earlier is noticed through the leash.
+/// have only one. A parent that died earlier is noticed through the control socket.
 pub(super) fn die_with_parent() -> Step<()> {
-    nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL).map_err(step("follow the parent into death"))
+    nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL).map_err(step("set the parent-death signal"))
 }
 
 /// Like [`die_with_parent`], for a parent with a known process ID.
@@ -426,9 +426,9 @@ pub(super) fn die_with(parent: Pid) -> Step<()> {
 /// Drops every capability except these from the bounding set, permanently. Without the right to drop them, the process
 /// has none to lose.
 #[allow(unsafe_code, reason = "there is no wrapper")]
-pub(super) fn drop_capabilities(kept: &[u64]) {
+pub(super) fn drop_capabilities(allowed: &[u64]) {
     const HIGHEST: u64 = 63;
-    for capability in (0..=HIGHEST).filter(|capability| !kept.contains(capability)) {
+    for capability in (0..=HIGHEST).filter(|capability| !allowed.contains(capability)) {
         // SAFETY: this call takes numbers only, and rejects those that are not capabilities.
         unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) };
     }

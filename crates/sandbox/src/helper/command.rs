@@ -31,29 +31,29 @@ use crate::{
     environment::PATH,
 };
 
-/// Capabilities over files that an administrator keeps within Landlock's limits: to change owners, and to read and
+/// Capabilities over files that an administrator retains within Landlock's limits: to change owners, and to read and
 /// write files of other users.
 const FILE_CAPABILITIES: [u64; 4] = [0, 1, 3, 4];
 
 /// Confines this process and executes the command. Never returns.
-pub(super) fn become_it(leash: &UnixStream, keeper: Pid, program: &Program, namespaces: Option<Namespaces>) -> ! {
-    let report = match lock_in(keeper, program, namespaces) {
-        Err(why) => Report::Failed(why),
+pub(super) fn run_command(socket: &UnixStream, keeper: Pid, program: &Program, namespaces: Option<Namespaces>) -> ! {
+    let report = match confine(keeper, program, namespaces) {
+        Err(reason) => Report::Failed(reason),
         Ok(force) => match (force.gap(), program.line.first()) {
             (Some(gap), _) if program.policy.enforce => Report::Failed(gap.to_owned()),
             (_, None) => Report::Ready(force),
             (_, Some(file)) => {
-                send_report(leash, &Report::Begun);
+                send_report(socket, &Report::Begun);
                 let error = execute(program);
                 Report::Failed(format!("could not start {}: {error}", file.to_string_lossy()))
             }
         },
     };
-    send_report(leash, &report);
+    send_report(socket, &report);
     std::process::exit(1)
 }
 
-fn lock_in(keeper: Pid, program: &Program, namespaces: Option<Namespaces>) -> Step<InForce> {
+fn confine(keeper: Pid, program: &Program, namespaces: Option<Namespaces>) -> Step<InForce> {
     let policy = &program.policy;
     calls::die_with(keeper)?;
     // A new session, so that no signal to the command's group reaches the keeper.
@@ -65,7 +65,7 @@ fn lock_in(keeper: Pid, program: &Program, namespaces: Option<Namespaces>) -> St
     // Landlock does not cover owners and modes, so the right to change them is only kept if everything else is
     // read-only.
     calls::drop_capabilities(if namespaces.is_some() { &FILE_CAPABILITIES } else { &[] });
-    nix::sys::prctl::set_no_new_privs().map_err(step("give up privileges"))?;
+    nix::sys::prctl::set_no_new_privs().map_err(step("drop privileges"))?;
     let landlock = files::restrict(policy, namespaces.is_some())?;
     let seccomp = calls::restrict(policy, namespaces.is_some())?;
     let own_proc = namespaces.is_some_and(|namespaces| namespaces.own_proc);
@@ -73,17 +73,17 @@ fn lock_in(keeper: Pid, program: &Program, namespaces: Option<Namespaces>) -> St
 }
 
 /// Since this version, processes of one user are counted separately in each user namespace.
-const COUNTED_APART: (u32, u32) = (5, 14);
+const SEPARATE_COUNTS: (u32, u32) = (5, 14);
 
 /// Sets the limits. Returns true if the number of processes is limited as configured.
 fn limit(limits: &SandboxLimits, namespaces: Option<Namespaces>) -> Step<bool> {
     // Otherwise, all processes of the user would be counted. Those of root never are.
-    let is_apart = namespaces.is_some_and(|namespaces| namespaces.own_user)
+    let is_separate = namespaces.is_some_and(|namespaces| namespaces.own_user)
         && !nix::unistd::geteuid().is_root()
-        && kernel() >= COUNTED_APART;
+        && kernel() >= SEPARATE_COUNTS;
     // Memory is limited by its writable part: programs that reserve address space would not start otherwise.
     let wanted = [
-        (Resource::RLIMIT_NPROC, limits.processes.filter(|_| is_apart)),
+        (Resource::RLIMIT_NPROC, limits.processes.filter(|_| is_separate)),
         (Resource::RLIMIT_CPU, limits.cpu_seconds),
         (Resource::RLIMIT_DATA, limits.memory_bytes),
         (Resource::RLIMIT_FSIZE, limits.file_bytes),
@@ -91,24 +91,24 @@ fn limit(limits: &SandboxLimits, namespaces: Option<Namespaces>) -> Step<bool> {
         (Resource::RLIMIT_CORE, Some(0)),
     ];
     for (resource, limit) in wanted.into_iter().filter_map(|(resource, limit)| Some((resource, limit?))) {
-        let (_, most) = getrlimit(resource).map_err(step("read the limits"))?;
-        let limit = limit.min(most);
+        let (_, max) = getrlimit(resource).map_err(step("read the limits"))?;
+        let limit = limit.min(max);
         setrlimit(resource, limit, limit).map_err(step("set the limits"))?;
     }
-    Ok(limits.processes.is_none() || is_apart || namespaces.is_some_and(|namespaces| namespaces.own_limit))
+    Ok(limits.processes.is_none() || is_separate || namespaces.is_some_and(|namespaces| namespaces.own_limit))
 }
 
 /// Executes the program, for which this process is already confined, and returns the error if that fails. Programs in
-/// planted folders, where commands and strangers put files, are not found by name alone.
+/// planted folders, where commands or third parties may put files, are not found by name alone.
 fn execute(program: &Program) -> Errno {
-    let given = |name: &str| program.environment.iter().find(|(given, _)| given == name);
-    let path = open_ones(given("PATH").map_or(OsStr::new(PATH), |(_, path)| path), &program.policy.planted);
+    let variable = |name: &str| program.environment.iter().find(|(known, _)| known == name);
+    let path = accessible_folders(variable("PATH").map_or(OsStr::new(PATH), |(_, path)| path), &program.policy.planted);
     let environment = environment(&program.environment, &path);
     let Some(file) = program.line.first() else { return Errno::ENOENT };
     if file.as_bytes().contains(&b'/') {
         return execve(file, &program.line, &environment).unwrap_err();
     }
-    let mut why = Errno::ENOENT;
+    let mut reason = Errno::ENOENT;
     for folder in env::split_paths(&path) {
         let Ok(whole) = CString::new(folder.join(OsStr::from_bytes(file.as_bytes())).into_os_string().into_vec())
         else {
@@ -116,13 +116,13 @@ fn execute(program: &Program) -> Errno {
         };
         match execve(&whole, &program.line, &environment).unwrap_err() {
             Errno::ENOENT | Errno::ENOTDIR => {}
-            error => why = error,
+            error => reason = error,
         }
     }
-    why
+    reason
 }
 
-fn environment(given: &[(OsString, OsString)], path: &OsStr) -> Vec<CString> {
+fn environment(variables: &[(OsString, OsString)], path: &OsStr) -> Vec<CString> {
     let variable = |(name, value): &(OsString, OsString)| {
         let mut line = name.clone();
         line.push("=");
@@ -130,12 +130,12 @@ fn environment(given: &[(OsString, OsString)], path: &OsStr) -> Vec<CString> {
         // Our own environment and arguments contain no NUL.
         CString::new(line.into_vec()).ok()
     };
-    given.iter().filter_map(variable).collect()
+    variables.iter().filter_map(variable).collect()
 }
 
 /// Removes closed and planted folders from the search path. Falls back to the system's folders if none is left: an
 /// empty list would mean the working folder. Folders are compared by real path, since a link may lead to them.
-fn open_ones(path: &OsStr, own: &[PathBuf]) -> OsString {
+fn accessible_folders(path: &OsStr, own: &[PathBuf]) -> OsString {
     let own: Vec<PathBuf> = own.iter().filter_map(|own| own.canonicalize().ok()).collect();
     let is_own = |folder: &Path| folder.canonicalize().is_ok_and(|real| own.iter().any(|own| real.starts_with(own)));
     // If permissions allow reading the folder but opening it fails, the sandbox closes it. Programs in a folder without
@@ -145,7 +145,7 @@ fn open_ones(path: &OsStr, own: &[PathBuf]) -> OsString {
         open(folder, flags, Mode::empty()).is_err_and(|error| error == Errno::EACCES)
             && access(folder, AccessFlags::R_OK | AccessFlags::X_OK).is_ok()
     };
-    let kept = env::split_paths(path).filter(|folder| !is_closed(folder) && !is_own(folder));
-    let kept = env::join_paths(kept).unwrap_or_else(|_| path.to_owned());
-    if kept.is_empty() { PATH.into() } else { kept }
+    let remaining = env::split_paths(path).filter(|folder| !is_closed(folder) && !is_own(folder));
+    let remaining = env::join_paths(remaining).unwrap_or_else(|_| path.to_owned());
+    if remaining.is_empty() { PATH.into() } else { remaining }
 }

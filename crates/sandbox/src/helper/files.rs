@@ -25,21 +25,21 @@ use crate::{
 };
 
 /// The newest ABI that was tested. Older kernels provide what they have.
-const KNOWN: ABI = ABI::V7;
+const TESTED_ABI: ABI = ABI::V7;
 
 /// Allows what the policy lists and nothing else. Returns the version of the Landlock ABI, or 0 without Landlock.
 pub(super) fn restrict(policy: &Policy, namespaces: bool) -> Step<u8> {
     let mut rules = Ruleset::default()
-        .handle_access(AccessFs::from_all(KNOWN))
-        .and_then(|rules| rules.scope(Scope::from_all(KNOWN)))
+        .handle_access(AccessFs::from_all(TESTED_ABI))
+        .and_then(|rules| rules.scope(Scope::from_all(TESTED_ABI)))
         .map_err(step("prepare the rules for files"))?;
     if !policy.network {
-        rules = rules.handle_access(AccessNet::from_all(KNOWN)).map_err(step("prepare the rules for files"))?;
+        rules = rules.handle_access(AccessNet::from_all(TESTED_ABI)).map_err(step("prepare the rules for files"))?;
     }
-    let mut rules = rules.create().map_err(step("make the rules for files"))?;
-    let read = AccessFs::from_read(KNOWN);
+    let mut rules = rules.create().map_err(step("create the rules for files"))?;
+    let read = AccessFs::from_read(TESTED_ABI);
     // Scripts may create pipes, but not devices or sockets.
-    let write = AccessFs::from_all(KNOWN)
+    let write = AccessFs::from_all(TESTED_ABI)
         & !(AccessFs::MakeSock | AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev);
     // With namespaces, hidden paths are mounted over instead.
     let real = policy.hidden.iter().filter(|_| !namespaces).filter_map(|path| path.canonicalize().ok());
@@ -139,7 +139,7 @@ fn allow_opened(
     if kind.is_socket() || kind.is_symlink() {
         return Ok(rules);
     }
-    let access = if kind.is_dir() { access } else { access & AccessFs::from_file(KNOWN) };
+    let access = if kind.is_dir() { access } else { access & AccessFs::from_file(TESTED_ABI) };
     rules
         .add_rule(PathBeneath::new(OwnedFd::from(opened), access))
         .map_err(|error| format!("could not allow {}: {error}", path.display()))
@@ -147,13 +147,13 @@ fn allow_opened(
 
 /// Maximum number of entries of one listed folder that are searched, in breadth-first order. Larger folders are
 /// packages of some program. This many take about 20 ms if the system has them in its cache.
-const ENTRIES: usize = 20_000;
+const MAX_ENTRIES: usize = 20_000;
 /// Time limit for everything deeper than [`DEPTH`] in listed folders: a command waits for it, and a disk may be slow.
-const TIME: Duration = Duration::from_millis(500);
+const TIME_LIMIT: Duration = Duration::from_millis(500);
 /// Depth below a listed folder down to which names are searched without a time limit.
 const DEPTH: usize = 4;
 /// Maximum size of keys and of settings written by hand, in bytes.
-const LONGEST: u64 = 256 * 1024;
+const MAX_BYTES: u64 = 256 * 1024;
 
 /// Files that hold keys.
 #[derive(Debug, Default)]
@@ -164,52 +164,52 @@ pub(super) struct KeyFiles {
     pub(super) reduced: Vec<(PathBuf, String)>,
 }
 
-/// Searches the listed places. The session's own places are left as they are.
+/// Searches the listed paths. The session's own folders are not searched.
 pub(super) fn search(policy: &Policy) -> KeyFiles {
     let mut found = KeyFiles::default();
     let real = |path: &PathBuf| path.canonicalize().ok();
     let home = policy.home.as_ref().and_then(real);
     let settings = home.as_ref().map(|home| home.join(".config")).and_then(|path| real(&path));
     let hidden: HashSet<PathBuf> = policy.hidden.iter().filter_map(real).collect();
-    let mut waiting = VecDeque::new();
+    let mut pending = VecDeque::new();
     for listed in &policy.searched {
         let Ok(listed) = listed.canonicalize() else { continue };
         if !listed.is_dir() {
             file(&listed, true, &mut found);
-        } else if secrets::named(&listed, true) == SecretName::Secret {
+        } else if secrets::classify(&listed, true) == SecretName::Secret {
             found.hidden.push(listed);
         } else {
-            waiting.push_back(Folder { path: listed, depth: 1, listed: waiting.len() });
+            pending.push_back(Folder { path: listed, depth: 1, listed: pending.len() });
         }
     }
-    // The shallow folders of all listed places come first, so that none uses up the time of another.
-    let began = Instant::now();
-    let mut left = vec![ENTRIES; waiting.len()];
-    while let Some(Folder { path: folder, depth, listed }) = waiting.pop_front() {
-        if depth > DEPTH && began.elapsed() > TIME {
+    // The shallow folders of all listed paths come first, so that none uses up the time of another.
+    let started = Instant::now();
+    let mut entries_left = vec![MAX_ENTRIES; pending.len()];
+    while let Some(Folder { path: folder, depth, listed }) = pending.pop_front() {
+        if depth > DEPTH && started.elapsed() > TIME_LIMIT {
             break;
         }
         let is_home = home.as_ref() == Some(&folder);
-        let is_of_settings = settings.as_ref().is_some_and(|settings| folder.starts_with(settings));
+        let is_settings = settings.as_ref().is_some_and(|settings| folder.starts_with(settings));
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
-            if left[listed] == 0 {
+            if entries_left[listed] == 0 {
                 break;
             }
-            left[listed] -= 1;
+            entries_left[listed] -= 1;
             let (path, Ok(kind)) = (entry.path(), entry.file_type()) else { continue };
             if hidden.contains(&path) {
                 continue;
             }
             if kind.is_dir() {
                 let is_packages = secrets::PACKAGES.iter().any(|name| entry.file_name() == *name);
-                if secrets::named(&path, true) == SecretName::Secret {
+                if secrets::classify(&path, true) == SecretName::Secret {
                     found.hidden.push(path);
                 } else if !is_packages && !policy.is_exact(&path) {
-                    waiting.push_back(Folder { path, depth: depth + 1, listed });
+                    pending.push_back(Folder { path, depth: depth + 1, listed });
                 }
             } else {
                 let is_dotted = entry.file_name().as_encoded_bytes().starts_with(b".");
-                let is_setting = is_of_settings || is_home && is_dotted || secrets::is_reducible(&path);
+                let is_setting = is_settings || is_home && is_dotted || secrets::is_reducible(&path);
                 file(&path, is_setting, &mut found);
             }
         }
@@ -227,15 +227,15 @@ struct Folder {
 
 /// Checks a file; a link is judged by its own name and by the content of its target.
 fn file(path: &Path, is_setting: bool, found: &mut KeyFiles) {
-    match secrets::named(path, false) {
+    match secrets::classify(path, false) {
         SecretName::Secret => found.hidden.push(path.to_owned()),
         SecretName::Key if text(path).is_some_and(|text| text.contains(secrets::PRIVATE)) => {
             found.hidden.push(path.to_owned());
         }
         SecretName::Key | SecretName::Other if is_setting => {
-            let Some(text) = text(path).filter(|text| secrets::holds_any(text)) else { return };
+            let Some(text) = text(path).filter(|text| secrets::has_key(text)) else { return };
             if secrets::is_reducible(path) {
-                found.reduced.push((path.to_owned(), secrets::without(&text)));
+                found.reduced.push((path.to_owned(), secrets::without_keys(&text)));
             } else {
                 found.hidden.push(path.to_owned());
             }
@@ -247,8 +247,8 @@ fn file(path: &Path, is_setting: bool, found: &mut KeyFiles) {
 /// Reads the text of a short file.
 fn text(path: &Path) -> Option<String> {
     // Opening a pipe would block.
-    let is_short = fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() <= LONGEST);
+    let is_short = fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() <= MAX_BYTES);
     let mut bytes = Vec::new();
-    File::open(path).ok().filter(|_| is_short)?.take(LONGEST).read_to_end(&mut bytes).ok()?;
+    File::open(path).ok().filter(|_| is_short)?.take(MAX_BYTES).read_to_end(&mut bytes).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }

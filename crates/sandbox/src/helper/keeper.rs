@@ -1,5 +1,5 @@
-//! The keeper waits for the command, reaps orphans, holds the leash, and kills what is left. For a command that reaches
-//! only listed hosts, it creates a network with one address, where the daemon's proxy accepts connections.
+//! The keeper waits for the command, reaps orphans, holds the control socket, and kills what is left. For a command
+//! that reaches only listed hosts, it creates a network with one address, where the daemon's proxy accepts connections.
 
 use std::{
     io::{IoSlice, Read as _},
@@ -23,22 +23,22 @@ use nix::{
 };
 
 use super::{
-    Program, Step, command, fork_alone, let_go_of_output,
+    Program, Step, command, fork_alone, release_output,
     root::{Namespaces, limit_processes, mount_proc},
     send_report, step,
 };
-use crate::config::{GATEWAY_PORT, HANDED_UP, PLEASE_END, Report};
+use crate::config::{END_REQUEST, GATEWAY_PORT, Report, SOCKET_MARK};
 
 /// Time for remaining children to end by themselves, as the ends of pipelines do.
 const ORPHANS_GRACE: Duration = Duration::from_millis(200);
 
 /// Time limit for killed children to end. Only a hung disk takes longer.
-const DYING: Duration = Duration::from_secs(2);
+const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 /// The same limit if they are killed one by one, and new ones may be forked meanwhile.
-const DYING_ONE_BY_ONE: Duration = Duration::from_secs(60);
+const SLOW_KILL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Runs the command to its end and reports how it ended.
-pub(super) fn run(leash: &UnixStream, program: &Program, namespaces: Option<Namespaces>) -> Step<()> {
+pub(super) fn run(socket: &UnixStream, program: &Program, namespaces: Option<Namespaces>) -> Step<()> {
     let namespaces = namespaces.map(|namespaces| {
         let own_proc = mount_proc();
         let own_limit = own_proc && program.policy.limits.processes.is_some_and(limit_processes);
@@ -47,31 +47,31 @@ pub(super) fn run(leash: &UnixStream, program: &Program, namespaces: Option<Name
     // Blocked before the fork, so that no end is missed.
     let mut ends = SigSet::empty();
     ends.add(Signal::SIGCHLD);
-    sigprocmask(SigmaskHow::SIG_BLOCK, Some(&ends), None).map_err(step("hold back signals"))?;
+    sigprocmask(SigmaskHow::SIG_BLOCK, Some(&ends), None).map_err(step("block signals"))?;
     let signals =
         SignalFd::with_flags(&ends, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).map_err(step("receive signals"))?;
     let keeper = getpid();
     let child = match fork_alone()? {
-        ForkResult::Child => command::become_it(leash, keeper, program, namespaces),
+        ForkResult::Child => command::run_command(socket, keeper, program, namespaces),
         ForkResult::Parent { child } => child,
     };
-    let_go_of_output()?;
-    leash.set_nonblocking(true).map_err(step("listen to the daemon"))?;
-    let mut keeper = Keeper { leash, signals, child, alone: namespaces.is_some(), ended: None, killed: 0 };
+    release_output()?;
+    socket.set_nonblocking(true).map_err(step("make the control socket non-blocking"))?;
+    let mut keeper = Keeper { socket, signals, child, is_isolated: namespaces.is_some(), ended: None, killed: 0 };
     keeper.until_command_ends();
-    keeper.until_all_are_gone();
+    keeper.wait_for_all();
     if let Some((code, signal)) = keeper.ended {
-        send_report(leash, &Report::Ended { code, signal, strays: keeper.killed });
+        send_report(socket, &Report::Ended { code, signal, strays: keeper.killed });
     }
     Ok(())
 }
 
 struct Keeper<'a> {
-    leash: &'a UnixStream,
+    socket: &'a UnixStream,
     signals: SignalFd,
     child: Pid,
     /// True if all processes that we can see are ours to kill.
-    alone: bool,
+    is_isolated: bool,
     /// Exit code or signal of the command, once it has ended.
     ended: Option<(Option<i32>, Option<i32>)>,
     /// Number of processes that were killed after the command had ended.
@@ -95,19 +95,19 @@ impl Keeper<'_> {
     }
 
     /// Gives remaining processes a moment to end by themselves, then kills them repeatedly until none is left.
-    fn until_all_are_gone(&mut self) {
+    fn wait_for_all(&mut self) {
         let grace = Instant::now() + ORPHANS_GRACE;
         while self.ended.is_some() && self.collect(false) {
-            let left = grace.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            let remaining = grace.saturating_duration_since(Instant::now());
+            if remaining.is_zero() {
                 break;
             }
-            self.wait(Some(left));
+            self.wait(Some(remaining));
             if self.listen() == Some(Signal::SIGKILL) {
                 break;
             }
         }
-        let limit = Instant::now() + if self.alone { DYING } else { DYING_ONE_BY_ONE };
+        let limit = Instant::now() + if self.is_isolated { KILL_TIMEOUT } else { SLOW_KILL_TIMEOUT };
         while self.collect(true) && Instant::now() < limit {
             self.signal(Signal::SIGKILL);
             self.wait(Some(Duration::from_millis(10)));
@@ -136,8 +136,8 @@ impl Keeper<'_> {
             PollTimeout::from(u16::try_from(limit.as_millis().max(1)).unwrap_or(u16::MAX))
         });
         let mut sources =
-            [PollFd::new(self.signals.as_fd(), PollFlags::POLLIN), PollFd::new(self.leash.as_fd(), PollFlags::POLLIN)];
-        // A broken leash is always ready, so the loops after the command's end wait for signals alone.
+            [PollFd::new(self.signals.as_fd(), PollFlags::POLLIN), PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
+        // A closed control socket is always ready, so the loops after the command's end wait for signals alone.
         let sources = if self.ended.is_some() { &mut sources[..1] } else { &mut sources[..] };
         let _ = poll(sources, timeout);
     }
@@ -145,20 +145,20 @@ impl Keeper<'_> {
     /// The signal that the daemon requests, if any.
     fn listen(&self) -> Option<Signal> {
         let mut byte = [0];
-        match (&mut &*self.leash).read(&mut byte) {
-            Ok(1) if byte[0] == PLEASE_END => Some(Signal::SIGTERM),
+        match (&mut &*self.socket).read(&mut byte) {
+            Ok(1) if byte[0] == END_REQUEST => Some(Signal::SIGTERM),
             Ok(1) => None,
             Err(error) if matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::Interrupted) => {
                 None
             }
-            // The daemon has closed the leash, or is gone.
+            // The daemon has closed the control socket, or is gone.
             Ok(_) | Err(_) => Some(Signal::SIGKILL),
         }
     }
 
     /// Signals the processes of the command. They may already be gone.
     fn signal(&self, signal: Signal) {
-        if self.alone {
+        if self.is_isolated {
             // From the first process of a namespace, this reaches all others in it and no process outside.
             let _ = kill(Pid::from_raw(-1), signal);
             return;
@@ -187,13 +187,13 @@ fn children() -> Vec<Pid> {
 }
 
 /// Opens the only way out of this network, and passes it to the daemon.
-pub(super) fn open(leash: &UnixStream) -> Step<()> {
+pub(super) fn open(socket: &UnixStream) -> Step<()> {
     raise_loopback().map_err(step("open a private network"))?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, GATEWAY_PORT)).map_err(step("connect to the proxy"))?;
-    let handed = [listener.as_raw_fd()];
-    let controls = [ControlMessage::ScmRights(&handed)];
-    let mark = [HANDED_UP];
-    sendmsg::<()>(leash.as_raw_fd(), &[IoSlice::new(&mark)], &controls, MsgFlags::empty(), None)
+    let descriptors = [listener.as_raw_fd()];
+    let controls = [ControlMessage::ScmRights(&descriptors)];
+    let message = [SOCKET_MARK];
+    sendmsg::<()>(socket.as_raw_fd(), &[IoSlice::new(&message)], &controls, MsgFlags::empty(), None)
         .map(drop)
         .map_err(step("pass the proxy's socket"))
 }
@@ -204,8 +204,8 @@ fn raise_loopback() -> nix::Result<()> {
     let up = libc::c_short::try_from(libc::IFF_UP).unwrap_or_default();
     let mut request =
         libc::ifreq { ifr_name: [0; libc::IFNAMSIZ], ifr_ifru: libc::__c_anonymous_ifr_ifru { ifru_flags: up } };
-    for (place, letter) in request.ifr_name.iter_mut().zip(b"lo") {
-        *place = letter.cast_signed() as libc::c_char;
+    for (slot, letter) in request.ifr_name.iter_mut().zip(b"lo") {
+        *slot = letter.cast_signed() as libc::c_char;
     }
     // SAFETY: the structure is the one that this request takes, its name is NUL-terminated, and it outlives the call,
     // which keeps no pointer. The descriptor is open.

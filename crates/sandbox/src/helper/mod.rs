@@ -2,11 +2,11 @@
 //!
 //! There are up to three processes. The daemon starts the *outer* one. With namespaces, it forks the *keeper*, the
 //! first process of a new process table. Without them, it is the keeper itself and adopts every orphan. The keeper
-//! forks the *command*, holds the leash, reaps processes, and kills the rest when the command has ended or the leash
-//! has broken.
+//! forks the *command*, holds the control socket, reaps processes, and kills the rest when the command has ended or the
+//! control socket has closed.
 //!
 //! - `root`: user, mount and process namespaces; mounts, the names of the session's folders, and replaced files.
-//! - [`mod@keeper`]: waits and kills; a private network with nothing but the daemon's proxy.
+//! - [`mod@keeper`]: waits and kills; a private network with only the daemon's proxy.
 //! - [`mod@command`]: limits, privileges, files, system calls, and then the program, in this order, because each step
 //!   needs what the next one removes. It also looks up the program.
 //! - `files`: Landlock, and the files with keys that are hidden.
@@ -63,54 +63,54 @@ struct Program {
 /// Becomes `command` in this environment, confined by the policy that is read from standard input. Without a command,
 /// only probes the kernel. Must be called first in `main`, before any thread, logging or configuration.
 pub fn run_helper(command: Vec<OsString>, environment: impl IntoIterator<Item = (OsString, OsString)>) -> ExitCode {
-    let Ok(leash) = take_leash() else { return ExitCode::FAILURE };
-    match outer(&leash, command, environment.into_iter().collect()) {
+    let Ok(socket) = take_socket() else { return ExitCode::FAILURE };
+    match outer(&socket, command, environment.into_iter().collect()) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            send_report(&leash, &Report::Failed(why));
+        Err(reason) => {
+            send_report(&socket, &Report::Failed(reason));
             ExitCode::FAILURE
         }
     }
 }
 
-/// Takes the leash, which is standard input, and moves it so that no program inherits it.
-#[allow(unsafe_code, reason = "a descriptor is a number, and only we can say that nobody else owns it")]
-fn take_leash() -> io::Result<UnixStream> {
+/// Takes the control socket, which is standard input, and moves it so that no program inherits it.
+#[allow(unsafe_code, reason = "a descriptor is a number, and its ownership is asserted here")]
+fn take_socket() -> io::Result<UnixStream> {
     let fd = fcntl(io::stdin().as_fd(), FcntlArg::F_DUPFD_CLOEXEC(3))?;
     // SAFETY: `fcntl` has just created this descriptor for us.
-    let leash = unsafe { OwnedFd::from_raw_fd(fd) };
-    let nothing = std::fs::File::open("/dev/null")?;
-    dup2_stdin(&nothing)?;
-    Ok(leash.into())
+    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+    let dev_null = std::fs::File::open("/dev/null")?;
+    dup2_stdin(&dev_null)?;
+    Ok(socket.into())
 }
 
 /// Closes our ends of the pipes, so that they end with the command.
-fn let_go_of_output() -> Step<()> {
-    let nothing = nothing()?;
-    dup2_stdin(&nothing)
-        .and_then(|()| dup2_stdout(&nothing))
-        .and_then(|()| dup2_stderr(&nothing))
+fn release_output() -> Step<()> {
+    let dev_null = dev_null()?;
+    dup2_stdin(&dev_null)
+        .and_then(|()| dup2_stdout(&dev_null))
+        .and_then(|()| dup2_stderr(&dev_null))
         .map_err(step("release the output"))
 }
 
-fn nothing() -> Step<std::fs::File> {
+fn dev_null() -> Step<std::fs::File> {
     std::fs::OpenOptions::new().read(true).write(true).open("/dev/null").map_err(step("open /dev/null"))
 }
 
 /// Writes one report as a line. A closed pipe is ignored.
-fn send_report(mut leash: &UnixStream, report: &Report) {
+fn send_report(mut socket: &UnixStream, report: &Report) {
     if let Ok(mut line) = serde_json::to_vec(report) {
         line.push(b'\n');
-        let _ = leash.write_all(&line);
+        let _ = socket.write_all(&line);
     }
 }
 
-fn outer(leash: &UnixStream, command: Vec<OsString>, environment: Vec<(OsString, OsString)>) -> Step<()> {
-    let mut policy = read_policy(leash)?;
+fn outer(socket: &UnixStream, command: Vec<OsString>, environment: Vec<(OsString, OsString)>) -> Step<()> {
+    let mut policy = read_policy(socket)?;
     if policy.input {
-        // Moves the input to its place, which the leash occupied at the start.
-        dup2_stdin(io::stderr().as_fd()).map_err(step("take the input"))?;
-        dup2_stderr(&nothing()?).map_err(step("take the input"))?;
+        // Moves the input to standard input, which the control socket occupied at the start.
+        dup2_stdin(io::stderr().as_fd()).map_err(step("move the input"))?;
+        dup2_stderr(&dev_null()?).map_err(step("move the input"))?;
     }
     let found = files::search(&policy);
     policy.hidden.extend(found.hidden);
@@ -132,25 +132,25 @@ fn outer(leash: &UnixStream, command: Vec<OsString>, environment: Vec<(OsString,
         if namespaces.is_none() {
             return Err("there are no namespaces, so it could bypass the proxy".to_owned());
         }
-        keeper::open(leash)?;
+        keeper::open(socket)?;
     }
     if namespaces.is_none() {
         nix::sys::prctl::set_child_subreaper(true).map_err(step("adopt orphans"))?;
         harden();
-        return keeper::run(leash, &program, None);
+        return keeper::run(socket, &program, None);
     }
     match fork_alone()? {
         ForkResult::Child => {
             harden();
-            let ran = calls::die_with_parent().and_then(|()| keeper::run(leash, &program, namespaces));
-            if let Err(why) = &ran {
-                send_report(leash, &Report::Failed(why.clone()));
+            let ran = calls::die_with_parent().and_then(|()| keeper::run(socket, &program, namespaces));
+            if let Err(reason) = &ran {
+                send_report(socket, &Report::Failed(reason.clone()));
             }
             std::process::exit(i32::from(ran.is_err()));
         }
         ForkResult::Parent { child } => {
             harden();
-            let_go_of_output()?;
+            release_output()?;
             while waitpid(child, None) == Err(nix::errno::Errno::EINTR) {}
             Ok(())
         }
@@ -174,16 +174,16 @@ fn harden() {
 }
 
 /// Forks this process, which has a single thread, so that the child may call anything that the parent may.
-#[allow(unsafe_code, reason = "forking is only unsafe beside other threads")]
+#[allow(unsafe_code, reason = "forking is unsafe only with other threads")]
 fn fork_alone() -> Step<ForkResult> {
     // SAFETY: the helper has one thread: `main` calls `run_helper` before it starts any, and nothing here starts one.
     unsafe { fork() }.map_err(step("fork"))
 }
 
-fn read_policy(mut leash: &UnixStream) -> Step<Policy> {
+fn read_policy(mut socket: &UnixStream) -> Step<Policy> {
     // Reads exactly the policy, because what follows it is for the keeper.
     let mut length = [0; 4];
-    leash.read_exact(&mut length).map_err(|error| match error.kind() {
+    socket.read_exact(&mut length).map_err(|error| match error.kind() {
         io::ErrorKind::UnexpectedEof => "no policy received".to_owned(),
         _ => step("read the policy")(error),
     })?;
@@ -192,7 +192,7 @@ fn read_policy(mut leash: &UnixStream) -> Step<Policy> {
         return Err(format!("the policy is too long: {length} bytes"));
     }
     let mut text = Vec::new();
-    leash.take(length).read_to_end(&mut text).map_err(step("read the policy"))?;
+    socket.take(length).read_to_end(&mut text).map_err(step("read the policy"))?;
     serde_json::from_slice(&text).map_err(step("parse the policy"))
 }
 

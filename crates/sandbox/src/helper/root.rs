@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// The folder where the new root is built. Its content is already part of the new root by then.
-const SITE: &str = "/tmp";
+const BUILD_FOLDER: &str = "/tmp";
 
 /// Mount options of the new root, which contains only mount points and links.
 const OPTIONS: &str = "mode=0755,size=256k,nr_inodes=4k";
@@ -44,31 +44,32 @@ enum Entry {
     Mount { tree: OwnedFd, folder: bool },
 }
 
-/// Replaces the root by one that has these names too. Everything else must already be mounted: a name shows what is
+/// Replaces the root with one that also has these names. Everything else must already be mounted: a name shows what is
 /// visible at its real path, including what is hidden or read-only there.
-pub(super) fn exchange(names: &[Name]) -> Step<()> {
+pub(super) fn replace_root(names: &[Name]) -> Step<()> {
     if names.is_empty() {
         return Ok(());
     }
-    let mut entries = entries(names).map_err(step("look at the root"))?;
+    let mut entries = entries(names).map_err(step("read the root folder"))?;
     for name in names {
         let entry = if name.mounted {
             let opened = exact::open(&name.path, OFlags::PATH | OFlags::DIRECTORY);
             let tree = opened.and_then(|opened| calls::clone_tree(&opened));
-            let tree = tree.map_err(|error| format!("could not give {} its name: {error}", name.path.display()))?;
+            let tree =
+                tree.map_err(|error| format!("could not mount {} under its name: {error}", name.path.display()))?;
             Entry::Mount { tree, folder: true }
         } else {
             Entry::Link { to: name.path.clone() }
         };
         entries.push((name.name.clone(), entry));
     }
-    build(&entries).map_err(step("put the root together"))?;
-    std::env::set_current_dir(SITE).map_err(step("enter the root"))?;
-    pivot_root(".", ".").map_err(step("swap the root"))?;
+    build(&entries).map_err(step("build the new root"))?;
+    std::env::set_current_dir(BUILD_FOLDER).map_err(step("enter the root"))?;
+    pivot_root(".", ".").map_err(step("switch the root"))?;
     // The old root is now mounted on the new one.
     umount2(".", MntFlags::MNT_DETACH).map_err(step("leave the old root"))?;
     std::env::set_current_dir("/").map_err(step("enter the root"))?;
-    calls::make_read_only(Path::new("/"), Submounts::AsItIs).map_err(step("make the root read-only"))
+    calls::make_read_only(Path::new("/"), Submounts::Exclude).map_err(step("make the root read-only"))
 }
 
 /// The entries of the machine's root, except those that have or contain one of these names.
@@ -94,22 +95,22 @@ fn entries(names: &[Name]) -> io::Result<Vec<(PathBuf, Entry)>> {
 }
 
 fn build(entries: &[(PathBuf, Entry)]) -> io::Result<()> {
-    mount_memory(Path::new(SITE), OPTIONS)?;
+    mount_memory(Path::new(BUILD_FOLDER), OPTIONS)?;
     for (path, entry) in entries {
         let below = path.strip_prefix("/").map_err(|_| io::ErrorKind::InvalidFilename)?;
-        let place = Path::new(SITE).join(below);
-        if let Some(parent) = place.parent() {
+        let target = Path::new(BUILD_FOLDER).join(below);
+        if let Some(parent) = target.parent() {
             fs::create_dir_all(parent)?;
         }
         match entry {
-            Entry::Link { to } => symlink(to, place)?,
+            Entry::Link { to } => symlink(to, target)?,
             Entry::Mount { tree, folder } => {
                 if *folder {
-                    fs::create_dir(&place)?;
+                    fs::create_dir(&target)?;
                 } else {
-                    fs::File::create(&place)?;
+                    fs::File::create(&target)?;
                 }
-                calls::attach(tree, &place)?;
+                calls::attach(tree, &target)?;
             }
         }
     }
@@ -119,7 +120,7 @@ fn build(entries: &[(PathBuf, Entry)]) -> io::Result<()> {
 /// Mount options of a fresh folder, which is in memory.
 const FRESH_OPTIONS: &str = "mode=1777,size=512m,nr_inodes=100k";
 
-/// Mount options of a hidden folder, which only contains the mount points of places that are mounted again inside it.
+/// Mount options of a hidden folder, which only contains the mount points of paths that are mounted again inside it.
 const HIDDEN_OPTIONS: &str = "mode=0755,size=64k";
 
 /// Features of the namespaces that were created.
@@ -151,7 +152,7 @@ pub(super) fn enter(policy: &Policy, reduced: &[(PathBuf, String)]) -> Step<Name
     // Root needs no user namespace, and without one the files of all users keep their owners.
     let own_user = !(user.is_root() && unshare(own).is_ok());
     if own_user {
-        unshare(own | CloneFlags::CLONE_NEWUSER).map_err(step("make namespaces"))?;
+        unshare(own | CloneFlags::CLONE_NEWUSER).map_err(step("create namespaces"))?;
         fs::write("/proc/self/setgroups", "deny").map_err(step("fix the groups"))?;
         fs::write("/proc/self/uid_map", format!("{user} {user} 1")).map_err(step("map the user"))?;
         fs::write("/proc/self/gid_map", format!("{group} {group} 1")).map_err(step("map the group"))?;
@@ -159,21 +160,21 @@ pub(super) fn enter(policy: &Policy, reduced: &[(PathBuf, String)]) -> Step<Name
     let none: Option<&str> = None;
     mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).map_err(step("detach from the mounts"))?;
     let layers = layers(policy)?;
-    calls::make_read_only(Path::new("/"), Submounts::Too).map_err(step("make the file system read-only"))?;
+    calls::make_read_only(Path::new("/"), Submounts::Include).map_err(step("make the file system read-only"))?;
     for (path, content) in &layers {
-        place(path, content).map_err(|error| format!("could not mount {}: {error}", path.display()))?;
+        mount_layer(path, content).map_err(|error| format!("could not mount {}: {error}", path.display()))?;
     }
     if Path::new(FRESH[0]).is_dir() {
-        set(reduced).map_err(step("put files in the place of others"))?;
+        replace_files(reduced).map_err(step("replace files"))?;
     } else if !reduced.is_empty() {
         return Err(format!("there is no {}, which is needed to hide keys from commands", FRESH[0]));
     }
     // Only now, because the session's own tree may have to be mounted below a hidden folder.
     for (path, _) in layers.iter().filter(|(_, content)| matches!(content, MountContent::Hidden { folder: true })) {
-        calls::make_read_only(path, Submounts::AsItIs).map_err(step("make hidden paths read-only"))?;
+        calls::make_read_only(path, Submounts::Exclude).map_err(step("make hidden paths read-only"))?;
     }
     // Last, because a name shows what is visible at the real path by now.
-    exchange(&policy.names)?;
+    replace_root(&policy.names)?;
     Ok(Namespaces { own_proc: false, own_user, own_limit: false })
 }
 
@@ -190,17 +191,17 @@ fn layers(policy: &Policy) -> Step<Vec<(PathBuf, MountContent)>> {
         let opened = exact::open(&path, OFlags::PATH);
         let cloned = opened
             .and_then(|opened| calls::clone_tree(&opened))
-            .map_err(|error| format!("could not keep {}: {error}", path.display()))?;
+            .map_err(|error| format!("could not preserve {}: {error}", path.display()))?;
         layers.push((path, MountContent::Tree { tree: cloned, writable: tree.writable }));
     }
-    let places: Vec<PathBuf> =
-        policy.read.iter().chain(&policy.write).filter_map(|place| fs::canonicalize(place).ok()).collect();
+    let listed: Vec<PathBuf> =
+        policy.read.iter().chain(&policy.write).filter_map(|path| fs::canonicalize(path).ok()).collect();
     for hidden in &policy.hidden {
         let Ok(path) = fs::canonicalize(hidden) else { continue };
-        // Only if it would be visible: everything else is already out of reach. A place may be listed by a link.
-        let seen = places.iter().any(|place| path.starts_with(place));
+        // Only if it would be visible: everything else is inaccessible anyway. A path may be listed by a link.
+        let is_visible = listed.iter().any(|listed| path.starts_with(listed));
         let fresh = FRESH.iter().any(|fresh| path.starts_with(fresh));
-        if seen && (!fresh || policy.trees.iter().any(|tree| path.starts_with(&tree.path))) {
+        if is_visible && (!fresh || policy.trees.iter().any(|tree| path.starts_with(&tree.path))) {
             let folder = path.is_dir();
             layers.push((path, MountContent::Hidden { folder }));
         }
@@ -210,14 +211,14 @@ fn layers(policy: &Policy) -> Step<Vec<(PathBuf, MountContent)>> {
     Ok(layers)
 }
 
-fn place(path: &Path, content: &MountContent) -> io::Result<()> {
+fn mount_layer(path: &Path, content: &MountContent) -> io::Result<()> {
     match content {
         MountContent::Fresh => mount_memory(path, FRESH_OPTIONS)?,
         MountContent::Tree { tree, writable } => {
-            make_place(tree, path)?;
+            create_mount_point(tree, path)?;
             calls::attach(tree, path)?;
             if !writable {
-                calls::make_read_only(path, Submounts::Too)?;
+                calls::make_read_only(path, Submounts::Include)?;
             }
         }
         MountContent::Hidden { folder: true } => mount_memory(path, HIDDEN_OPTIONS)?,
@@ -227,7 +228,7 @@ fn place(path: &Path, content: &MountContent) -> io::Result<()> {
 }
 
 /// Creates the mount point in a fresh or hidden folder, which is still empty.
-fn make_place(tree: &OwnedFd, path: &Path) -> io::Result<()> {
+fn create_mount_point(tree: &OwnedFd, path: &Path) -> io::Result<()> {
     if path.symlink_metadata().is_ok() {
         return Ok(());
     }
@@ -253,14 +254,14 @@ pub(super) fn mount_proc() -> bool {
 /// changed.
 const OWN_PID_MAX: (u32, u32) = (6, 14);
 /// The smallest value that the kernel accepts.
-const LEAST_PID_MAX: u64 = 301;
+const MIN_PID_MAX: u64 = 301;
 
 /// Limits the number of processes and threads. Called by the first process, with its own `/proc`.
-pub(super) fn limit_processes(most: u64) -> bool {
+pub(super) fn limit_processes(limit: u64) -> bool {
     if kernel() < OWN_PID_MAX {
         return false;
     }
-    fs::write("/proc/sys/kernel/pid_max", most.max(LEAST_PID_MAX).to_string()).is_ok()
+    fs::write("/proc/sys/kernel/pid_max", limit.max(MIN_PID_MAX).to_string()).is_ok()
 }
 
 /// The kernel's major and minor version, 0 if unreadable.
@@ -290,19 +291,19 @@ const GITS: [&str; 6] = [
 ///
 /// # Errors
 /// Returns an error if a text could not be mounted in its place, because a key could be read then.
-pub(super) fn set(reduced: &[(PathBuf, String)]) -> io::Result<()> {
+pub(super) fn replace_files(reduced: &[(PathBuf, String)]) -> io::Result<()> {
     let stage = Path::new(FRESH[0]).join(NAME);
     fs::create_dir(&stage)?;
     mount_memory(&stage, STAGE_OPTIONS)?;
     for (number, (path, text)) in reduced.iter().enumerate() {
-        let made = stage.join(format!("settings{number}"));
-        fs::write(&made, text)?;
+        let source = stage.join(format!("settings{number}"));
+        fs::write(&source, text)?;
         // A file covered by something hidden cannot be read either.
-        if let Ok(place) = path.canonicalize() {
-            mount_file(&made, &place)?;
+        if let Ok(target) = path.canonicalize() {
+            mount_file(&source, &target)?;
         }
     }
-    let mut fronted = Vec::new();
+    let mut wrapped = Vec::new();
     let is_program = |path: &Path| {
         let mut first = [0; 4];
         let read = fs::File::open(path).and_then(|mut file| io::Read::read_exact(&mut file, &mut first));
@@ -310,31 +311,31 @@ pub(super) fn set(reduced: &[(PathBuf, String)]) -> io::Result<()> {
     };
     for (number, git) in GITS.iter().enumerate() {
         // Scripts depend on their own location, so they are not replaced.
-        let Some(git) = fs::canonicalize(git).ok().filter(|git| is_program(git) && !fronted.contains(git)) else {
+        let Some(git) = fs::canonicalize(git).ok().filter(|git| is_program(git) && !wrapped.contains(git)) else {
             continue;
         };
         let program = stage.join(format!("git{number}"));
         fs::write(&program, "")?;
         mount_over(&git, &program)?;
-        let front = stage.join(format!("front{number}"));
-        fs::write(&front, text_of_front(&program))?;
-        fs::set_permissions(&front, fs::Permissions::from_mode(0o755))?;
-        mount_file(&front, &git)?;
-        fronted.push(git);
+        let wrapper = stage.join(format!("front{number}"));
+        fs::write(&wrapper, wrapper_script(&program))?;
+        fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755))?;
+        mount_file(&wrapper, &git)?;
+        wrapped.push(git);
     }
-    calls::make_read_only(&stage, Submounts::AsItIs)
+    calls::make_read_only(&stage, Submounts::Exclude)
 }
 
 /// Mounts a file over another one, read-only.
-fn mount_file(made: &Path, place: &Path) -> io::Result<()> {
-    mount_over(made, place)?;
-    calls::make_read_only(place, Submounts::AsItIs)
+fn mount_file(source: &Path, target: &Path) -> io::Result<()> {
+    mount_over(source, target)?;
+    calls::make_read_only(target, Submounts::Exclude)
 }
 
 /// Mounts a file over another one.
-fn mount_over(made: &Path, place: &Path) -> nix::Result<()> {
+fn mount_over(source: &Path, target: &Path) -> nix::Result<()> {
     let none: Option<&str> = None;
-    mount(Some(made), place, none, MsFlags::MS_BIND, none)
+    mount(Some(source), target, none, MsFlags::MS_BIND, none)
 }
 
 /// Mounts a folder in memory.
@@ -343,7 +344,7 @@ fn mount_memory(path: &Path, options: &str) -> nix::Result<()> {
 }
 
 /// The wrapper for git. Git is also started by the names of its parts, which are links to it.
-fn text_of_front(program: &Path) -> String {
+fn wrapper_script(program: &Path) -> String {
     let settings: String = GIT_CONFIG.iter().map(|(key, value)| format!(" -c {key}={value}")).collect();
     format!(
         "#!/bin/sh\ncase ${{0##*/}} in git-*) n=${{0##*/}}; set -- \"${{n#git-}}\" \"$@\";; esac\n\
@@ -358,7 +359,7 @@ mod tests {
 
     #[test]
     fn git_wrapper_adds_safe_options_and_passes_arguments() {
-        let text = text_of_front(Path::new("/tmp/.agentd/git0"));
+        let text = wrapper_script(Path::new("/tmp/.agentd/git0"));
         assert!(text.contains("exec /tmp/.agentd/git0 --no-optional-locks -c safe.bareRepository=explicit"), "{text}");
         assert!(text.contains(" -c core.fsmonitor=false ") && text.ends_with(" \"$@\"\n"), "{text}");
     }

@@ -89,23 +89,23 @@ impl Capture {
 
     pub(super) fn finish(self, form: OutputForm) -> CapturedOutput {
         let Self { mut head, tail, total, .. } = self;
-        let left_out = total - (head.len() + tail.len()) as u64;
+        let omitted = total - (head.len() + tail.len()) as u64;
         let mut tail: Vec<u8> = tail.into();
-        if left_out == 0 {
+        if omitted == 0 {
             head.append(&mut tail);
         }
         if form == OutputForm::Bytes {
             return CapturedOutput { bytes: head, total, ..CapturedOutput::default() };
         }
-        let charset = match charset(&head, left_out == 0) {
+        let charset = match charset(&head, omitted == 0) {
             Ok(charset) => charset,
             Err(what) => {
                 let ending = encoding::ending(&head);
-                let binary = Binary { what, ending, content: (left_out == 0).then_some(head) };
+                let binary = Binary { what, ending, content: (omitted == 0).then_some(head) };
                 return CapturedOutput { binary: Some(binary), total, ..CapturedOutput::default() };
             }
         };
-        let text = if left_out == 0 {
+        let text = if omitted == 0 {
             decoded(charset, &head)
         } else {
             // Drops characters that were cut.
@@ -115,7 +115,7 @@ impl Capture {
             };
             let rest = tail.iter().take(3).take_while(|byte| **byte & 0xc0 == 0x80).count();
             let (start, end) = (decoded(charset, &head[..whole]), decoded(charset, &tail[rest..]));
-            format!("{start}\n[… {} left out …]\n{end}", text::size(left_out))
+            format!("{start}\n[… {} left out …]\n{end}", text::size(omitted))
         };
         CapturedOutput { text, total, ..CapturedOutput::default() }
     }
@@ -125,20 +125,20 @@ impl Capture {
 /// invalid byte, so other encodings are only considered if there are many.
 fn charset(bytes: &[u8], whole: bool) -> Result<&'static Encoding, &'static str> {
     /// Maximum number of invalid or control bytes in any text; in a long one, a share of all.
-    const FEW: usize = 16;
+    const MAX_INVALID: usize = 16;
     const PART: usize = 20;
-    let mut odd = 0;
+    let mut invalid = 0;
     for chunk in bytes.utf8_chunks() {
-        let steers = |byte: &&u8| matches!(byte, 0..=6 | 0x0e..=0x1a | 0x1c..=0x1f | 0x7f);
-        odd += chunk.valid().as_bytes().iter().filter(steers).count() + chunk.invalid().len();
+        let is_control = |byte: &&u8| matches!(byte, 0..=6 | 0x0e..=0x1a | 0x1c..=0x1f | 0x7f);
+        invalid += chunk.valid().as_bytes().iter().filter(is_control).count() + chunk.invalid().len();
     }
     // Lists of git, find and sort with `-z`: names that end in NUL.
     let nuls = bytes.iter().filter(|byte| **byte == 0).count();
-    if odd == nuls && nuls * 4 < bytes.len() {
+    if invalid == nuls && nuls * 4 < bytes.len() {
         return Ok(UTF_8);
     }
-    let is_known = odd > 0 && !encoding::ending(bytes).is_empty();
-    if !is_known && (odd < FEW || odd * PART < bytes.len()) {
+    let is_known = invalid > 0 && !encoding::ending(bytes).is_empty();
+    if !is_known && (invalid < MAX_INVALID || invalid * PART < bytes.len()) {
         return Ok(UTF_8);
     }
     encoding::detect(bytes, whole).map(|charset| charset.encoding)
@@ -152,11 +152,11 @@ fn decoded(encoding: &'static Encoding, bytes: &[u8]) -> String {
 }
 
 /// Maximum number of lines per report. Earlier lines of the same moment would be too fast to read.
-const LINES: usize = 3;
+const MAX_LINES: usize = 3;
 /// Maximum length of a reported line, in bytes.
-const LONGEST: usize = 300;
+const MAX_LINE_LENGTH: usize = 300;
 /// Minimum interval between two reports, which bounds the cost of a command with endless output.
-const PAUSE: Duration = Duration::from_millis(200);
+const REPORT_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The last lines that have not been reported yet.
 #[derive(Debug)]
@@ -185,14 +185,14 @@ impl LiveTail {
                 Some((b'\n' | b'\r', text)) => (text, true),
                 _ => (piece, false),
             };
-            let room = LONGEST.saturating_sub(self.line.len());
-            self.line.extend_from_slice(&text[..text.len().min(room)]);
+            let capacity = MAX_LINE_LENGTH.saturating_sub(self.line.len());
+            self.line.extend_from_slice(&text[..text.len().min(capacity)]);
             if is_whole {
                 let line = std::mem::take(&mut self.line);
                 if !line.trim_ascii().is_empty() {
                     self.lines.push_back(line);
                 }
-                if self.lines.len() > LINES {
+                if self.lines.len() > MAX_LINES {
                     self.lines.pop_front();
                 }
             }
@@ -214,7 +214,7 @@ impl LiveTail {
     fn flush(&mut self) {
         for line in self.lines.drain(..) {
             self.progress.report(&String::from_utf8_lossy(&line));
-            self.due = Instant::now() + PAUSE;
+            self.due = Instant::now() + REPORT_INTERVAL;
         }
     }
 }
@@ -306,37 +306,37 @@ mod tests {
         }
     }
 
-    fn heard() -> (LiveTail, Arc<Mutex<String>>) {
-        let heard = Arc::new(Mutex::new(String::new()));
-        let sink = Arc::clone(&heard);
+    fn recorder() -> (LiveTail, Arc<Mutex<String>>) {
+        let recorder = Arc::new(Mutex::new(String::new()));
+        let sink = Arc::clone(&recorder);
         let tail = LiveTail::new(CallProgress::new(move |line| sink.lock().unwrap().push_str(&line)));
-        (tail, heard)
+        (tail, recorder)
     }
 
     #[tokio::test(start_paused = true)]
     async fn live_tail_is_sent_at_once_then_at_intervals() {
-        let (mut tail, heard) = heard();
-        let said = || std::mem::take(&mut *heard.lock().unwrap());
+        let (mut tail, recorder) = recorder();
+        let reported = || std::mem::take(&mut *recorder.lock().unwrap());
         tail.push(b"one\ntw");
-        assert_eq!(said(), "one\n");
+        assert_eq!(reported(), "one\n");
         tail.push(b"o\n\nthree\nfour\nfive\n 10%\r 20%\r");
-        assert_eq!(said(), "", "too soon");
-        let begun = Instant::now();
+        assert_eq!(reported(), "", "too soon");
+        let start = Instant::now();
         tail.report_due().await;
-        assert_eq!((said().as_str(), begun.elapsed() <= PAUSE), ("five\n 10%\n 20%\n", true));
-        tail.push("x".repeat(2 * LONGEST).as_bytes());
+        assert_eq!((reported().as_str(), start.elapsed() <= REPORT_INTERVAL), ("five\n 10%\n 20%\n", true));
+        tail.push("x".repeat(2 * MAX_LINE_LENGTH).as_bytes());
         tail.push(b"\n");
         tail.report_due().await;
-        assert_eq!(said().len(), LONGEST + 1);
+        assert_eq!(reported().len(), MAX_LINE_LENGTH + 1);
     }
 
     #[tokio::test(start_paused = true)]
     async fn endless_output_is_reported_five_times_a_second() {
-        let (mut tail, heard) = heard();
+        let (mut tail, recorder) = recorder();
         for _ in 0..1000 {
             tail.push(&b"line\n".repeat(1000));
             tokio::time::advance(Duration::from_millis(1)).await;
         }
-        assert!(heard.lock().unwrap().lines().count() <= LINES * 6);
+        assert!(recorder.lock().unwrap().lines().count() <= MAX_LINES * 6);
     }
 }

@@ -12,7 +12,7 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 use crate::{
     config::Report,
     environment,
-    host::{Sandbox, Walls},
+    host::{Isolation, Sandbox},
     places::PROJECT,
     secrets::project_secrets,
 };
@@ -26,24 +26,24 @@ pub struct ConfinedPrograms {
     sandbox: Arc<Sandbox>,
     /// Variables in addition to the defaults, as for commands.
     environment: BTreeMap<String, String>,
-    standing: BTreeMap<String, String>,
+    base: BTreeMap<String, String>,
     /// Empty folder in place of the session's own.
-    place: PathBuf,
+    root: PathBuf,
     /// Predicate for names of secret files.
     is_secret: fn(&str) -> bool,
 }
 
 impl ConfinedPrograms {
-    /// Creates a starter for this sandbox. The variables are those of commands, and `place` is created if necessary.
+    /// Creates a starter for this sandbox. The variables are those of commands, and `root` is created if necessary.
     /// Files count as secrets if `is_secret` or this crate classifies their names as such.
     pub fn new(
         sandbox: Arc<Sandbox>,
         environment: BTreeMap<String, String>,
-        standing: BTreeMap<String, String>,
-        place: PathBuf,
+        base: BTreeMap<String, String>,
+        root: PathBuf,
         is_secret: fn(&str) -> bool,
     ) -> Self {
-        Self { sandbox, environment, standing, place, is_secret }
+        Self { sandbox, environment, base, root, is_secret }
     }
 }
 
@@ -57,45 +57,45 @@ impl Confiner for ConfinedPrograms {
                 ));
             }
             let ConfinedProgram { program, args, folder, hidden, environment: own, memory_bytes } = program;
-            let broken = |what: &str| {
-                let attempted = format!("could not {what}");
+            let broken = |action: &str| {
+                let attempted = format!("could not {action}");
                 move |error: io::Error| start_error(format!("{attempted}: {error}"), false)
             };
             let status = self.sandbox.status().await;
             if !status.runs {
-                let why = status.weaknesses.first().cloned().unwrap_or_default();
-                return Err(start_error(format!("the sandbox is incomplete: {why}; see `agentctl doctor`"), true));
+                let reason = status.weaknesses.first().cloned().unwrap_or_default();
+                return Err(start_error(format!("the sandbox is incomplete: {reason}; see `agentctl doctor`"), true));
             }
             let project = Some(Mount { path: folder.clone(), writable: false });
-            let workspace = Workspace { root: self.place.clone(), project, ..Workspace::default() };
+            let workspace = Workspace { root: self.root.clone(), project, ..Workspace::default() };
             let names = self.sandbox.names(&workspace).await;
             let client = ClientEnvironment::default();
-            let mut variables = environment::clean(&workspace, &names, &self.standing, &self.environment, &client);
+            let mut variables = environment::clean(&workspace, &names, &self.base, &self.environment, &client);
             variables.retain(|name, _| name != "WORKSPACE" && name != "PROJECT");
             variables.extend(["HOME", "TMPDIR"].map(|name| (name.into(), HOME.into())));
             variables.extend(own);
-            let (place, project) = (self.place.clone(), folder.clone());
+            let (root, project) = (self.root.clone(), folder.clone());
             let opened = tokio::task::spawn_blocking(move || {
-                std::fs::create_dir_all(place)?;
+                std::fs::create_dir_all(root)?;
                 agentd_workspace::exact::open_folder(&project)
             });
             let opened = opened.await.map_err(|_| start_error("could not open its folder", false))?;
             let opened = opened.map_err(broken("open its folder"))?;
-            let (theirs, input) = io::pipe().map_err(broken("make a pipe"))?;
+            let (stdin, input) = io::pipe().map_err(broken("create a pipe"))?;
             let command =
                 std::iter::once(program.into_os_string()).chain(args.into_iter().map(OsString::from)).collect();
             let confinement = agentd_core::policy::Confinement::ReadOnly;
-            let walls =
-                Walls { confinement, closed: Default::default(), input: Some(theirs.into()), memory_bytes, hidden };
-            let started = self.sandbox.run(&workspace, command, &variables, &opened, walls).await;
-            let (mut child, mut leash) = started.map_err(broken("start it"))?;
+            let isolation =
+                Isolation { confinement, closed: Default::default(), input: Some(stdin.into()), memory_bytes, hidden };
+            let started = self.sandbox.run(&workspace, command, &variables, &opened, isolation).await;
+            let (mut child, mut guard) = started.map_err(broken("start it"))?;
             let output = child.stdout.take().ok_or_else(|| start_error("it has no output", false))?;
             let output = output.into_owned_fd().map_err(broken("read its output"))?;
             let ended = async move {
-                let report = leash.report().await;
-                drop(leash);
+                let report = guard.report().await;
+                drop(guard);
                 let _ = child.wait().await;
-                described(report)
+                program_end(report)
             };
             let named = names.iter().any(|name| name.mounted && name.path == folder);
             let folder = if named { PROJECT.into() } else { folder };
@@ -109,7 +109,7 @@ impl Confiner for ConfinedPrograms {
         let search = tokio::task::spawn_blocking(move || project_secrets(&folder, is_secret));
         async move {
             let found = search.await.map_err(|_| start_error("cannot search its folder", false))?;
-            found.map_err(|why| start_error(why, true))
+            found.map_err(|reason| start_error(reason, true))
         }
         .boxed()
     }
@@ -120,10 +120,10 @@ fn start_error(message: impl Into<String>, lasting: bool) -> ConfineError {
 }
 
 /// Describes how a program ended.
-fn described(report: io::Result<Report>) -> ProgramEnd {
+fn program_end(report: io::Result<Report>) -> ProgramEnd {
     let ended = |how: String| ProgramEnd { how, lasting: false };
     match report {
-        Ok(Report::Failed(why)) => ProgramEnd { how: format!("it did not start: {why}"), lasting: true },
+        Ok(Report::Failed(reason)) => ProgramEnd { how: format!("it did not start: {reason}"), lasting: true },
         Ok(Report::Ended { code: Some(code), .. }) => ended(format!("exit code {code}")),
         Ok(Report::Ended { signal: Some(signal), .. }) => ended(format!("signal {signal}")),
         Ok(Report::Ended { .. } | Report::Ready(_) | Report::Begun) => ended("it ended".to_owned()),

@@ -1,7 +1,7 @@
 //! Starts a command, reads its output, waits for it, and kills its leftover processes.
 //!
-//! In the sandbox, the keeper ends a command on a request over the leash. Without one, the command is a process group,
-//! and its strays are searched for.
+//! In the sandbox, the keeper ends a command on a request over the control socket. Without one, the command is a
+//! process group, and its strays are searched for.
 
 use std::{
     collections::BTreeMap,
@@ -33,7 +33,7 @@ use super::capture::{Capture, CapturedOutput, OutputForm};
 use crate::{
     config::Report,
     environment::MARK,
-    host::{Sandbox, Walls},
+    host::{Isolation, Sandbox},
 };
 
 /// Time for a command to clean up after it was asked to end.
@@ -83,7 +83,7 @@ pub enum RunError {
     Refused(String),
 }
 
-/// The way in which a command ended.
+/// Outcome of a command that was started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommandEnd {
     /// By itself, with this exit code.
@@ -101,7 +101,7 @@ pub enum CommandEnd {
 /// A command that has ended, with everything that it started.
 #[derive(Debug)]
 pub struct FinishedCommand {
-    /// The way in which it ended.
+    /// Outcome of the command.
     pub ended: CommandEnd,
     /// Its captured standard output.
     pub stdout: CapturedOutput,
@@ -125,47 +125,47 @@ pub async fn run(
 ) -> Result<FinishedCommand, RunError> {
     let Some(sandbox) = sandbox.filter(|sandbox| sandbox.is_on()) else {
         if script.confinement == Confinement::ReadOnly {
-            let why = "this system cannot make its folders read-only";
-            return Err(RunError::Refused(why.to_owned()));
+            let reason = "this system cannot make its folders read-only";
+            return Err(RunError::Refused(reason.to_owned()));
         }
-        return Ok(at_large(script, cancel).await?);
+        return Ok(run_unconfined(script, cancel).await?);
     };
-    let began = Instant::now();
+    let started = Instant::now();
     let Script { command, folder, environment, timeout, output_cap, output, confinement, closed, progress } = script;
-    let walls = Walls { confinement, closed, ..Walls::default() };
-    let (mut child, mut leash) = sandbox.run(workspace, command, &environment, &folder, walls).await?;
+    let isolation = Isolation { confinement, closed, ..Isolation::default() };
+    let (mut child, mut guard) = sandbox.run(workspace, command, &environment, &folder, isolation).await?;
     let (out_pipe, err_pipe) = (child.stdout.take(), child.stderr.take());
     let (mut stdout, mut stderr) = (Capture::new(output_cap, progress.clone()), Capture::new(output_cap, progress));
-    let (report, cut) = {
+    let (report, stopped) = {
         let mut pipe_reader = PipeReader::new(drain(&mut stdout, out_pipe), drain(&mut stderr, err_pipe));
-        let (report, cut) = match pipe_reader.wait(leash.report(), timeout, cancel).await {
+        let (report, stopped) = match pipe_reader.wait(guard.report(), timeout, cancel).await {
             Ok(report) => (report, None),
-            Err(cut) => (pipe_reader.until(leash.end(TERM_GRACE)).await, Some(cut)),
+            Err(stopped) => (pipe_reader.until(guard.end(TERM_GRACE)).await, Some(stopped)),
         };
         // All writers are gone, so this ends once the remaining output is read.
-        pipe_reader.for_at_most(PIPE_GRACE).await;
-        (report, cut)
+        pipe_reader.read_for(PIPE_GRACE).await;
+        (report, stopped)
     };
-    let (ended, strays) = match (report, cut) {
-        (Ok(Report::Failed(why)), _) => return Err(RunError::Refused(why)),
-        (Ok(Report::Ended { strays, .. }), Some(cut)) => (cut, strays),
-        (_, Some(cut)) => (cut, 0),
+    let (ended, strays) = match (report, stopped) {
+        (Ok(Report::Failed(reason)), _) => return Err(RunError::Refused(reason)),
+        (Ok(Report::Ended { strays, .. }), Some(stopped)) => (stopped, strays),
+        (_, Some(stopped)) => (stopped, 0),
         (Ok(Report::Ended { code, signal, strays }), None) => {
             (code.map_or(CommandEnd::Signal(signal.unwrap_or_default()), CommandEnd::Code), strays)
         }
         (Ok(Report::Ready(_) | Report::Begun), None) => {
             return Err(RunError::Refused("no command".to_owned()));
         }
-        (Err(_), None) if leash.has_begun => (CommandEnd::Lost, 0),
+        (Err(_), None) if guard.has_begun => (CommandEnd::Lost, 0),
         (Err(error), None) => return Err(RunError::Refused(format!("its helper failed: {error}"))),
     };
     let (stdout, stderr) = (stdout.finish(output), stderr.finish(OutputForm::Text));
-    Ok(FinishedCommand { ended, stdout, stderr, duration: began.elapsed(), strays })
+    Ok(FinishedCommand { ended, stdout, stderr, duration: started.elapsed(), strays })
 }
 
 /// Runs a command without a sandbox.
-async fn at_large(script: Script, cancel: &CancellationToken) -> io::Result<FinishedCommand> {
-    let began = Instant::now();
+async fn run_unconfined(script: Script, cancel: &CancellationToken) -> io::Result<FinishedCommand> {
+    let started = Instant::now();
     let mark = uuid::Uuid::new_v4().simple().to_string();
     let (timeout, cap, output, progress) = (script.timeout, script.output_cap, script.output, script.progress.clone());
     let mut child = spawn(script, &mark)?;
@@ -181,21 +181,21 @@ async fn at_large(script: Script, cancel: &CancellationToken) -> io::Result<Fini
                 let status = status?;
                 status.code().map_or_else(|| CommandEnd::Signal(status.signal().unwrap_or(0)), CommandEnd::Code)
             }
-            Err(cut) => {
+            Err(stopped) => {
                 pipe_reader.until(end(&mut child, &group)).await;
-                cut
+                stopped
             }
         };
-        // The pipes still contain what was written before the end; children in the background may hold them open.
-        pipe_reader.for_at_most(PIPE_GRACE).await;
+        // The pipes still contain what was written before the end; children in the background may keep them open.
+        pipe_reader.read_for(PIPE_GRACE).await;
         let strays = tokio::task::spawn_blocking(move || kill_strays(&mark)).await.unwrap_or_default();
         // Processes that removed the mark but stayed in the group are killed too.
         group.kill();
-        pipe_reader.for_at_most(PIPE_GRACE).await;
+        pipe_reader.read_for(PIPE_GRACE).await;
         (ended, strays)
     };
     let (stdout, stderr) = (stdout.finish(output), stderr.finish(OutputForm::Text));
-    Ok(FinishedCommand { ended, stdout, stderr, duration: began.elapsed(), strays })
+    Ok(FinishedCommand { ended, stdout, stderr, duration: started.elapsed(), strays })
 }
 
 async fn drain(capture: &mut Capture, pipe: Option<impl AsyncRead + Unpin>) {
@@ -207,7 +207,7 @@ async fn drain(capture: &mut Capture, pipe: Option<impl AsyncRead + Unpin>) {
 /// Reads both pipes while waiting for something else.
 struct PipeReader<'a> {
     pipes: BoxFuture<'a, ()>,
-    over: bool,
+    is_done: bool,
 }
 
 impl<'a> PipeReader<'a> {
@@ -215,7 +215,7 @@ impl<'a> PipeReader<'a> {
         let pipes = async {
             tokio::join!(stdout, stderr);
         };
-        Self { pipes: pipes.boxed(), over: false }
+        Self { pipes: pipes.boxed(), is_done: false }
     }
 
     async fn wait<T>(
@@ -231,19 +231,19 @@ impl<'a> PipeReader<'a> {
         }
     }
 
-    async fn until<T>(&mut self, waited_for: impl Future<Output = T>) -> T {
-        tokio::pin!(waited_for);
+    async fn until<T>(&mut self, future: impl Future<Output = T>) -> T {
+        tokio::pin!(future);
         loop {
             tokio::select! {
-                value = &mut waited_for => return value,
-                () = &mut self.pipes, if !self.over => self.over = true,
+                value = &mut future => return value,
+                () = &mut self.pipes, if !self.is_done => self.is_done = true,
             }
         }
     }
 
-    async fn for_at_most(&mut self, limit: Duration) {
-        if !self.over && tokio::time::timeout(limit, &mut self.pipes).await.is_ok() {
-            self.over = true;
+    async fn read_for(&mut self, limit: Duration) {
+        if !self.is_done && tokio::time::timeout(limit, &mut self.pipes).await.is_ok() {
+            self.is_done = true;
         }
     }
 }
@@ -326,23 +326,23 @@ fn kill_strays(mark: &str) -> usize {
     /// A process can fork during the search, but each round kills all that the last one found.
     const ROUNDS: usize = 20;
     /// Number of further rounds for processes that show no environment. Most of them never had one.
-    const PATIENCE: usize = 3;
+    const EXTRA_ROUNDS: usize = 3;
     let mark = format!("{}={mark}", MARK);
-    let mut seen = std::collections::BTreeSet::new();
+    let mut killed = std::collections::BTreeSet::new();
     for round in 0..ROUNDS {
-        let seen_now = scan_processes(mark.as_bytes());
-        if seen_now.carriers.is_empty() && (!seen_now.undecided || round >= PATIENCE) {
+        let scan = scan_processes(mark.as_bytes());
+        if scan.carriers.is_empty() && (!scan.undecided || round >= EXTRA_ROUNDS) {
             break;
         }
-        for process in seen_now.carriers {
-            seen.insert(process);
+        for process in scan.carriers {
+            killed.insert(process);
             // It may have ended by itself.
             let _ = nix::sys::signal::kill(Pid::from_raw(process), Signal::SIGKILL);
         }
         // Dying processes carry their mark for a moment.
         std::thread::sleep(std::time::Duration::from_millis(1 + round as u64));
     }
-    seen.len()
+    killed.len()
 }
 
 /// Result of one scan of all processes.
@@ -354,8 +354,8 @@ struct ProcessScan {
 }
 
 fn scan_processes(mark: &[u8]) -> ProcessScan {
-    let mut look = ProcessScan::default();
-    let Ok(processes) = std::fs::read_dir("/proc") else { return look };
+    let mut scan = ProcessScan::default();
+    let Ok(processes) = std::fs::read_dir("/proc") else { return scan };
     let own = i32::try_from(std::process::id()).unwrap_or_default();
     for process in processes.filter_map(|process| process.ok()?.file_name().to_str()?.parse::<i32>().ok()) {
         if process <= 1 || process == own {
@@ -365,10 +365,10 @@ fn scan_processes(mark: &[u8]) -> ProcessScan {
         let Ok(environment) = std::fs::read(format!("/proc/{process}/environ")) else { continue };
         if environment.is_empty() {
             // Processes that have ended and kernel threads have no executable either.
-            look.undecided |= std::fs::read_link(format!("/proc/{process}/exe")).is_ok();
+            scan.undecided |= std::fs::read_link(format!("/proc/{process}/exe")).is_ok();
         } else if environment.split(|byte| *byte == 0).any(|variable| variable == mark) {
-            look.carriers.push(process);
+            scan.carriers.push(process);
         }
     }
-    look
+    scan
 }

@@ -17,11 +17,11 @@ impl TurnBuilder<'_> {
         let number = match &item.body {
             ItemBody::AgentMessage { .. } | ItemBody::Reasoning { .. } => {
                 let call = self.current_call(event);
-                self.arena.open(Some(call), item.id.to_string(), event.at, words(&item.body))
+                self.arena.open(Some(call), item.id.to_string(), event.at, text_span(&item.body))
             }
             ItemBody::ToolResult(result) => {
                 let number = self.tool(event, result);
-                self.begin(number, event.at);
+                self.start_tool(number, event.at);
                 if let Some(tool) = self.arena.tool(number) {
                     tool.ran = true;
                 }
@@ -54,8 +54,8 @@ impl TurnBuilder<'_> {
                 self.new_tool(event, &call.call_id, &call.name, &call.arguments);
                 return;
             }
-            ItemBody::AgentMessage { .. } | ItemBody::Reasoning { .. } => self.said(event, item),
-            ItemBody::ToolResult(result) => self.returned(event, result),
+            ItemBody::AgentMessage { .. } | ItemBody::Reasoning { .. } => self.complete_text(event, item),
+            ItemBody::ToolResult(result) => self.complete_tool(event, result),
             ItemBody::Compaction(compaction) => {
                 let known = self.items.get(&item.id).copied();
                 let report = Some(Box::new(compaction.report.clone()));
@@ -72,28 +72,28 @@ impl TurnBuilder<'_> {
     }
 
     /// Completes a message or reasoning. It completes after the usage event of its call, but belongs to that call.
-    fn said(&mut self, event: &Event, item: &Item) -> usize {
+    fn complete_text(&mut self, event: &Event, item: &Item) -> usize {
         let known = self.items.get(&item.id).copied();
         let number = known.unwrap_or_else(|| {
             let call = self.call.or(self.last_call.map(|(number, _)| number));
             let call = call.unwrap_or_else(|| self.current_call(event));
-            self.arena.open(Some(call), item.id.to_string(), event.at, words(&item.body))
+            self.arena.open(Some(call), item.id.to_string(), event.at, text_span(&item.body))
         });
-        self.arena.span(number).kind = words(&item.body);
+        self.arena.span(number).kind = text_span(&item.body);
         number
     }
 
     /// Records the server of a call. The answer's origin names it; the usage event does not.
     fn note_server(&mut self, item: &Item) {
-        let Some((_, place)) = item.origin.as_ref().and_then(|origin| origin.model.rsplit_once('@')) else { return };
-        let host = place.split('/').next().unwrap_or_default();
+        let Some((_, address)) = item.origin.as_ref().and_then(|origin| origin.model.rsplit_once('@')) else { return };
+        let host = address.split('/').next().unwrap_or_default();
         let call = self.call.or(self.last_call.map(|(number, _)| number)).and_then(|number| self.arena.call(number));
         if let Some(call) = call.filter(|_| !host.is_empty()) {
             call.server = Some(host.to_owned());
         }
     }
 
-    fn returned(&mut self, event: &Event, result: &ToolResult) -> usize {
+    fn complete_tool(&mut self, event: &Event, result: &ToolResult) -> usize {
         let number = self.tool(event, result);
         if let Some(tool) = self.arena.tool(number) {
             tool.text.clone_from(&result.text);
@@ -135,45 +135,45 @@ impl TurnBuilder<'_> {
     }
 
     /// Adds a question below the call that asks it, even if a subagent of the call asks.
-    pub(super) fn asked(&mut self, event: &Event, interrupt: &Interrupt) {
+    pub(super) fn interrupt_raised(&mut self, event: &Event, interrupt: &Interrupt) {
         let parent = if interrupt.session_id == event.session_id {
             interrupt.call_id.as_ref().and_then(|call| self.tools.get(call)).copied()
         } else {
             self.subagents.get(&interrupt.session_id).and_then(|number| self.arena.parent(*number))
         };
         if let Some(tool) = parent {
-            self.begin(tool, event.at);
+            self.start_tool(tool, event.at);
         }
-        let asked = InterruptSpan {
+        let question = InterruptSpan {
             interrupt_id: interrupt.id,
             session_id: interrupt.session_id,
             ask: interrupt.ask.clone(),
             answer: None,
             by: None,
         };
-        let kind = SpanKind::Interrupt(Box::new(asked));
+        let kind = SpanKind::Interrupt(Box::new(question));
         let number = self.arena.open(parent, interrupt.id.to_string(), event.at, kind);
         self.interrupts.insert(interrupt.id, number);
     }
 
-    pub(super) fn answered(&mut self, event: &Event, id: InterruptId, answer: &Answer, by: &AnsweredBy) {
+    pub(super) fn interrupt_resolved(&mut self, event: &Event, id: InterruptId, answer: &Answer, by: &AnsweredBy) {
         let Some(number) = self.interrupts.get(&id).copied() else { return };
         self.arena.close(number, event.at);
-        if let SpanKind::Interrupt(asked) = &mut self.arena.span(number).kind {
-            (asked.answer, asked.by) = (Some(answer.clone()), Some(by.clone()));
+        if let SpanKind::Interrupt(question) = &mut self.arena.span(number).kind {
+            (question.answer, question.by) = (Some(answer.clone()), Some(by.clone()));
         }
     }
 
     /// Moves the start of a call to its first activity, because calls of one answer wait for each other.
-    fn begin(&mut self, tool: usize, at: Timestamp) {
-        let is_untouched = self.arena.tool(tool).is_some_and(|tool| !tool.ran) && !self.arena.has_children(tool);
-        if is_untouched {
+    fn start_tool(&mut self, tool: usize, at: Timestamp) {
+        let has_not_started = self.arena.tool(tool).is_some_and(|tool| !tool.ran) && !self.arena.has_children(tool);
+        if has_not_started {
             self.arena.span(tool).at = at;
         }
     }
 }
 
-fn words(body: &ItemBody) -> SpanKind {
+fn text_span(body: &ItemBody) -> SpanKind {
     match body {
         ItemBody::Reasoning { text } => SpanKind::Reasoning { text: text.clone() },
         ItemBody::AgentMessage { text } => SpanKind::Message { text: text.clone() },

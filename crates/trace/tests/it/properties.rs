@@ -33,29 +33,29 @@ struct Names {
     sessions: Vec<SessionId>,
 }
 
-fn write(script: &mut Script, names: &Names, (kind, one, other, number, is_so, first, whole): Step) {
-    let status = if is_so { ItemStatus::Done } else { ItemStatus::Unknown };
-    let (call, words) = (&names.calls[one], names.items[one]);
+fn write(script: &mut Script, names: &Names, (kind, one, other, number, flag, first, whole): Step) {
+    let status = if flag { ItemStatus::Done } else { ItemStatus::Unknown };
+    let (call, message_id) = (&names.calls[one], names.items[one]);
     match kind {
         0 => script.start(),
-        1 => script.end(if is_so { StopReason::Completed } else { StopReason::Interrupted }),
+        1 => script.end(if flag { StopReason::Completed } else { StopReason::Interrupted }),
         2 => script.input("x"),
-        3 => script.item_started(words, message("")),
-        4 => script.item_completed(words, message("w"), status),
+        3 => script.item_started(message_id, message("")),
+        4 => script.item_completed(message_id, message("w"), status),
         5 => script.called(call, "t"),
         6 => script.item_started(names.results[one], result(call, "t", "")),
         7 => script.item_completed(names.results[one], result(call, "t", "r"), status),
         8 => {
             let timing = whole.map(|duration_ms| CallTiming { first_token_ms: first, duration_ms });
-            script.paid(u32::try_from(number % 4).unwrap(), tokens(number, 1), timing, is_so)
+            script.used(u32::try_from(number % 4).unwrap(), tokens(number, 1), timing, flag)
         }
         9 => {
-            let session = if is_so { names.sessions[one] } else { script.session };
+            let session = if flag { names.sessions[one] } else { script.session };
             script.asked(names.questions[other], session, Some(call))
         }
         10 => script.answered(names.questions[other], AnsweredBy::Daemon),
         11 => script.subagent(call, names.sessions[other], number % 20),
-        12 => script.warn(if is_so { "model_retry" } else { "other" }),
+        12 => script.warn(if flag { "model_retry" } else { "other" }),
         13 => {
             let seq = script.events.len() as u64 + 1;
             script.events.push(Event::damaged(script.session, Some(script.turn), seq));

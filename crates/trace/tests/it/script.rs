@@ -49,7 +49,7 @@ impl Script {
         self
     }
 
-    pub(crate) fn tell(&mut self, kind: EventKind) -> &mut Self {
+    pub(crate) fn push(&mut self, kind: EventKind) -> &mut Self {
         let seq = self.events.len() as u64 + 1;
         let event = Event { session_id: self.session, turn_id: Some(self.turn), seq, at: at(self.clock), kind };
         self.events.push(event);
@@ -58,40 +58,40 @@ impl Script {
 
     pub(crate) fn start(&mut self) -> &mut Self {
         (self.turn, self.usage) = (TurnId::generate(), Usage::default());
-        self.tell(fact(json!({
+        self.push(fact(json!({
             "type": "turn_started", "trace_id": TraceId::generate(), "slot": "base", "model": "m", "reason": "", "max_steps": 9,
         })))
     }
 
     pub(crate) fn item_started(&mut self, id: ItemId, body: ItemBody) -> &mut Self {
         let item = Item { id, ..Item::new(self.turn, body) };
-        self.tell(EventKind::ItemStarted { item })
+        self.push(EventKind::ItemStarted { item })
     }
 
     pub(crate) fn item_completed(&mut self, id: ItemId, body: ItemBody, status: ItemStatus) -> &mut Self {
         let item = Item { id, ..Item::new(self.turn, body) };
-        self.tell(EventKind::ItemCompleted { item, status })
+        self.push(EventKind::ItemCompleted { item, status })
     }
 
-    pub(crate) fn whole(&mut self, body: ItemBody) -> &mut Self {
+    pub(crate) fn add_item(&mut self, body: ItemBody) -> &mut Self {
         self.item_completed(ItemId::generate(), body, ItemStatus::Done)
     }
 
     pub(crate) fn input(&mut self, text: &str) -> &mut Self {
         let text = text.to_owned();
-        self.whole(ItemBody::UserMessage { text, steered: false, typed_bytes: None, stored: None })
+        self.add_item(ItemBody::UserMessage { text, steered: false, typed_bytes: None, stored: None })
     }
 
-    pub(crate) fn paid(&mut self, step: u32, usage: Usage, timing: Option<CallTiming>, delegated: bool) -> &mut Self {
+    pub(crate) fn used(&mut self, step: u32, usage: Usage, timing: Option<CallTiming>, delegated: bool) -> &mut Self {
         self.usage += usage;
         let turn = self.usage;
         let (slot, model, prompt) = (Slot::Base, "m".to_owned(), None);
-        self.tell(EventKind::UsageUpdated { step, slot, model, usage, turn, prompt, delegated, timing })
+        self.push(EventKind::UsageUpdated { step, slot, model, usage, turn, prompt, delegated, timing })
     }
 
     pub(crate) fn called(&mut self, call: &CallId, name: &str) -> &mut Self {
         let (call_id, name, arguments) = (call.clone(), name.to_owned(), r#"{"path":"a"}"#.to_owned());
-        self.whole(ItemBody::ToolCall(ToolCall { call_id, name, arguments }))
+        self.add_item(ItemBody::ToolCall(ToolCall { call_id, name, arguments }))
     }
 
     pub(crate) fn asked(&mut self, id: InterruptId, session_id: SessionId, call: Option<&CallId>) -> &mut Self {
@@ -100,21 +100,21 @@ impl Script {
         let (turn_id, call_id, asked_by, raised_at) = (self.turn, call.cloned(), AskedBy::default(), at(self.clock));
         let (deadline, on_deadline) = (None, None);
         let interrupt = Interrupt { id, session_id, turn_id, call_id, asked_by, ask, raised_at, deadline, on_deadline };
-        self.tell(EventKind::InterruptRaised { interrupt: Box::new(interrupt) })
+        self.push(EventKind::InterruptRaised { interrupt: Box::new(interrupt) })
     }
 
     pub(crate) fn answered(&mut self, interrupt_id: InterruptId, by: AnsweredBy) -> &mut Self {
-        self.tell(EventKind::InterruptResolved { interrupt_id, call_id: None, answer: Answer::Approve, by })
+        self.push(EventKind::InterruptResolved { interrupt_id, call_id: None, answer: Answer::Approve, by })
     }
 
     pub(crate) fn subagent(&mut self, call: &CallId, session_id: SessionId, after: u64) -> &mut Self {
         let (name, task) = ("researcher".to_owned(), "look".to_owned());
         let change = StateChange::Subagent(Subagent { call_id: call.clone(), session_id, name, task, after });
-        self.tell(EventKind::StateChanged { change })
+        self.push(EventKind::StateChanged { change })
     }
 
     pub(crate) fn warn(&mut self, code: &str) -> &mut Self {
-        self.tell(EventKind::Warning { code: code.to_owned(), message: "m".to_owned() })
+        self.push(EventKind::Warning { code: code.to_owned(), message: "m".to_owned() })
     }
 
     pub(crate) fn end(&mut self, stop_reason: StopReason) -> &mut Self {
@@ -122,7 +122,7 @@ impl Script {
             "turn_id": self.turn, "trace_id": TraceId::generate(), "text": "done", "tool_used": true, "stop_reason": stop_reason,
             "steps": 2, "usage": self.usage, "denials": [], "files": [], "duration_ms": 1,
         });
-        self.tell(fact(json!({"type": "turn_ended", "result": result})))
+        self.push(fact(json!({"type": "turn_ended", "result": result})))
     }
 }
 

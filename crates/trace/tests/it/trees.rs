@@ -46,18 +46,18 @@ fn timing(first: u64, whole: u64) -> Option<CallTiming> {
 
 #[test]
 fn turn_with_an_approval_is_traced() {
-    let (call, asked, words) = (CallId::generate(), InterruptId::generate(), ItemId::generate());
+    let (call, asked, message_id) = (CallId::generate(), InterruptId::generate(), ItemId::generate());
     let mut script = Script::new();
     script.start().input("hello").after(500).warn("model_retry");
-    script.after(500).paid(1, tokens(10, 1), timing(700, 900), false).called(&call, "write_file");
+    script.after(500).used(1, tokens(10, 1), timing(700, 900), false).called(&call, "write_file");
     let session = script.session;
     script.after(100).asked(asked, session, Some(&call)).after(5000);
     script.answered(asked, AnsweredBy::Client("agentctl".to_owned())).after(10);
     let id = ItemId::generate();
     script.item_started(id, result(&call, "write_file", "")).after(40);
     script.item_completed(id, result(&call, "write_file", "ok"), ItemStatus::Done).after(100);
-    script.item_started(words, message("")).after(200).paid(2, tokens(20, 2), timing(90, 300), false);
-    script.item_completed(words, message("bye"), ItemStatus::Done).after(5).end(StopReason::Completed);
+    script.item_started(message_id, message("")).after(200).used(2, tokens(20, 2), timing(90, 300), false);
+    script.item_completed(message_id, message("bye"), ItemStatus::Done).after(5).end(StopReason::Completed);
     let turns = turns(&script.events);
     let [turn] = turns.as_slice() else { panic!("{turns:?}") };
     let expected = [
@@ -78,10 +78,10 @@ fn turn_with_an_approval_is_traced() {
 
 #[test]
 fn timings_of_older_journals_are_estimated() {
-    let words = ItemId::generate();
+    let message_id = ItemId::generate();
     let mut script = Script::new();
-    script.start().input("hello").after(300).item_started(words, message("")).after(200);
-    script.paid(1, tokens(10, 1), None, false).item_completed(words, message("bye"), ItemStatus::Done);
+    script.start().input("hello").after(300).item_started(message_id, message("")).after(200);
+    script.used(1, tokens(10, 1), None, false).item_completed(message_id, message("bye"), ItemStatus::Done);
     script.end(StopReason::Completed);
     let turn = &turns(&script.events)[0];
     assert_eq!(shown(turn), ["input hello 0-0", "call 1 first Some(300) 0-500", "  message bye 300-500"]);
@@ -92,7 +92,7 @@ fn timings_of_older_journals_are_estimated() {
 fn unfinished_spans_end_with_the_journal() {
     let call = CallId::generate();
     let mut script = Script::new();
-    script.start().after(100).paid(1, tokens(1, 1), timing(1, 100), false).called(&call, "run_bash_command");
+    script.start().after(100).used(1, tokens(1, 1), timing(1, 100), false).called(&call, "run_bash_command");
     script.item_started(ItemId::generate(), result(&call, "run_bash_command", "")).after(900).warn("late");
     let turn = &turns(&script.events)[0];
     let expected = ["call 1 first Some(1) 0-100", "tool run_bash_command  100-1000 cut", "warning late 1000-1000"];
@@ -104,7 +104,7 @@ fn unfinished_spans_end_with_the_journal() {
 fn time_after_a_crash_is_excluded_from_the_turn() {
     let (call, running) = (CallId::generate(), ItemId::generate());
     let mut script = Script::new();
-    script.start().after(100).paid(1, tokens(1, 1), timing(1, 100), false).called(&call, "run_bash_command").after(50);
+    script.start().after(100).used(1, tokens(1, 1), timing(1, 100), false).called(&call, "run_bash_command").after(50);
     script.item_started(running, result(&call, "run_bash_command", ""));
     // The next start of the daemon, one day later.
     script.after(86_400_000);
@@ -122,18 +122,18 @@ fn subagent_turns_nest_below_their_call_and_count_once() {
     let child = SessionId::generate();
     let (call, running, asked) = (CallId::generate(), ItemId::generate(), InterruptId::generate());
     let mut parent = Script::new();
-    parent.start().after(100).paid(1, tokens(10, 1), timing(1, 100), false).called(&call, "delegate_task");
+    parent.start().after(100).used(1, tokens(10, 1), timing(1, 100), false).called(&call, "delegate_task");
     parent.item_started(running, result(&call, "delegate_task", "")).subagent(&call, child, 3).after(50);
     parent.asked(asked, child, None).after(50).answered(asked, AnsweredBy::Deadline).after(100);
     parent.item_completed(running, result(&call, "delegate_task", "found"), ItemStatus::Done);
-    parent.paid(1, tokens(7, 2), None, true).end(StopReason::Completed);
+    parent.used(1, tokens(7, 2), None, true).end(StopReason::Completed);
 
     let mut work = Script::new();
     (work.session, work.clock) = (child, -500);
     // Earlier work that does not belong to this call.
     work.start().input("before").end(StopReason::Completed);
     work.clock = 110;
-    work.start().input("look").after(30).paid(1, tokens(7, 2), timing(5, 20), false);
+    work.start().input("look").after(30).used(1, tokens(7, 2), timing(5, 20), false);
     work.after(10).asked(asked, child, None).after(50).answered(asked, AnsweredBy::Deadline).end(StopReason::Completed);
 
     let mut trees = turns(&parent.events);
@@ -162,10 +162,10 @@ fn later_subagent_turns_are_excluded_from_earlier_turns() {
     let mut parent = Script::new();
     let mut delegate = |after: u64| {
         let (call, running) = (CallId::generate(), ItemId::generate());
-        parent.start().after(100).paid(1, tokens(10, 1), timing(1, 100), false).called(&call, "delegate_task");
+        parent.start().after(100).used(1, tokens(10, 1), timing(1, 100), false).called(&call, "delegate_task");
         parent.item_started(running, result(&call, "delegate_task", "")).subagent(&call, child, after).after(100);
         parent.item_completed(running, result(&call, "delegate_task", "found"), ItemStatus::Done);
-        parent.paid(1, tokens(7, 2), None, true).end(StopReason::Completed);
+        parent.used(1, tokens(7, 2), None, true).end(StopReason::Completed);
     };
     delegate(0);
     delegate(3);
@@ -189,7 +189,7 @@ fn later_subagent_turns_are_excluded_from_earlier_turns() {
 #[test]
 fn model_call_without_an_answer_is_failed() {
     let mut script = Script::new();
-    script.start().input("hello").after(50).paid(1, tokens(0, 0), timing(10, 50), false).end(StopReason::Failed);
+    script.start().input("hello").after(50).used(1, tokens(0, 0), timing(10, 50), false).end(StopReason::Failed);
     let turn = &turns(&script.events)[0];
     let SpanKind::ModelCall(call) = &turn.spans[1].kind else { panic!("{turn:?}") };
     assert_eq!((call.error.as_deref(), call.took_ms), (Some("_OTHER"), Some(50)));

@@ -54,7 +54,7 @@ pub enum Dialect {
 
 impl Dialect {
     /// Default URL, if all engines of this dialect share one.
-    pub const fn usual_base_url(&self) -> Option<&'static str> {
+    pub const fn default_base_url(&self) -> Option<&'static str> {
         match self {
             Self::Searxng | Self::Json(_) => None,
             Self::Brave => Some("https://api.search.brave.com/res/v1/web/search"),
@@ -95,10 +95,10 @@ pub struct JsonFields {
 }
 
 /// Maximum number of results of one response.
-const MOST: usize = 20;
+const MAX_RESULTS: usize = 20;
 
 /// Error if no engine is configured.
-pub(crate) fn none() -> WebError {
+pub(crate) fn not_configured() -> WebError {
     WebError::new(ErrorKind::Configuration, "no search engine is configured, so web search is unavailable").with_hint(
         "ask the user to set `search.provider` in web.yaml (searxng, brave, tavily or json); for a known address, \
              read_url and http_fetch work without it",
@@ -110,7 +110,7 @@ pub(crate) async fn find(
     config: &SearchConfig,
     clients: &Clients,
     query: &str,
-    most: usize,
+    limit: usize,
     max_bytes: usize,
 ) -> Result<Vec<WebFind>, WebError> {
     let engine = &config.dialect;
@@ -118,25 +118,25 @@ pub(crate) async fn find(
         return Err(WebError::new(ErrorKind::Auth, format!("missing key of {engine}: {variable} is not set"))
             .with_hint("the user has to set it where the daemon is started"));
     }
-    let mut request = question(config, query, most)?;
+    let mut request = search_request(config, query, limit)?;
     let url = request.url().clone();
     request.headers_mut().insert(ACCEPT, HeaderValue::from_static("application/json"));
     request.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static(body::ACCEPTED));
     let response = clients.of(Trust::Named)?.execute(request).await;
     let response = response.map_err(|error| failure::unsent(&url, error))?;
     let status = response.status();
-    let taken = body::receive(response, max_bytes).await?;
+    let body_bytes = body::receive(response, max_bytes).await?;
     if !status.is_success() {
         return Err(rejected_search(engine, status));
     }
-    let answer: Value = serde_json::from_slice(&taken.bytes).map_err(|_| strange(engine, "is not JSON"))?;
-    let mut finds = read(engine, &answer).ok_or_else(|| strange(engine, "has no list of results"))?;
+    let answer: Value = serde_json::from_slice(&body_bytes.bytes).map_err(|_| invalid_answer(engine, "is not JSON"))?;
+    let mut finds = read(engine, &answer).ok_or_else(|| invalid_answer(engine, "has no list of results"))?;
     finds.retain(|find| !find.url.is_empty());
-    finds.truncate(most);
+    finds.truncate(limit);
     Ok(finds)
 }
 
-fn question(config: &SearchConfig, query: &str, most: usize) -> Result<Request, WebError> {
+fn search_request(config: &SearchConfig, query: &str, limit: usize) -> Result<Request, WebError> {
     let mut request = Request::new(Method::GET, config.base_url.clone());
     let bearer = || secret(&format!("Bearer {}", key(config)));
     match &config.dialect {
@@ -149,7 +149,7 @@ fn question(config: &SearchConfig, query: &str, most: usize) -> Result<Request, 
             url.query_pairs_mut().append_pair("q", query).append_pair("format", "json");
         }
         Dialect::Brave => {
-            let count = most.min(MOST).to_string();
+            let count = limit.min(MAX_RESULTS).to_string();
             request.url_mut().query_pairs_mut().append_pair("q", query).append_pair("count", &count);
             request.headers_mut().insert("x-subscription-token", secret(key(config))?);
         }
@@ -157,13 +157,14 @@ fn question(config: &SearchConfig, query: &str, most: usize) -> Result<Request, 
             *request.method_mut() = Method::POST;
             request.headers_mut().insert(AUTHORIZATION, bearer()?);
             request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-            *request.body_mut() = Some(json!({"query": query, "max_results": most.min(MOST)}).to_string().into());
+            *request.body_mut() =
+                Some(json!({"query": query, "max_results": limit.min(MAX_RESULTS)}).to_string().into());
         }
         Dialect::Json(fields) => {
-            *request.url_mut() = filled(&config.base_url, query, most)?;
+            *request.url_mut() = fill_template(&config.base_url, query, limit)?;
             let name = fields.key_header.as_ref().map(|name| HeaderName::from_bytes(name.as_bytes())).transpose();
             if config.api_key.is_some() {
-                match name.map_err(|_| wrong("search.key_header is not a header name"))? {
+                match name.map_err(|_| invalid_config("search.key_header is not a header name"))? {
                     Some(name) => request.headers_mut().insert(name, secret(key(config))?),
                     None => request.headers_mut().insert(AUTHORIZATION, bearer()?),
                 };
@@ -175,16 +176,16 @@ fn question(config: &SearchConfig, query: &str, most: usize) -> Result<Request, 
 
 /// Fills the query and the number of results into the `{query}` and `{count}` placeholders of the URL. In a parsed URL,
 /// the braces may be percent-encoded.
-fn filled(base_url: &Url, query: &str, most: usize) -> Result<Url, WebError> {
+fn fill_template(base_url: &Url, query: &str, limit: usize) -> Result<Url, WebError> {
     let mut text = base_url.as_str().to_owned();
-    for (place, value) in [("query", encoded(query)), ("count", most.to_string())] {
-        text = text.replace(&format!("{{{place}}}"), &value).replace(&format!("%7B{place}%7D"), &value);
+    for (name, value) in [("query", encoded(query)), ("count", limit.to_string())] {
+        text = text.replace(&format!("{{{name}}}"), &value).replace(&format!("%7B{name}%7D"), &value);
     }
-    Url::parse(&text).map_err(|error| wrong(&format!("invalid search.base_url: {error}")))
+    Url::parse(&text).map_err(|error| invalid_config(&format!("invalid search.base_url: {error}")))
 }
 
-fn wrong(what: &str) -> WebError {
-    WebError::new(ErrorKind::Configuration, format!("invalid web.yaml: {what}"))
+fn invalid_config(problem: &str) -> WebError {
+    WebError::new(ErrorKind::Configuration, format!("invalid web.yaml: {problem}"))
 }
 
 /// Percent-encodes a text as part of a URL.
@@ -212,7 +213,8 @@ fn read(dialect: &Dialect, answer: &Value) -> Option<Vec<WebFind>> {
 
 /// Parses a list of results. The caller drops those without a URL.
 fn finds(list: &Value, title: &str, url: &str, snippet: &str) -> Option<Vec<WebFind>> {
-    let text = |find: &Value, name: &str| find.get(name).and_then(Value::as_str).map(marked_down).unwrap_or_default();
+    let text =
+        |find: &Value, name: &str| find.get(name).and_then(Value::as_str).map(without_markup).unwrap_or_default();
     let find = |find: &Value| WebFind {
         title: text(find, title),
         url: find.get(url).and_then(Value::as_str).unwrap_or_default().to_owned(),
@@ -222,7 +224,7 @@ fn finds(list: &Value, title: &str, url: &str, snippet: &str) -> Option<Vec<WebF
 }
 
 /// Removes the HTML that some engines use to highlight matches.
-fn marked_down(text: &str) -> String {
+fn without_markup(text: &str) -> String {
     let mut plain = text.to_owned();
     for mark in ["<strong>", "</strong>", "<b>", "</b>", "<em>", "</em>"] {
         plain = plain.replace(mark, "");
@@ -252,22 +254,22 @@ fn key(config: &SearchConfig) -> &str {
 
 /// Error for a rejected search. The engine's own message is left out, because some repeat the key in it.
 fn rejected_search(engine: &Dialect, status: StatusCode) -> WebError {
-    let said = format!("{engine} refused the search: {status}");
+    let message = format!("{engine} refused the search: {status}");
     match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if *engine == Dialect::Searxng => {
-            WebError::new(ErrorKind::Auth, said).with_hint("its settings.yml must list json under search.formats")
+            WebError::new(ErrorKind::Auth, message).with_hint("its settings.yml must list json under search.formats")
         }
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => WebError::new(ErrorKind::Auth, said)
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => WebError::new(ErrorKind::Auth, message)
             .with_hint("the user has to check the key in the variable that search.api_key_env of web.yaml names"),
         StatusCode::TOO_MANY_REQUESTS => {
-            WebError::new(ErrorKind::RateLimited, said).with_hint("wait before the next search")
+            WebError::new(ErrorKind::RateLimited, message).with_hint("wait before the next search")
         }
-        _ => WebError::new(ErrorKind::Provider, said),
+        _ => WebError::new(ErrorKind::Provider, message),
     }
 }
 
-fn strange(engine: &Dialect, what: &str) -> WebError {
-    WebError::new(ErrorKind::Protocol, format!("the answer of {engine} {what}"))
+fn invalid_answer(engine: &Dialect, problem: &str) -> WebError {
+    WebError::new(ErrorKind::Protocol, format!("the answer of {engine} {problem}"))
         .with_hint("the user has to check search.base_url and search.provider in web.yaml")
 }
 
@@ -295,9 +297,9 @@ mod tests {
 
     #[test]
     fn search_engine_errors_have_a_hint() {
-        let check = |dialect: Dialect, status: u16, words: &str| {
+        let check = |dialect: Dialect, status: u16, part: &str| {
             let error = rejected_search(&dialect, StatusCode::from_u16(status).unwrap());
-            assert!(error.hint().unwrap_or_default().contains(words), "{error:?}");
+            assert!(error.hint().unwrap_or_default().contains(part), "{error:?}");
         };
         check(Dialect::Searxng, 403, "search.formats");
         check(Dialect::Brave, 401, "search.api_key_env");

@@ -31,13 +31,13 @@ async fn requests_identify_the_agent_but_not_the_user() {
     let answer = fetch(&web, &server.url("/a?b#c")).await.unwrap();
     assert_eq!((answer.status, answer.reason.as_str(), answer.media_type.as_str()), (200, "OK", "text/plain"));
     assert_eq!(answer.headers, [("etag".to_owned(), "\"1\"".to_owned())]);
-    let seen = server.seen().pop().unwrap();
-    assert!(seen.starts_with("GET /a?b HTTP/1.1\r\n"), "{seen}");
+    let request = server.requests().pop().unwrap();
+    assert!(request.starts_with("GET /a?b HTTP/1.1\r\n"), "{request}");
     assert!(
-        seen.contains(concat!("user-agent: agentd/", env!("CARGO_PKG_VERSION"), " (+https://example.org/bot)")),
-        "{seen}"
+        request.contains(concat!("user-agent: agentd/", env!("CARGO_PKG_VERSION"), " (+https://example.org/bot)")),
+        "{request}"
     );
-    assert!(!seen.contains("referer") && !seen.contains("cookie"), "{seen}");
+    assert!(!request.contains("referer") && !request.contains("cookie"), "{request}");
 }
 
 #[tokio::test]
@@ -48,8 +48,8 @@ async fn range_requests_disable_compression() {
     for (headers, accepted) in [(Vec::new(), "gzip"), (range, "identity")] {
         let request = WebRequest { headers, ..WebRequest::get(server.url("/")) };
         web.fetch(request, ReadRules::default()).await.unwrap();
-        let seen = server.seen().pop().unwrap();
-        assert!(seen.contains(&format!("accept-encoding: {accepted}")), "{seen}");
+        let request = server.requests().pop().unwrap();
+        assert!(request.contains(&format!("accept-encoding: {accepted}")), "{request}");
     }
 }
 
@@ -77,12 +77,12 @@ async fn decompressed_answer_is_bounded() {
         assert_eq!((answer.body.len(), answer.cut), (100_000, true), "{path}");
         assert_eq!(answer.text.unwrap().len(), 100_000, "{path}");
     }
-    for (path, what) in
+    for (path, part) in
         [("/thrice", "compressed 3 times"), ("/zstd", "unrequested content encoding"), ("/broken", "unpacked")]
     {
         let error = fetch(&web, &server.url(path)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Protocol, "{path}");
-        assert!(error.to_string().contains(what), "{path}: {error}");
+        assert!(error.to_string().contains(part), "{path}: {error}");
     }
     let small = fetch(&web, &server.url("/small")).await.unwrap();
     assert_eq!((small.text.as_deref(), small.cut), (Some("words"), false));
@@ -103,7 +103,7 @@ async fn slow_server_times_out() {
     for path in ["/silent", "/slow", "/slow-head"] {
         let error = fetch(&web, &server.url(path)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Timeout, "{path}: {error}");
-        server.is_left().await;
+        server.closed().await;
     }
 }
 
@@ -113,9 +113,9 @@ async fn dropped_request_closes_its_connection() {
     let (web, url) = (web(), server.url("/"));
     tokio::select! {
         answer = fetch(&web, &url) => panic!("{answer:?}"),
-        () = server.is_asked() => {}
+        () = server.requested() => {}
     }
-    server.is_left().await;
+    server.closed().await;
 }
 
 #[tokio::test]

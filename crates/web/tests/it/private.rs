@@ -1,4 +1,4 @@
-//! Private networks stay out of reach, whatever a page or a name server returns.
+//! Private networks stay inaccessible, whatever a page or a name server returns.
 
 use agentd_core::{
     error::ErrorKind,
@@ -25,7 +25,7 @@ async fn private_addresses_are_not_contacted() {
         ("nowhere.test", &[&[]]),
     ]);
     let web = Fetcher::with_lookup(config(), names);
-    for (url, what) in [
+    for (url, part) in [
         (format!("http://127.0.0.2:{port}/"), "127.0.0.2 is not public (this machine)"),
         (format!("http://inside.test:{port}/"), "\"inside.test\" leads to 127.0.0.2, which is not public"),
         (format!("http://both.test:{port}/"), "leads to 127.0.0.2"),
@@ -35,13 +35,13 @@ async fn private_addresses_are_not_contacted() {
         ("http://unknown.test/".to_owned(), "no such name"),
     ] {
         let error = fetch(&web, &url).await.unwrap_err();
-        assert!(error.to_string().contains(what), "{url}: {error}");
-        if what.contains("public") {
+        assert!(error.to_string().contains(part), "{url}: {error}");
+        if part.contains("public") {
             assert_eq!(error.kind(), ErrorKind::Configuration, "{url}");
             assert!(error.hint().unwrap().contains("fetch.allow"), "{url}");
         }
     }
-    assert!(inside.seen().is_empty(), "{:?}", inside.seen());
+    assert!(inside.requests().is_empty(), "{:?}", inside.requests());
 }
 
 #[tokio::test]
@@ -57,7 +57,7 @@ async fn redirects_obey_the_same_address_rules() {
     })
     .await;
     let web = Fetcher::with_lookup(config(), Names::of(&[("inside.test", &[&["127.0.0.2"]])]));
-    for (path, what) in [
+    for (path, part) in [
         ("/number", "is not public"),
         ("/name", "is not public"),
         ("/hidden", "is not public"),
@@ -65,11 +65,11 @@ async fn redirects_obey_the_same_address_rules() {
         ("/loop", "more than 5 times"),
     ] {
         let error = fetch(&web, &outside.url(path)).await.unwrap_err();
-        assert!(error.to_string().contains(what), "{path}: {error}");
+        assert!(error.to_string().contains(part), "{path}: {error}");
     }
-    assert!(inside.seen().is_empty(), "{:?}", inside.seen());
+    assert!(inside.requests().is_empty(), "{:?}", inside.requests());
     // One request for each of the others, and six for the loop: the first, and five redirects.
-    assert_eq!(outside.seen().len(), 4 + 6);
+    assert_eq!(outside.requests().len(), 4 + 6);
 }
 
 #[tokio::test]
@@ -83,18 +83,18 @@ async fn rebound_name_is_checked_again() {
     assert_eq!(fetch(&web, &url).await.unwrap().text.as_deref(), Some("public"));
     let error = fetch(&web, &url).await.unwrap_err();
     assert!(error.to_string().contains("leads to 127.0.0.2"), "{error}");
-    assert_eq!((outside.seen().len(), inside.seen().len()), (1, 0));
+    assert_eq!((outside.requests().len(), inside.requests().len()), (1, 0));
 }
 
 #[tokio::test]
 async fn configured_host_is_allowed_on_its_port_only() {
-    let inside = Server::at("127.0.0.2:0", |_| answer("200 OK", "for the person")).await;
+    let inside = Server::at("127.0.0.2:0", |_| answer("200 OK", "for the user")).await;
     let port = inside.address.port();
     let names = Names::of(&[("wiki.test", &[&["127.0.0.2"]])]);
     let allow = vec![format!("wiki.test:{port}").parse().unwrap()];
     let web = Fetcher::with_lookup(WebConfig { allow, ..config() }, names);
     let answer = fetch(&web, &format!("http://wiki.test:{port}/")).await.unwrap();
-    assert_eq!(answer.text.as_deref(), Some("for the person"));
+    assert_eq!(answer.text.as_deref(), Some("for the user"));
     for other in [format!("http://wiki.test:{}/", port ^ 1), format!("http://127.0.0.2:{port}/")] {
         let error = fetch(&web, &other).await.unwrap_err();
         assert!(error.to_string().contains("is not public"), "{other}: {error}");
@@ -120,13 +120,16 @@ async fn credentials_do_not_follow_redirects_to_other_hosts() {
     };
     let answer = ask(WebMethod::Get, "/go", None).await.unwrap();
     assert_eq!((answer.url.as_str(), answer.passed), (other.url("/there").as_str(), vec![first.url("/go")]));
-    let seen = other.seen().pop().unwrap();
-    assert!(seen.contains("accept: a/b") && !seen.contains("Bearer"), "{seen}");
+    let request = other.requests().pop().unwrap();
+    assert!(request.contains("accept: a/b") && !request.contains("Bearer"), "{request}");
     ask(WebMethod::Post, "/stay", Some("words")).await.unwrap();
-    let seen = first.seen().pop().unwrap();
-    assert!(seen.starts_with("POST /here") && seen.contains("Bearer k") && seen.ends_with("words"), "{seen}");
+    let request = first.requests().pop().unwrap();
+    assert!(
+        request.starts_with("POST /here") && request.contains("Bearer k") && request.ends_with("words"),
+        "{request}"
+    );
     let error = ask(WebMethod::Post, "/go", Some("words")).await.unwrap_err();
     assert!(error.to_string().contains("is not sent to another"), "{error}");
     assert!(error.hint().unwrap().contains(&other.url("/there")), "{error:?}");
-    assert_eq!(other.seen().len(), 1);
+    assert_eq!(other.requests().len(), 1);
 }

@@ -16,7 +16,7 @@ use crate::{
 
 const KEY: &str = "k-0123456789";
 
-/// Allows no addresses: the engine is reached because the user named it.
+/// Allows no addresses: the engine is contacted because the user named it.
 fn with_engine(dialect: Dialect, base_url: &str) -> Fetcher {
     let search = SearchConfig {
         dialect,
@@ -52,7 +52,7 @@ async fn every_search_engine_is_supported() {
     })
     .await;
     let expected = WebFind { title: "Rust".into(), url: "https://rust.test/".into(), snippet: "words".into() };
-    for (dialect, path, asked) in [
+    for (dialect, path, expected_part) in [
         (Dialect::Searxng, "/", "GET /search?q=r%C3%A4d&format=json "),
         (Dialect::Brave, "/brave", "x-subscription-token: k-0123456789"),
         (Dialect::Tavily, "/tavily", "authorization: Bearer k-0123456789"),
@@ -61,10 +61,10 @@ async fn every_search_engine_is_supported() {
         let web = with_engine(dialect, &server.url(path));
         let finds = web.search("räd".to_owned(), 1).await.unwrap();
         assert_eq!(finds, std::slice::from_ref(&expected), "{path}");
-        let seen = server.seen().pop().unwrap();
-        assert!(seen.contains(asked), "{seen}");
+        let request = server.requests().pop().unwrap();
+        assert!(request.contains(expected_part), "{request}");
     }
-    assert!(server.seen().last().unwrap().contains("authorization: Bearer k-0123456789"));
+    assert!(server.requests().last().unwrap().contains("authorization: Bearer k-0123456789"));
 }
 
 #[tokio::test]
@@ -89,7 +89,7 @@ async fn failing_engine_is_reported_without_its_key() {
             "{path}: {error:?}"
         );
     }
-    assert_eq!(server.seen().len(), 4);
+    assert_eq!(server.requests().len(), 4);
 }
 
 #[tokio::test]

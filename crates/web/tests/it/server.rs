@@ -37,9 +37,9 @@ pub(crate) fn redirect(status: u16, location: &str) -> Reply {
 /// A server that is stopped when dropped.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
-    seen: Arc<Mutex<Vec<String>>>,
-    asked: Arc<Notify>,
-    left: Arc<Notify>,
+    requests: Arc<Mutex<Vec<String>>>,
+    requested: Arc<Notify>,
+    disconnected: Arc<Notify>,
     task: JoinHandle<()>,
 }
 
@@ -57,25 +57,26 @@ impl Server {
     pub(crate) async fn at(address: &str, reply: impl Fn(&str) -> Reply + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
-        let (seen, asked, left) =
+        let (requests, requested, disconnected) =
             (Arc::<Mutex<Vec<String>>>::default(), Arc::new(Notify::new()), Arc::new(Notify::new()));
-        let (noting, asking, leaving, reply) =
-            (Arc::clone(&seen), Arc::clone(&asked), Arc::clone(&left), Arc::new(reply));
+        let (requests_sink, request_notify, close_notify, reply) =
+            (Arc::clone(&requests), Arc::clone(&requested), Arc::clone(&disconnected), Arc::new(reply));
         let task = tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
-                let (seen, asked, left) = (Arc::clone(&noting), Arc::clone(&asking), Arc::clone(&leaving));
+                let (requests, requested, disconnected) =
+                    (Arc::clone(&requests_sink), Arc::clone(&request_notify), Arc::clone(&close_notify));
                 let reply = Arc::clone(&reply);
                 tokio::spawn(async move {
                     let request = read(&mut stream).await;
                     let reply = reply(&request);
-                    seen.lock().unwrap().push(request);
-                    asked.notify_one();
+                    requests.lock().unwrap().push(request);
+                    requested.notify_one();
                     send(stream, reply).await;
-                    left.notify_one();
+                    disconnected.notify_one();
                 });
             }
         });
-        Self { address, seen, asked, left, task }
+        Self { address, requests, requested, disconnected, task }
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
@@ -83,18 +84,18 @@ impl Server {
     }
 
     /// All requests so far, unmodified.
-    pub(crate) fn seen(&self) -> Vec<String> {
-        self.seen.lock().unwrap().clone()
+    pub(crate) fn requests(&self) -> Vec<String> {
+        self.requests.lock().unwrap().clone()
     }
 
     /// Waits for the next request.
-    pub(crate) async fn is_asked(&self) {
-        self.asked.notified().await;
+    pub(crate) async fn requested(&self) {
+        self.requested.notified().await;
     }
 
     /// Waits until a connection has ended.
-    pub(crate) async fn is_left(&self) {
-        self.left.notified().await;
+    pub(crate) async fn closed(&self) {
+        self.disconnected.notified().await;
     }
 }
 

@@ -156,7 +156,7 @@ fn pool(folder: PathBuf) -> anyhow::Result<Arc<McpPool>> {
     let day = std::time::Duration::from_secs(86_400);
     let server = ServerConfig {
         enabled: true,
-        reached: ServerAddress::Stdio {
+        address: ServerAddress::Stdio {
             command,
             args: vec![MCP_SERVER.into()],
             env: BTreeMap::new(),

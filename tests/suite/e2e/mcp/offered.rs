@@ -173,7 +173,7 @@ async fn grants_can_allow_one_tool_or_a_whole_server() {
     // An alias may later refer to another tool, so a rule uses the server's name for the tool.
     world.agentctl(["grants", "add", "screw"]).await.exits(2).says(&["write `mcp_lab_thing_00`"]);
     world.agentctl(["grants", "add", "mcp_lab_weather x"]).await.exits(2).says(&["hint:"]);
-    world.agentctl(["grants", "add", "mcp_gone_*"]).await.exits(2).says(&["there is no tool"]);
+    world.agentctl(["grants", "add", "mcp_gone_*"]).await.exits(2).says(&["no such tool"]);
     world.ok(["grants", "add", "mcp_lab_*"]).await;
     assert!(!denied(screw()).await);
     for rule in ["mcp_lab_weather", "mcp_lab_*"] {
