@@ -174,7 +174,7 @@ impl TryFrom<&AuditRecord> for v1::AuditRecord {
     type Error = WireError;
 
     fn try_from(record: &AuditRecord) -> Result<Self, WireError> {
-        Ok(Self { n: record.line.n, json: serde_json::to_string(record).map_err(no_json)? })
+        Ok(Self { n: record.line.n, json: serde_json::to_string(record).map_err(invalid_json)? })
     }
 }
 
@@ -182,11 +182,11 @@ impl TryFrom<v1::AuditRecord> for AuditRecord {
     type Error = WireError;
 
     fn try_from(record: v1::AuditRecord) -> Result<Self, WireError> {
-        serde_json::from_str(&record.json).map_err(no_json)
+        serde_json::from_str(&record.json).map_err(invalid_json)
     }
 }
 
-fn no_json(error: serde_json::Error) -> WireError {
+fn invalid_json(error: serde_json::Error) -> WireError {
     WireError::Json { what: "a record of the audit log", cause: error.to_string() }
 }
 

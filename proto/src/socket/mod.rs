@@ -123,7 +123,7 @@ impl SocketPlace {
 
     /// Returns the value of `AGENTD_SOCKET`, if it is set.
     pub fn named(&self) -> Option<PathBuf> {
-        given(&self.explicit)
+        non_empty_path(&self.explicit)
     }
 }
 
@@ -134,7 +134,7 @@ impl SocketPlace {
 /// # Errors
 /// If `AGENTD_SOCKET` is not an absolute path, or the path is too long for a socket.
 pub fn socket_path(place: &SocketPlace) -> Result<PathBuf, SocketError> {
-    match (place.named(), given(&place.runtime_dir).filter(|path| path.is_absolute())) {
+    match (place.named(), non_empty_path(&place.runtime_dir).filter(|path| path.is_absolute())) {
         (Some(path), _) if path.is_absolute() => check_length(path),
         (Some(path), _) => Err(SocketError::NotAbsolute(path)),
         (None, Some(runtime_dir)) => check_length(runtime_dir.join("agentd").join("agentd.sock")),
@@ -153,7 +153,7 @@ pub fn other_paths(place: &SocketPlace) -> Vec<PathBuf> {
         .collect()
 }
 
-fn given(value: &Option<OsString>) -> Option<PathBuf> {
+fn non_empty_path(value: &Option<OsString>) -> Option<PathBuf> {
     value.as_ref().filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
@@ -224,6 +224,6 @@ mod tests {
         let own = socket_path(&place("", "", "/data")).unwrap();
         assert_eq!(of("/run/user/1000", "/data"), [own, "/data/agentd.sock".into()]);
         assert_eq!(of("", "/data"), [PathBuf::from("/data/agentd.sock")]);
-        assert!(of("", &format!("/{}", "d".repeat(100))).is_empty(), "one that is too long is none");
+        assert!(of("", &format!("/{}", "d".repeat(100))).is_empty(), "a path over the length limit is left out");
     }
 }

@@ -118,7 +118,7 @@ pub async fn connect(path: &Path) -> Result<Io, SocketError> {
     let stream = raw_connect(&path).await.map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => SocketError::NobodyThere(path.clone()),
         // The kernel returns the same error for a socket without a listener and for a file that is not a socket.
-        io::ErrorKind::ConnectionRefused if is_no_socket(&path) => SocketError::NotASocket(path.clone()),
+        io::ErrorKind::ConnectionRefused if is_not_a_socket(&path) => SocketError::NotASocket(path.clone()),
         io::ErrorKind::ConnectionRefused => SocketError::NobodyThere(path.clone()),
         _ => SocketError::io("connect to", &path)(error),
     })?;
@@ -132,7 +132,7 @@ pub(super) async fn raw_connect(path: &Path) -> io::Result<Stream> {
     Stream::connect(path.to_fs_name::<GenericFilePath>()?).await
 }
 
-fn is_no_socket(path: &Path) -> bool {
+fn is_not_a_socket(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|found| !found.file_type().is_socket())
 }
 
@@ -270,9 +270,9 @@ fn prepare_folder(folder: &Path) -> Result<(), SocketError> {
         .mode(0o700)
         .create(folder)
         .map_err(SocketError::io("create the folder", folder))?;
-    let look = SocketError::io("inspect the folder", folder);
+    let inspect_error = SocketError::io("inspect the folder", folder);
     let (link, found) =
-        fs::symlink_metadata(folder).and_then(|link| Ok((link, fs::metadata(folder)?))).map_err(look)?;
+        fs::symlink_metadata(folder).and_then(|link| Ok((link, fs::metadata(folder)?))).map_err(inspect_error)?;
     let us = geteuid().as_raw();
     let problem = if found.uid() != us {
         "it belongs to another user"
