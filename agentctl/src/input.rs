@@ -17,7 +17,7 @@ use crate::{exit::Exit, failure::Failure};
 pub(crate) const LONGEST_PROMPT: usize = 8 * 1024 * 1024;
 
 /// Time that an open pipe may be silent before a notice is printed.
-const PATIENCE: Duration = Duration::from_secs(3);
+const SILENCE_LIMIT: Duration = Duration::from_secs(3);
 
 /// Prints a notice on standard error if standard input stays open and silent. Dropping it cancels the notice.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ impl SilenceNotice {
         }
         let (sender, ended) = mpsc::sync_channel(1);
         thread::spawn(move || {
-            while ended.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+            while ended.recv_timeout(SILENCE_LIMIT) == Err(RecvTimeoutError::Timeout) {
                 let stdin = io::stdin();
                 if poll(&mut [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)], PollTimeout::ZERO) == Ok(0) {
                     let _ = writeln!(io::stderr(), "waiting for {what} on standard input, which is open");
@@ -48,15 +48,15 @@ impl SilenceNotice {
 ///
 /// # Errors
 /// If there is more than one prompt.
-pub(crate) fn words(words: &[String]) -> Result<(Option<String>, bool), Failure> {
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    match words[..] {
+pub(crate) fn split_prompt(args: &[String]) -> Result<(Option<String>, bool), Failure> {
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    match args[..] {
         [] => Ok((None, false)),
         ["-"] => Ok((None, true)),
         [prompt] => Ok((Some(prompt.to_owned()), false)),
         [prompt, "-"] => Ok((Some(prompt.to_owned()), true)),
         _ => Err(Failure::usage("more than one prompt on the command line")
-            .hint(format!("put it in quotes: agentctl run '{}'", words.join(" ")))),
+            .hint(format!("put it in quotes: agentctl run '{}'", args.join(" ")))),
     }
 }
 
@@ -139,7 +139,7 @@ pub(crate) fn join(prompt: Option<String>, piped: Option<String>) -> Result<Opti
     }
 }
 
-fn too_long(what: &str) -> Failure {
-    Failure::usage(format!("{what} is longer than {} MiB", LONGEST_PROMPT / 1024 / 1024))
+fn too_long(name: &str) -> Failure {
+    Failure::usage(format!("{name} is longer than {} MiB", LONGEST_PROMPT / 1024 / 1024))
         .hint("write it to a file and pass that with --file, so that the model can read it in parts")
 }

@@ -37,7 +37,7 @@ pub(crate) fn absolute(folder: &Path) -> Result<String, Failure> {
 
 /// Notice about a project that is not trusted. `None` if there is nothing to report.
 pub(crate) fn notice(report: &ProjectReport) -> Option<String> {
-    let why = match report.trust {
+    let state = match report.trust {
         ProjectTrust::Empty | ProjectTrust::Trusted => return None,
         ProjectTrust::Untrusted => format!("this project has {PROJECT_FOLDER}/ with {}, not trusted", parts(report)),
         ProjectTrust::Changed => {
@@ -45,16 +45,16 @@ pub(crate) fn notice(report: &ProjectReport) -> Option<String> {
             format!("{PROJECT_FOLDER}/ of this project changed since you trusted it ({files}; {})", parts(report))
         }
     };
-    Some(format!("{why}: nothing of it is used"))
+    Some(format!("{state}: nothing of it is used"))
 }
 
 /// Hint on how to inspect and trust the project.
-pub(crate) fn way(report: &ProjectReport) -> String {
-    format!("{}, agentctl project trust {} uses it", way_to_look(report), folder(report))
+pub(crate) fn trust_hint(report: &ProjectReport) -> String {
+    format!("{}, agentctl project trust {} uses it", show_hint(report), folder(report))
 }
 
 /// Hint on how to inspect the project.
-pub(crate) fn way_to_look(report: &ProjectReport) -> String {
+pub(crate) fn show_hint(report: &ProjectReport) -> String {
     format!("agentctl project show {} lists it", folder(report))
 }
 

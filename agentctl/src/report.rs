@@ -52,9 +52,9 @@ pub(crate) fn show(
 ///
 /// # Errors
 /// If standard output is closed.
-pub(crate) fn note(as_json: bool, value: &impl Serialize, words: &str) -> anyhow::Result<Exit> {
+pub(crate) fn note(as_json: bool, value: &impl Serialize, text: &str) -> anyhow::Result<Exit> {
     show(as_json, value, || {
-        crate::terminal::note(words);
+        crate::terminal::note(text);
         Ok(())
     })
 }
@@ -231,12 +231,12 @@ impl Table {
         };
         let mut text = format!("\x1b[1m{}\x1b[0m\n", line(&self.head));
         let indent: usize = widths.iter().rev().skip(1).map(|width| width + 2).sum();
-        let room = columns.saturating_sub(indent);
+        let available = columns.saturating_sub(indent);
         for row in &self.rows {
             let mut cells: Vec<&str> = row.iter().map(String::as_str).collect();
             let end = cells.last().copied().unwrap_or_default();
             // A very narrow last column reads worse than a line wrapped by the terminal.
-            let parts = if room < NARROWEST_END { vec![end.to_owned()] } else { fold(end, room) };
+            let parts = if available < NARROWEST_END { vec![end.to_owned()] } else { fold(end, available) };
             for part in &parts {
                 cells.pop();
                 cells.push(part);
@@ -289,10 +289,10 @@ fn end_of(id: &str, length: usize) -> &str {
 /// Hint for choosing one of several items, with a description, the age and the id of each.
 pub(crate) fn name_one<T: ToString>(
     several: impl ExactSizeIterator<Item = (String, Timestamp, T)>,
-    most: usize,
+    limit: usize,
 ) -> String {
-    let (now, more) = (Timestamp::now(), if several.len() > most { "; …" } else { "" });
-    let named = several.take(most).map(|(what, at, id)| format!("{what} · {} · {}", ago(at, now), short_id(id)));
+    let (now, more) = (Timestamp::now(), if several.len() > limit { "; …" } else { "" });
+    let named = several.take(limit).map(|(what, at, id)| format!("{what} · {} · {}", ago(at, now), short_id(id)));
     format!("name one by the end of its id: {}{more}", named.collect::<Vec<_>>().join("; "))
 }
 
@@ -303,9 +303,9 @@ pub(crate) fn shell_word(word: &str, is_plain: impl Fn(char) -> bool) -> String 
 }
 
 /// Formats a number with its noun, adding a plural `s`.
-pub(crate) fn count(number: impl TryInto<u64>, what: &str) -> String {
+pub(crate) fn count(number: impl TryInto<u64>, noun: &str) -> String {
     let number = number.try_into().unwrap_or(u64::MAX);
-    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 /// Formats a size in bytes with a unit.
@@ -411,14 +411,14 @@ mod tests {
     #[test]
     fn times_are_shown_in_relative_words() {
         let now: Timestamp = "2026-01-02T12:00:00Z".parse().unwrap();
-        for (then, words) in [
+        for (then, text) in [
             ("2026-01-02T12:00:05Z", "just now"),
             ("2026-01-02T11:59:30Z", "just now"),
             ("2026-01-02T11:58:00Z", "2 min ago"),
             ("2026-01-02T09:00:00Z", "3 h ago"),
             ("2025-12-30T12:00:00Z", "3 d ago"),
         ] {
-            assert_eq!(ago(then.parse().unwrap(), now), words);
+            assert_eq!(ago(then.parse().unwrap(), now), text);
         }
         assert_eq!(span(3_723_000), "1 h 2 min");
     }

@@ -19,8 +19,8 @@ struct Fixture {
 impl Fixture {
     fn with(features: EditorFeatures) -> Self {
         let session = SessionId::generate();
-        let places = Places { project: Some("/p".into()), workspace: "/w".into(), ..Places::default() };
-        Self { session, turn: TurnId::generate(), updates: Updates::live(session, places, features), seq: 0 }
+        let roots = SessionRoots { project: Some("/p".into()), workspace: "/w".into(), ..SessionRoots::default() };
+        Self { session, turn: TurnId::generate(), updates: Updates::live(session, roots, features), seq: 0 }
     }
 
     fn new() -> Self {

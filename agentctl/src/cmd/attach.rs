@@ -237,10 +237,10 @@ async fn last_result(daemon: &Daemon, session: SessionId) -> anyhow::Result<Opti
     }
 }
 
-/// Maps a stop of the daemon to `PutOff`, because the turn can be resumed.
+/// Maps a stop of the daemon to `Postponed`, because the turn can be resumed.
 fn postponed(failure: Failure) -> Failure {
     match failure.kind {
-        ErrorKind::ShuttingDown => Failure { exit: Exit::PutOff, ..failure },
+        ErrorKind::ShuttingDown => Failure { exit: Exit::Postponed, ..failure },
         _ => failure,
     }
 }

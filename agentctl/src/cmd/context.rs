@@ -187,7 +187,7 @@ pub(crate) async fn handle_rewind(global: &Global, args: RewindArgs) -> anyhow::
         if let Some(report) = foreseen.as_ref().filter(|_| changes) {
             undo::print(report)?;
         }
-        if !ask::agreed(&format!("Rewind to before turn {turn}? y/N "))? {
+        if !ask::confirm(&format!("Rewind to before turn {turn}? y/N "))? {
             return Ok(Exit::Cancelled);
         }
     }

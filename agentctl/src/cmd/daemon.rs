@@ -102,7 +102,7 @@ pub(crate) async fn stop(global: &Global, args: StopArgs) -> anyhow::Result<Exit
                     break signal_stop(&holder).ok_or_else(|| silent(&holder, error.as_ref()))?;
                 }
             }
-            SearchResult::Nobody => {
+            SearchResult::NotRunning => {
                 note(if was_there { "the daemon has stopped" } else { "no daemon is running" });
                 return Ok(Exit::Done);
             }

@@ -412,7 +412,7 @@ async fn agree(daemon: &Daemon, report: &ImportReport, agreed: bool) -> anyhow::
     for (number, pin) in report.pins.iter().enumerate() {
         note(&format!("  {}. {}", number + 1, visible::line(pin)));
     }
-    let uses = agreed || is_attended() && ask::agreed("Use them in this session? [y/N] ")?;
+    let uses = agreed || is_attended() && ask::confirm("Use them in this session? [y/N] ")?;
     if uses {
         daemon.client.set_pins(&report.session_id.to_string(), report.pins.clone()).await?;
     }

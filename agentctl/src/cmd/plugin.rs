@@ -169,7 +169,7 @@ async fn agree(
                 .into());
         }
         let verb = if found.state == PluginState::New { "Add" } else { "Use" };
-        if !ask::agreed(&format!("{verb} {} as shown? [y/N] ", title(found)))? {
+        if !ask::confirm(&format!("{verb} {} as shown? [y/N] ", title(found)))? {
             note("nothing was added");
             return Ok(Exit::Cancelled);
         }

@@ -251,7 +251,7 @@ async fn run(global: &Global, args: RunArgs, known: &mut TurnProgress) -> anyhow
     let answer_schema = args.schema.as_deref().map(wishes::read_schema).transpose()?;
     let in_form = answer_schema.is_some();
     let wishes = args.wishes.options()?;
-    let (words, dash) = input::words(&args.words)?;
+    let (words, dash) = input::split_prompt(&args.words)?;
     let prompt = prompt(&args, words.clone(), dash)?;
 
     let daemon = daemon::connect(global).await?;
@@ -278,11 +278,11 @@ async fn run(global: &Global, args: RunArgs, known: &mut TurnProgress) -> anyhow
         note(&format!("in view: {folder}; -C none shows nothing, -C .:rw makes it writable"));
     }
     // Notifies the user of project files that are ignored because the project is not trusted.
-    if let Some(mount) = place.mounts_there(&daemon).await.project
+    if let Some(mount) = place.current_mounts(&daemon).await.project
         && let Some(report) = project::load_report(&daemon.client, &mount.path).await
         && let Some(notice) = project::notice(&report)
     {
-        note(&format!("{notice}; {}", project::way(&report)));
+        note(&format!("{notice}; {}", project::trust_hint(&report)));
     }
     let (place, prompt) = place.with_uploads(&daemon, uploads, prompt.map(|prompt| prompt.text)).await?;
     known.session = place.id();

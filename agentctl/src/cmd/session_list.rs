@@ -197,7 +197,7 @@ fn confirmed(foreseen: &PruneReport) -> anyhow::Result<bool> {
             .into());
     }
     print_sessions(foreseen)?;
-    Ok(ask::agreed(&format!("delete {sessions} ({bytes}) with their histories and files, permanently? [y/N] "))?)
+    Ok(ask::confirm(&format!("delete {sessions} ({bytes}) with their histories and files, permanently? [y/N] "))?)
 }
 
 fn print_sessions(report: &PruneReport) -> anyhow::Result<()> {

@@ -295,7 +295,7 @@ fn confirmed(id: &str, title: &str) -> anyhow::Result<bool> {
             .into());
     }
     let (id, title) = (report::short_id(id), visible::line(title));
-    Ok(ask::agreed(&format!("delete session {id} ({title}) with its history and files, permanently? [y/N] "))?)
+    Ok(ask::confirm(&format!("delete session {id} ({title}) with its history and files, permanently? [y/N] "))?)
 }
 
 fn done(json: bool, id: &str, what: &str) -> anyhow::Result<Exit> {

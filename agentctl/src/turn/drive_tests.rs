@@ -173,13 +173,13 @@ async fn play_typing(
     pending: bool,
 ) -> Outcome {
     let turn = TurnId::generate();
-    let (signals, heard) = mpsc::channel(4);
+    let (signals, receiver) = mpsc::channel(4);
     let session = SessionId::generate();
     let mut line = Script { session, turn, beats: beats(turn).into(), signals, sent: Vec::new(), pending };
     let mut shown = Shown::default();
     let person = super::Person {
         asker: &mut Person(person),
-        signals: &mut Signals::from_heard(heard, AtEnd::CancelUnlessHungUp),
+        signals: &mut Signals::from_receiver(receiver, AtEnd::CancelUnlessHungUp),
         keyboard,
         may_steer: |_| false,
         attention: Attention::Off,

@@ -107,7 +107,7 @@ pub(super) async fn mentioned(
     let Some(words) = words else { return Bundle::default() };
     let here = Path::new("");
     let found = mentions::find(words, here);
-    let mounts = if found.is_empty() { Mounts::default() } else { place.mounts_there(daemon).await };
+    let mounts = if found.is_empty() { Mounts::default() } else { place.current_mounts(daemon).await };
     let bundle = Bundle::collect(found, &mounts, source);
     let missing = mentions::missing(words, here);
     let missing = missing.iter().map(|path| format!("#{path} is not a file; it stays text"));
