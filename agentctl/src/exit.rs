@@ -139,7 +139,7 @@ mod tests {
         let denial = || Denial {
             call_id: CallId::generate(),
             tool: "write_file".to_owned(),
-            reason: "nobody was there".to_owned(),
+            reason: "no user was present".to_owned(),
         };
         TurnResult {
             error: error.map(|kind| TurnError { kind, message: String::new(), hint: None }),

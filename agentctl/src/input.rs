@@ -86,7 +86,7 @@ fn read_text(source: impl Read, limit: usize) -> Result<String, Failure> {
     source
         .take(limit as u64 + 1)
         .read_to_end(&mut bytes)
-        .map_err(|error| Failure::usage(format!("cannot read standard input: {error}")))?;
+        .map_err(|error| Failure::usage(format!("could not read standard input: {error}")))?;
     if bytes.len() > limit {
         return Err(too_long("standard input"));
     }

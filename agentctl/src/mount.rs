@@ -164,7 +164,7 @@ impl MountArg {
     fn resolve_for(&self, option: &str) -> Result<Mount, Failure> {
         let shown = self.path.display();
         let path = fs::canonicalize(&self.path).map_err(|error| {
-            Failure::usage(format!("cannot open the folder {shown}: {error}"))
+            Failure::usage(format!("could not open the folder {shown}: {error}"))
                 .hint(format!("pass an existing folder to {option}"))
         })?;
         if !path.is_dir() {

@@ -30,7 +30,7 @@ pub(crate) async fn load_report(client: &Client, project: &Path) -> Option<Proje
 pub(crate) fn absolute(folder: &Path) -> Result<String, Failure> {
     let path = std::fs::canonicalize(folder).or_else(|_| std::path::absolute(folder));
     let path: PathBuf =
-        path.map_err(|error| Failure::usage(format!("{} cannot be found: {error}", folder.display())))?;
+        path.map_err(|error| Failure::usage(format!("could not find {}: {error}", folder.display())))?;
     let path = path.into_os_string().into_string();
     path.map_err(|path| Failure::usage(format!("the path {} is not valid UTF-8", path.display())))
 }
@@ -45,7 +45,7 @@ pub(crate) fn notice(report: &ProjectReport) -> Option<String> {
             format!("{PROJECT_FOLDER}/ of this project changed since you trusted it ({files}; {})", parts(report))
         }
     };
-    Some(format!("{state}: nothing of it is used"))
+    Some(format!("{state}: none of it is used"))
 }
 
 /// Hint on how to inspect and trust the project.

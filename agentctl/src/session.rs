@@ -378,7 +378,7 @@ impl Upload {
     pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
         let shown = path.display();
         let failed = |error: std::io::Error| {
-            Failure::usage(format!("cannot read the file {shown}: {error}")).hint("name an existing file")
+            Failure::usage(format!("could not read the file {shown}: {error}")).hint("name an existing file")
         };
         // Checked before opening, because opening a pipe would wait for its other end.
         let metadata = path.metadata().map_err(failed)?;

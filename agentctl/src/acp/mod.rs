@@ -187,7 +187,9 @@ impl Requests {
                 () = cancel.cancelled() => {
                     Err(message::error_with_code(ErrorCode::RequestCancelled, "the request was cancelled"))
                 }
-                outcome = catch_panic(run_with_retry(&bridge, &method, params)) => outcome.map_err(RequestError::into_error),
+                outcome = catch_panic(run_with_retry(&bridge, &method, params)) => {
+                    outcome.map_err(RequestError::into_error)
+                }
             };
             lock(&cancels).remove(&id);
             answer(&bridge, id, outcome).await;

@@ -262,7 +262,7 @@ fn folder(cwd: &Path) -> Result<EditorFolder, RequestError> {
         return Err(message::invalid_params("cwd must be an absolute path").into());
     }
     let real = std::fs::canonicalize(cwd).map_err(|error| {
-        message::invalid_params(format!("the folder {} cannot be opened: {error}", display_path(cwd)))
+        message::invalid_params(format!("could not open the folder {}: {error}", display_path(cwd)))
     })?;
     if !real.is_dir() {
         return Err(message::invalid_params(format!("{} is not a folder", display_path(&real))).into());

@@ -254,7 +254,7 @@ async fn named_folder(client: &Client, folder: &PathBuf) -> anyhow::Result<Strin
 /// Canonical path of a folder, because the daemon runs in another one.
 fn absolute(folder: &PathBuf) -> anyhow::Result<String> {
     let path = std::fs::canonicalize(folder)
-        .map_err(|error| Failure::usage(format!("{} cannot be opened: {error}", folder.display())))?;
+        .map_err(|error| Failure::usage(format!("could not open {}: {error}", folder.display())))?;
     project::absolute(&path).map_err(Into::into)
 }
 

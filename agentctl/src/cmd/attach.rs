@@ -305,7 +305,7 @@ pub(crate) struct ChatArgs {
 /// Runs the command `agentctl chat`.
 pub(crate) async fn handle_chat(global: &Global, args: ChatArgs, command_line: CommandLine) -> anyhow::Result<Exit> {
     if args.plain && !look::is_plain() {
-        return Err(Failure::usage(format!("cannot restart for --plain: {}", look::become_plain()))
+        return Err(Failure::usage(format!("could not restart for --plain: {}", look::become_plain()))
             .hint("use TERM=dumb agentctl chat")
             .into());
     }

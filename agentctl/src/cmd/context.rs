@@ -80,7 +80,13 @@ pub(crate) struct CompactArgs {
     /// Session: id, title, number in `sessions list`, or `last` [default: last]
     session: Option<String>,
     /// Strategy of the summary
-    #[arg(long, value_name = "HOW", default_value = "auto", conflicts_with = "undo", value_parser = one_of(&STRATEGIES))]
+    #[arg(
+        long,
+        value_name = "STRATEGY",
+        default_value = "auto",
+        conflicts_with = "undo",
+        value_parser = one_of(&STRATEGIES)
+    )]
     strategy: CompactionStrategy,
     /// Undo the last compaction
     #[arg(long)]

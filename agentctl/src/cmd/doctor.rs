@@ -112,7 +112,7 @@ fn configuration() -> ModelCheck {
             let said = String::from_utf8_lossy(&output.stderr);
             fail(said.trim(), format!("correct it, then check with `agentd --check-config` ({folder})"))
         }
-        Err(error) => fail(format!("cannot run {}: {error}", program.display()), "reinstall it"),
+        Err(error) => fail(format!("could not run {}: {error}", program.display()), "reinstall it"),
     }
 }
 

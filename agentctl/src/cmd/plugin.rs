@@ -39,7 +39,7 @@ pub(crate) const PLUGIN_HELP: &str = "Examples:
   agentctl plugin remove kit
 
 A plugin is a folder with a plugin.json, and skills/, agents/, commands/ and mcp.json in it. It is copied, and you \
-agree to its exact files: if one of them changes, nothing of it is used. Approvals and rules apply to its parts as to \
+agree to its exact files: if one of them changes, none of it is used. Approvals and rules apply to its parts as to \
 your own.";
 
 /// The subcommands of `plugin`.
@@ -199,13 +199,14 @@ fn list(plugins: &[PluginReport]) -> anyhow::Result<()> {
         let [name, version, source] = [&plugin.name, &plugin.version, &plugin.source].map(|text| clean_line(text));
         [name, version, state, parts(plugin), source]
     });
-    Table::with_long_end(["PLUGIN", "VERSION", "STATE", "BRINGS", "FROM"], rows)
+    Table::with_long_end(["PLUGIN", "VERSION", "STATE", "PROVIDES", "FROM"], rows)
         .print("no plugins; agentctl plugin add DIR adds one")?;
     for plugin in plugins {
         if plugin.state == PluginState::Changed {
             let name = clean_line(&plugin.name);
             note(&format!(
-                "files of {name} have changed since you agreed to them, so nothing of it is used: agentctl plugin show {name}"
+                "files of {name} have changed since you agreed to them, so none of it is used: \
+                 agentctl plugin show {name}"
             ));
         }
         let fatal = plugin.problems.iter().filter(|problem| problem.is_fatal);
@@ -227,7 +228,7 @@ fn fetch(address: &str) -> Result<(TempDir, PathBuf), Failure> {
     let own = Permissions::from_mode(0o700);
     let around = tempfile::Builder::new().prefix("agentctl-plugin-").permissions(own).tempdir();
     let around = around.map_err(|error| {
-        failed(format!("cannot create {}: {error}", std::env::temp_dir().join("agentctl-plugin").display()))
+        failed(format!("could not create {}: {error}", std::env::temp_dir().join("agentctl-plugin").display()))
     })?;
     let folder = around.path().join(folder_name(address));
     let status = Command::new("git")
@@ -241,7 +242,7 @@ fn fetch(address: &str) -> Result<(TempDir, PathBuf), Failure> {
         Ok(status) if status.success() => Ok((around, folder)),
         Ok(status) => Err(failed(format!("git could not fetch {} ({status})", shown(address)))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Err(failed("git is not installed".to_owned())),
-        Err(error) => Err(failed(format!("cannot run git: {error}"))),
+        Err(error) => Err(failed(format!("could not run git: {error}"))),
     }
 }
 
@@ -334,7 +335,7 @@ fn state(report: &PluginReport) -> String {
     match report.state {
         PluginState::New => "not added".to_owned(),
         PluginState::Installed => "used, unchanged since you agreed to it".to_owned(),
-        PluginState::Changed => "changed since you agreed to it: nothing of it is used".to_owned(),
+        PluginState::Changed => "changed since you agreed to it: none of it is used".to_owned(),
         PluginState::Update => match report.installed_version.as_str() {
             "" => "replaces the installed one".to_owned(),
             version => format!("replaces {version}"),

@@ -126,8 +126,8 @@ fn standing(found: &ProjectReport) -> String {
         ProjectTrust::Empty => {
             format!("nothing to trust: {PROJECT_FOLDER}/ is missing or has nothing to use")
         }
-        ProjectTrust::Untrusted => "not trusted: nothing of it is used".to_owned(),
-        ProjectTrust::Changed => format!("changed since you trusted it ({when}): nothing of it is used"),
+        ProjectTrust::Untrusted => "not trusted: none of it is used".to_owned(),
+        ProjectTrust::Changed => format!("changed since you trusted it ({when}): none of it is used"),
         ProjectTrust::Trusted => format!("trusted ({when})"),
     }
 }

@@ -103,10 +103,10 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     schema: Option<PathBuf>,
     /// Behavior if the turn needs an answer [default: ask at a terminal, deny elsewhere, wait with --detach]
-    #[arg(long, value_name = "HOW")]
+    #[arg(long, value_name = "ACTION")]
     on_interrupt: Option<AtInterrupt>,
     /// Behavior if a turn of the session is already running
-    #[arg(long, value_name = "HOW", default_value = "refuse", value_parser = one_of(&WHEN_BUSY))]
+    #[arg(long, value_name = "ACTION", default_value = "refuse", value_parser = one_of(&WHEN_BUSY))]
     if_busy: IfBusy,
     /// Start the turn in the background and print its session ID; `agentctl wait ID` prints its answer
     #[arg(long)]

@@ -337,19 +337,19 @@ pub(crate) fn is_program(path: &Path) -> bool {
 /// # Errors
 /// If the log file cannot be opened, or the program cannot be run.
 fn launch(program: &Path, socket: Option<&Path>, log: PathBuf) -> Result<LaunchedDaemon, Failure> {
-    let failed = |what: &str, error: &io::Error| {
-        Failure::unreachable(format!("cannot start the daemon: {what}: {error}"))
+    let failed = |problem: &str, error: &io::Error| {
+        Failure::unreachable(format!("could not start the daemon: {problem}: {error}"))
             .hint("run `agentctl doctor` to see what is wrong")
     };
     let folder_made =
         log.parent().map_or(Ok(()), |folder| fs::DirBuilder::new().recursive(true).mode(0o700).create(folder));
     let opened = folder_made.and_then(|()| OpenOptions::new().append(true).create(true).mode(0o600).open(&log));
     let file = opened.map_err(|error| {
-        failed(&format!("cannot open {}", log.display()), &error)
+        failed(&format!("could not open {}", log.display()), &error)
             .hint("the folder must be writable and its disk not full; AGENTD_DATA_DIR names another one")
     })?;
     let log_start = file.metadata().map_or(0, |meta| meta.len());
-    let copy = file.try_clone().map_err(|error| failed("cannot share the log file", &error))?;
+    let copy = file.try_clone().map_err(|error| failed("could not share the log file", &error))?;
     let mut command = Command::new(program);
     if let Some(socket) = socket {
         command.arg("--socket").arg(socket);
@@ -366,7 +366,7 @@ fn launch(program: &Path, socket: Option<&Path>, log: PathBuf) -> Result<Launche
         .stdout(file)
         .stderr(copy);
     own_session(&mut command);
-    let child = command.spawn().map_err(|error| failed(&format!("cannot run {}", program.display()), &error))?;
+    let child = command.spawn().map_err(|error| failed(&format!("could not run {}", program.display()), &error))?;
     Ok(LaunchedDaemon { child: Some(child), log, log_start })
 }
 

@@ -202,9 +202,9 @@ impl MentionSource {
     /// Hint on how to attach a file that a mention does not attach.
     fn hint(self, written: &str) -> String {
         match self {
-            Self::Chat => format!("; /upload {written} hands it over all the same"),
+            Self::Chat => format!("; /upload {written} attaches it anyway"),
             Self::Editor => String::new(),
-            Self::Terminal | Self::Program => format!("; --file {written} hands it over all the same"),
+            Self::Terminal | Self::Program => format!("; --file {written} attaches it anyway"),
         }
     }
 }
@@ -258,13 +258,13 @@ impl Collector<'_> {
             MentionTarget::Lines { path, lines } => self.lines(&written, path, *lines, bundle),
             MentionTarget::Folder(path) => match self.of_tools(path) {
                 Some(named) => bundle.named.push(format!("#{written} is the folder {named}")),
-                None => self.copies(&written, &walk(path, None, MAX_DEPTH), bundle),
+                None => self.add_copies(&written, &walk(path, None, MAX_DEPTH), bundle),
             },
             MentionTarget::Pattern(matched) => self.matched(&written, matched, bundle),
             // In the project, hidden files are visible anyway and guarded by approvals.
             MentionTarget::Hidden(path) => match self.of_tools(path) {
                 Some(named) => bundle.named.push(format!("#{written} is {named}")),
-                None => bundle.note(format!("#{written} is hidden and stays here{}", self.source.hint(&written))),
+                None => bundle.note(format!("#{written} is hidden and was not attached{}", self.source.hint(&written))),
             },
         }
     }
@@ -306,21 +306,22 @@ impl Collector<'_> {
                 let more = if matched.is_cut { " and more" } else { "" };
                 bundle.named.push(format!("#{written} is {}{more}", named.join(", ")));
             }
-            None => self.copies(written, matched, bundle),
+            None => self.add_copies(written, matched, bundle),
         }
     }
 
     /// Copies files from outside of the session's folders, up to a limit.
-    fn copies(&self, written: &str, matched: &MatchedFiles, bundle: &mut Bundle) {
+    fn add_copies(&self, written: &str, matched: &MatchedFiles, bundle: &mut Bundle) {
         let MatchedFiles { files, is_cut } = matched;
         if *is_cut || files.len() > MAX_COPIES {
             let note = format!(
-                "#{written} are more than {MAX_COPIES} files, which are not copied; -C DIR shows the model a whole folder"
+                "#{written} matches more than {MAX_COPIES} files, which were not attached; -C DIR shows the model \
+                 a whole folder"
             );
             return bundle.note(note);
         }
         if files.is_empty() {
-            return bundle.note(format!("#{written} has no files to hand over"));
+            return bundle.note(format!("#{written} has no files to attach"));
         }
         if !self.may_leave_project() {
             return bundle.note(self.outside_note(written));
@@ -338,7 +339,7 @@ impl Collector<'_> {
     }
 
     fn outside_note(&self, written: &str) -> String {
-        format!("#{written} is no file of the project and stays here{}", self.source.hint(written))
+        format!("#{written} is not a file of the project and was not attached{}", self.source.hint(written))
     }
 }
 
@@ -351,10 +352,10 @@ struct Quote {
 }
 
 fn quote(path: &Path, lines: LineRange) -> Result<Quote, String> {
-    let failed = |error: std::io::Error| format!("cannot be read: {error}");
+    let failed = |error: std::io::Error| format!("could not be read: {error}");
     let file = File::open(path).map_err(failed)?;
     if file.metadata().map_err(failed)?.len() > MAX_QUOTED {
-        return Err(format!("has more than {} MiB, so no lines of it are quoted", MAX_QUOTED >> 20));
+        return Err(format!("exceeds {} MiB, so no lines are quoted", MAX_QUOTED >> 20));
     }
     let mut quote = Quote { lines: LineRange { first: lines.first, last: 0 }, text: String::new(), is_cut: false };
     let mut seen = 0;

@@ -204,7 +204,9 @@ impl<L: Line> Driver<'_, L> {
                     }
                 }
                 press = self.keyboard.next() => match press.key {
-                    Key::Escape if self.cancelled || self.escape_ignored_until.is_some_and(|until| Instant::now() < until) => {}
+                    Key::Escape
+                        if self.cancelled
+                            || self.escape_ignored_until.is_some_and(|until| Instant::now() < until) => {}
                     Key::Escape => self.on_end_signal(EndSignal::Interrupt, renderer).await?,
                     Key::Leave if self.is_guest && !self.keyboard.typed(|typed| typed.is_writing()) => {
                         return self.leave(renderer);

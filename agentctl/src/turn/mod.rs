@@ -152,8 +152,8 @@ pub(crate) fn builtin_notice(daemon: &Daemon) -> String {
         return format!("{intro}\n{}", notes.join("\n"));
     }
     format!(
-        "{intro}\nFor a better one set MODEL_BASIC_BASE_URL (and MODEL_BASIC_API_KEY) or name one in models.yaml, and restart the \
-         daemon: agentctl stop."
+        "{intro}\nFor a better one set MODEL_BASIC_BASE_URL (and MODEL_BASIC_API_KEY) or name one in models.yaml, \
+         and restart the daemon: agentctl stop."
     )
 }
 

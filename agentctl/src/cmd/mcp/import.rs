@@ -311,7 +311,7 @@ impl Input {
             if let Some((_, value)) = picked.or_else(|| ask::numbered(&said, &self.options)) {
                 return Ok(Some(Some(value.clone())));
             }
-            crate::terminal::note(&clean_line(&format!("`{said}` is not one of them")));
+            crate::terminal::note(&clean_line(&format!("`{said}` is not one of the choices")));
         }
     }
 

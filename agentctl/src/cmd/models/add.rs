@@ -78,12 +78,12 @@ pub(super) async fn handle(global: &Global, args: AddArgs) -> anyhow::Result<Exi
     if has(&own.text, args.slot) && !args.replace {
         let mut replaces = false;
         if present {
-            let question = format!("models.yaml has {} already. Replace it? [y/N] ", args.slot);
+            let question = format!("models.yaml already has {}. Replace it? [y/N] ", args.slot);
             let Some(said) = ask::line(&question)? else { return Ok(Exit::Cancelled) };
             replaces = matches!(said.trim(), "y" | "Y" | "yes");
         }
         if !replaces {
-            return Err(Failure::usage(format!("{} sets {} already", own.path.display(), args.slot))
+            return Err(Failure::usage(format!("{} already sets {}", own.path.display(), args.slot))
                 .hint("--replace replaces it; --slot names another slot")
                 .into());
         }
@@ -195,7 +195,7 @@ async fn choose(args: &AddArgs, present: bool) -> anyhow::Result<Option<&'static
         let Some(said) = ask::line("number or name: ")? else { return Ok(None) };
         match ask::numbered(&said, &offered).copied().or_else(|| named(&said)) {
             Some(provider) => return Ok(Some(provider)),
-            None => crate::terminal::note(&clean_line(&format!("`{said}` is not one of them"))),
+            None => crate::terminal::note(&clean_line(&format!("`{said}` is not one of the choices"))),
         }
     }
 }

@@ -93,7 +93,7 @@ fn instructions(text: &str) -> Result<String, Failure> {
         return Err(Failure::usage(words).hint("pass a long text with --file"));
     }
     fs::read_to_string(path).map_err(|error| {
-        Failure::usage(format!("cannot read the instructions in {path}: {error}")).hint("name a text file")
+        Failure::usage(format!("could not read the instructions in {path}: {error}")).hint("name a text file")
     })
 }
 
