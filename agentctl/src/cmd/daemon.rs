@@ -19,7 +19,7 @@ use nix::{
 use serde_json::{Map, Value, json};
 
 use crate::{
-    daemon::{self, DaemonPlace, SearchResult, ShellNote, silent},
+    daemon::{self, DaemonLocation, SearchResult, ShellNote, silent},
     exit::Exit,
     failure::Failure,
     flags::Global,
@@ -87,7 +87,7 @@ pub(crate) async fn start(global: &Global, _: StartArgs) -> anyhow::Result<Exit>
 /// Stops the daemon and waits until it has exited. Accepts daemons of other versions, so that they can be replaced.
 pub(crate) async fn stop(global: &Global, args: StopArgs) -> anyhow::Result<Exit> {
     let drain = args.within.map(Duration::from_secs);
-    let place = DaemonPlace::of(global)?;
+    let place = DaemonLocation::of(global)?;
     let (begun, mut was_there) = (Instant::now(), false);
     let pid = loop {
         match place.search(|client, _| Ok(client)).await {
@@ -133,7 +133,7 @@ fn signal_stop(holder: &LockHolder) -> Option<u32> {
 /// Runs the command `agentctl status`.
 pub(crate) async fn status(global: &Global, _: StatusArgs) -> anyhow::Result<Exit> {
     let Some(daemon) = daemon::connect_running(global).await? else {
-        let socket = DaemonPlace::of(global)?.socket();
+        let socket = DaemonLocation::of(global)?.socket();
         report::show(global.json, &json!({ "running": false, "socket": socket }), || {
             report::lines([format!("no daemon is running at {}", socket.display())])
         })?;

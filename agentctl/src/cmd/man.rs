@@ -146,7 +146,7 @@ where
     runtime.block_on(async {
         let answer = async {
             // The command line is incomplete, so its `--socket` is not available here.
-            let place = daemon::DaemonPlace::of(&Global::default()).ok()?;
+            let place = daemon::DaemonLocation::of(&Global::default()).ok()?;
             question(place.connect().await.ok()?).await.ok()
         };
         tokio::time::timeout(LIMIT, answer).await.ok().flatten()

@@ -18,7 +18,7 @@ use serde_json::json;
 
 use self::units::{UnitFile, UnitState};
 use crate::{
-    daemon::{self, Daemon, DaemonPlace},
+    daemon::{self, Daemon, DaemonLocation},
     exit::Exit,
     failure::Failure,
     flags::Global,
@@ -93,7 +93,7 @@ pub(crate) async fn handle(global: &Global, command: ServiceCommand) -> anyhow::
 }
 
 async fn install(global: &Global, args: &InstallArgs) -> anyhow::Result<Exit> {
-    let place = DaemonPlace::of(global)?;
+    let place = DaemonLocation::of(global)?;
     let program = daemon::program()?;
     if is_in_cache(&program) {
         return Err(Failure::usage(format!("{} is in a cache, and may be deleted", program.display()))

@@ -31,7 +31,7 @@ use agentd_proto::client::{Client, ClientErrorKind};
 
 use crate::{exit::Exit, failure::Failure, flags::Global};
 
-pub(crate) use place::{DaemonPlace, SearchResult, ShellNote, Weights, is_same_folder, silent};
+pub(crate) use place::{DaemonLocation, SearchResult, ShellNote, Weights, is_same_folder, silent};
 
 /// Name of this client in the daemon's audit log.
 pub(crate) const CLIENT: &str = "agentctl";
@@ -58,7 +58,7 @@ pub(crate) struct Daemon {
     /// Connection to the daemon.
     pub(crate) client: Client,
     /// Places to search for the daemon, also after a restart.
-    pub(crate) place: DaemonPlace,
+    pub(crate) place: DaemonLocation,
     /// Socket at which it answered.
     pub(crate) socket: PathBuf,
     /// True if this client started it.
@@ -141,7 +141,7 @@ pub(crate) fn log_file() -> Result<PathBuf, Failure> {
 /// # Errors
 /// If it cannot be reached or started, or has another version.
 pub(crate) async fn connect(global: &Global) -> Result<Daemon, Failure> {
-    let place = DaemonPlace::of(global)?;
+    let place = DaemonLocation::of(global)?;
     match connect_existing(&place).await? {
         Some(daemon) => Ok(daemon),
         None => start(place).await,
@@ -153,12 +153,12 @@ pub(crate) async fn connect(global: &Global) -> Result<Daemon, Failure> {
 /// # Errors
 /// If the process at the socket cannot be used, or has another version.
 pub(crate) async fn connect_running(global: &Global) -> Result<Option<Daemon>, Failure> {
-    connect_existing(&DaemonPlace::of(global)?).await
+    connect_existing(&DaemonLocation::of(global)?).await
 }
 
 /// Connects to a running daemon. Waits for one that starts, stops, or has lost its socket, which it restores within a
 /// few seconds.
-async fn connect_existing(place: &DaemonPlace) -> Result<Option<Daemon>, Failure> {
+async fn connect_existing(place: &DaemonLocation) -> Result<Option<Daemon>, Failure> {
     let begun = Instant::now();
     let mut pause = RETRY_DELAYS.0;
     loop {
@@ -186,7 +186,7 @@ async fn connect_existing(place: &DaemonPlace) -> Result<Option<Daemon>, Failure
 ///
 /// # Errors
 /// If it cannot be started.
-pub(crate) async fn start(place: DaemonPlace) -> Result<Daemon, Failure> {
+pub(crate) async fn start(place: DaemonLocation) -> Result<Daemon, Failure> {
     let program = program()?;
     let mut launched = launch(&program, place.named(), log_file()?)?;
     let begun = Instant::now();

@@ -20,7 +20,7 @@ use agentd_proto::{
     client::{Client, ClientError, ClientErrorKind},
     lock_file::{self, LOCK_FILE, LockHolder},
     packaged,
-    socket::{self, SocketPlace},
+    socket::{self, SocketSettings},
     start_variables::{StartVariables, VariableMatch},
 };
 use serde::Serialize;
@@ -30,7 +30,7 @@ use crate::{failure::Failure, flags::Global};
 
 /// Sockets and data folder to search.
 #[derive(Debug, Clone)]
-pub(crate) struct DaemonPlace {
+pub(crate) struct DaemonLocation {
     /// Socket named by the user.
     named: Option<PathBuf>,
     /// Socket used by default.
@@ -53,8 +53,8 @@ pub(crate) enum SearchResult {
     Unusable(ClientError),
 }
 
-impl DaemonPlace {
-    /// Places for these arguments and this environment.
+impl DaemonLocation {
+    /// Locations for these arguments and this environment.
     ///
     /// # Errors
     /// If a path is invalid for a socket, or the data folder is unknown.
@@ -73,7 +73,7 @@ impl DaemonPlace {
         data: Result<PathBuf, Failure>,
     ) -> Result<Self, Failure> {
         let known = data.as_ref().cloned().unwrap_or_default();
-        let place = SocketPlace::of_this_user(named, runtime_dir, known);
+        let place = SocketSettings::of_this_user(named, runtime_dir, known);
         let default =
             socket::socket_path(&place).map_err(|error| Failure::usage(error.to_string()).hint(error.hint()))?;
         let named = place.named();
@@ -429,8 +429,8 @@ fn listed(names: &[&str]) -> String {
 mod tests {
     use super::*;
 
-    fn place(named: &str, runtime_dir: &str, data: Result<&str, Failure>) -> Result<DaemonPlace, Failure> {
-        DaemonPlace::new(Some(named.into()), Some(runtime_dir.into()), data.map(PathBuf::from))
+    fn place(named: &str, runtime_dir: &str, data: Result<&str, Failure>) -> Result<DaemonLocation, Failure> {
+        DaemonLocation::new(Some(named.into()), Some(runtime_dir.into()), data.map(PathBuf::from))
     }
 
     #[test]

@@ -22,7 +22,7 @@ use futures_util::{FutureExt as _, future::select_all};
 
 use super::or_never;
 use crate::{
-    daemon::{self, Daemon, DaemonPlace},
+    daemon::{self, Daemon, DaemonLocation},
     failure::Failure,
     report::short_id,
 };
@@ -83,7 +83,7 @@ pub(crate) trait Line: Send {
 #[derive(Debug)]
 pub(crate) struct SocketLine {
     client: Client,
-    place: DaemonPlace,
+    place: DaemonLocation,
     session: SessionId,
     /// Turn started by this client; `None` for a line that only listens.
     turn: Option<TurnId>,

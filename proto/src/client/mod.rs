@@ -248,7 +248,7 @@ async fn hung_up(path: &Path, problem: &str) -> ClientError {
     let begun = tokio::time::Instant::now();
     while begun.elapsed() < SHUTDOWN_GRACE {
         match socket::connect(path).await {
-            Err(error @ SocketError::NobodyThere { .. }) => return error.into(),
+            Err(error @ SocketError::NotListening { .. }) => return error.into(),
             _ => tokio::time::sleep(SHUTDOWN_GRACE / 20).await,
         }
     }
@@ -322,7 +322,7 @@ impl ClientError {
 impl From<SocketError> for ClientError {
     fn from(error: SocketError) -> Self {
         let kind = match error {
-            SocketError::NobodyThere { .. } => ClientErrorKind::NotRunning,
+            SocketError::NotListening { .. } => ClientErrorKind::NotRunning,
             _ => ClientErrorKind::Refused,
         };
         Self::new(kind, error.to_string()).with_hint(error.hint())

@@ -112,14 +112,14 @@ impl AsyncWrite for Io {
 /// Connects to the daemon at this path.
 ///
 /// # Errors
-/// [`SocketError::NobodyThere`] if no daemon listens; other kinds if the socket is unusable.
+/// [`SocketError::NotListening`] if no daemon listens; other kinds if the socket is unusable.
 pub async fn connect(path: &Path) -> Result<Io, SocketError> {
     let path = check_length(path.to_owned())?;
     let stream = raw_connect(&path).await.map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => SocketError::NobodyThere(path.clone()),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => SocketError::NotListening(path.clone()),
         // The kernel returns the same error for a socket without a listener and for a file that is not a socket.
         io::ErrorKind::ConnectionRefused if is_not_a_socket(&path) => SocketError::NotASocket(path.clone()),
-        io::ErrorKind::ConnectionRefused => SocketError::NobodyThere(path.clone()),
+        io::ErrorKind::ConnectionRefused => SocketError::NotListening(path.clone()),
         _ => SocketError::io("connect to", &path)(error),
     })?;
     match Io::identify(stream).map_err(SocketError::io("identify the server at", &path))? {

@@ -50,7 +50,7 @@ async fn stale_socket_is_replaced() {
     let (incoming, file) = bind(&path).await.unwrap();
     drop(incoming);
     assert!(path.exists(), "closing the listener leaves the name alone");
-    assert!(matches!(connect(&path).await, Err(SocketError::NobodyThere { .. })));
+    assert!(matches!(connect(&path).await, Err(SocketError::NotListening { .. })));
     let (_incoming, successor) = bind(&path).await.unwrap();
     file.remove().unwrap();
     assert!(path.exists(), "a successor's socket is not ours to remove");
@@ -91,7 +91,7 @@ async fn socket_folder_writable_by_others_is_rejected() {
 #[tokio::test]
 async fn absent_daemon_is_distinguished_from_unusable_socket() {
     let (_home, path) = socket_path();
-    assert!(matches!(connect(&path).await, Err(SocketError::NobodyThere { .. })));
+    assert!(matches!(connect(&path).await, Err(SocketError::NotListening { .. })));
     let long = PathBuf::from(format!("/{}", "x".repeat(200)));
     assert!(matches!(connect(&long).await, Err(SocketError::TooLong { .. })));
     assert!(matches!(refused_bind(&long).await, SocketError::TooLong { .. }));
