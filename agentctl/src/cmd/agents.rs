@@ -170,14 +170,14 @@ to models. @NAME in a prompt loads one.";
 #[derive(Debug, Subcommand)]
 pub(crate) enum SkillsCommand {
     /// List skills
-    List(SkillsPlace),
+    List(SkillsSession),
     /// Show one skill and its SKILL.md
     Show {
         /// Name of the skill
         #[arg(value_name = "NAME")]
         name: String,
         #[command(flatten)]
-        common: SkillsPlace,
+        common: SkillsSession,
     },
     /// Check a skill; the exit code is 1 if it cannot be used
     Check {
@@ -197,7 +197,7 @@ pub(crate) enum SkillsCommand {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct SkillsPlace {
+pub(crate) struct SkillsSession {
     /// Session whose project skills are included: id, title, number in `sessions list`, or `last`
     #[arg(long, value_name = "ID")]
     session: Option<String>,

@@ -177,10 +177,10 @@ fn lines(report: &AuditReport, color: bool) -> Vec<String> {
         .iter()
         .map(|finding| {
             let style = if finding.problem == AuditProblem::Recorded { STRONG } else { BAD };
-            let place = if finding.line > 0 { format!(":{}", finding.line) } else { String::new() };
-            let place = format!("{}{place}", clean_line(&finding.file));
+            let position = if finding.line > 0 { format!(":{}", finding.line) } else { String::new() };
+            let position = format!("{}{position}", clean_line(&finding.file));
             let problem = paint(color, style, finding.problem.as_str());
-            format!("{place}: {problem}: {}", clean_line(&finding.message))
+            format!("{position}: {problem}: {}", clean_line(&finding.message))
         })
         .collect();
     lines.extend((report.more > 0).then(|| format!("and {} more", report.more)));
@@ -232,11 +232,11 @@ fn decided_by(decision: &Decision) -> String {
         DecidedBy::Tool => "tool".to_owned(),
         DecidedBy::Daemon => "daemon".to_owned(),
     };
-    let answers: Vec<String> = [&decision.answer, &decision.reply].into_iter().flatten().map(words).collect();
+    let answers: Vec<String> = [&decision.answer, &decision.reply].into_iter().flatten().map(answer_text).collect();
     if answers.is_empty() { by } else { format!("{by}: {}", answers.join(", ")) }
 }
 
-fn words(answer: &Answer) -> String {
+fn answer_text(answer: &Answer) -> String {
     match answer {
         Answer::Approve => "approve".to_owned(),
         Answer::Always { .. } | Answer::Keep { .. } => "always".to_owned(),
@@ -262,7 +262,7 @@ fn event(fact: &AuditFact) -> [String; 5] {
         AnsweredBy::Deadline => "deadline".to_owned(),
         AnsweredBy::Daemon => "daemon".to_owned(),
     };
-    let nobody = || "-".to_owned();
+    let none = || "-".to_owned();
     let (what, about, by) = match fact {
         AuditFact::ModelAsked { tool, model, max_tokens } => {
             ("model asked", format!("{model}, up to {max_tokens} tokens"), tool.clone())
@@ -286,24 +286,24 @@ fn event(fact: &AuditFact) -> [String; 5] {
             let more = files.len().saturating_sub(1);
             ("undo", if more > 0 { format!("{first} and {more} more") } else { first }, by.clone())
         }
-        AuditFact::DaemonStarted { version, pid } => ("agentd started", format!("{version}, pid {pid}"), nobody()),
-        AuditFact::DaemonStopped { pid } => ("agentd stopped", format!("pid {pid}"), nobody()),
-        AuditFact::RulesRead { problem: Some(problem), .. } => ("rules rejected", problem.clone(), nobody()),
-        AuditFact::RulesRead { sources, .. } => ("rules loaded", sources.join(", "), nobody()),
-        AuditFact::LogDamaged { found, .. } => ("log damaged", found.clone(), nobody()),
-        AuditFact::LogContinued { previous } => ("log continued", format!("after {previous}"), nobody()),
+        AuditFact::DaemonStarted { version, pid } => ("agentd started", format!("{version}, pid {pid}"), none()),
+        AuditFact::DaemonStopped { pid } => ("agentd stopped", format!("pid {pid}"), none()),
+        AuditFact::RulesRead { problem: Some(problem), .. } => ("rules rejected", problem.clone(), none()),
+        AuditFact::RulesRead { sources, .. } => ("rules loaded", sources.join(", "), none()),
+        AuditFact::LogDamaged { found, .. } => ("log damaged", found.clone(), none()),
+        AuditFact::LogContinued { previous } => ("log continued", format!("after {previous}"), none()),
         AuditFact::LogTrimmed { file, through, .. } => {
-            ("log trimmed", format!("{file} removed, up to line {}", through.n), nobody())
+            ("log trimmed", format!("{file} removed, up to line {}", through.n), none())
         }
         AuditFact::Cleaned { parts, by } => {
             let parts: Vec<String> =
                 parts.iter().map(|part| format!("{}: {}", part.part.as_str(), report::bytes(part.bytes))).collect();
             ("cleaned", parts.join(", "), by.clone())
         }
-        AuditFact::CallDecided(_) => ("call_decided", String::new(), nobody()),
-        AuditFact::CallEnded(_) => ("call_ended", String::new(), nobody()),
+        AuditFact::CallDecided(_) => ("call_decided", String::new(), none()),
+        AuditFact::CallEnded(_) => ("call_ended", String::new(), none()),
     };
-    [what.to_owned(), about, nobody(), by, nobody()]
+    [what.to_owned(), about, none(), by, none()]
 }
 
 #[cfg(test)]

@@ -180,17 +180,17 @@ pub(crate) async fn handle_rewind(global: &Global, args: RewindArgs) -> anyhow::
     let turn = point.turn(view.session.summary.turns)?;
     let (with_files, with_talk) = (!args.talk, !args.files);
     // Previewed first, so that conflicts show before anything changes.
-    let foreseen = if with_files { Some(rewind::files(&daemon, id, turn, args.redo, true).await?) } else { None };
-    let changes = foreseen.as_ref().is_some_and(|report| !report.files.is_empty());
+    let preview = if with_files { Some(rewind::files(&daemon, id, turn, args.redo, true).await?) } else { None };
+    let changes = preview.as_ref().is_some_and(|report| !report.files.is_empty());
     if args.preview {
-        let Some(report) = foreseen else {
+        let Some(report) = preview else {
             return Err(Failure::usage("--preview shows only changes to files").hint("leave out --talk").into());
         };
         report::show(global.json, &report, || undo::print(&report))?;
         return Ok(undo::exit(&report));
     }
     if !args.yes && is_attended() {
-        if let Some(report) = foreseen.as_ref().filter(|_| changes) {
+        if let Some(report) = preview.as_ref().filter(|_| changes) {
             undo::print(report)?;
         }
         if !ask::confirm(&format!("Rewind to before turn {turn}? y/N "))? {

@@ -31,10 +31,10 @@ use crate::{
 const STOP_MARGIN: Duration = Duration::from_secs(15);
 
 /// Time for a daemon that does not answer to exit by itself, before it is signalled.
-const ENDING: Duration = Duration::from_secs(3);
+const EXIT_LIMIT: Duration = Duration::from_secs(3);
 
 /// Delay between checks of the daemon.
-const GLANCE: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Default time for running turns to end. The daemon's own default may be shorter.
 const DEFAULT_DRAIN: Duration = Duration::from_secs(30);
@@ -93,9 +93,9 @@ pub(crate) async fn stop(global: &Global, args: StopArgs) -> anyhow::Result<Exit
         match place.search(|client, _| Ok(client)).await {
             SearchResult::Reached(client, _) => break client.stop(drain).await?,
             // It may be exiting already, and a signal would interrupt that.
-            SearchResult::Silent(..) if begun.elapsed() < ENDING => {
+            SearchResult::Silent(..) if begun.elapsed() < EXIT_LIMIT => {
                 was_there = true;
-                tokio::time::sleep(GLANCE).await;
+                tokio::time::sleep(POLL_INTERVAL).await;
             }
             SearchResult::Silent(_, error) => {
                 if let Some(holder) = place.holder() {
@@ -183,12 +183,12 @@ fn print(status: &DaemonStatus, notes: &[ShellNote]) -> anyhow::Result<()> {
         facts.line("", format!("hint: {hint}"));
     }
     let recovered = status.recovered.iter();
-    facts.each("recovered", recovered.map(|turn| format!("session {}: {}", turn.session_id, put_in_order(turn))));
+    facts.each("recovered", recovered.map(|turn| format!("session {}: {}", turn.session_id, recovery_text(turn))));
     facts.print()
 }
 
 /// Describes a turn that was open when the daemon started, and its outcome.
-fn put_in_order(turn: &RecoveredTurn) -> String {
+fn recovery_text(turn: &RecoveredTurn) -> String {
     let calls = [("finished", &turn.finished), ("never run", &turn.never_ran), ("outcome unknown", &turn.unknown)];
     let end = if turn.goes_on { "it continues" } else { "it was interrupted and can be resumed" };
     calls
@@ -201,7 +201,7 @@ fn put_in_order(turn: &RecoveredTurn) -> String {
 }
 
 /// Origin of default values.
-const SHIPPED: &str = "built-in";
+const BUILT_IN: &str = "built-in";
 
 /// Examples for the help of `config`.
 pub(crate) const CONFIG_HELP: &str = "Examples:
@@ -252,7 +252,7 @@ pub(crate) async fn config(global: &Global, command: ConfigCommand) -> anyhow::R
     }
     writeln!(anstream::stdout(), "sources, weakest first: {}", clean_line(&view.sources.join(", ")))?;
     let all_settings = view.origins.len();
-    let output: Vec<_> = view.origins.into_iter().filter(|setting| all || setting.origin != SHIPPED).collect();
+    let output: Vec<_> = view.origins.into_iter().filter(|setting| all || setting.origin != BUILT_IN).collect();
     let shipped = all_settings - output.len();
     let rows = output.into_iter().map(|ConfigOrigin { key, origin, value }| {
         let value = value.map(|value| clean_line(&value.as_str().map_or_else(|| value.to_string(), str::to_owned)));
@@ -392,8 +392,8 @@ fn cleaned(report: &CleanReport, dry_run: bool) -> Vec<String> {
         (false, false) => format!("{all} removed"),
     });
     if report.kept_sessions > 0 {
-        let kept = report::count(report.kept_sessions, "session");
-        lines.push(format!("{kept} left alone: in use, waiting or pinned"));
+        let skipped = report::count(report.kept_sessions, "session");
+        lines.push(format!("{skipped} left alone: in use, waiting or pinned"));
     }
     lines
 }

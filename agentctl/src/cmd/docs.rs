@@ -183,14 +183,14 @@ pub(crate) async fn handle(global: &Global, command: DocsCommand) -> anyhow::Res
 }
 
 /// Number of attempts to enter a password.
-const TRIES: usize = 3;
+const MAX_ATTEMPTS: usize = 3;
 
 /// Reads a document, and asks for its password if it is locked and a user is present.
 async fn unlocked(daemon: &Daemon, session: SessionId, path: &str, range: PartRange) -> anyhow::Result<Reading> {
     let session = session.to_string();
     let mut reading = daemon.client.read_document(&session, path, range, None).await?;
     let name = clean_line(path);
-    for tried in 0..TRIES {
+    for tried in 0..MAX_ATTEMPTS {
         if !reading.locked {
             return Ok(reading);
         }
@@ -413,10 +413,10 @@ mod tests {
 
     #[test]
     fn search_with_omissions_is_marked_incomplete() {
-        let check = |finds: DocumentFinds, complete: bool, words: &str| {
+        let check = |finds: DocumentFinds, complete: bool, expected: &str| {
             let (lines, shown) = (left_out(&finds), json_of(&finds));
             assert_eq!((&shown["complete"], &shown["not_searched"]), (&json!(complete), &json!(finds.not_searched)));
-            assert_eq!(lines.iter().any(|line| line.contains(words)), !complete, "{words}: {lines:?}");
+            assert_eq!(lines.iter().any(|line| line.contains(expected)), !complete, "{expected}: {lines:?}");
         };
         check(DocumentFinds::default(), true, "");
         check(DocumentFinds { not_searched: 4, ..DocumentFinds::default() }, false, "4 documents not searched");

@@ -109,8 +109,8 @@ fn configuration() -> ModelCheck {
         ),
         Ok(output) if output.status.success() => ok(format!("no errors ({folder})")),
         Ok(output) => {
-            let said = String::from_utf8_lossy(&output.stderr);
-            fail(said.trim(), format!("correct it, then check with `agentd --check-config` ({folder})"))
+            let output = String::from_utf8_lossy(&output.stderr);
+            fail(output.trim(), format!("correct it, then check with `agentd --check-config` ({folder})"))
         }
         Err(error) => fail(format!("could not run {}: {error}", program.display()), "reinstall it"),
     }
@@ -118,31 +118,31 @@ fn configuration() -> ModelCheck {
 
 fn folder_check(folder: &Path) -> ModelCheck {
     let shown = folder.display();
-    let unfit = |what: &str, hint: &str| fail(format!("{shown} {what}"), hint);
-    let keep = format!("restrict access to it: chmod 700 {shown}");
+    let unsuitable = |problem: &str, hint: &str| fail(format!("{shown} {problem}"), hint);
+    let chmod_hint = format!("restrict access to it: chmod 700 {shown}");
     let Ok(meta) = folder.metadata() else {
         return ok(format!("{shown} does not exist yet; it is created when needed"));
     };
     if !meta.is_dir() {
-        return unfit("is not a folder", "move it away, or set AGENTD_DATA_DIR");
+        return unsuitable("is not a folder", "move it away, or set AGENTD_DATA_DIR");
     }
     if meta.uid() != nix::unistd::geteuid().as_raw() {
-        return unfit("belongs to another user", "set AGENTD_DATA_DIR to a folder of yours");
+        return unsuitable("belongs to another user", "set AGENTD_DATA_DIR to a folder of yours");
     }
     if nix::unistd::access(folder, nix::unistd::AccessFlags::W_OK | nix::unistd::AccessFlags::X_OK).is_err() {
-        return unfit("is not writable", &format!("make it writable: chmod u+rwx {shown}"));
+        return unsuitable("is not writable", &format!("make it writable: chmod u+rwx {shown}"));
     }
     if let Err(error) = try_to_write(folder) {
-        return unfit(
+        return unsuitable(
             &format!("cannot be written to: {error}"),
             "free some space on its disk; `agentctl sessions delete` works on a full disk too, and sessions can be read",
         );
     }
     if meta.mode() & 0o002 != 0 || meta.mode() & 0o020 != 0 && meta.gid() != nix::unistd::getegid().as_raw() {
-        return fail(format!("other users can write to {shown}, so it is not used"), keep);
+        return fail(format!("other users can write to {shown}, so it is not used"), chmod_hint);
     }
     if meta.mode() & 0o077 != 0 {
-        return warn(format!("other users can read {shown}"), keep);
+        return warn(format!("other users can read {shown}"), chmod_hint);
     }
     ok(shown.to_string())
 }
@@ -308,17 +308,17 @@ async fn model(daemon: &Daemon, slot: &SlotInfo) -> ModelCheck {
 /// Warns if the window size is unknown, or if the server reads less than is sent.
 fn window(slot: &SlotInfo, what: String) -> ModelCheck {
     let tokens = slot.model.context_window;
-    let say = "set context_window in models.yaml, or MODEL_BASIC_CONTEXT_WINDOW or that of the slot";
+    let set_hint = "set context_window in models.yaml, or MODEL_BASIC_CONTEXT_WINDOW or that of the slot";
     match slot.model.window_source {
         WindowSource::Default => warn(
             format!("{what}; the size of its window is unknown, {tokens} tokens are assumed"),
-            format!("{say}; `agentctl models test` checks whether it reads that many"),
+            format!("{set_hint}; `agentctl models test` checks whether it reads that many"),
         ),
         WindowSource::Cut => warn(
             format!("{what}; its server silently truncates requests to {tokens} tokens"),
             format!(
                 "give it a larger window (Ollama: OLLAMA_CONTEXT_LENGTH, or num_ctx of the model), then `agentctl models \
-                 test`; if this is wrong, {say}"
+                 test`; if this is wrong, {set_hint}"
             ),
         ),
         WindowSource::Configured | WindowSource::Catalogue | WindowSource::Server | WindowSource::Refusal => ok(what),

@@ -115,8 +115,8 @@ pub(crate) async fn handle(global: &Global, command: PluginCommand) -> anyhow::R
             if found.state == PluginState::Installed
                 && client.plugin(&found.name).await?.state == PluginState::Installed
             {
-                let words = format!("{} is already installed, unchanged", title(&found));
-                return report::note(global.json, &found, &words);
+                let text = format!("{} is already installed, unchanged", title(&found));
+                return report::note(global.json, &found, &text);
             }
             agree(global, &client, &found, &folder, &named, &consent).await
         }
@@ -176,11 +176,11 @@ async fn agree(
     }
     let added = client.add_plugin(folder, &found.hash, source, daemon::CLIENT).await?;
     let unused = added.problems.iter().filter(|problem| problem.is_fatal).count();
-    let mut words = format!("added {}: {}", title(&added), parts(&added));
+    let mut text = format!("added {}: {}", title(&added), parts(&added));
     if unused > 0 {
-        words += &format!("; {} not used (agentctl plugin show {})", report::count(unused, "part"), added.name);
+        text += &format!("; {} not used (agentctl plugin show {})", report::count(unused, "part"), added.name);
     }
-    report::note(global.json, &added, &words)
+    report::note(global.json, &added, &text)
 }
 
 /// Name and version of the plugin.
@@ -226,11 +226,11 @@ fn is_address(source: &str) -> bool {
 fn fetch(address: &str) -> Result<(TempDir, PathBuf), Failure> {
     let failed = |what: String| Failure::usage(what).hint("nothing was added; fetch it yourself, and add its folder");
     let own = Permissions::from_mode(0o700);
-    let around = tempfile::Builder::new().prefix("agentctl-plugin-").permissions(own).tempdir();
-    let around = around.map_err(|error| {
+    let parent = tempfile::Builder::new().prefix("agentctl-plugin-").permissions(own).tempdir();
+    let parent = parent.map_err(|error| {
         failed(format!("could not create {}: {error}", std::env::temp_dir().join("agentctl-plugin").display()))
     })?;
-    let folder = around.path().join(folder_name(address));
+    let folder = parent.path().join(folder_name(address));
     let status = Command::new("git")
         .args("-c core.hooksPath=/dev/null clone --quiet --depth 1 --no-recurse-submodules --".split(' '))
         .arg(address)
@@ -239,7 +239,7 @@ fn fetch(address: &str) -> Result<(TempDir, PathBuf), Failure> {
         .stdout(Stdio::null())
         .status();
     match status {
-        Ok(status) if status.success() => Ok((around, folder)),
+        Ok(status) if status.success() => Ok((parent, folder)),
         Ok(status) => Err(failed(format!("git could not fetch {} ({status})", shown(address)))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Err(failed("git is not installed".to_owned())),
         Err(error) => Err(failed(format!("could not run git: {error}"))),

@@ -75,8 +75,8 @@ pub(crate) async fn handle(global: &Global, command: ProjectCommand) -> anyhow::
             let folder = absolute(&folder)?;
             let found = client.project(&folder).await?;
             if found.trust == ProjectTrust::Empty {
-                let place = clean_line(&folder);
-                let nothing = format!("there is nothing to trust in {place}/{PROJECT_FOLDER}");
+                let folder_text = clean_line(&folder);
+                let nothing = format!("there is nothing to trust in {folder_text}/{PROJECT_FOLDER}");
                 return Err(Failure::new(ErrorKind::NotFound, nothing)
                     .hint("agentctl project show lists its contents and problems")
                     .into());
@@ -92,8 +92,12 @@ pub(crate) async fn handle(global: &Global, command: ProjectCommand) -> anyhow::
         }
         ProjectCommand::Distrust(Folder { folder }) => {
             let left = client.distrust_project(&absolute(&folder)?, daemon::CLIENT).await?;
-            let place = clean_line(&left.path.display().to_string());
-            report::note(global.json, &left, &format!("no longer trusted: nothing of {place}/{PROJECT_FOLDER} is used"))
+            let folder_text = clean_line(&left.path.display().to_string());
+            report::note(
+                global.json,
+                &left,
+                &format!("no longer trusted: nothing of {folder_text}/{PROJECT_FOLDER} is used"),
+            )
         }
     }
 }
@@ -101,7 +105,7 @@ pub(crate) async fn handle(global: &Global, command: ProjectCommand) -> anyhow::
 fn print_project(found: &ProjectReport) -> anyhow::Result<()> {
     let mut facts = FactSheet::new(13, clean_line);
     facts.known("project", found.path.to_string_lossy());
-    facts.known("trust", standing(found));
+    facts.known("trust", trust_text(found));
     facts.known("hash", &found.hash);
     let bytes = found.files.iter().map(|file| file.bytes).sum();
     facts.known("files", format!("{} ({})", found.files.len(), report::bytes(bytes)));
@@ -120,7 +124,7 @@ fn print_project(found: &ProjectReport) -> anyhow::Result<()> {
     facts.print()
 }
 
-fn standing(found: &ProjectReport) -> String {
+fn trust_text(found: &ProjectReport) -> String {
     let when = found.trusted_at.map(|at| report::ago(at, Timestamp::now())).unwrap_or_default();
     match found.trust {
         ProjectTrust::Empty => {

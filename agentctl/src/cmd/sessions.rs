@@ -244,8 +244,8 @@ fn print(view: &SessionView, items: &[NumberedItem], slots: &[SlotInfo]) -> anyh
 fn model(settings: &SessionSettings, slots: &[SlotInfo]) -> String {
     let slot = settings.slot.unwrap_or_default();
     let own = slots.iter().find(|info| info.slot == slot).map_or("", |info| info.model.id.as_str());
-    let how = if settings.slot.is_some() { format!("slot {slot}") } else { "as configured".to_owned() };
-    format!("{} ({how})", settings.model.as_deref().unwrap_or(own))
+    let source = if settings.slot.is_some() { format!("slot {slot}") } else { "as configured".to_owned() };
+    format!("{} ({source})", settings.model.as_deref().unwrap_or(own))
 }
 
 /// Author and text of an item.
@@ -267,7 +267,7 @@ fn author_and_text(body: &ItemBody) -> (&'static str, String) {
 async fn delete(daemon: &Daemon, session: &str, yes: bool, json: bool) -> anyhow::Result<Exit> {
     let summary = daemon.client.session(session).await?.session.summary;
     let id = summary.id.to_string();
-    if yes && is_place(session, &id) {
+    if yes && is_position(session, &id) {
         let short = report::short_id(&id);
         return Err(Failure::usage("--yes requires an id or a title: the list may have changed since")
             .hint(format!("agentctl sessions delete {short} --yes removes {}", visible::line(&summary.title)))
@@ -282,7 +282,7 @@ async fn delete(daemon: &Daemon, session: &str, yes: bool, json: bool) -> anyhow
 }
 
 /// Returns true for a list position and for `last`.
-fn is_place(name: &str, id: &str) -> bool {
+fn is_position(name: &str, id: &str) -> bool {
     let name = name.trim();
     let is_number = name.len() < 5 && name.bytes().all(|b| b.is_ascii_digit()) && !id.starts_with(name);
     is_number || name.eq_ignore_ascii_case("last")

@@ -79,8 +79,8 @@ pub(super) async fn handle(global: &Global, args: AddArgs) -> anyhow::Result<Exi
         let mut replaces = false;
         if present {
             let question = format!("models.yaml already has {}. Replace it? [y/N] ", args.slot);
-            let Some(said) = ask::line(&question)? else { return Ok(Exit::Cancelled) };
-            replaces = matches!(said.trim(), "y" | "Y" | "yes");
+            let Some(input) = ask::line(&question)? else { return Ok(Exit::Cancelled) };
+            replaces = matches!(input.trim(), "y" | "Y" | "yes");
         }
         if !replaces {
             return Err(Failure::usage(format!("{} already sets {}", own.path.display(), args.slot))
@@ -100,7 +100,7 @@ pub(super) async fn handle(global: &Global, args: AddArgs) -> anyhow::Result<Exi
         id: args.id.clone(),
         echoes: chosen.echoes,
     };
-    let added = prove(&daemon, &own, &args, &mut entry, key.as_deref(), chosen.model, present).await;
+    let added = apply_and_check(&daemon, &own, &args, &mut entry, key.as_deref(), chosen.model, present).await;
     if let Err(error) = added {
         own.restore()?;
         // The restored file is what the daemon had loaded, so a failed reload changes nothing.
@@ -108,7 +108,7 @@ pub(super) async fn handle(global: &Global, args: AddArgs) -> anyhow::Result<Exi
         crate::terminal::note("nothing was changed");
         return Err(error);
     }
-    own.forget_before();
+    own.remove_backup();
     crate::terminal::note(&format!("{} is now {}", args.slot, clean_line(entry.id.as_deref().unwrap_or_default())));
     if args.no_test {
         return Ok(Exit::Done);
@@ -117,7 +117,7 @@ pub(super) async fn handle(global: &Global, args: AddArgs) -> anyhow::Result<Exi
 }
 
 /// Writes the slot, reloads the daemon, and lists the server's models.
-async fn prove(
+async fn apply_and_check(
     daemon: &Daemon,
     own: &OwnFiles,
     args: &AddArgs,
@@ -128,7 +128,7 @@ async fn prove(
 ) -> anyhow::Result<()> {
     if own.existed {
         // A backup next to the file, in case the command is interrupted.
-        own_file::replace_private(&own.before(), &own.text)?;
+        own_file::replace_private(&own.backup_path(), &own.text)?;
     }
     if let Some(key) = key {
         let written = own_file::replace_private(&own.key_path, &format!("{key}\n"));
@@ -192,10 +192,10 @@ async fn choose(args: &AddArgs, present: bool) -> anyhow::Result<Option<&'static
         crate::terminal::note("     (no Ollama, llama.cpp, LM Studio or vLLM listens on its usual port here)");
     }
     loop {
-        let Some(said) = ask::line("number or name: ")? else { return Ok(None) };
-        match ask::numbered(&said, &offered).copied().or_else(|| named(&said)) {
+        let Some(input) = ask::line("number or name: ")? else { return Ok(None) };
+        match ask::numbered(&input, &offered).copied().or_else(|| named(&input)) {
             Some(provider) => return Ok(Some(provider)),
-            None => crate::terminal::note(&clean_line(&format!("`{said}` is not one of the choices"))),
+            None => crate::terminal::note(&clean_line(&format!("`{input}` is not one of the choices"))),
         }
     }
 }
@@ -210,16 +210,16 @@ fn key(chosen: &Provider, from_stdin: bool, present: bool) -> anyhow::Result<Opt
     }
     let Some(variable) = chosen.variable else { return Ok(Some(String::new())) };
     let of_shell = std::env::var(variable).ok().map(|key| key.trim().to_owned()).filter(|key| !key.is_empty());
-    let wanting = || Failure::usage(format!("{} requires a key", chosen.title));
+    let missing_key = || Failure::usage(format!("{} requires a key", chosen.title));
     if !present {
         let hint = format!("set {variable}, or pass it with --key-stdin");
-        return Ok(Some(of_shell.ok_or_else(|| wanting().hint(hint))?));
+        return Ok(Some(of_shell.ok_or_else(|| missing_key().hint(hint))?));
     }
     let or_else = if of_shell.is_some() { format!(", Enter uses ${variable}") } else { String::new() };
     let typed = ask::hidden(&format!("key of {} (not shown{or_else}): ", chosen.title))?;
     let Some(typed) = typed else { return Ok(None) };
     let typed = Some(typed.trim().to_owned()).filter(|key| !key.is_empty());
-    Ok(Some(typed.or(of_shell).ok_or_else(wanting)?))
+    Ok(Some(typed.or(of_shell).ok_or_else(missing_key)?))
 }
 
 /// Chooses one of the listed models.
@@ -238,15 +238,15 @@ fn pick(listed: &[ListedModel], suggested: Option<&str>, present: bool) -> anyho
         crate::terminal::note(&format!("     … and {} more", listed.len() - MOST_SHOWN));
     }
     loop {
-        let Some(said) = ask::line(&format!("model, by number or id [{}]: ", clean_line(suggested)))? else {
+        let Some(input) = ask::line(&format!("model, by number or id [{}]: ", clean_line(suggested)))? else {
             return Err(Failure::usage("no model was chosen").into());
         };
-        let said = said.trim();
-        let named = listed.iter().find(|model| model.id == said).or_else(|| ask::numbered(said, listed));
+        let input = input.trim();
+        let named = listed.iter().find(|model| model.id == input).or_else(|| ask::numbered(input, listed));
         match named {
-            _ if said.is_empty() => return Ok(suggested.to_owned()),
+            _ if input.is_empty() => return Ok(suggested.to_owned()),
             Some(model) => return Ok(model.id.clone()),
-            None => crate::terminal::note(&clean_line(&format!("the server does not list `{said}`"))),
+            None => crate::terminal::note(&clean_line(&format!("the server does not list `{input}`"))),
         }
     }
 }
@@ -271,11 +271,11 @@ impl OwnFiles {
         Ok(Self { path, text, existed, key_path, key_before })
     }
 
-    fn forget_before(&self) {
-        let _ = std::fs::remove_file(self.before());
+    fn remove_backup(&self) {
+        let _ = std::fs::remove_file(self.backup_path());
     }
 
-    fn before(&self) -> PathBuf {
+    fn backup_path(&self) -> PathBuf {
         self.path.with_extension("yaml.before")
     }
 
@@ -294,7 +294,7 @@ impl OwnFiles {
                 Ok(())
             }
         };
-        self.forget_before();
+        self.remove_backup();
         let now = std::fs::read_to_string(&self.path).unwrap_or_default();
         match self.existed {
             true if now != self.text => self.write(&self.text)?,

@@ -47,7 +47,7 @@ pub(super) enum UnitState {
 
 impl UnitState {
     /// Description of the state for people.
-    pub(super) fn words(self) -> &'static str {
+    pub(super) fn description(self) -> &'static str {
         match self {
             Self::Absent => "missing",
             Self::Written => "unchanged",
@@ -163,7 +163,7 @@ impl UnitFile {
             return Ok(());
         }
         let path = folder.join(self.name);
-        Err(Failure::usage(format!("{} is {}", path.display(), state.words()))
+        Err(Failure::usage(format!("{} is {}", path.display(), state.description()))
             .hint("--force overrides this; put your own settings in a drop-in: systemctl --user edit agentd"))
     }
 

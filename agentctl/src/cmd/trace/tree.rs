@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// Number of columns without a terminal.
-pub(super) const USUAL_COLUMNS: usize = 120;
+pub(super) const DEFAULT_COLUMNS: usize = 120;
 
 /// Widths of the figures: start, duration, tokens, cost.
 const FIGURES: [usize; 4] = [9, 9, 13, 9];
@@ -171,19 +171,19 @@ impl Sheet {
 
     /// Bar that shows the position of a row's time within the turn.
     fn bar(&self, at: Timestamp, end: Timestamp) -> String {
-        let place = |moment: Timestamp| {
+        let position = |moment: Timestamp| {
             let since = u64::try_from(moment.duration_since(self.from).as_millis()).unwrap_or(0);
-            let place = u128::from(since) * BAR as u128 / u128::from(self.whole_ms);
-            usize::try_from(place).unwrap_or(BAR).min(BAR)
+            let position = u128::from(since) * BAR as u128 / u128::from(self.whole_ms);
+            usize::try_from(position).unwrap_or(BAR).min(BAR)
         };
-        let from = place(at).min(BAR - 1);
-        let to = place(end).max(from + 1);
+        let from = position(at).min(BAR - 1);
+        let to = position(end).max(from + 1);
         format!("{}{}", "·".repeat(from), "━".repeat(to - from)) + &"·".repeat(BAR - to)
     }
 }
 
 /// Maximum bytes of a text that are used for its line.
-const LOOKED_AT: usize = 2000;
+const MAX_TEXT_BYTES: usize = 2000;
 
 /// Label of a row: its kind, its subject, and details.
 struct Label {
@@ -288,11 +288,11 @@ fn tokens(usage: &Usage) -> String {
     if usage.tokens() == 0 {
         return String::new();
     }
-    format!("{}>{}", few(usage.prompt_tokens), few(usage.completion_tokens))
+    format!("{}>{}", short_number(usage.prompt_tokens), short_number(usage.completion_tokens))
 }
 
 /// Formats a number in few characters.
-fn few(n: u64) -> String {
+fn short_number(n: u64) -> String {
     match n {
         0..10_000 => n.to_string(),
         10_000..1_000_000 => format!("{}.{}k", n / 1000, n % 1000 / 100),
@@ -301,11 +301,11 @@ fn few(n: u64) -> String {
 }
 
 fn prose(text: &str) -> String {
-    clean_line(&text[..text.floor_char_boundary(LOOKED_AT)])
+    clean_line(&text[..text.floor_char_boundary(MAX_TEXT_BYTES)])
 }
 
 fn seen(text: &str) -> String {
-    visible::line(&text[..text.floor_char_boundary(LOOKED_AT)])
+    visible::line(&text[..text.floor_char_boundary(MAX_TEXT_BYTES)])
 }
 
 /// Follows the running turn until it has ended.
