@@ -614,7 +614,7 @@ mod tests {
         assert_eq!(resolve("0193A5B27C1E", &pending).unwrap().0, b.id);
         assert_eq!(resolve("000002", &pending).unwrap().0, b.id);
         assert_eq!(resolve("8000-000000000001", &pending).unwrap().0, a.id);
-        assert_eq!(resolve("00002", &pending).unwrap_err().exit, Exit::Usage, "an end that short is none");
+        assert_eq!(resolve("00002", &pending).unwrap_err().exit, Exit::Usage, "a suffix below the minimum length does not match");
         assert_eq!(resolve("2", &pending).unwrap().0, b.id);
         assert_eq!(resolve("3", &pending).unwrap_err().exit, Exit::Usage);
         let hint = resolve("0193a5b2", &pending).unwrap_err().hint.unwrap();

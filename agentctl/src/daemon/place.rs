@@ -467,8 +467,8 @@ mod tests {
         let others =
             "MODEL MODEL_NAME MODEL_ID MODEL_PATH MODEL_DIR MODEL_BASE_DIR MODEL_CODE MODE OPENAI_BASE_URL HOME";
         others.split(' ').for_each(|other| check(other, None));
-        assert_eq!(meant("MODEL_BASE_URL", false), None, "another model answers: it is another program's");
+        assert_eq!(meant("MODEL_BASE_URL", false), None, "with another model, the variable may belong to another program");
         let shell = ["MODEL_BASIC_BASE_URL", "MODEL_BASIC_BASEURL"].map(|name| (name.to_owned(), "x".to_owned()));
-        assert!(misspelt(&shell.into(), true).is_empty(), "the right one is there, too");
+        assert!(misspelt(&shell.into(), true).is_empty(), "the correct variable is also set");
     }
 }

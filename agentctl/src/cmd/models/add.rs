@@ -486,7 +486,7 @@ mod tests {
                         echo_reasoning: true\n";
         assert_eq!(with("", Slot::Code, &entry), expected);
         let entry = SlotEntry { id: Some("${OPENAI_API_KEY}".to_owned()), ..entry };
-        assert!(with("", Slot::Base, &entry).contains("id: \"$${OPENAI_API_KEY}\""), "it names no variable");
+        assert!(with("", Slot::Base, &entry).contains("id: \"$${OPENAI_API_KEY}\""), "the value contains no variable");
     }
 
     proptest! {

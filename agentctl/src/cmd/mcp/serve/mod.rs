@@ -382,7 +382,7 @@ mod tests {
         progress.text("one\u{1b}[2J ");
         progress.text("two");
         assert_eq!(messages.try_recv().unwrap(), "one");
-        assert!(messages.try_recv().is_err(), "the next word comes later");
+        assert!(messages.try_recv().is_err(), "the next message comes later");
         progress.sent_at = None;
         progress.text(&"é".repeat(TAIL + 5));
         assert_eq!(messages.try_recv().unwrap(), "é".repeat(TAIL));
