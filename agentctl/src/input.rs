@@ -14,7 +14,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use crate::{exit::Exit, failure::Failure};
 
 /// Maximum size of a prompt in bytes. Longer texts belong in files; no model reads them in one piece.
-pub(crate) const LONGEST_PROMPT: usize = 8 * 1024 * 1024;
+pub(crate) const MAX_PROMPT_BYTES: usize = 8 * 1024 * 1024;
 
 /// Time that an open pipe may be silent before a notice is printed.
 const SILENCE_LIMIT: Duration = Duration::from_secs(3);
@@ -64,7 +64,7 @@ pub(crate) fn split_prompt(args: &[String]) -> Result<(Option<String>, bool), Fa
 /// that signals end the process.
 ///
 /// # Errors
-/// If it cannot be read, is not UTF-8, is longer than [`LONGEST_PROMPT`], or has not ended within `limit`.
+/// If it cannot be read, is not UTF-8, is longer than [`MAX_PROMPT_BYTES`], or has not ended within `limit`.
 pub(crate) fn piped(dash: bool, limit: Option<Duration>) -> Result<Option<String>, Failure> {
     if io::stdin().is_terminal() && !dash {
         return Ok(None);
@@ -72,7 +72,7 @@ pub(crate) fn piped(dash: bool, limit: Option<Duration>) -> Result<Option<String
     let _notice = SilenceNotice::watch("the prompt (use </dev/null if there is none)");
     let (done, reading) = mpsc::sync_channel(1);
     // Read on a thread, because a blocking read of a pipe that is never closed cannot have a timeout.
-    thread::spawn(move || done.send(read_text(io::stdin().lock(), LONGEST_PROMPT)));
+    thread::spawn(move || done.send(read_text(io::stdin().lock(), MAX_PROMPT_BYTES)));
     let text = reading.recv_timeout(limit.unwrap_or(Duration::MAX)).unwrap_or_else(|_| {
         let late = Failure::new(ErrorKind::Timeout, "standard input did not end within --timeout");
         Err(Failure { exit: Exit::Limit, ..late }.hint("close it, or use </dev/null if there is none"))
@@ -122,7 +122,7 @@ impl Prompt {
 /// Joins the prompt: the typed text, a blank line, and the piped text.
 ///
 /// # Errors
-/// If both together are longer than [`LONGEST_PROMPT`].
+/// If both together are longer than [`MAX_PROMPT_BYTES`].
 pub(crate) fn join(prompt: Option<String>, piped: Option<String>) -> Result<Option<Prompt>, Failure> {
     let prompt = prompt.filter(|prompt| !prompt.trim().is_empty());
     let whole = match (prompt, piped) {
@@ -134,12 +134,12 @@ pub(crate) fn join(prompt: Option<String>, piped: Option<String>) -> Result<Opti
         (prompt, piped) => prompt.or(piped).map(|text| Prompt { text, typed_bytes: None }),
     };
     match whole {
-        Some(whole) if whole.text.len() > LONGEST_PROMPT => Err(too_long("the prompt")),
+        Some(whole) if whole.text.len() > MAX_PROMPT_BYTES => Err(too_long("the prompt")),
         whole => Ok(whole),
     }
 }
 
 fn too_long(name: &str) -> Failure {
-    Failure::usage(format!("{name} is longer than {} MiB", LONGEST_PROMPT / 1024 / 1024))
+    Failure::usage(format!("{name} is longer than {} MiB", MAX_PROMPT_BYTES / 1024 / 1024))
         .hint("write it to a file and pass that with --file, so that the model can read it in parts")
 }

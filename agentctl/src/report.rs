@@ -170,15 +170,15 @@ pub(crate) struct Table {
 }
 
 /// Maximum number of characters in a cell; longer ones are truncated.
-const WIDEST_CELL: usize = 60;
+const MAX_CELL_WIDTH: usize = 60;
 
 /// Minimum columns for wrapping the last cell over several lines.
-const NARROWEST_END: usize = 20;
+const MIN_END_WIDTH: usize = 20;
 
 impl Table {
     /// Creates a table with these columns and rows.
     pub(crate) fn of<const N: usize>(head: [&'static str; N], rows: impl IntoIterator<Item = [String; N]>) -> Self {
-        let rows = rows.into_iter().map(|row| row.map(|cell| cut(&visible::line(&cell), WIDEST_CELL)).into());
+        let rows = rows.into_iter().map(|row| row.map(|cell| cut(&visible::line(&cell), MAX_CELL_WIDTH)).into());
         Self { head: head.into(), rows: rows.collect() }
     }
 
@@ -188,7 +188,7 @@ impl Table {
         rows: impl IntoIterator<Item = [String; N]>,
     ) -> Self {
         let shown = |(column, cell): (usize, String)| match visible::line(&cell) {
-            cell if column + 1 < N => cut(&cell, WIDEST_CELL),
+            cell if column + 1 < N => cut(&cell, MAX_CELL_WIDTH),
             cell => cell,
         };
         let rows = rows.into_iter().map(|row| row.into_iter().enumerate().map(shown).collect());
@@ -236,7 +236,7 @@ impl Table {
             let mut cells: Vec<&str> = row.iter().map(String::as_str).collect();
             let end = cells.last().copied().unwrap_or_default();
             // A very narrow last column reads worse than a line wrapped by the terminal.
-            let parts = if available < NARROWEST_END { vec![end.to_owned()] } else { fold(end, available) };
+            let parts = if available < MIN_END_WIDTH { vec![end.to_owned()] } else { fold(end, available) };
             for part in &parts {
                 cells.pop();
                 cells.push(part);

@@ -389,7 +389,7 @@ impl Follow {
 
     /// Starts the turn again. If another client has done so already, its turn is followed.
     async fn start_again(&mut self, last_seq: u64) -> Result<SocketLine, Failure> {
-        let client = self.daemon.place.connect().await?;
+        let client = self.daemon.location.connect().await?;
         self.daemon = Daemon { client, ..self.daemon.clone() };
         session::register_servers_again(&self.daemon, &self.session).await;
         let start = self.bridge.turn(&self.daemon, &self.session, None);

@@ -222,9 +222,9 @@ async fn reopen(
         }
         Some(Mount { writable: false, .. }) => {
             let id = short_id(view.session.summary.id);
-            let way =
+            let hint =
                 format!("`agentctl chat --session {id} -C {}:rw` lets it change files", display_path(&folder.real));
-            notices.push(format!("this session sees the folder read-only; {way}"));
+            notices.push(format!("this session sees the folder read-only; {hint}"));
         }
         Some(_) => {}
         None => notices.push("this session sees no folder of yours".to_owned()),

@@ -313,7 +313,7 @@ pub(crate) async fn handle_chat(global: &Global, args: ChatArgs, command_line: C
     let target = SessionTarget::find(&daemon, &args.session, &args.turn).await?;
     let target = target.in_mode(&daemon, args.turn.mode).await?;
     let target = target.with_model(&daemon, args.turn.model.as_ref()).await?;
-    let words = if args.choose { "/resume".to_owned() } else { args.words.join(" ") };
-    let first = Some(words).filter(|words| !words.trim().is_empty());
+    let text = if args.choose { "/resume".to_owned() } else { args.words.join(" ") };
+    let first = Some(text).filter(|text| !text.trim().is_empty());
     repl::run(daemon, target, first, command_line).await
 }

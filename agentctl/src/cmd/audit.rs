@@ -195,18 +195,18 @@ fn lines(report: &AuditReport, color: bool) -> Vec<String> {
 const HEAD: [&str; 7] = ["TIME", "SESSION", "WHAT", "ABOUT", "RULES", "DECIDED BY", "OUTCOME"];
 
 /// Maximum characters shown of a user's reply.
-const LONGEST_REPLY: usize = 30;
+const MAX_REPLY: usize = 30;
 
 /// Cells of a record as logged. The table makes every character visible.
 fn row(record: &AuditRecord, zone: &TimeZone) -> [String; 7] {
     let entry = &record.line.entry;
     let time = entry.at.to_zoned(zone.clone()).strftime("%Y-%m-%d %H:%M:%S").to_string();
     let session = entry.session_id.map_or_else(|| "-".to_owned(), crate::report::short_id);
-    let [what, about, rules, by, outcome] = match &entry.fact {
+    let [title, details, rules, by, outcome] = match &entry.fact {
         AuditFact::CallDecided(decision) => call(decision, record),
         other => event(other),
     };
-    [time, session, what, about, rules, by, outcome]
+    [time, session, title, details, rules, by, outcome]
 }
 
 fn call(decision: &Decision, record: &AuditRecord) -> [String; 5] {
@@ -242,7 +242,7 @@ fn answer_text(answer: &Answer) -> String {
         Answer::Always { .. } | Answer::Keep { .. } => "always".to_owned(),
         Answer::Reject { .. } => "reject".to_owned(),
         Answer::Edit { .. } => "edit".to_owned(),
-        Answer::Text { text } => format!("answer \"{}\"", report::cut(text.trim(), LONGEST_REPLY)),
+        Answer::Text { text } => format!("answer \"{}\"", report::cut(text.trim(), MAX_REPLY)),
     }
 }
 
@@ -263,7 +263,7 @@ fn event(fact: &AuditFact) -> [String; 5] {
         AnsweredBy::Daemon => "daemon".to_owned(),
     };
     let none = || "-".to_owned();
-    let (what, about, by) = match fact {
+    let (title, details, by) = match fact {
         AuditFact::ModelAsked { tool, model, max_tokens } => {
             ("model asked", format!("{model}, up to {max_tokens} tokens"), tool.clone())
         }
@@ -303,7 +303,7 @@ fn event(fact: &AuditFact) -> [String; 5] {
         AuditFact::CallDecided(_) => ("call_decided", String::new(), none()),
         AuditFact::CallEnded(_) => ("call_ended", String::new(), none()),
     };
-    [what.to_owned(), about, none(), by, none()]
+    [title.to_owned(), details, none(), by, none()]
 }
 
 #[cfg(test)]

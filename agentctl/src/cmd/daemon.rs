@@ -75,22 +75,22 @@ pub(crate) struct StatusArgs {}
 pub(crate) async fn start(global: &Global, _: StartArgs) -> anyhow::Result<Exit> {
     let daemon = daemon::connect(global).await?;
     let hello = daemon.client.hello();
-    let what = if daemon.started { "started" } else { "already running" };
-    let (version, place) = (clean_line(&hello.version), daemon.socket.display());
+    let state = if daemon.started { "started" } else { "already running" };
+    let (version, socket) = (clean_line(&hello.version), daemon.socket.display());
     report::note(
         global.json,
         &json!({ "started": daemon.started, "pid": hello.pid, "version": hello.version, "socket": daemon.socket }),
-        &format!("agentd {version} {what} (pid {}, {place})", hello.pid),
+        &format!("agentd {version} {state} (pid {}, {socket})", hello.pid),
     )
 }
 
 /// Stops the daemon and waits until it has exited. Accepts daemons of other versions, so that they can be replaced.
 pub(crate) async fn stop(global: &Global, args: StopArgs) -> anyhow::Result<Exit> {
     let drain = args.within.map(Duration::from_secs);
-    let place = DaemonLocation::of(global)?;
+    let location = DaemonLocation::of(global)?;
     let (begun, mut was_there) = (Instant::now(), false);
     let pid = loop {
-        match place.search(|client, _| Ok(client)).await {
+        match location.search(|client, _| Ok(client)).await {
             SearchResult::Reached(client, _) => break client.stop(drain).await?,
             // It may be exiting already, and a signal would interrupt that.
             SearchResult::Silent(..) if begun.elapsed() < EXIT_LIMIT => {
@@ -98,7 +98,7 @@ pub(crate) async fn stop(global: &Global, args: StopArgs) -> anyhow::Result<Exit
                 tokio::time::sleep(POLL_INTERVAL).await;
             }
             SearchResult::Silent(_, error) => {
-                if let Some(holder) = place.holder() {
+                if let Some(holder) = location.holder() {
                     break signal_stop(&holder).ok_or_else(|| silent(&holder, error.as_ref()))?;
                 }
             }
@@ -194,7 +194,7 @@ fn recovery_text(turn: &RecoveredTurn) -> String {
     calls
         .into_iter()
         .filter(|(_, calls)| !calls.is_empty())
-        .map(|(what, calls)| format!("{what}: {}", calls.join(", ")))
+        .map(|(outcome, calls)| format!("{outcome}: {}", calls.join(", ")))
         .chain([end.to_owned()])
         .collect::<Vec<_>>()
         .join("; ")
@@ -324,8 +324,8 @@ pub(crate) async fn storage(global: &Global, _: StorageArgs) -> anyhow::Result<E
 
 fn print_storage(view: &StorageView) -> anyhow::Result<()> {
     let rows = view.parts.iter().filter(|part| part.files > 0).map(|part| {
-        let what = what(part.part, view);
-        [part.part.as_str().to_owned(), report::bytes(part.bytes), part.files.to_string(), what]
+        let description = description(part.part, view);
+        [part.part.as_str().to_owned(), report::bytes(part.bytes), part.files.to_string(), description]
     });
     Table::of(["PART", "SIZE", "FILES", "WHAT"], rows).print("no data yet")?;
     let all = view.parts.iter().map(|part| part.bytes).sum();
@@ -341,8 +341,8 @@ fn print_storage(view: &StorageView) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn what(part: StoragePart, view: &StorageView) -> String {
-    let what = match part {
+fn description(part: StoragePart, view: &StorageView) -> String {
+    let text = match part {
         StoragePart::Journal => {
             return format!("messages and events of sessions; {} of it free", report::bytes(view.journal_spare_bytes));
         }
@@ -359,7 +359,7 @@ fn what(part: StoragePart, view: &StorageView) -> String {
         StoragePart::Traces => "requests to models, as they were sent",
         StoragePart::Other => "",
     };
-    what.to_owned()
+    text.to_owned()
 }
 
 /// Runs the command `agentctl clean`.

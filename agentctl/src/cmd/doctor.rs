@@ -284,50 +284,50 @@ async fn model_checks(daemon: &Daemon) -> Vec<ModelCheck> {
 
 /// Checks a server through the daemon, which uses the same route and key as for a turn.
 async fn model(daemon: &Daemon, slot: &SlotInfo) -> ModelCheck {
-    let what = format!("{}: {}", slot.slot, slot.model.id);
+    let label = format!("{}: {}", slot.slot, slot.model.id);
     if slot.model.wire == "embedded" {
         return fail(
             format!("{}: this agentd was built without a model of its own", slot.slot),
             "name a model server in models.yaml or MODEL_BASIC_BASE_URL, or build with the feature `builtin-model`",
         );
     }
-    let Some(url) = &slot.model.base_url else { return ok(what) };
+    let Some(url) = &slot.model.base_url else { return ok(label) };
     let route = slot.model.figures.iter().find(|figure| figure.name == ROUTE);
     let route = route.map_or_else(String::new, |route| format!(", {}", route.value));
     match daemon.client.listed_models(slot.slot).await {
         Err(error) if matches!(error.answered(), Some(ErrorKind::Unreachable | ErrorKind::Timeout)) => fail(
-            format!("{what}: nothing answers at {url}{route}: {error}"),
+            format!("{label}: nothing answers at {url}{route}: {error}"),
             "start the server, or correct the address in models.yaml or MODEL_BASIC_BASE_URL; a proxy is one of the variables \
              `https_proxy`, `http_proxy`, `all_proxy` and `no_proxy` of the daemon",
         ),
         // The server answered, even if it does not list models.
-        Ok(_) | Err(_) => window(slot, format!("{what} at {url}{route}")),
+        Ok(_) | Err(_) => window(slot, format!("{label} at {url}{route}")),
     }
 }
 
 /// Warns if the window size is unknown, or if the server reads less than is sent.
-fn window(slot: &SlotInfo, what: String) -> ModelCheck {
+fn window(slot: &SlotInfo, label: String) -> ModelCheck {
     let tokens = slot.model.context_window;
     let set_hint = "set context_window in models.yaml, or MODEL_BASIC_CONTEXT_WINDOW or that of the slot";
     match slot.model.window_source {
         WindowSource::Default => warn(
-            format!("{what}; the size of its window is unknown, {tokens} tokens are assumed"),
+            format!("{label}; the size of its window is unknown, {tokens} tokens are assumed"),
             format!("{set_hint}; `agentctl models test` checks whether it reads that many"),
         ),
         WindowSource::Cut => warn(
-            format!("{what}; its server silently truncates requests to {tokens} tokens"),
+            format!("{label}; its server silently truncates requests to {tokens} tokens"),
             format!(
                 "give it a larger window (Ollama: OLLAMA_CONTEXT_LENGTH, or num_ctx of the model), then `agentctl models \
                  test`; if this is wrong, {set_hint}"
             ),
         ),
-        WindowSource::Configured | WindowSource::Catalogue | WindowSource::Server | WindowSource::Refusal => ok(what),
+        WindowSource::Configured | WindowSource::Catalogue | WindowSource::Server | WindowSource::Refusal => ok(label),
     }
 }
 
 /// Checks that the weights of the built-in model exist.
 async fn builtin(daemon: &Daemon, slot: &SlotInfo) -> ModelCheck {
-    let what = format!("{}: {}", slot.slot, slot.model.id);
+    let label = format!("{}: {}", slot.slot, slot.model.id);
     match Weights::find(daemon).await {
         Weights::File(file) => {
             // Usable settings of this shell are already reported as `environment`.
@@ -336,10 +336,10 @@ async fn builtin(daemon: &Daemon, slot: &SlotInfo) -> ModelCheck {
             } else {
                 "for a better one, see `environment`"
             };
-            warn(format!("{what}: the small built-in model ({})", file.display()), hint)
+            warn(format!("{label}: the small built-in model ({})", file.display()), hint)
         }
         Weights::Missing(path) => fail(
-            format!("{what}: no weights at {}", path.display()),
+            format!("{label}: no weights at {}", path.display()),
             format!(
                 "download them with `{}`, or name a model: MODEL_BASIC_BASE_URL or models.yaml",
                 packaged::fetch_command()

@@ -87,10 +87,10 @@ fn script(args: &CompletionsArgs, mut command: clap::Command) -> io::Result<Vec<
 }
 
 /// Time limit for the daemon's answer.
-const LIMIT: Duration = Duration::from_millis(300);
+const ANSWER_LIMIT: Duration = Duration::from_millis(300);
 
 /// Maximum number of offered sessions.
-const OFFERED: usize = 50;
+const MAX_OFFERED: usize = 50;
 
 /// Completions for model slots.
 pub(crate) fn slots() -> Vec<CompletionCandidate> {
@@ -99,7 +99,7 @@ pub(crate) fn slots() -> Vec<CompletionCandidate> {
 
 /// Completions for sessions, last used first: suffixes of their ids, with titles.
 pub(crate) fn sessions() -> Vec<CompletionCandidate> {
-    let sessions = ask(async |client: Client| client.sessions(OFFERED).await).unwrap_or_default();
+    let sessions = ask(async |client: Client| client.sessions(MAX_OFFERED).await).unwrap_or_default();
     let ids = report::short_ids(sessions.iter().map(|session| session.id));
     let offers = sessions.iter().zip(ids).map(|(session, id)| offer(id, &visible::line(&session.title)));
     offers.enumerate().map(|(position, offer)| offer.display_order(Some(position))).collect()
@@ -149,7 +149,7 @@ where
             let location = daemon::DaemonLocation::of(&Global::default()).ok()?;
             question(location.connect().await.ok()?).await.ok()
         };
-        tokio::time::timeout(LIMIT, answer).await.ok().flatten()
+        tokio::time::timeout(ANSWER_LIMIT, answer).await.ok().flatten()
     })
 }
 

@@ -266,9 +266,9 @@ fn folder_name(address: &str) -> String {
 }
 
 /// Maximum number of listed scripts of a skill.
-const SCRIPTS: usize = 12;
+const MAX_SCRIPTS: usize = 12;
 /// Maximum number of listed changed files.
-const CHANGES: usize = 40;
+const MAX_CHANGES: usize = 40;
 
 /// All lines that describe a plugin.
 fn lines(report: &PluginReport) -> Vec<String> {
@@ -284,8 +284,8 @@ fn lines(report: &PluginReport) -> Vec<String> {
     let more = |all: usize, shown: usize| (all > shown).then(|| format!("and {} more", all - shown));
     for skill in &report.skills {
         facts.line("skill", format!("{}: {}", skill.name, skill.description));
-        facts.each("  script", skill.scripts.iter().take(SCRIPTS).filter(|script| !script.is_empty()));
-        facts.each("  script", more(skill.scripts.len(), SCRIPTS));
+        facts.each("  script", skill.scripts.iter().take(MAX_SCRIPTS).filter(|script| !script.is_empty()));
+        facts.each("  script", more(skill.scripts.len(), MAX_SCRIPTS));
         facts.known("  packages", skill.packages.join(", "));
     }
     facts.each("agent", report.agents.iter().map(project::about));
@@ -312,8 +312,8 @@ fn lines(report: &PluginReport) -> Vec<String> {
         let parts = report.unsupported.join(", ");
         facts.line("not used", format!("{parts} (not supported by agentd; never run)"));
     }
-    facts.each("changed", report.changes.iter().take(CHANGES).map(project::change));
-    facts.each("changed", more(report.changes.len(), CHANGES));
+    facts.each("changed", report.changes.iter().take(MAX_CHANGES).map(project::change));
+    facts.each("changed", more(report.changes.len(), MAX_CHANGES));
     for problem in &report.problems {
         facts.line(if problem.is_fatal { "error" } else { "warning" }, problem.to_string());
     }

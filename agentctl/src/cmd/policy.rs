@@ -197,7 +197,7 @@ fn layer(layer: Layer) -> &'static str {
 }
 
 /// Maximum bytes of a rules file, the same as for the daemon's own.
-const LONGEST_FILE: u64 = 1 << 20;
+const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// The arguments of `policy test`.
 #[derive(Debug, Args)]
@@ -257,7 +257,7 @@ fn read(file: &Path) -> Result<RuleText, Failure> {
     let path = std::path::absolute(file).unwrap_or_else(|_| file.to_path_buf()).display().to_string();
     let refuse = |problem: String| Failure::usage(format!("could not read {path}: {problem}"));
     let meta = std::fs::metadata(file).map_err(|error| refuse(error.to_string()))?;
-    if !meta.is_file() || meta.len() > LONGEST_FILE {
+    if !meta.is_file() || meta.len() > MAX_FILE_BYTES {
         return Err(refuse("not a regular file of at most 1 MiB".to_owned()));
     }
     let bytes = std::fs::read(file).map_err(|error| refuse(error.to_string()))?;

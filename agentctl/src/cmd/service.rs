@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// Time limit for an idle daemon to exit.
-const ENDING: Duration = Duration::from_secs(10);
+const EXIT_LIMIT: Duration = Duration::from_secs(10);
 
 /// Examples for the help of `service`.
 pub(crate) const SERVICE_HELP: &str = "Examples:
@@ -93,14 +93,14 @@ pub(crate) async fn handle(global: &Global, command: ServiceCommand) -> anyhow::
 }
 
 async fn install(global: &Global, args: &InstallArgs) -> anyhow::Result<Exit> {
-    let place = DaemonLocation::of(global)?;
+    let location = DaemonLocation::of(global)?;
     let program = daemon::program()?;
     if is_in_cache(&program) {
         return Err(Failure::usage(format!("{} is in a cache, and may be deleted", program.display()))
             .hint("install the programs permanently: uv tool install agentctl, or pipx install agentctl")
             .into());
     }
-    let units = units::rendered(&program, place.named(), &units::environment_file()?)?;
+    let units = units::rendered(&program, location.named(), &units::environment_file()?)?;
     let folder = units::folder()?;
     if !args.force {
         units.iter().try_for_each(|unit| unit.refuse_changed(&folder))?;
@@ -124,7 +124,7 @@ async fn install(global: &Global, args: &InstallArgs) -> anyhow::Result<Exit> {
         });
     }
     let value = json!({
-        "units": folder, "changed": changed, "keys": keys, "socket": place.socket(), "started": !args.no_start,
+        "units": folder, "changed": changed, "keys": keys, "socket": location.socket(), "started": !args.no_start,
     });
     if args.no_start {
         let text = "nothing was started: systemctl --user daemon-reload, then enable --now agentd.socket";
@@ -185,7 +185,7 @@ async fn stop_unmanaged_daemon(global: &Global) -> anyhow::Result<()> {
             .into());
     }
     let pid = client.stop(Some(Duration::ZERO)).await?;
-    if daemon::wait_gone(pid, ENDING).await.is_err() {
+    if daemon::wait_gone(pid, EXIT_LIMIT).await.is_err() {
         return Err(Failure::unreachable(format!("the running daemon was asked to stop and did not (pid {pid})"))
             .hint("agentctl stop; then install again")
             .into());

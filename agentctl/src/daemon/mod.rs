@@ -1,9 +1,9 @@
 //! Connecting to the daemon, and starting it if none runs. A started daemon must outlive this client: it gets a
 //! separate session, a reduced environment and a log file, and nothing of our terminal.
 //!
-//! - [`place`]: locates the daemon and the built-in model's file, and checks this shell's model variables.
+//! - [`location`]: locates the daemon and the built-in model's file, and checks this shell's model variables.
 
-mod place;
+mod location;
 
 use std::{
     collections::HashMap,
@@ -31,7 +31,7 @@ use agentd_proto::client::{Client, ClientErrorKind};
 
 use crate::{exit::Exit, failure::Failure, flags::Global};
 
-pub(crate) use place::{DaemonLocation, SearchResult, ShellNote, Weights, is_same_folder, silent};
+pub(crate) use location::{DaemonLocation, SearchResult, ShellNote, Weights, is_same_folder, silent};
 
 /// Name of this client in the daemon's audit log.
 pub(crate) const CLIENT: &str = "agentctl";
@@ -58,7 +58,7 @@ pub(crate) struct Daemon {
     /// Connection to the daemon.
     pub(crate) client: Client,
     /// Places to search for the daemon, also after a restart.
-    pub(crate) place: DaemonLocation,
+    pub(crate) location: DaemonLocation,
     /// Socket at which it answered.
     pub(crate) socket: PathBuf,
     /// True if this client started it.
@@ -141,10 +141,10 @@ pub(crate) fn log_file() -> Result<PathBuf, Failure> {
 /// # Errors
 /// If it cannot be reached or started, or has another version.
 pub(crate) async fn connect(global: &Global) -> Result<Daemon, Failure> {
-    let place = DaemonLocation::of(global)?;
-    match connect_existing(&place).await? {
+    let location = DaemonLocation::of(global)?;
+    match connect_existing(&location).await? {
         Some(daemon) => Ok(daemon),
-        None => start(place).await,
+        None => start(location).await,
     }
 }
 
@@ -158,13 +158,13 @@ pub(crate) async fn connect_running(global: &Global) -> Result<Option<Daemon>, F
 
 /// Connects to a running daemon. Waits for one that starts, stops, or has lost its socket, which it restores within a
 /// few seconds.
-async fn connect_existing(place: &DaemonLocation) -> Result<Option<Daemon>, Failure> {
+async fn connect_existing(location: &DaemonLocation) -> Result<Option<Daemon>, Failure> {
     let begun = Instant::now();
     let mut pause = RETRY_DELAYS.0;
     loop {
-        match place.search(Client::of_our_version).await {
+        match location.search(Client::of_our_version).await {
             SearchResult::Reached(client, socket) => {
-                return Ok(Some(Daemon { client, place: place.clone(), socket, started: false }));
+                return Ok(Some(Daemon { client, location: location.clone(), socket, started: false }));
             }
             SearchResult::NotRunning => return Ok(None),
             SearchResult::Unusable(error) => return Err(error.into()),
@@ -186,17 +186,17 @@ async fn connect_existing(place: &DaemonLocation) -> Result<Option<Daemon>, Fail
 ///
 /// # Errors
 /// If it cannot be started.
-pub(crate) async fn start(place: DaemonLocation) -> Result<Daemon, Failure> {
+pub(crate) async fn start(location: DaemonLocation) -> Result<Daemon, Failure> {
     let program = program()?;
-    let mut launched = launch(&program, place.named(), log_file()?)?;
+    let mut launched = launch(&program, location.named(), log_file()?)?;
     let begun = Instant::now();
     let mut pause = RETRY_DELAYS.0;
     let mut ended = None;
     loop {
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(RETRY_DELAYS.1);
-        match place.search(Client::of_our_version).await {
-            SearchResult::Reached(client, socket) => return Ok(Daemon { client, place, socket, started: true }),
+        match location.search(Client::of_our_version).await {
+            SearchResult::Reached(client, socket) => return Ok(Daemon { client, location, socket, started: true }),
             // Waiting does not help. A lost connection during the start is ignored: it may belong to a daemon that lost
             // the race.
             SearchResult::Unusable(error)
@@ -215,7 +215,7 @@ pub(crate) async fn start(place: DaemonLocation) -> Result<Daemon, Failure> {
                 return Err(launched.failure("the daemon failed to start", Some(status)));
             }
             Some((_, at)) if at.elapsed() > RELAUNCH_DELAY => {
-                launched = launch(&program, place.named(), log_file()?)?;
+                launched = launch(&program, location.named(), log_file()?)?;
                 ended = None;
             }
             Some(_) => {}

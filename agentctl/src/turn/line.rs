@@ -35,7 +35,7 @@ const RECONNECT_LIMIT: Duration = Duration::from_secs(15);
 const SUPERVISOR_LIMIT: Duration = Duration::from_secs(3);
 
 /// Delay between connection attempts.
-const PAUSE: Duration = Duration::from_millis(100);
+const RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// Something received from a line.
 #[derive(Debug)]
@@ -83,7 +83,7 @@ pub(crate) trait Line: Send {
 #[derive(Debug)]
 pub(crate) struct SocketLine {
     client: Client,
-    place: DaemonLocation,
+    location: DaemonLocation,
     session: SessionId,
     /// Turn started by this client; `None` for a line that only listens.
     turn: Option<TurnId>,
@@ -154,7 +154,7 @@ impl SocketLine {
     fn new(daemon: &Daemon, session: SessionId, source: Source, last_seq: u64) -> Self {
         Self {
             client: daemon.client.clone(),
-            place: daemon.place.clone(),
+            location: daemon.location.clone(),
             session,
             turn: None,
             source,
@@ -204,20 +204,20 @@ impl SocketLine {
                         && !self.was_stopped
                         && since.elapsed() > SUPERVISOR_LIMIT =>
                 {
-                    daemon::start(self.place.clone()).await?;
+                    daemon::start(self.location.clone()).await?;
                 }
                 Ok(()) => return Ok(()),
                 Err(error) if !is_break(&error) => return Err(error.into()),
                 Err(_) if since.elapsed() > RECONNECT_LIMIT => {
                     return Err(self.lost("the daemon stopped and did not come back"));
                 }
-                Err(_) => tokio::time::sleep(PAUSE).await,
+                Err(_) => tokio::time::sleep(RETRY_DELAY).await,
             }
         }
     }
 
     async fn subscribe_again(&mut self) -> Result<(), ClientError> {
-        let client = self.place.connect().await?;
+        let client = self.location.connect().await?;
         let session = self.session.to_string();
         let stream = client.subscribe(&session, self.last_seq, true).await?;
         if self.cancelled {

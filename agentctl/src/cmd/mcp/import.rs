@@ -92,7 +92,7 @@ impl FoundServers {
         if let Err(reason) = translate(&mut entry, &self.workspace) {
             return self.skip(name, &reason);
         }
-        for key in server.keys().filter(|key| !KNOWN.contains(&key.as_str())) {
+        for key in server.keys().filter(|key| !SUPPORTED_KEYS.contains(&key.as_str())) {
             self.skip(&format!("{name}.{key}"), "agentd has no such setting");
         }
         if self.imported.iter().any(|other| other.name == valid_name) {
@@ -128,7 +128,7 @@ fn key_at(text: &str, from: usize, key: &str) -> Option<usize> {
 }
 
 /// Supported keys of a server.
-const KNOWN: [&str; 12] = [
+const SUPPORTED_KEYS: [&str; 12] = [
     "args",
     "command",
     "cwd",
@@ -218,7 +218,7 @@ fn read_inputs(file: &Value) -> BTreeMap<String, Input> {
 impl FoundServers {
     /// Ids of all inputs that the servers refer to.
     pub(super) fn asks(&self) -> BTreeSet<String> {
-        self.imported.iter().flat_map(wanted).collect()
+        self.imported.iter().flat_map(input_ids).collect()
     }
 
     /// Prompts for each input once and inserts the values. A password is stored with the secrets, and its server refers
@@ -237,7 +237,7 @@ impl FoundServers {
                         variable(&id)
                     )),
                     None => {
-                        let wants = |entry: &&Entry| wanted(entry).contains(&id);
+                        let wants = |entry: &&Entry| input_ids(entry).contains(&id);
                         let servers: Vec<&str> = self.imported.iter().filter(wants).map(|entry| &*entry.name).collect();
                         let Some(answer) = input.answer(&id, &servers.join(", "))? else { return Ok(false) };
                         match answer {
@@ -254,7 +254,7 @@ impl FoundServers {
             answers.insert(id, answer);
         }
         for mut entry in std::mem::take(&mut self.imported) {
-            let missing = wanted(&entry).into_iter().find_map(|id| answers.get(&id)?.as_ref().err());
+            let missing = input_ids(&entry).into_iter().find_map(|id| answers.get(&id)?.as_ref().err());
             if let Some(reason) = missing {
                 self.skip(&entry.original_name, reason);
                 continue;
@@ -273,7 +273,7 @@ impl FoundServers {
 }
 
 /// Ids of inputs that a server refers to.
-fn wanted(entry: &Entry) -> BTreeSet<String> {
+fn input_ids(entry: &Entry) -> BTreeSet<String> {
     let mut entry = entry.clone();
     let ids = |text: &mut String| -> Vec<String> {
         text.split(MARK).skip(1).filter_map(|rest| Some(rest.split_once('}')?.0.to_owned())).collect()

@@ -25,7 +25,7 @@ use crate::{
 const RESPONSES: &str = "responses";
 
 /// Maximum number of models shown for selection.
-const MOST_SHOWN: usize = 40;
+const MAX_SHOWN: usize = 40;
 
 /// Maximum bytes of a key.
 const MAX_KEY: u64 = 16 * 1024;
@@ -164,7 +164,7 @@ fn origin(address: &str) -> Option<url::Origin> {
 /// Returns the named provider, or lets the user choose one. `None` if the user cancels.
 async fn choose(args: &AddArgs, present: bool) -> anyhow::Result<Option<&'static Provider>> {
     if let Some(name) = &args.provider {
-        let known = || ALL.iter().map(|provider| provider.name).collect::<Vec<_>>().join(", ");
+        let known = || PROVIDERS.iter().map(|provider| provider.name).collect::<Vec<_>>().join(", ");
         let provider = named(name).ok_or_else(|| {
             Failure::usage(format!("unknown provider {name:?}"))
                 .hint(format!("known providers: {}; for any other server use --base-url", known()))
@@ -172,21 +172,21 @@ async fn choose(args: &AddArgs, present: bool) -> anyhow::Result<Option<&'static
         return Ok(Some(provider));
     }
     if args.base_url.is_some() {
-        return Ok(Some(&ELSEWHERE));
+        return Ok(Some(&CUSTOM));
     }
     if !present {
         return Err(Failure::usage("missing provider").hint("agentctl models add anthropic; --help lists them").into());
     }
     let found = local_servers::listening().await;
     let found: Vec<&'static Provider> = found.into_iter().filter_map(|server| named(server.name)).collect();
-    let elsewhere = ALL.iter().filter(|provider| provider.variable.is_some());
+    let elsewhere = PROVIDERS.iter().filter(|provider| provider.variable.is_some());
     let offered: Vec<&'static Provider> = found.iter().copied().chain(elsewhere).collect();
     for (at, provider) in offered.iter().enumerate() {
-        let place = match provider.variable {
+        let address = match provider.variable {
             None => format!("found at {}", provider.base_url),
             Some(_) => provider.base_url.to_owned(),
         };
-        crate::terminal::note(&format!("{:>3}  {:<14} {place}", at + 1, provider.title));
+        crate::terminal::note(&format!("{:>3}  {:<14} {address}", at + 1, provider.title));
     }
     if found.is_empty() {
         crate::terminal::note("     (no Ollama, llama.cpp, LM Studio or vLLM listens on its usual port here)");
@@ -231,11 +231,11 @@ fn pick(listed: &[ListedModel], suggested: Option<&str>, present: bool) -> anyho
     if !present || listed.len() == 1 {
         return Ok(suggested.to_owned());
     }
-    for (at, model) in listed.iter().take(MOST_SHOWN).enumerate() {
+    for (at, model) in listed.iter().take(MAX_SHOWN).enumerate() {
         crate::terminal::note(&format!("{:>3}  {}", at + 1, clean_line(&model.id)));
     }
-    if listed.len() > MOST_SHOWN {
-        crate::terminal::note(&format!("     … and {} more", listed.len() - MOST_SHOWN));
+    if listed.len() > MAX_SHOWN {
+        crate::terminal::note(&format!("     … and {} more", listed.len() - MAX_SHOWN));
     }
     loop {
         let Some(input) = ask::line(&format!("model, by number or id [{}]: ", clean_line(suggested)))? else {
@@ -337,15 +337,15 @@ impl Provider {
     }
 
     const fn local(server: LocalServer) -> Self {
-        Self { name: server.name, title: server.title, base_url: server.base_url, ..ELSEWHERE }
+        Self { name: server.name, title: server.title, base_url: server.base_url, ..CUSTOM }
     }
 }
 
 /// A server known only by its address.
-const ELSEWHERE: Provider = Provider { variable: None, model: None, ..Provider::new("", "", "", "", "") };
+const CUSTOM: Provider = Provider { variable: None, model: None, ..Provider::new("", "", "", "", "") };
 
 /// All known providers. Other servers are named by their address.
-const ALL: [Provider; 11] = [
+const PROVIDERS: [Provider; 11] = [
     Provider {
         wire: Some("anthropic"),
         ..Provider::new("anthropic", "Anthropic", "https://api.anthropic.com", "ANTHROPIC_API_KEY", "claude-sonnet-5-5")
@@ -375,7 +375,7 @@ const GEMINI: &str = "https://generativelanguage.googleapis.com/v1beta/openai";
 pub(super) fn named(name: &str) -> Option<&'static Provider> {
     let plain =
         |name: &str| -> String { name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase() };
-    ALL.iter().find(|provider| plain(provider.name) == plain(name))
+    PROVIDERS.iter().find(|provider| plain(provider.name) == plain(name))
 }
 
 /// Settings of a slot.
@@ -446,7 +446,7 @@ mod tests {
             assert_eq!(named(name).unwrap().name, expected);
         }
         assert_eq!(named("nobody"), None);
-        assert!(ALL.iter().all(|provider| url::Url::parse(provider.base_url).is_ok()));
+        assert!(PROVIDERS.iter().all(|provider| url::Url::parse(provider.base_url).is_ok()));
     }
 
     fn entry() -> SlotEntry {

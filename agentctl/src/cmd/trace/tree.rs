@@ -125,10 +125,10 @@ impl Sheet {
     }
 
     fn labelled(&self, before: &str, label: &Label, style: Style, figures: &[String; 4], bar: &str) -> String {
-        let room = self.room().saturating_sub(width(before));
-        let (kind, subject) = (clip(&label.kind, room), &label.subject);
-        let subject = clip(subject, room.saturating_sub(width(&kind) + 1));
-        let rest = clip(&label.rest, room.saturating_sub(width(&kind) + width(&subject) + 2));
+        let columns = self.name_columns().saturating_sub(width(before));
+        let (kind, subject) = (clip(&label.kind, columns), &label.subject);
+        let subject = clip(subject, columns.saturating_sub(width(&kind) + 1));
+        let rest = clip(&label.rest, columns.saturating_sub(width(&kind) + width(&subject) + 2));
         let mut painted = paint(self.color, style, &kind);
         let mut plain = width(&kind);
         for (text, style) in [(&subject, if label.is_bad { BAD } else { Style::new() }), (&rest, QUIET)] {
@@ -138,13 +138,14 @@ impl Sheet {
                 plain += 1 + width(text);
             }
         }
-        painted.push_str(&" ".repeat(room.saturating_sub(plain)));
+        painted.push_str(&" ".repeat(columns.saturating_sub(plain)));
         self.row(before, &painted, figures, bar)
     }
 
     /// Joins a name and its figures to a line. A non-empty name must already fill its column.
     fn row(&self, before: &str, name: &str, figures: &[String; 4], bar: &str) -> String {
-        let blank = if name.is_empty() { " ".repeat(self.room().saturating_sub(width(before))) } else { String::new() };
+        let blank =
+            if name.is_empty() { " ".repeat(self.name_columns().saturating_sub(width(before))) } else { String::new() };
         let mut line = format!("{}{name}{blank}", paint(self.color, QUIET, before));
         for (at, (figure, columns)) in figures.iter().zip(FIGURES).enumerate() {
             if at == 1 || self.columns >= NARROW {
@@ -159,7 +160,7 @@ impl Sheet {
     }
 
     /// Number of columns for the name.
-    fn room(&self) -> usize {
+    fn name_columns(&self) -> usize {
         let figures: usize = match self.columns {
             ..NARROW => FIGURES[1] + 1,
             _ => FIGURES.iter().map(|columns| columns + 1).sum(),
@@ -245,11 +246,11 @@ impl Label {
     }
 
     fn of_question(asked: &InterruptSpan) -> Self {
-        let what = match &asked.ask {
+        let subject = match &asked.ask {
             Ask::Approval { tool, .. } => format!("{}?", seen(tool)),
             Ask::Question { question, .. } => prose(question),
         };
-        let Some(answer) = &asked.answer else { return Self::new("asks", what, "no answer") };
+        let Some(answer) = &asked.answer else { return Self::new("asks", subject, "no answer") };
         let answer = match answer {
             Answer::Approve => "approved".to_owned(),
             Answer::Reject { reason: Some(reason) } => format!("rejected: {}", prose(reason)),
@@ -264,7 +265,7 @@ impl Label {
             Some(AnsweredBy::Daemon) => " by the daemon".to_owned(),
             None => String::new(),
         };
-        Self::new("asks", what, format!("{answer}{by}"))
+        Self::new("asks", subject, format!("{answer}{by}"))
     }
 }
 

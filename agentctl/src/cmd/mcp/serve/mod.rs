@@ -266,7 +266,7 @@ impl<R: AsyncRead + Unpin> AsyncRead for Input<R> {
 /// Capacity of the progress queue. Further messages are dropped, because later ones replace them.
 const QUEUE: usize = 16;
 /// Minimum delay between messages about streamed text.
-const PAUSE: Duration = Duration::from_millis(250);
+const MIN_INTERVAL: Duration = Duration::from_millis(250);
 /// Interval of heartbeat messages, so that clients do not give up on a slow model.
 const HEARTBEAT: Duration = Duration::from_secs(10);
 /// Maximum characters shown of streamed text.
@@ -305,7 +305,7 @@ impl Progress {
         self.tail.push_str(text);
         let cut = self.tail.char_indices().rev().nth(TAIL - 1).map_or(0, |(at, _)| at);
         self.tail.drain(..cut);
-        if self.sent_at.is_none_or(|at| at.elapsed() >= PAUSE) {
+        if self.sent_at.is_none_or(|at| at.elapsed() >= MIN_INTERVAL) {
             let line = clean_line(&self.tail);
             if !line.is_empty() {
                 self.send(line);

@@ -1,12 +1,12 @@
 "use strict";
-// Draws the trace that stands in the page as JSON. Every text of it is set as text, never as HTML.
+// Renders the trace that the page contains as JSON. All texts are inserted as text, never as HTML.
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const byId = (id) => document.getElementById(id);
   const tree = byId("tree");
-  // Rows that are drawn at once; the rest follows while nothing else is to be done.
+  // Number of rows rendered immediately; the rest is rendered when the browser is idle.
   const CHUNK = 200;
-  // Characters of a text that are shown at first.
+  // Number of characters of a text shown initially.
   const LONG = 4000;
 
   const made = (tag, kind, text) => {
@@ -72,7 +72,7 @@
     row.isCut = Boolean(row.it.is_open);
   }
 
-  // The words of a row: its kind, what it is, and what is quiet behind it.
+  // Label of a row: its kind, its subject, and secondary text.
   const label = ({ kind, it }) => {
     switch (kind) {
       case "turn": {
@@ -109,7 +109,7 @@
   };
   const usage = ({ kind, it }) => (kind === "tool" ? usageOf(it) : kind === "turn" || kind === "model_call" ? it.usage : null);
 
-  // All texts of a row, for the search.
+  // Searchable text of a row.
   const textOf = (row) => {
     if (row.searched === undefined) {
       const skipped = new Set(["children", "turns", "spans"]);
@@ -216,7 +216,7 @@
     }
   };
 
-  // Drawing.
+  // Rendering.
   const draw = (row) => {
     const [kind, name, quiet] = label(row);
     const element = made("div", "row " + row.kind + (row.isBad ? " bad" : "") + (row.isCut ? " cut" : "") + (row.depth ? " deep" : ""));
@@ -267,7 +267,7 @@
     for (let above = row.parent; above; above = above.parent) if (!above.unfolded && !query) return false;
     return true;
   };
-  // Draws the rows that are to be seen: the first ones at once, down to the one that is chosen, and the others later.
+  // Renders the visible rows: the first ones, including the selected one, immediately, and the others later.
   const render = () => {
     const mine = ++drawing;
     const shown = rows.filter(isShown);
@@ -316,7 +316,7 @@
       for (const row of rows) {
         if (!textOf(row).includes(query)) continue;
         count += 1;
-        // What is above a row says where it stands.
+        // Ancestors match too, so that the position of the row is visible.
         for (let at = row; at && !at.matches; at = at.parent) at.matches = true;
       }
     }

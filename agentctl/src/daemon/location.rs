@@ -72,15 +72,15 @@ impl DaemonLocation {
         runtime_dir: Option<OsString>,
         data: Result<PathBuf, Failure>,
     ) -> Result<Self, Failure> {
-        let known = data.as_ref().cloned().unwrap_or_default();
-        let place = SocketSettings::of_this_user(named, runtime_dir, known);
+        let data_dir = data.as_ref().cloned().unwrap_or_default();
+        let settings = SocketSettings::of_this_user(named, runtime_dir, data_dir);
         let default =
-            socket::socket_path(&place).map_err(|error| Failure::usage(error.to_string()).hint(error.hint()))?;
-        let named = place.named();
+            socket::socket_path(&settings).map_err(|error| Failure::usage(error.to_string()).hint(error.hint()))?;
+        let named = settings.named();
         let needs_data =
-            named.is_none() && place.runtime_dir.as_ref().is_none_or(|folder| !Path::new(folder).is_absolute());
+            named.is_none() && settings.runtime_dir.as_ref().is_none_or(|folder| !Path::new(folder).is_absolute());
         let data = if needs_data { Some(data?) } else { data.ok() };
-        let others = if named.is_some() { Vec::new() } else { socket::other_paths(&place) };
+        let others = if named.is_some() { Vec::new() } else { socket::other_paths(&settings) };
         Ok(Self { named, default, others, data })
     }
 
@@ -103,8 +103,8 @@ impl DaemonLocation {
     fn file_holder(&self) -> Option<LockHolder> {
         // An unreadable lock file is treated like a missing one.
         let holder = lock_file::holder(&self.data.as_ref()?.join(LOCK_FILE)).ok().flatten()?;
-        let is_meant = self.named.as_ref().is_none_or(|named| holder.socket.as_ref() == Some(named));
-        is_meant.then_some(holder)
+        let is_expected = self.named.as_ref().is_none_or(|named| holder.socket.as_ref() == Some(named));
+        is_expected.then_some(holder)
     }
 
     /// Process that holds a folder whose lock file was removed, until it recreates the file.
@@ -125,7 +125,7 @@ impl DaemonLocation {
         }
         for socket in std::iter::once(&self.default).chain(&self.others) {
             match Client::connect_any_version(socket).await {
-                Ok(client) if !self.is_meant(&client) => {}
+                Ok(client) if !self.is_expected(&client) => {}
                 Ok(client) => {
                     return match check_version(client, socket) {
                         Ok(client) => SearchResult::Reached(client, socket.clone()),
@@ -155,7 +155,7 @@ impl DaemonLocation {
 
     /// Returns true if the daemon uses the expected data folder. A named socket is accepted with any folder, as are
     /// older daemons, which do not report theirs.
-    fn is_meant(&self, client: &Client) -> bool {
+    fn is_expected(&self, client: &Client) -> bool {
         let theirs = &client.hello().data_dir;
         match &self.data {
             Some(ours) if self.named.is_none() && !theirs.as_os_str().is_empty() => is_same_folder(ours, theirs),
@@ -172,8 +172,8 @@ pub(crate) fn is_same_folder(one: &Path, other: &Path) -> bool {
 
 /// Failure for a daemon that runs but cannot be reached, with a hint.
 pub(crate) fn silent(holder: &LockHolder, error: Option<&ClientError>) -> Failure {
-    let who = holder.pid.map_or("in another container".to_owned(), |pid| format!("pid {pid}"));
-    let what = match (&holder.socket, error.map(|error| error.kind)) {
+    let process = holder.pid.map_or("in another container".to_owned(), |pid| format!("pid {pid}"));
+    let problem = match (&holder.socket, error.map(|error| error.kind)) {
         (None, _) => "cannot be reached yet".to_owned(),
         (Some(socket), Some(ClientErrorKind::NotRunning)) => format!("has lost its socket {}", socket.display()),
         (Some(socket), _) => format!("does not answer at {}", socket.display()),
@@ -182,7 +182,7 @@ pub(crate) fn silent(holder: &LockHolder, error: Option<&ClientError>) -> Failur
         Some(_) => "try again in a moment; `agentctl stop` stops it, and turns can be resumed after the next start",
         None => "stop it where it runs, or set AGENTD_DATA_DIR to another folder",
     };
-    Failure::unreachable(format!("the daemon ({who}) has locked the data folder and {what}")).hint(hint)
+    Failure::unreachable(format!("the daemon ({process}) has locked the data folder and {problem}")).hint(hint)
 }
 
 /// Maximum depth below the models folder that is searched for a file.
@@ -350,7 +350,7 @@ fn differing(shell: &BTreeMap<String, String>, known: &StartVariables) -> Vec<Sh
 fn misspelt(shell: &BTreeMap<String, String>, has_builtin: bool) -> Vec<ShellNote> {
     let known: Vec<String> = known_names().collect();
     let unknown = shell.keys().filter(|name| !known.contains(name));
-    let meant = unknown.filter_map(|name| Some((name, meant(name, has_builtin)?)));
+    let meant = unknown.filter_map(|name| Some((name, intended_variable(name, has_builtin)?)));
     meant
         .filter(|(_, meant)| !shell.contains_key(meant))
         .map(|(name, meant)| {
@@ -361,13 +361,13 @@ fn misspelt(shell: &BTreeMap<String, String>, has_builtin: bool) -> Vec<ShellNot
 }
 
 /// Returns the variable that a name was probably meant to be.
-fn meant(name: &str, has_builtin: bool) -> Option<String> {
+fn intended_variable(name: &str, has_builtin: bool) -> Option<String> {
     // A short name may belong to another program.
     let written = normalized(name);
     if !(written.starts_with("MOD") && written.len() > "MODEL".len() + MAX_EDITS) {
         return None;
     }
-    let places = SLOT_NAMES.iter().map(|place| (*place, *place)).chain(SLOT_ALIASES);
+    let slots = SLOT_NAMES.iter().map(|slot| (*slot, *slot)).chain(SLOT_ALIASES);
     let mut nearest: Option<(usize, String)> = None;
     let mut consider = |form: String, edits: usize, meant: String| {
         let distance = strsim::damerau_levenshtein(&written, &normalized(&form));
@@ -376,11 +376,11 @@ fn meant(name: &str, has_builtin: bool) -> Option<String> {
         }
     };
     for (end, forms) in SUFFIXES {
-        for (place, meant) in places.clone() {
-            for form in forms.iter().filter(|form| !(place == "BASE" && **form == "URL")) {
+        for (slot, meant) in slots.clone() {
+            for form in forms.iter().filter(|form| !(slot == "BASE" && **form == "URL")) {
                 // Aliases must match exactly, and so must short suffixes: `MODEL_BASE_DIR` belongs to another program.
                 let edits = if *form == end && !SHORT_SUFFIXES.contains(&end) { MAX_EDITS } else { 0 };
-                consider(format!("MODEL_{place}_{form}"), edits, format!("MODEL_{meant}_{end}"));
+                consider(format!("MODEL_{slot}_{form}"), edits, format!("MODEL_{meant}_{end}"));
             }
         }
         // Without a slot, `MODEL_ID` and `MODEL_NAME` are used by many programs.
@@ -410,7 +410,7 @@ fn keys(shell: &BTreeMap<String, String>) -> Vec<ShellNote> {
 }
 
 fn known_names() -> impl Iterator<Item = String> {
-    SLOT_NAMES.into_iter().flat_map(|place| SUFFIXES.map(|(end, _)| format!("MODEL_{place}_{end}")))
+    SLOT_NAMES.into_iter().flat_map(|slot| SUFFIXES.map(|(end, _)| format!("MODEL_{slot}_{end}")))
 }
 
 /// Normalizes a name: upper case, without underscores.
@@ -429,16 +429,19 @@ fn listed(names: &[&str]) -> String {
 mod tests {
     use super::*;
 
-    fn place(named: &str, runtime_dir: &str, data: Result<&str, Failure>) -> Result<DaemonLocation, Failure> {
+    fn location(named: &str, runtime_dir: &str, data: Result<&str, Failure>) -> Result<DaemonLocation, Failure> {
         DaemonLocation::new(Some(named.into()), Some(runtime_dir.into()), data.map(PathBuf::from))
     }
 
     #[test]
     fn unknown_data_folder_is_an_error_if_it_names_the_socket() {
         let homeless = || Err(Failure::usage("HOME is not set"));
-        assert!(place("", "", homeless()).unwrap_err().message.contains("HOME"));
-        assert_eq!(place("", "/run/user/1", homeless()).unwrap().socket(), Path::new("/run/user/1/agentd/agentd.sock"));
-        assert_eq!(place("/tmp/s.sock", "", homeless()).unwrap().socket(), Path::new("/tmp/s.sock"));
+        assert!(location("", "", homeless()).unwrap_err().message.contains("HOME"));
+        assert_eq!(
+            location("", "/run/user/1", homeless()).unwrap().socket(),
+            Path::new("/run/user/1/agentd/agentd.sock")
+        );
+        assert_eq!(location("/tmp/s.sock", "", homeless()).unwrap().socket(), Path::new("/tmp/s.sock"));
     }
 
     #[test]
@@ -454,7 +457,9 @@ mod tests {
 
     #[test]
     fn misspelt_variable_names_are_recognised() {
-        let check = |name: &str, expected: Option<&str>| assert_eq!(meant(name, true).as_deref(), expected, "{name}");
+        let check = |name: &str, expected: Option<&str>| {
+            assert_eq!(intended_variable(name, true).as_deref(), expected, "{name}")
+        };
         check("MODEL_BASIC_BASEURL", Some("MODEL_BASIC_BASE_URL"));
         check("MODEL_BASIC_URL", Some("MODEL_BASIC_BASE_URL"));
         check("MODEL_BASE_URL", Some("MODEL_BASIC_BASE_URL"));
@@ -467,7 +472,11 @@ mod tests {
         let others =
             "MODEL MODEL_NAME MODEL_ID MODEL_PATH MODEL_DIR MODEL_BASE_DIR MODEL_CODE MODE OPENAI_BASE_URL HOME";
         others.split(' ').for_each(|other| check(other, None));
-        assert_eq!(meant("MODEL_BASE_URL", false), None, "with another model, the variable may belong to another program");
+        assert_eq!(
+            intended_variable("MODEL_BASE_URL", false),
+            None,
+            "with another model, the variable may belong to another program"
+        );
         let shell = ["MODEL_BASIC_BASE_URL", "MODEL_BASIC_BASEURL"].map(|name| (name.to_owned(), "x".to_owned()));
         assert!(misspelt(&shell.into(), true).is_empty(), "the correct variable is also set");
     }
