@@ -95,7 +95,7 @@ impl FactSheet {
     }
 
     /// Adds a line unless the value is empty.
-    pub(crate) fn known(&mut self, name: &str, value: impl AsRef<str>) {
+    pub(crate) fn non_empty(&mut self, name: &str, value: impl AsRef<str>) {
         self.each(name, Some(value).filter(|value| !value.as_ref().is_empty()));
     }
 

@@ -285,14 +285,14 @@ fn list_skills(skills: &[SkillReport]) -> anyhow::Result<()> {
 fn print_skill(found: &SkillReport) -> anyhow::Result<()> {
     let skill = &found.skill;
     let mut facts = FactSheet::new(12, clean_line);
-    facts.known("name", &skill.name);
-    facts.known("for", &skill.description);
-    facts.known("folder", &found.folder);
-    facts.known("from", from(found));
-    facts.known("license", found.license.as_deref().unwrap_or_default());
-    facts.known("files", format!("{} ({} bytes)", found.files, found.bytes));
-    facts.known("file types", skill.file_types.join(", "));
-    facts.known("tools", found.allowed_tools.join(", "));
+    facts.non_empty("name", &skill.name);
+    facts.non_empty("for", &skill.description);
+    facts.non_empty("folder", &found.folder);
+    facts.non_empty("from", from(found));
+    facts.non_empty("license", found.license.as_deref().unwrap_or_default());
+    facts.non_empty("files", format!("{} ({} bytes)", found.files, found.bytes));
+    facts.non_empty("file types", skill.file_types.join(", "));
+    facts.non_empty("tools", found.allowed_tools.join(", "));
     let installed =
         if found.installed { "installed" } else { "not installed; asked for when a command first needs them" };
     if !skill.packages.is_empty() {

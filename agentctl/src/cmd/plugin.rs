@@ -273,29 +273,29 @@ const MAX_CHANGES: usize = 40;
 /// All lines that describe a plugin.
 fn lines(report: &PluginReport) -> Vec<String> {
     let mut facts = FactSheet::new(11, visible::line);
-    facts.known("plugin", format!("{} {}", report.name, report.version).trim());
-    facts.known("for", &report.description);
-    facts.known("state", state(report));
-    facts.known("licence", &report.license);
-    facts.known("page", &report.homepage);
-    facts.known("from", &report.source);
-    facts.known("files", format!("{} ({})", report.files, report::bytes(report.bytes)));
-    facts.known("hash", &report.hash);
+    facts.non_empty("plugin", format!("{} {}", report.name, report.version).trim());
+    facts.non_empty("for", &report.description);
+    facts.non_empty("state", state(report));
+    facts.non_empty("licence", &report.license);
+    facts.non_empty("page", &report.homepage);
+    facts.non_empty("from", &report.source);
+    facts.non_empty("files", format!("{} ({})", report.files, report::bytes(report.bytes)));
+    facts.non_empty("hash", &report.hash);
     let more = |all: usize, shown: usize| (all > shown).then(|| format!("and {} more", all - shown));
     for skill in &report.skills {
         facts.line("skill", format!("{}: {}", skill.name, skill.description));
         facts.each("  script", skill.scripts.iter().take(MAX_SCRIPTS).filter(|script| !script.is_empty()));
         facts.each("  script", more(skill.scripts.len(), MAX_SCRIPTS));
-        facts.known("  packages", skill.packages.join(", "));
+        facts.non_empty("  packages", skill.packages.join(", "));
     }
     facts.each("agent", report.agents.iter().map(project::about));
     let commands: Vec<String> = report.commands.iter().map(|command| format!("/{}", command.name)).collect();
-    facts.known("commands", commands.join(", "));
+    facts.non_empty("commands", commands.join(", "));
     for server in &report.servers {
-        facts.known("server", &server.name);
-        facts.known("  runs", command_line(server));
-        facts.known("  calls", &server.url);
-        facts.known("  in", &server.cwd);
+        facts.non_empty("server", &server.name);
+        facts.non_empty("  runs", command_line(server));
+        facts.non_empty("  calls", &server.url);
+        facts.non_empty("  in", &server.cwd);
         // Only its default folder contains nothing but its own files.
         if !matches!(server.cwd.as_str(), "" | "${PLUGIN_DATA}") {
             facts.line("  beware", "programs such as npx and python load code from the folder in which they start");
@@ -303,7 +303,7 @@ fn lines(report: &PluginReport) -> Vec<String> {
         facts.each("  sets", server.values.iter().filter(|value| !value.is_empty()));
         facts.each("  beware", server.steering.iter().map(|name| format!("{name} may decide which code runs")));
         let read: Vec<String> = server.reads.iter().map(|name| format!("${name}")).collect();
-        facts.known("  gets", clean_line(&read.join(", ")));
+        facts.non_empty("  gets", clean_line(&read.join(", ")));
     }
     if !report.servers.is_empty() {
         facts.line("note", "a server that runs is a program with your rights; its tools ask before they are called");

@@ -104,16 +104,16 @@ pub(crate) async fn handle(global: &Global, command: ProjectCommand) -> anyhow::
 
 fn print_project(found: &ProjectReport) -> anyhow::Result<()> {
     let mut facts = FactSheet::new(13, clean_line);
-    facts.known("project", found.path.to_string_lossy());
-    facts.known("trust", trust_text(found));
-    facts.known("hash", &found.hash);
+    facts.non_empty("project", found.path.to_string_lossy());
+    facts.non_empty("trust", trust_text(found));
+    facts.non_empty("hash", &found.hash);
     let bytes = found.files.iter().map(|file| file.bytes).sum();
-    facts.known("files", format!("{} ({})", found.files.len(), report::bytes(bytes)));
+    facts.non_empty("files", format!("{} ({})", found.files.len(), report::bytes(bytes)));
     facts.each("instructions", found.instructions.then_some("instructions.md"));
     facts.each("agent", found.agents.iter().map(about));
-    facts.known("skills", found.skills.join(", "));
+    facts.non_empty("skills", found.skills.join(", "));
     let commands: Vec<String> = found.commands.iter().map(|command| format!("/{}", command.name)).collect();
-    facts.known("commands", commands.join(", "));
+    facts.non_empty("commands", commands.join(", "));
     facts.each("changed", found.changes.iter().map(change));
     if !found.ignored.is_empty() {
         facts.line("ignored", format!("{} (never read from a project)", found.ignored.join(", ")));
