@@ -43,7 +43,7 @@ mirrored! { Answer as v1::Answer }
 mirrored! { AnsweredBy as v1::AnsweredBy }
 
 by_name! {
-    Layer: |layer| layer.as_str().to_owned(), |name, what| Self::from_name(name).ok_or(WireError::Unknown(what));
+    Layer: |layer| layer.as_str().to_owned(), |name, field| Self::from_name(name).ok_or(WireError::Unknown(field));
 }
 
 impl From<&Explanation> for v1::Explanation {

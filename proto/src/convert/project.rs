@@ -138,8 +138,8 @@ macro_rules! marks {
                 Mark { start: self.start.to_wire(), end: self.end.to_wire() }
             }
 
-            fn from_wire(mark: $wire, what: &'static str) -> Result<Self, WireError> {
-                Ok(Wire::from_wire(mark.start, what)?..Wire::from_wire(mark.end, what)?)
+            fn from_wire(mark: $wire, field: &'static str) -> Result<Self, WireError> {
+                Ok(Wire::from_wire(mark.start, field)?..Wire::from_wire(mark.end, field)?)
             }
         })+
     };

@@ -200,8 +200,8 @@ impl From<&NewSession> for v1::SessionSettings {
 }
 
 /// Rejects a path that depends on the current directory.
-fn absolute(path: &Path, what: &'static str) -> Result<(), WireError> {
-    if path.is_absolute() { Ok(()) } else { Err(WireError::Value { what, problem: "must be absolute" }) }
+fn absolute(path: &Path, field: &'static str) -> Result<(), WireError> {
+    if path.is_absolute() { Ok(()) } else { Err(WireError::Value { field, problem: "must be absolute" }) }
 }
 
 /// An open turn and the number of its first event.

@@ -56,8 +56,8 @@ mirrored! {
 }
 
 by_name! {
-    Planning: |planning| planning.as_str().to_owned(), |name, what| {
-        name.parse().map_err(|_| WireError::Value { what, problem: "must be auto, always or never" })
+    Planning: |planning| planning.as_str().to_owned(), |name, field| {
+        name.parse().map_err(|_| WireError::Value { field, problem: "must be auto, always or never" })
     };
 }
 
