@@ -74,7 +74,7 @@ pub(crate) fn parts(report: &ProjectReport) -> String {
 
 /// Formats each count with its noun, without zeros.
 pub(crate) fn counts(counted: &[(usize, &str)]) -> Vec<String> {
-    counted.iter().filter(|(many, _)| *many > 0).map(|(many, what)| count(*many, what)).collect()
+    counted.iter().filter(|(number, _)| *number > 0).map(|(number, noun)| count(*number, noun)).collect()
 }
 
 /// One-line description of an agent.

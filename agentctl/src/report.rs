@@ -292,7 +292,7 @@ pub(crate) fn name_one<T: ToString>(
     limit: usize,
 ) -> String {
     let (now, more) = (Timestamp::now(), if several.len() > limit { "; …" } else { "" });
-    let named = several.take(limit).map(|(what, at, id)| format!("{what} · {} · {}", ago(at, now), short_id(id)));
+    let named = several.take(limit).map(|(subject, at, id)| format!("{subject} · {} · {}", ago(at, now), short_id(id)));
     format!("name one by the end of its id: {}{more}", named.collect::<Vec<_>>().join("; "))
 }
 

@@ -228,8 +228,8 @@ pub(crate) async fn handle_skills(global: &Global, command: SkillsCommand) -> an
         SkillsCommand::Add { folder, replace } => {
             let added = client.add_skill(&absolute(&folder)?, replace).await?;
             report::show(global.json, &added, || {
-                let (name, place) = (clean_line(&added.skill.name), clean_line(&added.folder));
-                report::lines([format!("added {name} as {place}; mention @{name} to use it")])?;
+                let (name, folder) = (clean_line(&added.skill.name), clean_line(&added.folder));
+                report::lines([format!("added {name} as {folder}; mention @{name} to use it")])?;
                 report::lines(seen(&added).map(|form| format!("models see {form}")))
             })
         }

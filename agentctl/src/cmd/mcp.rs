@@ -367,15 +367,15 @@ fn notes(server: &McpServerView) {
     note_lines(reason.into_iter().chain(&server.notes).map(|note| format!("{}: {note}", server.name)));
 }
 
-fn report_status(json: bool, what: &str, name: &str) -> anyhow::Result<Exit> {
-    let text = match what {
+fn report_status(json: bool, status: &str, name: &str) -> anyhow::Result<Exit> {
+    let text = match status {
         "runs" => format!("{name} is running"),
         "added" => {
             format!("added {name}; its tools are offered once it has listed them; `agentctl mcp test {name}` tests it")
         }
         other => format!("{name} is {other}"),
     };
-    report::note(json, &json!({ "status": what, "name": name }), &clean_line(&text))
+    report::note(json, &json!({ "status": status, "name": name }), &clean_line(&text))
 }
 
 /// Maximum length of a request's first line, in bytes.

@@ -224,7 +224,8 @@ fn is_address(source: &str) -> bool {
 /// Clones the latest files of a repository into a temporary folder, which is removed on drop. No hooks run, and no
 /// submodules are fetched.
 fn fetch(address: &str) -> Result<(TempDir, PathBuf), Failure> {
-    let failed = |what: String| Failure::usage(what).hint("nothing was added; fetch it yourself, and add its folder");
+    let failed =
+        |message: String| Failure::usage(message).hint("nothing was added; fetch it yourself, and add its folder");
     let own = Permissions::from_mode(0o700);
     let parent = tempfile::Builder::new().prefix("agentctl-plugin-").permissions(own).tempdir();
     let parent = parent.map_err(|error| {

@@ -64,11 +64,11 @@ fn named_call(tool: &str, arguments: Option<&str>) -> Result<PolicyCall, Failure
 
 /// Call of the shell tool. A single word is used verbatim, because it may be a whole script. Several words were split
 /// by the user's shell and are quoted again.
-fn command(words: &[String]) -> PolicyCall {
+fn command(args: &[String]) -> PolicyCall {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "_./:,@%+=-".contains(letter);
-    let command = match words {
+    let command = match args {
         [script] => script.clone(),
-        words => words.iter().map(|word| report::shell_word(word, plain)).collect::<Vec<_>>().join(" "),
+        args => args.iter().map(|word| report::shell_word(word, plain)).collect::<Vec<_>>().join(" "),
     };
     PolicyCall { tool: SHELL_TOOL.to_owned(), arguments: json!({ "command": command }).to_string() }
 }
@@ -287,7 +287,7 @@ fn summary(changed: u64, of: u64, balance: &[(&'static str, i64); 3]) -> String 
     }
     let word = |by: i64| if by > 0 { "more" } else { "fewer" };
     let moved = balance.iter().filter(|(_, by)| *by != 0);
-    let moved: Vec<String> = moved.map(|(what, by)| format!("{} {} {what}", by.unsigned_abs(), word(*by))).collect();
+    let moved: Vec<String> = moved.map(|(label, by)| format!("{} {} {label}", by.unsigned_abs(), word(*by))).collect();
     let detail = if moved.is_empty() { String::new() } else { format!(": {}", moved.join(", ")) };
     format!("{changed} of {} would change{detail}", report::count(of, "call"))
 }
@@ -360,7 +360,7 @@ fn comparison_json(comparison: &Comparison) -> Value {
 }
 
 fn balance_json(balance: &[(&'static str, i64); 3]) -> Value {
-    balance.iter().map(|(what, by)| ((*what).to_owned(), json!(by))).collect::<Map<_, _>>().into()
+    balance.iter().map(|(label, by)| ((*label).to_owned(), json!(by))).collect::<Map<_, _>>().into()
 }
 
 #[cfg(test)]

@@ -231,10 +231,10 @@ fn print(view: &SessionView, items: &[NumberedItem], slots: &[SlotInfo]) -> anyh
             facts.below("result", tool_lines(None, result, RESULT_COLUMNS, false));
             continue;
         }
-        let (who, text) = author_and_text(&item.item.body);
+        let (author, text) = author_and_text(&item.item.body);
         // Empty messages of a model were discarded, and the model was asked again.
-        if !(text.is_empty() && matches!(who, "model" | "thought")) {
-            facts.line(who, report::cut(&text, 200));
+        if !(text.is_empty() && matches!(author, "model" | "thought")) {
+            facts.line(author, report::cut(&text, 200));
         }
     }
     facts.print()
@@ -298,8 +298,12 @@ fn confirmed(id: &str, title: &str) -> anyhow::Result<bool> {
     Ok(ask::confirm(&format!("delete session {id} ({title}) with its history and files, permanently? [y/N] "))?)
 }
 
-fn done(json: bool, id: &str, what: &str) -> anyhow::Result<Exit> {
-    report::note(json, &json!({ "session_id": id, "done": what }), &format!("session {}: {what}", report::short_id(id)))
+fn done(json: bool, id: &str, change: &str) -> anyhow::Result<Exit> {
+    report::note(
+        json,
+        &json!({ "session_id": id, "done": change }),
+        &format!("session {}: {change}", report::short_id(id)),
+    )
 }
 
 /// The arguments of `sessions fork`.

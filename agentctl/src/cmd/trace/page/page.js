@@ -35,7 +35,7 @@
   const tokens = (usage) =>
     usage && usage.prompt_tokens + usage.completion_tokens > 0 ? short(usage.prompt_tokens) + " → " + short(usage.completion_tokens) : "";
   const firstLine = (text) => (text || "").slice(0, 400).trim().replace(/\s+/g, " ");
-  const words = (name) => String(name).replace(/_/g, " ");
+  const spaced = (name) => String(name).replace(/_/g, " ");
   const usageOf = (tool) => {
     const sum = {};
     for (const part of [tool.sampled, tool.delegated]) {
@@ -76,7 +76,7 @@
   const label = ({ kind, it }) => {
     switch (kind) {
       case "turn": {
-        const end = it.outcome ? words(it.outcome.reason) : "not ended";
+        const end = it.outcome ? spaced(it.outcome.reason) : "not ended";
         const waited = it.waited_ms ? ", waited " + span(it.waited_ms) : "";
         return ["turn " + it.number, it.agent, end + waited + (it.model ? " · " + it.model : "")];
       }
@@ -93,18 +93,18 @@
         return ["tool", it.name, end + firstLine(it.ran_with || it.arguments)];
       }
       case "interrupt": {
-        const what = it.ask.kind === "approval" ? "may " + it.ask.tool + " run?" : firstLine(it.ask.question);
-        return ["asks", what, answered(it)];
+        const subject = it.ask.kind === "approval" ? "run " + it.ask.tool + "?" : firstLine(it.ask.question);
+        return ["asks", subject, answered(it)];
       }
       case "subagent": return ["agent", it.name, it.task];
       case "compaction": {
         const report = it.report;
         return ["compaction", report ? short(report.tokens_before) + " → " + short(report.tokens_after) + " tokens" : "", ""];
       }
-      case "notice": return ["notice", words(it.topic), firstLine(it.text)];
+      case "notice": return ["notice", spaced(it.topic), firstLine(it.text)];
       case "warning": return ["warning", it.code, it.message];
       case "choice": return ["choice", it.choice, it.reason];
-      default: return [words(kind), "", ""];
+      default: return [spaced(kind), "", ""];
     }
   };
   const usage = ({ kind, it }) => (kind === "tool" ? usageOf(it) : kind === "turn" || kind === "model_call" ? it.usage : null);
@@ -231,9 +231,9 @@
     fold.type = "button";
     fold.tabIndex = -1;
     fold.setAttribute("aria-hidden", "true");
-    const words = made("span", "text");
-    words.append(made("b", "", name), made("i", "", quiet ? "  " + quiet : ""));
-    title.append(fold, made("span", "kind", kind), words);
+    const label = made("span", "text");
+    label.append(made("b", "", name), made("i", "", quiet ? "  " + quiet : ""));
+    title.append(fold, made("span", "kind", kind), label);
     const track = made("div", "track");
     const bar = made("div", "span");
     const whole = Math.max(row.root.end - row.root.at, 1);
@@ -388,7 +388,7 @@
   }
   byId("title").textContent = data.title || "Session";
   document.title = "Trace: " + (data.title || data.session_id);
-  const one = (count, what) => number(count) + " " + what + (count === 1 ? "" : "s");
+  const one = (count, noun) => number(count) + " " + noun + (count === 1 ? "" : "s");
   byId("facts").textContent = [data.session_id, one(data.turns.length, "turn"), span(whole), tokens(sum) + " tokens", money(sum)].filter(Boolean).join(" · ");
   render();
 })();
