@@ -231,9 +231,9 @@
     fold.type = "button";
     fold.tabIndex = -1;
     fold.setAttribute("aria-hidden", "true");
-    const label = made("span", "text");
-    label.append(made("b", "", name), made("i", "", quiet ? "  " + quiet : ""));
-    title.append(fold, made("span", "kind", kind), label);
+    const caption = made("span", "text");
+    caption.append(made("b", "", name), made("i", "", quiet ? "  " + quiet : ""));
+    title.append(fold, made("span", "kind", kind), caption);
     const track = made("div", "track");
     const bar = made("div", "span");
     const whole = Math.max(row.root.end - row.root.at, 1);
