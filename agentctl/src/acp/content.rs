@@ -273,7 +273,9 @@ pub(super) async fn apply_command(
             (start.text, start.typed_bytes) = (None, None);
             return Ok(());
         }
-        PLAN if arguments.is_empty() => return Err(Failure::usage("/plan needs a task").hint("write it after /plan")),
+        PLAN if arguments.is_empty() => {
+            return Err(Failure::usage("/plan requires a task").hint("write it after /plan"));
+        }
         PLAN => {
             start.planning = Some(Planning::Always);
             (arguments.to_owned(), None)

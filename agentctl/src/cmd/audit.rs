@@ -227,7 +227,7 @@ fn decided_by(decision: &Decision) -> String {
         DecidedBy::Grant => "grant".to_owned(),
         DecidedBy::Client(name) => name.clone(),
         DecidedBy::Deadline => "deadline".to_owned(),
-        DecidedBy::OnInterrupt(OnInterrupt::Wait) => "nobody".to_owned(),
+        DecidedBy::OnInterrupt(OnInterrupt::Wait) => "no answer".to_owned(),
         DecidedBy::OnInterrupt(choice) => format!("--on-interrupt {}", report::word(choice)),
         DecidedBy::Tool => "tool".to_owned(),
         DecidedBy::Daemon => "daemon".to_owned(),

@@ -287,7 +287,7 @@ async fn model(daemon: &Daemon, slot: &SlotInfo) -> ModelCheck {
     let label = format!("{}: {}", slot.slot, slot.model.id);
     if slot.model.wire == "embedded" {
         return fail(
-            format!("{}: this agentd was built without a model of its own", slot.slot),
+            format!("{}: this agentd was built without the built-in model", slot.slot),
             "name a model server in models.yaml or MODEL_BASIC_BASE_URL, or build with the feature `builtin-model`",
         );
     }

@@ -328,7 +328,7 @@ fn parse(args: &AnswerArgs, ask: Option<&Ask>) -> Result<Answer, Failure> {
 /// Reads a secret without echo, or from a pipe. It is not accepted as an argument, which would remain in the shell's
 /// history.
 fn secret(args: &AnswerArgs, asked: &Ask) -> Result<Answer, Failure> {
-    let failed = |error: std::io::Error| Failure::usage(format!("the password could not be read: {error}"));
+    let failed = |error: std::io::Error| Failure::usage(format!("could not read the password: {error}"));
     match args.words.as_slice() {
         [word] if word == "reject" => return Ok(Answer::Reject { reason: args.reason.clone() }),
         [] => {}
@@ -355,7 +355,7 @@ const MAX_SECRET_BYTES: u64 = 4096;
 
 fn edited(args: Option<&str>) -> Result<Value, Failure> {
     const FORM: &str = "pass all arguments as one JSON object: --args '{\"path\": \"notes.txt\"}'";
-    let args = args.ok_or_else(|| Failure::usage("edit needs the new arguments").hint(FORM))?;
+    let args = args.ok_or_else(|| Failure::usage("edit requires the new arguments").hint(FORM))?;
     match serde_json::from_str(args) {
         Ok(value @ Value::Object(_)) => Ok(value),
         Ok(_) => Err(Failure::usage("the new arguments are not a JSON object").hint(FORM)),
@@ -614,7 +614,11 @@ mod tests {
         assert_eq!(resolve("0193A5B27C1E", &pending).unwrap().0, b.id);
         assert_eq!(resolve("000002", &pending).unwrap().0, b.id);
         assert_eq!(resolve("8000-000000000001", &pending).unwrap().0, a.id);
-        assert_eq!(resolve("00002", &pending).unwrap_err().exit, Exit::Usage, "a suffix below the minimum length does not match");
+        assert_eq!(
+            resolve("00002", &pending).unwrap_err().exit,
+            Exit::Usage,
+            "a suffix below the minimum length does not match"
+        );
         assert_eq!(resolve("2", &pending).unwrap().0, b.id);
         assert_eq!(resolve("3", &pending).unwrap_err().exit, Exit::Usage);
         let hint = resolve("0193a5b2", &pending).unwrap_err().hint.unwrap();

@@ -176,7 +176,7 @@ impl AtInterrupt {
             None if has_terminal => Ok(Self::Ask),
             None => Ok(Self::Deny),
             Some(Self::Ask) if !has_terminal => {
-                Err(Failure::usage("--on-interrupt ask needs a terminal on standard input and standard error")
+                Err(Failure::usage("--on-interrupt ask requires a terminal on standard input and standard error")
                     .hint("choose approve, deny, fail or wait, or leave it out for deny"))
             }
             Some(choice) => Ok(choice),

@@ -362,5 +362,5 @@ fn run(program: &str, args: &[&str]) -> Result<String, Failure> {
 
 fn missing(program: &str, error: &io::Error) -> Failure {
     Failure::unreachable(format!("could not run {program}: {error}"))
-        .hint("a service needs systemd; without it, `agentctl start` starts the daemon")
+        .hint("a service requires systemd; without it, `agentctl start` starts the daemon")
 }

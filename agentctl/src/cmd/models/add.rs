@@ -166,7 +166,7 @@ async fn choose(args: &AddArgs, present: bool) -> anyhow::Result<Option<&'static
     if let Some(name) = &args.provider {
         let known = || PROVIDERS.iter().map(|provider| provider.name).collect::<Vec<_>>().join(", ");
         let provider = named(name).ok_or_else(|| {
-            Failure::usage(format!("unknown provider {name:?}"))
+            Failure::usage(format!("no such provider: {name}"))
                 .hint(format!("known providers: {}; for any other server use --base-url", known()))
         })?;
         return Ok(Some(provider));

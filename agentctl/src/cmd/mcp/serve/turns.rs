@@ -88,7 +88,8 @@ impl AgentServer {
         let is_new = matches!(session, SessionChoice::New(_));
         let request = StartRequest { session, start };
         let line = SocketLine::start(&daemon, request, Vec::new()).await?.answering_as(client);
-        let turn = line.turn().ok_or_else(|| Failure::new(ErrorKind::Protocol, "the daemon named no turn"))?;
+        let turn =
+            line.turn().ok_or_else(|| Failure::new(ErrorKind::Protocol, "the daemon did not report the turn"))?;
         self.access.record_start(is_new.then(|| line.session()), turn);
         let at = WaitingTurn { session: line.session(), turn, seen: 0 };
         self.follow(&daemon, line, at, person, None, context).await
