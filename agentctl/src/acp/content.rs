@@ -75,9 +75,9 @@ pub(super) fn read(mut blocks: Vec<ContentBlock>, roots: &SessionRoots) -> Resul
                 Part::Typed(format!("\n\n{}", text.text))
             }
             ContentBlock::Text(text) => Part::Typed(text.text),
-            ContentBlock::Image(image) => picture(image, parts.len() + 1)?,
-            ContentBlock::ResourceLink(link) => linked(&link, roots),
-            ContentBlock::Resource(resource) => embedded(resource, roots)?,
+            ContentBlock::Image(image) => read_picture(image, parts.len() + 1)?,
+            ContentBlock::ResourceLink(link) => read_link(&link, roots),
+            ContentBlock::Resource(resource) => read_resource(resource, roots)?,
             ContentBlock::Audio(_) => {
                 return Err(message::invalid_params("audio is not supported; send text, pictures or files"));
             }
@@ -144,7 +144,7 @@ impl InputText {
     }
 }
 
-fn picture(image: ImageContent, number: usize) -> Result<Part, Error> {
+fn read_picture(image: ImageContent, number: usize) -> Result<Part, Error> {
     let ending = match image.mime_type.as_str() {
         "image/png" => "png",
         "image/jpeg" | "image/jpg" => "jpg",
@@ -157,16 +157,16 @@ fn picture(image: ImageContent, number: usize) -> Result<Part, Error> {
     };
     let name = image.uri.as_deref().and_then(last_name).filter(|name| name.ends_with(&format!(".{ending}")));
     let name = name.unwrap_or_else(|| format!("picture-{number}.{ending}"));
-    Ok(Part::File { name, content: FileContent::Bytes(decoded(&image.data)?) })
+    Ok(Part::File { name, content: FileContent::Bytes(decode_base64(&image.data)?) })
 }
 
-fn decoded(data: &str) -> Result<Vec<u8>, Error> {
+fn decode_base64(data: &str) -> Result<Vec<u8>, Error> {
     let bytes = STANDARD.decode(data.trim_ascii());
     bytes.map_err(|error| message::invalid_params(format!("a file in the prompt is not valid Base64: {error}")))
 }
 
 /// Converts a link: a project file to its tool path, another file to an upload, anything else to text.
-fn linked(link: &ResourceLink, roots: &SessionRoots) -> Part {
+fn read_link(link: &ResourceLink, roots: &SessionRoots) -> Part {
     let Some((path, address)) = file(&link.uri) else { return link_label(link) };
     let position = address.fragment().map(|part| format!(" ({})", clean_line(part)));
     if let Some(named) = roots.of_tools(&path) {
@@ -198,14 +198,14 @@ fn link_label(link: &ResourceLink) -> Part {
     Part::Label(if name.is_empty() || uri.contains(&name) { uri } else { format!("{name} ({uri})") })
 }
 
-fn embedded(resource: EmbeddedResource, roots: &SessionRoots) -> Result<Part, Error> {
+fn read_resource(resource: EmbeddedResource, roots: &SessionRoots) -> Result<Part, Error> {
     match resource.resource {
         EmbeddedResourceResource::TextResourceContents(text) => {
             Ok(Part::Context { name: named(&text.uri, roots), text: text.text })
         }
         EmbeddedResourceResource::BlobResourceContents(blob) => {
             let name = last_name(&blob.uri).unwrap_or_else(|| "file".to_owned());
-            Ok(Part::File { name, content: FileContent::Bytes(decoded(&blob.blob)?) })
+            Ok(Part::File { name, content: FileContent::Bytes(decode_base64(&blob.blob)?) })
         }
         _ => Err(message::invalid_params("a resource in the prompt has neither text nor bytes")),
     }

@@ -127,7 +127,7 @@ impl Requests {
             }
             Err(invalid) => self.bridge.peer.answer(invalid.id, Err(invalid.error)).await,
             Ok(Message::Answer { id, outcome }) => self.bridge.peer.deliver(&id, outcome),
-            Ok(Message::Notification { method, params }) => self.notified(&method, params),
+            Ok(Message::Notification { method, params }) => self.handle_notification(&method, params),
             Ok(Message::Request { id, method, params }) => {
                 if let Err(error) = self.begin(id.clone(), method, params) {
                     self.bridge.peer.answer(id, Err(error)).await;
@@ -137,7 +137,7 @@ impl Requests {
     }
 
     /// Handles a notification. Unknown ones are ignored.
-    fn notified(&mut self, method: &str, params: Value) {
+    fn handle_notification(&mut self, method: &str, params: Value) {
         if method == AGENT_METHOD_NAMES.session_cancel {
             if let Ok(notification) = serde_json::from_value(params)
                 && let Some(cancel) = open_session::cancel(&self.bridge, &notification)
@@ -159,7 +159,7 @@ impl Requests {
         }
         let (bridge, cancels) = (self.bridge.clone(), self.cancels.clone());
         if method == AGENT_METHOD_NAMES.session_prompt {
-            let request: PromptRequest = parsed(params)?;
+            let request: PromptRequest = parse_params(params)?;
             let session = bridge.session(&request.session_id)?;
             let cancel = session.begin().ok_or_else(|| {
                 message::invalid_request("a prompt is already running in this session; wait for its end, or cancel it")
@@ -244,31 +244,35 @@ async fn run_with_retry(bridge: &Arc<Bridge>, method: &str, params: Value) -> Re
 async fn dispatch(bridge: &Arc<Bridge>, method: &str, params: Value) -> Result<Reply, RequestError> {
     let names = &AGENT_METHOD_NAMES;
     match method {
-        _ if method == names.initialize => plain(&open_session::initialize(bridge, &parsed(params)?)),
-        _ if method == names.authenticate => plain(&open_session::authenticate(bridge, &parsed(params)?).await?),
-        _ if method == names.session_new => opened(open_session::new(bridge, &parsed(params)?).await?),
-        _ if method == names.session_load => opened(open_session::load(bridge, &parsed(params)?).await?),
-        _ if method == names.session_resume => opened(open_session::resume(bridge, &parsed(params)?).await?),
-        _ if method == names.session_list => {
-            plain(&open_session::list(bridge, &parsed(if params.is_null() { json!({}) } else { params })?).await?)
+        _ if method == names.initialize => reply(&open_session::initialize(bridge, &parse_params(params)?)),
+        _ if method == names.authenticate => reply(&open_session::authenticate(bridge, &parse_params(params)?).await?),
+        _ if method == names.session_new => opened_reply(open_session::new(bridge, &parse_params(params)?).await?),
+        _ if method == names.session_load => opened_reply(open_session::load(bridge, &parse_params(params)?).await?),
+        _ if method == names.session_resume => {
+            opened_reply(open_session::resume(bridge, &parse_params(params)?).await?)
         }
-        _ if method == names.session_close => plain(&open_session::close(bridge, &parsed(params)?).await?),
-        _ if method == names.session_delete => plain(&open_session::delete(bridge, &parsed(params)?).await?),
-        _ if method == names.session_set_mode => plain(&bridge::set_mode(bridge, &parsed(params)?).await?),
-        _ if method == names.session_set_config_option => plain(&bridge::set_option(bridge, &parsed(params)?).await?),
+        _ if method == names.session_list => {
+            reply(&open_session::list(bridge, &parse_params(if params.is_null() { json!({}) } else { params })?).await?)
+        }
+        _ if method == names.session_close => reply(&open_session::close(bridge, &parse_params(params)?).await?),
+        _ if method == names.session_delete => reply(&open_session::delete(bridge, &parse_params(params)?).await?),
+        _ if method == names.session_set_mode => reply(&bridge::set_mode(bridge, &parse_params(params)?).await?),
+        _ if method == names.session_set_config_option => {
+            reply(&bridge::set_option(bridge, &parse_params(params)?).await?)
+        }
         _ => Err(message::error_with_code(ErrorCode::MethodNotFound, format!("unknown method {method:?}")).into()),
     }
 }
 
-fn plain(response: &impl Serialize) -> Result<Reply, RequestError> {
+fn reply(response: &impl Serialize) -> Result<Reply, RequestError> {
     Ok(Reply { result: value(response)?, session: None })
 }
 
-fn opened((response, session): (impl Serialize, OpenedSession)) -> Result<Reply, RequestError> {
+fn opened_reply((response, session): (impl Serialize, OpenedSession)) -> Result<Reply, RequestError> {
     Ok(Reply { result: value(&response)?, session: Some(session) })
 }
 
-fn parsed<T: DeserializeOwned>(params: Value) -> Result<T, Error> {
+fn parse_params<T: DeserializeOwned>(params: Value) -> Result<T, Error> {
     serde_json::from_value(params).map_err(|error| message::invalid_params(format!("invalid parameters: {error}")))
 }
 

@@ -303,7 +303,7 @@ pub(super) async fn list(bridge: &Bridge, request: &ListSessionsRequest) -> Resu
             .is_none_or(|folder| session.project.as_ref().is_some_and(|project| project.path == *folder));
         is_used && is_here && after.as_ref().is_none_or(|after| Cursor::of(session) < *after)
     });
-    let next = (sessions.len() > PAGE_SIZE).then(|| Cursor::of(&sessions[PAGE_SIZE - 1]).written());
+    let next = (sessions.len() > PAGE_SIZE).then(|| Cursor::of(&sessions[PAGE_SIZE - 1]).encode());
     let page = sessions.iter().take(PAGE_SIZE).map(|session| info(&daemon, session)).collect();
     Ok(ListSessionsResponse::new(page).next_cursor(next))
 }
@@ -328,7 +328,7 @@ impl Cursor {
         Self(session.updated_at.as_nanosecond(), session.id)
     }
 
-    fn written(self) -> String {
+    fn encode(self) -> String {
         format!("{}-{}", self.0, self.1)
     }
 

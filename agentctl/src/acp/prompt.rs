@@ -69,7 +69,7 @@ pub(super) async fn run(
     let own_text = text.clone();
     let begun = async {
         match question(session, &view) {
-            Some(asked) if answered(bridge, &daemon, asked, &text).await? => {
+            Some(asked) if try_answer(bridge, &daemon, asked, &text).await? => {
                 pending.retain(|interrupt| interrupt.id != asked.id);
                 Ok(None)
             }
@@ -186,7 +186,7 @@ fn question<'a>(session: &OpenSession, view: &'a SessionView) -> Option<&'a Inte
 }
 
 /// Sends an answer. Returns false if another client was first.
-async fn answered(bridge: &Bridge, daemon: &Daemon, asked: &Interrupt, text: &str) -> Result<bool, RequestError> {
+async fn try_answer(bridge: &Bridge, daemon: &Daemon, asked: &Interrupt, text: &str) -> Result<bool, RequestError> {
     let answer = Answer::Text { text: asked.ask.chosen(text).to_owned() };
     match daemon.client.answer(asked.id, &answer, &bridge.editor().name).await {
         Ok(()) => Ok(true),

@@ -19,7 +19,7 @@ use nix::{
 use serde_json::{Map, Value, json};
 
 use crate::{
-    daemon::{self, DaemonLocation, SearchResult, ShellNote, silent},
+    daemon::{self, DaemonLocation, SearchResult, ShellNote, silent_error},
     exit::Exit,
     failure::Failure,
     flags::Global,
@@ -99,7 +99,7 @@ pub(crate) async fn stop(global: &Global, args: StopArgs) -> anyhow::Result<Exit
             }
             SearchResult::Silent(_, error) => {
                 if let Some(holder) = location.holder() {
-                    break signal_stop(&holder).ok_or_else(|| silent(&holder, error.as_ref()))?;
+                    break signal_stop(&holder).ok_or_else(|| silent_error(&holder, error.as_ref()))?;
                 }
             }
             SearchResult::NotRunning => {
@@ -109,7 +109,7 @@ pub(crate) async fn stop(global: &Global, args: StopArgs) -> anyhow::Result<Exit
             SearchResult::Unusable(error) => return Err(error.into()),
         }
     };
-    if daemon::wait_gone(pid, drain.unwrap_or(DEFAULT_DRAIN) + STOP_MARGIN).await.is_err() {
+    if daemon::wait_for_exit(pid, drain.unwrap_or(DEFAULT_DRAIN) + STOP_MARGIN).await.is_err() {
         return Err(Failure::unreachable(format!("the daemon was asked to stop and is still running (pid {pid})"))
             .hint(format!("it may wait for a tool; end it with `kill {pid}`, or `kill -9 {pid}`: the journal survives"))
             .into());

@@ -400,13 +400,13 @@ pub(crate) async fn import(daemon: &Daemon, args: ImportArgs, json: bool) -> any
     };
     report::show(json, &report, || print_import(&report))?;
     if !report.pins.is_empty() {
-        agree(daemon, &report, args.pins).await?;
+        confirm_pins(daemon, &report, args.pins).await?;
     }
     Ok(Exit::Done)
 }
 
 /// Shows the pinned rules of an archive, and pins them if the user agrees, because models treat them as the user's own.
-async fn agree(daemon: &Daemon, report: &ImportReport, agreed: bool) -> anyhow::Result<()> {
+async fn confirm_pins(daemon: &Daemon, report: &ImportReport, agreed: bool) -> anyhow::Result<()> {
     let rules = report::count(report.pins.len(), "pinned rule");
     note(&format!("the archive has {rules}, which models would see as yours:"));
     for (number, pin) in report.pins.iter().enumerate() {

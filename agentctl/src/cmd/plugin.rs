@@ -118,7 +118,7 @@ pub(crate) async fn handle(global: &Global, command: PluginCommand) -> anyhow::R
                 let text = format!("{} is already installed, unchanged", title(&found));
                 return report::note(global.json, &found, &text);
             }
-            agree(global, &client, &found, &folder, &named, &consent).await
+            ask_consent(global, &client, &found, &folder, &named, &consent).await
         }
         PluginCommand::Approve { plugin, consent } => {
             let found = client.plugin(&plugin).await?;
@@ -129,7 +129,7 @@ pub(crate) async fn handle(global: &Global, command: PluginCommand) -> anyhow::R
             let source = found.source.clone();
             // Read from the folder, to show its current content.
             let found = client.plugin_in(&folder).await?;
-            agree(global, &client, &found, &folder, &source, &consent).await
+            ask_consent(global, &client, &found, &folder, &source, &consent).await
         }
         PluginCommand::Remove { plugin } => {
             let mut removed = Vec::new();
@@ -151,7 +151,7 @@ pub(crate) async fn handle(global: &Global, command: PluginCommand) -> anyhow::R
 }
 
 /// Shows the plugin, asks for consent, and adds it.
-async fn agree(
+async fn ask_consent(
     global: &Global,
     client: &Client,
     found: &PluginReport,

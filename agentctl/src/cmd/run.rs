@@ -258,7 +258,7 @@ async fn run(global: &Global, args: RunArgs, progress: &mut TurnProgress) -> any
     let target = SessionTarget::find(&daemon, &args.session, &args.turn).await?;
     let target = target.in_mode(&daemon, args.turn.mode).await?;
     let source = if has_terminal { MentionSource::Terminal } else { MentionSource::Program };
-    let mentioned = options::mentioned(typed.as_deref(), source, &daemon, &target).await;
+    let mentioned = options::collect_mentions(typed.as_deref(), source, &daemon, &target).await;
     for path in &mentioned.copies {
         uploads.push(Upload::open(path)?);
     }

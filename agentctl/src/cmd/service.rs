@@ -100,7 +100,7 @@ async fn install(global: &Global, args: &InstallArgs) -> anyhow::Result<Exit> {
             .hint("install the programs permanently: uv tool install agentctl, or pipx install agentctl")
             .into());
     }
-    let units = units::rendered(&program, location.named(), &units::environment_file()?)?;
+    let units = units::render(&program, location.named(), &units::environment_file()?)?;
     let folder = units::folder()?;
     if !args.force {
         units.iter().try_for_each(|unit| unit.refuse_changed(&folder))?;
@@ -185,7 +185,7 @@ async fn stop_unmanaged_daemon(global: &Global) -> anyhow::Result<()> {
             .into());
     }
     let pid = client.stop(Some(Duration::ZERO)).await?;
-    if daemon::wait_gone(pid, EXIT_LIMIT).await.is_err() {
+    if daemon::wait_for_exit(pid, EXIT_LIMIT).await.is_err() {
         return Err(Failure::unreachable(format!("the running daemon was asked to stop and did not (pid {pid})"))
             .hint("agentctl stop; then install again")
             .into());

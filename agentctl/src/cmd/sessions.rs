@@ -130,30 +130,30 @@ pub(crate) async fn handle(global: &Global, command: SessionsCommand) -> anyhow:
         SessionsCommand::Rename { session, title } => {
             let id = find(&session).await?;
             daemon.client.rename_session(&id, &title.join(" ")).await?;
-            done(json, &id, "renamed")
+            report_change(json, &id, "renamed")
         }
         SessionsCommand::Pin { session, rule } => {
             let id = find(&session).await?;
             if rule.is_empty() {
                 daemon.client.pin_session(&id, true).await?;
-                return done(json, &id, "pinned");
+                return report_change(json, &id, "pinned");
             }
             ops::add_pin(&daemon, &id, &rule.join(" ")).await?;
-            done(json, &id, "pinned a rule in")
+            report_change(json, &id, "pinned a rule in")
         }
         SessionsCommand::Unpin { session, rule } => {
             let id = find(&session).await?;
             let Some(number) = rule else {
                 daemon.client.pin_session(&id, false).await?;
-                return done(json, &id, "unpinned");
+                return report_change(json, &id, "unpinned");
             };
             ops::remove_pin(&daemon, &id, number).await?;
-            done(json, &id, "removed a pinned rule of")
+            report_change(json, &id, "removed a pinned rule of")
         }
         SessionsCommand::Reset { session } => {
             let id = find(&session).await?;
             daemon.client.reset_session(&id).await?;
-            done(json, &id, "reset")
+            report_change(json, &id, "reset")
         }
         SessionsCommand::Fork(args) => fork(&daemon, args, json).await,
         SessionsCommand::Delete { session, yes } => delete(&daemon, &session, yes, json).await,
@@ -278,7 +278,7 @@ async fn delete(daemon: &Daemon, session: &str, yes: bool, json: bool) -> anyhow
         return Ok(Exit::Cancelled);
     }
     daemon.client.delete_session(&id).await?;
-    done(json, &id, "deleted")
+    report_change(json, &id, "deleted")
 }
 
 /// Returns true for a list position and for `last`.
@@ -298,7 +298,7 @@ fn confirmed(id: &str, title: &str) -> anyhow::Result<bool> {
     Ok(ask::confirm(&format!("delete session {id} ({title}) with its history and files, permanently? [y/N] "))?)
 }
 
-fn done(json: bool, id: &str, change: &str) -> anyhow::Result<Exit> {
+fn report_change(json: bool, id: &str, change: &str) -> anyhow::Result<Exit> {
     report::note(
         json,
         &json!({ "session_id": id, "done": change }),

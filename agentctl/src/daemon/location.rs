@@ -171,7 +171,7 @@ pub(crate) fn is_same_folder(one: &Path, other: &Path) -> bool {
 }
 
 /// Failure for a daemon that runs but cannot be reached, with a hint.
-pub(crate) fn silent(holder: &LockHolder, error: Option<&ClientError>) -> Failure {
+pub(crate) fn silent_error(holder: &LockHolder, error: Option<&ClientError>) -> Failure {
     let process = holder.pid.map_or("in another container".to_owned(), |pid| format!("pid {pid}"));
     let problem = match (&holder.socket, error.map(|error| error.kind)) {
         (None, _) => "cannot be reached yet".to_owned(),

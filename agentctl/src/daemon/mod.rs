@@ -31,7 +31,7 @@ use agentd_proto::client::{Client, ClientErrorKind};
 
 use crate::{exit::Exit, failure::Failure, flags::Global};
 
-pub(crate) use location::{DaemonLocation, SearchResult, ShellNote, Weights, is_same_folder, silent};
+pub(crate) use location::{DaemonLocation, SearchResult, ShellNote, Weights, is_same_folder, silent_error};
 
 /// Name of this client in the daemon's audit log.
 pub(crate) const CLIENT: &str = "agentctl";
@@ -171,7 +171,7 @@ async fn connect_existing(location: &DaemonLocation) -> Result<Option<Daemon>, F
             SearchResult::Silent(holder, error) => {
                 let may_come = error.as_ref().is_none_or(|error| error.kind == ClientErrorKind::NotRunning);
                 if !may_come || begun.elapsed() > HOLDER_LIMIT {
-                    return Err(silent(&holder, error.as_ref()));
+                    return Err(silent_error(&holder, error.as_ref()));
                 }
             }
         }
@@ -244,7 +244,7 @@ fn is_alive(pid: u32) -> bool {
 ///
 /// # Errors
 /// If the time limit is exceeded.
-pub(crate) async fn wait_gone(pid: u32, limit: Duration) -> io::Result<()> {
+pub(crate) async fn wait_for_exit(pid: u32, limit: Duration) -> io::Result<()> {
     let begun = Instant::now();
     let mut pause = RETRY_DELAYS.0;
     while is_alive(pid) {
@@ -448,7 +448,7 @@ mod tests {
         let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
         assert!(is_alive(child.id()));
         child.kill().unwrap();
-        wait_gone(child.id(), Duration::from_secs(30)).await.expect("it is a zombie");
+        wait_for_exit(child.id(), Duration::from_secs(30)).await.expect("it is a zombie");
         child.wait().unwrap();
         assert!(!is_alive(child.id()));
     }

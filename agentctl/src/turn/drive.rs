@@ -196,7 +196,9 @@ impl<L: Line> Driver<'_, L> {
                 // In this order, so that a busy stream starves neither Ctrl-C nor the keys.
                 biased;
                 signal = self.signals.next() => self.on_end_signal(signal, renderer).await?,
-                () = or_never(self.due.map(sleep_until)) => return Err(self.left("the turn did not end in time").into()),
+                () = or_never(self.due.map(sleep_until)) => {
+                    return Err(self.abandoned_error("the turn did not end in time").into());
+                }
                 () = or_never(self.leaving.map(sleep_until)) => {
                     self.leaving = None;
                     if self.keyboard.typed(|typed| typed.take_if(LEAVE)) {
@@ -296,7 +298,7 @@ impl<L: Line> Driver<'_, L> {
     /// Cancels the turn. Leaves it if it was cancelled before or should continue.
     async fn on_end_signal(&mut self, signal: EndSignal, renderer: &mut dyn Renderer) -> anyhow::Result<()> {
         if self.cancelled {
-            return Err(self.left("left before the turn ended").into());
+            return Err(self.abandoned_error("left before the turn ended").into());
         }
         if signal == EndSignal::Interrupt && std::mem::take(&mut self.unconfirmed) {
             renderer.note("Ctrl-C again cancels the turn; Ctrl-D or q leaves it running")?;
@@ -325,7 +327,7 @@ impl<L: Line> Driver<'_, L> {
     }
 
     /// Failure if the client ends before the cancelled turn.
-    fn left(&self, message: &str) -> Failure {
+    fn abandoned_error(&self, message: &str) -> Failure {
         Failure {
             exit: self.signals.exit(Exit::Cancelled),
             kind: ErrorKind::Conflict,

@@ -209,7 +209,7 @@ impl SocketLine {
                 Ok(()) => return Ok(()),
                 Err(error) if !is_break(&error) => return Err(error.into()),
                 Err(_) if since.elapsed() > RECONNECT_LIMIT => {
-                    return Err(self.lost("the daemon stopped and did not come back"));
+                    return Err(self.lost_error("the daemon stopped and did not come back"));
                 }
                 Err(_) => tokio::time::sleep(RETRY_DELAY).await,
             }
@@ -230,7 +230,7 @@ impl SocketLine {
         Ok(())
     }
 
-    fn lost(&self, message: &str) -> Failure {
+    fn lost_error(&self, message: &str) -> Failure {
         let session = short_id(self.session);
         Failure::unreachable(format!("{message}; the turn belongs to session {session}")).hint(format!(
             "nothing reported so far is lost: follow it with `{}`, or continue it with `agentctl run --session {session}`",
@@ -298,7 +298,7 @@ impl Line for SocketLine {
                 }
                 Ok(None) if self.turn.is_some() => {
                     self.source = Source::Ended;
-                    return Err(self.lost("the daemon did not report the end of the turn"));
+                    return Err(self.lost_error("the daemon did not report the end of the turn"));
                 }
                 Ok(None) => self.source = Source::Ended,
                 Err(error) if is_break(&error) => {
@@ -387,11 +387,11 @@ impl Children {
             }
             EventKind::ItemCompleted { item: Item { body: ItemBody::ToolResult(result), .. }, .. } => {
                 let over = self.active.iter().position(|child| child.subagent.call_id == result.call_id)?;
-                let left = self.active[over].left(client).await;
-                if left.is_none() {
+                let remaining = self.active[over].remaining_event(client).await;
+                if remaining.is_none() {
                     self.active.remove(over);
                 }
-                return left;
+                return remaining;
             }
             _ => self.listen(client).await,
         }
@@ -442,7 +442,7 @@ impl Child {
 
     /// Returns the next remaining event after its work is over. `None` if there are no more, or the session is
     /// unreachable.
-    async fn left(&mut self, client: &Client) -> Option<Event> {
+    async fn remaining_event(&mut self, client: &Client) -> Option<Event> {
         if self.rest.is_none() {
             self.live = None;
             let id = self.subagent.session_id.to_string();

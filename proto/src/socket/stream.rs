@@ -201,10 +201,10 @@ impl SocketFile {
     /// # Errors
     /// If the file is ours and cannot be removed.
     pub fn remove(self) -> Result<(), SocketError> {
-        if self.is_there() { remove_file(&self.path) } else { Ok(()) }
+        if self.exists() { remove_file(&self.path) } else { Ok(()) }
     }
 
-    /// Creates a handle on a socket that another process created, for [`SocketFile::is_there`].
+    /// Creates a handle on a socket that another process created, for [`SocketFile::exists`].
     ///
     /// # Errors
     /// If there is no file of that name.
@@ -217,7 +217,7 @@ impl SocketFile {
     }
 
     /// Returns true if the name still belongs to this socket.
-    pub fn is_there(&self) -> bool {
+    pub fn exists(&self) -> bool {
         match (self.inode.metadata(), fs::symlink_metadata(&self.path)) {
             (Ok(ours), Ok(found)) => (found.dev(), found.ino()) == (ours.dev(), ours.ino()),
             _ => false,

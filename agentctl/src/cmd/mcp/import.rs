@@ -229,7 +229,7 @@ impl FoundServers {
         for id in self.asks() {
             let answer = match self.inputs.get(&id) {
                 None => Err(format!("it needs `{MARK}{id}}}`, which is not among the `inputs` of the file")),
-                Some(input) => match input.objection(&id) {
+                Some(input) => match input.unsupported_reason(&id) {
                     Some(reason) => Err(reason),
                     None if !present => Err(format!(
                         "it needs `{id}`, and there is no terminal to ask; import it in a terminal, or add it to \
@@ -289,7 +289,7 @@ fn variable(id: &str) -> String {
 
 impl Input {
     /// Reason why the input cannot be prompted for, if any.
-    fn objection(&self, id: &str) -> Option<String> {
+    fn unsupported_reason(&self, id: &str) -> Option<String> {
         match self.kind.as_str() {
             "promptString" => None,
             "pickString" if !self.options.is_empty() => None,

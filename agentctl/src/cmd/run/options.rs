@@ -68,7 +68,7 @@ impl TurnArgs {
     pub(super) fn resolve(&self) -> Result<TurnOptions, Failure> {
         Ok(TurnOptions {
             agent: self.agent.clone(),
-            instructions: self.append_system.as_deref().map(instructions).transpose()?,
+            instructions: self.append_system.as_deref().map(read_instructions).transpose()?,
             allowed_tools: self.tools.as_deref().map(names),
             time_ms: self.timeout.map(|seconds| seconds.get().saturating_mul(1000)),
             ..TurnOptions::default()
@@ -85,7 +85,7 @@ fn names(list: &str) -> Vec<String> {
 }
 
 /// Instructions given as text, or in a file.
-fn instructions(text: &str) -> Result<String, Failure> {
+fn read_instructions(text: &str) -> Result<String, Failure> {
     let Some(path) = text.strip_prefix('@') else { return Ok(text.to_owned()) };
     let size = fs::metadata(path).map_or(0, |metadata| metadata.len());
     if size > MAX_TURN_INSTRUCTIONS as u64 {
@@ -98,7 +98,7 @@ fn instructions(text: &str) -> Result<String, Failure> {
 }
 
 /// Collects the files mentioned on the command line, and reports files that are not attached.
-pub(super) async fn mentioned(
+pub(super) async fn collect_mentions(
     text: Option<&str>,
     source: MentionSource,
     daemon: &Daemon,
@@ -168,7 +168,7 @@ pub(super) async fn play(
     at_interrupt: Option<AtInterrupt>,
 ) -> anyhow::Result<Exit> {
     let daemon = daemon::connect(global).await?;
-    let mount = folder(project)?;
+    let mount = project_folder(project)?;
     let request = PlayRequest {
         text: Vec::new(),
         mode: match (choice.live_tools, choice.live_model) {
@@ -205,7 +205,7 @@ pub(super) async fn play(
 }
 
 /// Project folder of a replay: the named one, or the current folder.
-fn folder(project: Option<&ProjectChoice>) -> Result<Mount, Failure> {
+fn project_folder(project: Option<&ProjectChoice>) -> Result<Mount, Failure> {
     let named = project.map(ProjectChoice::resolve).transpose()?.flatten();
     let current = || std::env::current_dir().map(|path| Mount { path, writable: false });
     let lost = |error| Failure::usage(format!("could not find the current folder: {error}")).hint("name one: -C DIR");
