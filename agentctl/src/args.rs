@@ -36,11 +36,11 @@ pub(crate) struct Cli {
 
 /// Generates the command enum and its dispatch from a table of help text, arguments and handler.
 macro_rules! commands {
-    ($($(#[$words:meta])+ $name:ident($args:ty) => $handle:path,)*) => {
+    ($($(#[$help:meta])+ $name:ident($args:ty) => $handle:path,)*) => {
         /// The commands.
         #[derive(Debug, Subcommand)]
         pub(crate) enum Command {
-            $($(#[$words])+ $name(Box<$args>),)*
+            $($(#[$help])+ $name(Box<$args>),)*
         }
 
         impl Cli {
@@ -166,9 +166,9 @@ async fn man(_: &Global, args: cmd::man::ManArgs) -> anyhow::Result<Exit> {
 }
 
 /// Runs a command line that was typed into a chat.
-fn command_line(global: Global, words: Vec<String>) -> BoxFuture<'static, anyhow::Result<Exit>> {
+fn command_line(global: Global, args: Vec<String>) -> BoxFuture<'static, anyhow::Result<Exit>> {
     Box::pin(async move {
-        let cli = Cli::read(std::iter::once("agentctl".to_owned()).chain(words).map(Into::into))?;
+        let cli = Cli::read(std::iter::once("agentctl".to_owned()).chain(args).map(Into::into))?;
         Cli { global: Global { json: cli.global.json, ..global }, ..cli }.handle().await
     })
 }
@@ -179,23 +179,23 @@ const WITHOUT_JSON: [&str; 10] =
 
 /// Builds the clap command, with `--json` on every command that prints JSON and with completions for arguments.
 pub(crate) fn command() -> clap::Command {
-    equipped(Cli::command(), "")
+    with_json_flag(Cli::command(), "")
 }
 
-fn equipped(mut command: clap::Command, path: &str) -> clap::Command {
+fn with_json_flag(mut command: clap::Command, path: &str) -> clap::Command {
     // A command that only groups others prints nothing, and some commands define `json` with a help text of their own.
     let has_json = command.get_arguments().any(|arg| arg.get_id() == "json");
     if !command.is_subcommand_required_set() && !has_json && !WITHOUT_JSON.contains(&path) {
         command = command.arg(Arg::new("json").long("json").help("Print JSON").action(ArgAction::SetTrue));
     }
-    command.mut_args(offering).mut_subcommands(|below| {
+    command.mut_args(with_completions).mut_subcommands(|below| {
         let path = format!("{path} {}", below.get_name());
-        equipped(below, path.trim_start())
+        with_json_flag(below, path.trim_start())
     })
 }
 
 /// Adds shell completions to an argument.
-fn offering(arg: Arg) -> Arg {
+fn with_completions(arg: Arg) -> Arg {
     let offers = match arg.get_id().as_str() {
         "session" => cmd::man::sessions,
         "id" => cmd::man::interrupts,
@@ -213,8 +213,8 @@ impl Cli {
     ///
     /// # Errors
     /// If the arguments are invalid, or ask for help.
-    pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
-        let matches = command().try_get_matches_from(words)?;
+    pub(crate) fn read(args: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
+        let matches = command().try_get_matches_from(args)?;
         let mut cli = Self::from_arg_matches(&matches)?;
         let last = std::iter::successors(Some(&matches), |last| Some(last.subcommand()?.1)).last().unwrap_or(&matches);
         cli.global.json = matches!(last.try_get_one("json"), Ok(Some(true)));
@@ -235,11 +235,11 @@ pub(crate) fn end(error: &Error) -> ! {
 /// Returns true if a program runs a turn and expects a JSON result. The arguments are checked one by one, because they
 /// could not be parsed as a whole.
 fn wants_result(arguments: impl Iterator<Item = OsString>) -> bool {
-    let words: Vec<String> = arguments.map(|word| word.to_string_lossy().into_owned()).collect();
+    let args: Vec<String> = arguments.map(|word| word.to_string_lossy().into_owned()).collect();
     let is_json = |value: &str| matches!(value, "json" | "stream-json");
-    let apart = words.windows(2).any(|pair| pair[0] == "--output" && is_json(&pair[1]));
-    let joined = words.iter().any(|word| word.strip_prefix("--output=").is_some_and(is_json));
-    words.iter().any(|word| word == "run") && (apart || joined)
+    let apart = args.windows(2).any(|pair| pair[0] == "--output" && is_json(&pair[1]));
+    let joined = args.iter().any(|word| word.strip_prefix("--output=").is_some_and(is_json));
+    args.iter().any(|word| word == "run") && (apart || joined)
 }
 
 /// First line of the error, without the usage.
@@ -326,12 +326,12 @@ mod tests {
 
     #[test]
     fn completions_cover_values_known_to_the_daemon() {
-        let mut words = vec![command()];
+        let mut pending = vec![command()];
         let mut offered = std::collections::BTreeSet::new();
-        while let Some(command) = words.pop() {
+        while let Some(command) = pending.pop() {
             let args = command.get_arguments().filter(|arg| arg.get::<ArgValueCandidates>().is_some());
             offered.extend(args.map(|arg| format!("{} {}", command.get_name(), arg.get_id())));
-            words.extend(command.get_subcommands().cloned());
+            pending.extend(command.get_subcommands().cloned());
         }
         for arg in
             ["show session", "search session", "answer id", "interrupts id", "show agent", "test server", "run model"]

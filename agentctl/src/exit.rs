@@ -28,7 +28,7 @@ pub(crate) enum Exit {
     NoAnswer = 7,
     /// The work was postponed and can be retried later: rate limit, another open turn in the session, or a daemon that
     /// stopped.
-    PutOff = 75,
+    Postponed = 75,
     /// The wait timed out while the turn still runs; the same code as `timeout` of coreutils.
     StillRunning = 124,
     /// The terminal was closed.
@@ -59,7 +59,7 @@ impl Exit {
         (Self::Approval, "an approval was needed or denied"),
         (Self::Limit, "a limit was reached (steps, time, tokens, money, loops), or the prompt does not fit (--whole)"),
         (Self::NoAnswer, "no complete answer: empty, truncated, filtered, or not matching --schema"),
-        (Self::PutOff, "retry later: rate-limited, another turn of the session is open, or the daemon stopped"),
+        (Self::Postponed, "retry later: rate-limited, another turn of the session is open, or the daemon stopped"),
         (Self::StillRunning, "`wait --timeout`: the turn is still running"),
         (Self::HungUp, "its terminal or connection was closed (SIGHUP)"),
         (Self::Cancelled, "cancelled"),
@@ -85,10 +85,10 @@ impl Exit {
             StopReason::MaxSteps | StopReason::TimeLimit | StopReason::Budget | StopReason::Loop => Self::Limit,
             StopReason::NoAnswer | StopReason::Cut | StopReason::Filtered | StopReason::WrongForm => Self::NoAnswer,
             StopReason::Denied => Self::Approval,
-            StopReason::Interrupted | StopReason::Suspended => Self::PutOff,
+            StopReason::Interrupted | StopReason::Suspended => Self::Postponed,
             StopReason::Failed => match result.error.as_ref().map(|error| error.kind) {
                 Some(ErrorKind::Auth) => Self::Auth,
-                Some(ErrorKind::RateLimited | ErrorKind::ShuttingDown) => Self::PutOff,
+                Some(ErrorKind::RateLimited | ErrorKind::ShuttingDown) => Self::Postponed,
                 Some(ErrorKind::QuotaExceeded) => Self::Limit,
                 Some(ErrorKind::Configuration | ErrorKind::InvalidInput) => Self::Usage,
                 // In a turn, `Unreachable` refers to the model, not to the daemon.
@@ -101,7 +101,7 @@ impl Exit {
     pub(crate) fn of_kind(kind: ErrorKind) -> Self {
         match kind {
             ErrorKind::Auth => Self::Auth,
-            ErrorKind::RateLimited | ErrorKind::Busy => Self::PutOff,
+            ErrorKind::RateLimited | ErrorKind::Busy => Self::Postponed,
             // Client and daemon do not understand each other, or the daemon is stopping.
             ErrorKind::Protocol | ErrorKind::ShuttingDown => Self::Unreachable,
             ErrorKind::NotFound | ErrorKind::InvalidInput | ErrorKind::Configuration => Self::Usage,
@@ -139,7 +139,7 @@ mod tests {
         let denial = || Denial {
             call_id: CallId::generate(),
             tool: "write_file".to_owned(),
-            reason: "nobody was there".to_owned(),
+            reason: "no user was present".to_owned(),
         };
         TurnResult {
             error: error.map(|kind| TurnError { kind, message: String::new(), hint: None }),
@@ -203,9 +203,9 @@ mod tests {
     #[test]
     fn exit_table_and_docs_list_each_code_in_order() {
         let codes: Vec<u8> = Exit::TABLE.iter().map(|(exit, _)| exit.code()).collect();
-        let there = include_str!("exit.rs").split_once("enum Exit {").unwrap().1.split_once("\n}").unwrap().0;
-        let there = there.lines().filter_map(|line| line.split_once(" = ")?.1.trim_end_matches(',').parse().ok());
-        assert_eq!(codes, there.collect::<Vec<u8>>());
+        let declared = include_str!("exit.rs").split_once("enum Exit {").unwrap().1.split_once("\n}").unwrap().0;
+        let declared = declared.lines().filter_map(|line| line.split_once(" = ")?.1.trim_end_matches(',').parse().ok());
+        assert_eq!(codes, declared.collect::<Vec<u8>>());
         let page = include_str!("../../docs/scripting.md").split_once("## Exit codes").unwrap().1;
         let page = page.lines().filter_map(|line| line.strip_prefix("| ")?.split_once(' ')?.0.parse().ok());
         assert_eq!(codes, page.collect::<Vec<u8>>());

@@ -41,9 +41,9 @@ impl Failure {
     }
 
     /// Failure to read or write a file.
-    pub(crate) fn of_file(what: &'static str, path: &Path) -> impl Fn(io::Error) -> Self {
+    pub(crate) fn of_file(action: &'static str, path: &Path) -> impl Fn(io::Error) -> Self {
         let path = path.display().to_string();
-        move |error| Self::usage(format!("could not {what} {path}: {error}"))
+        move |error| Self::usage(format!("could not {action} {path}: {error}"))
     }
 
     /// Adds a hint for the user.

@@ -14,10 +14,10 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use crate::{exit::Exit, failure::Failure};
 
 /// Maximum size of a prompt in bytes. Longer texts belong in files; no model reads them in one piece.
-pub(crate) const LONGEST_PROMPT: usize = 8 * 1024 * 1024;
+pub(crate) const MAX_PROMPT_BYTES: usize = 8 * 1024 * 1024;
 
 /// Time that an open pipe may be silent before a notice is printed.
-const PATIENCE: Duration = Duration::from_secs(3);
+const SILENCE_LIMIT: Duration = Duration::from_secs(3);
 
 /// Prints a notice on standard error if standard input stays open and silent. Dropping it cancels the notice.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ impl SilenceNotice {
         }
         let (sender, ended) = mpsc::sync_channel(1);
         thread::spawn(move || {
-            while ended.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+            while ended.recv_timeout(SILENCE_LIMIT) == Err(RecvTimeoutError::Timeout) {
                 let stdin = io::stdin();
                 if poll(&mut [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)], PollTimeout::ZERO) == Ok(0) {
                     let _ = writeln!(io::stderr(), "waiting for {what} on standard input, which is open");
@@ -48,15 +48,15 @@ impl SilenceNotice {
 ///
 /// # Errors
 /// If there is more than one prompt.
-pub(crate) fn words(words: &[String]) -> Result<(Option<String>, bool), Failure> {
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    match words[..] {
+pub(crate) fn split_prompt(args: &[String]) -> Result<(Option<String>, bool), Failure> {
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    match args[..] {
         [] => Ok((None, false)),
         ["-"] => Ok((None, true)),
         [prompt] => Ok((Some(prompt.to_owned()), false)),
         [prompt, "-"] => Ok((Some(prompt.to_owned()), true)),
         _ => Err(Failure::usage("more than one prompt on the command line")
-            .hint(format!("put it in quotes: agentctl run '{}'", words.join(" ")))),
+            .hint(format!("put it in quotes: agentctl run '{}'", args.join(" ")))),
     }
 }
 
@@ -64,7 +64,7 @@ pub(crate) fn words(words: &[String]) -> Result<(Option<String>, bool), Failure>
 /// that signals end the process.
 ///
 /// # Errors
-/// If it cannot be read, is not UTF-8, is longer than [`LONGEST_PROMPT`], or has not ended within `limit`.
+/// If it cannot be read, is not UTF-8, is longer than [`MAX_PROMPT_BYTES`], or has not ended within `limit`.
 pub(crate) fn piped(dash: bool, limit: Option<Duration>) -> Result<Option<String>, Failure> {
     if io::stdin().is_terminal() && !dash {
         return Ok(None);
@@ -72,7 +72,7 @@ pub(crate) fn piped(dash: bool, limit: Option<Duration>) -> Result<Option<String
     let _notice = SilenceNotice::watch("the prompt (use </dev/null if there is none)");
     let (done, reading) = mpsc::sync_channel(1);
     // Read on a thread, because a blocking read of a pipe that is never closed cannot have a timeout.
-    thread::spawn(move || done.send(read_text(io::stdin().lock(), LONGEST_PROMPT)));
+    thread::spawn(move || done.send(read_text(io::stdin().lock(), MAX_PROMPT_BYTES)));
     let text = reading.recv_timeout(limit.unwrap_or(Duration::MAX)).unwrap_or_else(|_| {
         let late = Failure::new(ErrorKind::Timeout, "standard input did not end within --timeout");
         Err(Failure { exit: Exit::Limit, ..late }.hint("close it, or use </dev/null if there is none"))
@@ -86,7 +86,7 @@ fn read_text(source: impl Read, limit: usize) -> Result<String, Failure> {
     source
         .take(limit as u64 + 1)
         .read_to_end(&mut bytes)
-        .map_err(|error| Failure::usage(format!("cannot read standard input: {error}")))?;
+        .map_err(|error| Failure::usage(format!("could not read standard input: {error}")))?;
     if bytes.len() > limit {
         return Err(too_long("standard input"));
     }
@@ -122,7 +122,7 @@ impl Prompt {
 /// Joins the prompt: the typed text, a blank line, and the piped text.
 ///
 /// # Errors
-/// If both together are longer than [`LONGEST_PROMPT`].
+/// If both together are longer than [`MAX_PROMPT_BYTES`].
 pub(crate) fn join(prompt: Option<String>, piped: Option<String>) -> Result<Option<Prompt>, Failure> {
     let prompt = prompt.filter(|prompt| !prompt.trim().is_empty());
     let whole = match (prompt, piped) {
@@ -134,12 +134,12 @@ pub(crate) fn join(prompt: Option<String>, piped: Option<String>) -> Result<Opti
         (prompt, piped) => prompt.or(piped).map(|text| Prompt { text, typed_bytes: None }),
     };
     match whole {
-        Some(whole) if whole.text.len() > LONGEST_PROMPT => Err(too_long("the prompt")),
+        Some(whole) if whole.text.len() > MAX_PROMPT_BYTES => Err(too_long("the prompt")),
         whole => Ok(whole),
     }
 }
 
-fn too_long(what: &str) -> Failure {
-    Failure::usage(format!("{what} is longer than {} MiB", LONGEST_PROMPT / 1024 / 1024))
+fn too_long(name: &str) -> Failure {
+    Failure::usage(format!("{name} is longer than {} MiB", MAX_PROMPT_BYTES / 1024 / 1024))
         .hint("write it to a file and pass that with --file, so that the model can read it in parts")
 }

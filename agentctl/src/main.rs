@@ -38,11 +38,11 @@ use crate::{args::Cli, exit::Exit, failure::Failure};
 fn main() -> ExitCode {
     // Must come first: a shell that requests completions must not run anything else.
     clap_complete::CompleteEnv::with_factory(args::command).complete();
-    let mut words: Vec<_> = std::env::args_os().collect();
-    if words.len() == 1 && terminal::is_attended() {
-        words.push("chat".into());
+    let mut arguments: Vec<_> = std::env::args_os().collect();
+    if arguments.len() == 1 && terminal::is_attended() {
+        arguments.push("chat".into());
     }
-    let cli = match Cli::read(words) {
+    let cli = match Cli::read(arguments) {
         Ok(cli) => cli,
         Err(error) => args::end(&error),
     };

@@ -11,7 +11,7 @@ use agentd_proto::client::Client;
 use crate::{failure::Failure, terminal::sanitize::clean_line};
 
 /// Maximum number of ids shown for an ambiguous name.
-const SHOWN: usize = 5;
+const MAX_SHOWN: usize = 5;
 
 /// A model name, not resolved yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,8 +89,8 @@ fn find(listed: &[ListedModel], name: &str, slot: Slot) -> Result<String, Failur
             Err(Failure::new(ErrorKind::NotFound, message).hint(format!("{near} (={name} uses it anyway)")))
         }
         several => {
-            let shown: Vec<String> = several.iter().take(SHOWN).map(|id| clean_line(id)).collect();
-            let more = if several.len() > SHOWN { ", …" } else { "" };
+            let shown: Vec<String> = several.iter().take(MAX_SHOWN).map(|id| clean_line(id)).collect();
+            let more = if several.len() > MAX_SHOWN { ", …" } else { "" };
             Err(Failure::usage(format!("{name:?} matches several models"))
                 .hint(format!("write more of it: {}{more}", shown.join(", "))))
         }
@@ -103,8 +103,8 @@ fn nearest<'a>(ids: impl Iterator<Item = &'a str>, wanted: &str) -> Option<&'a s
     let distance = |id: &str| {
         let id = id.to_lowercase();
         let last = id.rsplit('/').next().unwrap_or(&id);
-        let begun: String = last.chars().take(length).collect();
-        [id.as_str(), last, &begun]
+        let prefix: String = last.chars().take(length).collect();
+        [id.as_str(), last, &prefix]
             .map(|id| strsim::damerau_levenshtein(id, wanted))
             .into_iter()
             .min()

@@ -92,8 +92,8 @@ pub(crate) fn current_folder(of_daemon: impl IntoIterator<Item = PathBuf>) -> Op
 /// The folder of an editor, writable. `None` in the same cases as for [`current_folder`].
 pub(crate) fn editor_folder(path: &Path, of_daemon: impl IntoIterator<Item = PathBuf>) -> Option<Mount> {
     let home = env::var_os("HOME").map(PathBuf::from);
-    let apart = home.into_iter().chain(of_daemon);
-    is_project(path, apart).then(|| Mount { path: path.to_owned(), writable: true })
+    let excluded = home.into_iter().chain(of_daemon);
+    is_project(path, excluded).then(|| Mount { path: path.to_owned(), writable: true })
 }
 
 /// A further folder of an editor. It is writable if no part of its path is hidden and it lies in the home folder or
@@ -109,10 +109,10 @@ pub(crate) fn further_folder(
     editor_folder(path, of_daemon).map(|mount| Mount { writable: is_near && !is_hidden, ..mount })
 }
 
-/// Returns true if the path is valid UTF-8 and the folder neither is nor contains any of `apart`.
-fn is_project(path: &Path, mut apart: impl Iterator<Item = PathBuf>) -> bool {
-    let holds = |kept: PathBuf| fs::canonicalize(&kept).unwrap_or(kept).starts_with(path);
-    path.to_str().is_some() && path.parent().is_some() && !apart.any(holds)
+/// Returns true if the path is valid UTF-8 and the folder neither is nor contains any of `excluded`.
+fn is_project(path: &Path, mut excluded: impl Iterator<Item = PathBuf>) -> bool {
+    let holds = |folder: PathBuf| fs::canonicalize(&folder).unwrap_or(folder).starts_with(path);
+    path.to_str().is_some() && path.parent().is_some() && !excluded.any(holds)
 }
 
 /// Short description of a visible folder.
@@ -164,7 +164,7 @@ impl MountArg {
     fn resolve_for(&self, option: &str) -> Result<Mount, Failure> {
         let shown = self.path.display();
         let path = fs::canonicalize(&self.path).map_err(|error| {
-            Failure::usage(format!("cannot open the folder {shown}: {error}"))
+            Failure::usage(format!("could not open the folder {shown}: {error}"))
                 .hint(format!("pass an existing folder to {option}"))
         })?;
         if !path.is_dir() {

@@ -30,14 +30,14 @@ pub(crate) async fn load_report(client: &Client, project: &Path) -> Option<Proje
 pub(crate) fn absolute(folder: &Path) -> Result<String, Failure> {
     let path = std::fs::canonicalize(folder).or_else(|_| std::path::absolute(folder));
     let path: PathBuf =
-        path.map_err(|error| Failure::usage(format!("{} cannot be found: {error}", folder.display())))?;
+        path.map_err(|error| Failure::usage(format!("could not find {}: {error}", folder.display())))?;
     let path = path.into_os_string().into_string();
     path.map_err(|path| Failure::usage(format!("the path {} is not valid UTF-8", path.display())))
 }
 
 /// Notice about a project that is not trusted. `None` if there is nothing to report.
 pub(crate) fn notice(report: &ProjectReport) -> Option<String> {
-    let why = match report.trust {
+    let state = match report.trust {
         ProjectTrust::Empty | ProjectTrust::Trusted => return None,
         ProjectTrust::Untrusted => format!("this project has {PROJECT_FOLDER}/ with {}, not trusted", parts(report)),
         ProjectTrust::Changed => {
@@ -45,16 +45,16 @@ pub(crate) fn notice(report: &ProjectReport) -> Option<String> {
             format!("{PROJECT_FOLDER}/ of this project changed since you trusted it ({files}; {})", parts(report))
         }
     };
-    Some(format!("{why}: nothing of it is used"))
+    Some(format!("{state}: none of it is used"))
 }
 
 /// Hint on how to inspect and trust the project.
-pub(crate) fn way(report: &ProjectReport) -> String {
-    format!("{}, agentctl project trust {} uses it", way_to_look(report), folder(report))
+pub(crate) fn trust_hint(report: &ProjectReport) -> String {
+    format!("{}, agentctl project trust {} uses it", show_hint(report), folder(report))
 }
 
 /// Hint on how to inspect the project.
-pub(crate) fn way_to_look(report: &ProjectReport) -> String {
+pub(crate) fn show_hint(report: &ProjectReport) -> String {
     format!("agentctl project show {} lists it", folder(report))
 }
 
@@ -74,7 +74,7 @@ pub(crate) fn parts(report: &ProjectReport) -> String {
 
 /// Formats each count with its noun, without zeros.
 pub(crate) fn counts(counted: &[(usize, &str)]) -> Vec<String> {
-    counted.iter().filter(|(many, _)| *many > 0).map(|(many, what)| count(*many, what)).collect()
+    counted.iter().filter(|(number, _)| *number > 0).map(|(number, noun)| count(*number, noun)).collect()
 }
 
 /// One-line description of an agent.

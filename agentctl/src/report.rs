@@ -52,9 +52,9 @@ pub(crate) fn show(
 ///
 /// # Errors
 /// If standard output is closed.
-pub(crate) fn note(as_json: bool, value: &impl Serialize, words: &str) -> anyhow::Result<Exit> {
+pub(crate) fn note(as_json: bool, value: &impl Serialize, text: &str) -> anyhow::Result<Exit> {
     show(as_json, value, || {
-        crate::terminal::note(words);
+        crate::terminal::note(text);
         Ok(())
     })
 }
@@ -95,7 +95,7 @@ impl FactSheet {
     }
 
     /// Adds a line unless the value is empty.
-    pub(crate) fn known(&mut self, name: &str, value: impl AsRef<str>) {
+    pub(crate) fn non_empty(&mut self, name: &str, value: impl AsRef<str>) {
         self.each(name, Some(value).filter(|value| !value.as_ref().is_empty()));
     }
 
@@ -170,15 +170,15 @@ pub(crate) struct Table {
 }
 
 /// Maximum number of characters in a cell; longer ones are truncated.
-const WIDEST_CELL: usize = 60;
+const MAX_CELL_WIDTH: usize = 60;
 
 /// Minimum columns for wrapping the last cell over several lines.
-const NARROWEST_END: usize = 20;
+const MIN_END_WIDTH: usize = 20;
 
 impl Table {
     /// Creates a table with these columns and rows.
     pub(crate) fn of<const N: usize>(head: [&'static str; N], rows: impl IntoIterator<Item = [String; N]>) -> Self {
-        let rows = rows.into_iter().map(|row| row.map(|cell| cut(&visible::line(&cell), WIDEST_CELL)).into());
+        let rows = rows.into_iter().map(|row| row.map(|cell| cut(&visible::line(&cell), MAX_CELL_WIDTH)).into());
         Self { head: head.into(), rows: rows.collect() }
     }
 
@@ -188,7 +188,7 @@ impl Table {
         rows: impl IntoIterator<Item = [String; N]>,
     ) -> Self {
         let shown = |(column, cell): (usize, String)| match visible::line(&cell) {
-            cell if column + 1 < N => cut(&cell, WIDEST_CELL),
+            cell if column + 1 < N => cut(&cell, MAX_CELL_WIDTH),
             cell => cell,
         };
         let rows = rows.into_iter().map(|row| row.into_iter().enumerate().map(shown).collect());
@@ -231,12 +231,12 @@ impl Table {
         };
         let mut text = format!("\x1b[1m{}\x1b[0m\n", line(&self.head));
         let indent: usize = widths.iter().rev().skip(1).map(|width| width + 2).sum();
-        let room = columns.saturating_sub(indent);
+        let available = columns.saturating_sub(indent);
         for row in &self.rows {
             let mut cells: Vec<&str> = row.iter().map(String::as_str).collect();
             let end = cells.last().copied().unwrap_or_default();
             // A very narrow last column reads worse than a line wrapped by the terminal.
-            let parts = if room < NARROWEST_END { vec![end.to_owned()] } else { fold(end, room) };
+            let parts = if available < MIN_END_WIDTH { vec![end.to_owned()] } else { fold(end, available) };
             for part in &parts {
                 cells.pop();
                 cells.push(part);
@@ -289,10 +289,10 @@ fn end_of(id: &str, length: usize) -> &str {
 /// Hint for choosing one of several items, with a description, the age and the id of each.
 pub(crate) fn name_one<T: ToString>(
     several: impl ExactSizeIterator<Item = (String, Timestamp, T)>,
-    most: usize,
+    limit: usize,
 ) -> String {
-    let (now, more) = (Timestamp::now(), if several.len() > most { "; …" } else { "" });
-    let named = several.take(most).map(|(what, at, id)| format!("{what} · {} · {}", ago(at, now), short_id(id)));
+    let (now, more) = (Timestamp::now(), if several.len() > limit { "; …" } else { "" });
+    let named = several.take(limit).map(|(subject, at, id)| format!("{subject} · {} · {}", ago(at, now), short_id(id)));
     format!("name one by the end of its id: {}{more}", named.collect::<Vec<_>>().join("; "))
 }
 
@@ -303,9 +303,9 @@ pub(crate) fn shell_word(word: &str, is_plain: impl Fn(char) -> bool) -> String 
 }
 
 /// Formats a number with its noun, adding a plural `s`.
-pub(crate) fn count(number: impl TryInto<u64>, what: &str) -> String {
+pub(crate) fn count(number: impl TryInto<u64>, noun: &str) -> String {
     let number = number.try_into().unwrap_or(u64::MAX);
-    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 /// Formats a size in bytes with a unit.
@@ -411,14 +411,14 @@ mod tests {
     #[test]
     fn times_are_shown_in_relative_words() {
         let now: Timestamp = "2026-01-02T12:00:00Z".parse().unwrap();
-        for (then, words) in [
+        for (then, text) in [
             ("2026-01-02T12:00:05Z", "just now"),
             ("2026-01-02T11:59:30Z", "just now"),
             ("2026-01-02T11:58:00Z", "2 min ago"),
             ("2026-01-02T09:00:00Z", "3 h ago"),
             ("2025-12-30T12:00:00Z", "3 d ago"),
         ] {
-            assert_eq!(ago(then.parse().unwrap(), now), words);
+            assert_eq!(ago(then.parse().unwrap(), now), text);
         }
         assert_eq!(span(3_723_000), "1 h 2 min");
     }

@@ -92,13 +92,15 @@ impl SessionTarget {
     pub(crate) async fn find(daemon: &Daemon, choice: &SessionChoice, turn: &TurnChoice) -> Result<Self, Failure> {
         let project = turn.project.as_ref().map(ProjectChoice::resolve).transpose()?;
         let folders = FolderChanges::resolve(&turn.folders)?;
-        let place = match &choice.session {
+        let target = match &choice.session {
             Some(session) if session.trim().is_empty() => {
                 return Err(Failure::usage("--session requires an id or the start of one")
                     .hint("`agentctl sessions list` shows them"));
             }
             Some(session) => Self::Named(session.clone()),
-            None if choice.resume => Self::Known(last_here(daemon, project.as_ref().and_then(Option::as_ref)).await?),
+            None if choice.resume => {
+                Self::Known(last_of_folder(daemon, project.as_ref().and_then(Option::as_ref)).await?)
+            }
             None => {
                 let of_daemon = [daemon::data_dir(), daemon::config_dir()].into_iter().flatten();
                 let project = project.unwrap_or_else(|| mount::current_folder(of_daemon));
@@ -112,11 +114,11 @@ impl SessionTarget {
                 }));
             }
         };
-        let place = if turn.trace { place.traced(daemon).await? } else { place };
+        let target = if turn.trace { target.traced(daemon).await? } else { target };
         if project.is_none() && folders == FolderChanges::default() {
-            return Ok(place);
+            return Ok(target);
         }
-        place.show(daemon, project, &folders).await
+        target.show(daemon, project, &folders).await
     }
 
     /// Turns on request logging for an existing session.
@@ -167,7 +169,7 @@ impl SessionTarget {
     pub(crate) fn titled(self, title: Option<String>) -> Self {
         match self {
             Self::New(new) if title.is_some() => Self::New(NewSession { title, ..new }),
-            place => place,
+            target => target,
         }
     }
 
@@ -182,10 +184,10 @@ impl SessionTarget {
         folders: &FolderChanges,
     ) -> Result<Self, Failure> {
         let stored = daemon.client.session(&self.name()).await?.session;
-        let (id, had) = (stored.summary.id, stored.settings);
-        let mut settings = SessionSettings { project: project.unwrap_or_else(|| had.project.clone()), ..had.clone() };
+        let (id, old) = (stored.summary.id, stored.settings);
+        let mut settings = SessionSettings { project: project.unwrap_or_else(|| old.project.clone()), ..old.clone() };
         folders.apply(&mut settings);
-        if settings != had {
+        if settings != old {
             if !folders.only_these {
                 // Only added folders are sent. Sending the existing ones would restore a folder that another client
                 // just removed.
@@ -210,10 +212,10 @@ impl SessionTarget {
             return Ok((self, prompt));
         }
         let origins: Vec<PathBuf> = uploads.iter().map(|upload| upload.origin.clone()).collect();
-        let (place, taken) = self.take(daemon, uploads).await?;
-        note_lines(taken.iter().filter_map(|file| file.problem.as_deref()));
-        let paths = taken.into_iter().map(|file| file.path).zip(origins).collect::<Vec<_>>();
-        Ok((place, prompt.map(|prompt| name_files(&prompt, &paths))))
+        let (target, receipts) = self.take(daemon, uploads).await?;
+        note_lines(receipts.iter().filter_map(|file| file.problem.as_deref()));
+        let paths = receipts.into_iter().map(|file| file.path).zip(origins).collect::<Vec<_>>();
+        Ok((target, prompt.map(|prompt| name_files(&prompt, &paths))))
     }
 
     /// Uploads files to the session and returns a receipt for each. Creates a new session first if needed.
@@ -230,15 +232,15 @@ impl SessionTarget {
             Self::Named(name) => daemon.client.find_session(&name).await?,
             Self::Known(id) => id,
         };
-        let mut taken = Vec::new();
+        let mut receipts = Vec::new();
         for upload in uploads {
-            taken.push(upload.put(daemon, id).await?);
+            receipts.push(upload.put(daemon, id).await?);
         }
-        Ok((Self::Known(id), taken))
+        Ok((Self::Known(id), receipts))
     }
 
     /// The new session, if it does not exist yet.
-    fn to_be(&self) -> Option<&NewSession> {
+    fn as_new(&self) -> Option<&NewSession> {
         if let Self::New(new) = self { Some(new) } else { None }
     }
 
@@ -249,20 +251,20 @@ impl SessionTarget {
 
     /// Project folder of a new session.
     pub(crate) fn project(&self) -> Option<&Mount> {
-        self.to_be()?.project.as_ref()
+        self.as_new()?.project.as_ref()
     }
 
     /// Request logging setting of the session; `None` if unset or unknown.
-    pub(crate) async fn trace_there(&self, daemon: &Daemon) -> Option<bool> {
-        match self.to_be() {
+    pub(crate) async fn current_trace(&self, daemon: &Daemon) -> Option<bool> {
+        match self.as_new() {
             Some(new) => new.trace,
             None => self.settings(daemon).await?.trace,
         }
     }
 
     /// Folders that the session sees or will see; empty if unknown.
-    pub(crate) async fn mounts_there(&self, daemon: &Daemon) -> Mounts {
-        match self.to_be() {
+    pub(crate) async fn current_mounts(&self, daemon: &Daemon) -> Mounts {
+        match self.as_new() {
             Some(_) => self.mounts(),
             None => self.settings(daemon).await.map(|settings| settings.mounts()).unwrap_or_default(),
         }
@@ -270,7 +272,7 @@ impl SessionTarget {
 
     /// Folders of a new session, under the names that the daemon will assign.
     pub(crate) fn mounts(&self) -> Mounts {
-        let Some(new) = self.to_be() else { return Mounts::default() };
+        let Some(new) = self.as_new() else { return Mounts::default() };
         let project = Mounts::from(new.project.clone());
         // Invalid folders are reported when the daemon rejects them.
         let folders = project.with(new.folders.clone()).unwrap_or_default();
@@ -279,13 +281,13 @@ impl SessionTarget {
 
     /// Initial mode of a new session.
     pub(crate) fn first_mode(&self) -> SessionMode {
-        self.to_be().and_then(|new| new.mode).unwrap_or_default()
+        self.as_new().and_then(|new| new.mode).unwrap_or_default()
     }
 
     /// Initial model of a new session.
     pub(crate) fn first_model(&self) -> ModelChoice {
         let model = |new: &NewSession| ModelChoice { slot: new.slot, id: new.model.clone() };
-        self.to_be().map(model).unwrap_or_default()
+        self.as_new().map(model).unwrap_or_default()
     }
 
     /// Id of the session, if known.
@@ -330,13 +332,13 @@ pub(crate) async fn named_or_last(daemon: &Daemon, name: Option<&str>) -> Result
 ///
 /// # Errors
 /// If there is no such session.
-async fn last_here(daemon: &Daemon, project: Option<&Mount>) -> Result<SessionId, Failure> {
+async fn last_of_folder(daemon: &Daemon, project: Option<&Mount>) -> Result<SessionId, Failure> {
     let here = match project {
         Some(mount) => Some(mount.path.clone()),
         // The path of a removed folder is unknown.
         None => std::env::current_dir().and_then(std::fs::canonicalize).ok(),
     };
-    let sessions = daemon.client.sessions(SEARCHED).await?;
+    let sessions = daemon.client.sessions(MAX_SEARCHED).await?;
     let is_here = |session: &&SessionSummary| {
         let worktree = session.worktree.as_ref().map(|worktree| &worktree.project);
         let own = session.project.as_ref().map(|mount| &mount.path);
@@ -353,7 +355,7 @@ async fn last_here(daemon: &Daemon, project: Option<&Mount>) -> Result<SessionId
 }
 
 /// Number of sessions searched for one of the folder.
-const SEARCHED: usize = 1000;
+const MAX_SEARCHED: usize = 1000;
 
 fn nothing_to_resume() -> Failure {
     Failure::new(ErrorKind::NotFound, "no session to resume").hint("leave --continue out to start one")
@@ -376,7 +378,7 @@ impl Upload {
     pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
         let shown = path.display();
         let failed = |error: std::io::Error| {
-            Failure::usage(format!("cannot read the file {shown}: {error}")).hint("name an existing file")
+            Failure::usage(format!("could not read the file {shown}: {error}")).hint("name an existing file")
         };
         // Checked before opening, because opening a pipe would wait for its other end.
         let metadata = path.metadata().map_err(failed)?;

@@ -127,7 +127,7 @@ impl<'a> Presence<'a> {
 
     /// Returns true if the path still leads to this socket, or if the socket never had a path.
     fn is_found(&self) -> bool {
-        self.name.as_ref().map_or(self.is_nameless, |name| name.file.is_there())
+        self.name.as_ref().map_or(self.is_nameless, |name| name.file.exists())
     }
 
     /// Binds the socket again, at the first place available. Existing connections are not affected. On an error, which

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use agentd_proto::socket::{SocketPlace, other_paths, socket_path};
+use agentd_proto::socket::{SocketSettings, other_paths, socket_path};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::runtime::{Builder, Runtime};
 
@@ -79,7 +79,7 @@ fn sockets(args: &Args, source: &ConfigSource, current: &Path) -> Result<SocketP
     let ConfigSource { paths, env, .. } = source;
     let explicit = args.socket.as_ref().map(|path| current.join(path)).or_else(|| env.path("AGENTD_SOCKET"));
     let runtime_dir = env.path("XDG_RUNTIME_DIR").map(Into::into);
-    let place = SocketPlace::of_this_user(explicit.map(Into::into), runtime_dir, paths.data.clone());
+    let place = SocketSettings::of_this_user(explicit.map(Into::into), runtime_dir, paths.data.clone());
     let first = socket_path(&place).map_err(listener::failure)?;
     Ok(SocketPlaces { first, others: other_paths(&place), is_named: place.named().is_some() })
 }

@@ -1,4 +1,4 @@
-// Makes what the package holds of the protocol: copies of the .proto files, which are read at run time, and their types.
+// Generates the protocol's part of the package: copies of the .proto files, which are read at run time, and their types.
 //
 //   node generate.js [FOLDER]    the folder of the .proto files; default ../../proto/proto
 
@@ -30,7 +30,7 @@ function comment(text, indent) {
     : `${indent}/**\n${lines.map((line) => `${indent} * ${line}\n`).join("")}${indent} */\n`;
 }
 
-/** The name of a message or an enum, with those that it is in, behind the package. */
+/** Returns the name of a message or enum within the package, qualified by its parents. */
 function nameOf(type) {
   return PLAIN[type.fullName] ?? type.fullName.replace(/^\.agentd\.v1\./, "");
 }
@@ -58,7 +58,7 @@ function declaration(type, indent = "") {
   const fields = type.fieldsArray.map((field) => property(field, inner));
   for (const one of type.oneofsArray.filter((found) => !found.isProto3Optional)) {
     const members = one.fieldsArray.map((field) => `"${field.name}"`).join(" | ");
-    fields.push(`${inner}/** Which of them is set. */\n${inner}${one.name}?: ${members};\n`);
+    fields.push(`${inner}/** Name of the member that is set. */\n${inner}${one.name}?: ${members};\n`);
   }
   let text = `${comment(type.comment, indent)}${indent}export interface ${type.name} {\n${fields.join("")}${indent}}\n`;
   if (type.nestedArray.length > 0) {
@@ -78,7 +78,7 @@ function methods(services) {
     );
     return `${comment(service.comment, "  ")}  ${service.name}: {\n${lines.join("")}  };\n`;
   });
-  return `/** The methods that take one message and give one. */\nexport interface Methods {\n${entries.join("")}}\n`;
+  return `/** Unary methods: request and response. */\nexport interface Methods {\n${entries.join("")}}\n`;
 }
 
 rmSync(TO, { recursive: true, force: true });

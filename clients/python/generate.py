@@ -3,8 +3,9 @@
 
     generate.py [FOLDER]    the folder of the .proto files; default ../../proto/proto
 
-Services need no generated code: their methods are called by the descriptors. Needs grpcio-tools, of the version in
-tests/clients/packages/requirements.txt, so that the outcome is always the same. Generated code works with the protobuf of that version and newer.
+Services need no generated code, because their methods are called by descriptor. Requires grpcio-tools of the version
+in tests/clients/packages/requirements.txt, so that the output is reproducible. The generated code works with protobuf
+of that version and newer.
 """
 
 import re
@@ -18,7 +19,7 @@ from grpc_tools import protoc
 HERE = Path(__file__).resolve().parent
 PROTO = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE.parent.parent / "proto" / "proto"
 OUT = HERE / "src" / "agentd" / "v1"
-# Messages and enums at the left margin, and the values of those enums.
+# Top-level messages and enums, and the values of those enums.
 DECLARED = re.compile(r"^(?:message|enum) (\w+)|^  ([A-Z][A-Z0-9_]+) = \d+;", re.MULTILINE)
 
 
@@ -28,15 +29,15 @@ def main():
     OUT.mkdir(parents=True)
     well_known = Path(grpc_tools.__file__).parent / "_proto"
     out = OUT.parent.parent
-    words = ["protoc", f"-I{PROTO}", f"-I{well_known}", f"--python_out={out}", f"--pyi_out={out}", *map(str, files)]
-    if protoc.main(words) != 0:
+    args = ["protoc", f"-I{PROTO}", f"-I{well_known}", f"--python_out={out}", f"--pyi_out={out}", *map(str, files)]
+    if protoc.main(args) != 0:
         sys.exit("protoc failed")
     lines = ['"""The messages of agentd.v1, generated from its .proto files."""\n']
     modules = [file.stem + "_pb2" for file in files]
     lines.append("from . import " + ", ".join(modules))
     for file, module in zip(files, modules):
         for found in DECLARED.finditer(file.read_text(encoding="utf-8")):
-            # `X as X` says to type checkers that the name is meant to be had from here.
+            # `X as X` marks the name as re-exported for type checkers.
             name = found[1] or found[2]
             lines.append(f"from .{module} import {name} as {name}")
     services = ", ".join(f"**{module}.DESCRIPTOR.services_by_name" for module in modules)

@@ -11,9 +11,9 @@ use tonic::codec::{BufferSettings, Codec};
 use tonic_prost::{ProstCodec, ProstDecoder, ProstEncoder};
 
 /// Initial size of a buffer, in bytes.
-const BEGINNING: usize = 1024;
+const INITIAL_BYTES: usize = 1024;
 /// Size in bytes above which encoded data is passed on; as in tonic.
-const MOST: usize = 32 * 1024;
+const YIELD_THRESHOLD: usize = 32 * 1024;
 
 /// Protobuf codec with small buffers.
 #[derive(Debug, Clone, Default)]
@@ -39,5 +39,5 @@ where
 }
 
 fn settings() -> BufferSettings {
-    BufferSettings::new(BEGINNING, MOST)
+    BufferSettings::new(INITIAL_BYTES, YIELD_THRESHOLD)
 }

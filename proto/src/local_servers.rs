@@ -33,20 +33,20 @@ pub const LOCAL_SERVERS: [LocalServer; 4] = [
 ];
 
 /// Time limit for a server's answer, so that an arbitrary program on the port causes no long wait.
-const PATIENCE: Duration = Duration::from_millis(800);
+const TIMEOUT: Duration = Duration::from_millis(800);
 
 /// Maximum size of an answer that is read, in bytes.
-const MOST: u64 = 256 * 1024;
+const MAX_ANSWER_BYTES: u64 = 256 * 1024;
 
 /// Returns the servers of this machine that list models, each as the kind that usually has its port.
 pub async fn listening() -> Vec<&'static LocalServer> {
-    let asked = LOCAL_SERVERS.iter().map(async |server| lists_models(server.port).await.then_some(server));
-    join_all(asked).await.into_iter().flatten().collect()
+    let checks = LOCAL_SERVERS.iter().map(async |server| lists_models(server.port).await.then_some(server));
+    join_all(checks).await.into_iter().flatten().collect()
 }
 
 /// Returns true if a server on this port lists models. The request has no data about the user, in particular no key.
 async fn lists_models(port: u16) -> bool {
-    timeout(PATIENCE, answer(port)).await.ok().flatten().is_some_and(|answer| is_listing(&answer))
+    timeout(TIMEOUT, answer(port)).await.ok().flatten().is_some_and(|answer| is_listing(&answer))
 }
 
 async fn answer(port: u16) -> Option<String> {
@@ -54,7 +54,7 @@ async fn answer(port: u16) -> Option<String> {
     let request = format!("GET /v1/models HTTP/1.0\r\nHost: 127.0.0.1:{port}\r\nAccept: application/json\r\n\r\n");
     stream.write_all(request.as_bytes()).await.ok()?;
     let mut answer = Vec::new();
-    stream.take(MOST).read_to_end(&mut answer).await.ok()?;
+    stream.take(MAX_ANSWER_BYTES).read_to_end(&mut answer).await.ok()?;
     Some(String::from_utf8_lossy(&answer).into_owned())
 }
 

@@ -101,12 +101,12 @@ pub fn holder(path: &Path) -> io::Result<Option<LockHolder>> {
         }
         opened => opened?,
     };
-    let mut asked = whole_file();
-    fcntl(&file, FcntlArg::F_GETLK(&mut asked))?;
-    if i32::from(asked.l_type) == libc::F_UNLCK {
+    let mut lock = whole_file();
+    fcntl(&file, FcntlArg::F_GETLK(&mut lock))?;
+    if i32::from(lock.l_type) == libc::F_UNLCK {
         return Ok(None);
     }
-    let pid = u32::try_from(asked.l_pid).ok().filter(|pid| *pid > 0);
+    let pid = u32::try_from(lock.l_pid).ok().filter(|pid| *pid > 0);
     Ok(Some(LockHolder { pid, socket: LockRecord::read(&file).and_then(|record| record.socket) }))
 }
 
@@ -117,15 +117,15 @@ pub fn folder_holder(folder: &Path) -> Option<LockHolder> {
     let wanted = identity(folder)?;
     let locks = fs::read_to_string("/proc/locks").ok()?;
     let is_daemon = |pid: &u32| is_agentd(*pid) && has_open(*pid, wanted);
-    let pid = locks.lines().filter_map(|line| locker(line, wanted.1)).find(is_daemon)?;
+    let pid = locks.lines().filter_map(|line| lock_pid(line, wanted.1)).find(is_daemon)?;
     Some(LockHolder { pid: Some(pid), socket: None })
 }
 
 /// Parses a line of `/proc/locks`, and returns the process of a whole-file lock with this inode number. The line also
 /// has the device, but some file systems (btrfs) show another one there than in `stat`.
-fn locker(line: &str, inode: u64) -> Option<u32> {
-    let mut words = line.split_ascii_whitespace().skip(1);
-    let (kind, pid, file) = (words.next()?, words.nth(2)?, words.next()?);
+fn lock_pid(line: &str, inode: u64) -> Option<u32> {
+    let mut fields = line.split_ascii_whitespace().skip(1);
+    let (kind, pid, file) = (fields.next()?, fields.nth(2)?, fields.next()?);
     let of_inode = file.rsplit(':').next()?.parse() == Ok(inode);
     pid.parse().ok().filter(|_| kind == "FLOCK" && of_inode)
 }
@@ -187,7 +187,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(folder_holder(folder.path()), None);
         let open = File::open(folder.path()).unwrap();
-        assert_eq!(folder_holder(folder.path()), None, "it is open, and not locked");
+        assert_eq!(folder_holder(folder.path()), None, "the folder is open but not locked");
         open.try_lock().unwrap();
         let us = LockHolder { pid: Some(std::process::id()), socket: None };
         assert_eq!(folder_holder(folder.path()), cfg!(target_os = "linux").then_some(us));
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn other_and_waiting_locks_are_skipped() {
-        let check = |line: &str, found: Option<u32>| assert_eq!(locker(line, 42), found, "{line}");
+        let check = |line: &str, found: Option<u32>| assert_eq!(lock_pid(line, 42), found, "{line}");
         check("1: FLOCK  ADVISORY  WRITE 77 08:02:42 0 EOF", Some(77));
         check("1: FLOCK  ADVISORY  WRITE 77 08:02:421 0 EOF", None);
         check("1: -> FLOCK  ADVISORY  WRITE 78 08:02:42 0 EOF", None);
@@ -213,7 +213,7 @@ mod tests {
         let path = folder.path().join(LOCK_FILE);
         assert_eq!(holder(&path).unwrap(), None);
         std::fs::write(&path, LockRecord { pid: 1, socket: Some("/run/a.sock".into()) }.to_bytes()).unwrap();
-        assert_eq!(holder(&path).unwrap(), None, "a number that was left behind is nobody's");
+        assert_eq!(holder(&path).unwrap(), None, "a stale record has no holder");
         assert_eq!(holder(&path.join("below")).unwrap(), None);
     }
 }

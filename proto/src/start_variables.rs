@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 use crate::v1;
 
 /// Minimum size of a salt, in bytes.
-const SHORTEST_SALT: usize = 16;
+const MIN_SALT_BYTES: usize = 16;
 
 /// Names of variables with digests of their values.
 #[derive(Clone, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl StartVariables {
     /// Creates the value from what a daemon sent. `None` if it sent no salt or one that is too short.
     pub(crate) fn received(salt: Vec<u8>, digests: Vec<v1::VariableDigest>) -> Option<Self> {
         let digests = digests.into_iter().map(|variable| (variable.name, variable.digest)).collect();
-        (salt.len() >= SHORTEST_SALT).then_some(Self { salt, digests })
+        (salt.len() >= MIN_SALT_BYTES).then_some(Self { salt, digests })
     }
 
     /// Returns the salt and the digests by name, for sending.

@@ -26,9 +26,9 @@ use agentd_proto::client::{Client, ClientError, EventStream};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    message::{self, Peer, Trouble, lock},
+    message::{self, Peer, RequestError, lock},
     session::{EditorFolder, OpenSession},
-    tool_call::Places,
+    tool_call::SessionRoots,
     updates::{self, EditorFeatures},
 };
 use crate::{
@@ -40,7 +40,7 @@ use crate::{
 };
 
 /// Maximum characters of an editor's name.
-const LONGEST_NAME: usize = 40;
+const MAX_NAME: usize = 40;
 
 /// The bridge between an editor and the daemon.
 #[derive(Debug)]
@@ -48,12 +48,12 @@ pub(super) struct Bridge {
     global: Global,
     pub(super) peer: Peer,
     /// Cancelled when the editor has disconnected.
-    pub(super) over: CancellationToken,
+    pub(super) shutdown: CancellationToken,
     daemon: Mutex<Option<Daemon>>,
     pub(super) editor: Mutex<Editor>,
     sessions: Mutex<HashMap<SessionId, Arc<OpenSession>>>,
     /// True once the built-in model was announced.
-    pub(super) has_said_builtin: AtomicBool,
+    pub(super) has_announced_builtin: AtomicBool,
 }
 
 /// Capabilities of the editor.
@@ -81,7 +81,7 @@ impl Editor {
         let session = can.session.as_ref();
         let has_meta = |name: &str| can.meta.as_ref().is_some_and(|meta| meta.get(name) == Some(&true.into()));
         let name = request.client_info.as_ref().map(|info| info.title.as_ref().unwrap_or(&info.name));
-        let name = name.map(|name| report::cut(&clean_line(name), LONGEST_NAME)).filter(|name| !name.is_empty());
+        let name = name.map(|name| report::cut(&clean_line(name), MAX_NAME)).filter(|name| !name.is_empty());
         Self {
             name: name.map_or_else(|| "acp".to_owned(), |name| format!("acp: {name}")),
             features: EditorFeatures {
@@ -103,15 +103,15 @@ impl Editor {
 
 impl Bridge {
     /// Creates a bridge. The daemon is connected on first use.
-    pub(super) fn new(global: Global, peer: Peer, over: CancellationToken) -> Self {
+    pub(super) fn new(global: Global, peer: Peer, shutdown: CancellationToken) -> Self {
         Self {
             global,
             peer,
-            over,
+            shutdown,
             daemon: Mutex::default(),
             editor: Mutex::default(),
             sessions: Mutex::default(),
-            has_said_builtin: AtomicBool::new(false),
+            has_announced_builtin: AtomicBool::new(false),
         }
     }
 
@@ -175,36 +175,37 @@ impl Bridge {
     }
 
     /// Sends messages during a turn: as notices if the editor supports them, else as agent text.
-    pub(super) async fn send_messages(&self, session: &OpenSession, words: &[String]) {
+    pub(super) async fn send_messages(&self, session: &OpenSession, messages: &[String]) {
         if self.editor().features.notices {
-            self.update(session, words.iter().map(|words| notice(words)).collect()).await;
-        } else if !words.is_empty() {
-            let lines: Vec<String> = words.iter().map(|words| format!("> {}", words.replace('\n', "\n> "))).collect();
+            self.update(session, messages.iter().map(|message| notice(message)).collect()).await;
+        } else if !messages.is_empty() {
+            let lines: Vec<String> =
+                messages.iter().map(|message| format!("> {}", message.replace('\n', "\n> "))).collect();
             self.update(session, vec![updates::message(&format!("{}\n\n", lines.join("\n>\n")))]).await;
         }
     }
 
     /// Sends a message for the user: as a notice if the editor supports them, else with the next turn.
-    pub(super) async fn send_notice(&self, session: &OpenSession, words: &str) {
+    pub(super) async fn send_notice(&self, session: &OpenSession, text: &str) {
         if self.editor().features.notices {
-            self.update(session, vec![notice(words)]).await;
+            self.update(session, vec![notice(text)]).await;
         } else {
-            session.state().notices.push(words.to_owned());
+            session.state().notices.push(text.to_owned());
         }
     }
 }
 
 /// Folders of a session with these settings.
-pub(super) fn places(daemon: &Daemon, id: SessionId, settings: &SessionSettings) -> Places {
-    Places {
+pub(super) fn session_roots(daemon: &Daemon, id: SessionId, settings: &SessionSettings) -> SessionRoots {
+    SessionRoots {
         project: settings.project.as_ref().map(|mount| mount.path.clone()),
         folders: settings.folders.clone(),
         workspace: daemon.client.hello().data_dir.join("workspace").join(settings.files_of(id).to_string()),
     }
 }
 
-fn notice(words: &str) -> SessionUpdate {
-    let (title, rest) = words.split_once('\n').unwrap_or((words, ""));
+fn notice(text: &str) -> SessionUpdate {
+    let (title, rest) = text.split_once('\n').unwrap_or((text, ""));
     let rest = Some(clean(rest)).filter(|rest| !rest.is_empty());
     SessionUpdate::Notice(Notice::new(NoticeSeverity::Info, clean_line(title)).description(rest))
 }
@@ -245,19 +246,19 @@ impl OfferedSettings {
     }
 
     /// Updates for settings that the editor does not know yet. Marks them as known.
-    pub(super) fn news(&self, session: &OpenSession) -> Vec<SessionUpdate> {
-        let mut news = Vec::new();
+    pub(super) fn changes(&self, session: &OpenSession) -> Vec<SessionUpdate> {
+        let mut changes = Vec::new();
         {
             let state = session.state();
             if state.mode != self.mode {
-                news.push(SessionUpdate::CurrentModeUpdate(CurrentModeUpdate::new(self.mode.as_str())));
+                changes.push(SessionUpdate::CurrentModeUpdate(CurrentModeUpdate::new(self.mode.as_str())));
             }
             if state.options != self.options {
-                news.push(SessionUpdate::ConfigOptionUpdate(ConfigOptionUpdate::new(self.options.clone())));
+                changes.push(SessionUpdate::ConfigOptionUpdate(ConfigOptionUpdate::new(self.options.clone())));
             }
         }
         self.mark_sent(session);
-        news
+        changes
     }
 }
 
@@ -322,9 +323,9 @@ fn model_of(value: &str) -> Option<(Option<Slot>, Option<&str>)> {
 /// # Errors
 /// If the connection fails.
 pub(super) async fn send_settings(bridge: &Bridge, client: &Client, session: &OpenSession) -> Result<(), ClientError> {
-    let _held = session.settings.lock().await;
+    let _guard = session.settings.lock().await;
     let settings = client.session(&session.id.to_string()).await?.session.settings;
-    bridge.update(session, OfferedSettings::of(client, &settings).await?.news(session)).await;
+    bridge.update(session, OfferedSettings::of(client, &settings).await?.changes(session)).await;
     Ok(())
 }
 
@@ -332,11 +333,11 @@ pub(super) async fn send_settings(bridge: &Bridge, client: &Client, session: &Op
 pub(super) async fn set_mode(
     bridge: &Bridge,
     request: &SetSessionModeRequest,
-) -> Result<SetSessionModeResponse, Trouble> {
+) -> Result<SetSessionModeResponse, RequestError> {
     let session = bridge.session(&request.session_id)?;
     let mode: SessionMode = read(request.mode_id.0.parse())?;
     let client = bridge.daemon().await?.client;
-    let _held = session.settings.lock().await;
+    let _guard = session.settings.lock().await;
     client.set_mode(&session.id.to_string(), mode, &bridge.editor().name).await?;
     session.state().mode = mode;
     Ok(SetSessionModeResponse::new())
@@ -346,29 +347,29 @@ pub(super) async fn set_mode(
 pub(super) async fn set_option(
     bridge: &Bridge,
     request: &SetSessionConfigOptionRequest,
-) -> Result<SetSessionConfigOptionResponse, Trouble> {
+) -> Result<SetSessionConfigOptionResponse, RequestError> {
     let session = bridge.session(&request.session_id)?;
     let SessionConfigOptionValue::ValueId { value } = &request.value else {
-        return Err(message::misfit("the value must be the id of one of the option's choices").into());
+        return Err(message::invalid_params("the value must be the id of one of the option's choices").into());
     };
     let (id, client) = (session.id.to_string(), bridge.daemon().await?.client);
-    let _held = session.settings.lock().await;
+    let _guard = session.settings.lock().await;
     match request.config_id.0.as_ref() {
         MODE => client.set_mode(&id, read(value.0.parse())?, &bridge.editor().name).await?,
         MODEL => {
-            let (slot, model) =
-                model_of(&value.0).ok_or_else(|| message::misfit("no such model; use one of the option's choices"))?;
+            let (slot, model) = model_of(&value.0)
+                .ok_or_else(|| message::invalid_params("no such model; use one of the option's choices"))?;
             client.set_model(&id, slot, model).await.map(|_| ())?;
         }
-        _ => return Err(message::misfit("no such option; the options are mode and model").into()),
+        _ => return Err(message::invalid_params("no such option; the options are mode and model").into()),
     }
     let settings_offer = OfferedSettings::of(&client, &client.session(&id).await?.session.settings).await?;
     session.state().options.clone_from(&settings_offer.options);
     Ok(SetSessionConfigOptionResponse::new(settings_offer.options))
 }
 
-fn read<T, E: ToString>(value: Result<T, E>) -> Result<T, Trouble> {
-    value.map_err(|error| message::misfit(error.to_string()).into())
+fn read<T, E: ToString>(value: Result<T, E>) -> Result<T, RequestError> {
+    value.map_err(|error| message::invalid_params(error.to_string()).into())
 }
 
 /// Watches a session for changes after an event number, unless it is watched already. Watching ends with the session,
@@ -382,7 +383,7 @@ pub(super) async fn ensure_watched(bridge: &Arc<Bridge>, session: &Arc<OpenSessi
     let (client, bridge, weak) = (daemon.client.clone(), bridge.clone(), Arc::downgrade(session));
     let watch = tokio::spawn(async move {
         tokio::select! {
-            () = bridge.over.cancelled() => {}
+            () = bridge.shutdown.cancelled() => {}
             () = follow_events(events, &client, &bridge, &weak) => {}
         }
     });

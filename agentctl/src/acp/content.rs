@@ -17,9 +17,9 @@ use url::Url;
 
 use super::{
     bridge::Bridge,
-    message::{self, Trouble},
+    message::{self, RequestError},
     session::OpenSession,
-    tool_call::Places,
+    tool_call::SessionRoots,
 };
 use crate::{
     daemon::Daemon,
@@ -55,7 +55,7 @@ pub(super) enum FileContent {
 ///
 /// # Errors
 /// If the prompt is empty or contains an unsupported block.
-pub(super) fn read(mut blocks: Vec<ContentBlock>, places: &Places) -> Result<Vec<Part>, Error> {
+pub(super) fn read(mut blocks: Vec<ContentBlock>, roots: &SessionRoots) -> Result<Vec<Part>, Error> {
     let mut parts = Vec::new();
     // A command must come first, but some editors put files before the text.
     let is_text = |block: &ContentBlock| matches!(block, ContentBlock::Text(_));
@@ -75,18 +75,18 @@ pub(super) fn read(mut blocks: Vec<ContentBlock>, places: &Places) -> Result<Vec
                 Part::Typed(format!("\n\n{}", text.text))
             }
             ContentBlock::Text(text) => Part::Typed(text.text),
-            ContentBlock::Image(image) => picture(image, parts.len() + 1)?,
-            ContentBlock::ResourceLink(link) => linked(&link, places),
-            ContentBlock::Resource(resource) => embedded(resource, places)?,
+            ContentBlock::Image(image) => read_picture(image, parts.len() + 1)?,
+            ContentBlock::ResourceLink(link) => read_link(&link, roots),
+            ContentBlock::Resource(resource) => read_resource(resource, roots)?,
             ContentBlock::Audio(_) => {
-                return Err(message::misfit("audio is not supported; send text, pictures or files"));
+                return Err(message::invalid_params("audio is not supported; send text, pictures or files"));
             }
-            _ => return Err(message::misfit("the prompt has a content block of an unknown type")),
+            _ => return Err(message::invalid_params("the prompt has a content block of an unknown type")),
         });
     }
-    let is_empty = |part: &Part| matches!(part, Part::Typed(words) if words.trim().is_empty());
+    let is_empty = |part: &Part| matches!(part, Part::Typed(text) if text.trim().is_empty());
     if parts.iter().all(is_empty) {
-        return Err(message::misfit("the prompt is empty"));
+        return Err(message::invalid_params("the prompt is empty"));
     }
     Ok(parts)
 }
@@ -98,18 +98,18 @@ pub(super) fn text(parts: &[Part], paths: &[String]) -> (String, usize) {
     let mut paths = paths.iter();
     for part in parts {
         match part {
-            Part::Typed(words) => text.typed.push_str(words),
+            Part::Typed(typed) => text.typed.push_str(typed),
             Part::Label(label) => text.insert(label),
             Part::File { .. } => text.insert(paths.next().map_or("", String::as_str)),
             Part::Context { name, text: context } => {
                 text.insert(name);
-                text.behind.push_str(&format!("\n\nContent of {name} in the editor:\n\n{context}"));
+                text.appended.push_str(&format!("\n\nContent of {name} in the editor:\n\n{context}"));
             }
         }
     }
-    let InputText { typed, behind, .. } = text;
+    let InputText { typed, appended, .. } = text;
     let bytes = typed.len();
-    (typed + &behind, bytes)
+    (typed + &appended, bytes)
 }
 
 /// An input under construction.
@@ -118,8 +118,8 @@ struct InputText {
     /// Text to search for mentions: typed text, with labels that contain none.
     typed: String,
     /// Text appended after it.
-    behind: String,
-    /// Number of labels explained in `behind`.
+    appended: String,
+    /// Number of labels explained in `appended`.
     named: usize,
 }
 
@@ -136,7 +136,7 @@ impl InputText {
         if is_prose || label.contains(['@', '`', '~', '>']) {
             self.named += 1;
             self.typed.push_str(&format!("[{}] ", self.named));
-            self.behind.push_str(&format!("\n\n[{}] is {label}", self.named));
+            self.appended.push_str(&format!("\n\n[{}] is {label}", self.named));
         } else {
             self.typed.push_str(label);
             self.typed.push(' ');
@@ -144,39 +144,37 @@ impl InputText {
     }
 }
 
-fn picture(image: ImageContent, number: usize) -> Result<Part, Error> {
+fn read_picture(image: ImageContent, number: usize) -> Result<Part, Error> {
     let ending = match image.mime_type.as_str() {
         "image/png" => "png",
         "image/jpeg" | "image/jpg" => "jpg",
         "image/gif" => "gif",
         "image/webp" => "webp",
         other => {
-            let words = format!("unsupported picture type {}; send PNG, JPEG, GIF or WebP", clean_line(other));
-            return Err(message::misfit(words));
+            let text = format!("unsupported picture type {}; send PNG, JPEG, GIF or WebP", clean_line(other));
+            return Err(message::invalid_params(text));
         }
     };
     let name = image.uri.as_deref().and_then(last_name).filter(|name| name.ends_with(&format!(".{ending}")));
     let name = name.unwrap_or_else(|| format!("picture-{number}.{ending}"));
-    Ok(Part::File { name, content: FileContent::Bytes(decoded(&image.data)?) })
+    Ok(Part::File { name, content: FileContent::Bytes(decode_base64(&image.data)?) })
 }
 
-fn decoded(data: &str) -> Result<Vec<u8>, Error> {
+fn decode_base64(data: &str) -> Result<Vec<u8>, Error> {
     let bytes = STANDARD.decode(data.trim_ascii());
-    bytes.map_err(|error| message::misfit(format!("a file in the prompt is not valid Base64: {error}")))
+    bytes.map_err(|error| message::invalid_params(format!("a file in the prompt is not valid Base64: {error}")))
 }
 
 /// Converts a link: a project file to its tool path, another file to an upload, anything else to text.
-fn linked(link: &ResourceLink, places: &Places) -> Part {
-    let Some((path, address)) = file(&link.uri) else { return in_words(link) };
-    let place = address.fragment().map(|part| format!(" ({})", clean_line(part)));
-    if let Some(named) = places.of_tools(&path) {
-        return Part::Label(format!("{named}{}", place.unwrap_or_default()));
+fn read_link(link: &ResourceLink, roots: &SessionRoots) -> Part {
+    let Some((path, address)) = file(&link.uri) else { return link_label(link) };
+    let position = address.fragment().map(|part| format!(" ({})", clean_line(part)));
+    if let Some(named) = roots.of_tools(&path) {
+        return Part::Label(format!("{named}{}", position.unwrap_or_default()));
     }
     match path.file_name().and_then(|name| name.to_str()) {
-        Some(name) if can_be_handed_over(&path) => {
-            Part::File { name: name.to_owned(), content: FileContent::OnDisk(path) }
-        }
-        _ => in_words(link),
+        Some(name) if can_upload(&path) => Part::File { name: name.to_owned(), content: FileContent::OnDisk(path) },
+        _ => link_label(link),
     }
 }
 
@@ -188,34 +186,34 @@ fn file(uri: &str) -> Option<(PathBuf, Url)> {
 
 /// Returns true if the file may be uploaded. Files in hidden folders often hold secrets, and links are not always made
 /// by the user.
-fn can_be_handed_over(path: &Path) -> bool {
+fn can_upload(path: &Path) -> bool {
     let Ok(real) = std::fs::canonicalize(path) else { return false };
     let is_hidden = real.components().any(|part| part.as_os_str().as_encoded_bytes().starts_with(b"."));
     let is_file = real.metadata().is_ok_and(|data| data.is_file() && data.len() <= MAX_UPLOAD_BYTES as u64);
     is_file && !is_hidden
 }
 
-fn in_words(link: &ResourceLink) -> Part {
+fn link_label(link: &ResourceLink) -> Part {
     let (name, uri) = (clean_line(&link.name), clean_line(&link.uri));
     Part::Label(if name.is_empty() || uri.contains(&name) { uri } else { format!("{name} ({uri})") })
 }
 
-fn embedded(resource: EmbeddedResource, places: &Places) -> Result<Part, Error> {
+fn read_resource(resource: EmbeddedResource, roots: &SessionRoots) -> Result<Part, Error> {
     match resource.resource {
         EmbeddedResourceResource::TextResourceContents(text) => {
-            Ok(Part::Context { name: named(&text.uri, places), text: text.text })
+            Ok(Part::Context { name: named(&text.uri, roots), text: text.text })
         }
         EmbeddedResourceResource::BlobResourceContents(blob) => {
             let name = last_name(&blob.uri).unwrap_or_else(|| "file".to_owned());
-            Ok(Part::File { name, content: FileContent::Bytes(decoded(&blob.blob)?) })
+            Ok(Part::File { name, content: FileContent::Bytes(decode_base64(&blob.blob)?) })
         }
-        _ => Err(message::misfit("a resource in the prompt has neither text nor bytes")),
+        _ => Err(message::invalid_params("a resource in the prompt has neither text nor bytes")),
     }
 }
 
 /// Name for a URI: the tool path of a project file, else the URI itself.
-fn named(uri: &str, places: &Places) -> String {
-    file(uri).and_then(|(path, _)| places.of_tools(&path)).unwrap_or_else(|| clean_line(uri))
+fn named(uri: &str, roots: &SessionRoots) -> String {
+    file(uri).and_then(|(path, _)| roots.of_tools(&path)).unwrap_or_else(|| clean_line(uri))
 }
 
 /// Last path segment of a URI.
@@ -267,15 +265,17 @@ pub(super) async fn apply_command(
     let Some(text) = start.text.clone() else { return Ok(()) };
     let typed = start.typed_bytes.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(text.len());
     // Text after the typed part is kept, but is not an argument of the command.
-    let (text, behind) = text.split_at(text.floor_char_boundary(typed));
+    let (text, appended) = text.split_at(text.floor_char_boundary(typed));
     let Some((name, arguments)) = command_in(text) else { return Ok(()) };
-    let (words, typed) = match name {
+    let (expanded, typed) = match name {
         COMPACT => {
             start.compact = Some(CompactionStrategy::default());
             (start.text, start.typed_bytes) = (None, None);
             return Ok(());
         }
-        PLAN if arguments.is_empty() => return Err(Failure::usage("/plan needs a task").hint("write it after /plan")),
+        PLAN if arguments.is_empty() => {
+            return Err(Failure::usage("/plan requires a task").hint("write it after /plan"));
+        }
         PLAN => {
             start.planning = Some(Planning::Always);
             (arguments.to_owned(), None)
@@ -288,8 +288,8 @@ pub(super) async fn apply_command(
             }
         }
     };
-    let typed = typed.or((!behind.is_empty()).then_some(words.len()));
-    (start.text, start.typed_bytes) = (Some(words + behind), typed.map(|typed| typed as u64));
+    let typed = typed.or((!appended.is_empty()).then_some(expanded.len()));
+    (start.text, start.typed_bytes) = (Some(expanded + appended), typed.map(|typed| typed as u64));
     Ok(())
 }
 
@@ -306,14 +306,14 @@ pub(super) async fn mentioned_files(
     session: &OpenSession,
     daemon: &Daemon,
     parts: &[Part],
-    places: &Places,
-) -> Result<String, Trouble> {
-    let words = parts.iter().filter_map(|part| match part {
-        Part::Typed(words) => Some(words),
+    roots: &SessionRoots,
+) -> Result<String, RequestError> {
+    let texts = parts.iter().filter_map(|part| match part {
+        Part::Typed(text) => Some(text),
         _ => None,
     });
-    let found = words.flat_map(|words| mentions::find(words, &session.folder)).collect();
-    let bundle = Bundle::collect(found, &places.mounts(), MentionSource::Editor);
+    let found = texts.flat_map(|text| mentions::find(text, &session.folder)).collect();
+    let bundle = Bundle::collect(found, &roots.mounts(), MentionSource::Editor);
     let mut named = bundle.named;
     for path in &bundle.copies {
         let receipt = Upload::open(path)?.put(daemon, session.id).await?;
@@ -324,7 +324,7 @@ pub(super) async fn mentioned_files(
     }
     let files = if named.is_empty() { String::new() } else { format!("\n\nFiles: {}", named.join("; ")) };
     // Quoted as text, because a running turn that the prompt may join accepts nothing else.
-    Ok(bundle.selections.iter().map(quoted).fold(files, |behind, quote| behind + &quote))
+    Ok(bundle.selections.iter().map(quoted).fold(files, |appended, quote| appended + &quote))
 }
 
 fn quoted(Selection { uri, lines, text }: &Selection) -> String {
@@ -338,11 +338,11 @@ mod tests {
 
     use super::*;
 
-    fn places(project: &Path) -> Places {
-        Places { project: Some(project.to_owned()), workspace: "/w".into(), ..Places::default() }
+    fn roots(project: &Path) -> SessionRoots {
+        SessionRoots { project: Some(project.to_owned()), workspace: "/w".into(), ..SessionRoots::default() }
     }
 
-    fn words(text: &str) -> ContentBlock {
+    fn text_block(text: &str) -> ContentBlock {
         ContentBlock::Text(TextContent::new(text))
     }
 
@@ -353,49 +353,55 @@ mod tests {
     #[test]
     fn text_and_links_become_one_prompt() {
         let check = |blocks: Vec<ContentBlock>, expected: &str| {
-            let parts = read(blocks, &places(Path::new("/p"))).unwrap();
+            let parts = read(blocks, &roots(Path::new("/p"))).unwrap();
             assert_eq!(text(&parts, &[]), (expected.to_owned(), expected.len()));
         };
-        check(vec![words("Explain "), words("it")], "Explain it");
-        check(vec![words("Explain it"), words("The file is a.rs")], "Explain it\n\nThe file is a.rs");
+        check(vec![text_block("Explain "), text_block("it")], "Explain it");
+        check(vec![text_block("Explain it"), text_block("The file is a.rs")], "Explain it\n\nThe file is a.rs");
         check(
-            vec![words("Explain"), link("a.rs", "file:///p/src/a.rs"), words("please")],
+            vec![text_block("Explain"), link("a.rs", "file:///p/src/a.rs"), text_block("please")],
             "Explain /project/src/a.rs please",
         );
         check(vec![link("a.rs", "file:///p/a.rs#L1:9")], " /project/a.rs (L1:9) ");
-        check(vec![words("See"), link("Rules", "zed:///agent/rules?id=1")], "See Rules (zed:///agent/rules?id=1) ");
+        check(
+            vec![text_block("See"), link("Rules", "zed:///agent/rules?id=1")],
+            "See Rules (zed:///agent/rules?id=1) ",
+        );
         check(vec![link("none", "file:///nowhere/none")], " file:///nowhere/none ");
     }
 
     #[test]
     fn labels_are_not_mentions_or_commands() {
-        let check = |blocks: Vec<ContentBlock>, typed: &str, behind: &str| {
-            let (text, bytes) = text(&read(blocks, &places(Path::new("/p"))).unwrap(), &[]);
-            assert_eq!((&text[..bytes], &text[bytes..]), (typed, behind));
+        let check = |blocks: Vec<ContentBlock>, typed: &str, appended: &str| {
+            let (text, bytes) = text(&read(blocks, &roots(Path::new("/p"))).unwrap(), &[]);
+            assert_eq!((&text[..bytes], &text[bytes..]), (typed, appended));
         };
         let rules = || link("Ask @web_search", "zed:///rules");
-        check(vec![words("See"), rules()], "See [1] ", "\n\n[1] is Ask @web_search (zed:///rules)");
+        check(vec![text_block("See"), rules()], "See [1] ", "\n\n[1] is Ask @web_search (zed:///rules)");
         let rule = link("a.rs", "file:///p/Never%20ask.txt");
-        check(vec![words("See"), rule], "See [1] ", "\n\n[1] is /project/Never ask.txt");
+        check(vec![text_block("See"), rule], "See [1] ", "\n\n[1] is /project/Never ask.txt");
         let file = link("x", "file:///p/a%20@web_search");
-        check(vec![words("`Fix"), file, words("now`")], "`Fix [1] now`", "\n\n[1] is /project/a @web_search");
+        check(vec![text_block("`Fix"), file, text_block("now`")], "`Fix [1] now`", "\n\n[1] is /project/a @web_search");
         let embedded = |uri: &str| {
             let contents = TextResourceContents::new("text", uri);
             ContentBlock::Resource(EmbeddedResource::new(EmbeddedResourceResource::TextResourceContents(contents)))
         };
         let content = "\n\nContent of /compact in the editor:\n\ntext";
-        check(vec![embedded("/compact"), words("this")], " /compact this", content);
+        check(vec![embedded("/compact"), text_block("this")], " /compact this", content);
     }
 
     #[test]
     fn slash_command_moves_before_preceding_files() {
         let check = |blocks: Vec<ContentBlock>, expected: &str| {
-            let parts = read(blocks, &places(Path::new("/p"))).unwrap();
+            let parts = read(blocks, &roots(Path::new("/p"))).unwrap();
             assert_eq!(text(&parts, &[]).0, expected);
         };
-        check(vec![link("a.rs", "file:///p/a.rs"), words("/plan tests for it")], "/plan tests for it /project/a.rs ");
-        check(vec![link("a.rs", "file:///p/a.rs"), words("plan tests")], " /project/a.rs plan tests");
-        check(vec![words("In"), link("a.rs", "file:///p/a.rs"), words("/plan")], "In /project/a.rs /plan");
+        check(
+            vec![link("a.rs", "file:///p/a.rs"), text_block("/plan tests for it")],
+            "/plan tests for it /project/a.rs ",
+        );
+        check(vec![link("a.rs", "file:///p/a.rs"), text_block("plan tests")], " /project/a.rs plan tests");
+        check(vec![text_block("In"), link("a.rs", "file:///p/a.rs"), text_block("/plan")], "In /project/a.rs /plan");
     }
 
     #[test]
@@ -405,21 +411,21 @@ mod tests {
             let file = folder.path().join(name);
             std::fs::write(&file, "KEY=1").unwrap();
             let parts =
-                read(vec![link(name, Url::from_file_path(&file).unwrap().as_str())], &Places::default()).unwrap();
+                read(vec![link(name, Url::from_file_path(&file).unwrap().as_str())], &SessionRoots::default()).unwrap();
             assert_eq!(matches!(&parts[0], Part::File { .. }), name == "notes.txt", "{parts:?}");
         }
     }
 
     #[test]
     fn unsupported_content_is_rejected() {
-        let check = |block: ContentBlock, why: &str| {
-            let error = read(vec![block], &Places::default()).unwrap_err();
-            assert!(error.message.contains(why), "{error:?}");
+        let check = |block: ContentBlock, part: &str| {
+            let error = read(vec![block], &SessionRoots::default()).unwrap_err();
+            assert!(error.message.contains(part), "{error:?}");
         };
         check(ContentBlock::Audio(AudioContent::new("", "audio/wav")), "audio");
         check(ContentBlock::Image(ImageContent::new("", "image/svg+xml")), "image/svg+xml");
         check(ContentBlock::Image(ImageContent::new("!", "image/png")), "Base64");
-        check(words(" \n"), "empty");
-        assert!(read(Vec::new(), &Places::default()).is_err());
+        check(text_block(" \n"), "empty");
+        assert!(read(Vec::new(), &SessionRoots::default()).is_err());
     }
 }

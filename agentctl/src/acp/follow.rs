@@ -20,10 +20,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     bridge::{self, Bridge, Editor},
-    message::{self, Trouble},
+    message::{self, RequestError},
     questions::{self, Buffers, OpenQuestions},
     session::{self, FollowedTurn, OpenSession, SuspendedTurn},
-    tool_call::Places,
+    tool_call::SessionRoots,
     updates::{self, Updates},
 };
 use crate::{
@@ -34,11 +34,11 @@ use crate::{
 };
 
 /// Maximum number of times that a turn ended by a stop of the daemon is continued.
-const CONTINUED: u32 = 3;
+const MAX_CONTINUATIONS: u32 = 3;
 /// Time limit for a stopped daemon to come back.
-const BACK: Duration = Duration::from_secs(15);
+const RECONNECT_LIMIT: Duration = Duration::from_secs(15);
 /// Delay between connection attempts.
-const PAUSE: Duration = Duration::from_millis(100);
+const RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// A turn that is followed for an editor.
 pub(super) struct Follow {
@@ -46,7 +46,7 @@ pub(super) struct Follow {
     session: Arc<OpenSession>,
     daemon: Daemon,
     editor: Editor,
-    places: Places,
+    roots: SessionRoots,
     /// Translator of the turn's events.
     pub(super) updates: Updates,
     questions: OpenQuestions,
@@ -71,7 +71,7 @@ enum FollowEnd {
     /// The next prompt answers a question asked as text, or a prompt takes over the turn.
     Asks,
     /// The editor has disconnected.
-    Left,
+    Disconnected,
 }
 
 impl Follow {
@@ -79,19 +79,19 @@ impl Follow {
         bridge: Arc<Bridge>,
         session: Arc<OpenSession>,
         daemon: Daemon,
-        places: Places,
+        roots: SessionRoots,
         cancel: CancellationToken,
     ) -> Self {
         let editor = bridge.editor();
-        let updates = Updates::live(session.id, places.clone(), editor.features);
-        let folder = places.project.as_ref().map(|project| session.named(project));
+        let updates = Updates::live(session.id, roots.clone(), editor.features);
+        let folder = roots.project.as_ref().map(|project| session.named(project));
         let buffers = Buffers::new(bridge.peer.clone(), session.wire.clone(), folder);
         Self {
             bridge,
             session,
             daemon,
             editor,
-            places,
+            roots,
             updates,
             questions: OpenQuestions::default(),
             asked: HashSet::new(),
@@ -109,19 +109,19 @@ impl Follow {
     pub(super) fn begin_guest(bridge: &Arc<Bridge>, session: &Arc<OpenSession>, daemon: &Daemon, view: SessionView) {
         let Some((_, first_seq)) = view.session.open_turn.filter(|_| view.live_turn.is_some()) else { return };
         let (cancel, handover) = (CancellationToken::new(), CancellationToken::new());
-        let places = bridge::places(daemon, session.id, &view.session.settings);
-        let mut follow = Self::new(bridge.clone(), session.clone(), daemon.clone(), places, cancel.clone());
+        let roots = bridge::session_roots(daemon, session.id, &view.session.settings);
+        let mut follow = Self::new(bridge.clone(), session.clone(), daemon.clone(), roots, cancel.clone());
         follow.handover = Some(handover.clone());
         let (bridge, guest) = (bridge.clone(), session.clone());
         let following = async move {
-            if let Err(trouble) = follow.run_guest(first_seq, &view).await {
-                bridge.send_notice(&guest, &trouble.into_error().message).await;
+            if let Err(error) = follow.run_guest(first_seq, &view).await {
+                bridge.send_notice(&guest, &error.into_error().message).await;
             }
         };
         session.follow(|| FollowedTurn { cancel, handover, task: tokio::spawn(following) });
     }
 
-    async fn run_guest(mut self, first_seq: u64, view: &SessionView) -> Result<WireReason, Trouble> {
+    async fn run_guest(mut self, first_seq: u64, view: &SessionView) -> Result<WireReason, RequestError> {
         let line = SocketLine::attach(&self.daemon, self.session.id, first_seq.saturating_sub(1)).await?;
         let mut line = line.with_children();
         self.updates.spent = view.session.summary.usage.cost_microusd;
@@ -138,7 +138,11 @@ impl Follow {
     ///
     /// # Errors
     /// If the turn failed, or the daemon is lost.
-    pub(super) async fn run(mut self, mut line: SocketLine, pending: &[&Interrupt]) -> Result<WireReason, Trouble> {
+    pub(super) async fn run(
+        mut self,
+        mut line: SocketLine,
+        pending: &[&Interrupt],
+    ) -> Result<WireReason, RequestError> {
         for interrupt in pending {
             if self.ask(interrupt).await {
                 return Ok(self.suspended(line));
@@ -150,10 +154,10 @@ impl Follow {
             let result = match &end {
                 FollowEnd::Asks => return Ok(self.suspended(line)),
                 FollowEnd::Ended(result) => result,
-                FollowEnd::Unseen | FollowEnd::Left => return self.ended(end).await,
+                FollowEnd::Unseen | FollowEnd::Disconnected => return self.ended(end).await,
             };
             let was_stopped = matches!(result.stop_reason, StopReason::Interrupted | StopReason::Suspended);
-            if !was_stopped || self.is_cancelled || continued == CONTINUED || self.handover.is_some() {
+            if !was_stopped || self.is_cancelled || continued == MAX_CONTINUATIONS || self.handover.is_some() {
                 return self.ended(end).await;
             }
             continued += 1;
@@ -178,7 +182,7 @@ impl Follow {
     ///
     /// # Errors
     /// If the daemon is lost.
-    pub(super) async fn catch_up(&mut self, suspended: SuspendedTurn) -> Result<(), Trouble> {
+    pub(super) async fn catch_up(&mut self, suspended: SuspendedTurn) -> Result<(), RequestError> {
         let SuspendedTurn { mut line, updates, .. } = suspended;
         let fresh = std::mem::replace(&mut self.updates, updates);
         while let Some(arrival) = line.next().await? {
@@ -199,17 +203,17 @@ impl Follow {
     }
 
     /// Ends the prompt with the outcome of the turn.
-    async fn ended(&mut self, end: FollowEnd) -> Result<WireReason, Trouble> {
-        if matches!(end, FollowEnd::Left) {
-            let words = "the editor disconnected; the turn continues without it";
-            return Err(message::worded(ErrorCode::RequestCancelled, words).into());
+    async fn ended(&mut self, end: FollowEnd) -> Result<WireReason, RequestError> {
+        if matches!(end, FollowEnd::Disconnected) {
+            let text = "the editor disconnected; the turn continues without it";
+            return Err(message::error_with_code(ErrorCode::RequestCancelled, text).into());
         }
         self.bridge.update(&self.session, self.updates.finish()).await;
         if self.is_cancelled {
             return Ok(WireReason::Cancelled);
         }
         let FollowEnd::Ended(result) = end else { return Ok(WireReason::EndTurn) };
-        if result.only_compacted && !self.updates.summed_up {
+        if result.only_compacted && !self.updates.has_compacted {
             // Without this message, the editor would not show that the compaction was done.
             self.bridge.update(&self.session, vec![updates::message(&result.text)]).await;
         }
@@ -233,14 +237,14 @@ impl Follow {
     }
 
     /// Follows the turn until it rests.
-    async fn until_end(&mut self, line: &mut SocketLine) -> Result<FollowEnd, Trouble> {
-        let (over, cancel, handover) = (self.bridge.over.clone(), self.cancel.clone(), self.handover.clone());
+    async fn until_end(&mut self, line: &mut SocketLine) -> Result<FollowEnd, RequestError> {
+        let (shutdown, cancel, handover) = (self.bridge.shutdown.clone(), self.cancel.clone(), self.handover.clone());
         let mut last = None;
         loop {
             tokio::select! {
                 // In this order, so that a busy stream cannot starve a cancel.
                 biased;
-                () = over.cancelled() => return Ok(FollowEnd::Left),
+                () = shutdown.cancelled() => return Ok(FollowEnd::Disconnected),
                 () = cancel.cancelled(), if !self.is_cancelled => {
                     self.is_cancelled = true;
                     self.questions.withdraw_all();
@@ -269,7 +273,7 @@ impl Follow {
                         self.bridge.update(&self.session, self.updates.child(&event)).await;
                     }
                     Some(Arrival::FileRequested(request, sender)) => self.buffers.ask(request, sender),
-                    Some(Arrival::Note(_)) => self.send_again().await,
+                    Some(Arrival::Note(_)) => self.resend_answers().await,
                     Some(Arrival::Lost) => {}
                     None => return Ok(last.map_or(FollowEnd::Unseen, FollowEnd::Ended)),
                 },
@@ -283,10 +287,10 @@ impl Follow {
         match &event.kind {
             EventKind::TurnStarted { model, .. }
                 if self.builtin.iter().any(|builtin| builtin.id == *model)
-                    && !self.bridge.has_said_builtin.swap(true, Ordering::Relaxed) =>
+                    && !self.bridge.has_announced_builtin.swap(true, Ordering::Relaxed) =>
             {
-                let words = [turn::builtin_notice(&self.daemon)];
-                self.bridge.send_messages(&self.session, &words).await;
+                let text = [turn::builtin_notice(&self.daemon)];
+                self.bridge.send_messages(&self.session, &text).await;
             }
             EventKind::InterruptRaised { interrupt } if !self.is_cancelled => return self.ask(interrupt).await,
             EventKind::InterruptResolved { interrupt_id, call_id, answer, .. } => {
@@ -309,13 +313,13 @@ impl Follow {
         let call = interrupt.call_id.as_ref().map(|call| self.updates.call_id(interrupt.session_id, call));
         match &interrupt.ask {
             Ask::Question { .. } if interrupt.ask.is_secret() || !self.editor.has_forms => {
-                let words = questions::question_words(interrupt).filter(|_| self.asked.insert(interrupt.id));
-                let Some(words) = words else { return false };
+                let text = questions::question_text(interrupt).filter(|_| self.asked.insert(interrupt.id));
+                let Some(text) = text else { return false };
                 let is_answered_here = !interrupt.ask.is_secret();
                 if is_answered_here {
                     self.session.state().questions.insert(interrupt.id);
                 }
-                self.bridge.update(&self.session, vec![updates::message(&words)]).await;
+                self.bridge.update(&self.session, vec![updates::message(&text)]).await;
                 return is_answered_here;
             }
             Ask::Approval { tool, args, .. } => {
@@ -329,7 +333,7 @@ impl Follow {
             }
             Ask::Question { .. } => {}
         }
-        self.questions.ask(&self.bridge.peer, &self.session.wire, call, interrupt, &self.places);
+        self.questions.ask(&self.bridge.peer, &self.session.wire, call, interrupt, &self.roots);
         false
     }
 
@@ -350,14 +354,14 @@ impl Follow {
             Some(ErrorKind::Conflict | ErrorKind::NotFound) => {}
             Some(ErrorKind::ShuttingDown) | None => self.unsent.push((interrupt.id, answer)),
             Some(_) => {
-                let words = format!("\n\nThe answer was refused: {error}.{}", questions::postponed_message(interrupt));
-                self.bridge.update(&self.session, vec![updates::message(&words)]).await;
+                let text = format!("\n\nThe answer was refused: {error}.{}", questions::postponed_message(interrupt));
+                self.bridge.update(&self.session, vec![updates::message(&text)]).await;
             }
         }
     }
 
     /// Sends stored answers to a daemon that is back.
-    async fn send_again(&mut self) {
+    async fn resend_answers(&mut self) {
         // The continued turn may call these servers.
         session::register_servers_again(&self.daemon, &self.session).await;
         for (id, answer) in std::mem::take(&mut self.unsent) {
@@ -375,8 +379,8 @@ impl Follow {
         let begun = Instant::now();
         loop {
             match self.start_again(last_seq).await {
-                Err(failure) if failure.exit == Exit::Unreachable && begun.elapsed() < BACK => {
-                    tokio::time::sleep(PAUSE).await
+                Err(failure) if failure.exit == Exit::Unreachable && begun.elapsed() < RECONNECT_LIMIT => {
+                    tokio::time::sleep(RETRY_DELAY).await
                 }
                 line => return line,
             }
@@ -385,7 +389,7 @@ impl Follow {
 
     /// Starts the turn again. If another client has done so already, its turn is followed.
     async fn start_again(&mut self, last_seq: u64) -> Result<SocketLine, Failure> {
-        let client = self.daemon.place.connect().await?;
+        let client = self.daemon.location.connect().await?;
         self.daemon = Daemon { client, ..self.daemon.clone() };
         session::register_servers_again(&self.daemon, &self.session).await;
         let start = self.bridge.turn(&self.daemon, &self.session, None);

@@ -26,9 +26,9 @@ use tokio_util::sync::CancellationToken;
 use crate::{exit::Exit, failure::Failure};
 
 /// Maximum bytes of an input line: enough for a picture of 24 MB in Base64 with some text.
-const LONGEST: usize = 32 * 1024 * 1024;
+const MAX_LINE_BYTES: usize = 32 * 1024 * 1024;
 /// Bytes stored of a longer line, which are searched for its id.
-const HEAD: usize = 64 * 1024;
+const HEAD_BYTES: usize = 64 * 1024;
 
 /// One line without its newline.
 #[derive(Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub(super) enum Frame {
 /// # Errors
 /// If the input cannot be read.
 pub(super) async fn next_frame(input: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Option<Frame>> {
-    next_within(input, LONGEST).await
+    next_within(input, MAX_LINE_BYTES).await
 }
 
 async fn next_within(input: &mut (impl AsyncBufRead + Unpin), longest: usize) -> io::Result<Option<Frame>> {
@@ -62,11 +62,11 @@ async fn next_within(input: &mut (impl AsyncBufRead + Unpin), longest: usize) ->
             }
             if line.len() > longest {
                 is_long = true;
-                line.truncate(HEAD.min(longest));
+                line.truncate(HEAD_BYTES.min(longest));
                 line.shrink_to_fit();
             }
-            let taken = part.len() + usize::from(end.is_some());
-            input.consume(taken);
+            let consumed = part.len() + usize::from(end.is_some());
+            input.consume(consumed);
             if end.is_some() {
                 break false;
             }
@@ -93,7 +93,7 @@ pub(super) enum Message {
 
 /// An invalid line, with the id of the request that it may have been.
 #[derive(Debug, PartialEq)]
-pub(super) struct Misfit {
+pub(super) struct InvalidMessage {
     pub(super) id: RequestId,
     pub(super) error: Error,
     /// True if it was meant as a response. Its id is then one of ours, and an error with that id would look like a
@@ -101,7 +101,7 @@ pub(super) struct Misfit {
     pub(super) is_answer: bool,
 }
 
-impl Misfit {
+impl InvalidMessage {
     fn new(id: RequestId, error: Error) -> Box<Self> {
         Box::new(Self { id, error, is_answer: false })
     }
@@ -117,38 +117,47 @@ impl Misfit {
 ///
 /// # Errors
 /// If the line is invalid or too long.
-pub(super) fn read(frame: &Frame) -> Result<Message, Box<Misfit>> {
+pub(super) fn read(frame: &Frame) -> Result<Message, Box<InvalidMessage>> {
     let line = match frame {
         Frame::Line(line) => line,
         Frame::TooLong(head) => {
-            return Err(Misfit::within(head, not_a_request("the line is longer than 32 MiB")));
+            return Err(InvalidMessage::within(head, invalid_request("the line is longer than 32 MiB")));
         }
     };
-    let no_json = |error| worded(ErrorCode::ParseError, format!("the line is not valid JSON: {error}"));
-    let value: Value = serde_json::from_slice(line).map_err(|error| Misfit::within(line, no_json(error)))?;
+    let invalid_json = |error| error_with_code(ErrorCode::ParseError, format!("the line is not valid JSON: {error}"));
+    let value: Value =
+        serde_json::from_slice(line).map_err(|error| InvalidMessage::within(line, invalid_json(error)))?;
     let Value::Object(mut fields) = value else {
-        return Err(Misfit::new(RequestId::Null, not_a_request("a message must be one JSON object, not a batch")));
+        return Err(InvalidMessage::new(
+            RequestId::Null,
+            invalid_request("a message must be one JSON object, not a batch"),
+        ));
     };
-    let misnamed = |_| Misfit::new(RequestId::Null, not_a_request("an id must be a string, an integer or null"));
+    let invalid_id =
+        |_| InvalidMessage::new(RequestId::Null, invalid_request("an id must be a string, an integer or null"));
     let params = fields.remove("params").unwrap_or_default();
-    let id = fields.remove("id").map(serde_json::from_value).transpose().map_err(misnamed)?;
+    let id = fields.remove("id").map(serde_json::from_value).transpose().map_err(invalid_id)?;
     match (fields.remove("method"), id) {
         (Some(Value::String(method)), Some(id)) => Ok(Message::Request { id, method, params }),
         (Some(Value::String(method)), None) => Ok(Message::Notification { method, params }),
-        (Some(_), id) => Err(Misfit::new(id.unwrap_or(RequestId::Null), not_a_request("the method is not a string"))),
+        (Some(_), id) => {
+            Err(InvalidMessage::new(id.unwrap_or(RequestId::Null), invalid_request("the method is not a string")))
+        }
         (None, Some(id)) => answer(id, fields),
-        (None, None) => Err(Misfit::new(RequestId::Null, not_a_request("the message has no method and no id"))),
+        (None, None) => {
+            Err(InvalidMessage::new(RequestId::Null, invalid_request("the message has no method and no id")))
+        }
     }
 }
 
-fn answer(id: RequestId, mut fields: Map<String, Value>) -> Result<Message, Box<Misfit>> {
+fn answer(id: RequestId, mut fields: Map<String, Value>) -> Result<Message, Box<InvalidMessage>> {
     // Some libraries write the missing one of the two as null.
     match (fields.remove("result"), fields.remove("error").filter(|error| !error.is_null())) {
         (_, Some(error)) => Ok(Message::Answer { id, outcome: Err(error) }),
         (Some(result), None) => Ok(Message::Answer { id, outcome: Ok(result) }),
         (None, None) => {
-            let error = not_a_request("the message has no method, result or error");
-            Err(Box::new(Misfit { id, error, is_answer: true }))
+            let error = invalid_request("the message has no method, result or error");
+            Err(Box::new(InvalidMessage { id, error, is_answer: true }))
         }
     }
 }
@@ -166,10 +175,10 @@ fn id_within(head: &[u8]) -> (RequestId, bool) {
             (Some(_), '\\') => is_escaped = true,
             (Some(start), '"') => {
                 begun = None;
-                let behind = text[at + 1..].trim_start().strip_prefix(':').filter(|_| depth == 1);
-                match (&text[start..at], behind) {
-                    ("id", Some(behind)) if id == RequestId::Null => {
-                        let value = serde_json::Deserializer::from_str(behind).into_iter::<RequestId>().next();
+                let rest = text[at + 1..].trim_start().strip_prefix(':').filter(|_| depth == 1);
+                match (&text[start..at], rest) {
+                    ("id", Some(rest)) if id == RequestId::Null => {
+                        let value = serde_json::Deserializer::from_str(rest).into_iter::<RequestId>().next();
                         id = value.and_then(Result::ok).unwrap_or(RequestId::Null);
                     }
                     ("result" | "error", Some(_)) => is_answer = true,
@@ -188,9 +197,9 @@ fn id_within(head: &[u8]) -> (RequestId, bool) {
 }
 
 /// Capacity of the output queue. A full queue blocks its senders, and through them the daemon's stream.
-const QUEUE: usize = 256;
+const QUEUE_CAPACITY: usize = 256;
 /// Bytes that are combined into one write if more lines are queued.
-const AT_ONCE: usize = 64 * 1024;
+const BATCH_BYTES: usize = 64 * 1024;
 
 /// Sending side of the connection to the editor.
 #[derive(Debug, Clone)]
@@ -212,7 +221,7 @@ pub(super) type Outcome = Result<Value, Value>;
 impl Peer {
     /// Creates a peer, and the receiver of its output lines.
     pub(super) fn new() -> (Self, mpsc::Receiver<String>) {
-        let (lines, written) = mpsc::channel(QUEUE);
+        let (lines, written) = mpsc::channel(QUEUE_CAPACITY);
         (Self { lines, requests: Arc::default() }, written)
     }
 
@@ -280,12 +289,12 @@ impl Drop for OpenRequest<'_> {
 pub(super) async fn write_lines(
     mut lines: mpsc::Receiver<String>,
     mut to: impl AsyncWrite + Unpin,
-    over: CancellationToken,
+    shutdown: CancellationToken,
 ) {
-    let _over = over.drop_guard();
+    let _shutdown = shutdown.drop_guard();
     while let Some(mut text) = lines.recv().await {
         text.push('\n');
-        while text.len() < AT_ONCE
+        while text.len() < BATCH_BYTES
             && let Ok(more) = lines.try_recv()
         {
             text.push_str(&more);
@@ -299,14 +308,14 @@ pub(super) async fn write_lines(
 
 /// Reason why a request failed.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(super) enum RequestError {
     /// The request is invalid.
     Refused(Box<Error>),
     /// The daemon refused the request or cannot be reached.
     Failed(Failure),
 }
 
-impl Trouble {
+impl RequestError {
     /// Returns true if the request never reached the daemon and can be retried.
     pub(super) fn is_unreachable(&self) -> bool {
         matches!(self, Self::Failed(failure) if failure.exit == Exit::Unreachable)
@@ -321,38 +330,38 @@ impl Trouble {
     }
 }
 
-impl From<Error> for Trouble {
+impl From<Error> for RequestError {
     fn from(error: Error) -> Self {
         Self::Refused(Box::new(error))
     }
 }
 
-impl From<Failure> for Trouble {
+impl From<Failure> for RequestError {
     fn from(failure: Failure) -> Self {
         Self::Failed(failure)
     }
 }
 
-impl From<ClientError> for Trouble {
+impl From<ClientError> for RequestError {
     fn from(error: ClientError) -> Self {
         Self::Failed(error.into())
     }
 }
 
 /// Error for JSON that is not a valid request.
-pub(super) fn not_a_request(why: &str) -> Error {
-    worded(ErrorCode::InvalidRequest, why)
+pub(super) fn invalid_request(reason: &str) -> Error {
+    error_with_code(ErrorCode::InvalidRequest, reason)
 }
 
 /// Error for invalid parameters.
-pub(super) fn misfit(why: impl Into<String>) -> Error {
-    worded(ErrorCode::InvalidParams, why)
+pub(super) fn invalid_params(reason: impl Into<String>) -> Error {
+    error_with_code(ErrorCode::InvalidParams, reason)
 }
 
 /// Error for an unknown session.
 pub(super) fn unknown_session(id: &str) -> Error {
     let message = format!("Session not found: {id}");
-    worded(ErrorCode::ResourceNotFound, message).data(json!({"hint": "session/list shows the existing ones"}))
+    error_with_code(ErrorCode::ResourceNotFound, message).data(json!({"hint": "session/list shows the existing ones"}))
 }
 
 /// Error for a failure of the daemon or of its connection.
@@ -372,12 +381,12 @@ pub(super) fn of_turn(error: &TurnError) -> Error {
 
 /// Builds an error. The hint is part of the message, because many editors show nothing else.
 fn error_with_hint(code: ErrorCode, message: &str, hint: Option<&str>, kind: ErrorKind) -> Error {
-    let words = hint.map_or_else(|| message.to_owned(), |hint| format!("{message}\nhint: {hint}"));
-    worded(code, words).data(json!({"kind": kind, "hint": hint}))
+    let text = hint.map_or_else(|| message.to_owned(), |hint| format!("{message}\nhint: {hint}"));
+    error_with_code(code, text).data(json!({"kind": kind, "hint": hint}))
 }
 
 /// Error with this code and message.
-pub(super) fn worded(code: ErrorCode, message: impl Into<String>) -> Error {
+pub(super) fn error_with_code(code: ErrorCode, message: impl Into<String>) -> Error {
     Error::new(code.into(), message)
 }
 
@@ -408,15 +417,15 @@ mod tests {
         assert_eq!(all(b"0123456789", 8).await, [long()]);
     }
 
-    fn of(line: &[u8]) -> Result<Message, Box<Misfit>> {
+    fn of(line: &[u8]) -> Result<Message, Box<InvalidMessage>> {
         read(&Frame::Line(line.to_vec()))
     }
 
     #[test]
     fn invalid_message_is_answered_with_its_id_if_readable() {
         let check = |line: &[u8], id: RequestId, code: ErrorCode| {
-            let misfit = of(line).unwrap_err();
-            assert_eq!((&misfit.id, misfit.error.code), (&id, code), "{}", String::from_utf8_lossy(line));
+            let invalid = of(line).unwrap_err();
+            assert_eq!((&invalid.id, invalid.error.code), (&id, code), "{}", String::from_utf8_lossy(line));
         };
         let number = RequestId::Number;
         check(br#"{"params":{"id":9,"s":"\"id\":8"},"id" : 4,"meth"#, number(4), ErrorCode::ParseError);
@@ -425,8 +434,8 @@ mod tests {
         let is_answer = |line: &[u8]| of(line).unwrap_err().is_answer;
         assert!(!is_answer(br#"{"id":4,"params":{"result":1},"meth"#) && !is_answer(br#"{"id":5,"method":7}"#));
         for answer in [&br#"{"id":6}"#[..], br#"{"id":6,"result":{"content":"#, b"{\"result\":\"\xff\",\"id\":6}"] {
-            let misfit = of(answer).unwrap_err();
-            assert_eq!((&misfit.id, misfit.is_answer), (&number(6), true), "{}", String::from_utf8_lossy(answer));
+            let invalid = of(answer).unwrap_err();
+            assert_eq!((&invalid.id, invalid.is_answer), (&number(6), true), "{}", String::from_utf8_lossy(answer));
         }
         let deep = [b"[".repeat(100_000), b"]".repeat(100_000)].concat();
         check(&deep, RequestId::Null, ErrorCode::ParseError);

@@ -7,7 +7,7 @@
 //! - [`open_session`]: capabilities; new, load, resume, list, close, delete.
 //! - [`prompt`]: a turn, from its input ([`content`]) to its end ([`follow`]), and the history of a session.
 //!   [`updates`] translates events, with [`tool_call`]; it depends on neither editor nor daemon.
-//! - [`asks`]: questions to the user with their answers, and files that tools access through the editor.
+//! - [`questions`]: questions to the user with their answers, and files that tools access through the editor.
 
 mod bridge;
 mod content;
@@ -42,7 +42,7 @@ use tokio_util::sync::CancellationToken;
 use self::{
     bridge::Bridge,
     follow::Follow,
-    message::{Frame, Message, Peer, Trouble, lock},
+    message::{Frame, Message, Peer, RequestError, lock},
     open_session::OpenedSession,
 };
 use crate::{
@@ -52,11 +52,11 @@ use crate::{
 };
 
 /// Maximum number of concurrent requests.
-const MOST: usize = 256;
+const MAX_REQUESTS: usize = 256;
 /// Time limit for running requests after the editor has disconnected, and for writing their responses.
-const LAST: Duration = Duration::from_secs(10);
+const SHUTDOWN_LIMIT: Duration = Duration::from_secs(10);
 /// Size of the input buffer in bytes.
-const BUFFER: usize = 64 * 1024;
+const BUFFER_BYTES: usize = 64 * 1024;
 
 /// Serves an editor until the end of standard input or a signal. Running turns continue without it.
 ///
@@ -68,12 +68,12 @@ pub(crate) async fn handle(global: &Global, _: AcpArgs) -> anyhow::Result<Exit> 
             "waiting for an editor on standard input; Ctrl-C ends it (for a chat use `agentctl chat`)",
         );
     }
-    let over = CancellationToken::new();
+    let shutdown = CancellationToken::new();
     let (peer, lines) = Peer::new();
-    let writer = tokio::spawn(message::write_lines(lines, tokio::io::stdout(), over.clone()));
+    let writer = tokio::spawn(message::write_lines(lines, tokio::io::stdout(), shutdown.clone()));
     let mut signals = Signals::listen(AtEnd::Cancel)?;
-    let mut frames = read(over.clone());
-    let bridge = Arc::new(Bridge::new(global.clone(), peer, over.clone()));
+    let mut frames = read(shutdown.clone());
+    let bridge = Arc::new(Bridge::new(global.clone(), peer, shutdown.clone()));
     let mut requests = Requests { bridge, running: JoinSet::new(), cancels: Arc::default() };
     loop {
         tokio::select! {
@@ -82,29 +82,29 @@ pub(crate) async fn handle(global: &Global, _: AcpArgs) -> anyhow::Result<Exit> 
                 None => break,
             },
             _ = requests.running.join_next(), if !requests.running.is_empty() => {}
-            () = over.cancelled() => break,
+            () = shutdown.cancelled() => break,
             _ = signals.next() => break,
         }
     }
     signals.set_stopping(true);
     // Prompts end here, because their editor is gone; quick requests are still answered.
-    over.cancel();
+    shutdown.cancel();
     let rest = async { while requests.running.join_next().await.is_some() {} };
-    let _ = tokio::time::timeout(LAST, rest).await;
+    let _ = tokio::time::timeout(SHUTDOWN_LIMIT, rest).await;
     drop(requests);
-    let _ = tokio::time::timeout(LAST, writer).await;
+    let _ = tokio::time::timeout(SHUTDOWN_LIMIT, writer).await;
     Ok(Exit::Done)
 }
 
 /// Reads lines in a separate task, because cancelling a read would lose a partial line.
-fn read(over: CancellationToken) -> mpsc::Receiver<Frame> {
+fn read(shutdown: CancellationToken) -> mpsc::Receiver<Frame> {
     let (sender, frames) = mpsc::channel(1);
     tokio::spawn(async move {
-        let mut input = BufReader::with_capacity(BUFFER, tokio::io::stdin());
+        let mut input = BufReader::with_capacity(BUFFER_BYTES, tokio::io::stdin());
         while let Ok(Some(frame)) = message::next_frame(&mut input).await {
             tokio::select! {
                 sent = sender.send(frame) => if sent.is_err() { return },
-                () = over.cancelled() => return,
+                () = shutdown.cancelled() => return,
             }
         }
     });
@@ -121,13 +121,13 @@ struct Requests {
 impl Requests {
     async fn take(&mut self, frame: &Frame) {
         match message::read(frame) {
-            Err(misfit) if misfit.is_answer => {
-                let error = json!({"code": misfit.error.code, "message": misfit.error.message});
-                self.bridge.peer.deliver(&misfit.id, Err(error));
+            Err(invalid) if invalid.is_answer => {
+                let error = json!({"code": invalid.error.code, "message": invalid.error.message});
+                self.bridge.peer.deliver(&invalid.id, Err(error));
             }
-            Err(misfit) => self.bridge.peer.answer(misfit.id, Err(misfit.error)).await,
+            Err(invalid) => self.bridge.peer.answer(invalid.id, Err(invalid.error)).await,
             Ok(Message::Answer { id, outcome }) => self.bridge.peer.deliver(&id, outcome),
-            Ok(Message::Notification { method, params }) => self.notified(&method, params),
+            Ok(Message::Notification { method, params }) => self.handle_notification(&method, params),
             Ok(Message::Request { id, method, params }) => {
                 if let Err(error) = self.begin(id.clone(), method, params) {
                     self.bridge.peer.answer(id, Err(error)).await;
@@ -137,7 +137,7 @@ impl Requests {
     }
 
     /// Handles a notification. Unknown ones are ignored.
-    fn notified(&mut self, method: &str, params: Value) {
+    fn handle_notification(&mut self, method: &str, params: Value) {
         if method == AGENT_METHOD_NAMES.session_cancel {
             if let Ok(notification) = serde_json::from_value(params)
                 && let Some(cancel) = open_session::cancel(&self.bridge, &notification)
@@ -154,19 +154,19 @@ impl Requests {
 
     /// Starts a request. A prompt reserves its session here, so that the next message finds it busy.
     fn begin(&mut self, id: RequestId, method: String, params: Value) -> Result<(), Error> {
-        if self.running.len() >= MOST {
-            return Err(message::not_a_request("too many concurrent requests; wait for earlier ones to finish"));
+        if self.running.len() >= MAX_REQUESTS {
+            return Err(message::invalid_request("too many concurrent requests; wait for earlier ones to finish"));
         }
         let (bridge, cancels) = (self.bridge.clone(), self.cancels.clone());
         if method == AGENT_METHOD_NAMES.session_prompt {
-            let request: PromptRequest = parsed(params)?;
+            let request: PromptRequest = parse_params(params)?;
             let session = bridge.session(&request.session_id)?;
             let cancel = session.begin().ok_or_else(|| {
-                message::not_a_request("a prompt is already running in this session; wait for its end, or cancel it")
+                message::invalid_request("a prompt is already running in this session; wait for its end, or cancel it")
             })?;
             lock(&cancels).insert(id.clone(), cancel.clone());
             self.running.spawn(async move {
-                let outcome = unbroken(prompt::run(&bridge, &session, request, cancel.clone())).await;
+                let outcome = catch_panic(prompt::run(&bridge, &session, request, cancel.clone())).await;
                 session.end();
                 lock(&cancels).remove(&id);
                 // The protocol requires that a cancelled prompt is answered as cancelled, whatever else failed.
@@ -174,7 +174,7 @@ impl Requests {
                     Err(_) if cancel.is_cancelled() => Ok(PromptResponse::new(StopReason::Cancelled)),
                     outcome => outcome,
                 };
-                let outcome = outcome.map_err(Trouble::into_error).and_then(|response| value(&response));
+                let outcome = outcome.map_err(RequestError::into_error).and_then(|response| value(&response));
                 bridge.peer.answer(id, outcome).await;
             });
             return Ok(());
@@ -185,9 +185,11 @@ impl Requests {
             let outcome = tokio::select! {
                 biased;
                 () = cancel.cancelled() => {
-                    Err(message::worded(ErrorCode::RequestCancelled, "the request was cancelled"))
+                    Err(message::error_with_code(ErrorCode::RequestCancelled, "the request was cancelled"))
                 }
-                outcome = unbroken(done(&bridge, &method, params)) => outcome.map_err(Trouble::into_error),
+                outcome = catch_panic(run_with_retry(&bridge, &method, params)) => {
+                    outcome.map_err(RequestError::into_error)
+                }
             };
             lock(&cancels).remove(&id);
             answer(&bridge, id, outcome).await;
@@ -218,15 +220,15 @@ async fn answer(bridge: &Arc<Bridge>, id: RequestId, outcome: Result<Reply, Erro
 }
 
 /// Runs a request and turns a panic into an error, so that the editor always gets a response.
-async fn unbroken<T>(work: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
-    let words = "the request failed because of a bug in agentctl; the session is unchanged";
-    let broken = |_| Err(message::worded(ErrorCode::InternalError, words).into());
-    AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(broken)
+async fn catch_panic<T>(work: impl Future<Output = Result<T, RequestError>>) -> Result<T, RequestError> {
+    let text = "the request failed because of a bug in agentctl; the session is unchanged";
+    let panicked = |_| Err(message::error_with_code(ErrorCode::InternalError, text).into());
+    AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(panicked)
 }
 
 /// Runs a request, and retries it once if the daemon was lost. `session/new` is not repeatable, so the daemon is
 /// checked before it.
-async fn done(bridge: &Arc<Bridge>, method: &str, params: Value) -> Result<Reply, Trouble> {
+async fn run_with_retry(bridge: &Arc<Bridge>, method: &str, params: Value) -> Result<Reply, RequestError> {
     if method == AGENT_METHOD_NAMES.session_new {
         if bridge.daemon().await?.client.status().await.is_err() {
             bridge.forget_daemon();
@@ -234,40 +236,44 @@ async fn done(bridge: &Arc<Bridge>, method: &str, params: Value) -> Result<Reply
         return dispatch(bridge, method, params).await;
     }
     match dispatch(bridge, method, params.clone()).await {
-        Err(trouble) if trouble.is_unreachable() && bridge.forget_daemon() => dispatch(bridge, method, params).await,
+        Err(error) if error.is_unreachable() && bridge.forget_daemon() => dispatch(bridge, method, params).await,
         outcome => outcome,
     }
 }
 
-async fn dispatch(bridge: &Arc<Bridge>, method: &str, params: Value) -> Result<Reply, Trouble> {
+async fn dispatch(bridge: &Arc<Bridge>, method: &str, params: Value) -> Result<Reply, RequestError> {
     let names = &AGENT_METHOD_NAMES;
     match method {
-        _ if method == names.initialize => plain(&open_session::greet(bridge, &parsed(params)?)),
-        _ if method == names.authenticate => plain(&open_session::authenticate(bridge, &parsed(params)?).await?),
-        _ if method == names.session_new => opened(open_session::new(bridge, &parsed(params)?).await?),
-        _ if method == names.session_load => opened(open_session::load(bridge, &parsed(params)?).await?),
-        _ if method == names.session_resume => opened(open_session::resume(bridge, &parsed(params)?).await?),
-        _ if method == names.session_list => {
-            plain(&open_session::list(bridge, &parsed(if params.is_null() { json!({}) } else { params })?).await?)
+        _ if method == names.initialize => reply(&open_session::initialize(bridge, &parse_params(params)?)),
+        _ if method == names.authenticate => reply(&open_session::authenticate(bridge, &parse_params(params)?).await?),
+        _ if method == names.session_new => opened_reply(open_session::new(bridge, &parse_params(params)?).await?),
+        _ if method == names.session_load => opened_reply(open_session::load(bridge, &parse_params(params)?).await?),
+        _ if method == names.session_resume => {
+            opened_reply(open_session::resume(bridge, &parse_params(params)?).await?)
         }
-        _ if method == names.session_close => plain(&open_session::close(bridge, &parsed(params)?).await?),
-        _ if method == names.session_delete => plain(&open_session::delete(bridge, &parsed(params)?).await?),
-        _ if method == names.session_set_mode => plain(&bridge::set_mode(bridge, &parsed(params)?).await?),
-        _ if method == names.session_set_config_option => plain(&bridge::set_option(bridge, &parsed(params)?).await?),
-        _ => Err(message::worded(ErrorCode::MethodNotFound, format!("unknown method {method:?}")).into()),
+        _ if method == names.session_list => {
+            reply(&open_session::list(bridge, &parse_params(if params.is_null() { json!({}) } else { params })?).await?)
+        }
+        _ if method == names.session_close => reply(&open_session::close(bridge, &parse_params(params)?).await?),
+        _ if method == names.session_delete => reply(&open_session::delete(bridge, &parse_params(params)?).await?),
+        _ if method == names.session_set_mode => reply(&bridge::set_mode(bridge, &parse_params(params)?).await?),
+        _ if method == names.session_set_config_option => {
+            reply(&bridge::set_option(bridge, &parse_params(params)?).await?)
+        }
+        _ => Err(message::error_with_code(ErrorCode::MethodNotFound, format!("unknown method {method:?}")).into()),
     }
 }
 
-fn plain(response: &impl Serialize) -> Result<Reply, Trouble> {
+fn reply(response: &impl Serialize) -> Result<Reply, RequestError> {
     Ok(Reply { result: value(response)?, session: None })
 }
 
-fn opened((response, session): (impl Serialize, OpenedSession)) -> Result<Reply, Trouble> {
+fn opened_reply((response, session): (impl Serialize, OpenedSession)) -> Result<Reply, RequestError> {
     Ok(Reply { result: value(&response)?, session: Some(session) })
 }
 
-fn parsed<T: DeserializeOwned>(params: Value) -> Result<T, Error> {
-    serde_json::from_value(params).map_err(|error| message::misfit(format!("invalid parameters: {error}")))
+fn parse_params<T: DeserializeOwned>(params: Value) -> Result<T, Error> {
+    serde_json::from_value(params).map_err(|error| message::invalid_params(format!("invalid parameters: {error}")))
 }
 
 fn value(response: &impl Serialize) -> Result<Value, Error> {

@@ -30,7 +30,7 @@ use serde_json::{Value, json};
 use super::{
     bridge::{self, Bridge, Editor, OfferedSettings},
     content,
-    message::{self, Trouble, lock},
+    message::{self, RequestError, lock},
     prompt,
     session::{self, EditorFolder, OpenSession},
 };
@@ -45,7 +45,7 @@ use crate::{
 const LOCAL: &str = "local";
 
 /// Stores the editor's capabilities and returns ours.
-pub(super) fn greet(bridge: &Bridge, request: &InitializeRequest) -> InitializeResponse {
+pub(super) fn initialize(bridge: &Bridge, request: &InitializeRequest) -> InitializeResponse {
     *lock(&bridge.editor) = Editor::of(request);
     let sessions = SessionCapabilities::new()
         .list(SessionListCapabilities::new())
@@ -68,9 +68,9 @@ pub(super) fn greet(bridge: &Bridge, request: &InitializeRequest) -> InitializeR
 }
 
 /// Succeeds if the daemon can be reached; nothing else is needed.
-pub(super) async fn authenticate(bridge: &Bridge, request: &AuthenticateRequest) -> Result<Value, Trouble> {
+pub(super) async fn authenticate(bridge: &Bridge, request: &AuthenticateRequest) -> Result<Value, RequestError> {
     if request.method_id.0.as_ref() != LOCAL {
-        return Err(message::misfit(format!("unknown authentication method; the only one is {LOCAL}")).into());
+        return Err(message::invalid_params(format!("unknown authentication method; the only one is {LOCAL}")).into());
     }
     bridge.daemon().await?;
     Ok(json!({}))
@@ -91,7 +91,7 @@ pub(super) struct OpenedSession {
 pub(super) async fn new(
     bridge: &Arc<Bridge>,
     request: &NewSessionRequest,
-) -> Result<(NewSessionResponse, OpenedSession), Trouble> {
+) -> Result<(NewSessionResponse, OpenedSession), RequestError> {
     let folder = folder(&request.cwd)?;
     let of_daemon = [daemon::data_dir(), daemon::config_dir()].into_iter().flatten();
     let project = mount::editor_folder(&folder.real, of_daemon);
@@ -110,7 +110,7 @@ pub(super) async fn new(
     if let Some(report) = project::load_report(&daemon.client, &folder.real).await
         && let Some(notice) = project::notice(&report)
     {
-        notices.push(format!("{notice}; {}", project::way(&report)));
+        notices.push(format!("{notice}; {}", project::trust_hint(&report)));
     }
     let opened = open(bridge, &daemon, &view, &folder, &request.mcp_servers, notices).await?;
     let response = NewSessionResponse::new(opened.session.wire.clone());
@@ -159,7 +159,7 @@ fn further_folders(named: &[PathBuf], project: Option<&Mount>, notices: &mut Vec
 pub(super) async fn load(
     bridge: &Arc<Bridge>,
     request: &LoadSessionRequest,
-) -> Result<(LoadSessionResponse, OpenedSession), Trouble> {
+) -> Result<(LoadSessionResponse, OpenedSession), RequestError> {
     let LoadSessionRequest { session_id, cwd, additional_directories, mcp_servers, .. } = request;
     let opened = reopen(bridge, session_id, (cwd, additional_directories), mcp_servers).await?;
     if let Some((daemon, view)) = &opened.running {
@@ -173,7 +173,7 @@ pub(super) async fn load(
 pub(super) async fn resume(
     bridge: &Arc<Bridge>,
     request: &ResumeSessionRequest,
-) -> Result<(ResumeSessionResponse, OpenedSession), Trouble> {
+) -> Result<(ResumeSessionResponse, OpenedSession), RequestError> {
     let ResumeSessionRequest { session_id, cwd, additional_directories, mcp_servers, .. } = request;
     let opened = reopen(bridge, session_id, (cwd, additional_directories), mcp_servers).await?;
     let response = ResumeSessionResponse::new().modes(opened.settings_offer.modes());
@@ -181,7 +181,7 @@ pub(super) async fn resume(
 }
 
 /// Finds a session by its full id, because a prefix could match another one.
-async fn find(bridge: &Bridge, id: &WireId) -> Result<(Daemon, SessionView), Trouble> {
+async fn find(bridge: &Bridge, id: &WireId) -> Result<(Daemon, SessionView), RequestError> {
     let unknown = || message::unknown_session(&clean_line(&id.0));
     let session: SessionId = id.0.parse().map_err(|_| unknown())?;
     let daemon = bridge.daemon().await?;
@@ -197,7 +197,7 @@ async fn reopen(
     id: &WireId,
     (cwd, further): (&Path, &[PathBuf]),
     servers: &[McpServer],
-) -> Result<OpenedSession, Trouble> {
+) -> Result<OpenedSession, RequestError> {
     let (daemon, view) = find(bridge, id).await?;
     let folder = folder(cwd)?;
     let mut notices = Vec::new();
@@ -222,9 +222,9 @@ async fn reopen(
         }
         Some(Mount { writable: false, .. }) => {
             let id = short_id(view.session.summary.id);
-            let way =
+            let hint =
                 format!("`agentctl chat --session {id} -C {}:rw` lets it change files", display_path(&folder.real));
-            notices.push(format!("this session sees the folder read-only; {way}"));
+            notices.push(format!("this session sees the folder read-only; {hint}"));
         }
         Some(_) => {}
         None => notices.push("this session sees no folder of yours".to_owned()),
@@ -240,7 +240,7 @@ async fn open(
     folder: &EditorFolder,
     servers: &[McpServer],
     mut notices: Vec<String>,
-) -> Result<OpenedSession, Trouble> {
+) -> Result<OpenedSession, RequestError> {
     let settings = &view.session.settings;
     let project = settings.project.as_ref().map(|mount| mount.path.as_path());
     let session = bridge.open(view.session.summary.id, folder.clone());
@@ -257,14 +257,15 @@ async fn open(
 }
 
 /// Validates a folder named by the editor.
-fn folder(cwd: &Path) -> Result<EditorFolder, Trouble> {
+fn folder(cwd: &Path) -> Result<EditorFolder, RequestError> {
     if !cwd.is_absolute() {
-        return Err(message::misfit("cwd must be an absolute path").into());
+        return Err(message::invalid_params("cwd must be an absolute path").into());
     }
-    let real = std::fs::canonicalize(cwd)
-        .map_err(|error| message::misfit(format!("the folder {} cannot be opened: {error}", display_path(cwd))))?;
+    let real = std::fs::canonicalize(cwd).map_err(|error| {
+        message::invalid_params(format!("could not open the folder {}: {error}", display_path(cwd)))
+    })?;
     if !real.is_dir() {
-        return Err(message::misfit(format!("{} is not a folder", display_path(&real))).into());
+        return Err(message::invalid_params(format!("{} is not a folder", display_path(&real))).into());
     }
     Ok(EditorFolder { real, named: cwd.to_owned() })
 }
@@ -274,16 +275,16 @@ fn display_path(path: &Path) -> String {
 }
 
 /// Number of sessions per page.
-const PAGE: usize = 50;
+const PAGE_SIZE: usize = 50;
 /// Maximum number of sessions searched.
-const MOST: usize = 10_000;
+const MAX_SESSIONS: usize = 10_000;
 
 /// Lists a page of sessions, last used first, optionally only those of one folder.
-pub(super) async fn list(bridge: &Bridge, request: &ListSessionsRequest) -> Result<ListSessionsResponse, Trouble> {
+pub(super) async fn list(bridge: &Bridge, request: &ListSessionsRequest) -> Result<ListSessionsResponse, RequestError> {
     let after = request.cursor.as_deref().map(Cursor::read).transpose()?;
     let daemon = bridge.daemon().await?;
     let folder = match &request.cwd {
-        Some(cwd) if !cwd.is_absolute() => return Err(message::misfit("cwd must be an absolute path").into()),
+        Some(cwd) if !cwd.is_absolute() => return Err(message::invalid_params("cwd must be an absolute path").into()),
         Some(cwd) => match std::fs::canonicalize(cwd) {
             Ok(folder) => Some(folder),
             // Sessions of a missing folder could not be loaded.
@@ -291,7 +292,7 @@ pub(super) async fn list(bridge: &Bridge, request: &ListSessionsRequest) -> Resu
         },
         None => None,
     };
-    let mut sessions = daemon.client.sessions(MOST).await?;
+    let mut sessions = daemon.client.sessions(MAX_SESSIONS).await?;
     // Sorted here, so that a page continues where the previous one ended, even if sessions were used meanwhile.
     sessions.sort_by_key(|session| std::cmp::Reverse(Cursor::of(session)));
     sessions.retain(|session| {
@@ -302,8 +303,8 @@ pub(super) async fn list(bridge: &Bridge, request: &ListSessionsRequest) -> Resu
             .is_none_or(|folder| session.project.as_ref().is_some_and(|project| project.path == *folder));
         is_used && is_here && after.as_ref().is_none_or(|after| Cursor::of(session) < *after)
     });
-    let next = (sessions.len() > PAGE).then(|| Cursor::of(&sessions[PAGE - 1]).written());
-    let page = sessions.iter().take(PAGE).map(|session| info(&daemon, session)).collect();
+    let next = (sessions.len() > PAGE_SIZE).then(|| Cursor::of(&sessions[PAGE_SIZE - 1]).encode());
+    let page = sessions.iter().take(PAGE_SIZE).map(|session| info(&daemon, session)).collect();
     Ok(ListSessionsResponse::new(page).next_cursor(next))
 }
 
@@ -327,13 +328,13 @@ impl Cursor {
         Self(session.updated_at.as_nanosecond(), session.id)
     }
 
-    fn written(self) -> String {
+    fn encode(self) -> String {
         format!("{}-{}", self.0, self.1)
     }
 
     fn read(text: &str) -> Result<Self, Error> {
         let parts = text.split_once('-').and_then(|(at, id)| Some(Self(at.parse().ok()?, id.parse().ok()?)));
-        parts.ok_or_else(|| message::misfit("unknown cursor; leave it out for the first page"))
+        parts.ok_or_else(|| message::invalid_params("unknown cursor; leave it out for the first page"))
     }
 }
 
@@ -368,20 +369,23 @@ async fn cancel_turn(bridge: &Bridge, session: &OpenSession) {
 pub(super) async fn close(
     bridge: &Arc<Bridge>,
     request: &CloseSessionRequest,
-) -> Result<CloseSessionResponse, Trouble> {
+) -> Result<CloseSessionResponse, RequestError> {
     let session = bridge.session(&request.session_id)?;
     if !session.cancel() {
         cancel_turn(bridge, &session).await;
     }
     if let Ok(daemon) = bridge.daemon().await {
-        session::take_back_servers(&daemon, &session).await;
+        session::remove_servers(&daemon, &session).await;
     }
     bridge.close(session.id);
     Ok(CloseSessionResponse::new())
 }
 
 /// Deletes a session permanently. Succeeds if it does not exist.
-pub(super) async fn delete(bridge: &Bridge, request: &DeleteSessionRequest) -> Result<DeleteSessionResponse, Trouble> {
+pub(super) async fn delete(
+    bridge: &Bridge,
+    request: &DeleteSessionRequest,
+) -> Result<DeleteSessionResponse, RequestError> {
     let Ok(id) = request.session_id.0.parse::<SessionId>() else { return Ok(DeleteSessionResponse::new()) };
     let client = bridge.daemon().await?.client;
     if let Err(error) = client.delete_session(&id.to_string()).await

@@ -20,7 +20,7 @@ use super::{
     bridge::{self, Bridge},
     content::{self, FileContent, Part},
     follow::Follow,
-    message::Trouble,
+    message::RequestError,
     session::{self, OpenSession},
     updates::{self, Limits, Updates},
 };
@@ -38,7 +38,7 @@ pub(super) async fn run(
     session: &Arc<OpenSession>,
     request: PromptRequest,
     cancel: CancellationToken,
-) -> Result<PromptResponse, Trouble> {
+) -> Result<PromptResponse, RequestError> {
     // An earlier cancel must not apply to this prompt.
     drop(session.cancelling.lock().await);
     tokio::select! {
@@ -47,18 +47,18 @@ pub(super) async fn run(
     }
     let (daemon, view) = load_session(bridge, session).await?;
     session::register_servers_again(&daemon, session).await;
-    let places = bridge::places(&daemon, session.id, &view.session.settings);
-    let parts = content::read(request.prompt, &places)?;
+    let roots = bridge::session_roots(&daemon, session.id, &view.session.settings);
+    let parts = content::read(request.prompt, &roots)?;
     refresh(bridge, session, &daemon, &view).await?;
 
     let paths = upload_files(bridge, session, &daemon, &parts).await?;
     let (text, typed) = content::text(&parts, &paths);
-    let text = text + &content::mentioned_files(bridge, session, &daemon, &parts, &places).await?;
+    let text = text + &content::mentioned_files(bridge, session, &daemon, &parts, &roots).await?;
     if cancel.is_cancelled() {
         return Ok(PromptResponse::new(StopReason::Cancelled));
     }
-    let folder = places.project.clone();
-    let mut follow = Follow::new(bridge.clone(), session.clone(), daemon.clone(), places, cancel);
+    let folder = roots.project.clone();
+    let mut follow = Follow::new(bridge.clone(), session.clone(), daemon.clone(), roots, cancel);
     follow.updates.spent = view.session.summary.usage.cost_microusd;
     let mut pending: Vec<&Interrupt> = view.pending.iter().collect();
     let mut suspended = session.state().suspended.take();
@@ -66,30 +66,30 @@ pub(super) async fn run(
         // The question was answered elsewhere, and the events since then were not sent yet.
         follow.catch_up(*ended).await?;
     }
-    let own_words = text.clone();
+    let own_text = text.clone();
     let begun = async {
         match question(session, &view) {
-            Some(asked) if answered(bridge, &daemon, asked, &text).await? => {
+            Some(asked) if try_answer(bridge, &daemon, asked, &text).await? => {
                 pending.retain(|interrupt| interrupt.id != asked.id);
                 Ok(None)
             }
             _ => Ok(Some(begin(bridge, session, &daemon, folder.as_deref(), (text, typed)).await?)),
         }
     };
-    let begun: Result<Option<SocketLine>, Trouble> = begun.await;
+    let begun: Result<Option<SocketLine>, RequestError> = begun.await;
     let line = match (begun, &mut suspended) {
-        (Err(trouble), _) => {
+        (Err(error), _) => {
             // The next prompt can still resume it.
             session.state().suspended = suspended;
-            return Err(trouble);
+            return Err(error);
         }
         // The text is added to the suspended turn, or starts another one.
         (Ok(Some(line)), Some(known)) if known.line.turn().is_none_or(|turn| line.turn() == Some(turn)) => {
-            known.updates.own_words = Some(own_words);
+            known.updates.own_text = Some(own_text);
             None
         }
         (Ok(Some(line)), _) => {
-            follow.updates.own_words = Some(own_words);
+            follow.updates.own_text = Some(own_text);
             Some(line)
         }
         (Ok(None), _) => None,
@@ -128,7 +128,7 @@ pub(super) async fn run(
 }
 
 /// Loads the daemon and the session. The first request after a restart detects that the connection is lost.
-async fn load_session(bridge: &Bridge, session: &OpenSession) -> Result<(Daemon, SessionView), Trouble> {
+async fn load_session(bridge: &Bridge, session: &OpenSession) -> Result<(Daemon, SessionView), RequestError> {
     let id = session.id.to_string();
     let mut daemon = bridge.daemon().await?;
     let mut view = daemon.client.session(&id).await;
@@ -145,7 +145,7 @@ async fn refresh(
     session: &Arc<OpenSession>,
     daemon: &Daemon,
     view: &SessionView,
-) -> Result<(), Trouble> {
+) -> Result<(), RequestError> {
     if !session.is_watched() {
         bridge::send_settings(bridge, &daemon.client, session).await?;
         bridge::ensure_watched(bridge, session, daemon, view.session.summary.last_seq).await;
@@ -162,7 +162,7 @@ async fn upload_files(
     session: &OpenSession,
     daemon: &Daemon,
     parts: &[Part],
-) -> Result<Vec<String>, Trouble> {
+) -> Result<Vec<String>, RequestError> {
     let mut paths = Vec::new();
     for part in parts {
         let Part::File { name, content } = part else { continue };
@@ -186,7 +186,7 @@ fn question<'a>(session: &OpenSession, view: &'a SessionView) -> Option<&'a Inte
 }
 
 /// Sends an answer. Returns false if another client was first.
-async fn answered(bridge: &Bridge, daemon: &Daemon, asked: &Interrupt, text: &str) -> Result<bool, Trouble> {
+async fn try_answer(bridge: &Bridge, daemon: &Daemon, asked: &Interrupt, text: &str) -> Result<bool, RequestError> {
     let answer = Answer::Text { text: asked.ask.chosen(text).to_owned() };
     match daemon.client.answer(asked.id, &answer, &bridge.editor().name).await {
         Ok(()) => Ok(true),
@@ -215,12 +215,12 @@ async fn begin(
 }
 
 /// Maximum number of replayed events; the newest ones.
-const EVENTS: u64 = 60_000;
+const MAX_EVENTS: u64 = 60_000;
 /// Number of newest events with larger limits.
-const RECENT: u64 = 2_000;
+const RECENT_EVENTS: u64 = 2_000;
 
-const LIMITS: Limits = Limits { words: 64 * 1024, result: 4 * 1024 };
-const OLD_LIMITS: Limits = Limits { words: 4 * 1024, result: 512 };
+const LIMITS: Limits = Limits { text: 64 * 1024, result: 4 * 1024 };
+const OLD_LIMITS: Limits = Limits { text: 4 * 1024, result: 512 };
 
 /// Replays a session since its history was last cleared. Events are streamed, not collected, at the editor's pace.
 pub(super) async fn replay(
@@ -228,23 +228,23 @@ pub(super) async fn replay(
     session: &OpenSession,
     daemon: &Daemon,
     view: &SessionView,
-) -> Result<(), Trouble> {
+) -> Result<(), RequestError> {
     let (last, cleared) = (view.session.summary.last_seq, view.session.reset_seq);
-    let first = cleared.max(last.saturating_sub(EVENTS));
+    let first = cleared.max(last.saturating_sub(MAX_EVENTS));
     if first >= last {
         return Ok(());
     }
     if first > cleared {
         let id = short_id(session.id);
-        let words = format!("> Earlier history is not shown here: `agentctl attach {id} --after 0` shows it.\n\n");
-        bridge.update(session, vec![updates::message(&words)]).await;
+        let text = format!("> Earlier history is not shown here: `agentctl attach {id} --after 0` shows it.\n\n");
+        bridge.update(session, vec![updates::message(&text)]).await;
     }
-    let places = bridge::places(daemon, session.id, &view.session.settings);
-    let mut updates = Updates::replay(session.id, places, bridge.editor().features, OLD_LIMITS);
+    let roots = bridge::session_roots(daemon, session.id, &view.session.settings);
+    let mut updates = Updates::replay(session.id, roots, bridge.editor().features, OLD_LIMITS);
     let mut events = daemon.client.subscribe(&session.id.to_string(), first, false).await?;
     let (mut usage, mut unanswered) = (None, Vec::new());
     while let Some(event) = events.next().await? {
-        updates.limits = if event.seq + RECENT > last { LIMITS } else { OLD_LIMITS };
+        updates.limits = if event.seq + RECENT_EVENTS > last { LIMITS } else { OLD_LIMITS };
         let item = match &event.kind {
             EventKind::ItemStarted { item } | EventKind::ItemCompleted { item, .. } => Some(&item.body),
             _ => None,

@@ -35,7 +35,7 @@ use tokio::{task::JoinSet, time::timeout};
 
 use super::{
     message::{Outcome, Peer},
-    tool_call::{self, Places, PriorContent, SHELL, edits_of_call, edits_of_patch, shown_edits},
+    tool_call::{self, PriorContent, SHELL, SessionRoots, edits_of_call, edits_of_patch, shown_edits},
 };
 use crate::{
     render::{asking, diff::Room},
@@ -63,7 +63,7 @@ impl OpenQuestions {
         session: &SessionId,
         call: Option<String>,
         interrupt: &Interrupt,
-        places: &Places,
+        roots: &SessionRoots,
     ) {
         if !self.seen.insert(interrupt.id) {
             return;
@@ -73,7 +73,7 @@ impl OpenQuestions {
         let asking: BoxFuture<'static, EditorAnswer> = match &interrupt.ask {
             Ask::Approval { .. } => {
                 let call = call.unwrap_or_else(|| id.to_string());
-                let Some(request) = approval_request(session, call, &interrupt, places) else { return };
+                let Some(request) = approval_request(session, call, &interrupt, roots) else { return };
                 Box::pin(async move {
                     let method = CLIENT_METHOD_NAMES.session_request_permission;
                     let outcome = peer.request(method, &request).await;
@@ -135,9 +135,9 @@ const ALWAYS: &str = "always";
 const REJECT: &str = "reject";
 
 /// Length of a preview in bytes above which edits are omitted and the input is truncated.
-const LONG: usize = 16 * 1024;
+const LONG_PREVIEW: usize = 16 * 1024;
 /// Maximum bytes of each input text next to a long preview.
-const CUT_INPUT: usize = 512;
+const MAX_INPUT_TEXT: usize = 512;
 
 /// Maximum size of the rules in an option.
 const RULES: Room = Room { rows: 3, columns: 100 };
@@ -147,7 +147,7 @@ fn approval_request(
     session: &SessionId,
     call: String,
     interrupt: &Interrupt,
-    places: &Places,
+    roots: &SessionRoots,
 ) -> Option<RequestPermissionRequest> {
     let Ask::Approval { tool, args, risk, reason, preview, layer, rule, grants, .. } = &interrupt.ask else {
         return None;
@@ -155,15 +155,15 @@ fn approval_request(
     let is_plan = interrupt.ask.plan().is_some();
     let mut content = Vec::new();
     if !is_plan {
-        let why = asking::why(reason, *layer, rule.as_deref());
-        let words = format!("{} asks ({}): {why}", asking::who(&interrupt.asked_by), asking::risk(*risk));
-        content.push(ToolCallContent::from(words));
+        let explanation = asking::why(reason, *layer, rule.as_deref());
+        let summary = format!("{} asks ({}): {explanation}", asking::who(&interrupt.asked_by), asking::risk(*risk));
+        content.push(ToolCallContent::from(summary));
     }
     // The daemon's own preview wins, because it reflects the file as found, even in an editor.
-    let of_call = || edits_of_call(tool, args, places, PriorContent::OnDisk);
+    let of_call = || edits_of_call(tool, args, roots, PriorContent::OnDisk);
     let edits = match preview {
         Some(preview) if tool == "write_file" => {
-            let edits = shown_edits(edits_of_patch(preview, places), LONG);
+            let edits = shown_edits(edits_of_patch(preview, roots), LONG_PREVIEW);
             if edits.is_empty() { of_call() } else { edits }
         }
         _ => of_call(),
@@ -171,9 +171,9 @@ fn approval_request(
     let shown = preview.clone().unwrap_or_else(|| format!("{args:#}"));
     let shown = visible::lines(&shown);
     // Some editors read lines of at most 64 KiB, so a long text is sent only once.
-    let is_long = shown.len() > LONG;
+    let is_long = shown.len() > LONG_PREVIEW;
     let edits = if is_long { Vec::new() } else { edits };
-    let input = tool_call::input(args, if is_long { CUT_INPUT } else { usize::MAX });
+    let input = tool_call::input(args, if is_long { MAX_INPUT_TEXT } else { usize::MAX });
     let text: ToolCallContent = if is_plan { shown } else { tool_call::fenced(&shown) }.into();
     // Some editors show only the first content item, and render a diff by itself. With one edit, the diff comes first;
     // with several, the text does, because it covers them all. The title has room for a whole command, but not for an
@@ -182,8 +182,8 @@ fn approval_request(
         content.insert(0, edit.clone().into());
         content.push(text);
     } else {
-        let place = if tool_call::kind(tool) == ToolKind::Edit { 0 } else { content.len() };
-        content.insert(place, text);
+        let position = if tool_call::kind(tool) == ToolKind::Edit { 0 } else { content.len() };
+        content.insert(position, text);
         content.extend(edits.into_iter().map(ToolCallContent::from));
     }
     if let Some(unanswered) = asking::unanswered(interrupt, Timestamp::now()) {
@@ -200,7 +200,7 @@ fn approval_request(
         .kind(kind)
         .status(ToolCallStatus::Pending)
         .content(content)
-        .locations(tool_call::locations(tool, args, places))
+        .locations(tool_call::locations(tool, args, roots))
         .raw_input(input);
     Some(RequestPermissionRequest::new(session.clone(), ToolCallUpdate::new(call, fields), options(tool, grants)))
 }
@@ -290,7 +290,7 @@ fn form_answer(outcome: &Outcome) -> Option<Answer> {
 
 /// The question as text, with ways to answer it. A secret is only accepted in a terminal, because an editor would show
 /// and store the typed text.
-pub(super) fn question_words(interrupt: &Interrupt) -> Option<String> {
+pub(super) fn question_text(interrupt: &Interrupt) -> Option<String> {
     let Ask::Question { question, context, default, choices, .. } = &interrupt.ask else { return None };
     let id = short_id(interrupt.id);
     let mut text = format!("\n\n**{}**\n", visible::lines(question.trim()));
@@ -315,20 +315,22 @@ pub(super) fn question_words(interrupt: &Interrupt) -> Option<String> {
 /// Message with ways to answer a postponed question.
 pub(super) fn postponed_message(interrupt: &Interrupt) -> String {
     let id = short_id(interrupt.id);
-    let what = match interrupt.ask {
+    let command = match interrupt.ask {
         Ask::Approval { .. } => format!("`agentctl answer {id} approve` or `reject`"),
         Ask::Question { .. } => format!("`agentctl answer {id} 'TEXT'`"),
     };
-    format!("\n\nThe question is still open; answer with {what} in a terminal. The turn waits; cancel to end it.\n\n")
+    format!(
+        "\n\nThe question is still open; answer with {command} in a terminal. The turn waits; cancel to end it.\n\n"
+    )
 }
 
 /// Time limits for the editor. Those of the daemon are slightly longer.
-const READ: Duration = Duration::from_millis(4500);
-const WRITE: Duration = Duration::from_secs(19);
+const READ_LIMIT: Duration = Duration::from_millis(4500);
+const WRITE_LIMIT: Duration = Duration::from_secs(19);
 /// Error code for a missing file.
 const NOT_FOUND: i64 = -32002;
 /// Maximum characters of an editor's error message.
-const LONGEST_REASON: usize = 300;
+const MAX_REASON: usize = 300;
 
 /// Buffer requests in flight. Dropping this aborts them.
 #[derive(Debug)]
@@ -366,18 +368,18 @@ async fn asked(peer: &Peer, session: SessionId, path: PathBuf, action: FileActio
         FileAction::Read => {
             let params = ReadTextFileRequest::new(session, path);
             let request = peer.request(CLIENT_METHOD_NAMES.fs_read_text_file, &params);
-            given(timeout(READ, request).await.ok().flatten())
+            read_answer(timeout(READ_LIMIT, request).await.ok().flatten())
         }
         FileAction::Write(text) => {
             let params = WriteTextFileRequest::new(session, path, text);
             let request = peer.request(CLIENT_METHOD_NAMES.fs_write_text_file, &params);
-            taken(timeout(WRITE, request).await.ok().flatten())
+            write_answer(timeout(WRITE_LIMIT, request).await.ok().flatten())
         }
     }
 }
 
 /// Converts the response to a read request.
-fn given(outcome: Option<Outcome>) -> ClientFileAnswer {
+fn read_answer(outcome: Option<Outcome>) -> ClientFileAnswer {
     match outcome {
         Some(Ok(result)) => match result.get("content").and_then(Value::as_str) {
             Some(text) if text.len() > MAX_CLIENT_FILE => {
@@ -392,7 +394,7 @@ fn given(outcome: Option<Outcome>) -> ClientFileAnswer {
     }
 }
 
-fn taken(outcome: Option<Outcome>) -> ClientFileAnswer {
+fn write_answer(outcome: Option<Outcome>) -> ClientFileAnswer {
     match outcome {
         Some(Ok(_)) => ClientFileAnswer::Written,
         Some(Err(error)) => ClientFileAnswer::Refused(reason(&error)),
@@ -403,7 +405,7 @@ fn taken(outcome: Option<Outcome>) -> ClientFileAnswer {
 
 fn reason(error: &Value) -> String {
     let message = error["message"].as_str().unwrap_or_default();
-    report::cut(&clean_line(message), LONGEST_REASON)
+    report::cut(&clean_line(message), MAX_REASON)
 }
 
 #[cfg(test)]
@@ -418,8 +420,8 @@ mod tests {
     }
 
     fn asked(interrupt: &Interrupt) -> Value {
-        let places = Places { project: Some("/p".into()), workspace: "/w".into(), ..Places::default() };
-        serde_json::to_value(approval_request(&SessionId::new("s"), "c".to_owned(), interrupt, &places).unwrap())
+        let roots = SessionRoots { project: Some("/p".into()), workspace: "/w".into(), ..SessionRoots::default() };
+        serde_json::to_value(approval_request(&SessionId::new("s"), "c".to_owned(), interrupt, &roots).unwrap())
             .unwrap()
     }
 
@@ -503,16 +505,16 @@ mod tests {
 
     #[test]
     fn editor_responses_map_to_file_answers() {
-        let refused = |why: &str| ClientFileAnswer::Refused(why.to_owned());
-        let check = |outcome: Outcome, expected: ClientFileAnswer| assert_eq!(given(Some(outcome)), expected);
+        let refused = |reason: &str| ClientFileAnswer::Refused(reason.to_owned());
+        let check = |outcome: Outcome, expected: ClientFileAnswer| assert_eq!(read_answer(Some(outcome)), expected);
         check(Ok(json!({"content": "a"})), ClientFileAnswer::Text("a".to_owned()));
         check(Ok(json!({"content": 7})), refused("its answer has no text"));
         check(Ok(json!(null)), refused("its answer has no text"));
         check(Err(json!({"code": -32002, "message": "gone"})), ClientFileAnswer::Absent);
         check(Err(json!({"code": -32603, "message": "no\u{1b}[31m\nmore"})), refused("no more"));
         check(Err(json!("odd")), refused(""));
-        assert_eq!(given(None), refused("it did not answer in time"));
-        assert_eq!(taken(Some(Ok(Value::Null))), ClientFileAnswer::Written);
-        assert_eq!(taken(Some(Err(json!({"message": "read-only"})))), refused("read-only"));
+        assert_eq!(read_answer(None), refused("it did not answer in time"));
+        assert_eq!(write_answer(Some(Ok(Value::Null))), ClientFileAnswer::Written);
+        assert_eq!(write_answer(Some(Err(json!({"message": "read-only"})))), refused("read-only"));
     }
 }

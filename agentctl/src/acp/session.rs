@@ -206,11 +206,11 @@ pub(super) async fn register_servers(daemon: &Daemon, session: &OpenSession, nam
     match daemon.client.set_session_servers(request(daemon, session, servers)).await {
         Ok((views, version)) => {
             session.state().servers = Some(EditorServers { named: known, version });
-            notices.extend(names.iter().zip(&views).filter_map(|(name, view)| trouble(name, view)));
+            notices.extend(names.iter().zip(&views).filter_map(|(name, view)| availability_notice(name, view)));
         }
         Err(error) => {
-            let why = clean_line(&error.to_string());
-            notices.push(format!("the MCP servers of the editor are not used in this session: {why}"));
+            let reason = clean_line(&error.to_string());
+            notices.push(format!("the MCP servers of the editor are not used in this session: {reason}"));
         }
     }
     notices
@@ -233,7 +233,7 @@ pub(super) async fn register_servers_again(daemon: &Daemon, session: &OpenSessio
 }
 
 /// Removes the servers of a closed session, unless another client has replaced them.
-pub(super) async fn take_back_servers(daemon: &Daemon, session: &OpenSession) {
+pub(super) async fn remove_servers(daemon: &Daemon, session: &OpenSession) {
     let Some(known) = session.state().servers.take() else { return };
     let request = SetSessionServersRequest {
         session: session.id.to_string(),
@@ -271,7 +271,7 @@ fn wire(server: &McpServer) -> Option<SessionServer> {
 }
 
 /// Message about an unavailable server.
-fn trouble(name: &str, view: &McpServerView) -> Option<String> {
+fn availability_notice(name: &str, view: &McpServerView) -> Option<String> {
     let name = clean_line(name);
     match view.state {
         McpServerState::Down => {
@@ -300,8 +300,8 @@ mod tests {
             let url = ServerUrl { url: "http://x/".to_owned(), headers, sse };
             assert_eq!(wire(server).unwrap().address, Some(Address::Url(url)));
         }
-        let brought = EditorServers { named: named.to_vec(), version: 1 };
-        assert_eq!(format!("{brought:?}"), "EditorServers(2)");
+        let servers = EditorServers { named: named.to_vec(), version: 1 };
+        assert_eq!(format!("{servers:?}"), "EditorServers(2)");
     }
 
     #[test]
@@ -319,13 +319,15 @@ mod tests {
             reached: false,
             notes: Vec::new(),
         };
-        let message = trouble("fi\u{1b}[2Jles", &view(McpServerState::Down)).unwrap();
+        let message = availability_notice("fi\u{1b}[2Jles", &view(McpServerState::Down)).unwrap();
         assert!(
             message.contains("files of the editor is not available: it said") && !message.contains('\u{1b}'),
             "{message}"
         );
-        assert!(trouble("files", &view(McpServerState::Starting)).unwrap().contains("has not answered yet"));
-        assert_eq!(trouble("files", &view(McpServerState::Running)), None);
-        assert_eq!(trouble("files", &view(McpServerState::Stopped)), None);
+        assert!(
+            availability_notice("files", &view(McpServerState::Starting)).unwrap().contains("has not answered yet")
+        );
+        assert_eq!(availability_notice("files", &view(McpServerState::Running)), None);
+        assert_eq!(availability_notice("files", &view(McpServerState::Stopped)), None);
     }
 }

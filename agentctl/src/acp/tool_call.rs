@@ -21,7 +21,7 @@ use crate::{render::tool_line::call_line, report};
 /// Name of the tool that runs commands.
 pub(super) const SHELL: &str = "run_bash_command";
 /// Maximum characters of a title. The content of a call has the rest.
-const LONGEST_TITLE: usize = 500;
+const MAX_TITLE: usize = 500;
 
 /// Parses the arguments of a call; invalid JSON becomes a string.
 pub(super) fn arguments(text: &str) -> Value {
@@ -43,7 +43,7 @@ pub(super) fn kind(tool: &str) -> ToolKind {
 
 /// Title of a call: the command, or the tool and its subject.
 pub(super) fn title(tool: &str, args: &Value) -> String {
-    let title = report::cut(&call_line(tool, args), LONGEST_TITLE);
+    let title = report::cut(&call_line(tool, args), MAX_TITLE);
     // Editors render titles as Markdown, which could alter the text.
     if tool == SHELL || is_markup(&title) { code_span(&title) } else { title }
 }
@@ -56,7 +56,7 @@ fn is_markup(title: &str) -> bool {
 }
 
 /// Files that a call refers to.
-pub(super) fn locations(tool: &str, args: &Value, places: &Places) -> Vec<ToolCallLocation> {
+pub(super) fn locations(tool: &str, args: &Value, roots: &SessionRoots) -> Vec<ToolCallLocation> {
     let text = |name: &str| args.get(name).and_then(Value::as_str);
     let named: Vec<String> = match tool {
         "apply_patch" => files_of_patch(text("patch").unwrap_or_default()),
@@ -66,7 +66,7 @@ pub(super) fn locations(tool: &str, args: &Value, places: &Places) -> Vec<ToolCa
     // For documents, `offset` is a page.
     let line = args.get("offset").and_then(Value::as_u64).and_then(|line| u32::try_from(line).ok());
     let line = line.filter(|_| tool == "read_file");
-    let real = named.iter().filter(|path| visible::is_plain(path)).filter_map(|path| places.real(path));
+    let real = named.iter().filter(|path| visible::is_plain(path)).filter_map(|path| roots.real(path));
     real.map(|path| ToolCallLocation::new(path).line(line)).collect()
 }
 
@@ -82,9 +82,9 @@ pub(super) fn input(args: &Value, longest: usize) -> Value {
 }
 
 /// Maximum bytes of a running command's output per update. Without terminals, each update sends the end of it again.
-const TAIL: usize = 4 * 1024;
+const TAIL_BYTES: usize = 4 * 1024;
 /// Minimum delay between two such updates.
-const PAUSE: Duration = Duration::from_millis(250);
+const UPDATE_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Wraps a text in a code fence that it cannot close.
 pub(super) fn fenced(text: &str) -> String {
@@ -94,11 +94,11 @@ pub(super) fn fenced(text: &str) -> String {
 }
 
 /// Wraps a single line in a code span that it cannot close.
-pub(super) fn code_span(words: &str) -> String {
-    let runs = words.split(|letter| letter != '`').map(str::len);
+pub(super) fn code_span(text: &str) -> String {
+    let runs = text.split(|letter| letter != '`').map(str::len);
     let mark = "`".repeat(runs.max().unwrap_or(0) + 1);
-    let pad = if words.starts_with('`') || words.ends_with('`') { " " } else { "" };
-    format!("{mark}{pad}{words}{pad}{mark}")
+    let pad = if text.starts_with('`') || text.ends_with('`') { " " } else { "" };
+    format!("{mark}{pad}{text}{pad}{mark}")
 }
 
 /// Truncates a text to `longest` bytes by removing its middle.
@@ -117,17 +117,17 @@ pub(super) struct LiveOutput {
     tail: String,
     shown: Option<Instant>,
     /// True once there was any output.
-    pub(super) has_come: bool,
+    pub(super) has_output: bool,
 }
 
 impl LiveOutput {
     /// Appends output. Returns its end if an update is due.
     pub(super) fn take(&mut self, more: &str) -> Option<String> {
-        self.has_come = true;
+        self.has_output = true;
         self.tail.push_str(more);
-        let surplus = self.tail.len().saturating_sub(TAIL);
+        let surplus = self.tail.len().saturating_sub(TAIL_BYTES);
         self.tail.drain(..self.tail.ceil_char_boundary(surplus));
-        if self.shown.is_some_and(|at| at.elapsed() < PAUSE) {
+        if self.shown.is_some_and(|at| at.elapsed() < UPDATE_INTERVAL) {
             return None;
         }
         self.shown = Some(Instant::now());
@@ -140,7 +140,7 @@ const AREAS: [&str; 6] = ["uploads", "outputs", "temp", "skills", "large_tool_re
 
 /// The folders of a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Places {
+pub(super) struct SessionRoots {
     /// Folder that tools see as `/project`.
     pub(super) project: Option<PathBuf>,
     /// Folders that tools see below `/folders`.
@@ -149,7 +149,7 @@ pub(super) struct Places {
     pub(super) workspace: PathBuf,
 }
 
-impl Places {
+impl SessionRoots {
     /// Folder that the editor associates with the session.
     pub(super) fn folder(&self) -> &Path {
         self.project.as_deref().unwrap_or(&self.workspace)
@@ -199,9 +199,9 @@ impl Places {
 }
 
 /// Maximum bytes of the texts of a call's edits.
-const LONGEST_EDIT: usize = 256 * 1024;
+const MAX_EDIT_BYTES: usize = 256 * 1024;
 /// Maximum number of shown changes of one patch.
-const MOST_PLACES: usize = 50;
+const MAX_CHANGES: usize = 50;
 
 /// Availability of a file's content before a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -215,30 +215,30 @@ pub(super) enum PriorContent {
 }
 
 /// Edits of a call. Empty if it makes none or they are too long.
-pub(super) fn edits_of_call(tool: &str, args: &Value, places: &Places, before: PriorContent) -> Vec<Diff> {
+pub(super) fn edits_of_call(tool: &str, args: &Value, roots: &SessionRoots, before: PriorContent) -> Vec<Diff> {
     let text = |name: &str| args.get(name).and_then(Value::as_str);
-    let place = || places.real(text("path")?);
+    let real_path = || roots.real(text("path")?);
     let edit = || match tool {
         "edit_file" => {
             let (old, new) = (text("old_string")?, text("new_string")?);
             // Some editors join a text without a final newline with the following one.
             let ends = |text: &str| text.is_empty() || text.ends_with('\n');
             let end = if ends(old) || ends(new) { "" } else { "\n" };
-            Some(Diff::new(place()?, format!("{new}{end}")).old_text(format!("{old}{end}")))
+            Some(Diff::new(real_path()?, format!("{new}{end}")).old_text(format!("{old}{end}")))
         }
         // In an editor, the daemon sends the replaced text with its question and the result.
         "write_file" if before != PriorContent::InEditor => {
-            let path = place()?;
+            let path = real_path()?;
             let old = (before == PriorContent::OnDisk).then(|| text_of(&path)).flatten();
             Some(Diff::new(path, text("content")?).old_text(old))
         }
         _ => None,
     };
     let edits = match tool {
-        "apply_patch" => edits_of_patch(text("patch").unwrap_or_default(), places),
+        "apply_patch" => edits_of_patch(text("patch").unwrap_or_default(), roots),
         _ => edit().into_iter().collect(),
     };
-    shown_edits(edits, LONGEST_EDIT)
+    shown_edits(edits, MAX_EDIT_BYTES)
 }
 
 /// Returns the edits if their texts have at most `longest` bytes in total and no hidden characters.
@@ -255,9 +255,9 @@ pub(super) fn shown_edits(edits: Vec<Diff>, longest: usize) -> Vec<Diff> {
 /// Files named in a patch, in order and without duplicates.
 pub(super) fn files_of_patch(patch: &str) -> Vec<String> {
     let mut files: Vec<String> = Vec::new();
-    for place in places_of_patch(patch) {
-        if !files.contains(&place.file) {
-            files.push(place.file);
+    for change in changes_of_patch(patch) {
+        if !files.contains(&change.file) {
+            files.push(change.file);
         }
     }
     files
@@ -266,26 +266,29 @@ pub(super) fn files_of_patch(patch: &str) -> Vec<String> {
 /// Content of a regular UTF-8 file of limited size.
 fn text_of(path: &Path) -> Option<String> {
     // Checked before opening, because opening a pipe would wait for its other end.
-    let metadata = path.metadata().ok().filter(|metadata| metadata.is_file() && metadata.len() <= LONGEST_EDIT as u64);
+    let metadata =
+        path.metadata().ok().filter(|metadata| metadata.is_file() && metadata.len() <= MAX_EDIT_BYTES as u64);
     metadata.and_then(|_| std::fs::read_to_string(path).ok())
 }
 
 /// The edits of a patch.
-pub(super) fn edits_of_patch(patch: &str, places: &Places) -> Vec<Diff> {
-    let shown =
-        places_of_patch(patch).into_iter().filter(|place| place.is_deleted || place.old != place.new).take(MOST_PLACES);
-    let edits = shown.filter_map(|place| {
-        let path = places.real(&place.file)?;
+pub(super) fn edits_of_patch(patch: &str, roots: &SessionRoots) -> Vec<Diff> {
+    let shown = changes_of_patch(patch)
+        .into_iter()
+        .filter(|change| change.is_deleted || change.old != change.new)
+        .take(MAX_CHANGES);
+    let edits = shown.filter_map(|change| {
+        let path = roots.real(&change.file)?;
         // A patch in the `***` format does not contain the deleted text.
-        let old = if place.is_deleted && place.old.is_empty() { Some(text_of(&path)?) } else { Some(place.old) };
-        Some(Diff::new(path, place.new).old_text(old.filter(|_| !place.is_new)))
+        let old = if change.is_deleted && change.old.is_empty() { Some(text_of(&path)?) } else { Some(change.old) };
+        Some(Diff::new(path, change.new).old_text(old.filter(|_| !change.is_new)))
     });
     edits.collect()
 }
 
 /// A single change of a patch.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct PatchPlace {
+struct PatchChange {
     file: String,
     is_new: bool,
     is_deleted: bool,
@@ -294,35 +297,35 @@ struct PatchPlace {
 }
 
 /// Parses a patch in either format as far as possible. The tool itself reports errors.
-fn places_of_patch(patch: &str) -> Vec<PatchPlace> {
+fn changes_of_patch(patch: &str) -> Vec<PatchChange> {
     const ENVELOPE: [(&str, bool); 3] =
         [("*** Add File:", true), ("*** Update File:", false), ("*** Delete File:", false)];
-    let mut places: Vec<PatchPlace> = Vec::new();
+    let mut changes: Vec<PatchChange> = Vec::new();
     let mut lines = patch.lines().peekable();
     while let Some(line) = lines.next() {
         let header = ENVELOPE.iter().find_map(|(header, is_new)| Some((line.strip_prefix(header)?, *is_new)));
         if let Some((file, is_new)) = header {
             let is_deleted = line.starts_with("*** Delete");
-            places.push(PatchPlace { file: file.trim().to_owned(), is_new, is_deleted, ..PatchPlace::default() });
+            changes.push(PatchChange { file: file.trim().to_owned(), is_new, is_deleted, ..PatchChange::default() });
         } else if let (Some(before), Some(after)) =
             (line.strip_prefix("--- "), lines.peek().and_then(|next| next.strip_prefix("+++ ")))
         {
             let is_new = file_name(before) == "/dev/null";
             let file = if file_name(after) == "/dev/null" { file_name(before) } else { file_name(after) };
-            places.push(PatchPlace { file: file.to_owned(), is_new, ..PatchPlace::default() });
+            changes.push(PatchChange { file: file.to_owned(), is_new, ..PatchChange::default() });
             lines.next();
         } else if line.starts_with("*** ") || line.starts_with("diff --git ") {
             // Only meaningful to the tool.
         } else if line.starts_with("@@") {
-            if let Some(last) = places.last().filter(|last| !last.old.is_empty() || !last.new.is_empty()) {
+            if let Some(last) = changes.last().filter(|last| !last.old.is_empty() || !last.new.is_empty()) {
                 let (file, is_new) = (last.file.clone(), last.is_new);
-                places.push(PatchPlace { file, is_new, ..PatchPlace::default() });
+                changes.push(PatchChange { file, is_new, ..PatchChange::default() });
             }
-        } else if let Some(place) = places.last_mut() {
-            place.take(line);
+        } else if let Some(change) = changes.last_mut() {
+            change.take(line);
         }
     }
-    places
+    changes
 }
 
 /// File name in a `diff -u` header, without the `a/` or `b/` prefix of git and without the timestamp.
@@ -331,7 +334,7 @@ fn file_name(header: &str) -> &str {
     name.strip_prefix("a/").or_else(|| name.strip_prefix("b/")).unwrap_or(name)
 }
 
-impl PatchPlace {
+impl PatchChange {
     fn take(&mut self, line: &str) {
         // Models often omit the leading space of an empty line.
         let mark = line.chars().next().unwrap_or(' ');
@@ -352,10 +355,11 @@ mod tests {
 
     #[test]
     fn tool_calls_have_titles_and_locations() {
-        let places = Places { project: Some("/p".into()), workspace: "/w".into(), ..Places::default() };
+        let roots = SessionRoots { project: Some("/p".into()), workspace: "/w".into(), ..SessionRoots::default() };
         let check = |tool: &str, args: Value, expected: (&str, &[(&str, Option<u32>)])| {
-            let locations = locations(tool, &args, &places);
-            let actual: Vec<_> = locations.iter().map(|place| (place.path.to_str().unwrap(), place.line)).collect();
+            let locations = locations(tool, &args, &roots);
+            let actual: Vec<_> =
+                locations.iter().map(|location| (location.path.to_str().unwrap(), location.line)).collect();
             assert_eq!((title(tool, &args).as_str(), actual.as_slice()), expected, "{tool}");
         };
         check("read_file", json!({"path": "a.rs", "offset": 7}), ("read_file a.rs", &[("/p/a.rs", Some(7))]));
@@ -374,7 +378,7 @@ mod tests {
 
     #[test]
     fn code_span_contains_any_text() {
-        let check = |words: &str, expected: &str| assert_eq!(code_span(words), expected);
+        let check = |text: &str, expected: &str| assert_eq!(code_span(text), expected);
         check("echo *a* __b__", "`echo *a* __b__`");
         check("echo `date`", "`` echo `date` ``");
         check("a ``b`` c", "```a ``b`` c```");
@@ -400,17 +404,20 @@ mod tests {
         assert_eq!(output.take("one\n"), Some("```\none\n```".to_owned()));
         assert_eq!(output.take("two\n"), None);
         output.shown = None;
-        assert!(output.take(&"é".repeat(TAIL)).unwrap().len() < TAIL + 20);
+        assert!(output.take(&"é".repeat(TAIL_BYTES)).unwrap().len() < TAIL_BYTES + 20);
     }
 
     #[test]
     fn tool_paths_map_to_real_paths() {
         let lib = AddedFolder { at: "/folders/lib".into(), path: "/srv/lib".into(), writable: false };
-        let with =
-            Places { project: Some("/home/me/shop".into()), folders: vec![lib], workspace: "/data/workspace/s".into() };
-        let without = Places { project: None, ..with.clone() };
-        let check = |places: &Places, named: &str, expected: Option<&str>| {
-            assert_eq!(places.real(named), expected.map(PathBuf::from), "{named}");
+        let with = SessionRoots {
+            project: Some("/home/me/shop".into()),
+            folders: vec![lib],
+            workspace: "/data/workspace/s".into(),
+        };
+        let without = SessionRoots { project: None, ..with.clone() };
+        let check = |roots: &SessionRoots, named: &str, expected: Option<&str>| {
+            assert_eq!(roots.real(named), expected.map(PathBuf::from), "{named}");
         };
         check(&with, "/project/src/main.rs", Some("/home/me/shop/src/main.rs"));
         check(&with, "project/src/main.rs", Some("/home/me/shop/src/main.rs"));
@@ -434,28 +441,32 @@ mod tests {
 
     #[test]
     fn project_files_map_to_tool_paths() {
-        let places = Places { project: Some("/home/me/shop".into()), workspace: "/data".into(), ..Places::default() };
-        assert_eq!(places.of_tools(Path::new("/home/me/shop/src/a b.rs")), Some("/project/src/a b.rs".to_owned()));
-        assert_eq!(places.of_tools(Path::new("/home/me/shop/../x")), None);
-        assert_eq!(places.of_tools(Path::new("/home/me/other")), None);
+        let roots = SessionRoots {
+            project: Some("/home/me/shop".into()),
+            workspace: "/data".into(),
+            ..SessionRoots::default()
+        };
+        assert_eq!(roots.of_tools(Path::new("/home/me/shop/src/a b.rs")), Some("/project/src/a b.rs".to_owned()));
+        assert_eq!(roots.of_tools(Path::new("/home/me/shop/../x")), None);
+        assert_eq!(roots.of_tools(Path::new("/home/me/other")), None);
         let at = "/folders/lib".to_owned();
         let lib = AddedFolder { at, path: "/srv/lib".into(), writable: false };
-        let places = Places { folders: vec![lib], ..places };
-        assert_eq!(places.of_tools(Path::new("/srv/lib/a.rs")), Some("/folders/lib/a.rs".to_owned()));
-        assert_eq!(Places::default().of_tools(Path::new("/x")), None);
+        let roots = SessionRoots { folders: vec![lib], ..roots };
+        assert_eq!(roots.of_tools(Path::new("/srv/lib/a.rs")), Some("/folders/lib/a.rs".to_owned()));
+        assert_eq!(SessionRoots::default().of_tools(Path::new("/x")), None);
     }
 
-    fn places(project: &Path) -> Places {
-        Places { project: Some(project.to_owned()), workspace: "/data/s".into(), ..Places::default() }
+    fn roots(project: &Path) -> SessionRoots {
+        SessionRoots { project: Some(project.to_owned()), workspace: "/data/s".into(), ..SessionRoots::default() }
     }
 
     #[test]
     fn edits_include_old_and_new_text() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("a.txt"), "old\n").unwrap();
-        let places = places(folder.path());
+        let roots = roots(folder.path());
         let check = |tool: &str, args: Value, before: PriorContent, expected: &[(&str, Option<&str>, &str)]| {
-            let edits = edits_of_call(tool, &args, &places, before);
+            let edits = edits_of_call(tool, &args, &roots, before);
             let actual: Vec<_> = edits
                 .iter()
                 .map(|edit| {
@@ -474,7 +485,7 @@ mod tests {
         check("write_file", write.clone(), PriorContent::OnDisk, &[("a.txt", Some("old\n"), "new\n")]);
         check("write_file", write, PriorContent::Unknown, &[("a.txt", None, "new\n")]);
         check("write_file", json!({"path": "b.txt", "content": "x"}), PriorContent::OnDisk, &[("b.txt", None, "x")]);
-        let long = json!({"path": "b.txt", "content": "x".repeat(LONGEST_EDIT + 1)});
+        let long = json!({"path": "b.txt", "content": "x".repeat(MAX_EDIT_BYTES + 1)});
         check("write_file", long, PriorContent::OnDisk, &[]);
         let delete =
             json!({"patch": "*** Begin Patch\n*** Delete File: a.txt\n*** Delete File: none\n*** End Patch\n"});
@@ -493,9 +504,9 @@ mod tests {
                         +new\n*** Delete File: c.txt\n*** End Patch\n";
         let unified = "diff --git a/a.txt b/a.txt\n--- a/a.txt\t2026-01-01\n+++ b/a.txt\n@@ -1,3 +1,3 @@\n one\n-two\n+2\n--- /dev/null\n\
                        +++ b/b.txt\n@@ -0,0 +1 @@\n+new\n";
-        let places = places(Path::new("/p"));
+        let roots = roots(Path::new("/p"));
         let actual = |patch: &str| -> Vec<(String, Option<String>, String)> {
-            let edits = edits_of_call("apply_patch", &json!({"patch": patch}), &places, PriorContent::OnDisk);
+            let edits = edits_of_call("apply_patch", &json!({"patch": patch}), &roots, PriorContent::OnDisk);
             edits.into_iter().map(|edit| (edit.path.display().to_string(), edit.old_text, edit.new_text)).collect()
         };
         let edit = |path: &str, old: Option<&str>, new: &str| (path.to_owned(), old.map(str::to_owned), new.to_owned());

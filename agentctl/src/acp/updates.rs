@@ -20,7 +20,9 @@ use agentd_core::{
 };
 use serde_json::{Value, json};
 
-use super::tool_call::{self, LiveOutput, Places, PriorContent, SHELL, edits_of_call, edits_of_patch, shown_edits};
+use super::tool_call::{
+    self, LiveOutput, PriorContent, SHELL, SessionRoots, edits_of_call, edits_of_patch, shown_edits,
+};
 use crate::{
     render::context::notice_line,
     report::short_id,
@@ -48,24 +50,24 @@ const LIVE_EDITS: usize = 40 * 1024;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
     /// Limit for a message or reasoning.
-    pub(super) words: usize,
+    pub(super) text: usize,
     /// Limit for the result of a call.
     pub(super) result: usize,
 }
 
 impl Limits {
     /// Limits for live events. Some editors read lines of at most 64 KiB.
-    pub(super) const LIVE: Self = Self { words: usize::MAX, result: 24 * 1024 };
+    pub(super) const LIVE: Self = Self { text: usize::MAX, result: 24 * 1024 };
 }
 
 /// Separator between an aborted text and its replacement, because the protocol cannot retract text.
-const BEGINS_AGAIN: &str = "\n\n*(Interrupted; starting over.)*\n\n";
+const RESTART_NOTE: &str = "\n\n*(Interrupted; starting over.)*\n\n";
 
 /// Translator of the events of one session.
 #[derive(Debug)]
 pub(super) struct Updates {
     session: SessionId,
-    places: Places,
+    roots: SessionRoots,
     features: EditorFeatures,
     pub(super) limits: Limits,
     /// Availability of files before calls change them.
@@ -74,18 +76,18 @@ pub(super) struct Updates {
     pub(super) windows: HashMap<Slot, u64>,
     window: Option<u64>,
     /// Text that the editor has just sent and already shows.
-    pub(super) own_words: Option<String>,
+    pub(super) own_text: Option<String>,
     /// Cost of the session before this turn.
     pub(super) spent: Option<u64>,
     /// True once a compaction was sent.
-    pub(super) summed_up: bool,
+    pub(super) has_compacted: bool,
     /// Tokens in the window and cost including this turn, as last sent.
     used: Option<u64>,
     cost: Option<u64>,
     items: HashMap<ItemId, TextItem>,
     /// Kind of the last text, if it was sent and then discarded. Cleared when something else is sent. True for
     /// reasoning.
-    void: Option<bool>,
+    discarded: Option<bool>,
     calls: HashMap<String, Call>,
     running: HashMap<ItemId, (String, LiveOutput)>,
     /// Names of the subagents.
@@ -96,7 +98,7 @@ pub(super) struct Updates {
 struct TextItem {
     is_thought: bool,
     /// Number of bytes already sent.
-    taken: usize,
+    sent_bytes: usize,
 }
 
 #[derive(Debug)]
@@ -107,22 +109,22 @@ struct Call {
 
 impl Updates {
     /// Translator for live events.
-    pub(super) fn live(session: SessionId, places: Places, features: EditorFeatures) -> Self {
+    pub(super) fn live(session: SessionId, roots: SessionRoots, features: EditorFeatures) -> Self {
         Self {
             session,
-            places,
+            roots,
             features,
             limits: Limits::LIVE,
             before: if features.files { PriorContent::InEditor } else { PriorContent::OnDisk },
             windows: HashMap::new(),
             window: None,
-            own_words: None,
+            own_text: None,
             spent: None,
-            summed_up: false,
+            has_compacted: false,
             used: None,
             cost: None,
             items: HashMap::new(),
-            void: None,
+            discarded: None,
             calls: HashMap::new(),
             running: HashMap::new(),
             subagents: HashMap::new(),
@@ -130,9 +132,9 @@ impl Updates {
     }
 
     /// Translator for past events, whose terminals are gone.
-    pub(super) fn replay(session: SessionId, places: Places, features: EditorFeatures, limits: Limits) -> Self {
+    pub(super) fn replay(session: SessionId, roots: SessionRoots, features: EditorFeatures, limits: Limits) -> Self {
         let features = EditorFeatures { terminals: false, notices: false, ..features };
-        Self { limits, before: PriorContent::Unknown, ..Self::live(session, places, features) }
+        Self { limits, before: PriorContent::Unknown, ..Self::live(session, roots, features) }
     }
 
     /// Id of a call in the editor.
@@ -214,7 +216,7 @@ impl Updates {
     pub(super) fn call(&mut self, session: SessionId, id: &CallId, tool: &str, args: &Value) -> SessionUpdate {
         let known = self.call_id(session, id);
         let longest = if self.before == PriorContent::Unknown { self.limits.result } else { LIVE_EDITS };
-        let edits = shown_edits(edits_of_call(tool, args, &self.places, self.before), longest);
+        let edits = shown_edits(edits_of_call(tool, args, &self.roots, self.before), longest);
         let mut title = tool_call::title(tool, args);
         if session != self.session {
             let name = self.subagents.get(&session).map_or("subagent", String::as_str);
@@ -224,11 +226,11 @@ impl Updates {
         let mut call = ToolCall::new(known.clone(), title)
             .name(tool)
             .kind(tool_call::kind(tool))
-            .locations(tool_call::locations(tool, args, &self.places))
+            .locations(tool_call::locations(tool, args, &self.roots))
             .raw_input(tool_call::input(args, self.limits.result))
             .content(edits.into_iter().map(ToolCallContent::from).collect());
         if tool == SHELL && self.features.terminals {
-            let folder = self.places.folder().display().to_string();
+            let folder = self.roots.folder().display().to_string();
             let info = json!({"terminal_id": known, "cwd": folder});
             call = call.content(vec![terminal(&known)]).meta(meta("terminal_info", info));
         }
@@ -250,8 +252,8 @@ impl Updates {
         match &item.body {
             ItemBody::AgentMessage { text } | ItemBody::Reasoning { text } => {
                 let is_thought = matches!(item.body, ItemBody::Reasoning { .. });
-                let sent = self.breaks_off(is_thought).then(|| words(is_thought, item.id, BEGINS_AGAIN));
-                self.items.insert(item.id, TextItem { is_thought, taken: 0 });
+                let sent = self.drop_open_texts(is_thought).then(|| text_update(is_thought, item.id, RESTART_NOTE));
+                self.items.insert(item.id, TextItem { is_thought, sent_bytes: 0 });
                 sent.into_iter().chain(self.delta(item.id, 0, text)).collect()
             }
             // In the past, the completed result is enough.
@@ -273,16 +275,16 @@ impl Updates {
 
     /// Drops discarded or unfinished texts, because another text begins. Returns true if one of the same kind was sent,
     /// which the new text replaces.
-    fn breaks_off(&mut self, is_thought: bool) -> bool {
-        let was_void = self.void.take() == Some(is_thought);
+    fn drop_open_texts(&mut self, is_thought: bool) -> bool {
+        let was_discarded = self.discarded.take() == Some(is_thought);
         let open = self.items.extract_if(|_, item| item.is_thought == is_thought);
-        open.filter(|(_, item)| item.taken > 0).count() > 0 || was_void
+        open.filter(|(_, item)| item.sent_bytes > 0).count() > 0 || was_discarded
     }
 
     fn delta(&mut self, id: ItemId, offset: u64, text: &str) -> Option<SessionUpdate> {
         if let Some((call, live)) = self.running.get_mut(&id) {
             if self.features.terminals && self.calls.get(call).is_some_and(|call| call.tool == SHELL) {
-                live.has_come = true;
+                live.has_output = true;
                 let data = meta("terminal_output", json!({"terminal_id": call, "data": text}));
                 return Some(with_meta(call.clone(), ToolCallUpdateFields::new(), data));
             }
@@ -291,9 +293,9 @@ impl Updates {
         }
         let item = self.items.get_mut(&id)?;
         let offset = usize::try_from(offset).ok()?;
-        let new = text.get(item.taken.checked_sub(offset)?..).filter(|new| !new.is_empty())?;
-        item.taken += new.len();
-        Some(words(item.is_thought, id, new))
+        let new = text.get(item.sent_bytes.checked_sub(offset)?..).filter(|new| !new.is_empty())?;
+        item.sent_bytes += new.len();
+        Some(text_update(item.is_thought, id, new))
     }
 
     fn completed(&mut self, session: SessionId, item: &Item) -> Vec<SessionUpdate> {
@@ -301,19 +303,19 @@ impl Updates {
             ItemBody::AgentMessage { text } | ItemBody::Reasoning { text } => {
                 let is_thought = matches!(item.body, ItemBody::Reasoning { .. });
                 let known = self.items.remove(&item.id);
-                if known.as_ref().is_some_and(|known| known.taken > text.len()) {
-                    self.void = Some(is_thought);
+                if known.as_ref().is_some_and(|known| known.sent_bytes > text.len()) {
+                    self.discarded = Some(is_thought);
                     return Vec::new();
                 }
                 // Its beginning was missed while the daemon was gone.
-                let sent = known.is_none() && self.breaks_off(is_thought);
-                let sent = sent.then(|| words(is_thought, item.id, BEGINS_AGAIN));
-                let rest = text.get(known.map_or(0, |item| item.taken)..).filter(|rest| !rest.is_empty());
-                let rest = rest.map(|rest| words(is_thought, item.id, &tool_call::cut(rest, self.limits.words)));
+                let sent = known.is_none() && self.drop_open_texts(is_thought);
+                let sent = sent.then(|| text_update(is_thought, item.id, RESTART_NOTE));
+                let rest = text.get(known.map_or(0, |item| item.sent_bytes)..).filter(|rest| !rest.is_empty());
+                let rest = rest.map(|rest| text_update(is_thought, item.id, &tool_call::cut(rest, self.limits.text)));
                 sent.into_iter().chain(rest).collect()
             }
             ItemBody::ToolCall(call) => {
-                self.void = None;
+                self.discarded = None;
                 vec![self.call(session, &call.call_id, &call.name, &tool_call::arguments(&call.arguments))]
             }
             ItemBody::ToolResult(result) => {
@@ -322,23 +324,23 @@ impl Updates {
             }
             // The editor already shows the message that started the turn.
             ItemBody::UserMessage { steered: false, .. } if self.before != PriorContent::Unknown => Vec::new(),
-            ItemBody::UserMessage { text, .. } if self.own_words.as_ref() == Some(text) => {
-                self.own_words = None;
+            ItemBody::UserMessage { text, .. } if self.own_text.as_ref() == Some(text) => {
+                self.own_text = None;
                 Vec::new()
             }
             ItemBody::UserMessage { text, typed_bytes, .. } => {
                 let typed = typed_bytes.and_then(|bytes| text.get(..usize::try_from(bytes).ok()?)).unwrap_or(text);
-                let chunk = chunk(item.id, &tool_call::cut(typed, self.limits.words));
+                let chunk = chunk(item.id, &tool_call::cut(typed, self.limits.text));
                 vec![SessionUpdate::UserMessageChunk(chunk)]
             }
             ItemBody::Compaction(compaction) if self.features.compaction => {
-                self.summed_up = true;
+                self.has_compacted = true;
                 let summary = tool_call::cut(&compaction.summary, self.limits.result);
                 let update = CompactionUpdate::new(item.id.to_string(), CompactionStatus::Completed);
                 vec![SessionUpdate::CompactionUpdate(update.summary(vec![ContentBlock::from(summary)]))]
             }
             ItemBody::Compaction(_) => {
-                self.summed_up = true;
+                self.has_compacted = true;
                 self.notice(NoticeSeverity::Info, "older history was summarized")
             }
             ItemBody::Notice { text, topic: NoticeTopic::General, .. } => self.notice(NoticeSeverity::Info, text),
@@ -366,13 +368,13 @@ impl Updates {
         let mut has_edits = call.is_some_and(|call| call.has_edits);
         let diff = result.details.as_ref().and_then(|details| details.diff.as_ref()).filter(|diff| !diff.cut);
         if let Some(diff) = diff.filter(|_| !has_edits && self.before != PriorContent::Unknown) {
-            let edits = shown_edits(edits_of_patch(&diff.text, &self.places), self.limits.result);
+            let edits = shown_edits(edits_of_patch(&diff.text, &self.roots), self.limits.result);
             has_edits = !edits.is_empty();
             fields = fields.content(edits.into_iter().map(ToolCallContent::from).collect::<Vec<_>>());
         }
         if let Some(ran) = &result.ran_with {
             let args = tool_call::arguments(ran);
-            let edits = edits_of_call(&result.name, &args, &self.places, PriorContent::Unknown);
+            let edits = edits_of_call(&result.name, &args, &self.roots, PriorContent::Unknown);
             let edits = shown_edits(edits, self.limits.result);
             has_edits = !edits.is_empty();
             fields = fields
@@ -382,10 +384,10 @@ impl Updates {
         }
         if result.name == SHELL && self.features.terminals && live.is_some() {
             // If a command wrote nothing while it ran, the result is its whole output.
-            let came = live.is_some_and(|(_, output)| output.has_come);
+            let had_output = live.is_some_and(|(_, output)| output.has_output);
             let exit = json!({"terminal_id": id, "exit_code": result.exit_code, "signal": null});
             let mut sent = meta("terminal_exit", exit);
-            if !came && !text.is_empty() {
+            if !had_output && !text.is_empty() {
                 sent.insert("terminal_output".to_owned(), json!({"terminal_id": id, "data": text}));
             }
             return with_meta(id, fields, sent);
@@ -466,7 +468,7 @@ fn chunk(id: ItemId, text: &str) -> ContentChunk {
     ContentChunk::new(ContentBlock::from(text)).message_id(id.to_string().as_str())
 }
 
-fn words(is_thought: bool, id: ItemId, text: &str) -> SessionUpdate {
+fn text_update(is_thought: bool, id: ItemId, text: &str) -> SessionUpdate {
     let chunk = chunk(id, text);
     if is_thought { SessionUpdate::AgentThoughtChunk(chunk) } else { SessionUpdate::AgentMessageChunk(chunk) }
 }

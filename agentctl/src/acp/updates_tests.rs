@@ -19,8 +19,8 @@ struct Fixture {
 impl Fixture {
     fn with(features: EditorFeatures) -> Self {
         let session = SessionId::generate();
-        let places = Places { project: Some("/p".into()), workspace: "/w".into(), ..Places::default() };
-        Self { session, turn: TurnId::generate(), updates: Updates::live(session, places, features), seq: 0 }
+        let roots = SessionRoots { project: Some("/p".into()), workspace: "/w".into(), ..SessionRoots::default() };
+        Self { session, turn: TurnId::generate(), updates: Updates::live(session, roots, features), seq: 0 }
     }
 
     fn new() -> Self {
@@ -80,7 +80,7 @@ fn text_is_sent_once_despite_lost_or_repeated_deltas() {
         (&json!("agent_message_chunk"), &json!(id.to_string()))
     );
     assert_eq!(text(&delta(0, "Hello")[0]), "lo");
-    assert!(delta(9, "rld").is_empty(), "what came before is not there");
+    assert!(delta(9, "rld").is_empty(), "the preceding text is missing");
     let item = Item { body: ItemBody::AgentMessage { text: "Hello world".to_owned() }, ..item };
     let rest = fixture.take(EventKind::ItemCompleted { item, status: ItemStatus::Done });
     assert_eq!(text(&rest[0]), " world");
@@ -156,7 +156,7 @@ fn usage_and_notices_become_updates() {
     let update = fixture.take(used(usage));
     assert_eq!(update[0]["cost"], json!({"amount": 1.5, "currency": "USD"}));
     assert_eq!((&update[0]["used"], &update[0]["size"]), (&json!(100), &json!(1000)));
-    assert_eq!(fixture.take(used(Usage::default()))[0]["used"], 100, "the window is as full as it was");
+    assert_eq!(fixture.take(used(Usage::default()))[0]["used"], 100, "the fill level is unchanged");
 
     let warning = fixture.take(EventKind::Warning { code: "x".to_owned(), message: "one\ntwo\u{1b}[2J".to_owned() });
     assert_eq!((&warning[0]["sessionUpdate"], &warning[0]["title"]), (&json!("notice"), &json!("one")));
@@ -171,7 +171,7 @@ fn unannounced_call_is_sent_before_its_result() {
     let item = fixture.item(ItemBody::ToolResult(result("c", SHELL, "")));
     let begun = fixture.take(EventKind::ItemStarted { item: item.clone() });
     assert_eq!((&begun[0]["sessionUpdate"], &begun[0]["toolCallId"]), (&json!("tool_call"), &json!("c")));
-    assert_eq!(begun[0]["_meta"]["terminal_info"]["terminal_id"], "c", "a terminal is told of before it is filled");
+    assert_eq!(begun[0]["_meta"]["terminal_info"]["terminal_id"], "c", "a terminal is announced before it has output");
     assert_eq!(begun[1]["status"], "in_progress");
     let done = fixture.ran(item, result("c", SHELL, "out"));
     assert_eq!((done.len(), &done[0]["sessionUpdate"]), (1, &json!("tool_call_update")));

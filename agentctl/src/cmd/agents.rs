@@ -170,14 +170,14 @@ to models. @NAME in a prompt loads one.";
 #[derive(Debug, Subcommand)]
 pub(crate) enum SkillsCommand {
     /// List skills
-    List(SkillsPlace),
+    List(SkillsSession),
     /// Show one skill and its SKILL.md
     Show {
         /// Name of the skill
         #[arg(value_name = "NAME")]
         name: String,
         #[command(flatten)]
-        common: SkillsPlace,
+        common: SkillsSession,
     },
     /// Check a skill; the exit code is 1 if it cannot be used
     Check {
@@ -197,7 +197,7 @@ pub(crate) enum SkillsCommand {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct SkillsPlace {
+pub(crate) struct SkillsSession {
     /// Session whose project skills are included: id, title, number in `sessions list`, or `last`
     #[arg(long, value_name = "ID")]
     session: Option<String>,
@@ -228,8 +228,8 @@ pub(crate) async fn handle_skills(global: &Global, command: SkillsCommand) -> an
         SkillsCommand::Add { folder, replace } => {
             let added = client.add_skill(&absolute(&folder)?, replace).await?;
             report::show(global.json, &added, || {
-                let (name, place) = (clean_line(&added.skill.name), clean_line(&added.folder));
-                report::lines([format!("added {name} as {place}; mention @{name} to use it")])?;
+                let (name, folder) = (clean_line(&added.skill.name), clean_line(&added.folder));
+                report::lines([format!("added {name} as {folder}; mention @{name} to use it")])?;
                 report::lines(seen(&added).map(|form| format!("models see {form}")))
             })
         }
@@ -254,7 +254,7 @@ async fn named_folder(client: &Client, folder: &PathBuf) -> anyhow::Result<Strin
 /// Canonical path of a folder, because the daemon runs in another one.
 fn absolute(folder: &PathBuf) -> anyhow::Result<String> {
     let path = std::fs::canonicalize(folder)
-        .map_err(|error| Failure::usage(format!("{} cannot be opened: {error}", folder.display())))?;
+        .map_err(|error| Failure::usage(format!("could not open {}: {error}", folder.display())))?;
     project::absolute(&path).map_err(Into::into)
 }
 
@@ -285,14 +285,14 @@ fn list_skills(skills: &[SkillReport]) -> anyhow::Result<()> {
 fn print_skill(found: &SkillReport) -> anyhow::Result<()> {
     let skill = &found.skill;
     let mut facts = FactSheet::new(12, clean_line);
-    facts.known("name", &skill.name);
-    facts.known("for", &skill.description);
-    facts.known("folder", &found.folder);
-    facts.known("from", from(found));
-    facts.known("license", found.license.as_deref().unwrap_or_default());
-    facts.known("files", format!("{} ({} bytes)", found.files, found.bytes));
-    facts.known("file types", skill.file_types.join(", "));
-    facts.known("tools", found.allowed_tools.join(", "));
+    facts.non_empty("name", &skill.name);
+    facts.non_empty("for", &skill.description);
+    facts.non_empty("folder", &found.folder);
+    facts.non_empty("from", from(found));
+    facts.non_empty("license", found.license.as_deref().unwrap_or_default());
+    facts.non_empty("files", format!("{} ({} bytes)", found.files, found.bytes));
+    facts.non_empty("file types", skill.file_types.join(", "));
+    facts.non_empty("tools", found.allowed_tools.join(", "));
     let installed =
         if found.installed { "installed" } else { "not installed; asked for when a command first needs them" };
     if !skill.packages.is_empty() {

@@ -48,11 +48,11 @@ use crate::{
 };
 
 /// Number of sessions searched for running turns.
-const SESSIONS: usize = 1000;
+const MAX_SESSIONS: usize = 1000;
 /// Maximum number of sessions listed for an ambiguous choice.
-const NAMED: usize = 6;
+const MAX_LISTED: usize = 6;
 /// Maximum characters of a title in that list.
-const TITLE: usize = 40;
+const MAX_TITLE: usize = 40;
 
 /// The arguments of `attach`.
 #[derive(Debug, Args)]
@@ -157,14 +157,14 @@ pub(super) async fn attend(
 /// # Errors
 /// If turns are running in several sessions.
 async fn running(daemon: &Daemon) -> Result<Option<SessionId>, Failure> {
-    let mut sessions = daemon.client.sessions(SESSIONS).await?;
+    let mut sessions = daemon.client.sessions(MAX_SESSIONS).await?;
     sessions.retain(|session| matches!(session.status, SessionStatus::Running | SessionStatus::Waiting));
     if let [_, _, ..] = sessions.as_slice() {
         let one = |session: &SessionSummary| {
-            (report::cut(&visible::line(&session.title), TITLE), session.updated_at, session.id)
+            (report::cut(&visible::line(&session.title), MAX_TITLE), session.updated_at, session.id)
         };
         return Err(Failure::usage(format!("turns are running in {} sessions", sessions.len()))
-            .hint(report::name_one(sessions.iter().map(one), NAMED)));
+            .hint(report::name_one(sessions.iter().map(one), MAX_LISTED)));
     }
     Ok(sessions.first().map(|session| session.id))
 }
@@ -194,8 +194,8 @@ pub(crate) async fn handle_wait(global: &Global, args: WaitArgs) -> anyhow::Resu
     let result = last_result(&daemon, session);
     let limit = args.timeout.map_or(Duration::MAX, Duration::from_secs);
     let Ok(end) = timeout(limit, result).await else {
-        let way = format!("the turn is still running: agentctl attach {}", short_id(session));
-        report::note(global.json, &json!({ "type": "waiting", "session_id": session }), &way)?;
+        let text = format!("the turn is still running: agentctl attach {}", short_id(session));
+        report::note(global.json, &json!({ "type": "waiting", "session_id": session }), &text)?;
         return Ok(Exit::StillRunning);
     };
     let Some((result, notes)) = end? else {
@@ -237,10 +237,10 @@ async fn last_result(daemon: &Daemon, session: SessionId) -> anyhow::Result<Opti
     }
 }
 
-/// Maps a stop of the daemon to `PutOff`, because the turn can be resumed.
+/// Maps a stop of the daemon to `Postponed`, because the turn can be resumed.
 fn postponed(failure: Failure) -> Failure {
     match failure.kind {
-        ErrorKind::ShuttingDown => Failure { exit: Exit::PutOff, ..failure },
+        ErrorKind::ShuttingDown => Failure { exit: Exit::Postponed, ..failure },
         _ => failure,
     }
 }
@@ -305,15 +305,15 @@ pub(crate) struct ChatArgs {
 /// Runs the command `agentctl chat`.
 pub(crate) async fn handle_chat(global: &Global, args: ChatArgs, command_line: CommandLine) -> anyhow::Result<Exit> {
     if args.plain && !look::is_plain() {
-        return Err(Failure::usage(format!("cannot restart for --plain: {}", look::become_plain()))
+        return Err(Failure::usage(format!("could not restart for --plain: {}", look::become_plain()))
             .hint("use TERM=dumb agentctl chat")
             .into());
     }
     let daemon = daemon::connect(global).await?;
-    let place = SessionTarget::find(&daemon, &args.session, &args.turn).await?;
-    let place = place.in_mode(&daemon, args.turn.mode).await?;
-    let place = place.with_model(&daemon, args.turn.model.as_ref()).await?;
-    let words = if args.choose { "/resume".to_owned() } else { args.words.join(" ") };
-    let first = Some(words).filter(|words| !words.trim().is_empty());
-    repl::run(daemon, place, first, command_line).await
+    let target = SessionTarget::find(&daemon, &args.session, &args.turn).await?;
+    let target = target.in_mode(&daemon, args.turn.mode).await?;
+    let target = target.with_model(&daemon, args.turn.model.as_ref()).await?;
+    let text = if args.choose { "/resume".to_owned() } else { args.words.join(" ") };
+    let first = Some(text).filter(|text| !text.trim().is_empty());
+    repl::run(daemon, target, first, command_line).await
 }

@@ -177,10 +177,10 @@ fn lines(report: &AuditReport, color: bool) -> Vec<String> {
         .iter()
         .map(|finding| {
             let style = if finding.problem == AuditProblem::Recorded { STRONG } else { BAD };
-            let place = if finding.line > 0 { format!(":{}", finding.line) } else { String::new() };
-            let place = format!("{}{place}", clean_line(&finding.file));
+            let position = if finding.line > 0 { format!(":{}", finding.line) } else { String::new() };
+            let position = format!("{}{position}", clean_line(&finding.file));
             let problem = paint(color, style, finding.problem.as_str());
-            format!("{place}: {problem}: {}", clean_line(&finding.message))
+            format!("{position}: {problem}: {}", clean_line(&finding.message))
         })
         .collect();
     lines.extend((report.more > 0).then(|| format!("and {} more", report.more)));
@@ -196,18 +196,18 @@ fn lines(report: &AuditReport, color: bool) -> Vec<String> {
 const HEAD: [&str; 7] = ["TIME", "SESSION", "WHAT", "ABOUT", "RULES", "DECIDED BY", "OUTCOME"];
 
 /// Maximum characters shown of a user's reply.
-const LONGEST_REPLY: usize = 30;
+const MAX_REPLY: usize = 30;
 
 /// Cells of a record as logged. The table makes every character visible.
 fn row(record: &AuditRecord, zone: &TimeZone) -> [String; 7] {
     let entry = &record.line.entry;
     let time = entry.at.to_zoned(zone.clone()).strftime("%Y-%m-%d %H:%M:%S").to_string();
     let session = entry.session_id.map_or_else(|| "-".to_owned(), crate::report::short_id);
-    let [what, about, rules, by, outcome] = match &entry.fact {
+    let [title, details, rules, by, outcome] = match &entry.fact {
         AuditFact::CallDecided(decision) => call(decision, record),
         other => event(other),
     };
-    [time, session, what, about, rules, by, outcome]
+    [time, session, title, details, rules, by, outcome]
 }
 
 fn call(decision: &Decision, record: &AuditRecord) -> [String; 5] {
@@ -228,22 +228,22 @@ fn decided_by(decision: &Decision) -> String {
         DecidedBy::Grant => "grant".to_owned(),
         DecidedBy::Client(name) => name.clone(),
         DecidedBy::Deadline => "deadline".to_owned(),
-        DecidedBy::OnInterrupt(OnInterrupt::Wait) => "nobody".to_owned(),
+        DecidedBy::OnInterrupt(OnInterrupt::Wait) => "no answer".to_owned(),
         DecidedBy::OnInterrupt(choice) => format!("--on-interrupt {}", report::word(choice)),
         DecidedBy::Tool => "tool".to_owned(),
         DecidedBy::Daemon => "daemon".to_owned(),
     };
-    let answers: Vec<String> = [&decision.answer, &decision.reply].into_iter().flatten().map(words).collect();
+    let answers: Vec<String> = [&decision.answer, &decision.reply].into_iter().flatten().map(answer_text).collect();
     if answers.is_empty() { by } else { format!("{by}: {}", answers.join(", ")) }
 }
 
-fn words(answer: &Answer) -> String {
+fn answer_text(answer: &Answer) -> String {
     match answer {
         Answer::Approve => "approve".to_owned(),
         Answer::Always { .. } | Answer::Keep { .. } => "always".to_owned(),
         Answer::Reject { .. } => "reject".to_owned(),
         Answer::Edit { .. } => "edit".to_owned(),
-        Answer::Text { text } => format!("answer \"{}\"", report::cut(text.trim(), LONGEST_REPLY)),
+        Answer::Text { text } => format!("answer \"{}\"", report::cut(text.trim(), MAX_REPLY)),
     }
 }
 
@@ -263,8 +263,8 @@ fn event(fact: &AuditFact) -> [String; 5] {
         AnsweredBy::Deadline => "deadline".to_owned(),
         AnsweredBy::Daemon => "daemon".to_owned(),
     };
-    let nobody = || "-".to_owned();
-    let (what, about, by) = match fact {
+    let none = || "-".to_owned();
+    let (title, details, by) = match fact {
         AuditFact::ModelAsked { tool, model, max_tokens } => {
             ("model asked", format!("{model}, up to {max_tokens} tokens"), tool.clone())
         }
@@ -287,24 +287,24 @@ fn event(fact: &AuditFact) -> [String; 5] {
             let more = files.len().saturating_sub(1);
             ("undo", if more > 0 { format!("{first} and {more} more") } else { first }, by.clone())
         }
-        AuditFact::DaemonStarted { version, pid } => ("agentd started", format!("{version}, pid {pid}"), nobody()),
-        AuditFact::DaemonStopped { pid } => ("agentd stopped", format!("pid {pid}"), nobody()),
-        AuditFact::RulesRead { problem: Some(problem), .. } => ("rules rejected", problem.clone(), nobody()),
-        AuditFact::RulesRead { sources, .. } => ("rules loaded", sources.join(", "), nobody()),
-        AuditFact::LogDamaged { found, .. } => ("log damaged", found.clone(), nobody()),
-        AuditFact::LogContinued { previous } => ("log continued", format!("after {previous}"), nobody()),
+        AuditFact::DaemonStarted { version, pid } => ("agentd started", format!("{version}, pid {pid}"), none()),
+        AuditFact::DaemonStopped { pid } => ("agentd stopped", format!("pid {pid}"), none()),
+        AuditFact::RulesRead { problem: Some(problem), .. } => ("rules rejected", problem.clone(), none()),
+        AuditFact::RulesRead { sources, .. } => ("rules loaded", sources.join(", "), none()),
+        AuditFact::LogDamaged { found, .. } => ("log damaged", found.clone(), none()),
+        AuditFact::LogContinued { previous } => ("log continued", format!("after {previous}"), none()),
         AuditFact::LogTrimmed { file, through, .. } => {
-            ("log trimmed", format!("{file} removed, up to line {}", through.n), nobody())
+            ("log trimmed", format!("{file} removed, up to line {}", through.n), none())
         }
         AuditFact::Cleaned { parts, by } => {
             let parts: Vec<String> =
                 parts.iter().map(|part| format!("{}: {}", part.part.as_str(), report::bytes(part.bytes))).collect();
             ("cleaned", parts.join(", "), by.clone())
         }
-        AuditFact::CallDecided(_) => ("call_decided", String::new(), nobody()),
-        AuditFact::CallEnded(_) => ("call_ended", String::new(), nobody()),
+        AuditFact::CallDecided(_) => ("call_decided", String::new(), none()),
+        AuditFact::CallEnded(_) => ("call_ended", String::new(), none()),
     };
-    [what.to_owned(), about, nobody(), by, nobody()]
+    [title.to_owned(), details, none(), by, none()]
 }
 
 #[cfg(test)]

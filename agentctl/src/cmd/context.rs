@@ -80,7 +80,13 @@ pub(crate) struct CompactArgs {
     /// Session: id, title, number in `sessions list`, or `last` [default: last]
     session: Option<String>,
     /// Strategy of the summary
-    #[arg(long, value_name = "HOW", default_value = "auto", conflicts_with = "undo", value_parser = one_of(&STRATEGIES))]
+    #[arg(
+        long,
+        value_name = "STRATEGY",
+        default_value = "auto",
+        conflicts_with = "undo",
+        value_parser = one_of(&STRATEGIES)
+    )]
     strategy: CompactionStrategy,
     /// Undo the last compaction
     #[arg(long)]
@@ -174,20 +180,20 @@ pub(crate) async fn handle_rewind(global: &Global, args: RewindArgs) -> anyhow::
     let turn = point.turn(view.session.summary.turns)?;
     let (with_files, with_talk) = (!args.talk, !args.files);
     // Previewed first, so that conflicts show before anything changes.
-    let foreseen = if with_files { Some(rewind::files(&daemon, id, turn, args.redo, true).await?) } else { None };
-    let changes = foreseen.as_ref().is_some_and(|report| !report.files.is_empty());
+    let preview = if with_files { Some(rewind::files(&daemon, id, turn, args.redo, true).await?) } else { None };
+    let changes = preview.as_ref().is_some_and(|report| !report.files.is_empty());
     if args.preview {
-        let Some(report) = foreseen else {
+        let Some(report) = preview else {
             return Err(Failure::usage("--preview shows only changes to files").hint("leave out --talk").into());
         };
         report::show(global.json, &report, || undo::print(&report))?;
         return Ok(undo::exit(&report));
     }
     if !args.yes && is_attended() {
-        if let Some(report) = foreseen.as_ref().filter(|_| changes) {
+        if let Some(report) = preview.as_ref().filter(|_| changes) {
             undo::print(report)?;
         }
-        if !ask::agreed(&format!("Rewind to before turn {turn}? y/N "))? {
+        if !ask::confirm(&format!("Rewind to before turn {turn}? y/N "))? {
             return Ok(Exit::Cancelled);
         }
     }

@@ -19,7 +19,7 @@ use nix::{
 use serde_json::{Map, Value, json};
 
 use crate::{
-    daemon::{self, DaemonPlace, SearchResult, ShellNote, silent},
+    daemon::{self, DaemonLocation, SearchResult, ShellNote, silent_error},
     exit::Exit,
     failure::Failure,
     flags::Global,
@@ -31,10 +31,10 @@ use crate::{
 const STOP_MARGIN: Duration = Duration::from_secs(15);
 
 /// Time for a daemon that does not answer to exit by itself, before it is signalled.
-const ENDING: Duration = Duration::from_secs(3);
+const EXIT_LIMIT: Duration = Duration::from_secs(3);
 
 /// Delay between checks of the daemon.
-const GLANCE: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Default time for running turns to end. The daemon's own default may be shorter.
 const DEFAULT_DRAIN: Duration = Duration::from_secs(30);
@@ -75,41 +75,41 @@ pub(crate) struct StatusArgs {}
 pub(crate) async fn start(global: &Global, _: StartArgs) -> anyhow::Result<Exit> {
     let daemon = daemon::connect(global).await?;
     let hello = daemon.client.hello();
-    let what = if daemon.started { "started" } else { "already running" };
-    let (version, place) = (clean_line(&hello.version), daemon.socket.display());
+    let state = if daemon.started { "started" } else { "already running" };
+    let (version, socket) = (clean_line(&hello.version), daemon.socket.display());
     report::note(
         global.json,
         &json!({ "started": daemon.started, "pid": hello.pid, "version": hello.version, "socket": daemon.socket }),
-        &format!("agentd {version} {what} (pid {}, {place})", hello.pid),
+        &format!("agentd {version} {state} (pid {}, {socket})", hello.pid),
     )
 }
 
 /// Stops the daemon and waits until it has exited. Accepts daemons of other versions, so that they can be replaced.
 pub(crate) async fn stop(global: &Global, args: StopArgs) -> anyhow::Result<Exit> {
     let drain = args.within.map(Duration::from_secs);
-    let place = DaemonPlace::of(global)?;
+    let location = DaemonLocation::of(global)?;
     let (begun, mut was_there) = (Instant::now(), false);
     let pid = loop {
-        match place.search(|client, _| Ok(client)).await {
+        match location.search(|client, _| Ok(client)).await {
             SearchResult::Reached(client, _) => break client.stop(drain).await?,
             // It may be exiting already, and a signal would interrupt that.
-            SearchResult::Silent(..) if begun.elapsed() < ENDING => {
+            SearchResult::Silent(..) if begun.elapsed() < EXIT_LIMIT => {
                 was_there = true;
-                tokio::time::sleep(GLANCE).await;
+                tokio::time::sleep(POLL_INTERVAL).await;
             }
             SearchResult::Silent(_, error) => {
-                if let Some(holder) = place.holder() {
-                    break signal_stop(&holder).ok_or_else(|| silent(&holder, error.as_ref()))?;
+                if let Some(holder) = location.holder() {
+                    break signal_stop(&holder).ok_or_else(|| silent_error(&holder, error.as_ref()))?;
                 }
             }
-            SearchResult::Nobody => {
+            SearchResult::NotRunning => {
                 note(if was_there { "the daemon has stopped" } else { "no daemon is running" });
                 return Ok(Exit::Done);
             }
             SearchResult::Unusable(error) => return Err(error.into()),
         }
     };
-    if daemon::wait_gone(pid, drain.unwrap_or(DEFAULT_DRAIN) + STOP_MARGIN).await.is_err() {
+    if daemon::wait_for_exit(pid, drain.unwrap_or(DEFAULT_DRAIN) + STOP_MARGIN).await.is_err() {
         return Err(Failure::unreachable(format!("the daemon was asked to stop and is still running (pid {pid})"))
             .hint(format!("it may wait for a tool; end it with `kill {pid}`, or `kill -9 {pid}`: the journal survives"))
             .into());
@@ -133,7 +133,7 @@ fn signal_stop(holder: &LockHolder) -> Option<u32> {
 /// Runs the command `agentctl status`.
 pub(crate) async fn status(global: &Global, _: StatusArgs) -> anyhow::Result<Exit> {
     let Some(daemon) = daemon::connect_running(global).await? else {
-        let socket = DaemonPlace::of(global)?.socket();
+        let socket = DaemonLocation::of(global)?.socket();
         report::show(global.json, &json!({ "running": false, "socket": socket }), || {
             report::lines([format!("no daemon is running at {}", socket.display())])
         })?;
@@ -183,25 +183,25 @@ fn print(status: &DaemonStatus, notes: &[ShellNote]) -> anyhow::Result<()> {
         facts.line("", format!("hint: {hint}"));
     }
     let recovered = status.recovered.iter();
-    facts.each("recovered", recovered.map(|turn| format!("session {}: {}", turn.session_id, put_in_order(turn))));
+    facts.each("recovered", recovered.map(|turn| format!("session {}: {}", turn.session_id, recovery_text(turn))));
     facts.print()
 }
 
 /// Describes a turn that was open when the daemon started, and its outcome.
-fn put_in_order(turn: &RecoveredTurn) -> String {
+fn recovery_text(turn: &RecoveredTurn) -> String {
     let calls = [("finished", &turn.finished), ("never run", &turn.never_ran), ("outcome unknown", &turn.unknown)];
     let end = if turn.goes_on { "it continues" } else { "it was interrupted and can be resumed" };
     calls
         .into_iter()
         .filter(|(_, calls)| !calls.is_empty())
-        .map(|(what, calls)| format!("{what}: {}", calls.join(", ")))
+        .map(|(outcome, calls)| format!("{outcome}: {}", calls.join(", ")))
         .chain([end.to_owned()])
         .collect::<Vec<_>>()
         .join("; ")
 }
 
 /// Origin of default values.
-const SHIPPED: &str = "built-in";
+const BUILT_IN: &str = "built-in";
 
 /// Examples for the help of `config`.
 pub(crate) const CONFIG_HELP: &str = "Examples:
@@ -252,7 +252,7 @@ pub(crate) async fn config(global: &Global, command: ConfigCommand) -> anyhow::R
     }
     writeln!(anstream::stdout(), "sources, weakest first: {}", clean_line(&view.sources.join(", ")))?;
     let all_settings = view.origins.len();
-    let output: Vec<_> = view.origins.into_iter().filter(|setting| all || setting.origin != SHIPPED).collect();
+    let output: Vec<_> = view.origins.into_iter().filter(|setting| all || setting.origin != BUILT_IN).collect();
     let shipped = all_settings - output.len();
     let rows = output.into_iter().map(|ConfigOrigin { key, origin, value }| {
         let value = value.map(|value| clean_line(&value.as_str().map_or_else(|| value.to_string(), str::to_owned)));
@@ -324,8 +324,8 @@ pub(crate) async fn storage(global: &Global, _: StorageArgs) -> anyhow::Result<E
 
 fn print_storage(view: &StorageView) -> anyhow::Result<()> {
     let rows = view.parts.iter().filter(|part| part.files > 0).map(|part| {
-        let what = what(part.part, view);
-        [part.part.as_str().to_owned(), report::bytes(part.bytes), part.files.to_string(), what]
+        let description = description(part.part, view);
+        [part.part.as_str().to_owned(), report::bytes(part.bytes), part.files.to_string(), description]
     });
     Table::of(["PART", "SIZE", "FILES", "WHAT"], rows).print("no data yet")?;
     let all = view.parts.iter().map(|part| part.bytes).sum();
@@ -341,8 +341,8 @@ fn print_storage(view: &StorageView) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn what(part: StoragePart, view: &StorageView) -> String {
-    let what = match part {
+fn description(part: StoragePart, view: &StorageView) -> String {
+    let text = match part {
         StoragePart::Journal => {
             return format!("messages and events of sessions; {} of it free", report::bytes(view.journal_spare_bytes));
         }
@@ -359,7 +359,7 @@ fn what(part: StoragePart, view: &StorageView) -> String {
         StoragePart::Traces => "requests to models, as they were sent",
         StoragePart::Other => "",
     };
-    what.to_owned()
+    text.to_owned()
 }
 
 /// Runs the command `agentctl clean`.
@@ -392,8 +392,8 @@ fn cleaned(report: &CleanReport, dry_run: bool) -> Vec<String> {
         (false, false) => format!("{all} removed"),
     });
     if report.kept_sessions > 0 {
-        let kept = report::count(report.kept_sessions, "session");
-        lines.push(format!("{kept} left alone: in use, waiting or pinned"));
+        let skipped = report::count(report.kept_sessions, "session");
+        lines.push(format!("{skipped} left alone: in use, waiting or pinned"));
     }
     lines
 }

@@ -183,14 +183,14 @@ pub(crate) async fn handle(global: &Global, command: DocsCommand) -> anyhow::Res
 }
 
 /// Number of attempts to enter a password.
-const TRIES: usize = 3;
+const MAX_ATTEMPTS: usize = 3;
 
 /// Reads a document, and asks for its password if it is locked and a user is present.
 async fn unlocked(daemon: &Daemon, session: SessionId, path: &str, range: PartRange) -> anyhow::Result<Reading> {
     let session = session.to_string();
     let mut reading = daemon.client.read_document(&session, path, range, None).await?;
     let name = clean_line(path);
-    for tried in 0..TRIES {
+    for tried in 0..MAX_ATTEMPTS {
         if !reading.locked {
             return Ok(reading);
         }
@@ -263,10 +263,10 @@ fn print_listing(DocumentListing { documents, notes }: &DocumentListing) -> anyh
 
 /// Lines about documents that could not be searched: one each, or the number of the rest.
 fn broken_lines(broken: &[(String, String)]) -> Vec<String> {
-    let line = |(name, why): &(String, String), why_in_full: bool| {
+    let line = |(name, reason): &(String, String), in_full: bool| {
         // Only the first sentence; the advice after it is the same for most documents.
-        let why = if why_in_full { why.as_str() } else { why.split("; ").next().unwrap_or(why) };
-        format!("{} could not be searched completely: {}", clean_line(name), clean_line(why))
+        let reason = if in_full { reason.as_str() } else { reason.split("; ").next().unwrap_or(reason) };
+        format!("{} could not be searched completely: {}", clean_line(name), clean_line(reason))
     };
     if let [one] = broken {
         return vec![line(one, true)];
@@ -310,20 +310,20 @@ fn print_reading(path: &str, first: u32, reading: &Reading) -> anyhow::Result<()
         }
         Some(_) => {}
     }
-    if let Some(why) = broken {
-        note(&format!("it could not be read completely: {}", clean_line(why)));
+    if let Some(reason) = broken {
+        note(&format!("it could not be read completely: {}", clean_line(reason)));
     }
     Ok(())
 }
 
-/// Prints each match with its place and surrounding text. Matched words are bold.
+/// Prints each match with its position and surrounding text. Matched words are bold.
 fn print_finds(finds: &DocumentFinds) -> anyhow::Result<()> {
     let color = TerminalStyle::detect().out_color;
     let mut out = anstream::stdout().lock();
     for hit in &finds.hits {
         let shown = DocumentHit { place: clean_line(&hit.place), ..hit.clone() };
-        let place = shown.behind(&clean_line(&hit.document), "  ");
-        writeln!(out, "{}\n    {}", paint(color, CODE, &place), marked(&hit.snippet, &hit.marks, color))?;
+        let citation = shown.behind(&clean_line(&hit.document), "  ");
+        writeln!(out, "{}\n    {}", paint(color, CODE, &citation), marked(&hit.snippet, &hit.marks, color))?;
     }
     drop(out);
     if finds.hits.is_empty() {
@@ -378,7 +378,7 @@ fn json_of(finds: &DocumentFinds) -> Value {
             "snippet": hit.snippet, "marks": hit.marks.iter().map(|mark| [mark.start, mark.end]).collect::<Vec<_>>(),
         })
     };
-    let broken = |(name, why): &(String, String)| json!({ "document": name, "why": why });
+    let broken = |(name, reason): &(String, String)| json!({ "document": name, "why": reason });
     let notes: Vec<String> = finds.notes.iter().cloned().chain(locked_note(&finds.locked)).collect();
     json!({
         "hits": finds.hits.iter().map(hit).collect::<Vec<_>>(),
@@ -413,10 +413,10 @@ mod tests {
 
     #[test]
     fn search_with_omissions_is_marked_incomplete() {
-        let check = |finds: DocumentFinds, complete: bool, words: &str| {
+        let check = |finds: DocumentFinds, complete: bool, expected: &str| {
             let (lines, shown) = (left_out(&finds), json_of(&finds));
             assert_eq!((&shown["complete"], &shown["not_searched"]), (&json!(complete), &json!(finds.not_searched)));
-            assert_eq!(lines.iter().any(|line| line.contains(words)), !complete, "{words}: {lines:?}");
+            assert_eq!(lines.iter().any(|line| line.contains(expected)), !complete, "{expected}: {lines:?}");
         };
         check(DocumentFinds::default(), true, "");
         check(DocumentFinds { not_searched: 4, ..DocumentFinds::default() }, false, "4 documents not searched");

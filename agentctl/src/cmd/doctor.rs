@@ -109,40 +109,40 @@ fn configuration() -> ModelCheck {
         ),
         Ok(output) if output.status.success() => ok(format!("no errors ({folder})")),
         Ok(output) => {
-            let said = String::from_utf8_lossy(&output.stderr);
-            fail(said.trim(), format!("correct it, then check with `agentd --check-config` ({folder})"))
+            let output = String::from_utf8_lossy(&output.stderr);
+            fail(output.trim(), format!("correct it, then check with `agentd --check-config` ({folder})"))
         }
-        Err(error) => fail(format!("cannot run {}: {error}", program.display()), "reinstall it"),
+        Err(error) => fail(format!("could not run {}: {error}", program.display()), "reinstall it"),
     }
 }
 
 fn folder_check(folder: &Path) -> ModelCheck {
     let shown = folder.display();
-    let unfit = |what: &str, hint: &str| fail(format!("{shown} {what}"), hint);
-    let keep = format!("restrict access to it: chmod 700 {shown}");
+    let unsuitable = |problem: &str, hint: &str| fail(format!("{shown} {problem}"), hint);
+    let chmod_hint = format!("restrict access to it: chmod 700 {shown}");
     let Ok(meta) = folder.metadata() else {
         return ok(format!("{shown} does not exist yet; it is created when needed"));
     };
     if !meta.is_dir() {
-        return unfit("is not a folder", "move it away, or set AGENTD_DATA_DIR");
+        return unsuitable("is not a folder", "move it away, or set AGENTD_DATA_DIR");
     }
     if meta.uid() != nix::unistd::geteuid().as_raw() {
-        return unfit("belongs to another user", "set AGENTD_DATA_DIR to a folder of yours");
+        return unsuitable("belongs to another user", "set AGENTD_DATA_DIR to a folder of yours");
     }
     if nix::unistd::access(folder, nix::unistd::AccessFlags::W_OK | nix::unistd::AccessFlags::X_OK).is_err() {
-        return unfit("is not writable", &format!("make it writable: chmod u+rwx {shown}"));
+        return unsuitable("is not writable", &format!("make it writable: chmod u+rwx {shown}"));
     }
     if let Err(error) = try_to_write(folder) {
-        return unfit(
+        return unsuitable(
             &format!("cannot be written to: {error}"),
             "free some space on its disk; `agentctl sessions delete` works on a full disk too, and sessions can be read",
         );
     }
     if meta.mode() & 0o002 != 0 || meta.mode() & 0o020 != 0 && meta.gid() != nix::unistd::getegid().as_raw() {
-        return fail(format!("other users can write to {shown}, so it is not used"), keep);
+        return fail(format!("other users can write to {shown}, so it is not used"), chmod_hint);
     }
     if meta.mode() & 0o077 != 0 {
-        return warn(format!("other users can read {shown}"), keep);
+        return warn(format!("other users can read {shown}"), chmod_hint);
     }
     ok(shown.to_string())
 }
@@ -284,50 +284,50 @@ async fn model_checks(daemon: &Daemon) -> Vec<ModelCheck> {
 
 /// Checks a server through the daemon, which uses the same route and key as for a turn.
 async fn model(daemon: &Daemon, slot: &SlotInfo) -> ModelCheck {
-    let what = format!("{}: {}", slot.slot, slot.model.id);
+    let label = format!("{}: {}", slot.slot, slot.model.id);
     if slot.model.wire == "embedded" {
         return fail(
-            format!("{}: this agentd was built without a model of its own", slot.slot),
+            format!("{}: this agentd was built without the built-in model", slot.slot),
             "name a model server in models.yaml or MODEL_BASIC_BASE_URL, or build with the feature `builtin-model`",
         );
     }
-    let Some(url) = &slot.model.base_url else { return ok(what) };
+    let Some(url) = &slot.model.base_url else { return ok(label) };
     let route = slot.model.figures.iter().find(|figure| figure.name == ROUTE);
     let route = route.map_or_else(String::new, |route| format!(", {}", route.value));
     match daemon.client.listed_models(slot.slot).await {
         Err(error) if matches!(error.answered(), Some(ErrorKind::Unreachable | ErrorKind::Timeout)) => fail(
-            format!("{what}: nothing answers at {url}{route}: {error}"),
+            format!("{label}: nothing answers at {url}{route}: {error}"),
             "start the server, or correct the address in models.yaml or MODEL_BASIC_BASE_URL; a proxy is one of the variables \
              `https_proxy`, `http_proxy`, `all_proxy` and `no_proxy` of the daemon",
         ),
         // The server answered, even if it does not list models.
-        Ok(_) | Err(_) => window(slot, format!("{what} at {url}{route}")),
+        Ok(_) | Err(_) => window(slot, format!("{label} at {url}{route}")),
     }
 }
 
 /// Warns if the window size is unknown, or if the server reads less than is sent.
-fn window(slot: &SlotInfo, what: String) -> ModelCheck {
+fn window(slot: &SlotInfo, label: String) -> ModelCheck {
     let tokens = slot.model.context_window;
-    let say = "set context_window in models.yaml, or MODEL_BASIC_CONTEXT_WINDOW or that of the slot";
+    let set_hint = "set context_window in models.yaml, or MODEL_BASIC_CONTEXT_WINDOW or that of the slot";
     match slot.model.window_source {
         WindowSource::Default => warn(
-            format!("{what}; the size of its window is unknown, {tokens} tokens are assumed"),
-            format!("{say}; `agentctl models test` checks whether it reads that many"),
+            format!("{label}; the size of its window is unknown, {tokens} tokens are assumed"),
+            format!("{set_hint}; `agentctl models test` checks whether it reads that many"),
         ),
         WindowSource::Cut => warn(
-            format!("{what}; its server silently truncates requests to {tokens} tokens"),
+            format!("{label}; its server silently truncates requests to {tokens} tokens"),
             format!(
                 "give it a larger window (Ollama: OLLAMA_CONTEXT_LENGTH, or num_ctx of the model), then `agentctl models \
-                 test`; if this is wrong, {say}"
+                 test`; if this is wrong, {set_hint}"
             ),
         ),
-        WindowSource::Configured | WindowSource::Catalogue | WindowSource::Server | WindowSource::Refusal => ok(what),
+        WindowSource::Configured | WindowSource::Catalogue | WindowSource::Server | WindowSource::Refusal => ok(label),
     }
 }
 
 /// Checks that the weights of the built-in model exist.
 async fn builtin(daemon: &Daemon, slot: &SlotInfo) -> ModelCheck {
-    let what = format!("{}: {}", slot.slot, slot.model.id);
+    let label = format!("{}: {}", slot.slot, slot.model.id);
     match Weights::find(daemon).await {
         Weights::File(file) => {
             // Usable settings of this shell are already reported as `environment`.
@@ -336,10 +336,10 @@ async fn builtin(daemon: &Daemon, slot: &SlotInfo) -> ModelCheck {
             } else {
                 "for a better one, see `environment`"
             };
-            warn(format!("{what}: the small built-in model ({})", file.display()), hint)
+            warn(format!("{label}: the small built-in model ({})", file.display()), hint)
         }
         Weights::Missing(path) => fail(
-            format!("{what}: no weights at {}", path.display()),
+            format!("{label}: no weights at {}", path.display()),
             format!(
                 "download them with `{}`, or name a model: MODEL_BASIC_BASE_URL or models.yaml",
                 packaged::fetch_command()

@@ -135,8 +135,8 @@ pub(crate) async fn handle(daemon: &Daemon, args: ExportArgs) -> anyhow::Result<
     });
     let files = report::count(content.files.files, "file");
     let events = report::count(content.events, "event");
-    let words = format!("{}: {events} and {files}, {}", output.display(), report::bytes(size));
-    report::note(args.json, &value, &words)?;
+    let text = format!("{}: {events} and {files}, {}", output.display(), report::bytes(size));
+    report::note(args.json, &value, &text)?;
     report_left_out(content);
     Ok(Exit::Done)
 }
@@ -237,9 +237,9 @@ impl EventWriter for Html<'_> {
         let mut trees = turns(&own);
         drop(own);
         let of_subagents = std::mem::take(&mut self.events);
-        let known: BTreeMap<SessionId, Vec<TurnTrace>> =
+        let subagents: BTreeMap<SessionId, Vec<TurnTrace>> =
             of_subagents.into_iter().map(|(id, events)| (id, turns(&events))).collect();
-        nest(&mut trees, &known);
+        nest(&mut trees, &subagents);
         let page = trace::render(title, *session_id, &trees)?;
         self.out.write_all(page.as_bytes())
     }
@@ -278,8 +278,8 @@ impl Markdown<'_> {
         writeln!(self.out, "### {who}\n\n{}\n", clean(text).trim_end())
     }
 
-    fn quoted(&mut self, what: &str, text: &str) -> io::Result<()> {
-        writeln!(self.out, "> **{what}**")?;
+    fn quoted(&mut self, label: &str, text: &str) -> io::Result<()> {
+        writeln!(self.out, "> **{label}**")?;
         for line in clean(text).trim_end().lines() {
             writeln!(self.out, "> {line}")?;
         }
@@ -325,8 +325,8 @@ impl EventWriter for Markdown<'_> {
                 self.quoted("Reset", "Earlier history was cleared.")
             }
             EventKind::StateChanged { change: StateChange::Withdrawn { input, added, .. } } => {
-                let words = input.iter().chain(added).map(|text| clean_line(text)).collect::<Vec<_>>().join("; ");
-                self.quoted("Withdrawn, not shown to models", &words)
+                let texts = input.iter().chain(added).map(|text| clean_line(text)).collect::<Vec<_>>().join("; ");
+                self.quoted("Withdrawn, not shown to models", &texts)
             }
             EventKind::TurnEnded { result } if result.error.is_some() => {
                 let message = result.error.as_ref().map(|error| error.message.as_str()).unwrap_or_default();
@@ -400,19 +400,19 @@ pub(crate) async fn import(daemon: &Daemon, args: ImportArgs, json: bool) -> any
     };
     report::show(json, &report, || print_import(&report))?;
     if !report.pins.is_empty() {
-        agree(daemon, &report, args.pins).await?;
+        confirm_pins(daemon, &report, args.pins).await?;
     }
     Ok(Exit::Done)
 }
 
 /// Shows the pinned rules of an archive, and pins them if the user agrees, because models treat them as the user's own.
-async fn agree(daemon: &Daemon, report: &ImportReport, agreed: bool) -> anyhow::Result<()> {
+async fn confirm_pins(daemon: &Daemon, report: &ImportReport, agreed: bool) -> anyhow::Result<()> {
     let rules = report::count(report.pins.len(), "pinned rule");
     note(&format!("the archive has {rules}, which models would see as yours:"));
     for (number, pin) in report.pins.iter().enumerate() {
         note(&format!("  {}. {}", number + 1, visible::line(pin)));
     }
-    let uses = agreed || is_attended() && ask::agreed("Use them in this session? [y/N] ")?;
+    let uses = agreed || is_attended() && ask::confirm("Use them in this session? [y/N] ")?;
     if uses {
         daemon.client.set_pins(&report.session_id.to_string(), report.pins.clone()).await?;
     }
@@ -440,7 +440,7 @@ fn print_import(report: &ImportReport) -> anyhow::Result<()> {
         note("its open turn was interrupted");
     }
     if !report.left_out.is_empty() {
-        let left_out: Vec<String> = report.left_out.iter().map(|what| clean_line(what)).collect();
+        let left_out: Vec<String> = report.left_out.iter().map(|item| clean_line(item)).collect();
         note(&format!("left out: {}", left_out.join(", ")));
     }
     Ok(())

@@ -63,10 +63,10 @@ fn table(pending: &[Interrupt]) -> anyhow::Result<()> {
     let ids = report::short_ids(pending.iter().map(|interrupt| interrupt.id));
     let now = Timestamp::now();
     let rows = pending.iter().zip(ids).enumerate().map(|(at, (interrupt, id))| {
-        let (risk, what) = match &interrupt.ask {
+        let (risk, subject) = match &interrupt.ask {
             Ask::Approval { tool, args, risk, .. } => {
-                let what = interrupt.ask.plan().map_or_else(|| args.to_string(), str::to_owned);
-                (risk.as_str().to_owned(), format!("{tool} {what}"))
+                let subject = interrupt.ask.plan().map_or_else(|| args.to_string(), str::to_owned);
+                (risk.as_str().to_owned(), format!("{tool} {subject}"))
             }
             Ask::Question { question, .. } => ("-".to_owned(), question.clone()),
         };
@@ -74,7 +74,7 @@ fn table(pending: &[Interrupt]) -> anyhow::Result<()> {
         if let Some(title) = &interrupt.asked_by.session_title {
             session.push_str(&format!(" {}", report::cut(title, 24)));
         }
-        [(at + 1).to_string(), id, session, report::ago(interrupt.raised_at, now), risk, what]
+        [(at + 1).to_string(), id, session, report::ago(interrupt.raised_at, now), risk, subject]
     });
     Table::of(["#", "ID", "SESSION", "ASKED", "RISK", "WHAT"], rows).print("nothing waits for an answer")
 }
@@ -176,7 +176,7 @@ pub(crate) async fn handle_answer(global: &Global, args: AnswerArgs) -> anyhow::
         Some(ask) if ask.is_secret() => secret(&args, ask)?,
         ask => parse(&args, ask)?,
     };
-    check_place(&args, &answer, interrupt)?;
+    check_position(&args, &answer, interrupt)?;
     if let Some(misfit) = interrupt.and_then(|interrupt| answer.misfit(&interrupt.ask)) {
         return Err(Failure::usage(format!("invalid answer: {misfit}"))
             .hint("see what is asked with `agentctl interrupts`")
@@ -220,52 +220,53 @@ pub(crate) fn resolve<'a>(
     if let Ok(id) = text.parse::<InterruptId>() {
         return Ok((id, pending.iter().find(|interrupt| interrupt.id == id)));
     }
-    if let Some(one) = place(text).and_then(|place| pending.get(place - 1)) {
+    if let Some(one) = list_position(text).and_then(|position| pending.get(position - 1)) {
         return Ok((one.id, Some(one)));
     }
     let wanted = bare(text);
     let of_ids = |is_meant: fn(&str, &str) -> bool| -> Vec<&Interrupt> {
         pending.iter().filter(|interrupt| is_meant(&bare(&interrupt.id.to_string()), &wanted)).collect()
     };
-    let mut fitting = of_ids(|id, start| id.starts_with(start));
-    if fitting.is_empty() && wanted.len() >= SHORTEST_END {
-        fitting = of_ids(|id, end| id.ends_with(end));
+    let mut matches = of_ids(|id, start| id.starts_with(start));
+    if matches.is_empty() && wanted.len() >= MIN_SUFFIX {
+        matches = of_ids(|id, end| id.ends_with(end));
     }
-    match fitting.as_slice() {
+    match matches.as_slice() {
         [one] if !wanted.is_empty() => Ok((one.id, Some(one))),
         [_, _, ..] => Err(Failure::usage(format!("{text:?} matches several pending interrupts"))
-            .hint(report::name_one(fitting.iter().map(subject), NAMED))),
+            .hint(report::name_one(matches.iter().map(subject), MAX_LISTED))),
         _ => Err(nothing_waits(format!("no pending interrupt matches {text:?}"))),
     }
 }
 
 /// Minimum characters of an id's suffix.
-const SHORTEST_END: usize = 6;
+const MIN_SUFFIX: usize = 6;
 /// Maximum digits of a list position. A suffix of an id is longer.
-const PLACE_DIGITS: usize = 4;
+const POSITION_DIGITS: usize = 4;
 /// Maximum number of interrupts listed for an ambiguous name.
-const NAMED: usize = 4;
+const MAX_LISTED: usize = 4;
 
 /// Parses a list position, from 1. Ids start with a zero, so they are not mistaken for one.
-fn place(name: &str) -> Option<usize> {
-    let is_place = name.len() <= PLACE_DIGITS && !name.starts_with('0') && name.bytes().all(|b| b.is_ascii_digit());
-    name.parse().ok().filter(|_| is_place)
+fn list_position(name: &str) -> Option<usize> {
+    let is_position =
+        name.len() <= POSITION_DIGITS && !name.starts_with('0') && name.bytes().all(|b| b.is_ascii_digit());
+    name.parse().ok().filter(|_| is_position)
 }
 
 /// Subject, age and id of an interrupt.
 fn subject(interrupt: &&Interrupt) -> (String, Timestamp, InterruptId) {
-    let what = match &interrupt.ask {
+    let title = match &interrupt.ask {
         Ask::Approval { tool, .. } => visible::line(tool),
         Ask::Question { question, .. } => report::cut(&visible::line(question), 40),
     };
-    (what, interrupt.raised_at, interrupt.id)
+    (title, interrupt.raised_at, interrupt.id)
 }
 
 /// Rejects an approval by list position, because another interrupt may be at that position by now.
-fn check_place(args: &AnswerArgs, answer: &Answer, interrupt: Option<&Interrupt>) -> Result<(), Failure> {
+fn check_position(args: &AnswerArgs, answer: &Answer, interrupt: Option<&Interrupt>) -> Result<(), Failure> {
     let approves =
         matches!(answer, Answer::Approve | Answer::Always { .. } | Answer::Keep { .. } | Answer::Edit { .. });
-    let (Some(interrupt), Some(_), true) = (interrupt, place(&args.id), approves) else { return Ok(()) };
+    let (Some(interrupt), Some(_), true) = (interrupt, list_position(&args.id), approves) else { return Ok(()) };
     let (id, words) = (short_id(interrupt.id), args.words.join(" "));
     Err(Failure::usage("an approval requires an id: the list may have changed since")
         .hint(format!("see it with `agentctl interrupts {id}`, then: agentctl answer {id} {words}")))
@@ -327,7 +328,7 @@ fn parse(args: &AnswerArgs, ask: Option<&Ask>) -> Result<Answer, Failure> {
 /// Reads a secret without echo, or from a pipe. It is not accepted as an argument, which would remain in the shell's
 /// history.
 fn secret(args: &AnswerArgs, asked: &Ask) -> Result<Answer, Failure> {
-    let failed = |error: std::io::Error| Failure::usage(format!("the password could not be read: {error}"));
+    let failed = |error: std::io::Error| Failure::usage(format!("could not read the password: {error}"));
     match args.words.as_slice() {
         [word] if word == "reject" => return Ok(Answer::Reject { reason: args.reason.clone() }),
         [] => {}
@@ -342,7 +343,7 @@ fn secret(args: &AnswerArgs, asked: &Ask) -> Result<Answer, Failure> {
     } else {
         let mut line = String::new();
         let _notice = SilenceNotice::watch("the password");
-        std::io::stdin().lock().take(MOST_SECRET).read_line(&mut line).map_err(failed)?;
+        std::io::stdin().lock().take(MAX_SECRET_BYTES).read_line(&mut line).map_err(failed)?;
         Some(line.trim_end_matches(['\r', '\n']).to_owned())
     };
     let text = text.ok_or_else(|| Failure::usage("no input; the question is still open"))?;
@@ -350,11 +351,11 @@ fn secret(args: &AnswerArgs, asked: &Ask) -> Result<Answer, Failure> {
 }
 
 /// Maximum bytes of a secret.
-const MOST_SECRET: u64 = 4096;
+const MAX_SECRET_BYTES: u64 = 4096;
 
 fn edited(args: Option<&str>) -> Result<Value, Failure> {
     const FORM: &str = "pass all arguments as one JSON object: --args '{\"path\": \"notes.txt\"}'";
-    let args = args.ok_or_else(|| Failure::usage("edit needs the new arguments").hint(FORM))?;
+    let args = args.ok_or_else(|| Failure::usage("edit requires the new arguments").hint(FORM))?;
     match serde_json::from_str(args) {
         Ok(value @ Value::Object(_)) => Ok(value),
         Ok(_) => Err(Failure::usage("the new arguments are not a JSON object").hint(FORM)),
@@ -379,14 +380,14 @@ it. Changes apply at once, also to running turns. No grant overrides a denial, a
 #[derive(Debug, Subcommand)]
 pub(crate) enum GrantsCommand {
     /// List grants: permanent ones, and those of sessions
-    List(GrantPlace),
+    List(GrantSession),
     /// Add a grant, permanently or for one session
     Add {
         /// Rule, as shown in a question; a trailing ` *` matches all commands that start like this
         #[arg(value_name = "RULE", required = true, num_args = 1..)]
         rule: Vec<String>,
         #[command(flatten)]
-        place: GrantPlace,
+        scope: GrantSession,
     },
     /// Revoke a grant
     Revoke {
@@ -394,12 +395,12 @@ pub(crate) enum GrantsCommand {
         #[arg(value_name = "RULE|N", required = true, num_args = 1..)]
         rule: Vec<String>,
         #[command(flatten)]
-        place: GrantPlace,
+        scope: GrantSession,
     },
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct GrantPlace {
+pub(crate) struct GrantSession {
     /// In this session: id, title, number in `sessions list`, or `last`
     #[arg(long, value_name = "SESSION")]
     session: Option<String>,
@@ -410,22 +411,22 @@ pub(crate) async fn handle_grants(global: &Global, command: GrantsCommand) -> an
     let daemon = daemon::connect(global).await?;
     let json = global.json;
     match command {
-        GrantsCommand::List(place) => list_grants(&daemon, place.session.as_deref(), json).await,
-        GrantsCommand::Add { rule, place } => {
-            let (rule, session) = (rule.join(" ").trim().to_owned(), place.session(&daemon).await?);
+        GrantsCommand::List(scope) => list_grants(&daemon, scope.session.as_deref(), json).await,
+        GrantsCommand::Add { rule, scope } => {
+            let (rule, session) = (rule.join(" ").trim().to_owned(), scope.session(&daemon).await?);
             daemon.client.add_grant(&rule, session.as_deref(), daemon::CLIENT).await?;
             report_grant(json, "kept", &rule, session.as_deref())
         }
-        GrantsCommand::Revoke { rule, place } => {
-            let session = place.session(&daemon).await?;
-            let (rule, session) = meant_rule(&daemon, &rule.join(" "), session).await?;
+        GrantsCommand::Revoke { rule, scope } => {
+            let session = scope.session(&daemon).await?;
+            let (rule, session) = resolve_rule(&daemon, &rule.join(" "), session).await?;
             daemon.client.revoke_grant(&rule, session.as_deref(), daemon::CLIENT).await?;
             report_grant(json, "revoked", &rule, session.as_deref())
         }
     }
 }
 
-impl GrantPlace {
+impl GrantSession {
     /// Full id of the session, if one is named.
     async fn session(&self, daemon: &Daemon) -> anyhow::Result<Option<String>> {
         let Some(name) = &self.session else { return Ok(None) };
@@ -434,31 +435,35 @@ impl GrantPlace {
 }
 
 /// Resolves a rule given as text or number, and the session that it belongs to.
-async fn meant_rule(daemon: &Daemon, words: &str, session: Option<String>) -> anyhow::Result<(String, Option<String>)> {
-    let Ok(number) = words.trim().parse::<usize>() else { return Ok((words.to_owned(), session)) };
-    let held = daemon.client.grants(session.as_deref()).await?;
-    match number.checked_sub(1).and_then(|at| held.get(at)) {
+async fn resolve_rule(
+    daemon: &Daemon,
+    rule: &str,
+    session: Option<String>,
+) -> anyhow::Result<(String, Option<String>)> {
+    let Ok(number) = rule.trim().parse::<usize>() else { return Ok((rule.to_owned(), session)) };
+    let grants = daemon.client.grants(session.as_deref()).await?;
+    match number.checked_sub(1).and_then(|at| grants.get(at)) {
         Some(ScopedGrant { session_id, grant }) => Ok((grant.rule.clone(), session_id.map(|id| id.to_string()))),
-        None => Err(Failure::usage(format!("no rule {number}; {} in total", report::count(held.len(), "rule")))
+        None => Err(Failure::usage(format!("no rule {number}; {} in total", report::count(grants.len(), "rule")))
             .hint("`agentctl grants list` shows them with their numbers")
             .into()),
     }
 }
 
 async fn list_grants(daemon: &Daemon, session: Option<&str>, json: bool) -> anyhow::Result<Exit> {
-    let held = daemon.client.grants(session).await?;
+    let grants = daemon.client.grants(session).await?;
     let now = Timestamp::now();
-    let rows = held.iter().enumerate().map(|(at, ScopedGrant { session_id, grant })| {
-        let place = match session_id {
+    let rows = grants.iter().enumerate().map(|(at, ScopedGrant { session_id, grant })| {
+        let scope = match session_id {
             Some(id) => format!("session {}", report::short_id(id)),
             None => "permanent".to_owned(),
         };
-        let kept = grant.at.map_or_else(|| "-".to_owned(), |at| report::ago(at, now));
+        let added = grant.at.map_or_else(|| "-".to_owned(), |at| report::ago(at, now));
         let by = grant.by.clone().unwrap_or_else(|| "-".to_owned());
-        [(at + 1).to_string(), place, kept, by, grant.rule.clone()]
+        [(at + 1).to_string(), scope, added, by, grant.rule.clone()]
     });
     let table = Table::with_long_end(["N", "SCOPE", "ADDED", "BY", "RULE"], rows);
-    let shown = held.iter().enumerate().map(|(at, held)| {
+    let shown = grants.iter().enumerate().map(|(at, held)| {
         json!({
             "n": at + 1,
             "rule": held.grant.rule,
@@ -473,10 +478,10 @@ async fn list_grants(daemon: &Daemon, session: Option<&str>, json: bool) -> anyh
     })
 }
 
-fn report_grant(json: bool, what: &str, rule: &str, session: Option<&str>) -> anyhow::Result<Exit> {
-    let place = session.map_or_else(|| "permanent".to_owned(), |id| format!("for session {}", report::short_id(id)));
-    let verb = if what == "kept" { format!("added ({place})") } else { format!("removed (was {place})") };
-    let output = json!({ "status": what, "rule": rule, "session_id": session });
+fn report_grant(json: bool, status: &str, rule: &str, session: Option<&str>) -> anyhow::Result<Exit> {
+    let scope = session.map_or_else(|| "permanent".to_owned(), |id| format!("for session {}", report::short_id(id)));
+    let verb = if status == "kept" { format!("added ({scope})") } else { format!("removed (was {scope})") };
+    let output = json!({ "status": status, "rule": rule, "session_id": session });
     report::note(json, &output, &visible::line(&format!("{verb}: {rule}")))
 }
 
@@ -609,16 +614,20 @@ mod tests {
         assert_eq!(resolve("0193A5B27C1E", &pending).unwrap().0, b.id);
         assert_eq!(resolve("000002", &pending).unwrap().0, b.id);
         assert_eq!(resolve("8000-000000000001", &pending).unwrap().0, a.id);
-        assert_eq!(resolve("00002", &pending).unwrap_err().exit, Exit::Usage, "an end that short is none");
+        assert_eq!(
+            resolve("00002", &pending).unwrap_err().exit,
+            Exit::Usage,
+            "a suffix below the minimum length does not match"
+        );
         assert_eq!(resolve("2", &pending).unwrap().0, b.id);
         assert_eq!(resolve("3", &pending).unwrap_err().exit, Exit::Usage);
         let hint = resolve("0193a5b2", &pending).unwrap_err().hint.unwrap();
         assert!(hint.contains(" · 00000001; ") && hint.contains(" · 00000002"), "{hint}");
-        for (words, is_taken) in [("approve", false), ("always", false), ("reject", true), ("blue", true)] {
+        for (words, is_accepted) in [("approve", false), ("always", false), ("reject", true), ("blue", true)] {
             let named = |id: &str| AnswerArgs { id: id.to_owned(), ..args(words) };
             let answer = parse(&named("2"), None).unwrap();
-            assert_eq!(check_place(&named("2"), &answer, Some(&b)).is_ok(), is_taken, "{words}");
-            assert!(check_place(&named("00000002"), &answer, Some(&b)).is_ok());
+            assert_eq!(check_position(&named("2"), &answer, Some(&b)).is_ok(), is_accepted, "{words}");
+            assert!(check_position(&named("00000002"), &answer, Some(&b)).is_ok());
         }
         assert_eq!(resolve("0193a5b2", &pending).unwrap_err().exit, Exit::Usage);
         assert_eq!(resolve("ffff", &pending).unwrap_err().exit, Exit::Usage);

@@ -87,10 +87,10 @@ fn script(args: &CompletionsArgs, mut command: clap::Command) -> io::Result<Vec<
 }
 
 /// Time limit for the daemon's answer.
-const LIMIT: Duration = Duration::from_millis(300);
+const ANSWER_LIMIT: Duration = Duration::from_millis(300);
 
 /// Maximum number of offered sessions.
-const OFFERED: usize = 50;
+const MAX_OFFERED: usize = 50;
 
 /// Completions for model slots.
 pub(crate) fn slots() -> Vec<CompletionCandidate> {
@@ -99,10 +99,10 @@ pub(crate) fn slots() -> Vec<CompletionCandidate> {
 
 /// Completions for sessions, last used first: suffixes of their ids, with titles.
 pub(crate) fn sessions() -> Vec<CompletionCandidate> {
-    let sessions = ask(async |client: Client| client.sessions(OFFERED).await).unwrap_or_default();
+    let sessions = ask(async |client: Client| client.sessions(MAX_OFFERED).await).unwrap_or_default();
     let ids = report::short_ids(sessions.iter().map(|session| session.id));
     let offers = sessions.iter().zip(ids).map(|(session, id)| offer(id, &visible::line(&session.title)));
-    offers.enumerate().map(|(place, offer)| offer.display_order(Some(place))).collect()
+    offers.enumerate().map(|(position, offer)| offer.display_order(Some(position))).collect()
 }
 
 /// Completions for agents other than the main one.
@@ -121,11 +121,11 @@ pub(crate) fn plugins() -> Vec<CompletionCandidate> {
 pub(crate) fn interrupts() -> Vec<CompletionCandidate> {
     let pending = ask(async |client: Client| client.interrupts(None).await).unwrap_or_default();
     let ids = report::short_ids(pending.iter().map(|interrupt| interrupt.id));
-    let what = pending.iter().map(|interrupt| match &interrupt.ask {
+    let texts = pending.iter().map(|interrupt| match &interrupt.ask {
         Ask::Approval { tool, .. } => tool,
         Ask::Question { question, .. } => question,
     });
-    ids.into_iter().zip(what).map(|(id, what)| offer(id, &visible::line(what))).collect()
+    ids.into_iter().zip(texts).map(|(id, text)| offer(id, &visible::line(text))).collect()
 }
 
 /// Completions for MCP servers.
@@ -146,10 +146,10 @@ where
     runtime.block_on(async {
         let answer = async {
             // The command line is incomplete, so its `--socket` is not available here.
-            let place = daemon::DaemonPlace::of(&Global::default()).ok()?;
-            question(place.connect().await.ok()?).await.ok()
+            let location = daemon::DaemonLocation::of(&Global::default()).ok()?;
+            question(location.connect().await.ok()?).await.ok()
         };
-        tokio::time::timeout(LIMIT, answer).await.ok().flatten()
+        tokio::time::timeout(ANSWER_LIMIT, answer).await.ok().flatten()
     })
 }
 

@@ -134,13 +134,13 @@ pub(crate) async fn handle(global: &Global, command: McpCommand) -> anyhow::Resu
             let server = daemon::connect(global).await?.client.start_mcp_server(&server_arg.server, &here).await?;
             report::show(json, &as_json(&server), || {
                 notes(&server);
-                said(false, "runs", &server_arg.server).map(drop)
+                report_status(false, "runs", &server_arg.server).map(drop)
             })
         }
         McpCommand::Test(server_arg) => test(&daemon::connect(global).await?, &server_arg.server, json).await,
         McpCommand::Stop(server_arg) => {
             daemon::connect(global).await?.client.stop_mcp_server(&server_arg.server).await?;
-            said(json, "stopped", &server_arg.server)
+            report_status(json, "stopped", &server_arg.server)
         }
         McpCommand::Logs { server_arg, lines } => {
             logs(&daemon::connect(global).await?, &server_arg.server, lines, json).await
@@ -151,7 +151,7 @@ pub(crate) async fn handle(global: &Global, command: McpCommand) -> anyhow::Resu
         McpCommand::Add(args) => {
             let entry = args.entry()?;
             write(global, &entry).await?;
-            said(json, "added", &entry.name)
+            report_status(json, "added", &entry.name)
         }
         McpCommand::Serve(args) => serve::handle(global, args).await,
         McpCommand::Import { file, dry_run } => import(global, &file, dry_run).await,
@@ -215,27 +215,29 @@ async fn import(global: &Global, file: &Path, dry_run: bool) -> anyhow::Result<E
     if !dry_run {
         let servers = daemon::connect(global).await?.client.mcp_servers().await?;
         let is_there = |entry: &mut Entry| servers.iter().any(|server| server.name == entry.name);
-        for entry in found.taken.extract_if(.., is_there) {
-            found.left.push((entry.name, "a server of that name already exists".to_owned()));
+        for entry in found.imported.extract_if(.., is_there) {
+            found.skipped.push((entry.name, "a server of that name already exists".to_owned()));
         }
         let mut secrets = Secrets::read(&daemon::config_dir()?).map_err(|error| write_failure("read", &error))?;
         if !found.ask(&mut secrets)? {
             note("nothing was imported");
             return Ok(Exit::Cancelled);
         }
-        if !found.taken.is_empty() {
-            write_good(global, &mut found, &secrets, &text, file).await?;
+        if !found.imported.is_empty() {
+            write_valid(global, &mut found, &secrets, &text, file).await?;
         }
     }
-    let taken: Vec<&str> = found.taken.iter().map(|entry| entry.name.as_str()).collect();
-    let left: Vec<Value> = found.left.iter().map(|(what, why)| json!({ "what": what, "why": why })).collect();
-    let output = json!({ "taken": taken, "left": left, "asks": asks, "written": !dry_run && !taken.is_empty() });
+    let imported: Vec<&str> = found.imported.iter().map(|entry| entry.name.as_str()).collect();
+    let skipped: Vec<Value> =
+        found.skipped.iter().map(|(item, reason)| json!({ "what": item, "why": reason })).collect();
+    let output =
+        json!({ "taken": imported, "left": skipped, "asks": asks, "written": !dry_run && !imported.is_empty() });
     report::show(global.json, &output, || {
         let verb = if dry_run { "would import" } else { "imported" };
-        let names = if taken.is_empty() { "nothing".to_owned() } else { clean_line(&taken.join(", ")) };
+        let names = if imported.is_empty() { "nothing".to_owned() } else { clean_line(&imported.join(", ")) };
         report::lines([format!("{verb} {names}")])?;
         note_lines(asks.iter().filter(|_| dry_run).map(|id| format!("would ask for {id}")));
-        note_lines(found.left.iter().map(|(what, why)| format!("skipped {what}: {why}")));
+        note_lines(found.skipped.iter().map(|(item, reason)| format!("skipped {item}: {reason}")));
         Ok(())
     })
 }
@@ -243,7 +245,7 @@ async fn import(global: &Global, file: &Path, dry_run: bool) -> anyhow::Result<E
 /// Adds a server to the user's file after the daemon has validated it, and reloads the configuration.
 async fn write(global: &Global, entry: &Entry) -> anyhow::Result<()> {
     let daemon = daemon::connect(global).await?;
-    let file = PersonsFile::read()?;
+    let file = UserFile::read()?;
     let new = file.with(&file.text, entry)?;
     file.check(&daemon, &new).await?;
     file.replace(&daemon, &new).await
@@ -251,7 +253,7 @@ async fn write(global: &Global, entry: &Entry) -> anyhow::Result<()> {
 
 /// Adds the valid servers of another program's file. For an invalid one, the problem is reported with its position in
 /// that file.
-async fn write_good(
+async fn write_valid(
     global: &Global,
     found: &mut FoundServers,
     secrets: &Secrets,
@@ -259,44 +261,44 @@ async fn write_good(
     path: &Path,
 ) -> anyhow::Result<()> {
     let daemon = daemon::connect(global).await?;
-    let file = PersonsFile::read()?;
+    let file = UserFile::read()?;
     file.check(&daemon, &file.text).await?;
     let mut new = file.text.clone();
-    for entry in std::mem::take(&mut found.taken) {
+    for entry in std::mem::take(&mut found.imported) {
         let with = file.with(&new, &entry)?;
         match file.check(&daemon, &with).await {
             Ok(()) => {
                 new = with;
-                found.taken.push(entry);
+                found.imported.push(entry);
             }
             Err(error) if error.answered() == Some(ErrorKind::Configuration) => {
-                let (line, why) = file.located(&error.message);
+                let (line, reason) = file.located(&error.message);
                 let key = line.and_then(|line| entry::key_of(with.lines().nth(line - 1)?));
-                let place = import::place(theirs, &entry.called, key);
-                let place = place.map(|(line, column)| format!(":{line}:{column}")).unwrap_or_default();
-                found.leave(&entry.called, &format!("{}{place}: {why}", path.display()));
+                let position = import::position(theirs, &entry.original_name, key);
+                let position = position.map(|(line, column)| format!(":{line}:{column}")).unwrap_or_default();
+                found.skip(&entry.original_name, &format!("{}{position}: {reason}", path.display()));
             }
             Err(error) => return Err(error.into()),
         }
     }
-    if found.taken.is_empty() {
+    if found.imported.is_empty() {
         return Ok(());
     }
     secrets.write(&new).map_err(|error| write_failure("write", &error))?;
     file.replace(&daemon, &new).await
 }
 
-fn write_failure(what: &str, error: &std::io::Error) -> Failure {
-    Failure::usage(format!("could not {what} {}: {error}", Secrets::FILE))
+fn write_failure(action: &str, error: &std::io::Error) -> Failure {
+    Failure::usage(format!("could not {action} {}: {error}", Secrets::FILE))
 }
 
 /// The user's file `mcp_servers.yaml`.
-struct PersonsFile {
+struct UserFile {
     path: PathBuf,
     text: String,
 }
 
-impl PersonsFile {
+impl UserFile {
     fn read() -> anyhow::Result<Self> {
         let path = daemon::config_dir()?.join("mcp_servers.yaml");
         let text = own_file::read(&path).map_err(Failure::of_file("read", &path))?;
@@ -305,8 +307,8 @@ impl PersonsFile {
 
     /// Returns `text` with one more server.
     fn with(&self, text: &str, entry: &Entry) -> Result<String, Failure> {
-        entry::text_with(text, entry).map_err(|why| {
-            Failure::usage(format!("{}: {why}", self.path.display()))
+        entry::text_with(text, entry).map_err(|reason| {
+            Failure::usage(format!("{}: {reason}", self.path.display()))
                 .hint(format!("add it there by hand:\n{}", entry.yaml("  ")))
         })
     }
@@ -317,11 +319,11 @@ impl PersonsFile {
 
     /// Splits a message of the daemon into its line number and the message without the position.
     fn located<'a>(&self, message: &'a str) -> (Option<usize>, &'a str) {
-        let place = format!("{}:", self.path.display());
-        let Some((place, why)) = message.strip_prefix(&place).and_then(|rest| rest.split_once(": ")) else {
+        let prefix = format!("{}:", self.path.display());
+        let Some((position, reason)) = message.strip_prefix(&prefix).and_then(|rest| rest.split_once(": ")) else {
             return (None, message);
         };
-        (place.split(':').next().and_then(|line| line.parse().ok()).filter(|line| *line > 0), why)
+        (position.split(':').next().and_then(|line| line.parse().ok()).filter(|line| *line > 0), reason)
     }
 
     async fn replace(&self, daemon: &Daemon, text: &str) -> anyhow::Result<()> {
@@ -333,13 +335,13 @@ impl PersonsFile {
 
 impl AddArgs {
     fn entry(self) -> Result<Entry, Failure> {
-        let split = |text: &str, at: char, what: &str| match text.split_once(at) {
+        let split = |text: &str, at: char, kind: &str| match text.split_once(at) {
             Some((name, value)) if !name.trim().is_empty() => Ok((name.trim().to_owned(), value.trim().to_owned())),
-            _ => Err(Failure::usage(format!("`{text}` is not a {what}")).hint(format!("write NAME{at}VALUE"))),
+            _ => Err(Failure::usage(format!("`{text}` is not a {kind}")).hint(format!("write NAME{at}VALUE"))),
         };
         let mut command = self.command.into_iter();
         Ok(Entry {
-            called: self.name.clone(),
+            original_name: self.name.clone(),
             name: self.name,
             command: command.next(),
             args: command.collect(),
@@ -362,28 +364,28 @@ fn as_json(server: &McpServerView) -> Value {
 
 fn notes(server: &McpServerView) {
     let reason = (server.state == McpServerState::Down).then_some(&server.reason);
-    note_lines(reason.into_iter().chain(&server.notes).map(|said| format!("{}: {said}", server.name)));
+    note_lines(reason.into_iter().chain(&server.notes).map(|note| format!("{}: {note}", server.name)));
 }
 
-fn said(json: bool, what: &str, name: &str) -> anyhow::Result<Exit> {
-    let text = match what {
+fn report_status(json: bool, status: &str, name: &str) -> anyhow::Result<Exit> {
+    let text = match status {
         "runs" => format!("{name} is running"),
         "added" => {
             format!("added {name}; its tools are offered once it has listed them; `agentctl mcp test {name}` tests it")
         }
         other => format!("{name} is {other}"),
     };
-    report::note(json, &json!({ "status": what, "name": name }), &clean_line(&text))
+    report::note(json, &json!({ "status": status, "name": name }), &clean_line(&text))
 }
 
 /// Maximum length of a request's first line, in bytes.
-const LONGEST: u64 = 16 * 1024;
+const MAX_REQUEST_BYTES: u64 = 16 * 1024;
 /// Time limit for a connection to send its request.
-const ASKING: Duration = Duration::from_secs(10);
+const REQUEST_LIMIT: Duration = Duration::from_secs(10);
 /// Maximum number of open connections.
-const MOST: usize = 64;
+const MAX_CONNECTIONS: usize = 64;
 /// Time limit for the login of the user.
-const PATIENCE: Duration = Duration::from_secs(10 * 60);
+const LOGIN_LIMIT: Duration = Duration::from_secs(10 * 60);
 
 /// Shows the URL, waits for the redirect of the browser, and lets the daemon fetch the token.
 async fn login(daemon: &Daemon, name: &str, port: Option<u16>, json: bool) -> anyhow::Result<Exit> {
@@ -397,11 +399,11 @@ async fn login(daemon: &Daemon, name: &str, port: Option<u16>, json: bool) -> an
     } else {
         report::lines([format!("Open this address in a browser on this machine:\n\n  {}\n", clean_line(&address))])?;
     }
-    let path = timeout(PATIENCE, came_back(&listener, state_of(&address)))
+    let path = timeout(LOGIN_LIMIT, await_redirect(&listener, state_of(&address)))
         .await
         .map_err(|_| Failure::usage("no login within ten minutes; run the command again"))??;
-    let came_back = format!("{home}{path}");
-    daemon.client.finish_mcp_login(name, &came_back).await?;
+    let redirect = format!("{home}{path}");
+    daemon.client.finish_mcp_login(name, &redirect).await?;
     if json {
         report::json_line(&json!({ "status": "logged_in", "name": name }))?;
     } else {
@@ -412,13 +414,15 @@ async fn login(daemon: &Daemon, name: &str, port: Option<u16>, json: bool) -> an
 
 /// Waits for the browser's redirect and returns its path. Browsers also open idle connections and request icons, and
 /// other programs may connect, so connections are handled concurrently and unrelated requests are ignored.
-async fn came_back(listener: &TcpListener, state: Option<&str>) -> std::io::Result<String> {
+async fn await_redirect(listener: &TcpListener, state: Option<&str>) -> std::io::Result<String> {
     let mut asking = JoinSet::new();
     loop {
         tokio::select! {
-            connected = listener.accept(), if asking.len() < MOST => {
+            connected = listener.accept(), if asking.len() < MAX_CONNECTIONS => {
                 let (stream, state) = (connected?.0, state.map(str::to_owned));
-                asking.spawn(async move { timeout(ASKING, answered(stream, state.as_deref())).await.ok().flatten() });
+                asking.spawn(async move {
+                    timeout(REQUEST_LIMIT, answer_request(stream, state.as_deref())).await.ok().flatten()
+                });
             }
             Some(asked) = asking.join_next() => {
                 if let Ok(Some(path)) = asked {
@@ -436,23 +440,23 @@ fn state_of(address: &str) -> Option<&str> {
 }
 
 /// Answers one request. Returns its path if it is the redirect of this login.
-async fn answered(stream: TcpStream, state: Option<&str>) -> Option<String> {
+async fn answer_request(stream: TcpStream, state: Option<&str>) -> Option<String> {
     let mut stream = BufReader::new(stream);
     let mut line = String::new();
-    (&mut stream).take(LONGEST).read_line(&mut line).await.ok()?;
+    (&mut stream).take(MAX_REQUEST_BYTES).read_line(&mut line).await.ok()?;
     let path = line.strip_prefix("GET ")?.split(' ').next()?.to_owned();
-    let is_meant = path.starts_with("/callback?") && (state.is_none() || state_of(&path) == state);
-    let (status, words) = if is_meant {
+    let is_redirect = path.starts_with("/callback?") && (state.is_none() || state_of(&path) == state);
+    let (status, body) = if is_redirect {
         ("200 OK", "You can close this page; agentctl shows the result.")
     } else {
         ("404 Not Found", "Not found.")
     };
     let answer = format!(
-        "HTTP/1.1 {status}\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{words}",
-        words.len()
+        "HTTP/1.1 {status}\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+        body.len()
     );
     let _ = stream.get_mut().write_all(answer.as_bytes()).await;
-    is_meant.then_some(path)
+    is_redirect.then_some(path)
 }
 
 /// Stub for builds without the feature `mcp-serve`, which reports the missing feature.
@@ -482,7 +486,7 @@ mod tests {
     async fn login_ignores_silent_and_unrelated_connections() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let waiting = tokio::spawn(async move { came_back(&listener, Some("right")).await });
+        let waiting = tokio::spawn(async move { await_redirect(&listener, Some("right")).await });
         let _silent = TcpStream::connect(address).await.unwrap();
         let ask = async |path: &str| {
             let mut stream = TcpStream::connect(address).await.unwrap();

@@ -92,9 +92,9 @@ fn available(models: &[ListedModel]) -> anyhow::Result<()> {
 
 fn figures(slot: &SlotInfo) -> anyhow::Result<()> {
     let model = &slot.model;
-    let place = model.base_url.as_deref().map_or_else(String::new, |url| format!(" at {}", clean_line(url)));
+    let address = model.base_url.as_deref().map_or_else(String::new, |url| format!(" at {}", clean_line(url)));
     let other = slot.falls_back_to.map_or_else(String::new, |other| format!(" (as {other})"));
-    crate::terminal::note(&format!("{}{other}: {}{place}", slot.slot, clean_line(&model.id)));
+    crate::terminal::note(&format!("{}{other}: {}{address}", slot.slot, clean_line(&model.id)));
     let rows =
         model.figures.iter().map(|figure| [&figure.name, &figure.source, &figure.value].map(|text| clean_line(text)));
     Table::with_long_end(["PROPERTY", "FROM", "VALUE"], rows).print("no known properties")

@@ -39,7 +39,7 @@ pub(crate) const PLUGIN_HELP: &str = "Examples:
   agentctl plugin remove kit
 
 A plugin is a folder with a plugin.json, and skills/, agents/, commands/ and mcp.json in it. It is copied, and you \
-agree to its exact files: if one of them changes, nothing of it is used. Approvals and rules apply to its parts as to \
+agree to its exact files: if one of them changes, none of it is used. Approvals and rules apply to its parts as to \
 your own.";
 
 /// The subcommands of `plugin`.
@@ -115,10 +115,10 @@ pub(crate) async fn handle(global: &Global, command: PluginCommand) -> anyhow::R
             if found.state == PluginState::Installed
                 && client.plugin(&found.name).await?.state == PluginState::Installed
             {
-                let words = format!("{} is already installed, unchanged", title(&found));
-                return report::note(global.json, &found, &words);
+                let text = format!("{} is already installed, unchanged", title(&found));
+                return report::note(global.json, &found, &text);
             }
-            agree(global, &client, &found, &folder, &named, &consent).await
+            ask_consent(global, &client, &found, &folder, &named, &consent).await
         }
         PluginCommand::Approve { plugin, consent } => {
             let found = client.plugin(&plugin).await?;
@@ -129,7 +129,7 @@ pub(crate) async fn handle(global: &Global, command: PluginCommand) -> anyhow::R
             let source = found.source.clone();
             // Read from the folder, to show its current content.
             let found = client.plugin_in(&folder).await?;
-            agree(global, &client, &found, &folder, &source, &consent).await
+            ask_consent(global, &client, &found, &folder, &source, &consent).await
         }
         PluginCommand::Remove { plugin } => {
             let mut removed = Vec::new();
@@ -151,7 +151,7 @@ pub(crate) async fn handle(global: &Global, command: PluginCommand) -> anyhow::R
 }
 
 /// Shows the plugin, asks for consent, and adds it.
-async fn agree(
+async fn ask_consent(
     global: &Global,
     client: &Client,
     found: &PluginReport,
@@ -169,18 +169,18 @@ async fn agree(
                 .into());
         }
         let verb = if found.state == PluginState::New { "Add" } else { "Use" };
-        if !ask::agreed(&format!("{verb} {} as shown? [y/N] ", title(found)))? {
+        if !ask::confirm(&format!("{verb} {} as shown? [y/N] ", title(found)))? {
             note("nothing was added");
             return Ok(Exit::Cancelled);
         }
     }
     let added = client.add_plugin(folder, &found.hash, source, daemon::CLIENT).await?;
     let unused = added.problems.iter().filter(|problem| problem.is_fatal).count();
-    let mut words = format!("added {}: {}", title(&added), parts(&added));
+    let mut text = format!("added {}: {}", title(&added), parts(&added));
     if unused > 0 {
-        words += &format!("; {} not used (agentctl plugin show {})", report::count(unused, "part"), added.name);
+        text += &format!("; {} not used (agentctl plugin show {})", report::count(unused, "part"), added.name);
     }
-    report::note(global.json, &added, &words)
+    report::note(global.json, &added, &text)
 }
 
 /// Name and version of the plugin.
@@ -199,13 +199,14 @@ fn list(plugins: &[PluginReport]) -> anyhow::Result<()> {
         let [name, version, source] = [&plugin.name, &plugin.version, &plugin.source].map(|text| clean_line(text));
         [name, version, state, parts(plugin), source]
     });
-    Table::with_long_end(["PLUGIN", "VERSION", "STATE", "BRINGS", "FROM"], rows)
+    Table::with_long_end(["PLUGIN", "VERSION", "STATE", "PROVIDES", "FROM"], rows)
         .print("no plugins; agentctl plugin add DIR adds one")?;
     for plugin in plugins {
         if plugin.state == PluginState::Changed {
             let name = clean_line(&plugin.name);
             note(&format!(
-                "files of {name} have changed since you agreed to them, so nothing of it is used: agentctl plugin show {name}"
+                "files of {name} have changed since you agreed to them, so none of it is used: \
+                 agentctl plugin show {name}"
             ));
         }
         let fatal = plugin.problems.iter().filter(|problem| problem.is_fatal);
@@ -223,13 +224,14 @@ fn is_address(source: &str) -> bool {
 /// Clones the latest files of a repository into a temporary folder, which is removed on drop. No hooks run, and no
 /// submodules are fetched.
 fn fetch(address: &str) -> Result<(TempDir, PathBuf), Failure> {
-    let failed = |what: String| Failure::usage(what).hint("nothing was added; fetch it yourself, and add its folder");
+    let failed =
+        |message: String| Failure::usage(message).hint("nothing was added; fetch it yourself, and add its folder");
     let own = Permissions::from_mode(0o700);
-    let around = tempfile::Builder::new().prefix("agentctl-plugin-").permissions(own).tempdir();
-    let around = around.map_err(|error| {
-        failed(format!("cannot create {}: {error}", std::env::temp_dir().join("agentctl-plugin").display()))
+    let parent = tempfile::Builder::new().prefix("agentctl-plugin-").permissions(own).tempdir();
+    let parent = parent.map_err(|error| {
+        failed(format!("could not create {}: {error}", std::env::temp_dir().join("agentctl-plugin").display()))
     })?;
-    let folder = around.path().join(folder_name(address));
+    let folder = parent.path().join(folder_name(address));
     let status = Command::new("git")
         .args("-c core.hooksPath=/dev/null clone --quiet --depth 1 --no-recurse-submodules --".split(' '))
         .arg(address)
@@ -238,10 +240,10 @@ fn fetch(address: &str) -> Result<(TempDir, PathBuf), Failure> {
         .stdout(Stdio::null())
         .status();
     match status {
-        Ok(status) if status.success() => Ok((around, folder)),
+        Ok(status) if status.success() => Ok((parent, folder)),
         Ok(status) => Err(failed(format!("git could not fetch {} ({status})", shown(address)))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Err(failed("git is not installed".to_owned())),
-        Err(error) => Err(failed(format!("cannot run git: {error}"))),
+        Err(error) => Err(failed(format!("could not run git: {error}"))),
     }
 }
 
@@ -265,36 +267,36 @@ fn folder_name(address: &str) -> String {
 }
 
 /// Maximum number of listed scripts of a skill.
-const SCRIPTS: usize = 12;
+const MAX_SCRIPTS: usize = 12;
 /// Maximum number of listed changed files.
-const CHANGES: usize = 40;
+const MAX_CHANGES: usize = 40;
 
 /// All lines that describe a plugin.
 fn lines(report: &PluginReport) -> Vec<String> {
     let mut facts = FactSheet::new(11, visible::line);
-    facts.known("plugin", format!("{} {}", report.name, report.version).trim());
-    facts.known("for", &report.description);
-    facts.known("state", state(report));
-    facts.known("licence", &report.license);
-    facts.known("page", &report.homepage);
-    facts.known("from", &report.source);
-    facts.known("files", format!("{} ({})", report.files, report::bytes(report.bytes)));
-    facts.known("hash", &report.hash);
+    facts.non_empty("plugin", format!("{} {}", report.name, report.version).trim());
+    facts.non_empty("for", &report.description);
+    facts.non_empty("state", state(report));
+    facts.non_empty("licence", &report.license);
+    facts.non_empty("page", &report.homepage);
+    facts.non_empty("from", &report.source);
+    facts.non_empty("files", format!("{} ({})", report.files, report::bytes(report.bytes)));
+    facts.non_empty("hash", &report.hash);
     let more = |all: usize, shown: usize| (all > shown).then(|| format!("and {} more", all - shown));
     for skill in &report.skills {
         facts.line("skill", format!("{}: {}", skill.name, skill.description));
-        facts.each("  script", skill.scripts.iter().take(SCRIPTS).filter(|script| !script.is_empty()));
-        facts.each("  script", more(skill.scripts.len(), SCRIPTS));
-        facts.known("  packages", skill.packages.join(", "));
+        facts.each("  script", skill.scripts.iter().take(MAX_SCRIPTS).filter(|script| !script.is_empty()));
+        facts.each("  script", more(skill.scripts.len(), MAX_SCRIPTS));
+        facts.non_empty("  packages", skill.packages.join(", "));
     }
     facts.each("agent", report.agents.iter().map(project::about));
     let commands: Vec<String> = report.commands.iter().map(|command| format!("/{}", command.name)).collect();
-    facts.known("commands", commands.join(", "));
+    facts.non_empty("commands", commands.join(", "));
     for server in &report.servers {
-        facts.known("server", &server.name);
-        facts.known("  runs", command_line(server));
-        facts.known("  calls", &server.url);
-        facts.known("  in", &server.cwd);
+        facts.non_empty("server", &server.name);
+        facts.non_empty("  runs", command_line(server));
+        facts.non_empty("  calls", &server.url);
+        facts.non_empty("  in", &server.cwd);
         // Only its default folder contains nothing but its own files.
         if !matches!(server.cwd.as_str(), "" | "${PLUGIN_DATA}") {
             facts.line("  beware", "programs such as npx and python load code from the folder in which they start");
@@ -302,7 +304,7 @@ fn lines(report: &PluginReport) -> Vec<String> {
         facts.each("  sets", server.values.iter().filter(|value| !value.is_empty()));
         facts.each("  beware", server.steering.iter().map(|name| format!("{name} may decide which code runs")));
         let read: Vec<String> = server.reads.iter().map(|name| format!("${name}")).collect();
-        facts.known("  gets", clean_line(&read.join(", ")));
+        facts.non_empty("  gets", clean_line(&read.join(", ")));
     }
     if !report.servers.is_empty() {
         facts.line("note", "a server that runs is a program with your rights; its tools ask before they are called");
@@ -311,8 +313,8 @@ fn lines(report: &PluginReport) -> Vec<String> {
         let parts = report.unsupported.join(", ");
         facts.line("not used", format!("{parts} (not supported by agentd; never run)"));
     }
-    facts.each("changed", report.changes.iter().take(CHANGES).map(project::change));
-    facts.each("changed", more(report.changes.len(), CHANGES));
+    facts.each("changed", report.changes.iter().take(MAX_CHANGES).map(project::change));
+    facts.each("changed", more(report.changes.len(), MAX_CHANGES));
     for problem in &report.problems {
         facts.line(if problem.is_fatal { "error" } else { "warning" }, problem.to_string());
     }
@@ -334,7 +336,7 @@ fn state(report: &PluginReport) -> String {
     match report.state {
         PluginState::New => "not added".to_owned(),
         PluginState::Installed => "used, unchanged since you agreed to it".to_owned(),
-        PluginState::Changed => "changed since you agreed to it: nothing of it is used".to_owned(),
+        PluginState::Changed => "changed since you agreed to it: none of it is used".to_owned(),
         PluginState::Update => match report.installed_version.as_str() {
             "" => "replaces the installed one".to_owned(),
             version => format!("replaces {version}"),

@@ -64,11 +64,11 @@ fn named_call(tool: &str, arguments: Option<&str>) -> Result<PolicyCall, Failure
 
 /// Call of the shell tool. A single word is used verbatim, because it may be a whole script. Several words were split
 /// by the user's shell and are quoted again.
-fn command(words: &[String]) -> PolicyCall {
+fn command(args: &[String]) -> PolicyCall {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "_./:,@%+=-".contains(letter);
-    let command = match words {
+    let command = match args {
         [script] => script.clone(),
-        words => words.iter().map(|word| report::shell_word(word, plain)).collect::<Vec<_>>().join(" "),
+        args => args.iter().map(|word| report::shell_word(word, plain)).collect::<Vec<_>>().join(" "),
     };
     PolicyCall { tool: SHELL_TOOL.to_owned(), arguments: json!({ "command": command }).to_string() }
 }
@@ -79,7 +79,7 @@ fn may_be_a_tool(name: &str) -> bool {
 }
 
 /// Parses one argument: `TOOL {…}`, or a command line.
-fn either(text: &str) -> PolicyCall {
+fn parse_call(text: &str) -> PolicyCall {
     if let Some((tool, arguments)) = text.trim().split_once(char::is_whitespace)
         && may_be_a_tool(tool)
         && let Ok(Value::Object(_)) = serde_json::from_str::<Value>(arguments)
@@ -143,34 +143,34 @@ impl ExplainArgs {
 async fn explain(global: &Global, args: ExplainArgs) -> anyhow::Result<Exit> {
     let call = args.call()?;
     let daemon = daemon::connect(global).await?;
-    let said = daemon.client.explain(&call, args.session.as_deref()).await?;
-    let output = json!({ "call": call_json(&call), "explanation": said });
-    report::show(global.json, &output, || print(&call, &said))
+    let explanation = daemon.client.explain(&call, args.session.as_deref()).await?;
+    let output = json!({ "call": call_json(&call), "explanation": explanation });
+    report::show(global.json, &output, || print(&call, &explanation))
 }
 
-fn print(call: &PolicyCall, said: &Explanation) -> anyhow::Result<()> {
+fn print(call: &PolicyCall, explanation: &Explanation) -> anyhow::Result<()> {
     let mut facts = FactSheet::new(9, visible::line);
     facts.line("call", call_line(call));
-    facts.each("leads to", &said.leads_to);
-    facts.line("verdict", in_words(&said.verdict));
-    if let Verdict::Ask { reason, .. } | Verdict::Deny { reason } = &said.verdict
-        && *reason != said.rule
+    facts.each("leads to", &explanation.leads_to);
+    facts.line("verdict", verdict_text(&explanation.verdict));
+    if let Verdict::Ask { reason, .. } | Verdict::Deny { reason } = &explanation.verdict
+        && *reason != explanation.rule
     {
         facts.line("reason", reason);
     }
-    facts.line("layer", layer(said.layer));
-    facts.line("rule", &said.rule);
-    facts.each("granted", &said.granted_by);
-    facts.each("always", said.grants.iter().map(|rule| format!("would add: {rule}")));
-    facts.each("or", said.wider.iter().map(|rule| format!("wider, if you choose it: {rule}")));
-    if said.grants.is_empty() && matches!(said.verdict, Verdict::Ask { .. }) {
+    facts.line("layer", layer(explanation.layer));
+    facts.line("rule", &explanation.rule);
+    facts.each("granted", &explanation.granted_by);
+    facts.each("always", explanation.grants.iter().map(|rule| format!("would add: {rule}")));
+    facts.each("or", explanation.wider.iter().map(|rule| format!("wider, if you choose it: {rule}")));
+    if explanation.grants.is_empty() && matches!(explanation.verdict, Verdict::Ask { .. }) {
         facts.line("always", "cannot be granted: no rule would be exact, or grants are not allowed for this");
     }
     facts.print()?;
-    if !said.parts.is_empty() {
-        let rows = said.parts.iter().map(|part| {
+    if !explanation.parts.is_empty() {
+        let rows = explanation.parts.iter().map(|part| {
             let layer = part.layer.as_str().to_owned();
-            [part.text.clone(), in_words(&part.verdict), layer, part.rule.clone()]
+            [part.text.clone(), verdict_text(&part.verdict), layer, part.rule.clone()]
         });
         Table::with_long_end(["PART", "VERDICT", "LAYER", "RULE"], rows).print("")?;
     }
@@ -178,7 +178,7 @@ fn print(call: &PolicyCall, said: &Explanation) -> anyhow::Result<()> {
 }
 
 /// Short form of a verdict.
-fn in_words(verdict: &Verdict) -> String {
+fn verdict_text(verdict: &Verdict) -> String {
     match verdict {
         Verdict::Allow => "allow".to_owned(),
         Verdict::Ask { risk, .. } => format!("ask ({})", risk.as_str()),
@@ -197,7 +197,7 @@ fn layer(layer: Layer) -> &'static str {
 }
 
 /// Maximum bytes of a rules file, the same as for the daemon's own.
-const LONGEST_FILE: u64 = 1 << 20;
+const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// The arguments of `policy test`.
 #[derive(Debug, Args)]
@@ -248,7 +248,7 @@ async fn test(global: &Global, args: TestArgs) -> anyhow::Result<Exit> {
         return report::show(global.json, &audit_json(&rules, &outcome), || print_audit(&outcome));
     }
     let by_hand = (!args.command.is_empty()).then(|| command(&args.command));
-    let calls: Vec<PolicyCall> = args.calls.iter().map(|text| either(text)).chain(by_hand).collect();
+    let calls: Vec<PolicyCall> = args.calls.iter().map(|text| parse_call(text)).chain(by_hand).collect();
     let compared = daemon.client.test_rules(&rules, &calls, args.session.as_deref()).await?;
     report::show(global.json, &as_json(&rules, &compared), || print_comparisons(&rules, &compared))
 }
@@ -257,7 +257,7 @@ fn read(file: &Path) -> Result<RuleText, Failure> {
     let path = std::path::absolute(file).unwrap_or_else(|_| file.to_path_buf()).display().to_string();
     let refuse = |problem: String| Failure::usage(format!("could not read {path}: {problem}"));
     let meta = std::fs::metadata(file).map_err(|error| refuse(error.to_string()))?;
-    if !meta.is_file() || meta.len() > LONGEST_FILE {
+    if !meta.is_file() || meta.len() > MAX_FILE_BYTES {
         return Err(refuse("not a regular file of at most 1 MiB".to_owned()));
     }
     let bytes = std::fs::read(file).map_err(|error| refuse(error.to_string()))?;
@@ -287,7 +287,7 @@ fn summary(changed: u64, of: u64, balance: &[(&'static str, i64); 3]) -> String 
     }
     let word = |by: i64| if by > 0 { "more" } else { "fewer" };
     let moved = balance.iter().filter(|(_, by)| *by != 0);
-    let moved: Vec<String> = moved.map(|(what, by)| format!("{} {} {what}", by.unsigned_abs(), word(*by))).collect();
+    let moved: Vec<String> = moved.map(|(label, by)| format!("{} {} {label}", by.unsigned_abs(), word(*by))).collect();
     let detail = if moved.is_empty() { String::new() } else { format!(": {}", moved.join(", ")) };
     format!("{changed} of {} would change{detail}", report::count(of, "call"))
 }
@@ -306,7 +306,7 @@ fn print_comparisons(rules: &RuleText, compared: &[Comparison]) -> anyhow::Resul
 fn row(comparison: &Comparison) -> [String; 4] {
     let Comparison { call, now, then } = comparison;
     let by = format!("{}: {}", then.layer.as_str(), then.rule);
-    [call_line(call), in_words(&now.verdict), in_words(&then.verdict), by]
+    [call_line(call), verdict_text(&now.verdict), verdict_text(&then.verdict), by]
 }
 
 fn print_audit(outcome: &AuditComparison) -> anyhow::Result<()> {
@@ -360,7 +360,7 @@ fn comparison_json(comparison: &Comparison) -> Value {
 }
 
 fn balance_json(balance: &[(&'static str, i64); 3]) -> Value {
-    balance.iter().map(|(what, by)| ((*what).to_owned(), json!(by))).collect::<Map<_, _>>().into()
+    balance.iter().map(|(label, by)| ((*label).to_owned(), json!(by))).collect::<Map<_, _>>().into()
 }
 
 #[cfg(test)]

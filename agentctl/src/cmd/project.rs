@@ -75,8 +75,8 @@ pub(crate) async fn handle(global: &Global, command: ProjectCommand) -> anyhow::
             let folder = absolute(&folder)?;
             let found = client.project(&folder).await?;
             if found.trust == ProjectTrust::Empty {
-                let place = clean_line(&folder);
-                let nothing = format!("there is nothing to trust in {place}/{PROJECT_FOLDER}");
+                let folder_text = clean_line(&folder);
+                let nothing = format!("there is nothing to trust in {folder_text}/{PROJECT_FOLDER}");
                 return Err(Failure::new(ErrorKind::NotFound, nothing)
                     .hint("agentctl project show lists its contents and problems")
                     .into());
@@ -92,24 +92,28 @@ pub(crate) async fn handle(global: &Global, command: ProjectCommand) -> anyhow::
         }
         ProjectCommand::Distrust(Folder { folder }) => {
             let left = client.distrust_project(&absolute(&folder)?, daemon::CLIENT).await?;
-            let place = clean_line(&left.path.display().to_string());
-            report::note(global.json, &left, &format!("no longer trusted: nothing of {place}/{PROJECT_FOLDER} is used"))
+            let folder_text = clean_line(&left.path.display().to_string());
+            report::note(
+                global.json,
+                &left,
+                &format!("no longer trusted: nothing of {folder_text}/{PROJECT_FOLDER} is used"),
+            )
         }
     }
 }
 
 fn print_project(found: &ProjectReport) -> anyhow::Result<()> {
     let mut facts = FactSheet::new(13, clean_line);
-    facts.known("project", found.path.to_string_lossy());
-    facts.known("trust", standing(found));
-    facts.known("hash", &found.hash);
+    facts.non_empty("project", found.path.to_string_lossy());
+    facts.non_empty("trust", trust_text(found));
+    facts.non_empty("hash", &found.hash);
     let bytes = found.files.iter().map(|file| file.bytes).sum();
-    facts.known("files", format!("{} ({})", found.files.len(), report::bytes(bytes)));
+    facts.non_empty("files", format!("{} ({})", found.files.len(), report::bytes(bytes)));
     facts.each("instructions", found.instructions.then_some("instructions.md"));
     facts.each("agent", found.agents.iter().map(about));
-    facts.known("skills", found.skills.join(", "));
+    facts.non_empty("skills", found.skills.join(", "));
     let commands: Vec<String> = found.commands.iter().map(|command| format!("/{}", command.name)).collect();
-    facts.known("commands", commands.join(", "));
+    facts.non_empty("commands", commands.join(", "));
     facts.each("changed", found.changes.iter().map(change));
     if !found.ignored.is_empty() {
         facts.line("ignored", format!("{} (never read from a project)", found.ignored.join(", ")));
@@ -120,14 +124,14 @@ fn print_project(found: &ProjectReport) -> anyhow::Result<()> {
     facts.print()
 }
 
-fn standing(found: &ProjectReport) -> String {
+fn trust_text(found: &ProjectReport) -> String {
     let when = found.trusted_at.map(|at| report::ago(at, Timestamp::now())).unwrap_or_default();
     match found.trust {
         ProjectTrust::Empty => {
             format!("nothing to trust: {PROJECT_FOLDER}/ is missing or has nothing to use")
         }
-        ProjectTrust::Untrusted => "not trusted: nothing of it is used".to_owned(),
-        ProjectTrust::Changed => format!("changed since you trusted it ({when}): nothing of it is used"),
+        ProjectTrust::Untrusted => "not trusted: none of it is used".to_owned(),
+        ProjectTrust::Changed => format!("changed since you trusted it ({when}): none of it is used"),
         ProjectTrust::Trusted => format!("trusted ({when})"),
     }
 }

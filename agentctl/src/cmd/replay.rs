@@ -32,24 +32,24 @@ use crate::{
 };
 
 /// Maximum bytes of a recording that the daemon reads.
-const LARGEST: u64 = 64 << 20;
+const MAX_RECORDING_BYTES: u64 = 64 << 20;
 
-/// Plays a recording and passes each event to `see`.
+/// Plays a recording and passes each event to `on_event`.
 ///
 /// # Errors
-/// If the file cannot be read or is invalid, `see` fails, or the connection is lost.
+/// If the file cannot be read or is invalid, `on_event` fails, or the connection is lost.
 pub(crate) async fn play(
     daemon: &Daemon,
     path: &Path,
     play_request: PlayRequest,
-    see: &mut (dyn FnMut(&Event) -> anyhow::Result<()> + Send),
+    on_event: &mut (dyn FnMut(&Event) -> anyhow::Result<()> + Send),
 ) -> anyhow::Result<PlayReport> {
     let update = play_request.update;
     let mut steps = daemon.client.play(PlayRequest { text: read(path)?, ..play_request }).await?;
     let mut updated = Vec::new();
     while let Some(step) = steps.next().await? {
         match step {
-            PlayStep::Event(event) => see(&event)?,
+            PlayStep::Event(event) => on_event(&event)?,
             PlayStep::Data(piece) => updated.extend_from_slice(&piece),
             PlayStep::Outcome(report) => {
                 if update && !updated.is_empty() {
@@ -67,9 +67,9 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     let refuse = |error| failed(error).hint("name a recording: `agentctl sessions record last -o FILE` makes one");
     let file = fs::File::open(path).map_err(refuse)?;
     let mut text = Vec::new();
-    file.take(LARGEST + 1).read_to_end(&mut text).map_err(refuse)?;
-    if text.len() as u64 > LARGEST {
-        return Err(Failure::usage(format!("{} is larger than {} MiB", path.display(), LARGEST >> 20)));
+    file.take(MAX_RECORDING_BYTES + 1).read_to_end(&mut text).map_err(refuse)?;
+    if text.len() as u64 > MAX_RECORDING_BYTES {
+        return Err(Failure::usage(format!("{} is larger than {} MiB", path.display(), MAX_RECORDING_BYTES >> 20)));
     }
     Ok(text)
 }
@@ -281,9 +281,9 @@ fn junit(suite: &str, results: &[TestResult], took: Duration) -> String {
             xml.push_str("/>\n");
             continue;
         }
-        let why: Vec<String> = result.failures.iter().cloned().chain(result.problems.iter().map(shown)).collect();
-        let first = why.first().and_then(|why| why.lines().next()).unwrap_or("failed");
-        let (first, all) = (escaped(first), escaped(&why.join("\n")));
+        let reasons: Vec<String> = result.failures.iter().cloned().chain(result.problems.iter().map(shown)).collect();
+        let first = reasons.first().and_then(|reason| reason.lines().next()).unwrap_or("failed");
+        let (first, all) = (escaped(first), escaped(&reasons.join("\n")));
         xml.push_str(&format!(">\n      <failure message=\"{first}\">{all}</failure>\n    </testcase>\n"));
     }
     xml.push_str("  </testsuite>\n</testsuites>\n");

@@ -1,6 +1,6 @@
 //! `agentctl run`: runs one turn. The answer goes to standard output, everything else to standard error.
 
-mod wishes;
+mod options;
 
 use std::{
     io::{self, Write as _},
@@ -20,7 +20,7 @@ use agentd_proto::client::{ClientErrorKind, StartRequest};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
-use self::wishes::{RecordingChoice, ResultOnly, TurnWishes};
+use self::options::{RecordingChoice, ResultOnly, TurnArgs};
 use super::attach::attend;
 use crate::{
     daemon,
@@ -63,8 +63,8 @@ const EXAMPLES: &str = "Examples:
   agentctl run 'List my files' --output json | jq -r .text";
 
 /// Time limit for a turn to end before its session is deleted, and the delay between attempts.
-const REMOVAL: Duration = Duration::from_secs(5);
-const PAUSE: Duration = Duration::from_millis(100);
+const REMOVAL_LIMIT: Duration = Duration::from_secs(5);
+const RETRY_DELAY: Duration = Duration::from_millis(100);
 
 fn after_help() -> String {
     let codes = Exit::TABLE.map(|(exit, meaning)| format!("  {:>3}  {meaning}\n", exit.code()));
@@ -83,7 +83,7 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     turn: TurnChoice,
     #[command(flatten)]
-    wishes: TurnWishes,
+    options: TurnArgs,
     /// Maximum number of model calls
     #[arg(long, value_name = "N", value_parser = steps)]
     max_steps: Option<NonZeroU32>,
@@ -103,10 +103,10 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     schema: Option<PathBuf>,
     /// Behavior if the turn needs an answer [default: ask at a terminal, deny elsewhere, wait with --detach]
-    #[arg(long, value_name = "HOW")]
+    #[arg(long, value_name = "ACTION")]
     on_interrupt: Option<AtInterrupt>,
     /// Behavior if a turn of the session is already running
-    #[arg(long, value_name = "HOW", default_value = "refuse", value_parser = one_of(&WHEN_BUSY))]
+    #[arg(long, value_name = "ACTION", default_value = "refuse", value_parser = one_of(&WHEN_BUSY))]
     if_busy: IfBusy,
     /// Start the turn in the background and print its session ID; `agentctl wait ID` prints its answer
     #[arg(long)]
@@ -176,7 +176,7 @@ impl AtInterrupt {
             None if has_terminal => Ok(Self::Ask),
             None => Ok(Self::Deny),
             Some(Self::Ask) if !has_terminal => {
-                Err(Failure::usage("--on-interrupt ask needs a terminal on standard input and standard error")
+                Err(Failure::usage("--on-interrupt ask requires a terminal on standard input and standard error")
                     .hint("choose approve, deny, fail or wait, or leave it out for deny"))
             }
             Some(choice) => Ok(choice),
@@ -221,44 +221,44 @@ struct TurnProgress {
 pub(crate) async fn handle(global: &Global, args: RunArgs) -> anyhow::Result<Exit> {
     let begun = Instant::now();
     let output = args.output;
-    let mut known = TurnProgress::default();
+    let mut progress = TurnProgress::default();
     let is_ephemeral = args.ephemeral;
-    let outcome = run(global, args, &mut known).await;
-    if let (true, Some(session)) = (is_ephemeral, known.session) {
+    let outcome = run(global, args, &mut progress).await;
+    if let (true, Some(session)) = (is_ephemeral, progress.session) {
         remove(global, session).await;
     }
     if let Err(error) = &outcome
         && output.is_json()
-        && !known.printed
+        && !progress.printed
         && !failure::is_broken_pipe(error)
     {
         let (failure, took) = (Failure::from_any(error), report::millis(begun.elapsed()));
-        report::json_line(&report::no_result(known.session, known.turn, &failure, took))?;
+        report::json_line(&report::no_result(progress.session, progress.turn, &failure, took))?;
     }
     outcome
 }
 
-async fn run(global: &Global, args: RunArgs, known: &mut TurnProgress) -> anyhow::Result<Exit> {
+async fn run(global: &Global, args: RunArgs, progress: &mut TurnProgress) -> anyhow::Result<Exit> {
     if let Some(path) = &args.recording.replay {
         let project = args.turn.project.as_ref();
-        return wishes::play(global, path, &args.recording, project, args.output, args.on_interrupt).await;
+        return options::play(global, path, &args.recording, project, args.output, args.on_interrupt).await;
     }
     let recorded = args.recording.record.clone();
-    recorded.as_deref().map(wishes::check).transpose()?;
+    recorded.as_deref().map(options::check).transpose()?;
     let has_terminal = is_attended();
     let at_interrupt = AtInterrupt::choose(args.on_interrupt, has_terminal, args.detach)?;
     let mut uploads = args.files.iter().map(|path| Upload::open(path)).collect::<Result<Vec<_>, _>>()?;
-    let answer_schema = args.schema.as_deref().map(wishes::read_schema).transpose()?;
-    let in_form = answer_schema.is_some();
-    let wishes = args.wishes.options()?;
-    let (words, dash) = input::words(&args.words)?;
-    let prompt = prompt(&args, words.clone(), dash)?;
+    let answer_schema = args.schema.as_deref().map(options::read_schema).transpose()?;
+    let has_schema = answer_schema.is_some();
+    let turn_options = args.options.resolve()?;
+    let (typed, dash) = input::split_prompt(&args.words)?;
+    let prompt = prompt(&args, typed.clone(), dash)?;
 
     let daemon = daemon::connect(global).await?;
-    let place = SessionTarget::find(&daemon, &args.session, &args.turn).await?;
-    let place = place.in_mode(&daemon, args.turn.mode).await?;
+    let target = SessionTarget::find(&daemon, &args.session, &args.turn).await?;
+    let target = target.in_mode(&daemon, args.turn.mode).await?;
     let source = if has_terminal { MentionSource::Terminal } else { MentionSource::Program };
-    let mentioned = wishes::mentioned(words.as_deref(), source, &daemon, &place).await;
+    let mentioned = options::collect_mentions(typed.as_deref(), source, &daemon, &target).await;
     for path in &mentioned.copies {
         uploads.push(Upload::open(path)?);
     }
@@ -272,22 +272,22 @@ async fn run(global: &Global, args: RunArgs, known: &mut TurnProgress) -> anyhow
         Some(ModelName::Slot(slot)) => (Some(slot), None),
         model => (None, model),
     };
-    let place = place.with_model(&daemon, model.as_ref()).await?.titled(args.title);
-    if let (true, None, Some(mount)) = (has_terminal, &args.turn.project, place.project()) {
-        let folder = shown_mounts(&place.mounts()).unwrap_or_else(|| shown_mount(mount));
+    let target = target.with_model(&daemon, model.as_ref()).await?.titled(args.title);
+    if let (true, None, Some(mount)) = (has_terminal, &args.turn.project, target.project()) {
+        let folder = shown_mounts(&target.mounts()).unwrap_or_else(|| shown_mount(mount));
         note(&format!("in view: {folder}; -C none shows nothing, -C .:rw makes it writable"));
     }
     // Notifies the user of project files that are ignored because the project is not trusted.
-    if let Some(mount) = place.mounts_there(&daemon).await.project
+    if let Some(mount) = target.current_mounts(&daemon).await.project
         && let Some(report) = project::load_report(&daemon.client, &mount.path).await
         && let Some(notice) = project::notice(&report)
     {
-        note(&format!("{notice}; {}", project::way(&report)));
+        note(&format!("{notice}; {}", project::trust_hint(&report)));
     }
-    let (place, prompt) = place.with_uploads(&daemon, uploads, prompt.map(|prompt| prompt.text)).await?;
-    known.session = place.id();
+    let (target, prompt) = target.with_uploads(&daemon, uploads, prompt.map(|prompt| prompt.text)).await?;
+    progress.session = target.id();
     let request = StartRequest {
-        session: place.into_choice(),
+        session: target.into_choice(),
         start: StartTurn {
             typed_bytes,
             whole: args.whole,
@@ -299,7 +299,7 @@ async fn run(global: &Global, args: RunArgs, known: &mut TurnProgress) -> anyhow
             // A client that is gone cannot approve anything.
             while_connected: at_interrupt == AtInterrupt::Approve && !args.detach,
             if_busy: args.if_busy,
-            options: wishes,
+            options: turn_options,
             ..daemon.turn(prompt)
         },
     };
@@ -312,8 +312,8 @@ async fn run(global: &Global, args: RunArgs, known: &mut TurnProgress) -> anyhow
     if args.output == Output::StreamJson {
         line = line.with_children();
     }
-    known.session = Some(line.session());
-    known.turn = line.turn();
+    progress.session = Some(line.session());
+    progress.turn = line.turn();
     // Reports the new worktree, and uncommitted files that it does not contain.
     if args.turn.worktree.is_some()
         && let Ok(view) = daemon.client.session(&line.session().to_string()).await
@@ -322,20 +322,20 @@ async fn run(global: &Global, args: RunArgs, known: &mut TurnProgress) -> anyhow
         note(&project::announced_worktree(worktree));
     }
     if args.detach {
-        known.printed = true;
+        progress.printed = true;
         return detached(args.output, line.session(), line.turn());
     }
 
     let keyboard = Keyboard::of_terminal();
-    let renderer = renderer(args.output, line.session(), at_interrupt, in_form);
+    let renderer = renderer(args.output, line.session(), at_interrupt, has_schema);
     let mut renderer = BuiltinNotice::new(renderer, slots.unwrap_or_default(), &daemon);
     // The prompt came from the command line, so there is no input line to restore it to.
     keyboard.typed(|typed| typed.begin_turn(String::new()));
     let client = (at_interrupt == AtInterrupt::Ask).then(|| daemon.client.clone());
     let result = attend(&mut line, &mut renderer, client, &mut signals, &keyboard, false).await?;
-    known.printed = true;
+    progress.printed = true;
     if let Some(path) = recorded {
-        wishes::record(&daemon, line.session(), &path).await?;
+        options::record(&daemon, line.session(), &path).await?;
     }
     // `None` does not occur, because a line that started a turn either reports its end or fails.
     let exit = result.map_or(Exit::Failed, |result| Exit::of_turn(&result, at_interrupt.interactivity()));
@@ -353,8 +353,10 @@ async fn remove(global: &Global, session: SessionId) {
         };
         match daemon.client.delete_session(&session.to_string()).await {
             Ok(()) => return,
-            Err(error) if error.kind == ClientErrorKind::Answered(ErrorKind::Busy) && begun.elapsed() < REMOVAL => {
-                tokio::time::sleep(PAUSE).await;
+            Err(error)
+                if error.kind == ClientErrorKind::Answered(ErrorKind::Busy) && begun.elapsed() < REMOVAL_LIMIT =>
+            {
+                tokio::time::sleep(RETRY_DELAY).await;
             }
             Err(error) => break error.message,
         }
@@ -378,14 +380,14 @@ fn detached(output: Output, session_id: SessionId, turn_id: Option<TurnId>) -> a
 }
 
 /// Prompt from the command line and standard input.
-fn prompt(args: &RunArgs, words: Option<String>, dash: bool) -> Result<Option<Prompt>, Failure> {
-    let prompt = input::join(words, input::piped(dash, args.wishes.timeout())?)?;
-    let goes_on = args.session.session.is_some() || args.session.resume;
+fn prompt(args: &RunArgs, text: Option<String>, dash: bool) -> Result<Option<Prompt>, Failure> {
+    let prompt = input::join(text, input::piped(dash, args.options.timeout())?)?;
+    let continues = args.session.session.is_some() || args.session.resume;
     match prompt {
         Some(prompt) => Ok(Some(prompt)),
         None if !args.files.is_empty() => Err(Failure::usage("files without a prompt")
             .hint("say what to do with them: agentctl run 'Summarise it' --file …")),
-        None if goes_on && !dash => Ok(None),
+        None if continues && !dash => Ok(None),
         None => Err(Failure::usage("missing prompt").hint(
             "pass one: agentctl run 'What time is it?', or pipe one in; `agentctl run --continue` continues a turn \
              that was interrupted",
@@ -393,11 +395,11 @@ fn prompt(args: &RunArgs, words: Option<String>, dash: bool) -> Result<Option<Pr
     }
 }
 
-fn renderer(output: Output, session: SessionId, at_interrupt: AtInterrupt, in_form: bool) -> Box<dyn Renderer> {
+fn renderer(output: Output, session: SessionId, at_interrupt: AtInterrupt, has_schema: bool) -> Box<dyn Renderer> {
     let waits = at_interrupt == AtInterrupt::Wait;
     let human = match output {
         Output::Lines => Human::stdio().line_by_line(),
-        Output::Text if in_form => Human::stdio().answer_alone(),
+        Output::Text if has_schema => Human::stdio().answer_alone(),
         _ => Human::stdio(),
     };
     match output {

@@ -18,7 +18,7 @@ use serde_json::json;
 
 use self::units::{UnitFile, UnitState};
 use crate::{
-    daemon::{self, Daemon, DaemonPlace},
+    daemon::{self, Daemon, DaemonLocation},
     exit::Exit,
     failure::Failure,
     flags::Global,
@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// Time limit for an idle daemon to exit.
-const ENDING: Duration = Duration::from_secs(10);
+const EXIT_LIMIT: Duration = Duration::from_secs(10);
 
 /// Examples for the help of `service`.
 pub(crate) const SERVICE_HELP: &str = "Examples:
@@ -93,28 +93,28 @@ pub(crate) async fn handle(global: &Global, command: ServiceCommand) -> anyhow::
 }
 
 async fn install(global: &Global, args: &InstallArgs) -> anyhow::Result<Exit> {
-    let place = DaemonPlace::of(global)?;
+    let location = DaemonLocation::of(global)?;
     let program = daemon::program()?;
     if is_in_cache(&program) {
         return Err(Failure::usage(format!("{} is in a cache, and may be deleted", program.display()))
             .hint("install the programs permanently: uv tool install agentctl, or pipx install agentctl")
             .into());
     }
-    let units = units::rendered(&program, place.named(), &units::environment_file()?)?;
+    let units = units::render(&program, location.named(), &units::environment_file()?)?;
     let folder = units::folder()?;
     if !args.force {
         units.iter().try_for_each(|unit| unit.refuse_changed(&folder))?;
     }
     if !args.no_start {
-        reach()?;
+        check_manager()?;
         stop_unmanaged_daemon(global).await?;
     }
     let mut changed = Vec::new();
     for unit in &units {
         let is_new = unit.write(&folder)?;
         changed.extend(is_new.then_some(unit.name));
-        let what = if is_new { "wrote" } else { "unchanged:" };
-        crate::terminal::note(&format!("{what} {}", folder.join(unit.name).display()));
+        let verb = if is_new { "wrote" } else { "unchanged:" };
+        crate::terminal::note(&format!("{verb} {}", folder.join(unit.name).display()));
     }
     let keys = if args.keys { units::write_keys()? } else { Vec::new() };
     if args.keys {
@@ -124,11 +124,11 @@ async fn install(global: &Global, args: &InstallArgs) -> anyhow::Result<Exit> {
         });
     }
     let value = json!({
-        "units": folder, "changed": changed, "keys": keys, "socket": place.socket(), "started": !args.no_start,
+        "units": folder, "changed": changed, "keys": keys, "socket": location.socket(), "started": !args.no_start,
     });
     if args.no_start {
-        let way = "nothing was started: systemctl --user daemon-reload, then enable --now agentd.socket";
-        return report::note(global.json, &value, way);
+        let text = "nothing was started: systemctl --user daemon-reload, then enable --now agentd.socket";
+        return report::note(global.json, &value, text);
     }
     control(&["daemon-reload"])?;
     start(&changed, !keys.is_empty())?;
@@ -147,7 +147,7 @@ fn note_logout() {
 
 /// Note and hint about an installed service that stops at logout.
 pub(crate) fn logout_note() -> Option<(&'static str, &'static str)> {
-    let is_installed = reach().and_then(|()| knows(units::SOCKET)).unwrap_or_default();
+    let is_installed = check_manager().and_then(|()| has_unit(units::SOCKET)).unwrap_or_default();
     lingering_note().filter(|_| is_installed)
 }
 
@@ -168,8 +168,8 @@ fn start(changed: &[&str], has_new_keys: bool) -> Result<(), Failure> {
 /// Returns true if a program is in the cache of a tool such as `uvx`, where it may be removed.
 fn is_in_cache(program: &Path) -> bool {
     let caches = ["XDG_CACHE_HOME", "UV_CACHE_DIR"].into_iter().filter_map(|name| env::var_os(name).map(PathBuf::from));
-    let usual = env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
-    caches.chain(usual).any(|cache| cache.is_absolute() && program.starts_with(cache))
+    let default_cache = env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
+    caches.chain(default_cache).any(|cache| cache.is_absolute() && program.starts_with(cache))
 }
 
 /// Stops an idle daemon that was not started by systemd, because it holds the socket. A busy one is an error.
@@ -185,7 +185,7 @@ async fn stop_unmanaged_daemon(global: &Global) -> anyhow::Result<()> {
             .into());
     }
     let pid = client.stop(Some(Duration::ZERO)).await?;
-    if daemon::wait_gone(pid, ENDING).await.is_err() {
+    if daemon::wait_for_exit(pid, EXIT_LIMIT).await.is_err() {
         return Err(Failure::unreachable(format!("the running daemon was asked to stop and did not (pid {pid})"))
             .hint("agentctl stop; then install again")
             .into());
@@ -196,25 +196,25 @@ async fn stop_unmanaged_daemon(global: &Global) -> anyhow::Result<()> {
 
 fn uninstall(global: &Global, force: bool) -> anyhow::Result<Exit> {
     let folder = units::folder()?;
-    let there: Vec<UnitFile> =
+    let present: Vec<UnitFile> =
         UnitFile::all().into_iter().filter(|unit| unit.state(&folder) != UnitState::Absent).collect();
     if !force {
-        there.iter().try_for_each(|unit| unit.refuse_foreign(&folder))?;
+        present.iter().try_for_each(|unit| unit.refuse_foreign(&folder))?;
     }
-    if there.is_empty() {
+    if present.is_empty() {
         return report::note(global.json, &json!({ "removed": false }), "agentctl has installed no service");
     }
-    let manager = reach();
+    let manager = check_manager();
     match &manager {
         Ok(()) => {
-            let names: Vec<&str> = there.iter().map(|unit| unit.name).collect();
+            let names: Vec<&str> = present.iter().map(|unit| unit.name).collect();
             control(&[&["disable", "--now"][..], &names].concat())?;
         }
         Err(error) if force => crate::terminal::note(&format!("only the files are removed: {error}")),
         // The service may be running, and would continue without its units.
         Err(error) => return Err(error.clone().hint("--force removes the files alone").into()),
     }
-    there.iter().try_for_each(|unit| unit.remove(&folder))?;
+    present.iter().try_for_each(|unit| unit.remove(&folder))?;
     if manager.is_ok() {
         control(&["daemon-reload"])?;
     }
@@ -224,9 +224,9 @@ fn uninstall(global: &Global, force: bool) -> anyhow::Result<Exit> {
 fn status(global: &Global) -> anyhow::Result<Exit> {
     let folder = units::folder()?;
     let units: Vec<_> = UnitFile::all().iter().map(|unit| (unit.name, unit.state(&folder))).collect();
-    let manager = reach();
+    let manager = check_manager();
     let of = |unit: &str, name: &str| manager.clone().and_then(|()| property(unit, name));
-    let is_known = manager.is_ok() && knows(units::SOCKET).unwrap_or_default();
+    let is_known = manager.is_ok() && has_unit(units::SOCKET).unwrap_or_default();
     if !is_known && units.iter().all(|(_, state)| *state == UnitState::Absent) {
         report::note(global.json, &json!({ "installed": false }), "no service is installed: agentctl service install")?;
         return Ok(Exit::Unreachable);
@@ -236,9 +236,9 @@ fn status(global: &Global) -> anyhow::Result<Exit> {
     let (service, pid) = (value(units::SERVICE, "ActiveState"), value(units::SERVICE, "MainPID"));
     let pid = pid.parse::<u32>().ok().filter(|pid| *pid > 0);
     // Units installed by a package are in another folder.
-    let place = |name: &str| of(name, "FragmentPath").unwrap_or_default();
+    let path = |name: &str| of(name, "FragmentPath").unwrap_or_default();
     let files: Vec<_> =
-        units.iter().map(|(name, state)| json!({ "name": name, "state": state, "path": place(name) })).collect();
+        units.iter().map(|(name, state)| json!({ "name": name, "state": state, "path": path(name) })).collect();
     let value = json!({
         "installed": true, "units": files, "socket": socket, "enabled": enabled, "service": service, "pid": pid,
         "problem": manager.as_ref().err().map(ToString::to_string),
@@ -247,9 +247,9 @@ fn status(global: &Global) -> anyhow::Result<Exit> {
     report::show(global.json, &value, || {
         let pid = pid.map_or_else(String::new, |pid| format!(" (pid {pid})"));
         report::lines([format!("socket   {socket}, {enabled}"), format!("service  {service}{pid}")])?;
-        report::lines(units.iter().map(|(name, state)| match (state, place(name)) {
+        report::lines(units.iter().map(|(name, state)| match (state, path(name)) {
             (UnitState::Absent, path) if !path.is_empty() => format!("unit     {}", display(Path::new(&path))),
-            _ => format!("unit     {name}: {}", state.words()),
+            _ => format!("unit     {name}: {}", state.description()),
         }))?;
         if let Err(error) = &manager {
             crate::terminal::note(&error.to_string());
@@ -260,7 +260,7 @@ fn status(global: &Global) -> anyhow::Result<Exit> {
 }
 
 fn logs(follow: bool, lines: u32) -> anyhow::Result<Exit> {
-    if !reach().and_then(|()| knows(units::SERVICE)).unwrap_or_default() {
+    if !check_manager().and_then(|()| has_unit(units::SERVICE)).unwrap_or_default() {
         let log = daemon::log_file()?;
         return Err(Failure::usage("no service is installed")
             .hint(format!("a daemon that agentctl started logs to {}", display(&log)))
@@ -270,8 +270,8 @@ fn logs(follow: bool, lines: u32) -> anyhow::Result<Exit> {
 }
 
 fn restart(global: &Global) -> anyhow::Result<Exit> {
-    reach()?;
-    if !knows(units::SERVICE)? {
+    check_manager()?;
+    if !has_unit(units::SERVICE)? {
         return Err(Failure::usage("no service is installed").hint("agentctl service install").into());
     }
     control(&["restart", units::SERVICE])?;
@@ -288,7 +288,7 @@ const SYSTEMCTL: &str = "systemctl";
 ///
 /// # Errors
 /// If this machine has no systemd, or this user has no manager.
-fn reach() -> Result<(), Failure> {
+fn check_manager() -> Result<(), Failure> {
     run(SYSTEMCTL, &["--user", "show", "--property=Version"]).map(drop)
 }
 
@@ -304,7 +304,7 @@ fn control(args: &[&str]) -> Result<(), Failure> {
 ///
 /// # Errors
 /// If the manager cannot be reached.
-fn knows(unit: &str) -> Result<bool, Failure> {
+fn has_unit(unit: &str) -> Result<bool, Failure> {
     Ok(property(unit, "LoadState")? == "loaded")
 }
 
@@ -347,10 +347,10 @@ fn run(program: &str, args: &[&str]) -> Result<String, Failure> {
     if status.success() {
         return Ok(String::from_utf8_lossy(&stdout).into_owned());
     }
-    let said = String::from_utf8_lossy(&stderr);
-    let failure = Failure::unreachable(format!("{program} {}: {}", args.join(" "), said.trim()));
-    let is_alone = said.contains("Failed to connect to") || said.contains("not been booted with systemd");
-    Err(if is_alone {
+    let output = String::from_utf8_lossy(&stderr);
+    let failure = Failure::unreachable(format!("{program} {}: {}", args.join(" "), output.trim()));
+    let has_no_session = output.contains("Failed to connect to") || output.contains("not been booted with systemd");
+    Err(if has_no_session {
         failure.hint(
             "this user has no systemd session: log in as this user (ssh, `machinectl shell USER@`), or set \
              XDG_RUNTIME_DIR=/run/user/UID; in a container, use `agentctl start`",
@@ -361,6 +361,6 @@ fn run(program: &str, args: &[&str]) -> Result<String, Failure> {
 }
 
 fn missing(program: &str, error: &io::Error) -> Failure {
-    Failure::unreachable(format!("cannot run {program}: {error}"))
-        .hint("a service needs systemd; without it, `agentctl start` starts the daemon")
+    Failure::unreachable(format!("could not run {program}: {error}"))
+        .hint("a service requires systemd; without it, `agentctl start` starts the daemon")
 }

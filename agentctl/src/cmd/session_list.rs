@@ -36,9 +36,9 @@ use crate::{
 };
 
 /// Number of sessions among which short ids are made unique.
-const KNOWN: usize = 1000;
+const ID_SCOPE: usize = 1000;
 /// Maximum number of sessions per request.
-const PAGE: usize = 500;
+const PAGE_SIZE: usize = 500;
 
 /// Filter of sessions, as arguments.
 #[derive(Debug, Args)]
@@ -109,20 +109,20 @@ pub(crate) struct ListArgs {
 /// Runs the command `agentctl sessions list`.
 pub(crate) async fn list(daemon: &Daemon, args: ListArgs, json: bool) -> anyhow::Result<Exit> {
     let filter = args.list_filter.filter(args.since)?;
-    let known = if json || !filter.is_empty() { args.limit } else { args.limit.max(KNOWN) };
-    let sessions = pages(daemon, &filter, known, args.all).await?;
+    let limit = if json || !filter.is_empty() { args.limit } else { args.limit.max(ID_SCOPE) };
+    let sessions = pages(daemon, &filter, limit, args.all).await?;
     report::show(json, &sessions, || table(&sessions, args.limit, filter.is_empty()))
 }
 
 async fn pages(
     daemon: &Daemon,
     filter: &SessionFilter,
-    most: usize,
+    limit: usize,
     children: bool,
 ) -> anyhow::Result<Vec<SessionSummary>> {
     let (mut all, mut tops, mut after) = (Vec::new(), 0, String::new());
-    while tops < most {
-        let page = (most - tops).min(PAGE);
+    while tops < limit {
+        let page = (limit - tops).min(PAGE_SIZE);
         let (sessions, next) = daemon.client.filtered_sessions(&after, page, children, filter).await?;
         tops += sessions.iter().filter(|session| session.parent.is_none()).count();
         all.extend(sessions);
@@ -137,12 +137,12 @@ fn table(sessions: &[SessionSummary], limit: usize, is_whole: bool) -> anyhow::R
     let now = Timestamp::now();
     let rows = sessions.iter().zip(ids).scan(0, |tops, (session, id)| {
         *tops += usize::from(session.parent.is_none());
-        let place = if session.parent.is_none() && is_whole { tops.to_string() } else { String::new() };
+        let number = if session.parent.is_none() && is_whole { tops.to_string() } else { String::new() };
         let indent = if session.parent.is_some() { "└ " } else { "" };
         let worktree = session.worktree.as_ref().map(|worktree| format!(" [worktree {}]", worktree.name));
         let title = format!("{indent}{}{}", session.title, worktree.unwrap_or_default());
         let [id, used, turns, status, _] = row(session, id, now);
-        (*tops <= limit).then_some([place, id, used, turns, status, title])
+        (*tops <= limit).then_some([number, id, used, turns, status, title])
     });
     Table::of(["#", "ID", "USED", "TURNS", "STATUS", "TITLE"], rows).print(match is_whole {
         true => "no sessions yet; `agentctl chat` starts one",
@@ -177,11 +177,11 @@ pub(crate) struct PruneArgs {
 /// Deletes sessions after confirmation.
 pub(crate) async fn prune(daemon: &Daemon, args: PruneArgs, json: bool) -> anyhow::Result<Exit> {
     let filter = args.list_filter.filter(None)?;
-    let foreseen = daemon.client.prune_sessions(&filter, args.older_than, true).await?;
-    if args.dry_run || foreseen.count == 0 {
-        return print_pruned(json, &foreseen, args.dry_run);
+    let preview = daemon.client.prune_sessions(&filter, args.older_than, true).await?;
+    if args.dry_run || preview.count == 0 {
+        return print_pruned(json, &preview, args.dry_run);
     }
-    if !args.yes && !confirmed(&foreseen)? {
+    if !args.yes && !confirmed(&preview)? {
         note("nothing was deleted");
         return Ok(Exit::Cancelled);
     }
@@ -189,15 +189,15 @@ pub(crate) async fn prune(daemon: &Daemon, args: PruneArgs, json: bool) -> anyho
     print_pruned(json, &report, false)
 }
 
-fn confirmed(foreseen: &PruneReport) -> anyhow::Result<bool> {
-    let (sessions, bytes) = (report::count(foreseen.count, "session"), report::bytes(foreseen.bytes));
+fn confirmed(preview: &PruneReport) -> anyhow::Result<bool> {
+    let (sessions, bytes) = (report::count(preview.count, "session"), report::bytes(preview.bytes));
     if !io::stdin().is_terminal() {
         return Err(Failure::usage(format!("cannot ask whether to delete {sessions}: no terminal"))
             .hint("add --yes to confirm, or --dry-run to see which")
             .into());
     }
-    print_sessions(foreseen)?;
-    Ok(ask::agreed(&format!("delete {sessions} ({bytes}) with their histories and files, permanently? [y/N] "))?)
+    print_sessions(preview)?;
+    Ok(ask::confirm(&format!("delete {sessions} ({bytes}) with their histories and files, permanently? [y/N] "))?)
 }
 
 fn print_sessions(report: &PruneReport) -> anyhow::Result<()> {
@@ -230,8 +230,8 @@ fn print_pruned(json: bool, report: &PruneReport, dry_run: bool) -> anyhow::Resu
         }])
     })?;
     if report.kept > 0 && !json {
-        let kept = report::count(report.kept, "session");
-        note(&format!("{kept} left alone: in use, waiting or pinned"));
+        let skipped = report::count(report.kept, "session");
+        note(&format!("{skipped} left alone: in use, waiting or pinned"));
     }
     note_lines(&report.problems);
     Ok(if report.problems.is_empty() { Exit::Done } else { Exit::Failed })

@@ -130,30 +130,30 @@ pub(crate) async fn handle(global: &Global, command: SessionsCommand) -> anyhow:
         SessionsCommand::Rename { session, title } => {
             let id = find(&session).await?;
             daemon.client.rename_session(&id, &title.join(" ")).await?;
-            done(json, &id, "renamed")
+            report_change(json, &id, "renamed")
         }
         SessionsCommand::Pin { session, rule } => {
             let id = find(&session).await?;
             if rule.is_empty() {
                 daemon.client.pin_session(&id, true).await?;
-                return done(json, &id, "pinned");
+                return report_change(json, &id, "pinned");
             }
             ops::add_pin(&daemon, &id, &rule.join(" ")).await?;
-            done(json, &id, "pinned a rule in")
+            report_change(json, &id, "pinned a rule in")
         }
         SessionsCommand::Unpin { session, rule } => {
             let id = find(&session).await?;
             let Some(number) = rule else {
                 daemon.client.pin_session(&id, false).await?;
-                return done(json, &id, "unpinned");
+                return report_change(json, &id, "unpinned");
             };
             ops::remove_pin(&daemon, &id, number).await?;
-            done(json, &id, "removed a pinned rule of")
+            report_change(json, &id, "removed a pinned rule of")
         }
         SessionsCommand::Reset { session } => {
             let id = find(&session).await?;
             daemon.client.reset_session(&id).await?;
-            done(json, &id, "reset")
+            report_change(json, &id, "reset")
         }
         SessionsCommand::Fork(args) => fork(&daemon, args, json).await,
         SessionsCommand::Delete { session, yes } => delete(&daemon, &session, yes, json).await,
@@ -231,10 +231,10 @@ fn print(view: &SessionView, items: &[NumberedItem], slots: &[SlotInfo]) -> anyh
             facts.below("result", tool_lines(None, result, RESULT_COLUMNS, false));
             continue;
         }
-        let (who, text) = author_and_text(&item.item.body);
+        let (author, text) = author_and_text(&item.item.body);
         // Empty messages of a model were discarded, and the model was asked again.
-        if !(text.is_empty() && matches!(who, "model" | "thought")) {
-            facts.line(who, report::cut(&text, 200));
+        if !(text.is_empty() && matches!(author, "model" | "thought")) {
+            facts.line(author, report::cut(&text, 200));
         }
     }
     facts.print()
@@ -244,8 +244,8 @@ fn print(view: &SessionView, items: &[NumberedItem], slots: &[SlotInfo]) -> anyh
 fn model(settings: &SessionSettings, slots: &[SlotInfo]) -> String {
     let slot = settings.slot.unwrap_or_default();
     let own = slots.iter().find(|info| info.slot == slot).map_or("", |info| info.model.id.as_str());
-    let how = if settings.slot.is_some() { format!("slot {slot}") } else { "as configured".to_owned() };
-    format!("{} ({how})", settings.model.as_deref().unwrap_or(own))
+    let source = if settings.slot.is_some() { format!("slot {slot}") } else { "as configured".to_owned() };
+    format!("{} ({source})", settings.model.as_deref().unwrap_or(own))
 }
 
 /// Author and text of an item.
@@ -267,7 +267,7 @@ fn author_and_text(body: &ItemBody) -> (&'static str, String) {
 async fn delete(daemon: &Daemon, session: &str, yes: bool, json: bool) -> anyhow::Result<Exit> {
     let summary = daemon.client.session(session).await?.session.summary;
     let id = summary.id.to_string();
-    if yes && is_place(session, &id) {
+    if yes && is_position(session, &id) {
         let short = report::short_id(&id);
         return Err(Failure::usage("--yes requires an id or a title: the list may have changed since")
             .hint(format!("agentctl sessions delete {short} --yes removes {}", visible::line(&summary.title)))
@@ -278,11 +278,11 @@ async fn delete(daemon: &Daemon, session: &str, yes: bool, json: bool) -> anyhow
         return Ok(Exit::Cancelled);
     }
     daemon.client.delete_session(&id).await?;
-    done(json, &id, "deleted")
+    report_change(json, &id, "deleted")
 }
 
 /// Returns true for a list position and for `last`.
-fn is_place(name: &str, id: &str) -> bool {
+fn is_position(name: &str, id: &str) -> bool {
     let name = name.trim();
     let is_number = name.len() < 5 && name.bytes().all(|b| b.is_ascii_digit()) && !id.starts_with(name);
     is_number || name.eq_ignore_ascii_case("last")
@@ -295,11 +295,15 @@ fn confirmed(id: &str, title: &str) -> anyhow::Result<bool> {
             .into());
     }
     let (id, title) = (report::short_id(id), visible::line(title));
-    Ok(ask::agreed(&format!("delete session {id} ({title}) with its history and files, permanently? [y/N] "))?)
+    Ok(ask::confirm(&format!("delete session {id} ({title}) with its history and files, permanently? [y/N] "))?)
 }
 
-fn done(json: bool, id: &str, what: &str) -> anyhow::Result<Exit> {
-    report::note(json, &json!({ "session_id": id, "done": what }), &format!("session {}: {what}", report::short_id(id)))
+fn report_change(json: bool, id: &str, change: &str) -> anyhow::Result<Exit> {
+    report::note(
+        json,
+        &json!({ "session_id": id, "done": change }),
+        &format!("session {}: {change}", report::short_id(id)),
+    )
 }
 
 /// The arguments of `sessions fork`.

@@ -103,7 +103,7 @@ pub(crate) async fn handle(global: &Global, args: TraceArgs) -> anyhow::Result<E
     report::show(global.json, &json!({ "session_id": session_id, "turns": trees }), || {
         let look = TerminalStyle::detect();
         // Files and pipes have no width, but their lines are meant for people too.
-        let columns = if std::io::stdout().is_terminal() { look.columns() } else { tree::USUAL_COLUMNS };
+        let columns = if std::io::stdout().is_terminal() { look.columns() } else { tree::DEFAULT_COLUMNS };
         report::lines(trees.iter().flat_map(|turn| tree::lines(turn, columns, look.out_color)))
     })
 }
@@ -114,11 +114,11 @@ async fn wire(daemon: &Daemon, session: SessionId, args: &TraceArgs, json: bool)
         Some(name) => Some(chosen(turns(&events(&daemon.client, session).await?), Some(name))?.turn_id),
         None => None,
     };
-    let kept = requests::KeptRequests { client: &daemon.client, session, turn, json };
+    let logged = requests::LoggedRequests { client: &daemon.client, session, turn, json };
     match (args.request, args.diff.as_slice()) {
-        (Some(number), _) => kept.show(number).await,
-        (None, [one, other]) => kept.diff(*one, *other).await,
-        _ => kept.list().await,
+        (Some(number), _) => logged.show(number).await,
+        (None, [one, other]) => logged.diff(*one, *other).await,
+        _ => logged.list().await,
     }
 }
 

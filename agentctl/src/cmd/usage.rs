@@ -86,8 +86,8 @@ pub(crate) fn date(text: &str) -> Result<Date, String> {
 
 /// Runs the command `agentctl usage`.
 pub(crate) async fn handle(global: &Global, args: UsageArgs) -> anyhow::Result<Exit> {
-    let usual = if args.until.is_some() { UsageQuery::default() } else { last(LAST_DAYS) };
-    let query = UsageQuery { until: args.until, by: args.by, ..args.since.unwrap_or(usual) };
+    let default_query = if args.until.is_some() { UsageQuery::default() } else { last(LAST_DAYS) };
+    let query = UsageQuery { until: args.until, by: args.by, ..args.since.unwrap_or(default_query) };
     let report = daemon::connect(global).await?.client.usage(&query).await?;
     report::show(global.json, &report, || print(&report))
 }

@@ -1,9 +1,9 @@
 //! Connecting to the daemon, and starting it if none runs. A started daemon must outlive this client: it gets a
 //! separate session, a reduced environment and a log file, and nothing of our terminal.
 //!
-//! - [`place`]: locates the daemon and the built-in model's file, and checks this shell's model variables.
+//! - [`location`]: locates the daemon and the built-in model's file, and checks this shell's model variables.
 
-mod place;
+mod location;
 
 use std::{
     collections::HashMap,
@@ -31,7 +31,7 @@ use agentd_proto::client::{Client, ClientErrorKind};
 
 use crate::{exit::Exit, failure::Failure, flags::Global};
 
-pub(crate) use place::{DaemonPlace, SearchResult, ShellNote, Weights, is_same_folder, silent};
+pub(crate) use location::{DaemonLocation, SearchResult, ShellNote, Weights, is_same_folder, silent_error};
 
 /// Name of this client in the daemon's audit log.
 pub(crate) const CLIENT: &str = "agentctl";
@@ -44,13 +44,13 @@ const START_LIMIT: Duration = Duration::from_secs(10);
 const RACE_LIMIT: Duration = Duration::from_secs(3);
 
 /// Time to wait for a daemon that holds the data folder. It checks its socket every five seconds.
-const FOUND_AGAIN: Duration = Duration::from_secs(10);
+const HOLDER_LIMIT: Duration = Duration::from_secs(10);
 
 /// Delay after a lost race before the next launch: the winner may have been exiting.
-const NEXT_LAUNCH: Duration = Duration::from_millis(700);
+const RELAUNCH_DELAY: Duration = Duration::from_millis(700);
 
 /// Shortest and longest delay between connection attempts.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(50));
+const RETRY_DELAYS: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(50));
 
 /// A daemon that this client is connected to.
 #[derive(Debug, Clone)]
@@ -58,7 +58,7 @@ pub(crate) struct Daemon {
     /// Connection to the daemon.
     pub(crate) client: Client,
     /// Places to search for the daemon, also after a restart.
-    pub(crate) place: DaemonPlace,
+    pub(crate) location: DaemonLocation,
     /// Socket at which it answered.
     pub(crate) socket: PathBuf,
     /// True if this client started it.
@@ -141,10 +141,10 @@ pub(crate) fn log_file() -> Result<PathBuf, Failure> {
 /// # Errors
 /// If it cannot be reached or started, or has another version.
 pub(crate) async fn connect(global: &Global) -> Result<Daemon, Failure> {
-    let place = DaemonPlace::of(global)?;
-    match reach(&place).await? {
+    let location = DaemonLocation::of(global)?;
+    match connect_existing(&location).await? {
         Some(daemon) => Ok(daemon),
-        None => start(place).await,
+        None => start(location).await,
     }
 }
 
@@ -153,30 +153,30 @@ pub(crate) async fn connect(global: &Global) -> Result<Daemon, Failure> {
 /// # Errors
 /// If the process at the socket cannot be used, or has another version.
 pub(crate) async fn connect_running(global: &Global) -> Result<Option<Daemon>, Failure> {
-    reach(&DaemonPlace::of(global)?).await
+    connect_existing(&DaemonLocation::of(global)?).await
 }
 
 /// Connects to a running daemon. Waits for one that starts, stops, or has lost its socket, which it restores within a
 /// few seconds.
-async fn reach(place: &DaemonPlace) -> Result<Option<Daemon>, Failure> {
+async fn connect_existing(location: &DaemonLocation) -> Result<Option<Daemon>, Failure> {
     let begun = Instant::now();
-    let mut pause = PAUSES.0;
+    let mut pause = RETRY_DELAYS.0;
     loop {
-        match place.search(Client::of_our_version).await {
+        match location.search(Client::of_our_version).await {
             SearchResult::Reached(client, socket) => {
-                return Ok(Some(Daemon { client, place: place.clone(), socket, started: false }));
+                return Ok(Some(Daemon { client, location: location.clone(), socket, started: false }));
             }
-            SearchResult::Nobody => return Ok(None),
+            SearchResult::NotRunning => return Ok(None),
             SearchResult::Unusable(error) => return Err(error.into()),
             SearchResult::Silent(holder, error) => {
                 let may_come = error.as_ref().is_none_or(|error| error.kind == ClientErrorKind::NotRunning);
-                if !may_come || begun.elapsed() > FOUND_AGAIN {
-                    return Err(silent(&holder, error.as_ref()));
+                if !may_come || begun.elapsed() > HOLDER_LIMIT {
+                    return Err(silent_error(&holder, error.as_ref()));
                 }
             }
         }
         tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(PAUSES.1);
+        pause = (pause * 2).min(RETRY_DELAYS.1);
     }
 }
 
@@ -186,17 +186,17 @@ async fn reach(place: &DaemonPlace) -> Result<Option<Daemon>, Failure> {
 ///
 /// # Errors
 /// If it cannot be started.
-pub(crate) async fn start(place: DaemonPlace) -> Result<Daemon, Failure> {
+pub(crate) async fn start(location: DaemonLocation) -> Result<Daemon, Failure> {
     let program = program()?;
-    let mut launched = launch(&program, place.named(), log_file()?)?;
+    let mut launched = launch(&program, location.named(), log_file()?)?;
     let begun = Instant::now();
-    let mut pause = PAUSES.0;
+    let mut pause = RETRY_DELAYS.0;
     let mut ended = None;
     loop {
         tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(PAUSES.1);
-        match place.search(Client::of_our_version).await {
-            SearchResult::Reached(client, socket) => return Ok(Daemon { client, place, socket, started: true }),
+        pause = (pause * 2).min(RETRY_DELAYS.1);
+        match location.search(Client::of_our_version).await {
+            SearchResult::Reached(client, socket) => return Ok(Daemon { client, location, socket, started: true }),
             // Waiting does not help. A lost connection during the start is ignored: it may belong to a daemon that lost
             // the race.
             SearchResult::Unusable(error)
@@ -214,8 +214,8 @@ pub(crate) async fn start(place: DaemonPlace) -> Result<Daemon, Failure> {
             Some((status, _)) if status.code() != Some(1) || begun.elapsed() > launched.race_limit() => {
                 return Err(launched.failure("the daemon failed to start", Some(status)));
             }
-            Some((_, at)) if at.elapsed() > NEXT_LAUNCH => {
-                launched = launch(&program, place.named(), log_file()?)?;
+            Some((_, at)) if at.elapsed() > RELAUNCH_DELAY => {
+                launched = launch(&program, location.named(), log_file()?)?;
                 ended = None;
             }
             Some(_) => {}
@@ -244,24 +244,24 @@ fn is_alive(pid: u32) -> bool {
 ///
 /// # Errors
 /// If the time limit is exceeded.
-pub(crate) async fn wait_gone(pid: u32, limit: Duration) -> io::Result<()> {
+pub(crate) async fn wait_for_exit(pid: u32, limit: Duration) -> io::Result<()> {
     let begun = Instant::now();
-    let mut pause = PAUSES.0;
+    let mut pause = RETRY_DELAYS.0;
     while is_alive(pid) {
         if begun.elapsed() > limit {
             return Err(io::ErrorKind::TimedOut.into());
         }
         tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(PAUSES.1);
+        pause = (pause * 2).min(RETRY_DELAYS.1);
     }
     Ok(())
 }
 
 /// Maximum number of log lines shown when a start fails.
-const LAST_LINES: usize = 15;
+const MAX_LOG_LINES: usize = 15;
 
 /// Maximum bytes of the log that are read for them.
-const LAST_BYTES: u64 = 16 * 1024;
+const MAX_LOG_BYTES: u64 = 16 * 1024;
 
 /// Variables that the daemon inherits by name. No others are passed on, because the daemon outlives this terminal and
 /// serves other clients too.
@@ -298,7 +298,7 @@ const INHERITED_PREFIXES: [&str; 6] = ["AGENTD_", "MODEL_", "OTEL_", "XDG_", "LC
 const INHERITED_SUFFIXES: [&str; 2] = ["_API_KEY", "_BASE_URL"];
 
 /// Variables with a path that must be made absolute.
-const ABSOLUTE: [&str; 2] = ["AGENTD_CONFIG_DIR", "AGENTD_DATA_DIR"];
+const PATH_VARIABLES: [&str; 2] = ["AGENTD_CONFIG_DIR", "AGENTD_DATA_DIR"];
 
 /// A launched daemon that is not ready yet.
 #[derive(Debug)]
@@ -337,19 +337,19 @@ pub(crate) fn is_program(path: &Path) -> bool {
 /// # Errors
 /// If the log file cannot be opened, or the program cannot be run.
 fn launch(program: &Path, socket: Option<&Path>, log: PathBuf) -> Result<LaunchedDaemon, Failure> {
-    let failed = |what: &str, error: &io::Error| {
-        Failure::unreachable(format!("cannot start the daemon: {what}: {error}"))
+    let failed = |problem: &str, error: &io::Error| {
+        Failure::unreachable(format!("could not start the daemon: {problem}: {error}"))
             .hint("run `agentctl doctor` to see what is wrong")
     };
     let folder_made =
         log.parent().map_or(Ok(()), |folder| fs::DirBuilder::new().recursive(true).mode(0o700).create(folder));
     let opened = folder_made.and_then(|()| OpenOptions::new().append(true).create(true).mode(0o600).open(&log));
     let file = opened.map_err(|error| {
-        failed(&format!("cannot open {}", log.display()), &error)
+        failed(&format!("could not open {}", log.display()), &error)
             .hint("the folder must be writable and its disk not full; AGENTD_DATA_DIR names another one")
     })?;
     let log_start = file.metadata().map_or(0, |meta| meta.len());
-    let copy = file.try_clone().map_err(|error| failed("cannot share the log file", &error))?;
+    let copy = file.try_clone().map_err(|error| failed("could not share the log file", &error))?;
     let mut command = Command::new(program);
     if let Some(socket) = socket {
         command.arg("--socket").arg(socket);
@@ -361,12 +361,12 @@ fn launch(program: &Path, socket: Option<&Path>, log: PathBuf) -> Result<Launche
         .env_clear()
         .envs(env::vars_os().filter(|(name, value)| !value.is_empty() && is_inherited(name)))
         // The daemon runs in `/`, where relative paths would mean something else.
-        .envs(ABSOLUTE.iter().filter_map(|name| Some((name, absolute(env::var_os(name)?).ok()?))))
+        .envs(PATH_VARIABLES.iter().filter_map(|name| Some((name, absolute(env::var_os(name)?).ok()?))))
         .stdin(Stdio::null())
         .stdout(file)
         .stderr(copy);
     own_session(&mut command);
-    let child = command.spawn().map_err(|error| failed(&format!("cannot run {}", program.display()), &error))?;
+    let child = command.spawn().map_err(|error| failed(&format!("could not run {}", program.display()), &error))?;
     Ok(LaunchedDaemon { child: Some(child), log, log_start })
 }
 
@@ -409,14 +409,14 @@ impl LaunchedDaemon {
     fn race_limit(&self) -> Duration {
         let lines = last_lines(&self.log, self.log_start).unwrap_or_default();
         let is_held = lines.iter().any(|line| line.contains("agentd is already running"));
-        if is_held { FOUND_AGAIN } else { RACE_LIMIT }
+        if is_held { HOLDER_LIMIT } else { RACE_LIMIT }
     }
 
     /// Failure of the start, with the last lines of the log.
-    fn failure(&self, what: &str, ended: Option<ExitStatus>) -> Failure {
+    fn failure(&self, problem: &str, ended: Option<ExitStatus>) -> Failure {
         let lines = last_lines(&self.log, self.log_start).unwrap_or_default();
-        let said = if lines.is_empty() { String::new() } else { format!("; its output:\n  {}", lines.join("\n  ")) };
-        let mut failure = Failure::unreachable(format!("{what}{said}"))
+        let output = if lines.is_empty() { String::new() } else { format!("; its output:\n  {}", lines.join("\n  ")) };
+        let mut failure = Failure::unreachable(format!("{problem}{output}"))
             .hint(format!("the full log is in {}; `agentctl doctor` may find the cause", self.log.display()));
         if ended.and_then(|status| status.code()) == Some(2) {
             // The daemon uses this code for invalid usage and configuration, and so do we.
@@ -431,12 +431,12 @@ impl LaunchedDaemon {
 fn last_lines(log: &Path, start: u64) -> io::Result<Vec<String>> {
     let mut file = File::open(log)?;
     let end = file.metadata()?.len();
-    file.seek(SeekFrom::Start(start.min(end).max(end.saturating_sub(LAST_BYTES))))?;
+    file.seek(SeekFrom::Start(start.min(end).max(end.saturating_sub(MAX_LOG_BYTES))))?;
     let mut bytes = Vec::new();
-    file.take(LAST_BYTES).read_to_end(&mut bytes)?;
+    file.take(MAX_LOG_BYTES).read_to_end(&mut bytes)?;
     let text = String::from_utf8_lossy(&bytes);
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
-    Ok(lines[lines.len().saturating_sub(LAST_LINES)..].iter().map(ToString::to_string).collect())
+    Ok(lines[lines.len().saturating_sub(MAX_LOG_LINES)..].iter().map(ToString::to_string).collect())
 }
 
 #[cfg(test)]
@@ -448,7 +448,7 @@ mod tests {
         let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
         assert!(is_alive(child.id()));
         child.kill().unwrap();
-        wait_gone(child.id(), Duration::from_secs(30)).await.expect("it is a zombie");
+        wait_for_exit(child.id(), Duration::from_secs(30)).await.expect("it is a zombie");
         child.wait().unwrap();
         assert!(!is_alive(child.id()));
     }
@@ -471,7 +471,7 @@ mod tests {
         let new: String = (0..40).map(|line| format!("line {line}\n")).collect();
         fs::write(&log, format!("{old}{new}")).unwrap();
         let lines = last_lines(&log, old.len() as u64).unwrap();
-        assert_eq!(lines.len(), LAST_LINES);
+        assert_eq!(lines.len(), MAX_LOG_LINES);
         assert_eq!(lines.last().map(String::as_str), Some("line 39"));
         assert!(last_lines(&log, 10_000).unwrap().is_empty());
     }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{Key, Press};
-use crate::input::LONGEST_PROMPT;
+use crate::input::MAX_PROMPT_BYTES;
 
 /// Messages that wait at the most. Enter only breaks the line after that.
 const MOST_MESSAGES: usize = 64;
@@ -113,7 +113,7 @@ impl TypeAhead {
 
     fn push(&mut self, text: &[char]) {
         let bytes: usize = text.iter().map(|c| c.len_utf8()).sum();
-        if self.line.len() + bytes <= LONGEST_PROMPT {
+        if self.line.len() + bytes <= MAX_PROMPT_BYTES {
             self.line.insert_str(self.at, &text.iter().collect::<String>());
             self.at += bytes;
         }

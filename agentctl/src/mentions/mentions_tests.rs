@@ -180,7 +180,7 @@ fn too_many_files_are_not_copied_and_long_lines_are_cut() {
     let many = folder.bundle("#@/many/", MentionSource::Chat);
     assert_eq!((many.copies.len(), many.notes.len()), (0, 1));
     let long = folder.bundle("#@/long:1-2", MentionSource::Chat);
-    let most = agentd_core::input::MAX_SELECTION_BYTES;
-    assert!(long.selections[0].text.len() <= most && long.selections[0].text.len() > most - 4);
+    let limit = agentd_core::input::MAX_SELECTION_BYTES;
+    assert!(long.selections[0].text.len() <= limit && long.selections[0].text.len() > limit - 4);
     assert_eq!(long.notes.len(), 1);
 }

@@ -24,7 +24,7 @@ const CLOSING: &str = ".,;:!?()[]{}\"'…。，；：！？（）「」";
 /// start at `base`; an empty one is the current folder.
 pub(crate) fn find(text: &str, base: &Path) -> Vec<Mention> {
     let mut found: Vec<Mention> = Vec::new();
-    for line in lines_of_words(text) {
+    for line in prose_lines(text) {
         for mention in starts(line).filter_map(|start| target::at(&line[start..], base)) {
             if !found.contains(&mention) {
                 found.push(mention);
@@ -37,7 +37,7 @@ pub(crate) fn find(text: &str, base: &Path) -> Vec<Mention> {
 /// Words after a `#` that look like paths but name no file, without duplicates. Code is skipped.
 pub(crate) fn missing(text: &str, base: &Path) -> Vec<String> {
     let mut missing: Vec<String> = Vec::new();
-    for line in lines_of_words(text) {
+    for line in prose_lines(text) {
         let named = starts(line).filter(|start| target::at(&line[*start..], base).is_none());
         for path in named.filter_map(|start| path_like(&line[start..])) {
             if !missing.contains(&path) {
@@ -49,7 +49,7 @@ pub(crate) fn missing(text: &str, base: &Path) -> Vec<String> {
 }
 
 /// Lines of a text outside of code blocks.
-fn lines_of_words(text: &str) -> impl Iterator<Item = &str> {
+fn prose_lines(text: &str) -> impl Iterator<Item = &str> {
     let mut in_fence = false;
     text.lines().filter(move |line| {
         let is_fence = line.trim_start().starts_with("```");
@@ -71,9 +71,9 @@ fn path_like(text: &str) -> Option<String> {
 
 /// Path by which tools see a file or folder of the session; `None` if it is outside of the session's folders.
 pub(crate) fn of_tools(path: &Path, mounts: &Mounts) -> Option<String> {
-    let meant = fs::canonicalize(path).ok()?;
+    let real_path = fs::canonicalize(path).ok()?;
     mounts.names().find_map(|(name, mount)| {
-        let below = meant.strip_prefix(fs::canonicalize(mount).ok()?).ok()?.to_str()?;
+        let below = real_path.strip_prefix(fs::canonicalize(mount).ok()?).ok()?.to_str()?;
         Some(if below.is_empty() { name.to_owned() } else { format!("{name}/{below}") })
     })
 }

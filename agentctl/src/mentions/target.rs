@@ -115,8 +115,8 @@ fn is_hidden(path: &Path, base: &Path) -> bool {
         has_hidden(path.strip_prefix(base).unwrap_or(path)) && (path.is_relative() || path.starts_with(base));
     let real = here.and_then(|here| fs::canonicalize(here).ok());
     // Only components below the current folder count, so that working within a hidden folder is possible.
-    let leads_hidden = fs::canonicalize(path).is_ok_and(|meant| {
-        has_hidden(real.as_deref().and_then(|here| meant.strip_prefix(here).ok()).unwrap_or(&meant))
+    let leads_hidden = fs::canonicalize(path).is_ok_and(|real_path| {
+        has_hidden(real.as_deref().and_then(|here| real_path.strip_prefix(here).ok()).unwrap_or(&real_path))
     });
     written_hidden || leads_hidden
 }
@@ -158,16 +158,16 @@ fn matching(pattern: &Path) -> Option<MatchedFiles> {
 }
 
 fn walk(root: &Path, glob: Option<&GlobMatcher>, depth: usize) -> MatchedFiles {
-    let place = if root.as_os_str().is_empty() { Path::new(".") } else { root };
+    let start = if root.as_os_str().is_empty() { Path::new(".") } else { root };
     let mut found = MatchedFiles::default();
-    let entries = WalkBuilder::new(place).require_git(false).max_depth(Some(depth)).build();
+    let entries = WalkBuilder::new(start).require_git(false).max_depth(Some(depth)).build();
     for (visited, entry) in entries.enumerate() {
         if visited == MAX_VISITED || found.files.len() > MAX_FILES {
             found.is_cut = true;
             break;
         }
         let Ok(entry) = entry else { continue };
-        let Ok(below) = entry.path().strip_prefix(place) else { continue };
+        let Ok(below) = entry.path().strip_prefix(start) else { continue };
         let is_file = entry.file_type().is_some_and(|kind| kind.is_file());
         if is_file && glob.is_none_or(|glob| glob.is_match(below)) {
             found.files.push(root.join(below));
@@ -200,11 +200,11 @@ pub(crate) enum MentionSource {
 
 impl MentionSource {
     /// Hint on how to attach a file that a mention does not attach.
-    fn way(self, written: &str) -> String {
+    fn hint(self, written: &str) -> String {
         match self {
-            Self::Chat => format!("; /upload {written} hands it over all the same"),
+            Self::Chat => format!("; /upload {written} attaches it anyway"),
             Self::Editor => String::new(),
-            Self::Terminal | Self::Program => format!("; --file {written} hands it over all the same"),
+            Self::Terminal | Self::Program => format!("; --file {written} attaches it anyway"),
         }
     }
 }
@@ -258,13 +258,13 @@ impl Collector<'_> {
             MentionTarget::Lines { path, lines } => self.lines(&written, path, *lines, bundle),
             MentionTarget::Folder(path) => match self.of_tools(path) {
                 Some(named) => bundle.named.push(format!("#{written} is the folder {named}")),
-                None => self.copies(&written, &walk(path, None, MAX_DEPTH), bundle),
+                None => self.add_copies(&written, &walk(path, None, MAX_DEPTH), bundle),
             },
             MentionTarget::Pattern(matched) => self.matched(&written, matched, bundle),
             // In the project, hidden files are visible anyway and guarded by approvals.
             MentionTarget::Hidden(path) => match self.of_tools(path) {
                 Some(named) => bundle.named.push(format!("#{written} is {named}")),
-                None => bundle.note(format!("#{written} is hidden and stays here{}", self.source.way(&written))),
+                None => bundle.note(format!("#{written} is hidden and was not attached{}", self.source.hint(&written))),
             },
         }
     }
@@ -273,15 +273,15 @@ impl Collector<'_> {
         match self.of_tools(path) {
             // The session sees the file already, so tools work on the original.
             Some(named) => bundle.named.push(format!("#{written} is {named}")),
-            None if self.reaches_out() => bundle.copies.push(path.to_owned()),
-            None => bundle.note(self.out_of_reach(written)),
+            None if self.may_leave_project() => bundle.copies.push(path.to_owned()),
+            None => bundle.note(self.outside_note(written)),
         }
     }
 
     fn lines(&self, written: &str, path: &Path, lines: LineRange, bundle: &mut Bundle) {
         let named = of_tools(path, self.mounts);
-        if named.is_none() && !self.reaches_out() {
-            return bundle.note(self.out_of_reach(written));
+        if named.is_none() && !self.may_leave_project() {
+            return bundle.note(self.outside_note(written));
         }
         let uri = named.unwrap_or_else(|| path.display().to_string());
         match quote(path, lines) {
@@ -306,24 +306,25 @@ impl Collector<'_> {
                 let more = if matched.is_cut { " and more" } else { "" };
                 bundle.named.push(format!("#{written} is {}{more}", named.join(", ")));
             }
-            None => self.copies(written, matched, bundle),
+            None => self.add_copies(written, matched, bundle),
         }
     }
 
     /// Copies files from outside of the session's folders, up to a limit.
-    fn copies(&self, written: &str, matched: &MatchedFiles, bundle: &mut Bundle) {
+    fn add_copies(&self, written: &str, matched: &MatchedFiles, bundle: &mut Bundle) {
         let MatchedFiles { files, is_cut } = matched;
         if *is_cut || files.len() > MAX_COPIES {
             let note = format!(
-                "#{written} are more than {MAX_COPIES} files, which are not copied; -C DIR shows the model a whole folder"
+                "#{written} matches more than {MAX_COPIES} files, which were not attached; -C DIR shows the model \
+                 a whole folder"
             );
             return bundle.note(note);
         }
         if files.is_empty() {
-            return bundle.note(format!("#{written} has no files to hand over"));
+            return bundle.note(format!("#{written} has no files to attach"));
         }
-        if !self.reaches_out() {
-            return bundle.note(self.out_of_reach(written));
+        if !self.may_leave_project() {
+            return bundle.note(self.outside_note(written));
         }
         bundle.copies.extend(files.iter().cloned());
     }
@@ -333,12 +334,12 @@ impl Collector<'_> {
     }
 
     /// Returns true if files outside of the session's folders may be attached.
-    fn reaches_out(&self) -> bool {
+    fn may_leave_project(&self) -> bool {
         self.source != MentionSource::Program
     }
 
-    fn out_of_reach(&self, written: &str) -> String {
-        format!("#{written} is no file of the project and stays here{}", self.source.way(written))
+    fn outside_note(&self, written: &str) -> String {
+        format!("#{written} is not a file of the project and was not attached{}", self.source.hint(written))
     }
 }
 
@@ -351,10 +352,10 @@ struct Quote {
 }
 
 fn quote(path: &Path, lines: LineRange) -> Result<Quote, String> {
-    let failed = |error: std::io::Error| format!("cannot be read: {error}");
+    let failed = |error: std::io::Error| format!("could not be read: {error}");
     let file = File::open(path).map_err(failed)?;
     if file.metadata().map_err(failed)?.len() > MAX_QUOTED {
-        return Err(format!("has more than {} MiB, so no lines of it are quoted", MAX_QUOTED >> 20));
+        return Err(format!("exceeds {} MiB, so no lines are quoted", MAX_QUOTED >> 20));
     }
     let mut quote = Quote { lines: LineRange { first: lines.first, last: 0 }, text: String::new(), is_cut: false };
     let mut seen = 0;
@@ -377,8 +378,8 @@ fn quote(path: &Path, lines: LineRange) -> Result<Quote, String> {
 impl Quote {
     fn add(&mut self, line: &str, number: u32) {
         if self.text.len() + line.len() >= MAX_SELECTION_BYTES {
-            let room = MAX_SELECTION_BYTES - 1 - self.text.len();
-            self.text.push_str(&line[..line.floor_char_boundary(room.min(line.len()))]);
+            let remaining = MAX_SELECTION_BYTES - 1 - self.text.len();
+            self.text.push_str(&line[..line.floor_char_boundary(remaining.min(line.len()))]);
             self.is_cut = true;
         } else {
             self.text.push_str(line.strip_suffix('\r').unwrap_or(line));

@@ -104,17 +104,17 @@ fn lines(report: &CompactionReport, color: bool) -> Vec<String> {
         short(*tokens_after),
         percent(*tokens_after, *tokens_before),
     )];
-    let how = match report.strategy {
+    let detail = match report.strategy {
         CompactionStrategy::Auto | CompactionStrategy::Compact => "in detail",
         CompactionStrategy::Summarize => "short",
         CompactionStrategy::Truncate => "only certain facts",
         CompactionStrategy::Offload => "none, old results were moved to files",
     };
     let by = report.model.as_deref().map_or("without a model".to_owned(), |model| format!("by {}", clean_line(model)));
-    lines.push(format!("summary    {how}, {by}"));
+    lines.push(format!("summary    {detail}, {by}"));
     lines.extend(report.path.as_deref().map(|path| format!("in full    {}", clean_line(path))));
-    let kept = report.pinned.len();
-    lines.extend((kept > 0).then(|| format!("kept       your messages, verbatim ({kept})")));
+    let pinned = report.pinned.len();
+    lines.extend((pinned > 0).then(|| format!("kept       your messages, verbatim ({pinned})")));
     let problem = report.problem.as_deref();
     lines.extend(problem.map(|problem| paint(color, WARN, &format!("! {}", clean_line(problem)))));
     lines.push(paint(color, QUIET, "undo with: agentctl compact --undo"));

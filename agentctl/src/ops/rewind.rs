@@ -72,12 +72,12 @@ pub(crate) async fn talk(daemon: &Daemon, view: &SessionView, turn: u64) -> anyh
     let summary = &view.session.summary;
     let (id, title) = (summary.id.to_string(), summary.title.as_str());
     let new = match turn - 1 {
-        0 => daemon.client.create_session(&anew(&view.session.settings, title)).await?.session.summary.id,
+        0 => daemon.client.create_session(&empty_copy(&view.session.settings, title)).await?.session.summary.id,
         last => daemon.client.fork_session(&id, Some(last), Some(title), false).await?.session.session.summary.id,
     };
-    let known: String = title.chars().take(MAX_TITLE).collect();
-    let left = format!("{known} (before the rewind to turn {turn})");
-    match daemon.client.rename_session(&id, &left).await {
+    let short_title: String = title.chars().take(MAX_TITLE).collect();
+    let old_title = format!("{short_title} (before the rewind to turn {turn})");
+    match daemon.client.rename_session(&id, &old_title).await {
         Ok(()) => Ok(new),
         // The new name only helps the user; failing to set it does not fail the rewind.
         Err(error) if matches!(error.kind, ClientErrorKind::Answered(_)) => Ok(new),
@@ -86,7 +86,7 @@ pub(crate) async fn talk(daemon: &Daemon, view: &SessionView, turn: u64) -> anyh
 }
 
 /// An empty session with the settings of another one.
-fn anew(settings: &SessionSettings, title: &str) -> NewSession {
+fn empty_copy(settings: &SessionSettings, title: &str) -> NewSession {
     NewSession {
         title: Some(title.to_owned()).filter(|title| !title.is_empty()),
         confirm_write: Some(settings.confirm_write),

@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Shown part of the diff of a file that was left alone. Previews are shown completely.
-const OF_CONFLICT: Room = Room { rows: 200, columns: usize::MAX };
+const CONFLICT_DIFF: Room = Room { rows: 200, columns: usize::MAX };
 
 /// Parses a turn number or id.
 ///
@@ -56,7 +56,7 @@ fn lines(report: &UndoReport, color: bool) -> Vec<String> {
         lines.push(format!("{} {path}: {}", paint(color, style, mark), outcome_text(file, report.preview)));
         let is_left = matches!(file.outcome, UndoOutcome::Conflict | UndoOutcome::Failed);
         if let Some(diff) = file.diff.as_deref().filter(|_| report.preview || is_left) {
-            let room = if report.preview { Room::WITHOUT_END } else { OF_CONFLICT };
+            let room = if report.preview { Room::WITHOUT_END } else { CONFLICT_DIFF };
             lines.extend(diff::preview(diff, room, color).into_iter().map(|line| format!("  {line}")));
         }
     }
@@ -84,7 +84,7 @@ fn outcome_text(file: &UndoneFile, preview: bool) -> String {
 pub(crate) fn summary(report: &UndoReport) -> String {
     let number = |outcome| report.files.iter().filter(|file| file.outcome == outcome).count();
     let [done, conflicts, failed] = [UndoOutcome::Done, UndoOutcome::Conflict, UndoOutcome::Failed].map(number);
-    let what = match (report.redo, report.preview) {
+    let verb = match (report.redo, report.preview) {
         (false, false) => "undone",
         (false, true) => "would be undone",
         (true, false) => "redone",
@@ -92,7 +92,7 @@ pub(crate) fn summary(report: &UndoReport) -> String {
     };
     let left = (conflicts > 0).then(|| format!("{} left alone", report::count(conflicts, "conflict")));
     let failed = (failed > 0).then(|| format!("{failed} failed"));
-    let done = format!("turn {}: {} {what}", report.turn, report::count(done, "path"));
+    let done = format!("turn {}: {} {verb}", report.turn, report::count(done, "path"));
     std::iter::once(done).chain(left).chain(failed).collect::<Vec<_>>().join(", ")
 }
 

@@ -87,7 +87,7 @@ impl Chat {
 
     /// Does what a command of `agentctl` does, so that both list the same.
     async fn agentctl(&mut self, words: &[&str]) -> anyhow::Result<Exit> {
-        let global = Global { socket: self.daemon.place.named().map(Path::to_owned), json: false };
+        let global = Global { socket: self.daemon.location.named().map(Path::to_owned), json: false };
         (self.command_line)(global, words.iter().map(|word| (*word).to_owned()).collect()).await
     }
 }

@@ -156,7 +156,7 @@ async fn next(lines: &mut dyn Lines, desk: &mut dyn ChatBackend) -> Result<Next,
 fn worse(a: Exit, b: Exit) -> Exit {
     let rank = |exit: Exit| match exit {
         Exit::Done => 0,
-        Exit::PutOff | Exit::StillRunning => 1,
+        Exit::Postponed | Exit::StillRunning => 1,
         Exit::Limit => 2,
         Exit::Approval => 3,
         Exit::NoAnswer => 4,

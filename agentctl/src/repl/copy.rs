@@ -36,8 +36,8 @@ impl Chat {
         };
         // Whoever pastes it pastes no escape sequence.
         let answer = clean(answer);
-        if answer.len() > attention::LARGEST {
-            let (bytes, most) = (number(answer.len() as u64), number(attention::LARGEST as u64));
+        if answer.len() > attention::MAX_CLIPBOARD_BYTES {
+            let (bytes, most) = (number(answer.len() as u64), number(attention::MAX_CLIPBOARD_BYTES as u64));
             let message = format!("the answer has {bytes} bytes, and terminals take at most {most}");
             return Err(Failure::usage(message).hint(format!("agentctl sessions show {id} --json has it")).into());
         }

@@ -89,7 +89,7 @@ impl Chat {
         let ModelChoice { slot, id: model } = self.model_choice().await.unwrap_or_default();
         let (project, mode) = (status.folder, Some(status.mode));
         let folders = status.added.iter().map(AddedFolder::mount).collect();
-        let trace = self.place.trace_there(&self.daemon).await;
+        let trace = self.place.current_trace(&self.daemon).await;
         let new = NewSession { project, folders, mode, slot, model, trace, ..NewSession::default() };
         self.place = SessionTarget::New(new);
         self.handed.forget();

@@ -116,7 +116,7 @@ pub(crate) fn find(
     let Some((project, text)) = of_project else { return Ok(None) };
     if project.trust != ProjectTrust::Trusted {
         let untrusted = format!("/{name} comes from this project, which is not trusted");
-        return Err(Failure::new(ErrorKind::Conflict, untrusted).hint(project::way(project)));
+        return Err(Failure::new(ErrorKind::Conflict, untrusted).hint(project::trust_hint(project)));
     }
     parse(CommandOrigin::Project, name, project_file(project, name), text).map(Some).map_err(broken)
 }

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use super::conversation::{Input, Lines};
 use crate::{
     failure::Failure,
-    input::{LONGEST_PROMPT, SilenceNotice},
+    input::{MAX_PROMPT_BYTES, SilenceNotice},
 };
 
 /// Standard input, line by line.
@@ -34,7 +34,7 @@ impl StdinLines {
             let mut source = std::io::stdin().lock();
             let mut number = 0;
             let mut notice = SilenceNotice::watch("lines");
-            while let Some(line) = read_line(&mut source, LONGEST_PROMPT, &mut number).transpose() {
+            while let Some(line) = read_line(&mut source, MAX_PROMPT_BYTES, &mut number).transpose() {
                 let failed = line.is_err();
                 drop(notice.take());
                 if sender.blocking_send(line).is_err() || failed {

@@ -15,9 +15,9 @@ impl Chat {
         self.shown_project = Some(report.hash.clone());
         self.note(&notice);
         let way = if self.present {
-            format!("/trust uses it as it is; {}", project::way_to_look(&report))
+            format!("/trust uses it as it is; {}", project::show_hint(&report))
         } else {
-            project::way(&report)
+            project::trust_hint(&report)
         };
         self.note(&way);
     }

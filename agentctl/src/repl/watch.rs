@@ -35,7 +35,7 @@ pub(super) async fn next_turn(daemon: &Daemon, session: SessionId, seen: &mut Op
             Ok(None) | Err(_) => {}
         }
         tokio::time::sleep(PAUSE).await;
-        if let Ok(found) = daemon.place.connect().await {
+        if let Ok(found) = daemon.location.connect().await {
             client = found;
         }
     }

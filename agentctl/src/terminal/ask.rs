@@ -24,24 +24,24 @@ pub(crate) fn line(question: &str) -> io::Result<Option<String>> {
     write!(anstream::stderr(), "{question}")?;
     let mut line = Vec::new();
     let mut stdin = io::stdin().lock();
-    let is_left = loop {
+    let is_cancelled = loop {
         let bytes = match stdin.fill_buf() {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             bytes => bytes?,
         };
         let end = bytes.iter().position(|byte| matches!(*byte, b'\n' | CTRL_C));
-        let (taken, last) = (end.map_or(bytes.len(), |at| at + 1), end.map(|at| bytes[at]));
-        line.extend_from_slice(&bytes[..taken]);
-        stdin.consume(taken);
+        let (consumed, last) = (end.map_or(bytes.len(), |at| at + 1), end.map(|at| bytes[at]));
+        line.extend_from_slice(&bytes[..consumed]);
+        stdin.consume(consumed);
         match last {
             Some(CTRL_C) => break true,
             Some(_) => break false,
-            None if taken == 0 => break line.is_empty(),
+            None if consumed == 0 => break line.is_empty(),
             None => {}
         }
     };
     drop(changed);
-    if is_left {
+    if is_cancelled {
         writeln!(anstream::stderr())?;
         return Ok(None);
     }
@@ -50,15 +50,15 @@ pub(crate) fn line(question: &str) -> io::Result<Option<String>> {
 }
 
 /// Returns the item with the entered number, counted from 1.
-pub(crate) fn numbered<'a, T>(said: &str, offered: &'a [T]) -> Option<&'a T> {
-    offered.get(said.trim().parse::<usize>().ok()?.checked_sub(1)?)
+pub(crate) fn numbered<'a, T>(input: &str, offered: &'a [T]) -> Option<&'a T> {
+    offered.get(input.trim().parse::<usize>().ok()?.checked_sub(1)?)
 }
 
 /// Asks for confirmation.
 ///
 /// # Errors
 /// If the terminal cannot be read or written.
-pub(crate) fn agreed(question: &str) -> io::Result<bool> {
+pub(crate) fn confirm(question: &str) -> io::Result<bool> {
     Ok(line(question)?.is_some_and(|answer| matches!(answer.trim().to_lowercase().as_str(), "y" | "yes")))
 }
 

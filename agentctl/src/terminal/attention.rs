@@ -15,9 +15,9 @@ use super::{look::TerminalStyle, sanitize::clean_line};
 const VARIABLE: &str = "AGENTCTL_NOTIFY";
 
 /// Maximum number of characters in a notification.
-const LONGEST: usize = 120;
+const MAX_NOTIFICATION: usize = 120;
 
-/// Way to call the user's attention.
+/// Method of getting the user's attention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Attention {
     /// No signal at all.
@@ -29,10 +29,10 @@ pub(crate) enum Attention {
 }
 
 impl Attention {
-    /// Way for this process's terminal, unless the variable overrides it.
+    /// Method for this process's terminal, unless the variable overrides it.
     pub(crate) fn of_terminal() -> Self {
-        let is_seen = io::stdin().is_terminal() && TerminalStyle::detect().err_terminal;
-        if is_seen { Self::choose(|name| env::var_os(name)) } else { Self::Off }
+        let has_terminal = io::stdin().is_terminal() && TerminalStyle::detect().err_terminal;
+        if has_terminal { Self::choose(|name| env::var_os(name)) } else { Self::Off }
     }
 
     fn choose<T: AsRef<OsStr>>(variable: impl Fn(&str) -> Option<T>) -> Self {
@@ -53,21 +53,21 @@ impl Attention {
     }
 
     /// Calls the user, with a short reason.
-    pub(crate) fn call(self, why: &str) {
-        let _ = write(&self.sequence(why));
+    pub(crate) fn call(self, reason: &str) {
+        let _ = write(&self.sequence(reason));
     }
 
-    fn sequence(self, why: &str) -> String {
+    fn sequence(self, reason: &str) -> String {
         match self {
             Self::Off => String::new(),
             Self::Bell => "\x07".to_owned(),
-            Self::Notification => format!("\x1b]9;{}\x07", harmless(why, LONGEST)),
+            Self::Notification => format!("\x1b]9;{}\x07", printable(reason, MAX_NOTIFICATION)),
         }
     }
 }
 
 /// Maximum number of characters in a title.
-const LONGEST_TITLE: usize = 80;
+const MAX_TITLE: usize = 80;
 
 /// The window title. The previous one is restored at the end if the terminal supports it.
 #[derive(Debug, Default)]
@@ -89,7 +89,7 @@ impl WindowTitle {
     /// Shows a title, unless it is shown already.
     pub(crate) fn set(&mut self, title: &str) {
         let Some(shown) = &mut self.shown else { return };
-        let title = harmless(title, LONGEST_TITLE);
+        let title = printable(title, MAX_TITLE);
         if *shown != title {
             let _ = write(&format!("\x1b]2;{title}\x07"));
             *shown = title;
@@ -105,7 +105,7 @@ impl Drop for WindowTitle {
     }
 }
 
-fn harmless(text: &str, longest: usize) -> String {
+fn printable(text: &str, longest: usize) -> String {
     clean_line(text).chars().filter(|c| !c.is_control()).take(longest).collect()
 }
 
@@ -117,7 +117,7 @@ fn write(sequence: &str) -> io::Result<()> {
 }
 
 /// Maximum bytes of copied text. Many terminals ignore longer ones.
-pub(crate) const LARGEST: usize = 74_000;
+pub(crate) const MAX_CLIPBOARD_BYTES: usize = 74_000;
 
 /// Copies a text to the clipboard. The terminal does not report success.
 ///
@@ -155,13 +155,14 @@ mod tests {
 
     #[test]
     fn foreign_text_cannot_end_an_escape_sequence() {
-        let text = harmless("app: rm\x1b\\\x07\x1b]52;c;x\u{9c}\n", LONGEST_TITLE);
+        let text = printable("app: rm\x1b\\\x07\x1b]52;c;x\u{9c}\n", MAX_TITLE);
         assert!(text.starts_with("app: rm") && !text.contains(char::is_control), "{text:?}");
-        assert_eq!(harmless(&"x".repeat(500), LONGEST_TITLE).len(), LONGEST_TITLE);
+        assert_eq!(printable(&"x".repeat(500), MAX_TITLE).len(), MAX_TITLE);
         let text = Attention::Notification.sequence("asks: rm\x1b\\\x07\x1b]0;x\u{9c}\n");
         assert!(text.starts_with("\x1b]9;asks: rm") && text.ends_with('\x07'), "{text:?}");
         assert!(!text[1..text.len() - 1].contains(char::is_control), "{text:?}");
-        let sequences = [Attention::Notification, Attention::Bell, Attention::Off].map(|way| way.sequence("asks"));
+        let sequences =
+            [Attention::Notification, Attention::Bell, Attention::Off].map(|method| method.sequence("asks"));
         assert_eq!(sequences, ["\x1b]9;asks\x07", "\x07", ""]);
     }
 

@@ -11,7 +11,7 @@
 
 /// Maximum length of a control string (OSC, DCS, APC, PM, SOS), after which it is treated as text again. Without the
 /// limit, an unterminated one would swallow the rest of the answer.
-const LONGEST_STRING: usize = 4096;
+const MAX_STRING: usize = 4096;
 
 /// Parser state at the end of the previous chunk.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -77,7 +77,7 @@ fn step(state: State, c: char, out: &mut String) -> State {
             '\u{7}' | '\u{9c}' | '\u{18}' | '\u{1a}' => State::Ground,
             '\u{1b}' => State::StringEscape,
             '\n' => ground(c, out),
-            _ if length >= LONGEST_STRING => ground(c, out),
+            _ if length >= MAX_STRING => ground(c, out),
             _ => State::String(length + 1),
         },
         State::StringEscape => match c {
@@ -96,7 +96,7 @@ fn ground(c: char, out: &mut String) -> State {
         '\u{90}' | '\u{98}' | '\u{9d}'..='\u{9f}' => return State::String(0),
         '\u{2028}' | '\u{2029}' => out.push('\n'),
         _ if c.is_control() => {}
-        _ if deceives(c) => {
+        _ if is_deceptive(c) => {
             use std::fmt::Write as _;
             // Writing to a `String` cannot fail.
             let _ = write!(out, "<U+{:04X}>", u32::from(c));
@@ -107,7 +107,7 @@ fn ground(c: char, out: &mut String) -> State {
 }
 
 /// Returns true if the character reorders the text around it or carries invisible text.
-fn deceives(c: char) -> bool {
+fn is_deceptive(c: char) -> bool {
     matches!(c,
         '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
@@ -143,7 +143,7 @@ mod tests {
         check("\u{1b}[31\nnext", "\nnext");
         check("\u{1b}[漢", "漢");
         check("\u{1b}]never ended\nnext", "\nnext");
-        let long = format!("\u{1b}]{}visible", "x".repeat(LONGEST_STRING));
+        let long = format!("\u{1b}]{}visible", "x".repeat(MAX_STRING));
         check(&long, "visible");
         check("\u{1b}]title\u{1b}[31mred", "red");
     }

@@ -44,10 +44,10 @@ const LEAVE: &str = "q";
 const LONG_TURN: Duration = Duration::from_secs(10);
 
 /// Time limit for the turn to end after the client was signalled to. Supervisors kill the client some time later.
-const END_PATIENCE: Duration = Duration::from_secs(8);
+const END_LIMIT: Duration = Duration::from_secs(8);
 
 /// Time limit for a steering message in flight once the client was signalled to end.
-const STEER_PATIENCE: Duration = Duration::from_secs(2);
+const STEER_LIMIT: Duration = Duration::from_secs(2);
 
 /// The user of this client, as far as they can be reached while a turn runs.
 pub(crate) struct Person<'a> {
@@ -56,7 +56,7 @@ pub(crate) struct Person<'a> {
     pub(crate) keyboard: &'a Keyboard,
     /// Returns true for text that can be added to the running turn. Other text waits for its end.
     pub(crate) may_steer: fn(&str) -> bool,
-    /// Way to notify the user of questions and of the end of a long turn.
+    /// Method to notify the user of questions and of the end of a long turn.
     pub(crate) attention: Attention,
     /// True if another client started the turn: Ctrl-C asks before cancelling, and Ctrl-D or `q` leaves it.
     pub(crate) is_guest: bool,
@@ -92,7 +92,7 @@ pub(crate) async fn drive<L: Line>(
         backlog: VecDeque::new(),
         asked: HashSet::new(),
         cancelled: false,
-        deaf_until: None,
+        escape_ignored_until: None,
         due: None,
         leaving: None,
     };
@@ -128,7 +128,7 @@ struct Driver<'a, L> {
     /// True once the turn was cancelled.
     cancelled: bool,
     /// Until then Esc is ignored, because a question has just disappeared.
-    deaf_until: Option<Instant>,
+    escape_ignored_until: Option<Instant>,
     /// Deadline for the end of a cancelled turn.
     due: Option<Instant>,
     /// Time when the turn is left, if the typed `q` is still alone.
@@ -196,7 +196,9 @@ impl<L: Line> Driver<'_, L> {
                 // In this order, so that a busy stream starves neither Ctrl-C nor the keys.
                 biased;
                 signal = self.signals.next() => self.on_end_signal(signal, renderer).await?,
-                () = or_never(self.due.map(sleep_until)) => return Err(self.left("the turn did not end in time").into()),
+                () = or_never(self.due.map(sleep_until)) => {
+                    return Err(self.abandoned_error("the turn did not end in time").into());
+                }
                 () = or_never(self.leaving.map(sleep_until)) => {
                     self.leaving = None;
                     if self.keyboard.typed(|typed| typed.take_if(LEAVE)) {
@@ -204,7 +206,9 @@ impl<L: Line> Driver<'_, L> {
                     }
                 }
                 press = self.keyboard.next() => match press.key {
-                    Key::Escape if self.cancelled || self.deaf_until.is_some_and(|until| Instant::now() < until) => {}
+                    Key::Escape
+                        if self.cancelled
+                            || self.escape_ignored_until.is_some_and(|until| Instant::now() < until) => {}
                     Key::Escape => self.on_end_signal(EndSignal::Interrupt, renderer).await?,
                     Key::Leave if self.is_guest && !self.keyboard.typed(|typed| typed.is_writing()) => {
                         return self.leave(renderer);
@@ -245,7 +249,7 @@ impl<L: Line> Driver<'_, L> {
     /// Sends typed text to the turn. Rejected text waits for the end of the turn.
     async fn steer(&mut self, renderer: &mut dyn Renderer) -> anyhow::Result<()> {
         while let Some(text) = self.keyboard.typed(TypeAhead::next_steer) {
-            self.give(text, renderer).await?;
+            self.send_steer(text, renderer).await?;
         }
         self.show_typed(renderer);
         Ok(())
@@ -258,22 +262,22 @@ impl<L: Line> Driver<'_, L> {
         }
     }
 
-    async fn give(&mut self, text: String, renderer: &mut dyn Renderer) -> anyhow::Result<()> {
-        let (mut given, mut heard) = (false, None);
+    async fn send_steer(&mut self, text: String, renderer: &mut dyn Renderer) -> anyhow::Result<()> {
+        let (mut is_sent, mut end_signal) = (false, None);
         if !self.cancelled && (self.may_steer)(&text) {
             let mut steer = std::pin::pin!(self.line.steer(text.clone()));
             tokio::select! {
                 biased;
-                signal = self.signals.next() => heard = Some(signal),
-                taken = &mut steer => given = taken.is_ok(),
+                signal = self.signals.next() => end_signal = Some(signal),
+                result = &mut steer => is_sent = result.is_ok(),
             }
-            if heard.is_some() {
+            if end_signal.is_some() {
                 // The daemon may have received it already, and queueing it too would send it twice.
-                given = timeout(STEER_PATIENCE, steer).await.is_ok_and(|taken| taken.is_ok());
+                is_sent = timeout(STEER_LIMIT, steer).await.is_ok_and(|result| result.is_ok());
             }
         }
-        self.keyboard.typed(|typed| if given { typed.given(text) } else { typed.defer(text) });
-        match heard {
+        self.keyboard.typed(|typed| if is_sent { typed.given(text) } else { typed.defer(text) });
+        match end_signal {
             Some(signal) => self.on_end_signal(signal, renderer).await,
             None => Ok(()),
         }
@@ -294,7 +298,7 @@ impl<L: Line> Driver<'_, L> {
     /// Cancels the turn. Leaves it if it was cancelled before or should continue.
     async fn on_end_signal(&mut self, signal: EndSignal, renderer: &mut dyn Renderer) -> anyhow::Result<()> {
         if self.cancelled {
-            return Err(self.left("left before the turn ended").into());
+            return Err(self.abandoned_error("left before the turn ended").into());
         }
         if signal == EndSignal::Interrupt && std::mem::take(&mut self.unconfirmed) {
             renderer.note("Ctrl-C again cancels the turn; Ctrl-D or q leaves it running")?;
@@ -313,7 +317,7 @@ impl<L: Line> Driver<'_, L> {
         renderer.note(match signal {
             EndSignal::Interrupt => "cancelling the turn; Ctrl-C again leaves at once",
             EndSignal::Terminate | EndSignal::HangUp => {
-                self.due = Some(Instant::now() + END_PATIENCE);
+                self.due = Some(Instant::now() + END_LIMIT);
                 "ending: cancelling the turn"
             }
         })?;
@@ -323,11 +327,11 @@ impl<L: Line> Driver<'_, L> {
     }
 
     /// Failure if the client ends before the cancelled turn.
-    fn left(&self, why: &str) -> Failure {
+    fn abandoned_error(&self, message: &str) -> Failure {
         Failure {
             exit: self.signals.exit(Exit::Cancelled),
             kind: ErrorKind::Conflict,
-            message: why.to_owned(),
+            message: message.to_owned(),
             hint: Some(format!("it is being cancelled; see how it ended with `{}`", self.line.attach_command())),
         }
     }
@@ -378,7 +382,7 @@ impl<L: Line> Driver<'_, L> {
                     return Ok(true);
                 }
                 // The question's line shows that the text was sent.
-                text = self.keyboard.next_steer() => self.give(text, renderer).await?,
+                text = self.keyboard.next_steer() => self.send_steer(text, renderer).await?,
                 answer = &mut asking => {
                     drop(asking);
                     let Some(answer) = answer else { return Ok(false) };
@@ -408,7 +412,7 @@ impl<L: Line> Driver<'_, L> {
                     if settled {
                         drop(asking);
                         // An Esc meant for the question must not cancel the turn.
-                        self.deaf_until = Some(Instant::now() + STILLNESS);
+                        self.escape_ignored_until = Some(Instant::now() + STILLNESS);
                         elsewhere.map_or(Ok(()), |note| renderer.note(&note))?;
                         return Ok(true);
                     }
@@ -428,7 +432,7 @@ fn answered_elsewhere(event: &Event, interrupt: &Interrupt) -> Option<String> {
     let EventKind::InterruptResolved { interrupt_id, answer, by: AnsweredBy::Client(client), .. } = &event.kind else {
         return None;
     };
-    let what = match answer {
+    let outcome = match answer {
         Answer::Approve => "approved".to_owned(),
         Answer::Reject { reason: None } => "rejected".to_owned(),
         Answer::Reject { reason: Some(reason) } => format!("rejected ({})", visible::line(reason)),
@@ -439,7 +443,7 @@ fn answered_elsewhere(event: &Event, interrupt: &Interrupt) -> Option<String> {
         Answer::Text { text } => format!("answered ({})", visible::line(text)),
     };
     let from = if client == daemon::CLIENT { "another terminal".to_owned() } else { clean_line(client) };
-    (*interrupt_id == interrupt.id).then(|| format!("{what}, from {from}"))
+    (*interrupt_id == interrupt.id).then(|| format!("{outcome}, from {from}"))
 }
 
 /// Returns true if the interrupt needs no answer after this event.

@@ -66,7 +66,7 @@ impl Line for Script {
     }
 
     async fn steer(&mut self, _: String) -> Result<(), Failure> {
-        unreachable!("nothing is said to the turn")
+        unreachable!("the turn is not steered")
     }
 
     async fn next_mode(&mut self) -> Result<SessionMode, Failure> {
@@ -173,13 +173,13 @@ async fn play_typing(
     pending: bool,
 ) -> Outcome {
     let turn = TurnId::generate();
-    let (signals, heard) = mpsc::channel(4);
+    let (signals, receiver) = mpsc::channel(4);
     let session = SessionId::generate();
     let mut line = Script { session, turn, beats: beats(turn).into(), signals, sent: Vec::new(), pending };
     let mut shown = Shown::default();
     let person = super::Person {
         asker: &mut Person(person),
-        signals: &mut Signals::from_heard(heard, AtEnd::CancelUnlessHungUp),
+        signals: &mut Signals::from_receiver(receiver, AtEnd::CancelUnlessHungUp),
         keyboard,
         may_steer: |_| false,
         attention: Attention::Off,
@@ -232,7 +232,7 @@ async fn escape_cancels_once_without_leaving() {
     let outcome = play_typing(&keyboard, |turn| vec![end(turn)], None, true).await;
     assert_eq!((outcome.sent, outcome.ended.unwrap().is_some()), (vec!["cancel".to_owned()], true));
     let waiting = keyboard.typed(TypeAhead::next_message);
-    assert_eq!(waiting.as_deref(), Some("ab"), "a turn that is being cancelled is given nothing");
+    assert_eq!(waiting.as_deref(), Some("ab"), "input typed during a cancellation is not sent");
 }
 
 #[tokio::test(start_paused = true)]

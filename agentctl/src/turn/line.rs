@@ -22,20 +22,20 @@ use futures_util::{FutureExt as _, future::select_all};
 
 use super::or_never;
 use crate::{
-    daemon::{self, Daemon, DaemonPlace},
+    daemon::{self, Daemon, DaemonLocation},
     failure::Failure,
     report::short_id,
 };
 
 /// Time limit for the daemon to come back: a restart by systemd takes a second or two, reading a large journal a bit
 /// longer.
-const PATIENCE: Duration = Duration::from_secs(15);
+const RECONNECT_LIMIT: Duration = Duration::from_secs(15);
 
 /// Time for a supervisor such as systemd to restart the daemon. After that, this client starts it.
-const OTHERS_TURN: Duration = Duration::from_secs(3);
+const SUPERVISOR_LIMIT: Duration = Duration::from_secs(3);
 
 /// Delay between connection attempts.
-const PAUSE: Duration = Duration::from_millis(100);
+const RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// Something received from a line.
 #[derive(Debug)]
@@ -83,7 +83,7 @@ pub(crate) trait Line: Send {
 #[derive(Debug)]
 pub(crate) struct SocketLine {
     client: Client,
-    place: DaemonPlace,
+    location: DaemonLocation,
     session: SessionId,
     /// Turn started by this client; `None` for a line that only listens.
     turn: Option<TurnId>,
@@ -95,12 +95,12 @@ pub(crate) struct SocketLine {
     /// True if old events may be replayed, whose interrupts may be answered already.
     replays: bool,
     /// Client name used for answers.
-    answers_as: String,
+    client_name: String,
     cancelled: bool,
     /// Subagents, if their events are wanted.
     children: Option<Children>,
     /// Event that waits for pending subagent events, which come first.
-    held: Option<Box<Event>>,
+    deferred: Option<Box<Event>>,
 }
 
 #[derive(Debug)]
@@ -112,7 +112,7 @@ enum Source {
     /// The connection is lost.
     Broken { since: Instant },
     /// The last event was received.
-    Over,
+    Ended,
 }
 
 impl SocketLine {
@@ -154,17 +154,17 @@ impl SocketLine {
     fn new(daemon: &Daemon, session: SessionId, source: Source, last_seq: u64) -> Self {
         Self {
             client: daemon.client.clone(),
-            place: daemon.place.clone(),
+            location: daemon.location.clone(),
             session,
             turn: None,
             source,
             was_stopped: false,
             last_seq,
             replays: true,
-            answers_as: daemon::CLIENT.to_owned(),
+            client_name: daemon::CLIENT.to_owned(),
             cancelled: false,
             children: None,
-            held: None,
+            deferred: None,
         }
     }
 
@@ -176,7 +176,7 @@ impl SocketLine {
     /// Sets the client name used for answers.
     #[cfg(feature = "mcp-serve")]
     pub(crate) fn answering_as(self, client: String) -> Self {
-        Self { answers_as: client, ..self }
+        Self { client_name: client, ..self }
     }
 
     /// Session of the line.
@@ -195,29 +195,29 @@ impl SocketLine {
     }
 
     /// Waits for the daemon and resubscribes after the last event received.
-    async fn take_up(&mut self, since: Instant) -> Result<(), Failure> {
+    async fn reconnect(&mut self, since: Instant) -> Result<(), Failure> {
         loop {
             match self.subscribe_again().await {
                 // If the daemon was stopped on purpose, it is not started again.
                 Err(error)
                     if error.kind == ClientErrorKind::NotRunning
                         && !self.was_stopped
-                        && since.elapsed() > OTHERS_TURN =>
+                        && since.elapsed() > SUPERVISOR_LIMIT =>
                 {
-                    daemon::start(self.place.clone()).await?;
+                    daemon::start(self.location.clone()).await?;
                 }
                 Ok(()) => return Ok(()),
                 Err(error) if !is_break(&error) => return Err(error.into()),
-                Err(_) if since.elapsed() > PATIENCE => {
-                    return Err(self.lost("the daemon stopped and did not come back"));
+                Err(_) if since.elapsed() > RECONNECT_LIMIT => {
+                    return Err(self.lost_error("the daemon stopped and did not come back"));
                 }
-                Err(_) => tokio::time::sleep(PAUSE).await,
+                Err(_) => tokio::time::sleep(RETRY_DELAY).await,
             }
         }
     }
 
     async fn subscribe_again(&mut self) -> Result<(), ClientError> {
-        let client = self.place.connect().await?;
+        let client = self.location.connect().await?;
         let session = self.session.to_string();
         let stream = client.subscribe(&session, self.last_seq, true).await?;
         if self.cancelled {
@@ -230,9 +230,9 @@ impl SocketLine {
         Ok(())
     }
 
-    fn lost(&self, what: &str) -> Failure {
+    fn lost_error(&self, message: &str) -> Failure {
         let session = short_id(self.session);
-        Failure::unreachable(format!("{what}; the turn belongs to session {session}")).hint(format!(
+        Failure::unreachable(format!("{message}; the turn belongs to session {session}")).hint(format!(
             "nothing reported so far is lost: follow it with `{}`, or continue it with `agentctl run --session {session}`",
             self.attach_command()
         ))
@@ -248,36 +248,36 @@ pub(crate) fn is_break(error: &ClientError) -> bool {
 impl Line for SocketLine {
     async fn next(&mut self) -> Result<Option<Arrival>, Failure> {
         loop {
-            if let (Some(children), Some(event)) = (&mut self.children, &self.held) {
+            if let (Some(children), Some(event)) = (&mut self.children, &self.deferred) {
                 let before = children.before(&self.client, event).await;
                 let child = before.map(|event| Arrival::Child(Box::new(event)));
-                return Ok(child.or_else(|| self.held.take().map(Arrival::Event)));
+                return Ok(child.or_else(|| self.deferred.take().map(Arrival::Event)));
             }
-            let of_children = or_never(self.children.as_mut().map(|children| children.next()));
-            let of_session = async {
+            let from_children = or_never(self.children.as_mut().map(|children| children.next()));
+            let from_session = async {
                 match &mut self.source {
                     Source::Turn(stream) => Some(stream.next_frame().await),
                     Source::Events(stream) => {
                         Some(stream.next().await.map(|event| event.map(Box::new).map(TurnFrame::Event)))
                     }
-                    Source::Broken { .. } | Source::Over => None,
+                    Source::Broken { .. } | Source::Ended => None,
                 }
             };
-            let heard = tokio::select! {
+            let received = tokio::select! {
                 biased;
-                heard = of_session => heard,
-                event = of_children => return Ok(Some(Arrival::Child(Box::new(event)))),
+                received = from_session => received,
+                event = from_children => return Ok(Some(Arrival::Child(Box::new(event)))),
             };
-            let heard = match (heard, &mut self.source) {
-                (Some(heard), _) => heard,
+            let received = match (received, &mut self.source) {
+                (Some(received), _) => received,
                 (None, Source::Broken { since }) => {
                     let since = *since;
-                    self.take_up(since).await?;
+                    self.reconnect(since).await?;
                     return Ok(Some(Arrival::Note("the daemon is back".to_owned())));
                 }
                 (None, _) => return Ok(None),
             };
-            match heard {
+            match received {
                 Ok(Some(TurnFrame::FileRequested(asked))) => {
                     let Source::Turn(stream) = &self.source else { continue };
                     return Ok(Some(Arrival::FileRequested(asked, stream.sender())));
@@ -289,18 +289,18 @@ impl Line for SocketLine {
                     if let EventKind::TurnEnded { result } = &event.kind
                         && self.ends_with(result.turn_id)
                     {
-                        self.source = Source::Over;
+                        self.source = Source::Ended;
                     }
                     if self.children.is_none() {
                         return Ok(Some(Arrival::Event(event)));
                     }
-                    self.held = Some(event);
+                    self.deferred = Some(event);
                 }
                 Ok(None) if self.turn.is_some() => {
-                    self.source = Source::Over;
-                    return Err(self.lost("the daemon did not report the end of the turn"));
+                    self.source = Source::Ended;
+                    return Err(self.lost_error("the daemon did not report the end of the turn"));
                 }
-                Ok(None) => self.source = Source::Over,
+                Ok(None) => self.source = Source::Ended,
                 Err(error) if is_break(&error) => {
                     self.was_stopped = error.kind == ClientErrorKind::Answered(ErrorKind::ShuttingDown);
                     self.source = Source::Broken { since: Instant::now() };
@@ -312,7 +312,7 @@ impl Line for SocketLine {
     }
 
     async fn answer(&mut self, id: InterruptId, answer: Answer) -> Result<(), Failure> {
-        Ok(self.client.answer(id, &answer, &self.answers_as).await?)
+        Ok(self.client.answer(id, &answer, &self.client_name).await?)
     }
 
     async fn steer(&mut self, text: String) -> Result<(), Failure> {
@@ -322,7 +322,7 @@ impl Line for SocketLine {
     async fn next_mode(&mut self) -> Result<SessionMode, Failure> {
         let session = self.session.to_string();
         let mode = self.client.session(&session).await?.session.settings.mode.following_live();
-        self.client.set_mode(&session, mode, &self.answers_as).await?;
+        self.client.set_mode(&session, mode, &self.client_name).await?;
         Ok(mode)
     }
 
@@ -332,7 +332,7 @@ impl Line for SocketLine {
         let _ = match &self.source {
             Source::Turn(stream) => stream.sender().cancel().await,
             Source::Events(_) => self.client.cancel_turn(&self.session.to_string(), self.turn).await,
-            Source::Broken { .. } | Source::Over => Ok(()),
+            Source::Broken { .. } | Source::Ended => Ok(()),
         };
     }
 
@@ -358,7 +358,7 @@ impl Line for SocketLine {
 /// Subagents that are in progress.
 #[derive(Debug, Default)]
 struct Children {
-    known: Vec<Child>,
+    active: Vec<Child>,
 }
 
 #[derive(Debug)]
@@ -380,18 +380,18 @@ impl Children {
     pub(crate) async fn before(&mut self, client: &Client, event: &Event) -> Option<Event> {
         match &event.kind {
             EventKind::StateChanged { change: StateChange::Subagent(subagent) } => {
-                if !self.known.iter().any(|child| child.subagent == *subagent) {
+                if !self.active.iter().any(|child| child.subagent == *subagent) {
                     let (subagent, seen) = (subagent.clone(), subagent.after);
-                    self.known.push(Child { subagent, seen, live: None, rest: None });
+                    self.active.push(Child { subagent, seen, live: None, rest: None });
                 }
             }
             EventKind::ItemCompleted { item: Item { body: ItemBody::ToolResult(result), .. }, .. } => {
-                let over = self.known.iter().position(|child| child.subagent.call_id == result.call_id)?;
-                let left = self.known[over].left(client).await;
-                if left.is_none() {
-                    self.known.remove(over);
+                let over = self.active.iter().position(|child| child.subagent.call_id == result.call_id)?;
+                let remaining = self.active[over].remaining_event(client).await;
+                if remaining.is_none() {
+                    self.active.remove(over);
                 }
-                return left;
+                return remaining;
             }
             _ => self.listen(client).await,
         }
@@ -400,7 +400,7 @@ impl Children {
 
     /// Subscribes to subagents without a stream. A session that does not exist yet is retried with the next event.
     async fn listen(&mut self, client: &Client) {
-        for child in self.known.iter_mut().filter(|child| child.live.is_none()) {
+        for child in self.active.iter_mut().filter(|child| child.live.is_none()) {
             child.live = client.subscribe(&child.subagent.session_id.to_string(), child.seen, false).await.ok();
         }
     }
@@ -408,22 +408,22 @@ impl Children {
     /// Returns the next event of any subagent. Never completes without a subscription.
     pub(crate) async fn next(&mut self) -> Event {
         loop {
-            let live = self.known.iter_mut().enumerate();
+            let live = self.active.iter_mut().enumerate();
             let waits = live.filter_map(|(index, child)| {
                 let live = child.live.as_mut()?;
-                Some(live.next().map(move |heard| (index, heard)).boxed())
+                Some(live.next().map(move |received| (index, received)).boxed())
             });
             let waits: Vec<_> = waits.collect();
             if waits.is_empty() {
                 return std::future::pending().await;
             }
-            let ((index, heard), ..) = select_all(waits).await;
-            let Some(child) = self.known.get_mut(index) else { continue };
-            match heard {
+            let ((index, received), ..) = select_all(waits).await;
+            let Some(child) = self.active.get_mut(index) else { continue };
+            match received {
                 Ok(Some(event)) => {
                     child.note(&event);
                     // Rotates, so that the other streams are polled first next time.
-                    self.known[index..].rotate_left(1);
+                    self.active[index..].rotate_left(1);
                     return event;
                 }
                 // Missing events are delivered when its work is over.
@@ -442,7 +442,7 @@ impl Child {
 
     /// Returns the next remaining event after its work is over. `None` if there are no more, or the session is
     /// unreachable.
-    async fn left(&mut self, client: &Client) -> Option<Event> {
+    async fn remaining_event(&mut self, client: &Client) -> Option<Event> {
         if self.rest.is_none() {
             self.live = None;
             let id = self.subagent.session_id.to_string();

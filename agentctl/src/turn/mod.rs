@@ -142,18 +142,18 @@ impl Asker for NonInteractive {
 }
 
 /// Maximum number of lines about this shell's environment.
-const MOST_NOTES: usize = 2;
+const MAX_NOTES: usize = 2;
 
 /// Notice about the built-in model with hints for a better one, based on variables that are already set.
 pub(crate) fn builtin_notice(daemon: &Daemon) -> String {
-    let is = "This is the small built-in model: it runs without a network and makes mistakes.";
-    let notes: Vec<String> = daemon.shell_notes(true).iter().take(MOST_NOTES).map(ShellNote::line).collect();
+    let intro = "This is the small built-in model: it runs without a network and makes mistakes.";
+    let notes: Vec<String> = daemon.shell_notes(true).iter().take(MAX_NOTES).map(ShellNote::line).collect();
     if !notes.is_empty() {
-        return format!("{is}\n{}", notes.join("\n"));
+        return format!("{intro}\n{}", notes.join("\n"));
     }
     format!(
-        "{is}\nFor a better one set MODEL_BASIC_BASE_URL (and MODEL_BASIC_API_KEY) or name one in models.yaml, and restart the \
-         daemon: agentctl stop."
+        "{intro}\nFor a better one set MODEL_BASIC_BASE_URL (and MODEL_BASIC_API_KEY) or name one in models.yaml, \
+         and restart the daemon: agentctl stop."
     )
 }
 

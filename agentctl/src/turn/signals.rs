@@ -26,13 +26,13 @@ use crate::{
 };
 
 /// Number of buffered signals. Two are enough: the first cancels the turn, the second ends the client.
-const REMEMBERED: usize = 4;
+const SIGNAL_CAPACITY: usize = 4;
 
 /// Time for an orderly exit before the process is ended.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Equal signals within this time count as one: `timeout` signals both the process and its group.
-const SAME: Duration = Duration::from_millis(250);
+const DUPLICATE_WINDOW: Duration = Duration::from_millis(250);
 
 /// A signal that ends the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,12 +80,12 @@ impl AtEnd {
 /// Receives the signals. While it lives, the first signal of a kind does not end the process.
 #[derive(Debug)]
 pub(crate) struct Signals {
-    heard: mpsc::Receiver<EndSignal>,
+    receiver: mpsc::Receiver<EndSignal>,
     /// True while the client is stopping.
     stopping: Arc<AtomicBool>,
     pub(super) at_end: AtEnd,
     /// A signal that arrived between turns and is still valid.
-    kept: Option<EndSignal>,
+    pending: Option<EndSignal>,
     /// First signal of the current turn.
     first: Option<EndSignal>,
 }
@@ -101,24 +101,24 @@ impl Signals {
 
     /// Starts listening, and returns a sender for signals from other sources.
     fn started(at_end: AtEnd) -> io::Result<(SyncSender<EndSignal>, Self)> {
-        let (sender, heard) = mpsc::channel(REMEMBERED);
-        let signals = Self::from_heard(heard, at_end);
+        let (sender, receiver) = mpsc::channel(SIGNAL_CAPACITY);
+        let signals = Self::from_receiver(receiver, at_end);
         let stopping = Arc::clone(&signals.stopping);
         let watch = EndWatch { sender, stopping, at_end, terminal: TerminalAtStart::remember() };
-        let (source, came) = sync_channel(REMEMBERED);
+        let (source, received) = sync_channel(SIGNAL_CAPACITY);
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         // Installing a handler would undo that SIGHUP is ignored.
         let kinds = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|kind| *kind != SIGHUP || !ignores_hangup(&status));
-        let (mut signals_of_system, passed) = (iterator::Signals::new(kinds)?, source.clone());
+        let (mut signals_of_system, forwarder) = (iterator::Signals::new(kinds)?, source.clone());
         thread::Builder::new().name("agentctl-signals".to_owned()).spawn(move || {
             let which = |kind| match kind {
                 SIGINT => EndSignal::Interrupt,
                 SIGTERM => EndSignal::Terminate,
                 _ => EndSignal::HangUp,
             };
-            signals_of_system.forever().map(which).take_while(|signal| passed.send(*signal).is_ok()).for_each(drop);
+            signals_of_system.forever().map(which).take_while(|signal| forwarder.send(*signal).is_ok()).for_each(drop);
         })?;
-        thread::Builder::new().name("agentctl-ending".to_owned()).spawn(move || watch.follow(&came))?;
+        thread::Builder::new().name("agentctl-ending".to_owned()).spawn(move || watch.follow(&received))?;
         Ok((source, signals))
     }
 
@@ -139,20 +139,20 @@ impl Signals {
     /// Receives no signals; the turn is cancelled by other means.
     #[cfg(feature = "mcp-serve")]
     pub(crate) fn never() -> Self {
-        Self::from_heard(mpsc::channel(REMEMBERED).1, AtEnd::Cancel)
+        Self::from_receiver(mpsc::channel(SIGNAL_CAPACITY).1, AtEnd::Cancel)
     }
 
     /// Receives signals from a channel.
-    pub(crate) fn from_heard(heard: mpsc::Receiver<EndSignal>, at_end: AtEnd) -> Self {
-        Self { heard, stopping: Arc::default(), at_end, kept: None, first: None }
+    pub(crate) fn from_receiver(receiver: mpsc::Receiver<EndSignal>, at_end: AtEnd) -> Self {
+        Self { receiver, stopping: Arc::default(), at_end, pending: None, first: None }
     }
 
     /// Waits for the next signal. This method is cancel safe.
     pub(crate) async fn next(&mut self) -> EndSignal {
-        let next = match self.kept.take() {
-            Some(kept) => kept,
-            None => match self.heard.recv().await {
-                Some(heard) => heard,
+        let next = match self.pending.take() {
+            Some(pending) => pending,
+            None => match self.receiver.recv().await {
+                Some(signal) => signal,
                 // All senders are gone, so no signal can arrive.
                 None => std::future::pending().await,
             },
@@ -188,9 +188,9 @@ impl Signals {
     pub(crate) fn forget(&mut self) {
         self.first = None;
         self.set_stopping(false);
-        while let Ok(heard) = self.heard.try_recv() {
-            if heard != EndSignal::Interrupt {
-                self.kept = Some(heard);
+        while let Ok(signal) = self.receiver.try_recv() {
+            if signal != EndSignal::Interrupt {
+                self.pending = Some(signal);
             }
         }
     }
@@ -205,11 +205,11 @@ struct EndWatch {
 }
 
 impl EndWatch {
-    fn follow(&self, came: &Receiver<EndSignal>) {
+    fn follow(&self, received: &Receiver<EndSignal>) {
         let (mut last, mut is_ending, mut due) = (None::<(EndSignal, Instant)>, false, None::<Instant>);
         loop {
-            let patience = due.map_or(Duration::MAX, |due| due.saturating_duration_since(Instant::now()));
-            let signal = match (came.recv_timeout(patience), last) {
+            let timeout = due.map_or(Duration::MAX, |due| due.saturating_duration_since(Instant::now()));
+            let signal = match (received.recv_timeout(timeout), last) {
                 (Ok(signal), _) => signal,
                 (Err(RecvTimeoutError::Timeout), Some((signal, _))) if is_ending || self.is_stopping() => {
                     self.end(signal)
@@ -221,14 +221,14 @@ impl EndWatch {
                 (Err(RecvTimeoutError::Disconnected), _) => return,
             };
             let is_interrupt = signal == EndSignal::Interrupt;
-            if !is_interrupt && last.is_some_and(|(which, at)| which == signal && at.elapsed() < SAME) {
+            if !is_interrupt && last.is_some_and(|(which, at)| which == signal && at.elapsed() < DUPLICATE_WINDOW) {
                 continue;
             }
             last = Some((signal, Instant::now()));
             let is_further = is_ending || self.is_stopping();
             // The previous signal is still buffered, so the client would not receive this one either.
-            let is_unheard = self.sender.capacity() < REMEMBERED && (is_interrupt || is_further);
-            if is_unheard || due.is_some() || self.sender.is_closed() {
+            let is_backlogged = self.sender.capacity() < SIGNAL_CAPACITY && (is_interrupt || is_further);
+            if is_backlogged || due.is_some() || self.sender.is_closed() {
                 self.end(signal);
             }
             is_ending |= !is_interrupt;
@@ -263,8 +263,8 @@ mod tests {
 
     #[tokio::test]
     async fn ctrl_c_is_cleared_but_termination_is_kept() {
-        let (sender, heard) = mpsc::channel(REMEMBERED);
-        let mut signals = Signals::from_heard(heard, AtEnd::CancelUnlessHungUp);
+        let (sender, receiver) = mpsc::channel(SIGNAL_CAPACITY);
+        let mut signals = Signals::from_receiver(receiver, AtEnd::CancelUnlessHungUp);
         for signal in [EndSignal::Interrupt, EndSignal::Terminate, EndSignal::Interrupt] {
             sender.try_send(signal).unwrap();
         }

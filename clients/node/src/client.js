@@ -1,4 +1,4 @@
-// The client: finds the daemon, starts turns, reads sessions, and comes back when the connection broke.
+// The client: finds the daemon, starts turns, reads sessions, and reconnects after a broken connection.
 
 import { readFile, realpath } from "node:fs/promises";
 import { basename, resolve } from "node:path";
@@ -13,9 +13,9 @@ import { Turn } from "./turn.js";
 
 export const VERSION = "0.2.0";
 const CHUNK = 512 * 1024;
-// How long a lost daemon is looked for, and the pauses between two looks.
-const PATIENCE_MS = 30_000;
-const PAUSES_MS = [10, 500];
+// Time limit of a reconnection, and the minimum and maximum pause between two attempts.
+const RECONNECT_MS = 30_000;
+const RETRY_MS = [10, 500];
 
 /** A connection to the daemon of this user. */
 export class Client {
@@ -33,20 +33,20 @@ export class Client {
     this.#agentctl = agentctl;
   }
 
-  /** Connects, which the first call does as well. */
+  /** Connects. The first call also does this. */
   async connect() {
     this.#closed = false;
     await this.connection();
     return this;
   }
 
-  /** Ends the connection, and whatever is iterated over. Turns go on in the daemon. */
+  /** Closes the connection and ends all iterations. Turns continue in the daemon. */
   close() {
     this.#closed = true;
     this.#drop();
   }
 
-  /** True behind `close`. */
+  /** True after `close`. */
   get closed() {
     return this.#closed;
   }
@@ -60,9 +60,9 @@ export class Client {
     this.close();
   }
 
-  /** The connection: the present one, or a new one if nobody listens there any more. */
+  /** Returns the current connection, or a new one if the daemon no longer listens. */
   async connection({ start = this.#start } = {}) {
-    // Callers at the same time share one attempt.
+    // Concurrent callers share one attempt.
     this.#connecting ??= this.#connect(start).finally(() => (this.#connecting = undefined));
     return this.#connecting;
   }
@@ -80,18 +80,18 @@ export class Client {
     return this.#connection;
   }
 
-  /** Leaves a connection that broke, and finds the daemon again, which may be another process by now, or starts it. */
-  async reconnect(lost, { start = true, patienceMs = PATIENCE_MS } = {}) {
-    // Otherwise another caller was here before.
+  /** Drops a broken connection, and finds the daemon again, which may be a new process, or starts it. */
+  async reconnect(lost, { start = true, timeoutMs = RECONNECT_MS } = {}) {
+    // Otherwise another caller has dropped it already.
     if (this.#connection === lost) this.#drop();
-    const deadline = performance.now() + patienceMs;
-    for (let wait = PAUSES_MS[0]; ; wait = Math.min(wait * 2, PAUSES_MS[1])) {
+    const deadline = performance.now() + timeoutMs;
+    for (let wait = RETRY_MS[0]; ; wait = Math.min(wait * 2, RETRY_MS[1])) {
       try {
         await this.connection({ start: start && this.#start });
         return;
       } catch (error) {
-        const mayCome = error instanceof Disconnected || error instanceof NotRunning;
-        if (!mayCome || performance.now() > deadline) throw error;
+        const canRetry = error instanceof Disconnected || error instanceof NotRunning;
+        if (!canRetry || performance.now() > deadline) throw error;
       }
       await pause(wait);
     }
@@ -106,7 +106,7 @@ export class Client {
         const { dataDir } = await connection.shakeHands(this.name, VERSION);
         if (named || !dataDir || daemon.sameFolder(daemon.dataDir(this.#env), dataDir)) return connection;
       } catch (error) {
-        // One that was about to end is passed over.
+        // A daemon that is shutting down is skipped.
         if (!(error instanceof Disconnected)) {
           connection.close();
           throw error;
@@ -118,8 +118,8 @@ export class Client {
   }
 
   /**
-   * Calls any method that takes one message and gives one, as `client.call("Sessions", "Rename", { session, title })`. With
-   * `retry`, it is called again after a broken connection: for what changes nothing.
+   * Calls any unary method, for example `client.call("Sessions", "Rename", { session, title })`. With
+   * `retry`, it is called again after a broken connection, which is meant for methods without side effects.
    */
   async call(service, method, request, { retry = false } = {}) {
     const connection = await this.connection();
@@ -135,10 +135,10 @@ export class Client {
   // Turns
 
   /**
-   * Starts a turn, in a new session or in an existing one. Without `text` it continues one that was interrupted.
+   * Starts a turn in a new or an existing session. Without `text`, an interrupted turn is continued.
    *
-   * Options that are no fields of `TurnRequest.Start`: `project`, `writable` and `mode` of a new session; `cwd`, the folder in
-   * which commands start; and values of enums may be written short, as `onInterrupt: "deny"`.
+   * Options besides the fields of `TurnRequest.Start`: `project`, `writable` and `mode` of a new session, and `cwd`, the folder
+   * in which commands start. Enum values may be written in short form, such as `onInterrupt: "deny"`.
    */
   async turn(text, options = {}) {
     const { project, writable = false, mode, tools = [], allowedTools, answerSchema, cwd, ...fields } = options;
@@ -152,14 +152,14 @@ export class Client {
     if (start.ifBusy) start.ifBusy = named("IfBusy", "if_busy", start.ifBusy);
     if (start.slot) start.slot = named("Slot", "slot", start.slot);
     const { hello } = await this.connection();
-    start.environment = { ...(await this.#wanted(hello.environment, cwd)), ...start.environment };
+    start.environment = { ...(await this.#requestedVariables(hello.environment, cwd)), ...start.environment };
     const lent = hello.variables.filter((name) => this.#env[name] !== undefined);
     start.variables = { ...Object.fromEntries(lent.map((name) => [name, this.#env[name]])), ...start.variables };
     return Turn.start(this, start, tools);
   }
 
-  /** The variables that the daemon asks for, and the folder. The daemon drops what it does not want. */
-  async #wanted(patterns, cwd) {
+  /** Returns the variables that the daemon requests, and the folder. The daemon ignores others. */
+  async #requestedVariables(patterns, cwd) {
     const fits = (name) =>
       patterns.some((pattern) => (pattern.endsWith("*") ? name.startsWith(pattern.slice(0, -1)) : name === pattern));
     const found = Object.fromEntries(Object.entries(this.#env).filter(([name]) => fits(name)));
@@ -167,12 +167,12 @@ export class Client {
     return found;
   }
 
-  /** Runs a turn to its end and returns the answer. What would ask a person is denied, unless `onInterrupt` is set. */
+  /** Runs a turn to its end and returns the answer. Interrupts are denied unless `onInterrupt` is set. */
   async ask(text, options = {}) {
     return (await this.turn(text, { onInterrupt: "deny", ...options })).text();
   }
 
-  /** Joins a turn: the open one of the session, or that one, behind the event with that number. */
+  /** Joins the open turn of a session or the given turn, after the event with that number. */
   async attach(session, { turnId, afterSeq } = {}) {
     const { summary, openTurn } = await this.session(session);
     if (turnId === undefined && !openTurn) throw new NotFound(`no turn of the session ${session} is open`, "NOT_FOUND");
@@ -181,8 +181,8 @@ export class Client {
   }
 
   /**
-   * All events of a session behind that number, stored ones and new ones, without an end. Where the daemon is gone, it waits
-   * until there is one again.
+   * Yields all stored and new events of a session after that number, without an end. If the daemon stops, it waits for a new
+   * one.
    */
   async *follow(session, { afterSeq = 0 } = {}) {
     const reader = new Reader((id, answer) => this.answer(id, answer), afterSeq);
@@ -192,8 +192,8 @@ export class Client {
   }
 
   /**
-   * What happens in all sessions, without an end. Where the daemon is gone, it waits until there is one again, and begins with
-   * a new snapshot.
+   * Yields changes in all sessions, without an end. If the daemon stops, it waits for a new one and begins with a new
+   * snapshot.
    */
   async *watch({ snapshot = true, children = false } = {}) {
     yield* this.#stream("Daemon", "Watch", () => ({ snapshot, children }));
@@ -212,14 +212,14 @@ export class Client {
       } finally {
         call.cancel();
       }
-      // Who only looks starts no daemon that a person has stopped.
-      await this.reconnect(connection, { start: false, patienceMs: Infinity });
+      // Watching must not start a daemon that the user has stopped.
+      await this.reconnect(connection, { start: false, timeoutMs: Infinity });
     }
   }
 
   // Interrupts
 
-  /** What waits for an answer, in a session or in all, oldest first. */
+  /** Returns the pending interrupts of a session or of all sessions, oldest first. */
   async interrupts(session = "") {
     const found = [];
     for (;;) {
@@ -230,29 +230,29 @@ export class Client {
     }
   }
 
-  /** Answers an interrupt, whichever client's turn it is of. A second answer is a Conflict. */
+  /** Answers an interrupt of any client's turn. A second answer fails with Conflict. */
   async answer(interruptId, answer) {
     await this.call("Interrupts", "Answer", { interruptId, answer, client: this.name });
   }
 
   // Sessions
 
-  /** The sessions, last used first: 100, or `limit`. */
+  /** Returns the most recently used sessions: 100, or `limit`. */
   async sessions({ limit = 0, children = false } = {}) {
     return (await this.call("Sessions", "List", { limit, children }, { retry: true })).sessions;
   }
 
-  /** A session by its id, the start of one, its title, or `last`. */
+  /** Returns a session by ID, unique prefix, title, or `last`. */
   async session(session) {
     return this.call("Sessions", "Get", { session }, { retry: true });
   }
 
-  /** The newest items of a session, oldest first. */
+  /** Returns the newest items of a session, oldest first. */
   async items(session, { afterSeq = 0, limit = 0 } = {}) {
     return (await this.call("Sessions", "Items", { session, afterSeq, limit }, { retry: true })).items;
   }
 
-  /** Puts a file into the session: bytes with a name, or the file at a path. Its answer has the path for tools. */
+  /** Uploads a file to the session: bytes with a name, or the file at a path. The response has the path for tools. */
   async upload(session, content, name) {
     const isPath = typeof content === "string";
     const data = isPath ? await readFile(content) : content;
@@ -261,7 +261,7 @@ export class Client {
     return (await this.connection()).send("Sessions", "Upload", chunks);
   }
 
-  /** How the daemon is doing. */
+  /** Returns the state of the daemon. */
   async status() {
     return this.call("Daemon", "Status", {}, { retry: true });
   }
@@ -269,6 +269,6 @@ export class Client {
 
 function named(type, prefix, short) {
   const value = enumValue(type, prefix, short);
-  if (!value) throw new InvalidInput(`${short} is no ${type}`, "INVALID_INPUT");
+  if (!value) throw new InvalidInput(`invalid ${type}: ${short}`, "INVALID_INPUT");
   return value;
 }

@@ -1,4 +1,4 @@
-// The way to the daemon: where it listens, and how it is started.
+// Finds and starts the daemon.
 
 import { execFile } from "node:child_process";
 import { accessSync, constants, readFileSync, statSync } from "node:fs";
@@ -7,16 +7,16 @@ import { homedir } from "node:os";
 import { delimiter, isAbsolute, join, resolve } from "node:path";
 import { AgentdError, NotRunning } from "./errors.js";
 
-const LONGEST_PATH = 107;
+const MAX_PATH_BYTES = 107;
 
-/** The data folder that is meant. */
+/** Returns the data folder. */
 export function dataDir(env) {
   if (env.AGENTD_DATA_DIR) return resolve(env.AGENTD_DATA_DIR);
   const base = env.XDG_DATA_HOME ?? "";
   return join(isAbsolute(base) ? base : join(env.HOME || homedir(), ".local/share"), "agentd");
 }
 
-/** The socket that `AGENTD_SOCKET` names. */
+/** Returns the socket named by `AGENTD_SOCKET`. */
 export function namedSocket(env) {
   const path = env.AGENTD_SOCKET || undefined;
   if (path && !isAbsolute(path)) {
@@ -26,7 +26,7 @@ export function namedSocket(env) {
   return path;
 }
 
-/** Where a daemon of the data folder may listen, the likeliest first. */
+/** Returns the paths at which a daemon of the data folder may listen, most likely first. */
 export function sockets(env) {
   const data = dataDir(env);
   const runtime = env.XDG_RUNTIME_DIR ?? "";
@@ -39,7 +39,7 @@ export function sockets(env) {
   return [...new Set(found.filter(Boolean))];
 }
 
-/** The socket that the lock file names. A daemon that is gone has left a name at which nobody answers. */
+/** Returns the socket named by the lock file. If the daemon has exited, the socket may be dead. */
 function lockedSocket(data) {
   try {
     const lines = readFileSync(join(data, "agentd.lock"), "utf8").slice(0, 8192).split("\n").slice(1, -1);
@@ -49,17 +49,17 @@ function lockedSocket(data) {
   }
 }
 
-/** FNV-1a, which names the socket of a data folder in /tmp. */
+/** Computes the FNV-1a hash that names the socket of a data folder in /tmp. */
 function digest(path) {
   let value = 0xcbf29ce484222325n;
   for (const byte of Buffer.from(path)) value = BigInt.asUintN(64, (value ^ BigInt(byte)) * 0x100000001b3n);
   return value.toString(16).padStart(16, "0");
 }
 
-/** True if somebody of this user listens there. Sockets of other users are not used. */
+/** Returns true if a process of this user listens there. Sockets of other users are not used. */
 export async function listens(path) {
   try {
-    if (Buffer.byteLength(path) > LONGEST_PATH || statSync(path).uid !== process.geteuid()) return false;
+    if (Buffer.byteLength(path) > MAX_PATH_BYTES || statSync(path).uid !== process.geteuid()) return false;
   } catch {
     return false;
   }
@@ -74,7 +74,7 @@ export async function listens(path) {
   });
 }
 
-/** True if two paths lead to one folder. */
+/** Returns true if two paths lead to the same folder. */
 export function sameFolder(one, other) {
   try {
     const [a, b] = [statSync(one), statSync(other)];
@@ -84,7 +84,7 @@ export function sameFolder(one, other) {
   }
 }
 
-/** Starts the daemon; done when it is ready. One that runs already will do. */
+/** Starts the daemon unless it runs, and resolves when it is ready. */
 export async function start(agentctl, env) {
   const program = which(agentctl, env);
   if (!program) {
@@ -92,17 +92,17 @@ export async function start(agentctl, env) {
     throw new NotRunning(`no daemon is running, and the program ${agentctl} was not found`, "NOT_RUNNING", hint);
   }
   await new Promise((resolve, reject) => {
-    const child = execFile(program, ["start", "--json"], { env }, (error, _, said) => {
+    const child = execFile(program, ["start", "--json"], { env }, (error, _, output) => {
       if (!error) return resolve();
       const hint = "run `agentctl doctor` to see what is wrong";
-      reject(new NotRunning(said.trim() || "the daemon did not start", "NOT_RUNNING", hint));
+      reject(new NotRunning(output.trim() || "the daemon did not start", "NOT_RUNNING", hint));
     });
     child.stdin?.end();
   });
 }
 
 function which(program, env) {
-  // Programs of a desktop often lack the folder into which people install.
+  // The PATH of desktop programs often lacks the usual installation folder.
   const path = [...(env.PATH ?? "").split(delimiter), join(env.HOME || homedir(), ".local/bin")];
   const folders = program.includes("/") ? [""] : path.filter(isAbsolute);
   return folders.map((folder) => (folder ? join(folder, program) : resolve(program))).find((path) => {

@@ -1,9 +1,9 @@
-// Errors, by the kind that the daemon gives them.
+// Errors, classified by the kind that the daemon reports.
 
 import { status } from "@grpc/grpc-js";
 import { decode } from "./messages.js";
 
-/** A call that failed. Decide by `kind`, never by the text; `hint` says what to do. */
+/** A failed call. Decide by `kind`, never by the text; `hint` suggests a fix. */
 export class AgentdError extends Error {
   constructor(message, kind = "INTERNAL", hint = undefined) {
     super(message);
@@ -13,9 +13,9 @@ export class AgentdError extends Error {
   }
 }
 
-/** No daemon is there, and none could be started. */
+/** No daemon is running, and none could be started. */
 export class NotRunning extends AgentdError {}
-/** The daemon speaks another version of the protocol. */
+/** The daemon uses a different protocol version. */
 export class OtherVersion extends AgentdError {}
 /** The connection broke, or the daemon is stopping. It is not known whether the call took effect. */
 export class Disconnected extends AgentdError {}
@@ -25,13 +25,13 @@ export class NotFound extends AgentdError {}
 export class InvalidInput extends AgentdError {}
 /** No longer valid: already answered, or its subject has changed. */
 export class Conflict extends AgentdError {}
-/** A turn of the session is open, or the queue is full: try later. */
+/** A turn of the session is open, or the queue is full; retry later. */
 export class Busy extends AgentdError {}
 
-/** A turn that ended without an answer. `result` tells more. */
+/** A turn that ended without an answer. `result` has the details. */
 export class TurnFailed extends AgentdError {
   constructor(result) {
-    // One that only newer daemons know is a number.
+    // A reason added by a newer daemon is a number.
     const reason = String(result.stopReason).replace("STOP_REASON_", "");
     const { error } = result;
     super(error?.message || `the turn ended with ${reason}`, error ? kindName(error.kind) : reason, error?.hint);
@@ -48,7 +48,7 @@ const CLASSES = {
   SHUTTING_DOWN: Disconnected,
 };
 
-// Kinds of statuses that bring no details: the transport made them.
+// Kinds for statuses without details, which the transport creates.
 const BARE = {
   [status.INVALID_ARGUMENT]: "INVALID_INPUT",
   [status.NOT_FOUND]: "NOT_FOUND",
@@ -59,15 +59,15 @@ const BARE = {
   [status.OUT_OF_RANGE]: "PROTOCOL",
 };
 
-// What the transport says of a connection that is gone.
+// Statuses of the transport for a lost connection.
 const BROKEN = [status.UNAVAILABLE, status.INTERNAL, status.UNKNOWN, status.CANCELLED];
 
-/** The name of a kind; kinds of newer daemons are known by their number. */
+/** Returns the name of a kind, or its number if only newer daemons define it. */
 function kindName(kind) {
   return typeof kind === "string" ? kind.replace("ERROR_KIND_", "") : `KIND_${kind}`;
 }
 
-/** The error of a call, with the daemon's kind and hint if they came along. */
+/** Converts the error of a call, with the kind and hint of the daemon if present. */
 export function fromRpc(error) {
   if (error instanceof AgentdError || typeof error?.code !== "number") return error;
   const message = error.details || error.message;
@@ -81,7 +81,7 @@ export function fromRpc(error) {
     }
   }
   if (BROKEN.includes(error.code)) {
-    return new Disconnected(`the connection to the daemon broke: ${message}`, "DISCONNECTED");
+    return new Disconnected(`the connection to the daemon was lost: ${message}`, "DISCONNECTED");
   }
   const kind = BARE[error.code] ?? "INTERNAL";
   return new (CLASSES[kind] ?? AgentdError)(message, kind);

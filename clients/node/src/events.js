@@ -1,6 +1,6 @@
-// Events of a turn as plain objects with a `type`. `raw` is always the whole event.
+// Events of a turn as plain objects with a `type`. `raw` is the whole event.
 
-/** The arguments of a call. Models write them, so they may be no JSON. */
+/** Parses the arguments of a call. Models write them, so they may be invalid JSON. */
 export function parseArguments(text) {
   try {
     const found = JSON.parse(text);
@@ -10,26 +10,26 @@ export function parseArguments(text) {
   }
 }
 
-/** Makes events of raw ones, each once: what came before a connection broke is not told again. */
+/** Converts raw events, each once: after a reconnection, content received before is not repeated. */
 export class Reader {
-  // Of each open item: what it is, and the bytes of its text that were told.
+  // For each open item, its kind and the number of text bytes already reported.
   #open = new Map();
   #send;
 
-  /** `send` answers an interrupt: it takes the id and the answer. */
+  /** `send` answers an interrupt, given its ID and the answer. */
   constructor(send, afterSeq = 0) {
     this.seq = afterSeq;
     this.#send = send;
   }
 
-  /** The events that a raw one stands for: none, one, or the rest of a text and its end. */
+  /** Returns the events for a raw one: none, one, or the rest of a text and its end. */
   read(raw) {
     if (raw.kind === "itemDelta") return this.#delta(raw);
     const isAsked = raw.kind === "toolRequested" || raw.kind === "fileRequested";
     const isStored = !isAsked && raw.warning?.code !== "command_refused";
     if (raw.kind === "itemStarted" && !this.#open.has(raw.itemStarted.item.id)) {
-      // A reader that comes back is told again what is open.
-      this.#open.set(raw.itemStarted.item.id, { body: raw.itemStarted.item.body, told: 0 });
+      // After a reconnection, the daemon repeats the open items.
+      this.#open.set(raw.itemStarted.item.id, { body: raw.itemStarted.item.body, sentBytes: 0 });
     }
     if (isStored) {
       if (raw.seq <= this.seq) return [];
@@ -42,10 +42,10 @@ export class Reader {
     const { itemId, offset, text } = raw.itemDelta;
     const item = this.#open.get(itemId);
     const content = Buffer.from(text);
-    // Something was missed, which the completed item brings; or nothing of it is new.
-    if (!item || offset > item.told || offset + content.length <= item.told) return [];
-    const rest = content.subarray(item.told - offset).toString();
-    item.told = offset + content.length;
+    // Either a gap, which the completed item fills, or nothing new.
+    if (!item || offset > item.sentBytes || offset + content.length <= item.sentBytes) return [];
+    const rest = content.subarray(item.sentBytes - offset).toString();
+    item.sentBytes = offset + content.length;
     return textEvents(item.body, rest, raw);
   }
 
@@ -75,10 +75,10 @@ export class Reader {
 
   #completed(raw) {
     const { item, status } = raw.itemCompleted;
-    const told = this.#open.get(item.id)?.told ?? 0;
+    const sentBytes = this.#open.get(item.id)?.sentBytes ?? 0;
     this.#open.delete(item.id);
     const whole = item.agentMessage?.text ?? item.reasoning?.text ?? "";
-    const rest = Buffer.from(whole).subarray(told).toString();
+    const rest = Buffer.from(whole).subarray(sentBytes).toString();
     const events = rest ? textEvents(item.body, rest, raw) : [];
     if (item.agentMessage) {
       events.push({ type: "message", text: item.agentMessage.text, cut: status === "ITEM_STATUS_CUT", raw });

@@ -5,7 +5,7 @@ import type * as v1 from "./messages.js";
 export type { v1 };
 export declare const VERSION: string;
 
-/** A message to be sent: what is absent has its default. */
+/** A message to send; absent fields have their defaults. */
 export type Input<T> = T extends Buffer
   ? Uint8Array
   : T extends (infer E)[]
@@ -16,16 +16,16 @@ export type Input<T> = T extends Buffer
 
 // Errors
 
-/** A call that failed. Decide by `kind`, never by the text; `hint` says what to do. */
+/** A failed call. Decide by `kind`, never by the text; `hint` suggests a fix. */
 export declare class AgentdError extends Error {
   constructor(message: string, kind?: string, hint?: string);
-  /** As `BUSY`: the kinds of the protocol, and `NOT_RUNNING`, `OTHER_VERSION`, `DISCONNECTED`. */
+  /** Such as `BUSY`: a kind of the protocol, or `NOT_RUNNING`, `OTHER_VERSION` or `DISCONNECTED`. */
   readonly kind: string;
   readonly hint: string | undefined;
 }
-/** No daemon is there, and none could be started. */
+/** No daemon is running, and none could be started. */
 export declare class NotRunning extends AgentdError {}
-/** The daemon speaks another version of the protocol. */
+/** The daemon uses a different protocol version. */
 export declare class OtherVersion extends AgentdError {}
 /** The connection broke, or the daemon is stopping. It is not known whether the call took effect. */
 export declare class Disconnected extends AgentdError {}
@@ -35,12 +35,12 @@ export declare class NotFound extends AgentdError {}
 export declare class InvalidInput extends AgentdError {}
 /** No longer valid: already answered, or its subject has changed. */
 export declare class Conflict extends AgentdError {}
-/** A turn of the session is open, or the queue is full: try later. */
+/** A turn of the session is open, or the queue is full; retry later. */
 export declare class Busy extends AgentdError {}
 /** A turn that ended without an answer. */
 export declare class TurnFailed extends AgentdError {
   readonly result: v1.TurnResult;
-  /** As `CANCELLED`. */
+  /** Such as `CANCELLED`. */
   readonly stopReason: string;
 }
 
@@ -53,59 +53,59 @@ type Raw = {
 };
 type Waiting = Raw & {
   interrupt: v1.Interrupt;
-  /** Says no, or declines to answer. */
+  /** Rejects the call, or declines to answer. */
   reject(reason?: string): Promise<void>;
 };
 
-/** May this tool run? `preview` is what to show to a person: a diff, or the command line. */
+/** A tool call that needs an approval. `preview` is for display: a diff, or the command line. */
 export type Approval = Waiting & {
   type: "approval";
   tool: string;
   arguments: Json;
   preview: string;
-  /** Lets it run, once. */
+  /** Approves the call once. */
   approve(): Promise<void>;
-  /** Lets it run, and stores the grants for this session or for good. */
+  /** Approves the call, and stores the grants for this session or permanently. */
   always(options?: { forGood?: boolean; rule?: string }): Promise<void>;
-  /** Lets it run with other arguments. */
+  /** Approves the call with other arguments. */
   edit(args: Json): Promise<void>;
 };
 
-/** The model asks. */
+/** A question of the model. */
 export type Question = Waiting & {
   type: "question";
   question: string;
-  /** Answers to choose from; another text will do, too. */
+  /** Suggested answers; any other text is accepted too. */
   choices: string[];
-  /** The answer is a password: not to be shown as it is typed, nor kept. */
+  /** True if the answer is a password, which must not be shown or stored. */
   secret: boolean;
-  /** Answers; an empty text takes the default, if there is one. */
+  /** Answers the question; an empty text selects the default, if any. */
   answer(text: string): Promise<void>;
 };
 
-/** An event of a turn. Skip types that you do not know: there may be more. */
+/** An event of a turn. Ignore unknown types, because more may be added. */
 export type Event =
   | (Raw & { type: "turnStarted"; model: string })
   /** The next piece of the answer. All pieces together are the answer, also after a broken connection. */
   | (Raw & { type: "text"; text: string })
   /** The next piece of the model's reasoning. */
   | (Raw & { type: "thought"; text: string })
-  /** A message of the model is complete. Cut and without text, it was taken back. */
+  /** A message of the model is complete. If it is cut and has no text, it was withdrawn. */
   | (Raw & { type: "message"; text: string; cut: boolean })
   | (Raw & { type: "toolCall"; callId: string; name: string; arguments: Json })
   /** A tool starts to run. */
   | (Raw & { type: "toolStarted"; callId: string; name: string })
   /** A line about the progress of a tool, or a piece of a command's output. */
   | (Raw & { type: "toolProgress"; text: string })
-  /** A tool is done. `error` is the name of the error's code; `result` has all fields. */
+  /** A tool has finished. `error` is the name of the error's code; `result` has all fields. */
   | (Raw & { type: "toolResult"; callId: string; name: string; text: string; error?: string; result: v1.ToolResult })
   /** Any other item is complete: an input, reasoning, a notice, a compaction. */
   | (Raw & { type: "item"; item: v1.Item })
   | Approval
   | Question
-  /** An interrupt has its answer, from this client or another one. */
+  /** An interrupt was answered, by this client or another one. */
   | (Raw & { type: "resolved"; interruptId: string })
-  /** Something to know that ends nothing. */
+  /** A warning, after which the turn continues. */
   | (Raw & { type: "warning"; code: string; message: string })
   | (Raw & { type: "ended"; result: v1.TurnResult })
   | (Raw & { type: "other" });
@@ -114,15 +114,15 @@ export type Event =
 
 /** A tool of this client, such as the unsaved buffers of an editor. */
 export interface Tool {
-  /** The model calls it `client_NAME`. */
+  /** The name for the model is `client_NAME`. */
   name: string;
   description: string;
   /** JSON Schema of the arguments. */
   parameters?: Json;
-  /** A call asks a person first. Otherwise it looks only. */
+  /** True if a call changes something and needs an approval. Otherwise it only reads. */
   changes?: boolean;
   /**
-   * Gives what the model reads. What it throws is told to the model as an error. The signal says that nobody waits any more.
+   * Returns the result for the model; a thrown error is reported to it. The signal aborts if the result is no longer needed.
    */
   run(args: any, signal: AbortSignal): ToolAnswer | Promise<ToolAnswer>;
 }
@@ -136,17 +136,17 @@ type Fields = Omit<
   "text" | "tools" | "allowedTools" | "answerSchema" | "onInterrupt" | "ifBusy" | "slot" | "client"
 >;
 
-/** Fields of `TurnRequest.Start`, and what stands for some of them. */
+/** Fields of `TurnRequest.Start`, with shorter forms of some. */
 export interface TurnOptions extends Fields {
-  /** A folder that a new session sees as `/project`. */
+  /** Folder that a new session uses as `/project`. */
   project?: string;
-  /** Its tools may change it. */
+  /** True if tools may change it. */
   writable?: boolean;
   /** The mode of a new session. */
   mode?: Short<v1.SessionMode, "SESSION_MODE">;
   tools?: Tool[];
   allowedTools?: string[];
-  /** The JSON Schema that the answer has to match. */
+  /** JSON Schema of the answer. */
   answerSchema?: Json;
   onInterrupt?: Short<v1.OnInterrupt, "ON_INTERRUPT">;
   ifBusy?: Short<v1.IfBusy, "IF_BUSY">;
@@ -156,42 +156,42 @@ export interface TurnOptions extends Fields {
 }
 
 /**
- * A turn that runs in the daemon. Iterate over it for its events, once. When the connection breaks, the iteration finds the
- * daemon again and goes on where it was.
+ * A turn that runs in the daemon. Iterate over it for its events, once. If the connection breaks, the iteration finds the
+ * daemon again and continues where it was.
  */
 export declare class Turn implements AsyncIterable<Event> {
   private constructor();
   readonly sessionId: string;
   readonly id: string;
-  /** The result, once the turn is over. */
+  /** Result of the turn, once it has ended. */
   readonly outcome: v1.TurnResult | undefined;
-  /** The number of the last stored event that was read: where `client.attach` goes on. */
+  /** Number of the last stored event that was read, from which `client.attach` can continue. */
   readonly seq: number;
   [Symbol.asyncIterator](): AsyncIterator<Event>;
-  /** Reads to the end. An interrupt is left to other clients, so start with `onInterrupt: "deny"` if there are none. */
+  /** Reads to the end. Interrupts are left to other clients, so start with `onInterrupt: "deny"` if there are none. */
   result(): Promise<v1.TurnResult>;
   /** Reads to the end and returns the answer; throws TurnFailed if there is none. */
   text(): Promise<string>;
   /** Adds input, which the model sees at its next step. */
   steer(text: string): Promise<void>;
-  /** Ends the turn as soon as possible. Its end is among its events. */
+  /** Cancels the turn. Its events report the end. */
   cancel(): Promise<void>;
-  /** Leaves the turn, which goes on. Its tools of this client are gone then. */
+  /** Leaves the turn, which continues without this client's tools. */
   detach(): void;
 }
 
 // The client
 
 export interface ClientOptions {
-  /** Stands in the audit log beside your answers. */
+  /** Name in the audit log for answers of this client. */
   name?: string;
-  /** The socket to use, instead of the one that the environment leads to. */
+  /** Socket to use instead of the one determined by the environment. */
   socket?: string;
-  /** Start a daemon where none runs; default true. */
+  /** Starts a daemon if none runs; default true. */
   start?: boolean;
   /** The program that starts it; default `agentctl`. */
   agentctl?: string;
-  /** Stands for this process's environment. */
+  /** Replaces the environment of this process. */
   env?: { [name: string]: string | undefined };
 }
 
@@ -199,15 +199,15 @@ export interface ClientOptions {
 export declare class Client {
   constructor(options?: ClientOptions);
   readonly name: string;
-  /** Connects, which the first call does as well. */
+  /** Connects. The first call also does this. */
   connect(): Promise<this>;
-  /** Ends the connection, and whatever is iterated over. Turns go on in the daemon. */
+  /** Closes the connection and ends all iterations. Turns continue in the daemon. */
   close(): void;
-  /** True behind `close`. */
+  /** True after `close`. */
   readonly closed: boolean;
   /**
-   * Calls any method that takes one message and gives one. With `retry`, it is called again after a broken connection: for
-   * what changes nothing.
+   * Calls any unary method. With `retry`, it is called again after a broken connection, which is meant for methods without
+   * side effects.
    */
   call<S extends keyof v1.Methods, M extends keyof v1.Methods[S]>(
     service: S,
@@ -215,34 +215,34 @@ export declare class Client {
     request: v1.Methods[S][M] extends [infer Request, unknown] ? Input<Request> : never,
     options?: { retry?: boolean },
   ): Promise<v1.Methods[S][M] extends [unknown, infer Response] ? Response : never>;
-  /** Starts a turn, in a new session or in an existing one. Without `text` it continues one that was interrupted. */
+  /** Starts a turn in a new or an existing session. Without `text`, an interrupted turn is continued. */
   turn(text?: string, options?: TurnOptions): Promise<Turn>;
-  /** Runs a turn to its end and returns the answer. What would ask a person is denied, unless `onInterrupt` is set. */
+  /** Runs a turn to its end and returns the answer. Interrupts are denied unless `onInterrupt` is set. */
   ask(text?: string, options?: TurnOptions): Promise<string>;
-  /** Joins a turn: the open one of the session, or that one, behind the event with that number. */
+  /** Joins the open turn of a session or the given turn, after the event with that number. */
   attach(session: string, options?: { turnId?: string; afterSeq?: number }): Promise<Turn>;
   /**
-   * All events of a session behind that number, stored ones and new ones, without an end. Where the daemon is gone, it waits
-   * until there is one again.
+   * Yields all stored and new events of a session after that number, without an end. If the daemon stops, it waits for a new
+   * one.
    */
   follow(session: string, options?: { afterSeq?: number }): AsyncGenerator<Event>;
   /**
-   * What happens in all sessions, without an end. Where the daemon is gone, it waits until there is one again, and begins with
-   * a new snapshot.
+   * Yields changes in all sessions, without an end. If the daemon stops, it waits for a new one and begins with a new
+   * snapshot.
    */
   watch(options?: { snapshot?: boolean; children?: boolean }): AsyncGenerator<v1.WatchEvent>;
-  /** What waits for an answer, in a session or in all, oldest first. */
+  /** Returns the pending interrupts of a session or of all sessions, oldest first. */
   interrupts(session?: string): Promise<v1.Interrupt[]>;
-  /** Answers an interrupt, whichever client's turn it is of. A second answer is a Conflict. */
+  /** Answers an interrupt of any client's turn. A second answer fails with Conflict. */
   answer(interruptId: string, answer: Input<v1.Answer>): Promise<void>;
-  /** The sessions, last used first: 100, or `limit`. */
+  /** Returns the most recently used sessions: 100, or `limit`. */
   sessions(options?: { limit?: number; children?: boolean }): Promise<v1.SessionSummary[]>;
-  /** A session by its id, the start of one, its title, or `last`. */
+  /** Returns a session by ID, unique prefix, title, or `last`. */
   session(session: string): Promise<v1.Session>;
-  /** The newest items of a session, oldest first. */
+  /** Returns the newest items of a session, oldest first. */
   items(session: string, options?: { afterSeq?: number; limit?: number }): Promise<v1.NumberedItem[]>;
-  /** Puts a file into the session: bytes with a name, or the file at a path. Its answer has the path for tools. */
+  /** Uploads a file to the session: bytes with a name, or the file at a path. The response has the path for tools. */
   upload(session: string, content: Uint8Array | string, name?: string): Promise<v1.UploadResponse>;
-  /** How the daemon is doing. */
+  /** Returns the state of the daemon. */
   status(): Promise<v1.StatusResponse>;
 }

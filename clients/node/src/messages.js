@@ -13,17 +13,17 @@ const definition = loadSync(
   { includeDirs: [PROTO], longs: Number, enums: String, defaults: true, oneofs: true },
 );
 
-/** The description of a method, as grpc takes it. */
+/** Returns the description of a method for grpc. */
 export function method(service, name) {
   return definition[`agentd.v1.${service}`][name];
 }
 
-/** Reads a message. */
+/** Decodes a message. */
 export function decode(name, bytes) {
   return definition[`agentd.v1.${name}`].deserialize(bytes);
 }
 
-/** The value of an enum by its short name, such as `deny` of `OnInterrupt`; undefined if there is none. */
+/** Returns the value of an enum by its short name, such as `deny` of `OnInterrupt`; undefined if there is none. */
 export function enumValue(name, prefix, short) {
   const wanted = `${prefix}_${short}`.toUpperCase();
   const values = definition[`agentd.v1.${name}`].type.value.map((value) => value.name);

@@ -1,14 +1,14 @@
-// Tools that the client answers itself, such as the unsaved buffers of an editor.
+// Tools implemented by the client, such as one that reads unsaved buffers of an editor.
 
 import { parseArguments } from "./events.js";
 
-/** A tool as the daemon is told of it. */
+/** Describes a tool for the daemon. */
 export function offer({ name, description, parameters = { type: "object", properties: {} }, changes = false }) {
   const effect = changes ? "CLIENT_TOOL_EFFECT_CHANGES" : "CLIENT_TOOL_EFFECT_LOOKS";
   return { name, description, parametersJson: JSON.stringify(parameters), effect };
 }
 
-/** The calls of a turn that its client works on. */
+/** Running calls of the client's tools in a turn. */
 export class RunningTools {
   #tools;
   #send;
@@ -19,7 +19,7 @@ export class RunningTools {
     this.#send = send;
   }
 
-  /** Begins calls that are requested, and ends those that nobody waits for any more. */
+  /** Starts requested calls, and aborts those whose result is already known. */
   watch(raw) {
     if (raw.kind === "toolRequested") {
       const abort = new AbortController();
@@ -32,7 +32,7 @@ export class RunningTools {
     }
   }
 
-  /** Ends all calls: their stream is gone. */
+  /** Aborts all calls, because their stream has ended. */
   end() {
     for (const abort of this.#calls.values()) abort.abort();
     this.#calls.clear();
@@ -45,8 +45,8 @@ export class RunningTools {
       if (found?.picture) answer.picture = found.picture;
       answer.text = typeof found === "string" ? found : (found?.text ?? "");
     } catch (error) {
-      // Whatever it is, the model is told, and the turn goes on.
-      answer.error = String(error?.message ?? error) || "it failed";
+      // Any error is reported to the model, and the turn continues.
+      answer.error = String(error?.message ?? error) || "the tool failed";
     }
     if (!signal.aborted) this.#send({ toolAnswer: answer });
   }

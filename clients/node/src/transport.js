@@ -9,7 +9,7 @@ const HANDSHAKE_MS = 5000;
 const MAX_MESSAGE = 16 * 1024 * 1024;
 
 const OPTIONS = {
-  // A Unix socket has no host name, and the socket's path is none.
+  // A Unix socket has no host name, and its path is not a valid one.
   "grpc.default_authority": "localhost",
   "grpc.max_receive_message_length": MAX_MESSAGE,
   "grpc.max_send_message_length": MAX_MESSAGE,
@@ -30,22 +30,22 @@ export class Connection {
     this.channel = new Channel(`unix:${socket}`, credentials.createInsecure(), OPTIONS);
   }
 
-  /** Learns who is there, and refuses a daemon of another protocol version. */
+  /** Performs the handshake, and rejects a daemon with a different protocol version. */
   async shakeHands(name, version) {
     const request = { client: name, version, protocolVersion: PROTOCOL_VERSION };
     this.hello = await this.call("Daemon", "Hello", request, HANDSHAKE_MS);
     const theirs = this.hello.protocolVersion;
     if (theirs !== PROTOCOL_VERSION) {
       throw new OtherVersion(
-        `the daemon at ${this.socket} speaks protocol ${theirs}, this client ${PROTOCOL_VERSION}`,
+        `the daemon at ${this.socket} uses protocol version ${theirs}; this client requires ${PROTOCOL_VERSION}`,
         "OTHER_VERSION",
-        "install the package of the daemon's version",
+        "install the client package with the version of the daemon",
       );
     }
     return this.hello;
   }
 
-  /** Calls a method that takes one message and gives one. */
+  /** Calls a unary method. */
   call(service, name, request, timeoutMs) {
     const { path, requestSerialize, responseDeserialize } = method(service, name);
     const options = timeoutMs ? { deadline: Date.now() + timeoutMs } : {};
@@ -55,19 +55,19 @@ export class Connection {
     });
   }
 
-  /** Opens the stream of a method that takes one message and gives many. */
+  /** Opens a server stream. */
   receive(service, name, request) {
     const { path, requestSerialize, responseDeserialize } = method(service, name);
     return this.#watched(this.channel.makeServerStreamRequest(path, requestSerialize, responseDeserialize, request));
   }
 
-  /** Opens the stream of a method that takes and gives many messages. */
+  /** Opens a bidirectional stream. */
   exchange(service, name) {
     const { path, requestSerialize, responseDeserialize } = method(service, name);
     return this.#watched(this.channel.makeBidiStreamRequest(path, requestSerialize, responseDeserialize));
   }
 
-  /** Sends many messages to a method that gives one. */
+  /** Sends messages to a client-streaming method. */
   async send(service, name, requests) {
     const { path, requestSerialize, responseDeserialize } = method(service, name);
     return new Promise((resolve, reject) => {
@@ -78,13 +78,13 @@ export class Connection {
     });
   }
 
-  /** Ends the connection and the streams in it. */
+  /** Closes the connection and its streams. */
   close() {
     for (const call of this.#streams) call.cancel();
     this.channel.close();
   }
 
-  /** A call that remembers its failure: it may come before anybody reads. */
+  /** Records the failure of a call, which may occur before it is read. */
   #watched(call) {
     this.#streams.add(call);
     call.on("error", (error) => (call.failure ??= error));
@@ -93,7 +93,7 @@ export class Connection {
   }
 }
 
-/** The messages of a call; it fails as the call does. */
+/** Yields the messages of a call, and fails with its error. */
 export async function* messages(call) {
   try {
     for await (const message of call) yield message;

@@ -1,4 +1,4 @@
-// A turn: its events over all connections, and what can be told to it.
+// A turn: its events across connections, and methods to steer and end it.
 
 import { AgentdError, Disconnected, TurnFailed, fromRpc } from "./errors.js";
 import { Reader } from "./events.js";
@@ -8,7 +8,7 @@ import { messages } from "./transport.js";
 /**
  * A turn that runs in the daemon. Iterate over it for its events, once.
  *
- * The turn is not the connection: when that breaks, the iteration finds the daemon again and goes on where it was.
+ * If the connection breaks, the iteration finds the daemon again and continues where it was.
  */
 export class Turn {
   #client;
@@ -21,13 +21,13 @@ export class Turn {
   constructor(client, sessionId, turnId, afterSeq = 0) {
     this.sessionId = sessionId;
     this.id = turnId;
-    /** The result, once the turn is over. */
+    /** Result of the turn, once it has ended. */
     this.outcome = undefined;
     this.#client = client;
     this.#reader = new Reader((id, answer) => client.answer(id, answer), afterSeq);
   }
 
-  /** Starts a turn. When this is done, the daemon has stored it. */
+  /** Starts a turn. When this resolves, the daemon has stored it. */
   static async start(client, start, tools) {
     const connection = await client.connection();
     const call = connection.exchange("Turns", "Turn");
@@ -43,7 +43,7 @@ export class Turn {
     } catch (error) {
       const problem = fromRpc(error);
       if (problem instanceof Disconnected) {
-        problem.hint ??= "look at the session before you start again: the turn may have begun";
+        problem.hint ??= "check the session before you retry: the turn may have started";
       }
       throw problem;
     }
@@ -54,7 +54,7 @@ export class Turn {
     return turn;
   }
 
-  /** The number of the last stored event that was read: where `client.attach` goes on. */
+  /** Number of the last stored event that was read, from which `client.attach` can continue. */
   get seq() {
     return this.#reader.seq;
   }
@@ -74,7 +74,7 @@ export class Turn {
     }
   }
 
-  /** Reads to the end. An interrupt is left to other clients, so start with `onInterrupt: "deny"` if there are none. */
+  /** Reads to the end. Interrupts are left to other clients, so start with `onInterrupt: "deny"` if there are none. */
   async result() {
     for await (const _ of this);
     if (!this.outcome) throw new AgentdError("the turn was detached before its end", "CANCELLED");
@@ -93,12 +93,12 @@ export class Turn {
     await this.#client.call("Turns", "SteerTurn", { session: this.sessionId, turnId: this.id, text });
   }
 
-  /** Ends the turn as soon as possible. Its end is among its events. */
+  /** Cancels the turn. Its events report the end. */
   async cancel() {
     await this.#client.call("Turns", "CancelTurn", { session: this.sessionId, turnId: this.id });
   }
 
-  /** Leaves the turn, which goes on. Its tools of this client are gone then. */
+  /** Leaves the turn, which continues without this client's tools. */
   detach() {
     this.#detached = true;
     this.#tools.end();
@@ -109,7 +109,7 @@ export class Turn {
     while (!this.#detached) {
       try {
         this.#call ??= await this.#subscribe();
-        // Those of other turns come along after a reconnect.
+        // After a reconnection, the stream also has events of other turns.
         for await (const raw of messages(this.#call)) if (raw.turnId === this.id) yield raw;
         return;
       } catch (error) {
@@ -117,7 +117,7 @@ export class Turn {
         if (!(error instanceof Disconnected)) throw error;
         this.#tools.end();
         this.#call = undefined;
-        // What a person has stopped is not started again.
+        // A daemon that the user has stopped is not restarted.
         await this.#client.reconnect(this.#connection, { start: error.kind !== "SHUTTING_DOWN" });
       }
     }

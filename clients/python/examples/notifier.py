@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tells when a session of agentd waits for you or ends: on the desktop with notify-send, else as lines."""
+"""Reports when a session of agentd waits for you or ends: on the desktop with notify-send, else as lines."""
 
 import asyncio
 import os
@@ -10,7 +10,7 @@ import agentd
 DESKTOP = None if os.environ.get("NOTIFY") == "print" else shutil.which("notify-send")
 
 
-async def tell(title: str, body: str) -> None:
+async def notify(title: str, body: str) -> None:
     print(f"{title}: {body}", flush=True)
     if DESKTOP:
         await (await asyncio.create_subprocess_exec(DESKTOP, "--app-name=agentd", "--", title, body)).wait()
@@ -28,12 +28,12 @@ async def main() -> None:
                 titles[getattr(event, kind).id] = getattr(event, kind).title
             elif kind == "interrupt_raised":
                 asked = event.interrupt_raised
-                what = asked.approval.tool or asked.question.question
-                await tell(f"{titles.get(asked.session_id) or 'A session'} waits", what)
+                subject = asked.approval.tool or asked.question.question
+                await notify(f"{titles.get(asked.session_id) or 'A session'} waits", subject)
             elif kind == "turn_ended":
                 ended = event.turn_ended
                 reason = agentd.errors.reason_name(ended.stop_reason)
-                await tell(f"{titles.get(ended.session_id) or 'A session'} ended", ended.error.message or reason)
+                await notify(f"{titles.get(ended.session_id) or 'A session'} ended", ended.error.message or reason)
 
 
 if __name__ == "__main__":

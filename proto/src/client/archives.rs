@@ -180,7 +180,7 @@ pub(super) enum SendError {
 /// file is not mistaken for a whole one.
 pub(super) async fn send_pieces<M>(
     content: impl AsyncRead,
-    most: Option<usize>,
+    limit: Option<usize>,
     pieces: mpsc::Sender<M>,
     message: impl Fn(Piece) -> M,
 ) -> Result<(), SendError> {
@@ -192,7 +192,7 @@ pub(super) async fn send_pieces<M>(
             Ok(0) => return Ok(()),
             Ok(bytes) => {
                 total += bytes;
-                most.is_some_and(|most| total > most).then_some(SendError::TooLarge)
+                limit.is_some_and(|limit| total > limit).then_some(SendError::TooLarge)
             }
             Err(error) => Some(SendError::Unreadable(error)),
         };
@@ -209,7 +209,7 @@ pub(super) async fn send_pieces<M>(
 }
 
 /// Size of a recording's pieces, in bytes per message.
-const PIECE: usize = 256 << 10;
+const RECORDING_PIECE_BYTES: usize = 256 << 10;
 
 /// A recording, and how to replay it.
 #[derive(Debug, Clone, Default)]
@@ -301,7 +301,7 @@ impl PlayStream {
 }
 
 fn parts(start: v1::PlayStart, text: &[u8]) -> Vec<v1::PlayRequest> {
-    let pieces = text.chunks(PIECE).map(|piece| play_request::Part::Data(piece.to_vec()));
+    let pieces = text.chunks(RECORDING_PIECE_BYTES).map(|piece| play_request::Part::Data(piece.to_vec()));
     std::iter::once(play_request::Part::Start(start))
         .chain(pieces)
         .map(|part| v1::PlayRequest { part: Some(part) })

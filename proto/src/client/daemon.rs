@@ -273,8 +273,8 @@ fn parsed(text: &[u8]) -> Result<Vec<Exchange>, ClientError> {
         .map_err(|error| unreadable(&format!("invalid exchange: {error}")))
 }
 
-fn unreadable(why: &str) -> ClientError {
-    ClientError::new(ClientErrorKind::Answered(ErrorKind::Internal), why)
+fn unreadable(reason: &str) -> ClientError {
+    ClientError::new(ClientErrorKind::Answered(ErrorKind::Internal), reason)
 }
 
 /// An event of any session.

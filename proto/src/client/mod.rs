@@ -98,7 +98,7 @@ mod turns;
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Time limit for a daemon that hung up during the handshake to release its socket.
-const DYING: Duration = Duration::from_millis(300);
+const SHUTDOWN_GRACE: Duration = Duration::from_millis(300);
 
 /// Flow-control window of a stream, in bytes. The sender waits for the reader beyond it.
 const STREAM_WINDOW: u32 = 1024 * 1024;
@@ -205,10 +205,10 @@ async fn open_channel(path: PathBuf, first: Io) -> Result<Channel, String> {
     // Uses the connection that was already opened, and opens new ones only for reconnects.
     let first = Arc::new(Mutex::new(Some(first)));
     let connector = service_fn(move |_| {
-        let taken = first.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let opened = first.lock().unwrap_or_else(PoisonError::into_inner).take();
         let path = path.clone();
         async move {
-            let io = match taken {
+            let io = match opened {
                 Some(io) => io,
                 None => socket::connect(&path).await.map_err(std::io::Error::from)?,
             };
@@ -246,10 +246,10 @@ async fn shake_hands(channel: Channel) -> Result<Hello, tonic::Status> {
 /// another program, it stops listening a moment later.
 async fn hung_up(path: &Path, problem: &str) -> ClientError {
     let begun = tokio::time::Instant::now();
-    while begun.elapsed() < DYING {
+    while begun.elapsed() < SHUTDOWN_GRACE {
         match socket::connect(path).await {
-            Err(error @ SocketError::NobodyThere { .. }) => return error.into(),
-            _ => tokio::time::sleep(DYING / 20).await,
+            Err(error @ SocketError::NotListening { .. }) => return error.into(),
+            _ => tokio::time::sleep(SHUTDOWN_GRACE / 20).await,
         }
     }
     not_a_daemon(path, problem)
@@ -322,7 +322,7 @@ impl ClientError {
 impl From<SocketError> for ClientError {
     fn from(error: SocketError) -> Self {
         let kind = match error {
-            SocketError::NobodyThere { .. } => ClientErrorKind::NotRunning,
+            SocketError::NotListening { .. } => ClientErrorKind::NotRunning,
             _ => ClientErrorKind::Refused,
         };
         Self::new(kind, error.to_string()).with_hint(error.hint())
@@ -334,7 +334,7 @@ impl From<Status> for ClientError {
         if let Some((kind, hint)) = status::read_details(&status) {
             return Self { kind: ClientErrorKind::Answered(kind), message: status.message().to_owned(), hint };
         }
-        if is_of_the_transport(&status) {
+        if is_transport_error(&status) {
             return Self::new(ClientErrorKind::Lost, "the connection to the daemon was lost")
                 .with_hint("turns continue without it: see `agentctl status`, then `agentctl attach SESSION`");
         }
@@ -343,7 +343,7 @@ impl From<Status> for ClientError {
 }
 
 /// Returns true if the library created this status because of a broken connection.
-fn is_of_the_transport(status: &Status) -> bool {
+fn is_transport_error(status: &Status) -> bool {
     status.source().is_some() || matches!(status.code(), Code::Unavailable | Code::Unknown | Code::Cancelled)
 }
 

@@ -235,8 +235,8 @@ impl TurnSender {
         // The daemon could read nothing after a message that is too large.
         let bytes = answer.encoded_len();
         if bytes > MAX_MESSAGE_BYTES - FRAME_BYTES {
-            let most = MAX_MESSAGE_BYTES >> 20;
-            let message = format!("the answer has {bytes} bytes; the limit of a message is {most} MiB");
+            let limit = MAX_MESSAGE_BYTES >> 20;
+            let message = format!("the answer has {bytes} bytes; the limit of a message is {limit} MiB");
             return Err(
                 ClientError::invalid(message).with_hint("shorten it, or store it in a file for the tools to read")
             );
@@ -317,8 +317,8 @@ fn check_length(text: &str) -> Result<(), ClientError> {
     if text.len() <= MAX_PROMPT_BYTES {
         return Ok(());
     }
-    let (bytes, most) = (text.len(), MAX_PROMPT_BYTES / 1024 / 1024);
-    Err(ClientError::invalid(format!("the input has {bytes} bytes; the limit of a turn is {most} MiB"))
+    let (bytes, limit) = (text.len(), MAX_PROMPT_BYTES / 1024 / 1024);
+    Err(ClientError::invalid(format!("the input has {bytes} bytes; the limit of a turn is {limit} MiB"))
         .with_hint("upload it with --file PATH and let the tools read it"))
 }
 

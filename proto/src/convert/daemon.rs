@@ -108,12 +108,12 @@ by_name! {
     StoragePart: |part| part.as_str().to_owned(), |name, _| Ok(Self::from_name(name).unwrap_or(Self::Other));
     // Kinds that only a newer daemon cleans are shown as leftovers.
     CleanedPart: |part| part.as_str().to_owned(), |name, _| Ok(Self::from_name(name).unwrap_or(Self::Leftovers));
-    CounterKind: |kind| kind.as_str().to_owned(), |name, what| Self::from_name(name).ok_or(WireError::Unknown(what));
-    AuditProblem: |problem| problem.as_str().to_owned(), |name, what| {
-        Self::from_name(name).ok_or(WireError::Unknown(what))
+    CounterKind: |kind| kind.as_str().to_owned(), |name, field| Self::from_name(name).ok_or(WireError::Unknown(field));
+    AuditProblem: |problem| problem.as_str().to_owned(), |name, field| {
+        Self::from_name(name).ok_or(WireError::Unknown(field))
     };
-    UsageGrouping: |by| by.as_str().to_owned(), |name, what| {
-        name.parse().map_err(|_| WireError::Value { what, problem: "must be model, session, day or slot" })
+    UsageGrouping: |by| by.as_str().to_owned(), |name, field| {
+        name.parse().map_err(|_| WireError::Value { field, problem: "must be model, session, day or slot" })
     };
 }
 
@@ -122,8 +122,8 @@ impl Wire<Option<v1::LanguageServers>> for Option<Vec<LanguageServer>> {
         self.as_ref().map(|servers| v1::LanguageServers { servers: servers.to_wire() })
     }
 
-    fn from_wire(wire: Option<v1::LanguageServers>, what: &'static str) -> Result<Self, WireError> {
-        wire.map(|wire| Wire::from_wire(wire.servers, what)).transpose()
+    fn from_wire(wire: Option<v1::LanguageServers>, field: &'static str) -> Result<Self, WireError> {
+        wire.map(|wire| Wire::from_wire(wire.servers, field)).transpose()
     }
 }
 
@@ -174,7 +174,7 @@ impl TryFrom<&AuditRecord> for v1::AuditRecord {
     type Error = WireError;
 
     fn try_from(record: &AuditRecord) -> Result<Self, WireError> {
-        Ok(Self { n: record.line.n, json: serde_json::to_string(record).map_err(no_json)? })
+        Ok(Self { n: record.line.n, json: serde_json::to_string(record).map_err(invalid_json)? })
     }
 }
 
@@ -182,12 +182,12 @@ impl TryFrom<v1::AuditRecord> for AuditRecord {
     type Error = WireError;
 
     fn try_from(record: v1::AuditRecord) -> Result<Self, WireError> {
-        serde_json::from_str(&record.json).map_err(no_json)
+        serde_json::from_str(&record.json).map_err(invalid_json)
     }
 }
 
-fn no_json(error: serde_json::Error) -> WireError {
-    WireError::Json { what: "a record of the audit log", cause: error.to_string() }
+fn invalid_json(error: serde_json::Error) -> WireError {
+    WireError::Json { field: "a record of the audit log", cause: error.to_string() }
 }
 
 mirrored!(Slot, "the model slot", [Base, Reasoning, Vision, Code, Chat]);

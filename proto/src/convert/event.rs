@@ -67,10 +67,10 @@ impl Wire<wire::IntentClassified> for Intent {
         wire::IntentClassified { kind: kind.to_wire(), confidence: confidence.into(), reason, complex, by }
     }
 
-    fn from_wire(wire: wire::IntentClassified, what: &'static str) -> Result<Self, WireError> {
+    fn from_wire(wire: wire::IntentClassified, field: &'static str) -> Result<Self, WireError> {
         let wire::IntentClassified { kind, confidence, reason, complex, by } = wire;
         let confidence = u8::try_from(confidence).unwrap_or(100).min(100);
-        Ok(Self { kind: Wire::from_wire(kind, what)?, confidence, reason, complex, by })
+        Ok(Self { kind: Wire::from_wire(kind, field)?, confidence, reason, complex, by })
     }
 }
 

@@ -35,18 +35,18 @@ pub enum WireError {
     #[error(transparent)]
     Id(#[from] InvalidId),
     /// A text that is not valid JSON.
-    #[error("{what} is not valid JSON: {cause}")]
+    #[error("{field} is not valid JSON: {cause}")]
     Json {
         /// Name of the field.
-        what: &'static str,
+        field: &'static str,
         /// Message of the parser.
         cause: String,
     },
     /// A value that is invalid.
-    #[error("{what} {problem}")]
+    #[error("{field} {problem}")]
     Value {
         /// Name of the field.
-        what: &'static str,
+        field: &'static str,
         /// Description of the problem.
         problem: &'static str,
     },
@@ -60,19 +60,19 @@ impl WireError {
 }
 
 /// Returns a required part.
-pub(crate) fn required<T>(part: Option<T>, what: &'static str) -> Result<T, WireError> {
-    part.ok_or(WireError::Missing(what))
+pub(crate) fn required<T>(part: Option<T>, field: &'static str) -> Result<T, WireError> {
+    part.ok_or(WireError::Missing(field))
 }
 
 /// Converts a required part.
 ///
 /// # Errors
 /// If it is missing or invalid.
-pub fn part<W, T>(part: Option<W>, what: &'static str) -> Result<T, WireError>
+pub fn part<W, T>(part: Option<W>, field: &'static str) -> Result<T, WireError>
 where
     T: TryFrom<W, Error = WireError>,
 {
-    required(part, what)?.try_into()
+    required(part, field)?.try_into()
 }
 
 /// Converts a list, or returns the first error.
@@ -90,11 +90,11 @@ where
 ///
 /// # Errors
 /// If it is not valid JSON.
-pub fn json(text: &str, what: &'static str) -> Result<serde_json::Value, WireError> {
-    serde_json::from_str(text).map_err(|error| WireError::Json { what, cause: error.to_string() })
+pub fn json(text: &str, field: &'static str) -> Result<serde_json::Value, WireError> {
+    serde_json::from_str(text).map_err(|error| WireError::Json { field, cause: error.to_string() })
 }
 
-/// A type with a representation on the wire. `what` names the value in errors.
+/// A type with a representation on the wire. `field` names the value in errors.
 pub trait Wire<W>: Sized {
     /// Converts to the wire.
     fn to_wire(&self) -> W;
@@ -102,18 +102,18 @@ pub trait Wire<W>: Sized {
     ///
     /// # Errors
     /// If it is invalid.
-    fn from_wire(wire: W, what: &'static str) -> Result<Self, WireError>;
+    fn from_wire(wire: W, field: &'static str) -> Result<Self, WireError>;
 }
 
 /// Converts a value that has its default if it is absent on the wire.
 ///
 /// # Errors
 /// If it is invalid.
-pub fn or_default<T: Default, W>(wire: W, what: &'static str) -> Result<T, WireError>
+pub fn or_default<T: Default, W>(wire: W, field: &'static str) -> Result<T, WireError>
 where
     Option<T>: Wire<W>,
 {
-    Ok(<Option<T> as Wire<W>>::from_wire(wire, what)?.unwrap_or_default())
+    Ok(<Option<T> as Wire<W>>::from_wire(wire, field)?.unwrap_or_default())
 }
 
 macro_rules! same {
@@ -140,9 +140,9 @@ macro_rules! by_name {
                 write(self)
             }
 
-            fn from_wire(wire: String, what: &'static str) -> Result<Self, $crate::convert::WireError> {
+            fn from_wire(wire: String, field: &'static str) -> Result<Self, $crate::convert::WireError> {
                 let read: fn(&str, &'static str) -> Result<Self, $crate::convert::WireError> = $read;
-                read(&wire, what)
+                read(&wire, field)
             }
         })+
     };
@@ -158,8 +158,8 @@ by_name! {
     CallId: ToString::to_string, |text, _| Ok(text.to_owned().into());
     PathBuf: |path| path.to_string_lossy().into_owned(), |text, _| Ok(text.into());
     serde_json::Value: ToString::to_string, json;
-    Date: ToString::to_string, |text, what| {
-        text.parse().map_err(|_| WireError::Value { what, problem: "is not a date such as 2026-11-25" })
+    Date: ToString::to_string, |text, field| {
+        text.parse().map_err(|_| WireError::Value { field, problem: "is not a date such as 2026-11-25" })
     };
 }
 
@@ -195,11 +195,11 @@ impl Wire<prost_types::Timestamp> for Timestamp {
         }
     }
 
-    fn from_wire(at: prost_types::Timestamp, what: &'static str) -> Result<Self, WireError> {
+    fn from_wire(at: prost_types::Timestamp, field: &'static str) -> Result<Self, WireError> {
         if !(0..1_000_000_000).contains(&at.nanos) {
-            return Err(WireError::Value { what, problem: "has nanoseconds out of range" });
+            return Err(WireError::Value { field, problem: "has nanoseconds out of range" });
         }
-        Self::new(at.seconds, at.nanos).map_err(|_| WireError::Value { what, problem: "is a time out of range" })
+        Self::new(at.seconds, at.nanos).map_err(|_| WireError::Value { field, problem: "is a time out of range" })
     }
 }
 
@@ -208,8 +208,8 @@ impl Wire<Option<prost_types::Timestamp>> for Timestamp {
         Some(self.to_wire())
     }
 
-    fn from_wire(wire: Option<prost_types::Timestamp>, what: &'static str) -> Result<Self, WireError> {
-        Self::from_wire(required(wire, what)?, what)
+    fn from_wire(wire: Option<prost_types::Timestamp>, field: &'static str) -> Result<Self, WireError> {
+        Self::from_wire(required(wire, field)?, field)
     }
 }
 
@@ -218,8 +218,8 @@ impl<T: Wire<W>, W> Wire<Option<W>> for Option<T> {
         self.as_ref().map(Wire::to_wire)
     }
 
-    fn from_wire(wire: Option<W>, what: &'static str) -> Result<Self, WireError> {
-        wire.map(|wire| T::from_wire(wire, what)).transpose()
+    fn from_wire(wire: Option<W>, field: &'static str) -> Result<Self, WireError> {
+        wire.map(|wire| T::from_wire(wire, field)).transpose()
     }
 }
 
@@ -229,8 +229,8 @@ impl<T: Wire<String>> Wire<String> for Option<T> {
         self.as_ref().map(Wire::to_wire).unwrap_or_default()
     }
 
-    fn from_wire(wire: String, what: &'static str) -> Result<Self, WireError> {
-        Wire::from_wire(Some(wire).filter(|text| !text.is_empty()), what)
+    fn from_wire(wire: String, field: &'static str) -> Result<Self, WireError> {
+        Wire::from_wire(Some(wire).filter(|text| !text.is_empty()), field)
     }
 }
 
@@ -239,8 +239,8 @@ impl<T: Wire<W>, W> Wire<Vec<W>> for Vec<T> {
         self.iter().map(Wire::to_wire).collect()
     }
 
-    fn from_wire(wire: Vec<W>, what: &'static str) -> Result<Self, WireError> {
-        wire.into_iter().map(|wire| T::from_wire(wire, what)).collect()
+    fn from_wire(wire: Vec<W>, field: &'static str) -> Result<Self, WireError> {
+        wire.into_iter().map(|wire| T::from_wire(wire, field)).collect()
     }
 }
 
@@ -249,8 +249,8 @@ impl<T: Wire<W>, W> Wire<W> for Box<T> {
         self.as_ref().to_wire()
     }
 
-    fn from_wire(wire: W, what: &'static str) -> Result<Self, WireError> {
-        T::from_wire(wire, what).map(Box::new)
+    fn from_wire(wire: W, field: &'static str) -> Result<Self, WireError> {
+        T::from_wire(wire, field).map(Box::new)
     }
 }
 
@@ -266,10 +266,10 @@ impl<T: Wire<W>, W> Wire<W> for Box<T> {
 ///   a check of the incoming value, which may change it (`=> |hit| Ok(hit)`).
 /// - `Mount as v1::Mount`: a message with handwritten conversions.
 macro_rules! mirrored {
-    ($core:ident, $what:literal, $variants:tt) => {
-        $crate::convert::mirrored!($core, $core, $what, $variants);
+    ($core:ident, $label:literal, $variants:tt) => {
+        $crate::convert::mirrored!($core, $core, $label, $variants);
     };
-    ($core:ident, $wire:ident, $what:literal, [$($variant:ident),+ $(,)?]) => {
+    ($core:ident, $wire:ident, $label:literal, [$($variant:ident),+ $(,)?]) => {
         impl $crate::convert::Wire<i32> for Option<$core> {
             fn to_wire(&self) -> i32 {
                 (match self {
@@ -282,7 +282,7 @@ macro_rules! mirrored {
                 match $crate::v1::$wire::try_from(wire) {
                     Ok($crate::v1::$wire::Unspecified) => Ok(None),
                     $(Ok($crate::v1::$wire::$variant) => Ok(Some($core::$variant)),)+
-                    Err(_) => Err($crate::convert::WireError::Unknown($what)),
+                    Err(_) => Err($crate::convert::WireError::Unknown($label)),
                 }
             }
         }
@@ -291,13 +291,13 @@ macro_rules! mirrored {
                 $crate::convert::Wire::to_wire(&Some(*self))
             }
 
-            fn from_wire(wire: i32, what: &'static str) -> Result<Self, $crate::convert::WireError> {
-                $crate::convert::required(<Option<Self> as $crate::convert::Wire<i32>>::from_wire(wire, what)?, $what)
+            fn from_wire(wire: i32, field: &'static str) -> Result<Self, $crate::convert::WireError> {
+                $crate::convert::required(<Option<Self> as $crate::convert::Wire<i32>>::from_wire(wire, field)?, $label)
             }
         }
     };
     ($core:ty as $wire:ty: $($field:ident)*
-        $(, $own:ident = $theirs:ident $what:literal)* $(! $newer:ident ($stand_in:expr))? $(? $or:ident)*
+        $(, $own:ident = $theirs:ident $label:literal)* $(! $newer:ident ($stand_in:expr))? $(? $or:ident)*
         $(@ $group:ident: $kind:ident {
             $($part:ident)* $(, $inner:ident = $beside:ident $name:literal)* $(? $may:ident)*
             $(.. $($out:ident: $fill:expr),+)?
@@ -322,7 +322,7 @@ macro_rules! mirrored {
             fn try_from(wire: $wire) -> Result<Self, $crate::convert::WireError> {
                 Ok(Self {
                     $($field: $crate::convert::Wire::from_wire(wire.$field, stringify!($field))?,)*
-                    $($own: $crate::convert::Wire::from_wire(wire.$theirs, $what)?,)*
+                    $($own: $crate::convert::Wire::from_wire(wire.$theirs, $label)?,)*
                     $($newer: $crate::convert::newer(
                         $crate::convert::Wire::from_wire(wire.$newer, stringify!($newer)),
                         $stand_in,
@@ -356,8 +356,8 @@ macro_rules! mirrored {
                 Some(self.into())
             }
 
-            fn from_wire(wire: Option<$wire>, what: &'static str) -> Result<Self, $crate::convert::WireError> {
-                $crate::convert::part(wire, what)
+            fn from_wire(wire: Option<$wire>, field: &'static str) -> Result<Self, $crate::convert::WireError> {
+                $crate::convert::part(wire, field)
             }
         }
     };
@@ -368,7 +368,7 @@ pub(super) use mirrored;
 /// `{with fields}` is the message of its name in a module. A variant with a field `[alone]` or a value `(alone)` is the
 /// wire form of that value. An absent value is unknown.
 macro_rules! choices {
-    ($core:ident as $wire:ty, $module:ident, $what:literal {
+    ($core:ident as $wire:ty, $module:ident, $label:literal {
         $($variant:ident
             $({ $($field:ident)* $(, $own:ident = $theirs:ident $name:literal)*
                 $(? $or:ident)* $(.. $($left:ident: $value:expr),+)? })?
@@ -423,7 +423,7 @@ macro_rules! choices {
             }
 
             fn from_wire(wire: Option<$wire>, _: &'static str) -> Result<Self, $crate::convert::WireError> {
-                wire.ok_or($crate::convert::WireError::Unknown($what))?.try_into()
+                wire.ok_or($crate::convert::WireError::Unknown($label))?.try_into()
             }
         }
     };

@@ -43,12 +43,13 @@ mirrored! { Answer as v1::Answer }
 mirrored! { AnsweredBy as v1::AnsweredBy }
 
 by_name! {
-    Layer: |layer| layer.as_str().to_owned(), |name, what| Self::from_name(name).ok_or(WireError::Unknown(what));
+    Layer: |layer| layer.as_str().to_owned(), |name, field| Self::from_name(name).ok_or(WireError::Unknown(field));
 }
 
 impl From<&Explanation> for v1::Explanation {
-    fn from(said: &Explanation) -> Self {
-        let Explanation { tool, verdict, layer, rule, parts, grants, wider, granted_by, leads_to } = said.clone();
+    fn from(explanation: &Explanation) -> Self {
+        let Explanation { tool, verdict, layer, rule, parts, grants, wider, granted_by, leads_to } =
+            explanation.clone();
         Self {
             tool,
             ruling: Some(ruling(&verdict, layer, &rule)),
@@ -64,8 +65,8 @@ impl From<&Explanation> for v1::Explanation {
 impl TryFrom<v1::Explanation> for Explanation {
     type Error = WireError;
 
-    fn try_from(said: v1::Explanation) -> Result<Self, WireError> {
-        let v1::Explanation { tool, ruling, parts, grants, wider, granted_by, leads_to } = said;
+    fn try_from(explanation: v1::Explanation) -> Result<Self, WireError> {
+        let v1::Explanation { tool, ruling, parts, grants, wider, granted_by, leads_to } = explanation;
         let (verdict, layer, rule) = read(ruling)?;
         let parts = Wire::from_wire(parts, "parts")?;
         Ok(Self { tool, verdict, layer, rule, parts, grants, wider, granted_by, leads_to })

@@ -89,12 +89,12 @@ mirrored! {
 }
 mirrored! {
     DocumentHit as v1::DocumentHit: document place score snippet marks before after
-        => |hit| Ok(DocumentHit { marks: places(&hit.snippet, hit.marks), ..hit })
+        => |hit| Ok(DocumentHit { marks: valid_marks(&hit.snippet, hit.marks), ..hit })
 }
 mirrored! { KnowledgeStats as v1::DocumentStatsResponse: documents chunks bytes stale folder }
 
 /// Default number of hits.
-const USUAL: usize = 10;
+const DEFAULT_HITS: usize = 10;
 
 impl From<&v1::ReadDocumentRequest> for PartRange {
     fn from(request: &v1::ReadDocumentRequest) -> Self {
@@ -106,7 +106,7 @@ impl From<&v1::ReadDocumentRequest> for PartRange {
 
 impl From<&v1::SearchDocumentsRequest> for DocumentQuery {
     fn from(request: &v1::SearchDocumentsRequest) -> Self {
-        let limit = if request.limit == 0 { USUAL } else { request.limit as usize };
+        let limit = if request.limit == 0 { DEFAULT_HITS } else { request.limit as usize };
         let (text, regex, neighbours) = (request.query.clone(), request.regex, request.neighbours);
         Self { text, regex, limit, neighbours, begin_by: None }
     }
@@ -124,7 +124,7 @@ impl Wire<v1::BrokenDocument> for (String, String) {
 }
 
 /// Drops marks that are not valid ranges of the text.
-pub(super) fn places(text: &str, mut marks: Vec<Range<usize>>) -> Vec<Range<usize>> {
+pub(super) fn valid_marks(text: &str, mut marks: Vec<Range<usize>>) -> Vec<Range<usize>> {
     marks.retain(|mark| text.get(mark.clone()).is_some());
     marks
 }
@@ -138,8 +138,8 @@ macro_rules! marks {
                 Mark { start: self.start.to_wire(), end: self.end.to_wire() }
             }
 
-            fn from_wire(mark: $wire, what: &'static str) -> Result<Self, WireError> {
-                Ok(Wire::from_wire(mark.start, what)?..Wire::from_wire(mark.end, what)?)
+            fn from_wire(mark: $wire, field: &'static str) -> Result<Self, WireError> {
+                Ok(Wire::from_wire(mark.start, field)?..Wire::from_wire(mark.end, field)?)
             }
         })+
     };

@@ -19,7 +19,7 @@ use agentd_core::{
 };
 
 use crate::{
-    convert::{Wire, WireError, mirrored, project::places},
+    convert::{Wire, WireError, mirrored, project::valid_marks},
     v1::{self, undo_request::Turn},
     view::{ExportedContent, ForkReply, NewSession, PruneReport, SessionView},
 };
@@ -87,7 +87,7 @@ mirrored! { FilePiece as v1::ReadFileResponse: content size, modified = modified
 mirrored! { SearchResult as v1::SearchResponse: hits unsearched }
 mirrored! {
     SearchHit as v1::SearchHit: session_id title seq kind excerpt marks, at = at "the time of a match"
-        => |hit| Ok(SearchHit { marks: places(&hit.excerpt, hit.marks), ..hit })
+        => |hit| Ok(SearchHit { marks: valid_marks(&hit.excerpt, hit.marks), ..hit })
 }
 mirrored! { UndoReport as v1::UndoReport: turn_id turn redo preview files }
 mirrored! { UndoneFile as v1::UndoneFile: path change outcome reason diff }
@@ -165,17 +165,17 @@ impl TryFrom<v1::SessionSettings> for SessionSettings {
 ///
 /// # Errors
 /// If a setting of the client is invalid.
-pub fn settings_over(base: SessionSettings, said: v1::SessionSettings) -> Result<SessionSettings, WireError> {
+pub fn settings_over(base: SessionSettings, requested: v1::SessionSettings) -> Result<SessionSettings, WireError> {
     Ok(SessionSettings {
-        confirm_write: said.confirm_write.unwrap_or(base.confirm_write),
-        confirm_exec: said.confirm_exec.unwrap_or(base.confirm_exec),
-        slot: <Option<_> as Wire<_>>::from_wire(said.slot, "the model slot")?.or(base.slot),
-        project: <Option<_> as Wire<_>>::from_wire(said.project, "the project")?.or(base.project),
-        mode: <Option<_> as Wire<_>>::from_wire(said.mode, "the mode of a session")?.unwrap_or(base.mode),
-        model: said.model.or(base.model),
-        folders: if said.folders.is_empty() { base.folders } else { super::all(said.folders)? },
-        worktree: <Option<_> as Wire<_>>::from_wire(said.worktree, "the worktree")?.or(base.worktree),
-        trace: said.trace.or(base.trace),
+        confirm_write: requested.confirm_write.unwrap_or(base.confirm_write),
+        confirm_exec: requested.confirm_exec.unwrap_or(base.confirm_exec),
+        slot: <Option<_> as Wire<_>>::from_wire(requested.slot, "the model slot")?.or(base.slot),
+        project: <Option<_> as Wire<_>>::from_wire(requested.project, "the project")?.or(base.project),
+        mode: <Option<_> as Wire<_>>::from_wire(requested.mode, "the mode of a session")?.unwrap_or(base.mode),
+        model: requested.model.or(base.model),
+        folders: if requested.folders.is_empty() { base.folders } else { super::all(requested.folders)? },
+        worktree: <Option<_> as Wire<_>>::from_wire(requested.worktree, "the worktree")?.or(base.worktree),
+        trace: requested.trace.or(base.trace),
         // The rest comes from `base`: grants are checked where they are stored, only the daemon sets parents, a turn
         // names its agent, and only an existing session can be pinned or was imported.
         ..base
@@ -200,8 +200,8 @@ impl From<&NewSession> for v1::SessionSettings {
 }
 
 /// Rejects a path that depends on the current directory.
-fn absolute(path: &Path, what: &'static str) -> Result<(), WireError> {
-    if path.is_absolute() { Ok(()) } else { Err(WireError::Value { what, problem: "must be absolute" }) }
+fn absolute(path: &Path, field: &'static str) -> Result<(), WireError> {
+    if path.is_absolute() { Ok(()) } else { Err(WireError::Value { field, problem: "must be absolute" }) }
 }
 
 /// An open turn and the number of its first event.

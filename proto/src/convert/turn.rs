@@ -56,8 +56,8 @@ mirrored! {
 }
 
 by_name! {
-    Planning: |planning| planning.as_str().to_owned(), |name, what| {
-        name.parse().map_err(|_| WireError::Value { what, problem: "must be auto, always or never" })
+    Planning: |planning| planning.as_str().to_owned(), |name, field| {
+        name.parse().map_err(|_| WireError::Value { field, problem: "must be auto, always or never" })
     };
 }
 
@@ -141,11 +141,11 @@ pub(crate) fn newer<T>(value: Result<T, WireError>, stand_in: T) -> Result<T, Wi
 /// # Errors
 /// If there is a part of an unknown kind.
 pub fn input_parts(parts: Vec<v1::InputPart>) -> Result<(Vec<String>, Vec<InputPart>), WireError> {
-    let (mut words, mut others) = (Vec::new(), Vec::new());
+    let (mut texts, mut others) = (Vec::new(), Vec::new());
     for part in parts {
         others.push(match part.part.ok_or(WireError::Unknown("a part of the input"))? {
             wire::Part::Text(text) => {
-                words.push(text);
+                texts.push(text);
                 continue;
             }
             wire::Part::Picture(picture) => InputPart::Picture(picture.try_into()?),
@@ -153,7 +153,7 @@ pub fn input_parts(parts: Vec<v1::InputPart>) -> Result<(Vec<String>, Vec<InputP
             wire::Part::Selection(selection) => InputPart::Selection(selection.try_into()?),
         });
     }
-    Ok((words, others))
+    Ok((texts, others))
 }
 
 impl From<InputPart> for v1::InputPart {

@@ -40,7 +40,7 @@ pub enum SocketError {
     NotASocket(PathBuf),
     /// No daemon listens at this path.
     #[error("no daemon is listening at {}", .0.display())]
-    NobodyThere(PathBuf),
+    NotListening(PathBuf),
     /// The socket of another user, who could read the whole communication.
     #[error("the socket {} belongs to another user", .0.display())]
     Foreign(PathBuf),
@@ -67,7 +67,7 @@ impl SocketError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Live { .. } => ErrorKind::Conflict,
-            Self::NobodyThere { .. } => ErrorKind::Unreachable,
+            Self::NotListening { .. } => ErrorKind::Unreachable,
             Self::NotAbsolute { .. } | Self::TooLong { .. } | Self::UnsafeFolder { .. } | Self::NotASocket { .. } => {
                 ErrorKind::Configuration
             }
@@ -85,7 +85,7 @@ impl SocketError {
             }
             Self::Live { .. } => "use the running daemon, or stop it with `agentctl stop`",
             Self::NotASocket { .. } => "move it away, or set AGENTD_SOCKET to another path",
-            Self::NobodyThere { .. } => "start it with `agentctl start`",
+            Self::NotListening { .. } => "start it with `agentctl start`",
             Self::Foreign { .. } => "set AGENTD_SOCKET to a path of your own",
             Self::Io { .. } => "check that the folder exists, belongs to you and is writable, or set AGENTD_SOCKET",
         }
@@ -96,7 +96,7 @@ impl From<SocketError> for io::Error {
     fn from(error: SocketError) -> Self {
         match error {
             SocketError::Io { source, .. } => source,
-            SocketError::NobodyThere { .. } => Self::new(io::ErrorKind::ConnectionRefused, error),
+            SocketError::NotListening { .. } => Self::new(io::ErrorKind::ConnectionRefused, error),
             other => Self::other(other),
         }
     }
@@ -104,7 +104,7 @@ impl From<SocketError> for io::Error {
 
 /// Settings that determine the socket's path. The values come from the environment, which only the programs read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SocketPlace {
+pub struct SocketSettings {
     /// Value of `AGENTD_SOCKET`. Empty counts as absent.
     pub explicit: Option<OsString>,
     /// Value of `XDG_RUNTIME_DIR`. Empty or relative counts as absent, according to its specification.
@@ -115,7 +115,7 @@ pub struct SocketPlace {
     pub data_dir: PathBuf,
 }
 
-impl SocketPlace {
+impl SocketSettings {
     /// Creates the settings for the user of this process.
     pub fn of_this_user(explicit: Option<OsString>, runtime_dir: Option<OsString>, data_dir: PathBuf) -> Self {
         Self { explicit, runtime_dir, uid: nix::unistd::geteuid().as_raw(), data_dir }
@@ -123,7 +123,7 @@ impl SocketPlace {
 
     /// Returns the value of `AGENTD_SOCKET`, if it is set.
     pub fn named(&self) -> Option<PathBuf> {
-        given(&self.explicit)
+        non_empty_path(&self.explicit)
     }
 }
 
@@ -133,40 +133,40 @@ impl SocketPlace {
 ///
 /// # Errors
 /// If `AGENTD_SOCKET` is not an absolute path, or the path is too long for a socket.
-pub fn socket_path(place: &SocketPlace) -> Result<PathBuf, SocketError> {
-    match (place.named(), given(&place.runtime_dir).filter(|path| path.is_absolute())) {
+pub fn socket_path(settings: &SocketSettings) -> Result<PathBuf, SocketError> {
+    match (settings.named(), non_empty_path(&settings.runtime_dir).filter(|path| path.is_absolute())) {
         (Some(path), _) if path.is_absolute() => check_length(path),
         (Some(path), _) => Err(SocketError::NotAbsolute(path)),
         (None, Some(runtime_dir)) => check_length(runtime_dir.join("agentd").join("agentd.sock")),
-        (None, None) => check_length(own_path(place)),
+        (None, None) => check_length(own_path(settings)),
     }
 }
 
 /// Returns alternatives for a daemon that cannot use [`socket_path`], best first: in `/tmp/agentd-UID`, then in the
 /// data folder. Clients find them through the [lock file](crate::lock_file).
-pub fn other_paths(place: &SocketPlace) -> Vec<PathBuf> {
-    let first = socket_path(place).ok();
-    [own_path(place), place.data_dir.join("agentd.sock")]
+pub fn other_paths(settings: &SocketSettings) -> Vec<PathBuf> {
+    let first = socket_path(settings).ok();
+    [own_path(settings), settings.data_dir.join("agentd.sock")]
         .into_iter()
         .filter(|path| path.is_absolute() && Some(path) != first.as_ref())
         .filter_map(|path| check_length(path).ok())
         .collect()
 }
 
-fn given(value: &Option<OsString>) -> Option<PathBuf> {
+fn non_empty_path(value: &Option<OsString>) -> Option<PathBuf> {
     value.as_ref().filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
 /// Path derived from the data folder, different for each.
-fn own_path(place: &SocketPlace) -> PathBuf {
+fn own_path(settings: &SocketSettings) -> PathBuf {
     // FNV-1a: short, and the same in every version of the programs.
-    let digest = place
+    let digest = settings
         .data_dir
         .as_os_str()
         .as_bytes()
         .iter()
         .fold(0xcbf2_9ce4_8422_2325_u64, |digest, byte| (digest ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
-    Path::new("/tmp").join(format!("agentd-{}", place.uid)).join(format!("{digest:016x}.sock"))
+    Path::new("/tmp").join(format!("agentd-{}", settings.uid)).join(format!("{digest:016x}.sock"))
 }
 
 /// The kernel stores a socket's path in 108 bytes, including the terminator.
@@ -180,8 +180,8 @@ pub(super) fn check_length(path: PathBuf) -> Result<PathBuf, SocketError> {
 mod tests {
     use super::*;
 
-    fn place(explicit: &str, runtime_dir: &str, data_dir: &str) -> SocketPlace {
-        SocketPlace {
+    fn settings(explicit: &str, runtime_dir: &str, data_dir: &str) -> SocketSettings {
+        SocketSettings {
             explicit: Some(explicit.into()),
             runtime_dir: Some(runtime_dir.into()),
             uid: 1000,
@@ -190,7 +190,7 @@ mod tests {
     }
 
     fn check(explicit: &str, runtime_dir: &str, expected: Result<&str, &str>) {
-        let found = socket_path(&place(explicit, runtime_dir, "/data")).map_err(|error| error.to_string());
+        let found = socket_path(&settings(explicit, runtime_dir, "/data")).map_err(|error| error.to_string());
         match expected {
             Ok(path) => assert_eq!(found, Ok(PathBuf::from(path))),
             Err(part) => assert!(found.as_ref().is_err_and(|text| text.contains(part)), "{found:?} lacks {part:?}"),
@@ -211,19 +211,19 @@ mod tests {
 
     #[test]
     fn each_data_folder_has_its_own_fallback_socket() {
-        let of = |data: &str| socket_path(&place("", "", data)).unwrap();
+        let of = |data: &str| socket_path(&settings("", "", data)).unwrap();
         assert_ne!(of("/home/a/data"), of("/home/b/data"));
         assert_eq!(of("/home/a/data"), of("/home/a/data"));
-        let absent = SocketPlace { explicit: None, runtime_dir: None, ..place("", "", "/home/a/data") };
+        let absent = SocketSettings { explicit: None, runtime_dir: None, ..settings("", "", "/home/a/data") };
         assert_eq!(socket_path(&absent).unwrap(), of("/home/a/data"));
     }
 
     #[test]
     fn alternative_socket_paths_are_listed() {
-        let of = |runtime_dir: &str, data: &str| other_paths(&place("", runtime_dir, data));
-        let own = socket_path(&place("", "", "/data")).unwrap();
+        let of = |runtime_dir: &str, data: &str| other_paths(&settings("", runtime_dir, data));
+        let own = socket_path(&settings("", "", "/data")).unwrap();
         assert_eq!(of("/run/user/1000", "/data"), [own, "/data/agentd.sock".into()]);
         assert_eq!(of("", "/data"), [PathBuf::from("/data/agentd.sock")]);
-        assert!(of("", &format!("/{}", "d".repeat(100))).is_empty(), "one that is too long is none");
+        assert!(of("", &format!("/{}", "d".repeat(100))).is_empty(), "a path over the length limit is left out");
     }
 }

@@ -112,14 +112,14 @@ impl AsyncWrite for Io {
 /// Connects to the daemon at this path.
 ///
 /// # Errors
-/// [`SocketError::NobodyThere`] if no daemon listens; other kinds if the socket is unusable.
+/// [`SocketError::NotListening`] if no daemon listens; other kinds if the socket is unusable.
 pub async fn connect(path: &Path) -> Result<Io, SocketError> {
     let path = check_length(path.to_owned())?;
     let stream = raw_connect(&path).await.map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => SocketError::NobodyThere(path.clone()),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => SocketError::NotListening(path.clone()),
         // The kernel returns the same error for a socket without a listener and for a file that is not a socket.
-        io::ErrorKind::ConnectionRefused if is_no_socket(&path) => SocketError::NotASocket(path.clone()),
-        io::ErrorKind::ConnectionRefused => SocketError::NobodyThere(path.clone()),
+        io::ErrorKind::ConnectionRefused if is_not_a_socket(&path) => SocketError::NotASocket(path.clone()),
+        io::ErrorKind::ConnectionRefused => SocketError::NotListening(path.clone()),
         _ => SocketError::io("connect to", &path)(error),
     })?;
     match Io::identify(stream).map_err(SocketError::io("identify the server at", &path))? {
@@ -132,7 +132,7 @@ pub(super) async fn raw_connect(path: &Path) -> io::Result<Stream> {
     Stream::connect(path.to_fs_name::<GenericFilePath>()?).await
 }
 
-fn is_no_socket(path: &Path) -> bool {
+fn is_not_a_socket(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|found| !found.file_type().is_socket())
 }
 
@@ -201,10 +201,10 @@ impl SocketFile {
     /// # Errors
     /// If the file is ours and cannot be removed.
     pub fn remove(self) -> Result<(), SocketError> {
-        if self.is_there() { remove_file(&self.path) } else { Ok(()) }
+        if self.exists() { remove_file(&self.path) } else { Ok(()) }
     }
 
-    /// Creates a handle on a socket that another process created, for [`SocketFile::is_there`].
+    /// Creates a handle on a socket that another process created, for [`SocketFile::exists`].
     ///
     /// # Errors
     /// If there is no file of that name.
@@ -217,7 +217,7 @@ impl SocketFile {
     }
 
     /// Returns true if the name still belongs to this socket.
-    pub fn is_there(&self) -> bool {
+    pub fn exists(&self) -> bool {
         match (self.inode.metadata(), fs::symlink_metadata(&self.path)) {
             (Ok(ours), Ok(found)) => (found.dev(), found.ino()) == (ours.dev(), ours.ino()),
             _ => false,
@@ -270,9 +270,9 @@ fn prepare_folder(folder: &Path) -> Result<(), SocketError> {
         .mode(0o700)
         .create(folder)
         .map_err(SocketError::io("create the folder", folder))?;
-    let look = SocketError::io("inspect the folder", folder);
+    let inspect_error = SocketError::io("inspect the folder", folder);
     let (link, found) =
-        fs::symlink_metadata(folder).and_then(|link| Ok((link, fs::metadata(folder)?))).map_err(look)?;
+        fs::symlink_metadata(folder).and_then(|link| Ok((link, fs::metadata(folder)?))).map_err(inspect_error)?;
     let us = geteuid().as_raw();
     let problem = if found.uid() != us {
         "it belongs to another user"

@@ -137,8 +137,8 @@ fn omitted_confirm_settings_default_to_asking() {
     assert!(settings.confirm_write && settings.confirm_exec);
     // A new session uses the daemon's configuration except for the client's settings.
     assert_eq!(settings_over(samples::settings(), silent), Ok(samples::settings()));
-    let said = v1::SessionSettings::from(&NewSession { confirm_write: Some(true), ..NewSession::default() });
-    let settings = settings_over(samples::settings(), said).unwrap();
+    let requested = v1::SessionSettings::from(&NewSession { confirm_write: Some(true), ..NewSession::default() });
+    let settings = settings_over(samples::settings(), requested).unwrap();
     assert_eq!(settings, SessionSettings { confirm_write: true, ..samples::settings() });
 }
 
@@ -214,7 +214,7 @@ proptest! {
     #[test]
     fn any_bytes_are_accepted_or_rejected(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         if let Ok(event) = v1::Event::decode(bytes.as_slice()) {
-            let _taken_or_refused = Event::try_from(event);
+            let _accepted_or_rejected = Event::try_from(event);
         }
     }
 }
@@ -239,7 +239,7 @@ fn audit_records_round_trip() {
     let head = AuditHead { n: 4, hash: "ab".to_owned() };
     let report =
         AuditReport { lines: 4, files: Vec::new(), head, findings: vec![finding(AuditProblem::Recorded)], more: 0 };
-    assert!(v1::VerifyAuditResponse::from(&report).holds, "damage that was set aside before is none now");
+    assert!(v1::VerifyAuditResponse::from(&report).holds, "damage recorded earlier does not break the chain");
     check::<v1::VerifyAuditResponse, _>(&report);
     let damaged = AuditReport { findings: vec![finding(AuditProblem::Changed)], ..report };
     assert!(!v1::VerifyAuditResponse::from(&damaged).holds);

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use crate::samples;
 
 fn schema() -> Value {
-    let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/stream-json.schema.json");
-    serde_json::from_str(&fs::read_to_string(place).unwrap()).unwrap()
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/stream-json.schema.json");
+    serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
 }
 
 /// Same schema, but without undeclared fields. `complete` is false if other code adds fields here.

@@ -22,7 +22,7 @@ async fn chat_answers_prompts_and_slash_commands() {
     terminal.hears("/clean", "nothing is old enough to be removed");
     world.write("notes with blanks.txt", "the walrus is called Paul\n");
     terminal.hears("/upload ~/notes with blanks.txt", "uploaded as uploads/notes with blanks.txt");
-    terminal.hears("/upload /no/such/file", "cannot read the file /no/such/file");
+    terminal.hears("/upload /no/such/file", "could not read the file /no/such/file");
     world.model.reply(Reply::text("I see it."));
     terminal.hears("What is new?", "I see it.");
     has_all(&world.model.requests().last().unwrap().body["messages"].to_string(), &["uploads/notes with blanks.txt"]);

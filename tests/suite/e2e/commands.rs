@@ -81,7 +81,7 @@ async fn user_and_trusted_project_commands_expand() {
     world.write("private.txt", "hunter2\n");
     let view = world.path().join("app").display().to_string();
     let mut terminal = Terminal::open(&world.daemon, &["-C", &view]);
-    terminal.sees("this project has .agentd/ with 1 command, not trusted: nothing of it is used");
+    terminal.sees("this project has .agentd/ with 1 command, not trusted: none of it is used");
     terminal.sees_last("/trust uses it");
     terminal.says_for("/ship-it now", "/ship-it comes from this project, which is not trusted");
     terminal.sees_last("agentctl project trust");

@@ -78,7 +78,7 @@ async fn project_files_are_used_only_if_trusted_and_unchanged() {
     // Any changed byte of any file revokes it.
     world.write("app/.agentd/skills/deploy/SKILL.md", DEPLOY.replace("ours", "0urs"));
     let output = run(&world, &project).await;
-    output.says(&["changed since you trusted it (1 file;", "nothing of it is used"]);
+    output.says(&["changed since you trusted it (1 file;", "none of it is used"]);
     assert_eq!(told(&world), Vec::<&str>::new());
     let found = show(&world, &project).await;
     assert_eq!(found["trust"], "changed");

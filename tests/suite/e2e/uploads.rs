@@ -56,7 +56,10 @@ async fn picture_is_rotated_scaled_and_shown_to_a_vision_model() {
     let pictures = shown(&first);
     assert_eq!(pictures.iter().map(|(kind, _)| kind.as_str()).collect::<Vec<_>>(), ["image/png", "image/jpeg"]);
     assert_eq!(pictures[1].1.len() as u64, large.bytes);
-    assert!(!pictures[1].1.windows(12).any(|bytes| bytes == b"CameraSecret"), "what else the file held stays here");
+    assert!(
+        !pictures[1].1.windows(12).any(|bytes| bytes == b"CameraSecret"),
+        "the other contents of the file are not sent"
+    );
     // The next turn repeats it unchanged, with the picture in the same place.
     let lines = world.ok(["run", "Sure?", "--session", &session, "--output", "stream-json"]).await.json_lines();
     let report = lines.iter().find(|line| line["type"] == "usage_updated").unwrap();
@@ -131,7 +134,7 @@ async fn chat_mention_uploads_the_file_once() {
     let lines = format!(
         "What is in #{here}/red one.png, and what does #{here}/notes.txt say?\nAgain: #{here}/notes.txt and #{here}/.env!\n"
     );
-    world.agentctl_with(["chat"], lines.as_bytes()).await.exits(0).says(&["is hidden and stays here"]);
+    world.agentctl_with(["chat"], lines.as_bytes()).await.exits(0).says(&["is hidden and was not attached"]);
     let requests = world.model.requests();
     assert_eq!(shown(&requests[0]).len(), 1);
     assert!(body(&requests[0]).contains("the cat is out"), "{}", body(&requests[0]));

@@ -130,7 +130,7 @@ async fn mentioned_project_files_are_attached() {
     assert!(!sent.contains("fn one"), "only these lines: {sent}");
     // A program's prompt does not reach outside the project, and unknown names are reported.
     let said = run("Show me #notes.txt and #none.txt").await.exits(0);
-    said.says(&["#notes.txt is no file of the project", "--file", "#none.txt names no file"]);
+    said.says(&["#notes.txt is not a file of the project", "--file", "#none.txt names no file"]);
     assert!(!words(&world.model.requests()[1]).contains("the milk"));
     // Piped text contains no mentions.
     let piped = world.agentctl_with(["run", "Review!", "-C", "app"], "see #notes.txt").await.exits(0);

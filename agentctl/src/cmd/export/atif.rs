@@ -55,7 +55,7 @@ struct AgentStep {
     results: Vec<Value>,
     usage: Option<Usage>,
     /// Steps that occurred while its tools ran, written after it.
-    behind: Vec<Value>,
+    following: Vec<Value>,
 }
 
 impl<'a> Atif<'a> {
@@ -100,7 +100,7 @@ impl<'a> Atif<'a> {
         let step = json!({ "timestamp": at, "source": source, "message": text });
         match &mut self.open {
             Some(open) if open.results.len() < open.calls.len() => {
-                open.behind.push(step);
+                open.following.push(step);
                 Ok(())
             }
             _ => {
@@ -111,7 +111,8 @@ impl<'a> Atif<'a> {
     }
 
     fn close(&mut self) -> io::Result<()> {
-        let Some(AgentStep { at, model, message, reasoning, calls, results, usage, behind }) = self.open.take() else {
+        let Some(AgentStep { at, model, message, reasoning, calls, results, usage, following }) = self.open.take()
+        else {
             return Ok(());
         };
         self.step(json!({
@@ -124,7 +125,7 @@ impl<'a> Atif<'a> {
             "observation": (!results.is_empty()).then(|| json!({ "results": results })),
             "metrics": usage.as_ref().map(metrics),
         }))?;
-        behind.into_iter().try_for_each(|step| self.step(step))
+        following.into_iter().try_for_each(|step| self.step(step))
     }
 
     fn step(&mut self, step: Value) -> io::Result<()> {
@@ -157,11 +158,11 @@ impl<'a> Atif<'a> {
 impl AgentStep {
     /// Returns true if the part belongs to a later call.
     fn is_before(&self, part: StepPart) -> bool {
-        let has_said = !self.message.is_empty() || !self.calls.is_empty();
+        let has_output = !self.message.is_empty() || !self.calls.is_empty();
         match part {
             _ if !self.results.is_empty() => true,
-            StepPart::Reasoning => has_said || !self.reasoning.is_empty(),
-            StepPart::Message => has_said,
+            StepPart::Reasoning => has_output || !self.reasoning.is_empty(),
+            StepPart::Message => has_output,
             StepPart::Call => false,
         }
     }
@@ -181,8 +182,8 @@ impl EventWriter for Atif<'_> {
             EventKind::TurnStarted { model, .. } | EventKind::ModelChosen { model, .. } => self.model.clone_from(model),
             EventKind::ItemCompleted { item, .. } => self.item(&event.at.to_string(), item)?,
             EventKind::StateChanged { change: StateChange::Withdrawn { input, added, .. } } => {
-                let words: Vec<&str> = input.iter().chain(added).map(String::as_str).collect();
-                let text = format!("Withdrawn by the user, not shown to models: {}", words.join("\n"));
+                let texts: Vec<&str> = input.iter().chain(added).map(String::as_str).collect();
+                let text = format!("Withdrawn by the user, not shown to models: {}", texts.join("\n"));
                 self.other("system", &event.at.to_string(), &text)?;
             }
             EventKind::UsageUpdated { usage, delegated: false, .. } => {

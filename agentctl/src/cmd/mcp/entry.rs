@@ -16,7 +16,7 @@ use crate::cmd::own_file::{self, is_content};
 pub(super) struct Entry {
     pub(super) name: String,
     /// Original name in the imported file.
-    pub(super) called: String,
+    pub(super) original_name: String,
     pub(super) command: Option<String>,
     pub(super) args: Vec<String>,
     pub(super) env: Vec<(String, String)>,
@@ -134,7 +134,7 @@ impl Secrets {
     }
 
     /// Adds a value under `name`, or under a numbered name if that has another value. Returns the name used.
-    pub(super) fn keep(&mut self, name: &str, value: &str) -> String {
+    pub(super) fn add(&mut self, name: &str, value: &str) -> String {
         let numbered = (2..).map(|number| format!("{name}_{number}"));
         let is_free = |name: &String| self.of(name).is_none_or(|other| other == value);
         let name = std::iter::once(name.to_owned()).chain(numbered).find(is_free).unwrap_or_default();
@@ -224,9 +224,9 @@ mod tests {
         std::fs::write(&path, "# mine\nINPUT_KEY=old").unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
         let mut secrets = Secrets::read(folder.path()).unwrap();
-        assert_eq!(secrets.keep("INPUT_KEY", "new"), "INPUT_KEY_2");
-        assert_eq!(secrets.keep("INPUT_KEY", "old"), "INPUT_KEY");
-        assert_eq!(secrets.keep("INPUT_KEY", "third"), "INPUT_KEY_3");
+        assert_eq!(secrets.add("INPUT_KEY", "new"), "INPUT_KEY_2");
+        assert_eq!(secrets.add("INPUT_KEY", "old"), "INPUT_KEY");
+        assert_eq!(secrets.add("INPUT_KEY", "third"), "INPUT_KEY_3");
         secrets.write("${INPUT_KEY} ${INPUT_KEY_2}").unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "# mine\nINPUT_KEY=old\nINPUT_KEY_2=new\n");
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);

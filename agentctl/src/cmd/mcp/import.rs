@@ -19,9 +19,9 @@ use crate::{
 /// Servers found in a file.
 #[derive(Debug, Default)]
 pub(super) struct FoundServers {
-    pub(super) taken: Vec<Entry>,
+    pub(super) imported: Vec<Entry>,
     /// Entries that were skipped, with the reason.
-    pub(super) left: Vec<(String, String)>,
+    pub(super) skipped: Vec<(String, String)>,
     /// Definitions of values to prompt for.
     pub(super) inputs: BTreeMap<String, Input>,
     /// Folder that replaces `${workspaceFolder}`.
@@ -30,8 +30,8 @@ pub(super) struct FoundServers {
 
 /// Parses such a file.
 pub(super) fn read(text: &str, file: &Path) -> Result<FoundServers, Failure> {
-    let wrong = |why: String| {
-        Failure::usage(format!("{}: {why}", file.display()))
+    let invalid = |reason: String| {
+        Failure::usage(format!("{}: {reason}", file.display()))
             .hint("expected .mcp.json, claude_desktop_config.json or VS Code's mcp.json")
     };
     // Editors allow comments and trailing commas in their JSON.
@@ -39,15 +39,15 @@ pub(super) fn read(text: &str, file: &Path) -> Result<FoundServers, Failure> {
     let plain = json_strip_comments::strip(&mut plain).map(|()| plain).map_err(serde_json::Error::io);
     let value: Value = plain
         .and_then(|plain| serde_json::from_str(&plain))
-        .map_err(|error| wrong(format!("invalid JSON: {error}")))?;
+        .map_err(|error| invalid(format!("invalid JSON: {error}")))?;
     let servers = ["mcpServers", "servers"].iter().find_map(|key| value.get(key)?.as_object());
     let servers = servers.or_else(|| value.get("mcp")?.get("servers")?.as_object());
-    let Some(servers) = servers else { return Err(wrong("it has neither `mcpServers` nor `servers`".to_owned())) };
+    let Some(servers) = servers else { return Err(invalid("it has neither `mcpServers` nor `servers`".to_owned())) };
     let mut found = FoundServers { inputs: read_inputs(&value), workspace: workspace(file), ..FoundServers::default() };
     for (name, server) in servers {
         match server.as_object() {
             Some(server) => found.take(name, server),
-            None => found.leave(name, "it is not an object"),
+            None => found.skip(name, "it is not an object"),
         }
     }
     Ok(found)
@@ -56,11 +56,14 @@ pub(super) fn read(text: &str, file: &Path) -> Result<FoundServers, Failure> {
 impl FoundServers {
     fn take(&mut self, name: &str, server: &Map<String, Value>) {
         // Replaces characters that are invalid in a server's name.
-        let is_fit = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-' | '.');
-        let fit: String = name.chars().map(|letter| if is_fit(letter) { letter } else { '-' }).take(40).collect();
-        let fit = Some(fit.trim_start_matches(['-', '_', '.'])).filter(|fit| !fit.is_empty()).unwrap_or("server");
+        let is_valid = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-' | '.');
+        let valid_name: String =
+            name.chars().map(|letter| if is_valid(letter) { letter } else { '-' }).take(40).collect();
+        let valid_name = Some(valid_name.trim_start_matches(['-', '_', '.']))
+            .filter(|valid_name| !valid_name.is_empty())
+            .unwrap_or("server");
         if server.get("disabled").and_then(Value::as_bool) == Some(true) {
-            return self.leave(name, "it is disabled");
+            return self.skip(name, "it is disabled");
         }
         let text = |key: &str| server.get(key).and_then(Value::as_str).map(str::to_owned);
         let pairs = |key: &str| -> Vec<(String, String)> {
@@ -70,8 +73,8 @@ impl FoundServers {
         let args = server.get("args").and_then(Value::as_array).into_iter().flatten().map(plain);
         let mode = text("type").or_else(|| text("transport")).unwrap_or_default();
         let mut entry = Entry {
-            name: fit.to_owned(),
-            called: name.to_owned(),
+            name: valid_name.to_owned(),
+            original_name: name.to_owned(),
             command: text("command"),
             args: args.collect(),
             env: pairs("env"),
@@ -81,34 +84,34 @@ impl FoundServers {
             sse: mode == "sse",
         };
         if entry.command.is_none() && entry.url.is_none() {
-            return self.leave(name, "it has neither a command nor a URL");
+            return self.skip(name, "it has neither a command nor a URL");
         }
         if entry.command.is_some() {
             entry.url = None;
         }
-        if let Err(why) = translate(&mut entry, &self.workspace) {
-            return self.leave(name, &why);
+        if let Err(reason) = translate(&mut entry, &self.workspace) {
+            return self.skip(name, &reason);
         }
-        for key in server.keys().filter(|key| !KNOWN.contains(&key.as_str())) {
-            self.leave(&format!("{name}.{key}"), "agentd has no such setting");
+        for key in server.keys().filter(|key| !SUPPORTED_KEYS.contains(&key.as_str())) {
+            self.skip(&format!("{name}.{key}"), "agentd has no such setting");
         }
-        if self.taken.iter().any(|other| other.name == fit) {
-            return self.leave(name, &format!("another server is called `{fit}`"));
+        if self.imported.iter().any(|other| other.name == valid_name) {
+            return self.skip(name, &format!("another server is called `{valid_name}`"));
         }
-        if fit != name {
-            self.leave(&format!("the name `{name}`"), &format!("imported as `{fit}`"));
+        if valid_name != name {
+            self.skip(&format!("the name `{name}`"), &format!("imported as `{valid_name}`"));
         }
-        self.taken.push(entry);
+        self.imported.push(entry);
     }
 
     /// Records a skipped entry with the reason.
-    pub(super) fn leave(&mut self, what: &str, why: &str) {
-        self.left.push((what.to_owned(), why.to_owned()));
+    pub(super) fn skip(&mut self, item: &str, reason: &str) {
+        self.skipped.push((item.to_owned(), reason.to_owned()));
     }
 }
 
 /// Line and column of a server in such a file, or of one of its keys, counted from 1.
-pub(super) fn place(text: &str, server: &str, key: Option<&str>) -> Option<(usize, usize)> {
+pub(super) fn position(text: &str, server: &str, key: Option<&str>) -> Option<(usize, usize)> {
     let servers = ["mcpServers", "servers"].iter().find_map(|key| key_at(text, 0, key)).unwrap_or_default();
     let server = key_at(text, servers, server)?;
     let at = key.and_then(|key| key_at(text, server, key)).unwrap_or(server);
@@ -125,7 +128,7 @@ fn key_at(text: &str, from: usize, key: &str) -> Option<usize> {
 }
 
 /// Supported keys of a server.
-const KNOWN: [&str; 12] = [
+const SUPPORTED_KEYS: [&str; 12] = [
     "args",
     "command",
     "cwd",
@@ -154,9 +157,9 @@ fn translate(entry: &mut Entry, workspace: &Path) -> Result<(), String> {
             .replace("${workspaceFolderBasename}", &name)
             .replace("${pathSeparator}", "/")
             .replace("${/}", "/");
-        for known_there_only in ["${workspaceFolder", "${file", "${relativeFile", "${config:", "${command:"] {
-            if text.contains(known_there_only) {
-                return Err(format!("`{known_there_only}…}}` is known only to the editor"));
+        for editor_variable in ["${workspaceFolder", "${file", "${relativeFile", "${config:", "${command:"] {
+            if text.contains(editor_variable) {
+                return Err(format!("`{editor_variable}…}}` is known only to the editor"));
             }
         }
     }
@@ -215,7 +218,7 @@ fn read_inputs(file: &Value) -> BTreeMap<String, Input> {
 impl FoundServers {
     /// Ids of all inputs that the servers refer to.
     pub(super) fn asks(&self) -> BTreeSet<String> {
-        self.taken.iter().flat_map(wanted).collect()
+        self.imported.iter().flat_map(input_ids).collect()
     }
 
     /// Prompts for each input once and inserts the values. A password is stored with the secrets, and its server refers
@@ -226,21 +229,21 @@ impl FoundServers {
         for id in self.asks() {
             let answer = match self.inputs.get(&id) {
                 None => Err(format!("it needs `{MARK}{id}}}`, which is not among the `inputs` of the file")),
-                Some(input) => match input.objection(&id) {
-                    Some(why) => Err(why),
+                Some(input) => match input.unsupported_reason(&id) {
+                    Some(reason) => Err(reason),
                     None if !present => Err(format!(
                         "it needs `{id}`, and there is no terminal to ask; import it in a terminal, or add it to \
                          mcp_servers.yaml with a variable such as `${{{}}}` in its place",
                         variable(&id)
                     )),
                     None => {
-                        let wants = |entry: &&Entry| wanted(entry).contains(&id);
-                        let servers: Vec<&str> = self.taken.iter().filter(wants).map(|entry| &*entry.name).collect();
+                        let wants = |entry: &&Entry| input_ids(entry).contains(&id);
+                        let servers: Vec<&str> = self.imported.iter().filter(wants).map(|entry| &*entry.name).collect();
                         let Some(answer) = input.answer(&id, &servers.join(", "))? else { return Ok(false) };
                         match answer {
                             None => Err(format!("it needs `{id}`, which was left empty")),
                             Some(value) if input.is_password => {
-                                Ok(format!("${{{}}}", secrets.keep(&variable(&id), &value)))
+                                Ok(format!("${{{}}}", secrets.add(&variable(&id), &value)))
                             }
                             // Escaped, because variables in an entered value are not expanded.
                             Some(value) => Ok(value.replace("${", "$${")),
@@ -250,10 +253,10 @@ impl FoundServers {
             };
             answers.insert(id, answer);
         }
-        for mut entry in std::mem::take(&mut self.taken) {
-            let missing = wanted(&entry).into_iter().find_map(|id| answers.get(&id)?.as_ref().err());
-            if let Some(why) = missing {
-                self.leave(&entry.called, why);
+        for mut entry in std::mem::take(&mut self.imported) {
+            let missing = input_ids(&entry).into_iter().find_map(|id| answers.get(&id)?.as_ref().err());
+            if let Some(reason) = missing {
+                self.skip(&entry.original_name, reason);
                 continue;
             }
             for text in entry.texts() {
@@ -263,14 +266,14 @@ impl FoundServers {
                     }
                 }
             }
-            self.taken.push(entry);
+            self.imported.push(entry);
         }
         Ok(true)
     }
 }
 
 /// Ids of inputs that a server refers to.
-fn wanted(entry: &Entry) -> BTreeSet<String> {
+fn input_ids(entry: &Entry) -> BTreeSet<String> {
     let mut entry = entry.clone();
     let ids = |text: &mut String| -> Vec<String> {
         text.split(MARK).skip(1).filter_map(|rest| Some(rest.split_once('}')?.0.to_owned())).collect()
@@ -280,13 +283,13 @@ fn wanted(entry: &Entry) -> BTreeSet<String> {
 
 /// Variable name for an input's value. The prefix avoids names that programs know.
 fn variable(id: &str) -> String {
-    let fit = |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_uppercase() } else { '_' };
-    format!("INPUT_{}", id.chars().map(fit).collect::<String>())
+    let valid = |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_uppercase() } else { '_' };
+    format!("INPUT_{}", id.chars().map(valid).collect::<String>())
 }
 
 impl Input {
     /// Reason why the input cannot be prompted for, if any.
-    fn objection(&self, id: &str) -> Option<String> {
+    fn unsupported_reason(&self, id: &str) -> Option<String> {
         match self.kind.as_str() {
             "promptString" => None,
             "pickString" if !self.options.is_empty() => None,
@@ -301,26 +304,26 @@ impl Input {
             let question = self.question(id, servers);
             let line = if self.is_password { ask::hidden(&question)? } else { ask::line(&question)? };
             let Some(line) = line else { return Ok(None) };
-            let said = if self.is_password { line } else { line.trim().to_owned() };
-            let said = if said.is_empty() { self.default.clone() } else { Some(said) };
-            let Some(said) = said else { return Ok(Some(None)) };
+            let input = if self.is_password { line } else { line.trim().to_owned() };
+            let input = if input.is_empty() { self.default.clone() } else { Some(input) };
+            let Some(input) = input else { return Ok(Some(None)) };
             if self.kind != "pickString" {
-                return Ok(Some(Some(said)));
+                return Ok(Some(Some(input)));
             }
-            let picked = self.options.iter().find(|(words, value)| said == *words || said == *value);
-            if let Some((_, value)) = picked.or_else(|| ask::numbered(&said, &self.options)) {
+            let picked = self.options.iter().find(|(label, value)| input == *label || input == *value);
+            if let Some((_, value)) = picked.or_else(|| ask::numbered(&input, &self.options)) {
                 return Ok(Some(Some(value.clone())));
             }
-            crate::terminal::note(&clean_line(&format!("`{said}` is not one of them")));
+            crate::terminal::note(&clean_line(&format!("`{input}` is not one of the choices")));
         }
     }
 
     fn question(&self, id: &str, servers: &str) -> String {
-        let what = if self.description.is_empty() { id } else { &self.description };
+        let name = if self.description.is_empty() { id } else { &self.description };
         let options = (1..).zip(&self.options);
         let mut question: String =
-            options.map(|(number, (words, _))| format!("  {number}  {}\n", clean_line(words))).collect();
-        question += &clean_line(&format!("{what}, for {servers}"));
+            options.map(|(number, (label, _))| format!("  {number}  {}\n", clean_line(label))).collect();
+        question += &clean_line(&format!("{name}, for {servers}"));
         match &self.default {
             _ if self.is_password => question += " (not shown)",
             Some(default) => question += &format!(" [{}]", clean_line(default)),
@@ -348,13 +351,13 @@ mod tests {
             }}"#,
         );
         assert_eq!(
-            found.taken.iter().map(|entry| entry.name.as_str()).collect::<Vec<_>>(),
+            found.imported.iter().map(|entry| entry.name.as_str()).collect::<Vec<_>>(),
             ["files", "My-Notes", "old"]
         );
-        assert_eq!(found.taken[0].args, ["-y", "server", "5"]);
-        assert_eq!(found.taken[0].env, [("KEY".to_owned(), "${KEY:-none}".to_owned())]);
-        assert_eq!((found.taken[1].sse, found.taken[2].sse), (false, true));
-        assert_eq!(found.left, [("the name `My Notes`".to_owned(), "imported as `My-Notes`".to_owned())]);
+        assert_eq!(found.imported[0].args, ["-y", "server", "5"]);
+        assert_eq!(found.imported[0].env, [("KEY".to_owned(), "${KEY:-none}".to_owned())]);
+        assert_eq!((found.imported[1].sse, found.imported[2].sse), (false, true));
+        assert_eq!(found.skipped, [("the name `My Notes`".to_owned(), "imported as `My-Notes`".to_owned())]);
     }
 
     #[test]
@@ -372,10 +375,10 @@ mod tests {
                 }
             }"#,
         );
-        assert_eq!(found.taken.iter().map(|entry| entry.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
-        assert_eq!(found.taken[0].command.as_deref(), Some("x // no comment"));
-        assert_eq!(found.taken[0].env[0].1, "${HOME}");
-        let left: Vec<&str> = found.left.iter().map(|(what, _)| what.as_str()).collect();
-        assert_eq!(left, ["a.dev", "b2", "c", "d", "e"]);
+        assert_eq!(found.imported.iter().map(|entry| entry.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(found.imported[0].command.as_deref(), Some("x // no comment"));
+        assert_eq!(found.imported[0].env[0].1, "${HOME}");
+        let skipped: Vec<&str> = found.skipped.iter().map(|(item, _)| item.as_str()).collect();
+        assert_eq!(skipped, ["a.dev", "b2", "c", "d", "e"]);
     }
 }

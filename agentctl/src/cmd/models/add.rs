@@ -25,7 +25,7 @@ use crate::{
 const RESPONSES: &str = "responses";
 
 /// Maximum number of models shown for selection.
-const MOST_SHOWN: usize = 40;
+const MAX_SHOWN: usize = 40;
 
 /// Maximum bytes of a key.
 const MAX_KEY: u64 = 16 * 1024;
@@ -78,12 +78,12 @@ pub(super) async fn handle(global: &Global, args: AddArgs) -> anyhow::Result<Exi
     if has(&own.text, args.slot) && !args.replace {
         let mut replaces = false;
         if present {
-            let question = format!("models.yaml has {} already. Replace it? [y/N] ", args.slot);
-            let Some(said) = ask::line(&question)? else { return Ok(Exit::Cancelled) };
-            replaces = matches!(said.trim(), "y" | "Y" | "yes");
+            let question = format!("models.yaml already has {}. Replace it? [y/N] ", args.slot);
+            let Some(input) = ask::line(&question)? else { return Ok(Exit::Cancelled) };
+            replaces = matches!(input.trim(), "y" | "Y" | "yes");
         }
         if !replaces {
-            return Err(Failure::usage(format!("{} sets {} already", own.path.display(), args.slot))
+            return Err(Failure::usage(format!("{} already sets {}", own.path.display(), args.slot))
                 .hint("--replace replaces it; --slot names another slot")
                 .into());
         }
@@ -100,7 +100,7 @@ pub(super) async fn handle(global: &Global, args: AddArgs) -> anyhow::Result<Exi
         id: args.id.clone(),
         echoes: chosen.echoes,
     };
-    let added = prove(&daemon, &own, &args, &mut entry, key.as_deref(), chosen.model, present).await;
+    let added = apply_and_check(&daemon, &own, &args, &mut entry, key.as_deref(), chosen.model, present).await;
     if let Err(error) = added {
         own.restore()?;
         // The restored file is what the daemon had loaded, so a failed reload changes nothing.
@@ -108,7 +108,7 @@ pub(super) async fn handle(global: &Global, args: AddArgs) -> anyhow::Result<Exi
         crate::terminal::note("nothing was changed");
         return Err(error);
     }
-    own.forget_before();
+    own.remove_backup();
     crate::terminal::note(&format!("{} is now {}", args.slot, clean_line(entry.id.as_deref().unwrap_or_default())));
     if args.no_test {
         return Ok(Exit::Done);
@@ -117,7 +117,7 @@ pub(super) async fn handle(global: &Global, args: AddArgs) -> anyhow::Result<Exi
 }
 
 /// Writes the slot, reloads the daemon, and lists the server's models.
-async fn prove(
+async fn apply_and_check(
     daemon: &Daemon,
     own: &OwnFiles,
     args: &AddArgs,
@@ -128,7 +128,7 @@ async fn prove(
 ) -> anyhow::Result<()> {
     if own.existed {
         // A backup next to the file, in case the command is interrupted.
-        own_file::replace_private(&own.before(), &own.text)?;
+        own_file::replace_private(&own.backup_path(), &own.text)?;
     }
     if let Some(key) = key {
         let written = own_file::replace_private(&own.key_path, &format!("{key}\n"));
@@ -164,38 +164,38 @@ fn origin(address: &str) -> Option<url::Origin> {
 /// Returns the named provider, or lets the user choose one. `None` if the user cancels.
 async fn choose(args: &AddArgs, present: bool) -> anyhow::Result<Option<&'static Provider>> {
     if let Some(name) = &args.provider {
-        let known = || ALL.iter().map(|provider| provider.name).collect::<Vec<_>>().join(", ");
+        let known = || PROVIDERS.iter().map(|provider| provider.name).collect::<Vec<_>>().join(", ");
         let provider = named(name).ok_or_else(|| {
-            Failure::usage(format!("unknown provider {name:?}"))
+            Failure::usage(format!("no such provider: {name}"))
                 .hint(format!("known providers: {}; for any other server use --base-url", known()))
         })?;
         return Ok(Some(provider));
     }
     if args.base_url.is_some() {
-        return Ok(Some(&ELSEWHERE));
+        return Ok(Some(&CUSTOM));
     }
     if !present {
         return Err(Failure::usage("missing provider").hint("agentctl models add anthropic; --help lists them").into());
     }
     let found = local_servers::listening().await;
     let found: Vec<&'static Provider> = found.into_iter().filter_map(|server| named(server.name)).collect();
-    let elsewhere = ALL.iter().filter(|provider| provider.variable.is_some());
+    let elsewhere = PROVIDERS.iter().filter(|provider| provider.variable.is_some());
     let offered: Vec<&'static Provider> = found.iter().copied().chain(elsewhere).collect();
     for (at, provider) in offered.iter().enumerate() {
-        let place = match provider.variable {
+        let address = match provider.variable {
             None => format!("found at {}", provider.base_url),
             Some(_) => provider.base_url.to_owned(),
         };
-        crate::terminal::note(&format!("{:>3}  {:<14} {place}", at + 1, provider.title));
+        crate::terminal::note(&format!("{:>3}  {:<14} {address}", at + 1, provider.title));
     }
     if found.is_empty() {
         crate::terminal::note("     (no Ollama, llama.cpp, LM Studio or vLLM listens on its usual port here)");
     }
     loop {
-        let Some(said) = ask::line("number or name: ")? else { return Ok(None) };
-        match ask::numbered(&said, &offered).copied().or_else(|| named(&said)) {
+        let Some(input) = ask::line("number or name: ")? else { return Ok(None) };
+        match ask::numbered(&input, &offered).copied().or_else(|| named(&input)) {
             Some(provider) => return Ok(Some(provider)),
-            None => crate::terminal::note(&clean_line(&format!("`{said}` is not one of them"))),
+            None => crate::terminal::note(&clean_line(&format!("`{input}` is not one of the choices"))),
         }
     }
 }
@@ -210,16 +210,16 @@ fn key(chosen: &Provider, from_stdin: bool, present: bool) -> anyhow::Result<Opt
     }
     let Some(variable) = chosen.variable else { return Ok(Some(String::new())) };
     let of_shell = std::env::var(variable).ok().map(|key| key.trim().to_owned()).filter(|key| !key.is_empty());
-    let wanting = || Failure::usage(format!("{} requires a key", chosen.title));
+    let missing_key = || Failure::usage(format!("{} requires a key", chosen.title));
     if !present {
         let hint = format!("set {variable}, or pass it with --key-stdin");
-        return Ok(Some(of_shell.ok_or_else(|| wanting().hint(hint))?));
+        return Ok(Some(of_shell.ok_or_else(|| missing_key().hint(hint))?));
     }
     let or_else = if of_shell.is_some() { format!(", Enter uses ${variable}") } else { String::new() };
     let typed = ask::hidden(&format!("key of {} (not shown{or_else}): ", chosen.title))?;
     let Some(typed) = typed else { return Ok(None) };
     let typed = Some(typed.trim().to_owned()).filter(|key| !key.is_empty());
-    Ok(Some(typed.or(of_shell).ok_or_else(wanting)?))
+    Ok(Some(typed.or(of_shell).ok_or_else(missing_key)?))
 }
 
 /// Chooses one of the listed models.
@@ -231,22 +231,22 @@ fn pick(listed: &[ListedModel], suggested: Option<&str>, present: bool) -> anyho
     if !present || listed.len() == 1 {
         return Ok(suggested.to_owned());
     }
-    for (at, model) in listed.iter().take(MOST_SHOWN).enumerate() {
+    for (at, model) in listed.iter().take(MAX_SHOWN).enumerate() {
         crate::terminal::note(&format!("{:>3}  {}", at + 1, clean_line(&model.id)));
     }
-    if listed.len() > MOST_SHOWN {
-        crate::terminal::note(&format!("     … and {} more", listed.len() - MOST_SHOWN));
+    if listed.len() > MAX_SHOWN {
+        crate::terminal::note(&format!("     … and {} more", listed.len() - MAX_SHOWN));
     }
     loop {
-        let Some(said) = ask::line(&format!("model, by number or id [{}]: ", clean_line(suggested)))? else {
+        let Some(input) = ask::line(&format!("model, by number or id [{}]: ", clean_line(suggested)))? else {
             return Err(Failure::usage("no model was chosen").into());
         };
-        let said = said.trim();
-        let named = listed.iter().find(|model| model.id == said).or_else(|| ask::numbered(said, listed));
+        let input = input.trim();
+        let named = listed.iter().find(|model| model.id == input).or_else(|| ask::numbered(input, listed));
         match named {
-            _ if said.is_empty() => return Ok(suggested.to_owned()),
+            _ if input.is_empty() => return Ok(suggested.to_owned()),
             Some(model) => return Ok(model.id.clone()),
-            None => crate::terminal::note(&clean_line(&format!("the server does not list `{said}`"))),
+            None => crate::terminal::note(&clean_line(&format!("the server does not list `{input}`"))),
         }
     }
 }
@@ -271,11 +271,11 @@ impl OwnFiles {
         Ok(Self { path, text, existed, key_path, key_before })
     }
 
-    fn forget_before(&self) {
-        let _ = std::fs::remove_file(self.before());
+    fn remove_backup(&self) {
+        let _ = std::fs::remove_file(self.backup_path());
     }
 
-    fn before(&self) -> PathBuf {
+    fn backup_path(&self) -> PathBuf {
         self.path.with_extension("yaml.before")
     }
 
@@ -294,7 +294,7 @@ impl OwnFiles {
                 Ok(())
             }
         };
-        self.forget_before();
+        self.remove_backup();
         let now = std::fs::read_to_string(&self.path).unwrap_or_default();
         match self.existed {
             true if now != self.text => self.write(&self.text)?,
@@ -337,15 +337,15 @@ impl Provider {
     }
 
     const fn local(server: LocalServer) -> Self {
-        Self { name: server.name, title: server.title, base_url: server.base_url, ..ELSEWHERE }
+        Self { name: server.name, title: server.title, base_url: server.base_url, ..CUSTOM }
     }
 }
 
 /// A server known only by its address.
-const ELSEWHERE: Provider = Provider { variable: None, model: None, ..Provider::new("", "", "", "", "") };
+const CUSTOM: Provider = Provider { variable: None, model: None, ..Provider::new("", "", "", "", "") };
 
 /// All known providers. Other servers are named by their address.
-const ALL: [Provider; 11] = [
+const PROVIDERS: [Provider; 11] = [
     Provider {
         wire: Some("anthropic"),
         ..Provider::new("anthropic", "Anthropic", "https://api.anthropic.com", "ANTHROPIC_API_KEY", "claude-sonnet-5-5")
@@ -375,7 +375,7 @@ const GEMINI: &str = "https://generativelanguage.googleapis.com/v1beta/openai";
 pub(super) fn named(name: &str) -> Option<&'static Provider> {
     let plain =
         |name: &str| -> String { name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase() };
-    ALL.iter().find(|provider| plain(provider.name) == plain(name))
+    PROVIDERS.iter().find(|provider| plain(provider.name) == plain(name))
 }
 
 /// Settings of a slot.
@@ -446,7 +446,7 @@ mod tests {
             assert_eq!(named(name).unwrap().name, expected);
         }
         assert_eq!(named("nobody"), None);
-        assert!(ALL.iter().all(|provider| url::Url::parse(provider.base_url).is_ok()));
+        assert!(PROVIDERS.iter().all(|provider| url::Url::parse(provider.base_url).is_ok()));
     }
 
     fn entry() -> SlotEntry {
@@ -486,7 +486,7 @@ mod tests {
                         echo_reasoning: true\n";
         assert_eq!(with("", Slot::Code, &entry), expected);
         let entry = SlotEntry { id: Some("${OPENAI_API_KEY}".to_owned()), ..entry };
-        assert!(with("", Slot::Base, &entry).contains("id: \"$${OPENAI_API_KEY}\""), "it names no variable");
+        assert!(with("", Slot::Base, &entry).contains("id: \"$${OPENAI_API_KEY}\""), "the value contains no variable");
     }
 
     proptest! {

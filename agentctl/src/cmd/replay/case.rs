@@ -21,10 +21,10 @@ use serde::Deserialize;
 use crate::failure::Failure;
 
 /// Maximum bytes of a test file.
-const LARGEST: u64 = 1 << 20;
+const MAX_TEST_BYTES: u64 = 1 << 20;
 
 /// Maximum number of files in a folder of tests.
-const MOST: usize = 10_000;
+const MAX_FILES: usize = 10_000;
 
 /// One test: a recording, with or without a test file.
 #[derive(Debug)]
@@ -38,7 +38,8 @@ pub(super) struct TestCase {
     base: PathBuf,
 }
 
-/// Permissions of the command line. What the file of a test asks for counts only with them: it may be a stranger's.
+/// Permissions of the command line. Settings of a test file apply only with them, because the file may come from
+/// someone else.
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub(super) struct LivePermissions {
     /// Let live tests with approve: true run calls that need an approval
@@ -76,7 +77,7 @@ impl TestCase {
     ///
     /// # Errors
     /// If the test file requires more than is permitted, or its project cannot be used.
-    pub(super) fn wishes(&self, update: bool, permitted: LivePermissions) -> Result<PlayRequest, Failure> {
+    pub(super) fn play_request(&self, update: bool, permitted: LivePermissions) -> Result<PlayRequest, Failure> {
         let LivePermissions { approve, writable } = permitted;
         let asks = [("approve", self.file.approve, approve), ("writable", self.file.writable, writable)];
         if let Some((key, ..)) = asks.iter().find(|(_, asks, is_permitted)| self.is_live() && *asks && !is_permitted) {
@@ -101,8 +102,8 @@ impl TestCase {
     }
 }
 
-/// Finds the tests of a folder, sorted by name. With `words`, only those with one of them in the name.
-pub(super) fn find(folder: &Path, words: &[String]) -> Result<Vec<TestCase>, Failure> {
+/// Finds the tests of a folder, sorted by name. With `filters`, only those with one of them in the name.
+pub(super) fn find(folder: &Path, filters: &[String]) -> Result<Vec<TestCase>, Failure> {
     let files = files(folder)?;
     let base = match folder.parent().filter(|_| !folder.is_dir()) {
         Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
@@ -122,8 +123,8 @@ pub(super) fn find(folder: &Path, words: &[String]) -> Result<Vec<TestCase>, Fai
             base: base.to_owned(),
         });
     }
-    let is_meant = |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word.as_str()));
-    let cases: Vec<TestCase> = cases.into_values().filter(|case| is_meant(&case.name)).collect();
+    let is_selected = |name: &str| filters.is_empty() || filters.iter().any(|word| name.contains(word.as_str()));
+    let cases: Vec<TestCase> = cases.into_values().filter(|case| is_selected(&case.name)).collect();
     if cases.is_empty() {
         return Err(Failure::usage(format!("no tests in {}", folder.display()))
             .hint("a test is a recording: agentctl sessions record last -o NAME.jsonl"));
@@ -157,8 +158,8 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
             } else if kind.is_file() {
                 files.push(entry.path());
             }
-            if files.len() > MOST {
-                return Err(Failure::usage(format!("{} has more than {MOST} files", folder.display()))
+            if files.len() > MAX_FILES {
+                return Err(Failure::usage(format!("{} has more than {MAX_FILES} files", folder.display()))
                     .hint("name a folder with only tests"));
             }
         }
@@ -173,10 +174,10 @@ fn lies_within(path: &Path, folder: &Path) -> bool {
 }
 
 fn read(path: &Path, name: String, base: &Path) -> Result<TestCase, Failure> {
-    let refuse = |why: String| Failure::usage(format!("{}: {why}", path.display()));
+    let refuse = |reason: String| Failure::usage(format!("{}: {reason}", path.display()));
     let length = fs::metadata(path).map_err(|error| refuse(error.to_string()))?.len();
-    if length > LARGEST {
-        return Err(refuse(format!("it has {length} bytes; the limit is {LARGEST}")));
+    if length > MAX_TEST_BYTES {
+        return Err(refuse(format!("it has {length} bytes; the limit is {MAX_TEST_BYTES}")));
     }
     let text = fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
     let mut file: TestFile = serde_saphyr::from_str(&text)
@@ -332,8 +333,8 @@ impl Expectations {
         let missing = called.iter().filter(|tool| !was_called(tool));
         failures.extend(missing.map(|tool| format!("expected a call of {tool}; called: {all}")));
         failures.extend(not_called.iter().filter(was_called).map(|tool| format!("expected no call of {tool}")));
-        let most = at_most.filter(|most| calls > *most);
-        failures.extend(most.map(|most| format!("expected at most {most} calls, got {calls}: {all}")));
+        let limit = at_most.filter(|limit| calls > *limit);
+        failures.extend(limit.map(|limit| format!("expected at most {limit} calls, got {calls}: {all}")));
         if *no_failures && !played.failed.is_empty() {
             failures.push(format!("expected no failed call; failed: {}", listed(&played.failed)));
         }
@@ -353,19 +354,19 @@ impl Expectations {
     fn cost_failures(&self, played: &PlayedTurns, failures: &mut Vec<String>) {
         let CostExpectations { max_steps, max_tokens, max_usd } = self.cost;
         let (steps, tokens) = (played.steps, played.usage.tokens());
-        let most = max_steps.filter(|most| steps > *most);
-        failures.extend(most.map(|most| format!("expected at most {most} steps, got {steps}")));
-        let most = max_tokens.filter(|most| tokens > *most);
-        failures.extend(most.map(|most| format!("expected at most {most} tokens, got {tokens}")));
-        let Some(most) = max_usd else { return };
+        let limit = max_steps.filter(|limit| steps > *limit);
+        failures.extend(limit.map(|limit| format!("expected at most {limit} steps, got {steps}")));
+        let limit = max_tokens.filter(|limit| tokens > *limit);
+        failures.extend(limit.map(|limit| format!("expected at most {limit} tokens, got {tokens}")));
+        let Some(limit) = max_usd else { return };
         match played.usage.cost_microusd.filter(|_| played.usage.unpriced_calls == 0) {
             // Micro-dollars are far below the precision limit of a float.
             #[expect(clippy::cast_precision_loss, reason = "money for a comparison, far below 2^52")]
-            Some(cost) if cost as f64 / 1e6 > most => {
-                failures.push(format!("expected at most ${most}, got ${}", cost as f64 / 1e6));
+            Some(cost) if cost as f64 / 1e6 > limit => {
+                failures.push(format!("expected at most ${limit}, got ${}", cost as f64 / 1e6));
             }
             Some(_) => {}
-            None => failures.push(format!("expected at most ${most}; the price of its model calls is unknown")),
+            None => failures.push(format!("expected at most ${limit}; the price of its model calls is unknown")),
         }
     }
 }

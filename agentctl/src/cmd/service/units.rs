@@ -47,7 +47,7 @@ pub(super) enum UnitState {
 
 impl UnitState {
     /// Description of the state for people.
-    pub(super) fn words(self) -> &'static str {
+    pub(super) fn description(self) -> &'static str {
         match self {
             Self::Absent => "missing",
             Self::Written => "unchanged",
@@ -72,7 +72,7 @@ pub(super) fn folder() -> Result<PathBuf, Failure> {
 ///
 /// # Errors
 /// If a path is invalid in a unit file.
-pub(super) fn rendered(program: &Path, socket: Option<&Path>, environment: &Path) -> Result<[UnitFile; 2], Failure> {
+pub(super) fn render(program: &Path, socket: Option<&Path>, environment: &Path) -> Result<[UnitFile; 2], Failure> {
     let exec = format!("ExecStart={}\n", quoted(&program_path(program)?));
     let file = format!("EnvironmentFile=-{}\n", escaped_path(environment)?);
     let mut service = SERVICE_TEXT.replace(EXEC, &format!("{}{exec}", folders()?)).replace(ENVIRONMENT_FILE, &file);
@@ -163,7 +163,7 @@ impl UnitFile {
             return Ok(());
         }
         let path = folder.join(self.name);
-        Err(Failure::usage(format!("{} is {}", path.display(), state.words()))
+        Err(Failure::usage(format!("{} is {}", path.display(), state.description()))
             .hint("--force overrides this; put your own settings in a drop-in: systemctl --user edit agentd"))
     }
 
@@ -199,7 +199,7 @@ impl UnitFile {
 }
 
 /// Suffixes of variables that the model configuration reads.
-const ENDS: [&str; 2] = ["_API_KEY", "_BASE_URL"];
+const SUFFIXES: [&str; 2] = ["_API_KEY", "_BASE_URL"];
 
 /// Prefix of variables that configure models.
 const MODEL: &str = "MODEL_";
@@ -231,7 +231,7 @@ pub(super) fn write_keys() -> Result<Vec<String>, Failure> {
 
 fn is_wanted(name: &str) -> bool {
     let is_name = name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
-    is_name && (name.starts_with(MODEL) || ENDS.iter().any(|end| name.ends_with(end)))
+    is_name && (name.starts_with(MODEL) || SUFFIXES.iter().any(|end| name.ends_with(end)))
 }
 
 /// Returns the text with these variables appended and their old lines removed.
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn unit_templates_are_filled_with_paths() {
-        let [service, socket] = rendered(
+        let [service, socket] = render(
             Path::new("/opt/my $tools/100%/agentd"),
             Some(Path::new("/run/x y/a.sock")),
             Path::new("/home/me/.config/agentd/environment"),
@@ -268,10 +268,10 @@ mod tests {
         assert!(service.text.contains("ExecStart=\"/opt/my $tools/100%%/agentd\"\n"), "{}", service.text);
         assert!(service.text.contains("EnvironmentFile=-/home/me/.config/agentd/environment\n"), "{}", service.text);
         assert!(socket.text.contains("ListenStream=/run/x y/a.sock\n"), "{}", socket.text);
-        let [service, socket] = rendered(Path::new("/a/agentd"), None, Path::new("/e")).unwrap();
+        let [service, socket] = render(Path::new("/a/agentd"), None, Path::new("/e")).unwrap();
         assert!(service.text.contains("ExecStart=\"/a/agentd\"\n") && socket.text.contains(LISTEN));
         for path in ["/a\n/agentd", "/a\"b/agentd", "/a\\b/agentd"] {
-            assert!(rendered(Path::new(path), None, Path::new("/e")).is_err(), "{path}");
+            assert!(render(Path::new(path), None, Path::new("/e")).is_err(), "{path}");
         }
     }
 

@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// Logged requests of a session.
-pub(super) struct KeptRequests<'a> {
+pub(super) struct LoggedRequests<'a> {
     pub(super) client: &'a Client,
     pub(super) session: SessionId,
     /// Turn whose requests are selected; `None` for all of the session.
@@ -34,7 +34,7 @@ pub(super) struct KeptRequests<'a> {
     pub(super) json: bool,
 }
 
-impl KeptRequests<'_> {
+impl LoggedRequests<'_> {
     /// Lists the requests, one per row.
     pub(super) async fn list(&self) -> anyhow::Result<Exit> {
         let StoredExchanges { exchanges, remarks } = self.all().await?;
@@ -102,11 +102,11 @@ impl KeptRequests<'_> {
     }
 
     async fn all(&self) -> Result<StoredExchanges, Failure> {
-        let mut kept = self.client.exchanges(&self.session.to_string(), &[]).await?;
+        let mut logged = self.client.exchanges(&self.session.to_string(), &[]).await?;
         if let Some(turn) = self.turn {
-            kept.exchanges.retain(|exchange| exchange.source.turn_id == Some(turn));
+            logged.exchanges.retain(|exchange| exchange.source.turn_id == Some(turn));
         }
-        Ok(kept)
+        Ok(logged)
     }
 
     /// Converts a number to that in the log. With a turn, numbers count from its first request.
@@ -117,9 +117,9 @@ impl KeptRequests<'_> {
         let of_turn = self.all().await?.exchanges;
         let at = usize::try_from(number).ok().and_then(|number| number.checked_sub(1));
         at.and_then(|at| of_turn.get(at)).map(|exchange| exchange.number).ok_or_else(|| {
-            let kept = report::count(of_turn.len(), "request");
+            let logged = report::count(of_turn.len(), "request");
             Failure::new(ErrorKind::NotFound, format!("this turn has no request {number}"))
-                .hint(format!("{kept} stored for it; `agentctl trace --requests` lists those of all turns"))
+                .hint(format!("{logged} stored for it; `agentctl trace --requests` lists those of all turns"))
         })
     }
 

@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// Number of columns without a terminal.
-pub(super) const USUAL_COLUMNS: usize = 120;
+pub(super) const DEFAULT_COLUMNS: usize = 120;
 
 /// Widths of the figures: start, duration, tokens, cost.
 const FIGURES: [usize; 4] = [9, 9, 13, 9];
@@ -125,10 +125,10 @@ impl Sheet {
     }
 
     fn labelled(&self, before: &str, label: &Label, style: Style, figures: &[String; 4], bar: &str) -> String {
-        let room = self.room().saturating_sub(width(before));
-        let (kind, subject) = (clip(&label.kind, room), &label.subject);
-        let subject = clip(subject, room.saturating_sub(width(&kind) + 1));
-        let rest = clip(&label.rest, room.saturating_sub(width(&kind) + width(&subject) + 2));
+        let columns = self.name_columns().saturating_sub(width(before));
+        let (kind, subject) = (clip(&label.kind, columns), &label.subject);
+        let subject = clip(subject, columns.saturating_sub(width(&kind) + 1));
+        let rest = clip(&label.rest, columns.saturating_sub(width(&kind) + width(&subject) + 2));
         let mut painted = paint(self.color, style, &kind);
         let mut plain = width(&kind);
         for (text, style) in [(&subject, if label.is_bad { BAD } else { Style::new() }), (&rest, QUIET)] {
@@ -138,13 +138,14 @@ impl Sheet {
                 plain += 1 + width(text);
             }
         }
-        painted.push_str(&" ".repeat(room.saturating_sub(plain)));
+        painted.push_str(&" ".repeat(columns.saturating_sub(plain)));
         self.row(before, &painted, figures, bar)
     }
 
     /// Joins a name and its figures to a line. A non-empty name must already fill its column.
     fn row(&self, before: &str, name: &str, figures: &[String; 4], bar: &str) -> String {
-        let blank = if name.is_empty() { " ".repeat(self.room().saturating_sub(width(before))) } else { String::new() };
+        let blank =
+            if name.is_empty() { " ".repeat(self.name_columns().saturating_sub(width(before))) } else { String::new() };
         let mut line = format!("{}{name}{blank}", paint(self.color, QUIET, before));
         for (at, (figure, columns)) in figures.iter().zip(FIGURES).enumerate() {
             if at == 1 || self.columns >= NARROW {
@@ -159,7 +160,7 @@ impl Sheet {
     }
 
     /// Number of columns for the name.
-    fn room(&self) -> usize {
+    fn name_columns(&self) -> usize {
         let figures: usize = match self.columns {
             ..NARROW => FIGURES[1] + 1,
             _ => FIGURES.iter().map(|columns| columns + 1).sum(),
@@ -171,19 +172,19 @@ impl Sheet {
 
     /// Bar that shows the position of a row's time within the turn.
     fn bar(&self, at: Timestamp, end: Timestamp) -> String {
-        let place = |moment: Timestamp| {
+        let position = |moment: Timestamp| {
             let since = u64::try_from(moment.duration_since(self.from).as_millis()).unwrap_or(0);
-            let place = u128::from(since) * BAR as u128 / u128::from(self.whole_ms);
-            usize::try_from(place).unwrap_or(BAR).min(BAR)
+            let position = u128::from(since) * BAR as u128 / u128::from(self.whole_ms);
+            usize::try_from(position).unwrap_or(BAR).min(BAR)
         };
-        let from = place(at).min(BAR - 1);
-        let to = place(end).max(from + 1);
+        let from = position(at).min(BAR - 1);
+        let to = position(end).max(from + 1);
         format!("{}{}", "·".repeat(from), "━".repeat(to - from)) + &"·".repeat(BAR - to)
     }
 }
 
 /// Maximum bytes of a text that are used for its line.
-const LOOKED_AT: usize = 2000;
+const MAX_TEXT_BYTES: usize = 2000;
 
 /// Label of a row: its kind, its subject, and details.
 struct Label {
@@ -245,11 +246,11 @@ impl Label {
     }
 
     fn of_question(asked: &InterruptSpan) -> Self {
-        let what = match &asked.ask {
+        let subject = match &asked.ask {
             Ask::Approval { tool, .. } => format!("{}?", seen(tool)),
             Ask::Question { question, .. } => prose(question),
         };
-        let Some(answer) = &asked.answer else { return Self::new("asks", what, "no answer") };
+        let Some(answer) = &asked.answer else { return Self::new("asks", subject, "no answer") };
         let answer = match answer {
             Answer::Approve => "approved".to_owned(),
             Answer::Reject { reason: Some(reason) } => format!("rejected: {}", prose(reason)),
@@ -264,7 +265,7 @@ impl Label {
             Some(AnsweredBy::Daemon) => " by the daemon".to_owned(),
             None => String::new(),
         };
-        Self::new("asks", what, format!("{answer}{by}"))
+        Self::new("asks", subject, format!("{answer}{by}"))
     }
 }
 
@@ -288,11 +289,11 @@ fn tokens(usage: &Usage) -> String {
     if usage.tokens() == 0 {
         return String::new();
     }
-    format!("{}>{}", few(usage.prompt_tokens), few(usage.completion_tokens))
+    format!("{}>{}", short_number(usage.prompt_tokens), short_number(usage.completion_tokens))
 }
 
 /// Formats a number in few characters.
-fn few(n: u64) -> String {
+fn short_number(n: u64) -> String {
     match n {
         0..10_000 => n.to_string(),
         10_000..1_000_000 => format!("{}.{}k", n / 1000, n % 1000 / 100),
@@ -301,11 +302,11 @@ fn few(n: u64) -> String {
 }
 
 fn prose(text: &str) -> String {
-    clean_line(&text[..text.floor_char_boundary(LOOKED_AT)])
+    clean_line(&text[..text.floor_char_boundary(MAX_TEXT_BYTES)])
 }
 
 fn seen(text: &str) -> String {
-    visible::line(&text[..text.floor_char_boundary(LOOKED_AT)])
+    visible::line(&text[..text.floor_char_boundary(MAX_TEXT_BYTES)])
 }
 
 /// Follows the running turn until it has ended.

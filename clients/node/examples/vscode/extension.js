@@ -1,5 +1,5 @@
-// A VS Code extension of one file: asks agentd about the selection, streams the answer into an output channel, or puts it in
-// the selection's place. The model sees buffers as they are in the editor, saved or not.
+// A VS Code extension of one file: asks agentd about the selection, streams the answer into an output channel, or
+// replaces the selection with it. The model sees buffers as they are in the editor, including unsaved changes.
 
 const vscode = require("vscode");
 
@@ -7,7 +7,7 @@ let client;
 let channel;
 
 exports.activate = async (context) => {
-  // The package is an ES module, and extensions are not.
+  // The package is an ES module, but extensions are CommonJS.
   const { Client } = await import("agentd-client");
   client = new Client({ name: "vscode" });
   channel = vscode.window.createOutputChannel("agentd", "markdown");
@@ -21,7 +21,7 @@ exports.activate = async (context) => {
 
 async function command(run) {
   const editor = vscode.window.activeTextEditor;
-  const prompt = editor && (await vscode.window.showInputBox({ prompt: "What is to be done with the selection?" }));
+  const prompt = editor && (await vscode.window.showInputBox({ prompt: "What should be done with the selection?" }));
   if (!prompt) return;
   try {
     await vscode.window.withProgress(
@@ -42,12 +42,12 @@ async function ask(editor, prompt, progress, token) {
 
 async function rewrite(editor, prompt, progress, token) {
   const { selection } = editor;
-  const wish = `${prompt}\n\nAnswer with the text that takes the selection's place, and nothing else.`;
-  const result = await answered(editor, wish, progress, token, () => {});
+  const request = `${prompt}\n\nAnswer only with the text that replaces the selection.`;
+  const result = await answered(editor, request, progress, token, () => {});
   if (result.stopReason === "STOP_REASON_COMPLETED") await editor.edit((edit) => edit.replace(selection, result.text));
 }
 
-/** Runs a turn about the selection; `show` gets the answer piece by piece. */
+/** Runs a turn about the selection; `show` receives the answer in pieces. */
 async function answered(editor, prompt, progress, token, show) {
   const { document, selection } = editor;
   const turn = await client.turn(prompt, {
@@ -94,14 +94,14 @@ const buffers = {
 async function decide(approval) {
   const preview = visible(approval.preview);
   channel.append(`\n${approval.tool}:\n${preview}\n`);
-  const detail = preview.length > 2000 ? "What it does is in the output channel." : preview;
+  const detail = preview.length > 2000 ? "The output channel shows the call." : preview;
   const choice = await vscode.window.showWarningMessage(`Run ${approval.tool}?`, { modal: true, detail }, "Run", "Always");
   if (choice === "Run") await approval.approve();
   else if (choice === "Always") await approval.always();
-  else await approval.reject("not in this editor");
+  else await approval.reject("rejected in the editor");
 }
 
-/** Control characters and invisible ones are shown as what they are: a person decides on this text. */
+/** Escapes control and invisible characters, because the user decides by this text. */
 function visible(text) {
   return text.replace(/[^\P{C}\n\t]/gu, (found) => `\\u{${found.codePointAt(0).toString(16)}}`);
 }

@@ -1,4 +1,4 @@
-"""The client: finds the daemon, starts turns, reads sessions, and comes back when the connection broke."""
+"""The client: finds the daemon, starts turns, reads sessions, and reconnects after a broken connection."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from .turn import Turn, is_cancelling
 
 VERSION = "0.2.0"
 CHUNK = 512 * 1024
-# How long a lost daemon is looked for, and the pauses between two looks.
-PATIENCE_SECONDS = 30.0
-PAUSES = (0.01, 0.5)
+# Time limit of a reconnection, and the minimum and maximum pause between two attempts.
+RECONNECT_SECONDS = 30.0
+RETRY_SECONDS = (0.01, 0.5)
 
 
 class Client:
     """A connection to the daemon of this user, for ``async with``.
 
-    - ``name`` stands in the audit log beside your answers.
-    - ``socket`` is the one to use, instead of the one that the environment leads to.
-    - ``start`` allows to start a daemon where none runs, with the program ``agentctl``.
-    - ``environ`` stands for this process's environment.
+    - ``name`` is the name in the audit log for answers of this client.
+    - ``socket`` replaces the one determined by the environment.
+    - ``start`` starts a daemon if none runs, with the program ``agentctl``.
+    - ``environ`` replaces the environment of this process.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Client:
         self._agentctl = agentctl
         self._connection: Connection | None = None
         self._connecting = asyncio.Lock()
-        #: True behind ``close``.
+        #: True after ``close``.
         self.closed = False
 
     async def __aenter__(self) -> Client:
@@ -66,7 +66,7 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        """Ends the connection, and whatever is iterated over. Turns go on in the daemon."""
+        """Closes the connection and ends all iterations. Turns continue in the daemon."""
         self.closed = True
         await self._drop()
 
@@ -76,7 +76,7 @@ class Client:
             await connection.close()
 
     async def connection(self, *, start: bool | None = None) -> Connection:
-        """The connection: the present one, or a new one if nobody listens there any more."""
+        """Returns the current connection, or a new one if the daemon no longer listens."""
         async with self._connecting:
             if self._connection is not None and daemon.listens(self._connection.socket):
                 return self._connection
@@ -91,16 +91,16 @@ class Client:
                 raise NotRunning("no daemon is running", "NOT_RUNNING", "start it with `agentctl start`")
             return self._connection
 
-    def has_left(self, connection: Connection | None) -> bool:
-        """True if the client has another connection by now, or none."""
+    def has_dropped(self, connection: Connection | None) -> bool:
+        """Returns true if the client has a different connection, or none."""
         return self._connection is not connection
 
-    async def reconnect(self, lost: Connection | None, *, start: bool = True, patience: float = PATIENCE_SECONDS) -> None:
-        """Leaves a connection that broke, and finds the daemon again, which may be another process by now, or starts it."""
+    async def reconnect(self, lost: Connection | None, *, start: bool = True, timeout: float = RECONNECT_SECONDS) -> None:
+        """Drops a broken connection, and finds the daemon again, which may be a new process, or starts it."""
         if self._connection is lost:
-            # Otherwise another task was here before.
+            # Otherwise another task has dropped it already.
             await self._drop()
-        deadline, pause = time.monotonic() + patience, PAUSES[0]
+        deadline, pause = time.monotonic() + timeout, RETRY_SECONDS[0]
         while True:
             try:
                 await self.connection(start=start and self._start)
@@ -109,7 +109,7 @@ class Client:
                 if time.monotonic() > deadline:
                     raise
             await asyncio.sleep(pause)
-            pause = min(pause * 2, PAUSES[1])
+            pause = min(pause * 2, RETRY_SECONDS[1])
 
     async def _find(self) -> Connection | None:
         named = daemon.named_socket(self._environ)
@@ -120,7 +120,7 @@ class Client:
             try:
                 hello = await connection.shake_hands(self.name, VERSION)
             except Disconnected:
-                # It was about to end.
+                # The daemon is shutting down.
                 await connection.close()
                 continue
             except BaseException:
@@ -133,8 +133,8 @@ class Client:
         return None
 
     async def call(self, service: str, method: str, request: Any, *, retry: bool = False) -> Any:
-        """Calls any method that gives one answer, as ``client.call("Sessions", "Rename", v1.RenameSessionRequest(…))``.
-        With ``retry``, it is called again after a broken connection: for what changes nothing.
+        """Calls any method with one response: ``client.call("Sessions", "Rename", v1.RenameSessionRequest(…))``.
+        With ``retry``, it is called again after a broken connection, which is meant for methods without side effects.
         """
         connection = await self.connection()
         try:
@@ -162,11 +162,11 @@ class Client:
         cwd: str | os.PathLike[str] | None = None,
         **fields: Any,
     ) -> Turn:
-        """Starts a turn, in a new session or in an existing one. Without ``text`` it continues one that was interrupted.
+        """Starts a turn in a new or an existing session. Without ``text``, an interrupted turn is continued.
 
-        For a new session: ``project`` is a folder that it sees, ``mode`` is ``ask``, ``accept_edits``, ``plan`` or ``auto``.
-        ``fields`` are other fields of ``v1.TurnRequest.Start``; values of enums may be written short, as
-        ``on_interrupt="deny"``. ``cwd`` is the folder in which commands start.
+        For a new session, ``project`` is a folder that it can access, and ``mode`` is ``ask``, ``accept_edits``, ``plan``
+        or ``auto``. ``fields`` are other fields of ``v1.TurnRequest.Start``; enum values may be written in short form, such
+        as ``on_interrupt="deny"``. ``cwd`` is the folder in which commands start.
         """
         tools = list(tools)
         start = v1.TurnRequest.Start(session=session, text=text, parts=parts, client=self.name)
@@ -184,14 +184,14 @@ class Client:
                 fields[name] = f"{name}_{fields[name]}".upper()
         start.MergeFrom(v1.TurnRequest.Start(**fields))
         hello = (await self.connection()).hello
-        # What the caller gives comes first.
+        # Values of the caller take precedence.
         lent = {name: self._environ[name] for name in hello.variables if name in self._environ}
-        start.environment.update({**self._wanted(hello.environment, cwd), **start.environment})
+        start.environment.update({**self._requested_variables(hello.environment, cwd), **start.environment})
         start.variables.update({**lent, **start.variables})
         return await Turn.start(self, start, tools)
 
-    def _wanted(self, patterns: Iterable[str], cwd: str | os.PathLike[str] | None) -> dict[str, str]:
-        """The variables that the daemon asks for, and the folder. The daemon drops what it does not want."""
+    def _requested_variables(self, patterns: Iterable[str], cwd: str | os.PathLike[str] | None) -> dict[str, str]:
+        """Returns the variables that the daemon requests, and the folder. The daemon ignores others."""
         patterns = list(patterns)
         found = {
             name: value
@@ -203,11 +203,11 @@ class Client:
         return found
 
     async def ask(self, text: str, **options: Any) -> str:
-        """Runs a turn to its end and returns the answer. What would ask a person is denied, unless ``on_interrupt`` is set."""
+        """Runs a turn to its end and returns the answer. Interrupts are denied unless ``on_interrupt`` is set."""
         return await (await self.turn(text, **{"on_interrupt": "deny", **options})).text()
 
     async def attach(self, session: str, turn_id: str | None = None, after_seq: int | None = None) -> Turn:
-        """Joins a turn: the open one of the session, or that one, behind the event with that number."""
+        """Joins the open turn of a session or the given turn, after the event with that number."""
         found = await self.session(session)
         if turn_id is None:
             if not found.HasField("open_turn"):
@@ -217,8 +217,8 @@ class Client:
         return Turn(self, found.summary.id, turn_id, after_seq or 0)
 
     async def follow(self, session: str, after_seq: int = 0) -> AsyncIterator[Event]:
-        """All events of a session behind that number, stored ones and new ones, without an end. Where the daemon is gone,
-        it waits until there is one again."""
+        """Yields all stored and new events of a session after that number, without an end. If the daemon stops, it
+        waits for a new one."""
         reader = Reader(self.answer, after_seq)
         request = v1.SubscribeRequest(session=session)
 
@@ -231,8 +231,8 @@ class Client:
                 yield event
 
     async def watch(self, *, snapshot: bool = True, children: bool = False) -> AsyncIterator[v1.WatchEvent]:
-        """What happens in all sessions, without an end. Where the daemon is gone, it waits until there is one again, and
-        begins with a new snapshot."""
+        """Yields changes in all sessions, without an end. If the daemon stops, it waits for a new one and begins with a
+        new snapshot."""
         request = v1.WatchRequest(snapshot=snapshot, children=children)
         async for event in self._stream("Daemon", "Watch", lambda: request):
             yield event
@@ -246,8 +246,8 @@ class Client:
                     yield event
                 return
             except asyncio.CancelledError:
-                # Of the call, by `close`, or by another task that left the connection; or of the task that reads.
-                if is_cancelling() or not (self.closed or self.has_left(connection)):
+                # The call was cancelled by `close` or another task that dropped the connection, or this task was.
+                if is_cancelling() or not (self.closed or self.has_dropped(connection)):
                     raise
                 if self.closed:
                     return
@@ -259,13 +259,13 @@ class Client:
                     raise problem from None
             finally:
                 call.cancel()
-            # Who only looks starts no daemon that a person has stopped.
-            await self.reconnect(connection, start=False, patience=math.inf)
+            # Watching must not start a daemon that the user has stopped.
+            await self.reconnect(connection, start=False, timeout=math.inf)
 
     # Interrupts
 
     async def interrupts(self, session: str = "") -> list[v1.Interrupt]:
-        """What waits for an answer, in a session or in all, oldest first."""
+        """Returns the pending interrupts of a session or of all sessions, oldest first."""
         found: list[v1.Interrupt] = []
         request = v1.ListInterruptsRequest(session=session)
         while True:
@@ -276,28 +276,28 @@ class Client:
             request.after = found[-1].id
 
     async def answer(self, interrupt_id: str, answer: v1.Answer) -> None:
-        """Answers an interrupt, whichever client's turn it is of. A second answer is a Conflict."""
+        """Answers an interrupt of any client's turn. A second answer fails with Conflict."""
         request = v1.AnswerRequest(interrupt_id=interrupt_id, answer=answer, client=self.name)
         await self.call("Interrupts", "Answer", request)
 
     # Sessions
 
     async def sessions(self, limit: int = 0, children: bool = False) -> list[v1.SessionSummary]:
-        """The sessions, last used first: 100, or ``limit``."""
+        """Returns the most recently used sessions: 100, or ``limit``."""
         request = v1.ListSessionsRequest(limit=limit, children=children)
         return list((await self.call("Sessions", "List", request, retry=True)).sessions)
 
     async def session(self, session: str) -> v1.Session:
-        """A session by its id, the start of one, its title, or ``last``."""
+        """Returns a session by ID, unique prefix, title, or ``last``."""
         return await self.call("Sessions", "Get", v1.GetSessionRequest(session=session), retry=True)
 
     async def items(self, session: str, after_seq: int = 0, limit: int = 0) -> list[v1.NumberedItem]:
-        """The newest items of a session, oldest first."""
+        """Returns the newest items of a session, oldest first."""
         request = v1.ListItemsRequest(session=session, after_seq=after_seq, limit=limit)
         return list((await self.call("Sessions", "Items", request, retry=True)).items)
 
     async def upload(self, session: str, content: bytes | os.PathLike[str], name: str = "") -> v1.UploadResponse:
-        """Puts a file into the session: bytes with a name, or the file at a path. Its answer has the path for tools."""
+        """Uploads a file to the session: bytes with a name, or the file at a path. The response has the path for tools."""
         data = content if isinstance(content, bytes) else await asyncio.to_thread(Path(content).read_bytes)
         name = name or ("" if isinstance(content, bytes) else Path(content).name)
 
@@ -309,7 +309,7 @@ class Client:
         return await (await self.connection()).call("Sessions", "Upload", chunks())
 
     async def status(self) -> v1.StatusResponse:
-        """How the daemon is doing."""
+        """Returns the state of the daemon."""
         return await self.call("Daemon", "Status", v1.StatusRequest(), retry=True)
 
 

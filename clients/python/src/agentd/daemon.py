@@ -1,4 +1,4 @@
-"""The way to the daemon: where it listens, and how it is started."""
+"""Finds and starts the daemon."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pathlib import Path
 
 from .errors import AgentdError, NotRunning
 
-LONGEST_PATH = 107
+MAX_PATH_BYTES = 107
 
 
 def data_dir(environ: Mapping[str, str]) -> Path:
-    """The data folder that is meant."""
+    """Returns the data folder."""
     if environ.get("AGENTD_DATA_DIR"):
         return Path(environ["AGENTD_DATA_DIR"]).absolute()
     home = environ.get("XDG_DATA_HOME", "")
@@ -27,7 +27,7 @@ def data_dir(environ: Mapping[str, str]) -> Path:
 
 
 def named_socket(environ: Mapping[str, str]) -> str | None:
-    """The socket that ``AGENTD_SOCKET`` names."""
+    """Returns the socket named by ``AGENTD_SOCKET``."""
     path = environ.get("AGENTD_SOCKET") or None
     if path and not path.startswith("/"):
         hint = "set AGENTD_SOCKET to a path that begins with /"
@@ -36,7 +36,7 @@ def named_socket(environ: Mapping[str, str]) -> str | None:
 
 
 def sockets(environ: Mapping[str, str]) -> list[str]:
-    """Where a daemon of the data folder may listen, the likeliest first."""
+    """Returns the paths at which a daemon of the data folder may listen, most likely first."""
     data = data_dir(environ)
     found = [locked_socket(data)]
     runtime = environ.get("XDG_RUNTIME_DIR", "")
@@ -48,7 +48,7 @@ def sockets(environ: Mapping[str, str]) -> list[str]:
 
 
 def locked_socket(data: Path) -> str | None:
-    """The socket that the lock file names. A daemon that is gone has left a name at which nobody answers."""
+    """Returns the socket named by the lock file. If the daemon has exited, the socket may be dead."""
     with contextlib.suppress(OSError):
         for line in (data / "agentd.lock").read_bytes()[:8192].split(b"\n")[1:-1]:
             if line.startswith(b"socket "):
@@ -57,7 +57,7 @@ def locked_socket(data: Path) -> str | None:
 
 
 def digest(path: bytes) -> int:
-    """FNV-1a, which names the socket of a data folder in /tmp."""
+    """Computes the FNV-1a hash that names the socket of a data folder in /tmp."""
     value = 0xCBF29CE484222325
     for byte in path:
         value = (value ^ byte) * 0x100000001B3 % 2**64
@@ -65,20 +65,20 @@ def digest(path: bytes) -> int:
 
 
 def listens(path: str) -> bool:
-    """True if somebody of this user listens there. Sockets of other users are not used."""
+    """Returns true if a process of this user listens there. Sockets of other users are not used."""
     try:
-        if len(os.fsencode(path)) > LONGEST_PATH or os.stat(path).st_uid != os.geteuid():
+        if len(os.fsencode(path)) > MAX_PATH_BYTES or os.stat(path).st_uid != os.geteuid():
             return False
         with socket.socket(socket.AF_UNIX) as attempt:
             attempt.setblocking(False)
-            # Where many wait already, one more is told to try again.
+            # EAGAIN means that a daemon listens, but its backlog is full.
             return attempt.connect_ex(path) in (0, errno.EAGAIN)
     except OSError:
         return False
 
 
 def same_folder(one: Path, other: str) -> bool:
-    """True if two paths lead to one folder."""
+    """Returns true if two paths lead to the same folder."""
     try:
         return os.path.samefile(one, other)
     except OSError:
@@ -86,9 +86,9 @@ def same_folder(one: Path, other: str) -> bool:
 
 
 async def start(agentctl: str, environ: Mapping[str, str]) -> None:
-    """Starts the daemon and returns when it is ready. One that runs already will do."""
+    """Starts the daemon unless it runs, and returns when it is ready."""
     hint = "install agentd and agentctl, or name the program with Client(agentctl=...)"
-    # Programs of a desktop often lack the folder into which people install.
+    # The PATH of desktop programs often lacks the usual installation folder.
     path = f"{environ.get('PATH', '')}:{environ.get('HOME') or Path.home()}/.local/bin"
     program = shutil.which(agentctl, path=path)
     if program is None:
@@ -97,7 +97,7 @@ async def start(agentctl: str, environ: Mapping[str, str]) -> None:
     process = await asyncio.create_subprocess_exec(
         program, "start", "--json", env=dict(environ), stdin=nothing, stdout=nothing, stderr=asyncio.subprocess.PIPE
     )
-    _, said = await process.communicate()
+    _, output = await process.communicate()
     if process.returncode != 0:
         hint = "run `agentctl doctor` to see what is wrong"
-        raise NotRunning(said.decode(errors="replace").strip() or "the daemon did not start", "NOT_RUNNING", hint)
+        raise NotRunning(output.decode(errors="replace").strip() or "the daemon did not start", "NOT_RUNNING", hint)

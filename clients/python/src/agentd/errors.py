@@ -1,4 +1,4 @@
-"""Errors, by the kind that the daemon gives them."""
+"""Errors, classified by the kind that the daemon reports."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ DETAILS = "grpc-status-details-bin"
 
 
 class AgentdError(Exception):
-    """A call that failed. Decide by ``kind``, never by the text; ``hint`` says what to do."""
+    """A failed call. Decide by ``kind``, never by the text; ``hint`` suggests a fix."""
 
     def __init__(self, message: str, kind: str = "INTERNAL", hint: str | None = None) -> None:
         super().__init__(message)
@@ -23,11 +23,11 @@ class AgentdError(Exception):
 
 
 class NotRunning(AgentdError):
-    """No daemon is there, and none could be started."""
+    """No daemon is running, and none could be started."""
 
 
 class OtherVersion(AgentdError):
-    """The daemon speaks another version of the protocol."""
+    """The daemon uses a different protocol version."""
 
 
 class Disconnected(AgentdError):
@@ -47,17 +47,17 @@ class Conflict(AgentdError):
 
 
 class Busy(AgentdError):
-    """A turn of the session is open, or the queue is full: try later."""
+    """A turn of the session is open, or the queue is full; retry later."""
 
 
 def reason_name(reason: int) -> str:
-    """The name of a stop reason; the number of one that only newer daemons know."""
+    """Returns the name of a stop reason, or the number if only newer daemons define it."""
     known = reason in v1.StopReason.values()
     return v1.StopReason.Name(reason).removeprefix("STOP_REASON_") if known else str(reason)
 
 
 class TurnFailed(AgentdError):
-    """A turn that ended without an answer. ``result`` tells more."""
+    """A turn that ended without an answer. ``result`` has the details."""
 
     def __init__(self, result: v1.TurnResult) -> None:
         error = result.error
@@ -76,7 +76,7 @@ CLASSES: dict[str, type[AgentdError]] = {
     "SHUTTING_DOWN": Disconnected,
 }
 
-# Kinds of statuses that bring no details: the transport made them.
+# Kinds for statuses without details, which the transport creates.
 BARE = {
     grpc.StatusCode.INVALID_ARGUMENT: "INVALID_INPUT",
     grpc.StatusCode.NOT_FOUND: "NOT_FOUND",
@@ -87,18 +87,18 @@ BARE = {
     grpc.StatusCode.OUT_OF_RANGE: "PROTOCOL",
 }
 
-# What the transport says of a connection that is gone.
+# Statuses of the transport for a lost connection.
 BROKEN = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN, grpc.StatusCode.CANCELLED}
 
 
 def kind_name(kind: int) -> str:
-    """The name of a kind; kinds of newer daemons are known by their number."""
+    """Returns the name of a kind, or its number if only newer daemons define it."""
     known = v1.ErrorKind.values()
     return v1.ErrorKind.Name(kind).removeprefix("ERROR_KIND_") if kind in known else f"KIND_{kind}"
 
 
 def from_rpc(error: grpc.aio.AioRpcError) -> AgentdError:
-    """The error of a call, with the daemon's kind and hint if they came along."""
+    """Converts the error of a call, with the kind and hint of the daemon if present."""
     message = error.details() or error.code().name
     for key, value in error.trailing_metadata() or ():
         if key == DETAILS:
@@ -108,6 +108,6 @@ def from_rpc(error: grpc.aio.AioRpcError) -> AgentdError:
                     kind = kind_name(detail.kind)
                     return CLASSES.get(kind, AgentdError)(message, kind, detail.hint or None)
     if error.code() in BROKEN:
-        return Disconnected(f"the connection to the daemon broke: {message}", "DISCONNECTED")
+        return Disconnected(f"the connection to the daemon was lost: {message}", "DISCONNECTED")
     kind = BARE.get(error.code(), "INTERNAL")
     return CLASSES.get(kind, AgentdError)(message, kind)

@@ -1,4 +1,4 @@
-"""Events of a turn as small classes. ``raw`` is always the whole event."""
+"""Events of a turn as small classes. ``raw`` is the whole event."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from . import v1
 
 @dataclass(frozen=True)
 class Event:
-    """An event. Those of no class below are plain ones; look at ``raw.WhichOneof("kind")``."""
+    """An event. Events without a class below are plain ones; see ``raw.WhichOneof("kind")``."""
 
     raw: v1.Event
 
@@ -24,7 +24,7 @@ class Event:
 
 @dataclass(frozen=True)
 class TurnStarted(Event):
-    """The turn began."""
+    """The turn has started."""
 
     model: str
 
@@ -45,7 +45,7 @@ class Thought(Event):
 
 @dataclass(frozen=True)
 class Message(Event):
-    """A message of the model is complete. Cut and without text, it was taken back."""
+    """A message of the model is complete. If it is cut and has no text, it was withdrawn."""
 
     text: str
     cut: bool
@@ -77,7 +77,7 @@ class ToolProgress(Event):
 
 @dataclass(frozen=True)
 class ToolResult(Event):
-    """A tool is done. ``error`` is the name of the error's code; ``result`` has all fields."""
+    """A tool has finished. ``error`` is the name of the error's code; ``result`` has all fields."""
 
     call_id: str
     name: str
@@ -95,19 +95,19 @@ class ItemDone(Event):
 
 @dataclass(frozen=True)
 class Interrupt(Event):
-    """The turn waits for a person."""
+    """The turn waits for an answer of the user."""
 
     interrupt: v1.Interrupt
     _send: Callable[[str, v1.Answer], Awaitable[None]]
 
     async def reject(self, reason: str = "") -> None:
-        """Says no."""
+        """Rejects the call, or declines to answer."""
         await self._send(self.interrupt.id, v1.Answer(reject=v1.Answer.Reject(reason=reason or None)))
 
 
 @dataclass(frozen=True)
 class Approval(Interrupt):
-    """May this tool run? ``preview`` is what to show to a person."""
+    """A tool call that needs an approval. ``preview`` is for display."""
 
     @property
     def tool(self) -> str:
@@ -126,53 +126,53 @@ class Approval(Interrupt):
         return approval.preview if approval.HasField("preview") else approval.args_json
 
     async def approve(self) -> None:
-        """Lets it run, once."""
+        """Approves the call once."""
         await self._send(self.interrupt.id, v1.Answer(approve=v1.Answer.Approve()))
 
     async def always(self, for_good: bool = False, rule: str | None = None) -> None:
-        """Lets it run, and stores the grants for this session or for good."""
+        """Approves the call, and stores the grants for this session or permanently."""
         scope = "GRANT_SCOPE_FOR_GOOD" if for_good else "GRANT_SCOPE_SESSION"
         await self._send(self.interrupt.id, v1.Answer(always=v1.Answer.Always(scope=scope, rule=rule)))
 
     async def edit(self, arguments: dict[str, Any]) -> None:
-        """Lets it run with other arguments."""
+        """Approves the call with other arguments."""
         await self._send(self.interrupt.id, v1.Answer(edit=v1.Answer.Edit(args_json=json.dumps(arguments))))
 
 
 @dataclass(frozen=True)
 class Question(Interrupt):
-    """The model asks. ``reject`` declines to answer."""
+    """A question of the model. ``reject`` declines to answer."""
 
     @property
     def question(self) -> str:
-        """The question's words."""
+        """The text of the question."""
         return self.interrupt.question.question
 
     @property
     def choices(self) -> list[str]:
-        """Answers to choose from; another text will do, too."""
+        """Suggested answers; any other text is accepted too."""
         return list(self.interrupt.question.choices)
 
     @property
     def secret(self) -> bool:
-        """Whether the answer is a password: not to be shown as it is typed, nor kept."""
+        """True if the answer is a password, which must not be shown or stored."""
         return self.interrupt.question.secret
 
     async def answer(self, text: str) -> None:
-        """Answers; an empty text takes the default, if there is one."""
+        """Answers the question; an empty text selects the default, if any."""
         await self._send(self.interrupt.id, v1.Answer(text=v1.Answer.Text(text=text)))
 
 
 @dataclass(frozen=True)
 class Resolved(Event):
-    """An interrupt has its answer, from this client or another one."""
+    """An interrupt was answered, by this client or another one."""
 
     interrupt_id: str
 
 
 @dataclass(frozen=True)
 class TurnWarning(Event):
-    """Something to know that ends nothing."""
+    """A warning, after which the turn continues."""
 
     code: str
     message: str
@@ -180,13 +180,13 @@ class TurnWarning(Event):
 
 @dataclass(frozen=True)
 class Ended(Event):
-    """The turn is over."""
+    """The turn has ended."""
 
     result: v1.TurnResult
 
 
 def arguments(text: str) -> dict[str, Any]:
-    """The arguments of a call. Models write them, so they may be no JSON."""
+    """Parses the arguments of a call. Models write them, so they may be invalid JSON."""
     try:
         found = json.loads(text)
     except ValueError:
@@ -195,16 +195,16 @@ def arguments(text: str) -> dict[str, Any]:
 
 
 class Reader:
-    """Makes events of raw ones, each once: what came before a connection broke is not told again."""
+    """Converts raw events, each once: after a reconnection, content received before is not repeated."""
 
     def __init__(self, send: Callable[[str, v1.Answer], Awaitable[None]], after_seq: int = 0) -> None:
         self.seq = after_seq
         self._send = send
-        # Of each open item: what it is, and the bytes of its text that were told.
+        # For each open item, its kind and the number of text bytes already reported.
         self._open: dict[str, tuple[str | None, int]] = {}
 
     def read(self, raw: v1.Event) -> Iterator[Event]:
-        """The events that a raw one stands for: none, one, or the rest of a text and its end."""
+        """Yields the events for a raw one: none, one, or the rest of a text and its end."""
         kind = raw.WhichOneof("kind")
         if kind == "item_delta":
             yield from self._delta(raw)
@@ -213,7 +213,7 @@ class Reader:
             kind == "warning" and raw.warning.code == "command_refused"
         )
         if kind == "item_started":
-            # A reader that comes back is told again what is open.
+            # After a reconnection, the daemon repeats the open items.
             self._open.setdefault(raw.item_started.item.id, (raw.item_started.item.WhichOneof("body"), 0))
         if is_stored:
             if raw.seq <= self.seq:
@@ -223,12 +223,12 @@ class Reader:
 
     def _delta(self, raw: v1.Event) -> Iterator[Event]:
         delta = raw.item_delta
-        body, told = self._open.get(delta.item_id, (None, 0))
+        body, sent = self._open.get(delta.item_id, (None, 0))
         content = delta.text.encode()
-        if body is None or delta.offset > told or delta.offset + len(content) <= told:
-            # Something was missed, which the completed item brings; or nothing of it is new.
+        if body is None or delta.offset > sent or delta.offset + len(content) <= sent:
+            # Either a gap, which the completed item fills, or nothing new.
             return
-        text = content[told - delta.offset :].decode(errors="replace")
+        text = content[sent - delta.offset :].decode(errors="replace")
         self._open[delta.item_id] = (body, delta.offset + len(content))
         yield from self._text(body, text, raw)
 
@@ -265,9 +265,9 @@ class Reader:
     def _completed(self, raw: v1.Event) -> Iterator[Event]:
         item, status = raw.item_completed.item, raw.item_completed.status
         body = item.WhichOneof("body")
-        _, told = self._open.pop(item.id, (body, 0))
+        _, sent = self._open.pop(item.id, (body, 0))
         if body in ("agent_message", "reasoning"):
-            rest = getattr(item, body).text.encode()[told:].decode(errors="replace")
+            rest = getattr(item, body).text.encode()[sent:].decode(errors="replace")
             if rest:
                 yield from self._text(body, rest, raw)
         if body == "agent_message":

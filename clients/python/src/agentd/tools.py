@@ -1,4 +1,4 @@
-"""Tools that the client answers itself, such as the unsaved buffers of an editor."""
+"""Tools implemented by the client, such as one that reads unsaved buffers of an editor."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Run = Callable[[dict[str, Any]], Union[Answer, Awaitable[Answer]]]
 
 @dataclass(frozen=True)
 class Tool:
-    """A tool of this client. ``run`` takes the arguments and returns what the model reads: a text, or a picture of
-    ``agentd.picture``. What it raises is told to the model as an error. With ``changes``, a call asks a person first.
+    """A tool of this client. ``run`` takes the arguments and returns the result for the model: a text, or a picture of
+    ``agentd.picture``. An exception is reported to the model. With ``changes``, a call needs an approval.
     """
 
     name: str
@@ -29,14 +29,14 @@ class Tool:
     changes: bool = False
 
     def offer(self) -> v1.ClientTool:
-        """The tool as the daemon is told of it."""
+        """Describes the tool for the daemon."""
         effect = "CLIENT_TOOL_EFFECT_CHANGES" if self.changes else "CLIENT_TOOL_EFFECT_LOOKS"
         schema = json.dumps(self.parameters)
         return v1.ClientTool(name=self.name, description=self.description, parameters_json=schema, effect=effect)
 
 
 class RunningTools:
-    """The calls of a turn that its client works on."""
+    """Running calls of the client's tools in a turn."""
 
     def __init__(self, tools: list[Tool], send: Callable[[v1.TurnRequest], Awaitable[None]]) -> None:
         self._tools = {tool.name: tool for tool in tools}
@@ -44,7 +44,7 @@ class RunningTools:
         self._calls: dict[str, asyncio.Task[None]] = {}
 
     def watch(self, raw: v1.Event) -> None:
-        """Begins calls that are requested, and ends those that nobody waits for any more."""
+        """Starts requested calls, and aborts those whose result is already known."""
         kind = raw.WhichOneof("kind")
         if kind == "tool_requested":
             request = raw.tool_requested
@@ -55,7 +55,7 @@ class RunningTools:
                 call.cancel()
 
     def end(self) -> None:
-        """Ends all calls: their stream is gone."""
+        """Aborts all calls, because their stream has ended."""
         for call in self._calls.values():
             call.cancel()
         self._calls.clear()
@@ -69,6 +69,6 @@ class RunningTools:
             if isinstance(found, v1.InputPart):
                 answer.picture.CopyFrom(found.picture)
             answer.text = found if isinstance(found, str) else ""
-        except Exception as error:  # Whatever it is, the model is told, and the turn goes on.
+        except Exception as error:  # Any error is reported to the model, and the turn continues.
             answer.error = str(error) or type(error).__name__
         await self._send(v1.TurnRequest(tool_answer=answer))

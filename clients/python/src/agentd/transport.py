@@ -16,7 +16,7 @@ HANDSHAKE_SECONDS = 5
 MAX_MESSAGE = 16 * 1024 * 1024
 
 OPTIONS = [
-    # A Unix socket has no host name, and the socket's path is none.
+    # A Unix socket has no host name, and its path is not a valid one.
     ("grpc.default_authority", "localhost"),
     ("grpc.max_receive_message_length", MAX_MESSAGE),
     ("grpc.max_send_message_length", MAX_MESSAGE),
@@ -39,20 +39,20 @@ class Connection:
         self._streams: weakref.WeakSet[Any] = weakref.WeakSet()
 
     async def shake_hands(self, name: str, version: str) -> v1.HelloResponse:
-        """Learns who is there, and refuses a daemon of another protocol version."""
+        """Performs the handshake, and rejects a daemon with a different protocol version."""
         request = v1.HelloRequest(client=name, version=version, protocol_version=PROTOCOL_VERSION)
         self.hello = await self.call("Daemon", "Hello", request, timeout=HANDSHAKE_SECONDS)
         theirs = self.hello.protocol_version
         if theirs != PROTOCOL_VERSION:
             raise OtherVersion(
-                f"the daemon at {self.socket} speaks protocol {theirs}, this client {PROTOCOL_VERSION}",
+                f"the daemon at {self.socket} uses protocol version {theirs}; this client requires {PROTOCOL_VERSION}",
                 "OTHER_VERSION",
-                "install the package of the daemon's version",
+                "install the client package with the version of the daemon",
             )
         return self.hello
 
     def method(self, service: str, name: str) -> Any:
-        """A callable of grpc for a method, of the kind that its description says."""
+        """Returns the grpc callable for a method, unary or streaming according to its descriptor."""
         if (service, name) not in self._methods:
             method = v1.SERVICES[service].methods_by_name[name]
             kinds = ("unary", "stream")
@@ -65,7 +65,7 @@ class Connection:
         return self._methods[service, name]
 
     async def call(self, service: str, name: str, request: Any, timeout: float | None = None) -> Any:
-        """Calls a method that gives one answer."""
+        """Calls a method with one response."""
         try:
             return await self.method(service, name)(request, timeout=timeout)
         except grpc.aio.AioRpcError as error:
@@ -74,13 +74,13 @@ class Connection:
             raise AgentdError(str(error), "DISCONNECTED") from None
 
     def stream(self, service: str, name: str, *requests: Any) -> Any:
-        """Opens the stream of a method that gives many answers."""
+        """Opens the stream of a method with many responses."""
         call = self.method(service, name)(*requests)
         self._streams.add(call)
         return call
 
     async def close(self) -> None:
-        """Ends the connection and the streams in it."""
+        """Closes the connection and its streams."""
         for call in list(self._streams):
             call.cancel()
         await self._channel.close()

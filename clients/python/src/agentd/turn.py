@@ -1,4 +1,4 @@
-"""A turn: its events over all connections, and what can be told to it."""
+"""A turn: its events across connections, and methods to steer and end it."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ DONE = grpc.aio.EOF
 class Turn:
     """A turn that runs in the daemon. Iterate over it for its events, once.
 
-    The turn is not the connection: when that breaks, the iteration finds the daemon again and goes on where it was.
+    If the connection breaks, the iteration finds the daemon again and continues where it was.
     """
 
     def __init__(self, client: Client, session_id: str, turn_id: str, after_seq: int = 0) -> None:
         self.session_id = session_id
         self.id = turn_id
-        #: The result, once the turn is over.
+        #: Result of the turn, once it has ended.
         self.outcome: v1.TurnResult | None = None
         self._client = client
         self._reader = Reader(client.answer, after_seq)
@@ -49,11 +49,11 @@ class Turn:
             headers = {key: value for key, value in await call.initial_metadata() or ()}
             if "agentd-turn-id" not in headers:
                 await call.read()
-                raise AgentdError("the daemon started no turn", "PROTOCOL")
+                raise AgentdError("the daemon did not start a turn", "PROTOCOL")
         except grpc.aio.AioRpcError as error:
             raise _unstarted(from_rpc(error)) from None
         except asyncio.InvalidStateError:
-            # The call was over before the start was written.
+            # The call ended before the start was written.
             raise _unstarted(await _status(call)) from None
         turn = cls(client, headers["agentd-session-id"], headers["agentd-turn-id"])
         turn._call, turn._connection = call, connection
@@ -62,7 +62,7 @@ class Turn:
 
     @property
     def seq(self) -> int:
-        """The number of the last stored event that was read: where ``Client.attach`` goes on."""
+        """Number of the last stored event that was read, from which ``Client.attach`` can continue."""
         return self._reader.seq
 
     async def __aiter__(self) -> AsyncIterator[Event]:
@@ -79,7 +79,7 @@ class Turn:
             await self.detach()
 
     async def result(self) -> v1.TurnResult:
-        """Reads to the end. An interrupt is left to other clients, so start with ``on_interrupt="deny"`` if there are none."""
+        """Reads to the end. Interrupts are left to other clients, so start with ``on_interrupt="deny"`` if there are none."""
         async for _ in self:
             pass
         if self.outcome is None:
@@ -99,12 +99,12 @@ class Turn:
         await self._client.call("Turns", "SteerTurn", request)
 
     async def cancel(self) -> None:
-        """Ends the turn as soon as possible. Its end is among its events."""
+        """Cancels the turn. Its events report the end."""
         request = v1.CancelTurnRequest(session=self.session_id, turn_id=self.id)
         await self._client.call("Turns", "CancelTurn", request)
 
     async def detach(self) -> None:
-        """Leaves the turn, which goes on. Its tools of this client are gone then."""
+        """Leaves the turn, which continues without this client's tools."""
         self._detached = True
         self._tools.end()
         if self._call is not None:
@@ -116,17 +116,17 @@ class Turn:
                 if self._call is None:
                     await self._subscribe()
                 while (raw := await self._call.read()) is not DONE:
-                    # Those of other turns come along after a reconnect.
+                    # After a reconnection, the stream also has events of other turns.
                     if raw.turn_id == self.id:
                         yield raw
                 return
             except asyncio.CancelledError:
-                # Of the call, by `detach`, by `close`, or by another task that left the connection; or of the task that reads.
-                if is_cancelling() or not (self._is_over() or self._client.has_left(self._connection)):
+                # The call was cancelled by `detach`, `close` or another task that dropped the connection, or this task was.
+                if is_cancelling() or not (self._is_over() or self._client.has_dropped(self._connection)):
                     raise
                 if self._is_over():
                     return
-                await self._resume(Disconnected("another task of the client left the connection", "DISCONNECTED"))
+                await self._resume(Disconnected("another task of the client dropped the connection", "DISCONNECTED"))
             except grpc.aio.AioRpcError as error:
                 if self._is_over():
                     return
@@ -141,7 +141,7 @@ class Turn:
     async def _resume(self, problem: Disconnected) -> None:
         self._tools.end()
         self._call = None
-        # What a person has stopped is not started again.
+        # A daemon that the user has stopped is not restarted.
         await self._client.reconnect(self._connection, start=problem.kind != "SHUTTING_DOWN")
 
     async def _subscribe(self) -> None:
@@ -154,7 +154,7 @@ class Turn:
             try:
                 await self._call.write(frame)
             except (grpc.aio.AioRpcError, asyncio.InvalidStateError, AttributeError):
-                # The stream is over, and whoever reads it hears so.
+                # The stream has ended, which its reader reports.
                 return
 
 
@@ -165,12 +165,12 @@ async def _status(call: Any) -> AgentdError:
 
 def _unstarted(error: AgentdError) -> AgentdError:
     if isinstance(error, Disconnected) and error.hint is None:
-        error.hint = "look at the session before you start again: the turn may have begun"
+        error.hint = "check the session before you retry: the turn may have started"
     return error
 
 
 def is_cancelling() -> bool:
-    """True if this task is being cancelled, and not only what it waits for."""
+    """Returns true if this task is being cancelled, rather than only what it awaits."""
     task = asyncio.current_task()
-    # Python 3.10 cannot tell.
+    # Python 3.10 has no `cancelling`.
     return bool(task is not None and hasattr(task, "cancelling") and task.cancelling())

@@ -56,7 +56,7 @@ async fn import_asks_once_per_value_and_never_shows_a_password() {
     let before = terminal.sees("1  eu-west");
     assert!(!before.contains("ghp_"), "{before}");
     terminal.answers("Region, for github [eu-west]: ", "3\r");
-    terminal.sees_all(&["`3` is not one of them", "[eu-west]: "]);
+    terminal.sees_all(&["`3` is not one of the choices", "[eu-west]: "]);
     terminal.presses("2\r");
     let rest = terminal.ends();
     has_all(&rest, &["imported github, root, remote", "skipped forgets", "skipped picks", "ended with 0", " echo "]);

@@ -4,7 +4,7 @@
 //!
 //! - [`tools`]: names, descriptions and schemas of the tools, and parsing of their arguments.
 //! - [`turns`]: `ask` and `answer`, from the start of a turn to its result. [`person`]: who may approve.
-//! - [`shown`]: sessions that callers can reach, and pending turns; bounded and sanitized results; `search_documents`
+//! - [`shown`]: sessions that callers can access, and pending turns; bounded and sanitized results; `search_documents`
 //!   and `list_sessions`.
 
 mod person;
@@ -45,7 +45,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::{
     person::Approvals,
-    shown::{Reach, Sessions, WaitingTurns},
+    shown::{SessionAccess, Sessions, WaitingTurns},
 };
 use crate::{
     daemon::{self, Daemon},
@@ -77,7 +77,7 @@ pub(crate) struct ServeArgs {
     /// Approver: the user of the calling agent, or of agentctl
     #[arg(long, value_name = "WHO", default_value = "person")]
     approvals: Approvals,
-    /// Which sessions callers can resume, search and list
+    /// Sessions that callers can resume, search and list
     #[arg(long, value_name = "WHICH", default_value = "own")]
     sessions: Sessions,
 }
@@ -90,7 +90,7 @@ pub(super) async fn handle(global: &Global, args: ServeArgs) -> anyhow::Result<E
             "waiting for an MCP client on standard input; Ctrl-C ends it (for a chat use `agentctl chat`)",
         );
     }
-    let over = CancellationToken::new();
+    let shutdown = CancellationToken::new();
     let mut signals = Signals::listen(AtEnd::Cancel)?;
     let mut end_signal = std::pin::pin!(async {
         signals.next().await;
@@ -101,20 +101,20 @@ pub(super) async fn handle(global: &Global, args: ServeArgs) -> anyhow::Result<E
         global: global.clone(),
         project,
         approvals: args.approvals,
-        reach: Reach::new(args.sessions),
-        over: over.clone(),
+        access: SessionAccess::new(args.sessions),
+        shutdown: shutdown.clone(),
         waiting_turns: WaitingTurns::default(),
     };
-    let transport = (Input { inner: tokio::io::stdin(), over: over.clone() }, tokio::io::stdout());
+    let transport = (Input { inner: tokio::io::stdin(), shutdown: shutdown.clone() }, tokio::io::stdout());
     let service = tokio::select! {
         service = server.serve(transport) => match service {
             Ok(service) => service,
             // The client disconnected before initialization, which is not an error.
             Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(Exit::Done),
             Err(error) => {
-                let words = format!("standard input does not start like an MCP client: {error}");
+                let message = format!("standard input does not start like an MCP client: {error}");
                 let hint = "this command is started by other agents; to chat, use `agentctl chat`";
-                return Err(Failure::usage(words).hint(hint).into());
+                return Err(Failure::usage(message).hint(hint).into());
             }
         },
         () = &mut end_signal => return Ok(Exit::Done),
@@ -124,7 +124,7 @@ pub(super) async fn handle(global: &Global, args: ServeArgs) -> anyhow::Result<E
     let ended = tokio::select! {
         ended = &mut serving => ended,
         () = &mut end_signal => {
-            over.cancel();
+            shutdown.cancel();
             stop.cancel();
             serving.await
         }
@@ -136,7 +136,7 @@ pub(super) async fn handle(global: &Global, args: ServeArgs) -> anyhow::Result<E
 }
 
 /// Maximum characters of a caller's name.
-const LONGEST_NAME: usize = 40;
+const MAX_NAME: usize = 40;
 
 /// Server for other agents, with the state shared by all calls.
 #[derive(Debug)]
@@ -145,10 +145,10 @@ struct AgentServer {
     /// Folder that new sessions see. Callers can only choose folders at or below it.
     project: Option<Mount>,
     approvals: Approvals,
-    /// Sessions that callers can reach.
-    reach: Reach,
+    /// Sessions that callers can access.
+    access: SessionAccess,
     /// Cancelled when standard input has ended.
-    over: CancellationToken,
+    shutdown: CancellationToken,
     waiting_turns: WaitingTurns,
 }
 
@@ -170,25 +170,25 @@ impl AgentServer {
                 let args: tools::Search = tools::read(&name, arguments)?;
                 // Dropping the search when the caller is gone also ends it in the daemon.
                 tokio::select! {
-                    found = async { shown::search(&self.daemon().await?, &self.reach, &args).await } => {
+                    found = async { shown::search(&self.daemon().await?, &self.access, &args).await } => {
                         Ok(found?.into())
                     }
-                    () = self.nobody_waits(context) => Err(gone().into()),
+                    () = self.caller_gone(context) => Err(caller_gone_error().into()),
                 }
             }
             "list_sessions" => {
                 let args = tools::read(&name, arguments)?;
-                Ok(shown::sessions(&self.daemon().await?, &self.reach, &args).await?.into())
+                Ok(shown::sessions(&self.daemon().await?, &self.access, &args).await?.into())
             }
             other => Err(Failure::usage(format!("unknown tool {other}")).into()),
         }
     }
 
     /// Waits until the caller cancels the call or disconnects.
-    async fn nobody_waits(&self, context: &RequestContext<RoleServer>) {
+    async fn caller_gone(&self, context: &RequestContext<RoleServer>) {
         tokio::select! {
             () = context.ct.cancelled() => {}
-            () = self.over.cancelled() => {}
+            () = self.shutdown.cancelled() => {}
         }
     }
 
@@ -223,7 +223,7 @@ impl ServerHandler for AgentServer {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         if self.get_tool(&request.name).is_none() {
-            let name = report::cut(&clean_line(&request.name), LONGEST_NAME);
+            let name = report::cut(&clean_line(&request.name), MAX_NAME);
             return Err(ErrorData::invalid_params(format!("unknown tool {name:?}"), None));
         }
         let outcome = self.call(request, &context).await;
@@ -232,13 +232,13 @@ impl ServerHandler for AgentServer {
 }
 
 /// Failure of a call whose caller is gone.
-pub(super) fn gone() -> Failure {
+pub(super) fn caller_gone_error() -> Failure {
     Failure::new(ErrorKind::Conflict, "the caller no longer waits for this call")
 }
 
 /// Name of the caller in the audit log and in questions.
 pub(super) fn caller(context: &RequestContext<RoleServer>) -> String {
-    let name = context.client_info().map(|client| report::cut(&clean_line(&client.name), LONGEST_NAME));
+    let name = context.client_info().map(|client| report::cut(&clean_line(&client.name), MAX_NAME));
     match name.filter(|name| !name.is_empty()) {
         Some(name) => format!("mcp: {name}"),
         None => "mcp".to_owned(),
@@ -249,15 +249,15 @@ pub(super) fn caller(context: &RequestContext<RoleServer>) -> String {
 #[derive(Debug)]
 pub(super) struct Input<R> {
     inner: R,
-    over: CancellationToken,
+    shutdown: CancellationToken,
 }
 
 impl<R: AsyncRead + Unpin> AsyncRead for Input<R> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let (before, room) = (buf.filled().len(), buf.remaining());
+        let (before, capacity) = (buf.filled().len(), buf.remaining());
         let read = ready!(Pin::new(&mut self.inner).poll_read(cx, buf));
-        if read.is_err() || (room > 0 && buf.filled().len() == before) {
-            self.over.cancel();
+        if read.is_err() || (capacity > 0 && buf.filled().len() == before) {
+            self.shutdown.cancel();
         }
         Poll::Ready(read)
     }
@@ -266,9 +266,9 @@ impl<R: AsyncRead + Unpin> AsyncRead for Input<R> {
 /// Capacity of the progress queue. Further messages are dropped, because later ones replace them.
 const QUEUE: usize = 16;
 /// Minimum delay between messages about streamed text.
-const PAUSE: Duration = Duration::from_millis(250);
+const MIN_INTERVAL: Duration = Duration::from_millis(250);
 /// Interval of heartbeat messages, so that clients do not give up on a slow model.
-const BEAT: Duration = Duration::from_secs(10);
+const HEARTBEAT: Duration = Duration::from_secs(10);
 /// Maximum characters shown of streamed text.
 const TAIL: usize = 100;
 
@@ -305,7 +305,7 @@ impl Progress {
         self.tail.push_str(text);
         let cut = self.tail.char_indices().rev().nth(TAIL - 1).map_or(0, |(at, _)| at);
         self.tail.drain(..cut);
-        if self.sent_at.is_none_or(|at| at.elapsed() >= PAUSE) {
+        if self.sent_at.is_none_or(|at| at.elapsed() >= MIN_INTERVAL) {
             let line = clean_line(&self.tail);
             if !line.is_empty() {
                 self.send(line);
@@ -352,7 +352,7 @@ async fn send_progress(
 ) -> Infallible {
     let Some(token) = token else { return std::future::pending().await };
     let begun = Instant::now();
-    let mut beat = tokio::time::interval(BEAT);
+    let mut beat = tokio::time::interval(HEARTBEAT);
     let mut number = 0_u32;
     loop {
         let message = tokio::select! {
@@ -382,7 +382,7 @@ mod tests {
         progress.text("one\u{1b}[2J ");
         progress.text("two");
         assert_eq!(messages.try_recv().unwrap(), "one");
-        assert!(messages.try_recv().is_err(), "the next word comes later");
+        assert!(messages.try_recv().is_err(), "the next message comes later");
         progress.sent_at = None;
         progress.text(&"é".repeat(TAIL + 5));
         assert_eq!(messages.try_recv().unwrap(), "é".repeat(TAIL));

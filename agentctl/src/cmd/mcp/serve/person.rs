@@ -27,9 +27,9 @@ use crate::{
 };
 
 /// Maximum characters of a question. A longer one is not asked, because an approval must be shown completely.
-const LONGEST: usize = 10_000;
+const MAX_QUESTION: usize = 10_000;
 
-/// Clients that may approve: the caller's person, or `agentctl`.
+/// Clients that may approve: the MCP client of the user, `agentctl`, or the calling agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Approvals {
     /// You, in a form shown by the MCP client, or by `agentctl answer` if it has no forms
@@ -44,7 +44,7 @@ pub(super) enum Approvals {
 #[derive(Debug)]
 pub(super) enum Person {
     /// No user can be asked at the client.
-    Nobody,
+    Unavailable,
     /// Asked during a call.
     During(Peer<RoleServer>),
     /// Asked in the result of a call, which is then repeated with the answer. Since protocol version 2026-07-28.
@@ -53,12 +53,12 @@ pub(super) enum Person {
 
 impl Person {
     /// Returns the user of this client, if `approvals` allows it and the client supports forms.
-    pub(super) fn before(context: &RequestContext<RoleServer>, approvals: Approvals) -> Self {
+    pub(super) fn of(context: &RequestContext<RoleServer>, approvals: Approvals) -> Self {
         let capabilities = context.client_capabilities().and_then(|client| client.elicitation);
         // A client that declares elicitation without details supports forms.
         let shows_forms = capabilities.is_some_and(|asks| asks.form.is_some() || asks.url.is_none());
         if approvals != Approvals::Person || !shows_forms {
-            return Self::Nobody;
+            return Self::Unavailable;
         }
         match context.protocol_version() {
             Some(version) if !version.has_initialize() => Self::Between,
@@ -67,8 +67,8 @@ impl Person {
     }
 
     /// Returns true if a user can be asked.
-    pub(super) fn is_there(&self) -> bool {
-        !matches!(self, Self::Nobody)
+    pub(super) fn is_available(&self) -> bool {
+        !matches!(self, Self::Unavailable)
     }
 
     /// Asks for approval during the call. Returns `None` if the user was not asked or did not answer.
@@ -158,7 +158,7 @@ fn choice_form(interrupt: &Interrupt) -> Option<ElicitRequestParams> {
 /// Form with this message and schema. `None` if the message is too long.
 fn form_of(message: &str, schema: &Value) -> Option<ElicitRequestParams> {
     let params = json!({ "mode": "form", "message": message, "requestedSchema": schema });
-    (message.chars().count() <= LONGEST).then(|| serde_json::from_value(params).ok()).flatten()
+    (message.chars().count() <= MAX_QUESTION).then(|| serde_json::from_value(params).ok()).flatten()
 }
 
 /// Answer in a form with choices, if any.
@@ -265,7 +265,7 @@ mod tests {
         let schema = serde_json::to_value(requested_schema).unwrap();
         assert_eq!(schema["required"], json!(["decision"]));
         assert_eq!(schema["properties"]["decision"]["enum"], json!(["approve", "reject"]));
-        assert!(form(&approval(&"x".repeat(LONGEST))).is_none());
+        assert!(form(&approval(&"x".repeat(MAX_QUESTION))).is_none());
     }
 
     #[test]

@@ -31,21 +31,21 @@ use crate::{
 };
 
 /// Maximum characters of a turn's answer.
-const LONGEST_ANSWER: usize = 100_000;
+const MAX_ANSWER: usize = 100_000;
 /// Maximum characters of any other text.
-const LONGEST_PART: usize = 8_000;
+const MAX_PART: usize = 8_000;
 /// Maximum characters of a text that someone decides on.
-const LONGEST_SEEN: usize = 100_000;
+const MAX_SEEN: usize = 100_000;
 /// Maximum entries of a list.
-const MOST: usize = 100;
+const MAX_ENTRIES: usize = 100;
 /// Maximum nesting of arguments.
-const DEEPEST: usize = 16;
+const MAX_DEPTH: usize = 16;
 
 /// Result for a turn that has ended.
 pub(super) fn ended(session: SessionId, result: &TurnResult) -> CallToolResult {
     let text = clean(&result.text);
-    let (text, is_cut) = cut(&text, LONGEST_ANSWER);
-    let denials = result.denials.iter().take(MOST);
+    let (text, is_cut) = cut(&text, MAX_ANSWER);
+    let denials = result.denials.iter().take(MAX_ENTRIES);
     let mut shown = json!({
         "status": "ended",
         "session_id": session,
@@ -56,7 +56,7 @@ pub(super) fn ended(session: SessionId, result: &TurnResult) -> CallToolResult {
             "tool": line(&denial.tool), "reason": line(&denial.reason),
         })).collect::<Vec<_>>(),
         "interrupts": [],
-        "files": result.files.iter().take(MOST).map(|file| json!({
+        "files": result.files.iter().take(MAX_ENTRIES).map(|file| json!({
             "path": line(&file.path), "change": file.change,
         })).collect::<Vec<_>>(),
     });
@@ -88,7 +88,7 @@ pub(super) fn waits(at: WaitingTurn, pending: &[Interrupt], note: &str) -> CallT
         "text": "",
         "stop_reason": null,
         "denials": [],
-        "interrupts": pending.iter().take(MOST).map(shown).collect::<Vec<_>>(),
+        "interrupts": pending.iter().take(MAX_ENTRIES).map(shown).collect::<Vec<_>>(),
         "note": note,
     }))
 }
@@ -142,13 +142,13 @@ pub(super) fn line(text: &str) -> String {
 /// Sanitizes and bounds a text.
 pub(super) fn part(text: &str) -> String {
     let text = clean(text);
-    let (start, is_cut) = cut(&text, LONGEST_PART);
+    let (start, is_cut) = cut(&text, MAX_PART);
     if is_cut { format!("{start} […]") } else { start.to_owned() }
 }
 
 /// Text that someone decides on: every character is made visible, and truncation is reported with the missing length.
 fn seen(text: &str) -> String {
-    let (start, is_cut) = cut(text, LONGEST_SEEN);
+    let (start, is_cut) = cut(text, MAX_SEEN);
     let shown = visible::lines(start);
     if !is_cut {
         return shown;
@@ -162,7 +162,7 @@ fn seen(text: &str) -> String {
 /// Arguments of a call. If they are too long or nested too deeply, they become truncated text.
 fn value(args: &Value) -> Value {
     let text = args.to_string();
-    if text.len() > LONGEST_SEEN { Value::String(seen(&text)) } else { seen_value(args, DEEPEST) }
+    if text.len() > MAX_SEEN { Value::String(seen(&text)) } else { seen_value(args, MAX_DEPTH) }
 }
 
 fn seen_value(value: &Value, deep: usize) -> Value {
@@ -187,27 +187,31 @@ fn cut(text: &str, longest: usize) -> (&str, bool) {
 }
 
 /// Default number of search results.
-const FINDS: usize = 10;
+const DEFAULT_HITS: usize = 10;
 /// Maximum number of search results.
-const MOST_FINDS: usize = 50;
+const MAX_HITS: usize = 50;
 /// Default number of listed sessions.
-const SESSIONS: usize = 20;
+const DEFAULT_SESSIONS: usize = 20;
 /// Maximum number of listed sessions.
-const MOST_SESSIONS: usize = 100;
+const MAX_SESSIONS: usize = 100;
 
 /// Searches the documents of a session. The caller is a model and must see no more than the session's model would
 /// without asking, so the policy is checked for the search and for each file with results.
-pub(super) async fn search(daemon: &Daemon, reach: &Reach, args: &tools::Search) -> anyhow::Result<CallToolResult> {
+pub(super) async fn search(
+    daemon: &Daemon,
+    access: &SessionAccess,
+    args: &tools::Search,
+) -> anyhow::Result<CallToolResult> {
     let client = &daemon.client;
-    let session = reach.session(client, &args.session_id).await?;
+    let session = access.session(client, &args.session_id).await?;
     let name = session.to_string();
     let whole = json!({ "query": args.query, "paths": args.paths });
-    if let Some(why) = refusal_reason(client, &name, "search_documents", &whole).await? {
-        return Err(Failure::new(ErrorKind::Rejected, format!("search denied by the rules: {why}"))
+    if let Some(reason) = refusal_reason(client, &name, "search_documents", &whole).await? {
+        return Err(Failure::new(ErrorKind::Rejected, format!("search denied by the rules: {reason}"))
             .hint("`agentctl policy explain` shows the rule")
             .into());
     }
-    let limit = args.limit.unwrap_or(FINDS).clamp(1, MOST_FINDS);
+    let limit = args.limit.unwrap_or(DEFAULT_HITS).clamp(1, MAX_HITS);
     let (text, regex) = (args.query.clone(), args.regex);
     let query = DocumentQuery { text, regex, limit, neighbours: false, begin_by: None };
     let finds = client.search_documents(&name, &args.paths, &query, |_| {}).await?;
@@ -231,7 +235,7 @@ pub(super) async fn search(daemon: &Daemon, reach: &Reach, args: &tools::Search)
         .broken
         .iter()
         .filter(|(document, _)| !unread.contains(document))
-        .map(|(document, why)| json!({ "document": line(document), "why": line(why) }));
+        .map(|(document, reason)| json!({ "document": line(document), "why": line(reason) }));
     let mut notes: Vec<String> = finds.notes.iter().map(|note| line(note)).collect();
     if !unread.is_empty() {
         notes.push("matches in files that need approval to read are omitted".to_owned());
@@ -242,7 +246,7 @@ pub(super) async fn search(daemon: &Daemon, reach: &Reach, args: &tools::Search)
         "searched": finds.searched,
         "complete": finds.is_complete(),
         "notes": notes,
-        "broken": broken.take(MOST_FINDS).collect::<Vec<Value>>(),
+        "broken": broken.take(MAX_HITS).collect::<Vec<Value>>(),
     })))
 }
 
@@ -261,14 +265,18 @@ async fn refusal_reason(
 }
 
 /// Lists the last used sessions with their pending interrupts.
-pub(super) async fn sessions(daemon: &Daemon, reach: &Reach, args: &tools::List) -> anyhow::Result<CallToolResult> {
-    let limit = args.limit.unwrap_or(SESSIONS).clamp(1, MOST_SESSIONS);
-    let sessions = match reach.listed() {
+pub(super) async fn sessions(
+    daemon: &Daemon,
+    access: &SessionAccess,
+    args: &tools::List,
+) -> anyhow::Result<CallToolResult> {
+    let limit = args.limit.unwrap_or(DEFAULT_SESSIONS).clamp(1, MAX_SESSIONS);
+    let sessions = match access.listed() {
         None => daemon.client.sessions(limit).await?,
-        Some(own) => begun(&daemon.client, own, limit).await?,
+        Some(own) => started_sessions(&daemon.client, own, limit).await?,
     };
     let mut pending: BTreeMap<SessionId, Vec<Value>> = BTreeMap::new();
-    for interrupt in reach.within(&daemon.client, daemon.client.interrupts(None).await?).await {
+    for interrupt in access.within(&daemon.client, daemon.client.interrupts(None).await?).await {
         let session = top(&daemon.client, &interrupt).await?;
         pending.entry(session).or_default().push(shown(&interrupt));
     }
@@ -287,7 +295,7 @@ pub(super) async fn sessions(daemon: &Daemon, reach: &Reach, args: &tools::List)
 }
 
 /// Loads those of the sessions that still exist, last used first.
-async fn begun(client: &Client, own: Vec<SessionId>, limit: usize) -> anyhow::Result<Vec<SessionSummary>> {
+async fn started_sessions(client: &Client, own: Vec<SessionId>, limit: usize) -> anyhow::Result<Vec<SessionSummary>> {
     let mut sessions = Vec::new();
     for id in own.into_iter().take(limit) {
         match client.session(&id.to_string()).await {
@@ -306,7 +314,7 @@ pub(super) async fn top(client: &Client, interrupt: &Interrupt) -> anyhow::Resul
     Ok(view.session.settings.parent.map_or(interrupt.session_id, |parent| parent.session))
 }
 
-/// Which sessions callers get at.
+/// Sessions that callers can access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Sessions {
     /// Sessions started through this server since it started
@@ -315,11 +323,11 @@ pub(super) enum Sessions {
     All,
 }
 
-/// Sessions that a caller can reach.
+/// Sessions that a caller can access.
 #[derive(Debug)]
-pub(super) struct Reach {
+pub(super) struct SessionAccess {
     sessions: Sessions,
-    begun: Mutex<OwnTurns>,
+    started: Mutex<OwnTurns>,
 }
 
 /// Sessions and turns started by this server. Sessions are never removed, because an id is small compared to what the
@@ -331,38 +339,38 @@ struct OwnTurns {
     turns: BTreeSet<TurnId>,
 }
 
-impl Reach {
-    /// Reach of a server that has not started anything.
+impl SessionAccess {
+    /// Creates the access of a server that has not started anything.
     pub(super) fn new(sessions: Sessions) -> Self {
-        Self { sessions, begun: Mutex::default() }
+        Self { sessions, started: Mutex::default() }
     }
 
     /// Records a started turn, and its session if that was created too.
-    pub(super) fn began(&self, session: Option<SessionId>, turn: TurnId) {
-        let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
-        begun.sessions.extend(session);
-        begun.turns.insert(turn);
+    pub(super) fn record_start(&self, session: Option<SessionId>, turn: TurnId) {
+        let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
+        started.sessions.extend(session);
+        started.turns.insert(turn);
     }
 
     /// Records the end of a turn.
-    pub(super) fn ended(&self, turn: TurnId) {
-        self.begun.lock().unwrap_or_else(PoisonError::into_inner).turns.remove(&turn);
+    pub(super) fn record_end(&self, turn: TurnId) {
+        self.started.lock().unwrap_or_else(PoisonError::into_inner).turns.remove(&turn);
     }
 
     /// Returns true if this server created the session.
-    pub(super) fn has_begun(&self, session: SessionId) -> bool {
-        self.begun.lock().unwrap_or_else(PoisonError::into_inner).sessions.contains(&session)
+    pub(super) fn has_started(&self, session: SessionId) -> bool {
+        self.started.lock().unwrap_or_else(PoisonError::into_inner).sessions.contains(&session)
     }
 
     /// Returns true if this server started the turn and it has not ended.
     pub(super) fn has_turn(&self, turn: TurnId) -> bool {
-        self.begun.lock().unwrap_or_else(PoisonError::into_inner).turns.contains(&turn)
+        self.started.lock().unwrap_or_else(PoisonError::into_inner).turns.contains(&turn)
     }
 
     /// Sessions that may be listed, newest first. `None` if all may be.
     pub(super) fn listed(&self) -> Option<Vec<SessionId>> {
-        let begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
-        (self.sessions == Sessions::Own).then(|| begun.sessions.iter().rev().copied().collect())
+        let started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
+        (self.sessions == Sessions::Own).then(|| started.sessions.iter().rev().copied().collect())
     }
 
     /// Resolves a session by id or prefix. With `Sessions::Own`, foreign and missing sessions get the same error, and
@@ -393,8 +401,8 @@ impl Reach {
         let mut within = Vec::new();
         for interrupt in pending {
             // An interrupt of a deleted session belongs to no caller.
-            let is_own = self.has_begun(interrupt.session_id)
-                || top(client, &interrupt).await.is_ok_and(|top| self.has_begun(top));
+            let is_own = self.has_started(interrupt.session_id)
+                || top(client, &interrupt).await.is_ok_and(|top| self.has_started(top));
             if is_own {
                 within.push(interrupt);
             }
@@ -458,9 +466,9 @@ mod tests {
 
     #[test]
     fn answers_are_bounded_and_sanitised() {
-        let long = "é\u{1b}]0;x\u{7}".repeat(LONGEST_ANSWER + 1);
+        let long = "é\u{1b}]0;x\u{7}".repeat(MAX_ANSWER + 1);
         let shown = content(ended(SessionId::generate(), &result(&long, StopReason::Completed)));
-        assert_eq!(shown["text"].as_str().unwrap(), "é".repeat(LONGEST_ANSWER));
+        assert_eq!(shown["text"].as_str().unwrap(), "é".repeat(MAX_ANSWER));
         assert!(shown["note"].as_str().unwrap().contains("agentctl sessions show"));
         let short = content(ended(SessionId::generate(), &result("a", StopReason::Completed)));
         assert!(short.get("note").is_none());
@@ -480,7 +488,7 @@ mod tests {
         );
         assert_eq!((&shown["kind"], &shown["reason"]), (&json!("approval"), &json!("it⏎runs")));
         assert!(shown.get("preview").is_none() && shown.get("deadline").is_none());
-        let long = value(&json!({"text": "x".repeat(LONGEST_SEEN)}));
+        let long = value(&json!({"text": "x".repeat(MAX_SEEN)}));
         assert!(long.as_str().unwrap().contains("\n[… 11 more characters: `agentctl interrupts` shows all"));
     }
 

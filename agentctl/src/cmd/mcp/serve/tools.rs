@@ -132,8 +132,8 @@ fn list(description: &str, properties: Value, required: &[&str]) -> Value {
     json!({ "type": "array", "description": description, "items": object(properties, required) })
 }
 
-/// Gives a task or a question to an agent of agentd and waits for its answer. The agent can read, write, run commands and
-/// search, as far as its rules and its person allow.
+/// Gives an agent of agentd a task or question and waits for its answer. The agent can read, write, run commands and
+/// search, as far as its rules and user allow.
 #[derive(Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Ask {
@@ -158,8 +158,8 @@ pub(super) struct Ask {
     pub(super) if_busy: WhenBusy,
 }
 
-/// Behaviour at an interrupt: the turn waits, or it is refused and the turn goes on, or the turn ends. There is no word for
-/// granting everything: that would be a yes by silence.
+/// Behaviour at an interrupt: wait, deny it and continue, or end the turn. There is no value that approves everything,
+/// because silence must not approve.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum AtInterrupt {
@@ -169,7 +169,7 @@ pub(super) enum AtInterrupt {
     Fail,
 }
 
-/// Behaviour while another turn runs in the session: it is told and nothing else happens, or the input waits.
+/// Behaviour while another turn runs in the session: refuse, or queue the input.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum WhenBusy {
@@ -178,7 +178,7 @@ pub(super) enum WhenBusy {
     Queue,
 }
 
-/// Answers what a turn waits for, and returns how the turn went on: its end, or what it waits for next.
+/// Answers a pending interrupt and returns how the turn continued: its end, or the next interrupt.
 #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Answer {
@@ -198,8 +198,7 @@ pub(super) struct Answer {
     pub(super) wait_seconds: Option<u64>,
 }
 
-/// Answer to an interrupt: it may run, it may not, it may run with other arguments, the answer to a question, or none,
-/// because somebody else answers.
+/// Answer to an interrupt: approve, reject, run with other arguments, answer with text, or wait for another client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Decision {
@@ -222,7 +221,7 @@ pub(super) struct Search {
     #[serde(default)]
     pub(super) paths: Vec<String>,
     #[serde(default)]
-    #[schemars(description = "Whether the query is a regular expression.")]
+    #[schemars(description = "True if the query is a regular expression.")]
     pub(super) regex: bool,
     /// Maximum number of results; default 10.
     #[schemars(range(min = 1, max = 50))]

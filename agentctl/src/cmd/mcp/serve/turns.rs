@@ -17,7 +17,7 @@ use rmcp::{
 };
 
 use super::{
-    AgentServer, Progress, caller, gone,
+    AgentServer, Progress, caller, caller_gone_error,
     person::{Approvals, Person},
     send_progress,
     shown::{self, WaitingTurn},
@@ -35,11 +35,11 @@ use crate::{
 };
 
 /// Default time to wait for another client's answer, in seconds.
-const WAIT: u64 = 30;
+const DEFAULT_WAIT_SECONDS: u64 = 30;
 /// Maximum of that time, in seconds.
-const LONGEST_WAIT: u64 = 600;
+const MAX_WAIT_SECONDS: u64 = 600;
 /// Time limit for sending a cancellation to the daemon.
-const CANCEL: Duration = Duration::from_secs(2);
+const CANCEL_LIMIT: Duration = Duration::from_secs(2);
 
 const NEEDS_ANSWER: &str = "the turn waits: see its interrupts, and call the tool answer";
 const STILL_WAITS: &str = "no answer yet; the turn waits, also across a restart";
@@ -66,14 +66,14 @@ impl AgentServer {
         }
         let daemon = self.daemon().await?;
         let session = self.session(&daemon, args.session_id, folder).await?;
-        if context.ct.is_cancelled() || self.over.is_cancelled() {
-            return Err(gone().into());
+        if context.ct.is_cancelled() || self.shutdown.is_cancelled() {
+            return Err(caller_gone_error().into());
         }
         let client = caller(context);
         let (on_interrupt, person) = match args.on_interrupt {
-            AtInterrupt::Wait => (OnInterrupt::Wait, Person::before(context, self.approvals)),
-            AtInterrupt::Deny => (OnInterrupt::Deny, Person::Nobody),
-            AtInterrupt::Fail => (OnInterrupt::Fail, Person::Nobody),
+            AtInterrupt::Wait => (OnInterrupt::Wait, Person::of(context, self.approvals)),
+            AtInterrupt::Deny => (OnInterrupt::Deny, Person::Unavailable),
+            AtInterrupt::Fail => (OnInterrupt::Fail, Person::Unavailable),
         };
         let start = StartTurn {
             // A model wrote the text, so it is not searched for mentions or for rules of the user.
@@ -88,8 +88,9 @@ impl AgentServer {
         let is_new = matches!(session, SessionChoice::New(_));
         let request = StartRequest { session, start };
         let line = SocketLine::start(&daemon, request, Vec::new()).await?.answering_as(client);
-        let turn = line.turn().ok_or_else(|| Failure::new(ErrorKind::Protocol, "the daemon named no turn"))?;
-        self.reach.began(is_new.then(|| line.session()), turn);
+        let turn =
+            line.turn().ok_or_else(|| Failure::new(ErrorKind::Protocol, "the daemon did not report the turn"))?;
+        self.access.record_start(is_new.then(|| line.session()), turn);
         let at = WaitingTurn { session: line.session(), turn, seen: 0 };
         self.follow(&daemon, line, at, person, None, context).await
     }
@@ -110,10 +111,10 @@ impl AgentServer {
                 .hint("omit it for a new session; list_sessions shows existing ones")
                 .into());
         }
-        let session = self.reach.session(&daemon.client, &named).await?;
+        let session = self.access.session(&daemon.client, &named).await?;
         let Some(folder) = folder else { return Ok(SessionChoice::Existing(session.to_string())) };
         // The folder stays set, so it must not change in a session that the user also works in.
-        if !self.reach.has_begun(session) {
+        if !self.access.has_started(session) {
             return Err(Failure::usage("this session was not started here, so its folder cannot be set")
                 .hint("omit the folder, or omit the session_id to start a session with it")
                 .into());
@@ -131,20 +132,20 @@ impl AgentServer {
         context: &RequestContext<RoleServer>,
     ) -> anyhow::Result<CallToolResponse> {
         let daemon = self.daemon().await?;
-        let pending = self.reach.within(&daemon.client, daemon.client.interrupts(None).await?).await;
+        let pending = self.access.within(&daemon.client, daemon.client.interrupts(None).await?).await;
         let (id, interrupt) = resolve(&args.interrupt_id, &pending)?;
-        let at = self.place_of(&daemon, id, interrupt).await?;
-        let person = Person::before(context, self.approvals);
+        let at = self.waiting_turn(&daemon, id, interrupt).await?;
+        let person = Person::of(context, self.approvals);
 
         if args.decision == Decision::Wait {
             let at = at.ok_or_else(|| unknown(&args.interrupt_id))?;
-            let limit = Duration::from_secs(args.wait_seconds.unwrap_or(WAIT).min(LONGEST_WAIT));
+            let limit = Duration::from_secs(args.wait_seconds.unwrap_or(DEFAULT_WAIT_SECONDS).min(MAX_WAIT_SECONDS));
             let line = SocketLine::attach(&daemon, at.session, at.seen).await?.answering_as(caller(context));
-            return self.follow(&daemon, line, at, Person::Nobody, Some(limit), context).await;
+            return self.follow(&daemon, line, at, Person::Unavailable, Some(limit), context).await;
         }
         let decided = tokio::select! {
             biased;
-            () = self.nobody_waits(context) => return Err(gone().into()),
+            () = self.caller_gone(context) => return Err(caller_gone_error().into()),
             decided = self.decide(&args, interrupt, &person) => decided?,
         };
         let at = at.ok_or_else(|| unknown(&args.interrupt_id))?;
@@ -163,11 +164,11 @@ impl AgentServer {
         context: &RequestContext<RoleServer>,
     ) -> anyhow::Result<CallToolResponse> {
         let daemon = self.daemon().await?;
-        let pending = self.reach.within(&daemon.client, daemon.client.interrupts(None).await?).await;
+        let pending = self.access.within(&daemon.client, daemon.client.interrupts(None).await?).await;
         let id: InterruptId = asked.parse().map_err(|_| unknown(asked))?;
         let interrupt = pending.iter().find(|interrupt| interrupt.id == id);
-        let at = self.place_of(&daemon, id, interrupt).await?.ok_or_else(|| unknown(asked))?;
-        let person = Person::before(context, self.approvals);
+        let at = self.waiting_turn(&daemon, id, interrupt).await?.ok_or_else(|| unknown(asked))?;
+        let person = Person::of(context, self.approvals);
         let Some(interrupt) = interrupt else {
             // Another client has answered meanwhile.
             let line = SocketLine::attach(&daemon, at.session, at.seen).await?.answering_as(caller(context));
@@ -207,7 +208,7 @@ impl AgentServer {
     }
 
     /// Returns the turn that waits, or waited, for this interrupt. `None` if it is unknown.
-    async fn place_of(
+    async fn waiting_turn(
         &self,
         daemon: &Daemon,
         id: InterruptId,
@@ -256,14 +257,14 @@ impl AgentServer {
                 Answer::Edit { args: edited.into() }
             }
             Decision::Approve if may_approve || is_question => Answer::Approve,
-            Decision::Approve if person.is_there() => {
+            Decision::Approve if person.is_available() => {
                 return match interrupt {
                     Some(interrupt) => Ok(person.decide(interrupt).await),
                     None => Err(unknown(&args.interrupt_id)),
                 };
             }
             Decision::Approve | Decision::Edit | Decision::Text | Decision::Wait => {
-                return Err(for_a_person(&args.interrupt_id));
+                return Err(needs_user(&args.interrupt_id));
             }
         }))
     }
@@ -280,7 +281,7 @@ impl AgentServer {
         limit: Option<Duration>,
         context: &RequestContext<RoleServer>,
     ) -> anyhow::Result<CallToolResponse> {
-        let cancels = limit.is_none() && self.reach.has_turn(at.turn);
+        let cancels = limit.is_none() && self.access.has_turn(at.turn);
         let (mut progress, messages) = Progress::of(at.turn, at.seen);
         let work = async {
             let end = until_end(daemon, line, at, &mut progress, &mut person);
@@ -288,7 +289,7 @@ impl AgentServer {
         };
         let outcome = tokio::select! {
             biased;
-            () = self.nobody_waits(context) => None,
+            () = self.caller_gone(context) => None,
             never = send_progress(&context.peer, context.meta.get_progress_token(), messages) => match never {},
             outcome = work => Some(outcome),
         };
@@ -299,9 +300,9 @@ impl AgentServer {
                     // Fails if the turn has ended meanwhile.
                     let session = at.session.to_string();
                     let cancel = daemon.client.cancel_turn(&session, Some(at.turn));
-                    let _ = tokio::time::timeout(CANCEL, cancel).await;
+                    let _ = tokio::time::timeout(CANCEL_LIMIT, cancel).await;
                 }
-                Err(gone().into())
+                Err(caller_gone_error().into())
             }
             Some(None) => {
                 let pending = daemon.client.interrupts(Some(&at.session.to_string())).await?;
@@ -309,7 +310,7 @@ impl AgentServer {
             }
             Some(Some(end)) => Ok(match end? {
                 FollowEnd::Ended(result) => {
-                    self.reach.ended(at.turn);
+                    self.access.record_end(at.turn);
                     shown::ended(at.session, &result).into()
                 }
                 FollowEnd::Waits(pending) => self.waiting_response(at, &pending, NEEDS_ANSWER, &person),
@@ -360,7 +361,7 @@ async fn until_end(
 ) -> anyhow::Result<FollowEnd> {
     let session = at.session.to_string();
     loop {
-        let nobody = turn::Person {
+        let watcher = turn::Person {
             asker: person,
             signals: &mut Signals::never(),
             keyboard: &Keyboard::none(),
@@ -368,7 +369,7 @@ async fn until_end(
             attention: Attention::Off,
             is_guest: false,
         };
-        turn::drive(&mut line, progress, nobody).await?;
+        turn::drive(&mut line, progress, watcher).await?;
         if let Some(result) = progress.result.take() {
             return Ok(FollowEnd::Ended(Box::new(result)));
         }
@@ -393,7 +394,7 @@ fn unknown(id: &str) -> Failure {
 }
 
 /// Failure for an approval that the caller may not give.
-fn for_a_person(id: &str) -> Failure {
+fn needs_user(id: &str) -> Failure {
     Failure::new(ErrorKind::Rejected, "only the user can approve this, not the calling agent").hint(format!(
         "show the user the request; they approve it with `agentctl answer {id} approve`, or with the text that an MCP \
              server asks for in place of `approve`; then call answer with the \
@@ -406,7 +407,7 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     use super::*;
-    use crate::cmd::mcp::serve::shown::{Reach, Sessions, WaitingTurns};
+    use crate::cmd::mcp::serve::shown::{SessionAccess, Sessions, WaitingTurns};
     use crate::{exit::Exit, flags::Global};
 
     #[test]
@@ -422,8 +423,8 @@ mod tests {
             global: Global::default(),
             project: Some(Mount { path: given.clone(), writable: true }),
             approvals: Approvals::Person,
-            reach: Reach::new(Sessions::Own),
-            over: CancellationToken::new(),
+            access: SessionAccess::new(Sessions::Own),
+            shutdown: CancellationToken::new(),
             waiting_turns: WaitingTurns::default(),
         };
         let check = |named: &str, expected: Option<&str>| {

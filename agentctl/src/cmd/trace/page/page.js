@@ -1,12 +1,12 @@
 "use strict";
-// Draws the trace that stands in the page as JSON. Every text of it is set as text, never as HTML.
+// Renders the trace that the page contains as JSON. All texts are inserted as text, never as HTML.
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const byId = (id) => document.getElementById(id);
   const tree = byId("tree");
-  // Rows that are drawn at once; the rest follows while nothing else is to be done.
+  // Number of rows rendered immediately; the rest is rendered when the browser is idle.
   const CHUNK = 200;
-  // Characters of a text that are shown at first.
+  // Number of characters of a text shown initially.
   const LONG = 4000;
 
   const made = (tag, kind, text) => {
@@ -35,7 +35,7 @@
   const tokens = (usage) =>
     usage && usage.prompt_tokens + usage.completion_tokens > 0 ? short(usage.prompt_tokens) + " → " + short(usage.completion_tokens) : "";
   const firstLine = (text) => (text || "").slice(0, 400).trim().replace(/\s+/g, " ");
-  const words = (name) => String(name).replace(/_/g, " ");
+  const spaced = (name) => String(name).replace(/_/g, " ");
   const usageOf = (tool) => {
     const sum = {};
     for (const part of [tool.sampled, tool.delegated]) {
@@ -72,11 +72,11 @@
     row.isCut = Boolean(row.it.is_open);
   }
 
-  // The words of a row: its kind, what it is, and what is quiet behind it.
+  // Label of a row: its kind, its subject, and secondary text.
   const label = ({ kind, it }) => {
     switch (kind) {
       case "turn": {
-        const end = it.outcome ? words(it.outcome.reason) : "not ended";
+        const end = it.outcome ? spaced(it.outcome.reason) : "not ended";
         const waited = it.waited_ms ? ", waited " + span(it.waited_ms) : "";
         return ["turn " + it.number, it.agent, end + waited + (it.model ? " · " + it.model : "")];
       }
@@ -93,23 +93,23 @@
         return ["tool", it.name, end + firstLine(it.ran_with || it.arguments)];
       }
       case "interrupt": {
-        const what = it.ask.kind === "approval" ? "may " + it.ask.tool + " run?" : firstLine(it.ask.question);
-        return ["asks", what, answered(it)];
+        const subject = it.ask.kind === "approval" ? "run " + it.ask.tool + "?" : firstLine(it.ask.question);
+        return ["asks", subject, answered(it)];
       }
       case "subagent": return ["agent", it.name, it.task];
       case "compaction": {
         const report = it.report;
         return ["compaction", report ? short(report.tokens_before) + " → " + short(report.tokens_after) + " tokens" : "", ""];
       }
-      case "notice": return ["notice", words(it.topic), firstLine(it.text)];
+      case "notice": return ["notice", spaced(it.topic), firstLine(it.text)];
       case "warning": return ["warning", it.code, it.message];
       case "choice": return ["choice", it.choice, it.reason];
-      default: return [words(kind), "", ""];
+      default: return [spaced(kind), "", ""];
     }
   };
   const usage = ({ kind, it }) => (kind === "tool" ? usageOf(it) : kind === "turn" || kind === "model_call" ? it.usage : null);
 
-  // All texts of a row, for the search.
+  // Searchable text of a row.
   const textOf = (row) => {
     if (row.searched === undefined) {
       const skipped = new Set(["children", "turns", "spans"]);
@@ -216,7 +216,7 @@
     }
   };
 
-  // Drawing.
+  // Rendering.
   const draw = (row) => {
     const [kind, name, quiet] = label(row);
     const element = made("div", "row " + row.kind + (row.isBad ? " bad" : "") + (row.isCut ? " cut" : "") + (row.depth ? " deep" : ""));
@@ -231,9 +231,9 @@
     fold.type = "button";
     fold.tabIndex = -1;
     fold.setAttribute("aria-hidden", "true");
-    const words = made("span", "text");
-    words.append(made("b", "", name), made("i", "", quiet ? "  " + quiet : ""));
-    title.append(fold, made("span", "kind", kind), words);
+    const caption = made("span", "text");
+    caption.append(made("b", "", name), made("i", "", quiet ? "  " + quiet : ""));
+    title.append(fold, made("span", "kind", kind), caption);
     const track = made("div", "track");
     const bar = made("div", "span");
     const whole = Math.max(row.root.end - row.root.at, 1);
@@ -267,7 +267,7 @@
     for (let above = row.parent; above; above = above.parent) if (!above.unfolded && !query) return false;
     return true;
   };
-  // Draws the rows that are to be seen: the first ones at once, down to the one that is chosen, and the others later.
+  // Renders the visible rows: the first ones, including the selected one, immediately, and the others later.
   const render = () => {
     const mine = ++drawing;
     const shown = rows.filter(isShown);
@@ -316,7 +316,7 @@
       for (const row of rows) {
         if (!textOf(row).includes(query)) continue;
         count += 1;
-        // What is above a row says where it stands.
+        // Ancestors match too, so that the position of the row is visible.
         for (let at = row; at && !at.matches; at = at.parent) at.matches = true;
       }
     }
@@ -388,7 +388,7 @@
   }
   byId("title").textContent = data.title || "Session";
   document.title = "Trace: " + (data.title || data.session_id);
-  const one = (count, what) => number(count) + " " + what + (count === 1 ? "" : "s");
+  const one = (count, noun) => number(count) + " " + noun + (count === 1 ? "" : "s");
   byId("facts").textContent = [data.session_id, one(data.turns.length, "turn"), span(whole), tokens(sum) + " tokens", money(sum)].filter(Boolean).join(" · ");
   render();
 })();

@@ -20,7 +20,7 @@ use agentd_proto::{
     client::{Client, ClientError, ClientErrorKind},
     lock_file::{self, LOCK_FILE, LockHolder},
     packaged,
-    socket::{self, SocketPlace},
+    socket::{self, SocketSettings},
     start_variables::{StartVariables, VariableMatch},
 };
 use serde::Serialize;
@@ -30,11 +30,11 @@ use crate::{failure::Failure, flags::Global};
 
 /// Sockets and data folder to search.
 #[derive(Debug, Clone)]
-pub(crate) struct DaemonPlace {
+pub(crate) struct DaemonLocation {
     /// Socket named by the user.
     named: Option<PathBuf>,
     /// Socket used by default.
-    usual: PathBuf,
+    default: PathBuf,
     /// Other sockets where the daemon may be instead.
     others: Vec<PathBuf>,
     /// Data folder; `None` if it is unknown but a socket is known.
@@ -48,13 +48,13 @@ pub(crate) enum SearchResult {
     /// A process that holds the data folder but does not answer, with the connection error if its socket is known.
     Silent(LockHolder, Option<ClientError>),
     /// No daemon is running.
-    Nobody,
+    NotRunning,
     /// A process at a socket that cannot be used.
     Unusable(ClientError),
 }
 
-impl DaemonPlace {
-    /// Places for these arguments and this environment.
+impl DaemonLocation {
+    /// Locations for these arguments and this environment.
     ///
     /// # Errors
     /// If a path is invalid for a socket, or the data folder is unknown.
@@ -72,16 +72,16 @@ impl DaemonPlace {
         runtime_dir: Option<OsString>,
         data: Result<PathBuf, Failure>,
     ) -> Result<Self, Failure> {
-        let known = data.as_ref().cloned().unwrap_or_default();
-        let place = SocketPlace::of_this_user(named, runtime_dir, known);
-        let usual =
-            socket::socket_path(&place).map_err(|error| Failure::usage(error.to_string()).hint(error.hint()))?;
-        let named = place.named();
+        let data_dir = data.as_ref().cloned().unwrap_or_default();
+        let settings = SocketSettings::of_this_user(named, runtime_dir, data_dir);
+        let default =
+            socket::socket_path(&settings).map_err(|error| Failure::usage(error.to_string()).hint(error.hint()))?;
+        let named = settings.named();
         let needs_data =
-            named.is_none() && place.runtime_dir.as_ref().is_none_or(|folder| !Path::new(folder).is_absolute());
+            named.is_none() && settings.runtime_dir.as_ref().is_none_or(|folder| !Path::new(folder).is_absolute());
         let data = if needs_data { Some(data?) } else { data.ok() };
-        let others = if named.is_some() { Vec::new() } else { socket::other_paths(&place) };
-        Ok(Self { named, usual, others, data })
+        let others = if named.is_some() { Vec::new() } else { socket::other_paths(&settings) };
+        Ok(Self { named, default, others, data })
     }
 
     /// Socket named by the user.
@@ -91,7 +91,7 @@ impl DaemonPlace {
 
     /// Socket where the daemon is, or would be.
     pub(crate) fn socket(&self) -> PathBuf {
-        self.holder().and_then(|holder| holder.socket).unwrap_or_else(|| self.usual.clone())
+        self.holder().and_then(|holder| holder.socket).unwrap_or_else(|| self.default.clone())
     }
 
     /// Process that holds the data folder, unless the user named a different socket.
@@ -103,8 +103,8 @@ impl DaemonPlace {
     fn file_holder(&self) -> Option<LockHolder> {
         // An unreadable lock file is treated like a missing one.
         let holder = lock_file::holder(&self.data.as_ref()?.join(LOCK_FILE)).ok().flatten()?;
-        let is_meant = self.named.as_ref().is_none_or(|named| holder.socket.as_ref() == Some(named));
-        is_meant.then_some(holder)
+        let is_expected = self.named.as_ref().is_none_or(|named| holder.socket.as_ref() == Some(named));
+        is_expected.then_some(holder)
     }
 
     /// Process that holds a folder whose lock file was removed, until it recreates the file.
@@ -112,22 +112,22 @@ impl DaemonPlace {
         lock_file::folder_holder(self.data.as_ref().filter(|_| self.named.is_none())?)
     }
 
-    /// Searches once. `fitting` checks the version of the daemon found.
-    pub(crate) async fn search(&self, fitting: fn(Client, &Path) -> Result<Client, ClientError>) -> SearchResult {
+    /// Searches once. `check_version` checks the version of the daemon found.
+    pub(crate) async fn search(&self, check_version: fn(Client, &Path) -> Result<Client, ClientError>) -> SearchResult {
         if let Some(holder) = self.file_holder() {
             let Some(socket) = holder.socket.clone() else { return SearchResult::Silent(holder, None) };
             let reached = Client::connect_any_version(&socket).await;
-            return match reached.and_then(|client| fitting(client, &socket)) {
+            return match reached.and_then(|client| check_version(client, &socket)) {
                 Ok(client) => SearchResult::Reached(client, socket),
                 Err(error) if error.kind == ClientErrorKind::OtherVersion => SearchResult::Unusable(error),
                 Err(error) => SearchResult::Silent(holder, Some(error)),
             };
         }
-        for socket in std::iter::once(&self.usual).chain(&self.others) {
+        for socket in std::iter::once(&self.default).chain(&self.others) {
             match Client::connect_any_version(socket).await {
-                Ok(client) if !self.is_meant(&client) => {}
+                Ok(client) if !self.is_expected(&client) => {}
                 Ok(client) => {
-                    return match fitting(client, socket) {
+                    return match check_version(client, socket) {
                         Ok(client) => SearchResult::Reached(client, socket.clone()),
                         Err(error) => SearchResult::Unusable(error),
                     };
@@ -136,7 +136,7 @@ impl DaemonPlace {
                 Err(error) => return SearchResult::Unusable(error),
             }
         }
-        self.folder_holder().map_or(SearchResult::Nobody, |holder| SearchResult::Silent(holder, None))
+        self.folder_holder().map_or(SearchResult::NotRunning, |holder| SearchResult::Silent(holder, None))
     }
 
     /// Connects to the daemon.
@@ -147,7 +147,7 @@ impl DaemonPlace {
         match self.search(Client::of_our_version).await {
             SearchResult::Reached(client, _) => Ok(client),
             SearchResult::Unusable(error) | SearchResult::Silent(_, Some(error)) => Err(error),
-            SearchResult::Silent(_, None) | SearchResult::Nobody => {
+            SearchResult::Silent(_, None) | SearchResult::NotRunning => {
                 Err(ClientError::new(ClientErrorKind::NotRunning, "no daemon is running"))
             }
         }
@@ -155,7 +155,7 @@ impl DaemonPlace {
 
     /// Returns true if the daemon uses the expected data folder. A named socket is accepted with any folder, as are
     /// older daemons, which do not report theirs.
-    fn is_meant(&self, client: &Client) -> bool {
+    fn is_expected(&self, client: &Client) -> bool {
         let theirs = &client.hello().data_dir;
         match &self.data {
             Some(ours) if self.named.is_none() && !theirs.as_os_str().is_empty() => is_same_folder(ours, theirs),
@@ -171,9 +171,9 @@ pub(crate) fn is_same_folder(one: &Path, other: &Path) -> bool {
 }
 
 /// Failure for a daemon that runs but cannot be reached, with a hint.
-pub(crate) fn silent(holder: &LockHolder, error: Option<&ClientError>) -> Failure {
-    let who = holder.pid.map_or("in another container".to_owned(), |pid| format!("pid {pid}"));
-    let what = match (&holder.socket, error.map(|error| error.kind)) {
+pub(crate) fn silent_error(holder: &LockHolder, error: Option<&ClientError>) -> Failure {
+    let process = holder.pid.map_or("in another container".to_owned(), |pid| format!("pid {pid}"));
+    let problem = match (&holder.socket, error.map(|error| error.kind)) {
         (None, _) => "cannot be reached yet".to_owned(),
         (Some(socket), Some(ClientErrorKind::NotRunning)) => format!("has lost its socket {}", socket.display()),
         (Some(socket), _) => format!("does not answer at {}", socket.display()),
@@ -182,11 +182,11 @@ pub(crate) fn silent(holder: &LockHolder, error: Option<&ClientError>) -> Failur
         Some(_) => "try again in a moment; `agentctl stop` stops it, and turns can be resumed after the next start",
         None => "stop it where it runs, or set AGENTD_DATA_DIR to another folder",
     };
-    Failure::unreachable(format!("the daemon ({who}) has locked the data folder and {what}")).hint(hint)
+    Failure::unreachable(format!("the daemon ({process}) has locked the data folder and {problem}")).hint(hint)
 }
 
 /// Maximum depth below the models folder that is searched for a file.
-const DEEPEST: u8 = 3;
+const MAX_DEPTH: u8 = 3;
 
 /// File of the built-in model.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -212,8 +212,8 @@ impl Weights {
                 if theirs.as_os_str().is_empty() { ours() } else { theirs.clone() }.join("models")
             }
         };
-        let packaged = || if is_named { None } else { file_below(&packaged::models()?, DEEPEST) };
-        match file_below(&path, DEEPEST).or_else(packaged) {
+        let packaged = || if is_named { None } else { file_below(&packaged::models()?, MAX_DEPTH) };
+        match file_below(&path, MAX_DEPTH).or_else(packaged) {
             Some(file) => Self::File(file),
             None => Self::Missing(path),
         }
@@ -250,14 +250,14 @@ fn file_below(folder: &Path, depth: u8) -> Option<PathBuf> {
 }
 
 /// Slot names in variables. The first one is the default slot.
-const PLACES: [&str; 5] = ["BASIC", "REASONING", "MULTIMODAL", "CODE", "CHAT"];
+const SLOT_NAMES: [&str; 5] = ["BASIC", "REASONING", "MULTIMODAL", "CODE", "CHAT"];
 
 /// Common aliases of slot names.
-const OTHER_PLACES: [(&str, &str); 4] =
+const SLOT_ALIASES: [(&str, &str); 4] =
     [("BASE", "BASIC"), ("DEFAULT", "BASIC"), ("VISION", "MULTIMODAL"), ("REASON", "REASONING")];
 
 /// Suffixes of the variables, and their common aliases.
-const ENDS: [(&str, &[&str]); 5] = [
+const SUFFIXES: [(&str, &[&str]); 5] = [
     ("BASE_URL", &["BASE_URL", "URL", "API_BASE", "API_URL", "ENDPOINT"]),
     ("API_KEY", &["API_KEY", "KEY", "TOKEN"]),
     ("CONTEXT_WINDOW", &["CONTEXT_WINDOW", "CONTEXT", "CONTEXT_LENGTH", "CONTEXT_SIZE", "WINDOW"]),
@@ -266,10 +266,10 @@ const ENDS: [(&str, &[&str]); 5] = [
 ];
 
 /// Suffixes too short for fuzzy matching.
-const SHORT_ENDS: [&str; 2] = ["ID", "WIRE"];
+const SHORT_SUFFIXES: [&str; 2] = ["ID", "WIRE"];
 
 /// Maximum edit distance of a misspelt name.
-const SLIPS: usize = 2;
+const MAX_EDITS: usize = 2;
 
 /// Prefixes of well-known key variables, and the providers' base URLs.
 const PROVIDERS: [(&str, &str); 7] = [
@@ -283,7 +283,7 @@ const PROVIDERS: [(&str, &str); 7] = [
 ];
 
 /// Keys that work without naming a model.
-const ENOUGH: [&str; 2] = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY"];
+const SUFFICIENT_KEYS: [&str; 2] = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY"];
 
 /// A setting in this shell's environment that has no effect.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -333,10 +333,10 @@ fn differing(shell: &BTreeMap<String, String>, known: &StartVariables) -> Vec<Sh
         let is = |name: &&str| shell.get(*name).is_some_and(|value| known.compare(name, value) == wanted);
         names.iter().map(String::as_str).filter(is).collect()
     };
-    let note = |wanted: VariableMatch, how: &str| {
+    let note = |wanted: VariableMatch, relation: &str| {
         let names = of(wanted);
         let (is, it) = if names.len() == 1 { ("is", "it") } else { ("are", "them") };
-        let message = format!("{} {is} set here, but the daemon was started {how} {it}", listed(&names));
+        let message = format!("{} {is} set here, but the daemon was started {relation} {it}", listed(&names));
         let note = ShellNote::new(&names, message, "agentctl stop, then start again".to_owned());
         (!names.is_empty()).then_some(note)
     };
@@ -349,8 +349,8 @@ fn differing(shell: &BTreeMap<String, String>, known: &StartVariables) -> Vec<Sh
 /// Names similar to a variable that has an effect.
 fn misspelt(shell: &BTreeMap<String, String>, has_builtin: bool) -> Vec<ShellNote> {
     let known: Vec<String> = known_names().collect();
-    let strange = shell.keys().filter(|name| !known.contains(name));
-    let meant = strange.filter_map(|name| Some((name, meant(name, has_builtin)?)));
+    let unknown = shell.keys().filter(|name| !known.contains(name));
+    let meant = unknown.filter_map(|name| Some((name, intended_variable(name, has_builtin)?)));
     meant
         .filter(|(_, meant)| !shell.contains_key(meant))
         .map(|(name, meant)| {
@@ -361,31 +361,31 @@ fn misspelt(shell: &BTreeMap<String, String>, has_builtin: bool) -> Vec<ShellNot
 }
 
 /// Returns the variable that a name was probably meant to be.
-fn meant(name: &str, has_builtin: bool) -> Option<String> {
+fn intended_variable(name: &str, has_builtin: bool) -> Option<String> {
     // A short name may belong to another program.
-    let written = squeezed(name);
-    if !(written.starts_with("MOD") && written.len() > "MODEL".len() + SLIPS) {
+    let written = normalized(name);
+    if !(written.starts_with("MOD") && written.len() > "MODEL".len() + MAX_EDITS) {
         return None;
     }
-    let places = PLACES.iter().map(|place| (*place, *place)).chain(OTHER_PLACES);
+    let slots = SLOT_NAMES.iter().map(|slot| (*slot, *slot)).chain(SLOT_ALIASES);
     let mut nearest: Option<(usize, String)> = None;
-    let mut consider = |form: String, slips: usize, meant: String| {
-        let distance = strsim::damerau_levenshtein(&written, &squeezed(&form));
-        if distance <= slips && nearest.as_ref().is_none_or(|(least, _)| distance < *least) {
+    let mut consider = |form: String, edits: usize, meant: String| {
+        let distance = strsim::damerau_levenshtein(&written, &normalized(&form));
+        if distance <= edits && nearest.as_ref().is_none_or(|(least, _)| distance < *least) {
             nearest = Some((distance, meant));
         }
     };
-    for (end, forms) in ENDS {
-        for (place, meant) in places.clone() {
-            for form in forms.iter().filter(|form| !(place == "BASE" && **form == "URL")) {
+    for (end, forms) in SUFFIXES {
+        for (slot, meant) in slots.clone() {
+            for form in forms.iter().filter(|form| !(slot == "BASE" && **form == "URL")) {
                 // Aliases must match exactly, and so must short suffixes: `MODEL_BASE_DIR` belongs to another program.
-                let slips = if *form == end && !SHORT_ENDS.contains(&end) { SLIPS } else { 0 };
-                consider(format!("MODEL_{place}_{form}"), slips, format!("MODEL_{meant}_{end}"));
+                let edits = if *form == end && !SHORT_SUFFIXES.contains(&end) { MAX_EDITS } else { 0 };
+                consider(format!("MODEL_{slot}_{form}"), edits, format!("MODEL_{meant}_{end}"));
             }
         }
         // Without a slot, `MODEL_ID` and `MODEL_NAME` are used by many programs.
-        if has_builtin && !SHORT_ENDS.contains(&end) {
-            consider(format!("MODEL_{end}"), 1, format!("MODEL_{}_{end}", PLACES[0]));
+        if has_builtin && !SHORT_SUFFIXES.contains(&end) {
+            consider(format!("MODEL_{end}"), 1, format!("MODEL_{}_{end}", SLOT_NAMES[0]));
         }
     }
     nearest.map(|(_, meant)| meant)
@@ -394,7 +394,7 @@ fn meant(name: &str, has_builtin: bool) -> Option<String> {
 /// Keys of providers that are not used.
 fn keys(shell: &BTreeMap<String, String>) -> Vec<ShellNote> {
     // The daemon uses these after its next start.
-    if let Some(key) = ENOUGH.into_iter().find(|key| shell.contains_key(*key)) {
+    if let Some(key) = SUFFICIENT_KEYS.into_iter().find(|key| shell.contains_key(*key)) {
         let message = format!("found {key}, which the daemon was started without");
         return vec![ShellNote::new(&[key], message, "agentctl stop, then start again".to_owned())];
     }
@@ -410,11 +410,11 @@ fn keys(shell: &BTreeMap<String, String>) -> Vec<ShellNote> {
 }
 
 fn known_names() -> impl Iterator<Item = String> {
-    PLACES.into_iter().flat_map(|place| ENDS.map(|(end, _)| format!("MODEL_{place}_{end}")))
+    SLOT_NAMES.into_iter().flat_map(|slot| SUFFIXES.map(|(end, _)| format!("MODEL_{slot}_{end}")))
 }
 
 /// Normalizes a name: upper case, without underscores.
-fn squeezed(name: &str) -> String {
+fn normalized(name: &str) -> String {
     name.chars().filter(|letter| *letter != '_').map(|letter| letter.to_ascii_uppercase()).collect()
 }
 
@@ -429,16 +429,19 @@ fn listed(names: &[&str]) -> String {
 mod tests {
     use super::*;
 
-    fn place(named: &str, runtime_dir: &str, data: Result<&str, Failure>) -> Result<DaemonPlace, Failure> {
-        DaemonPlace::new(Some(named.into()), Some(runtime_dir.into()), data.map(PathBuf::from))
+    fn location(named: &str, runtime_dir: &str, data: Result<&str, Failure>) -> Result<DaemonLocation, Failure> {
+        DaemonLocation::new(Some(named.into()), Some(runtime_dir.into()), data.map(PathBuf::from))
     }
 
     #[test]
     fn unknown_data_folder_is_an_error_if_it_names_the_socket() {
         let homeless = || Err(Failure::usage("HOME is not set"));
-        assert!(place("", "", homeless()).unwrap_err().message.contains("HOME"));
-        assert_eq!(place("", "/run/user/1", homeless()).unwrap().socket(), Path::new("/run/user/1/agentd/agentd.sock"));
-        assert_eq!(place("/tmp/s.sock", "", homeless()).unwrap().socket(), Path::new("/tmp/s.sock"));
+        assert!(location("", "", homeless()).unwrap_err().message.contains("HOME"));
+        assert_eq!(
+            location("", "/run/user/1", homeless()).unwrap().socket(),
+            Path::new("/run/user/1/agentd/agentd.sock")
+        );
+        assert_eq!(location("/tmp/s.sock", "", homeless()).unwrap().socket(), Path::new("/tmp/s.sock"));
     }
 
     #[test]
@@ -454,7 +457,9 @@ mod tests {
 
     #[test]
     fn misspelt_variable_names_are_recognised() {
-        let check = |name: &str, expected: Option<&str>| assert_eq!(meant(name, true).as_deref(), expected, "{name}");
+        let check = |name: &str, expected: Option<&str>| {
+            assert_eq!(intended_variable(name, true).as_deref(), expected, "{name}")
+        };
         check("MODEL_BASIC_BASEURL", Some("MODEL_BASIC_BASE_URL"));
         check("MODEL_BASIC_URL", Some("MODEL_BASIC_BASE_URL"));
         check("MODEL_BASE_URL", Some("MODEL_BASIC_BASE_URL"));
@@ -467,8 +472,12 @@ mod tests {
         let others =
             "MODEL MODEL_NAME MODEL_ID MODEL_PATH MODEL_DIR MODEL_BASE_DIR MODEL_CODE MODE OPENAI_BASE_URL HOME";
         others.split(' ').for_each(|other| check(other, None));
-        assert_eq!(meant("MODEL_BASE_URL", false), None, "another model answers: it is another program's");
+        assert_eq!(
+            intended_variable("MODEL_BASE_URL", false),
+            None,
+            "with another model, the variable may belong to another program"
+        );
         let shell = ["MODEL_BASIC_BASE_URL", "MODEL_BASIC_BASEURL"].map(|name| (name.to_owned(), "x".to_owned()));
-        assert!(misspelt(&shell.into(), true).is_empty(), "the right one is there, too");
+        assert!(misspelt(&shell.into(), true).is_empty(), "the correct variable is also set");
     }
 }

@@ -36,9 +36,9 @@ use crate::{
     turn::Renderer,
 };
 
-/// Wishes that hold for the turn alone.
+/// Options for a single turn.
 #[derive(Debug, Clone, Default, Args)]
-pub(crate) struct TurnWishes {
+pub(crate) struct TurnArgs {
     /// Agent of this and later turns of the session, which models cannot change; `main` resets it [default: the
     /// session's, else main]
     #[arg(long, value_name = "NAME")]
@@ -55,7 +55,7 @@ pub(crate) struct TurnWishes {
     timeout: Option<NonZeroU64>,
 }
 
-impl TurnWishes {
+impl TurnArgs {
     /// Time limit of the turn.
     pub(super) fn timeout(&self) -> Option<Duration> {
         self.timeout.map(|seconds| Duration::from_secs(seconds.get()))
@@ -65,10 +65,10 @@ impl TurnWishes {
     ///
     /// # Errors
     /// If the file with instructions cannot be read or is too large.
-    pub(super) fn options(&self) -> Result<TurnOptions, Failure> {
+    pub(super) fn resolve(&self) -> Result<TurnOptions, Failure> {
         Ok(TurnOptions {
             agent: self.agent.clone(),
-            instructions: self.append_system.as_deref().map(instructions).transpose()?,
+            instructions: self.append_system.as_deref().map(read_instructions).transpose()?,
             allowed_tools: self.tools.as_deref().map(names),
             time_ms: self.timeout.map(|seconds| seconds.get().saturating_mul(1000)),
             ..TurnOptions::default()
@@ -85,31 +85,31 @@ fn names(list: &str) -> Vec<String> {
 }
 
 /// Instructions given as text, or in a file.
-fn instructions(text: &str) -> Result<String, Failure> {
+fn read_instructions(text: &str) -> Result<String, Failure> {
     let Some(path) = text.strip_prefix('@') else { return Ok(text.to_owned()) };
     let size = fs::metadata(path).map_or(0, |metadata| metadata.len());
     if size > MAX_TURN_INSTRUCTIONS as u64 {
-        let words = format!("{path} has {size} bytes; the limit of instructions is {MAX_TURN_INSTRUCTIONS}");
-        return Err(Failure::usage(words).hint("pass a long text with --file"));
+        let message = format!("{path} has {size} bytes; the limit of instructions is {MAX_TURN_INSTRUCTIONS}");
+        return Err(Failure::usage(message).hint("pass a long text with --file"));
     }
     fs::read_to_string(path).map_err(|error| {
-        Failure::usage(format!("cannot read the instructions in {path}: {error}")).hint("name a text file")
+        Failure::usage(format!("could not read the instructions in {path}: {error}")).hint("name a text file")
     })
 }
 
 /// Collects the files mentioned on the command line, and reports files that are not attached.
-pub(super) async fn mentioned(
-    words: Option<&str>,
+pub(super) async fn collect_mentions(
+    text: Option<&str>,
     source: MentionSource,
     daemon: &Daemon,
-    place: &SessionTarget,
+    target: &SessionTarget,
 ) -> Bundle {
-    let Some(words) = words else { return Bundle::default() };
+    let Some(text) = text else { return Bundle::default() };
     let here = Path::new("");
-    let found = mentions::find(words, here);
-    let mounts = if found.is_empty() { Mounts::default() } else { place.mounts_there(daemon).await };
+    let found = mentions::find(text, here);
+    let mounts = if found.is_empty() { Mounts::default() } else { target.current_mounts(daemon).await };
     let bundle = Bundle::collect(found, &mounts, source);
-    let missing = mentions::missing(words, here);
+    let missing = mentions::missing(text, here);
     let missing = missing.iter().map(|path| format!("#{path} is not a file; it stays text"));
     note_lines(bundle.notes.iter().cloned().chain(missing));
     bundle
@@ -130,8 +130,8 @@ pub(crate) fn read_schema(path: &Path) -> Result<AnswerSchema, Failure> {
         return Err(Failure::usage(format!("the schema {shown} has more than {MAX_ANSWER_SCHEMA} bytes"))
             .hint("leave descriptions and examples out, or ask for the answer in parts"));
     }
-    let no_text = |_| Failure::usage(format!("the schema {shown} is not UTF-8")).hint("save it as UTF-8");
-    let text = String::from_utf8(text).map_err(no_text)?;
+    let not_utf8 = |_| Failure::usage(format!("the schema {shown} is not UTF-8")).hint("save it as UTF-8");
+    let text = String::from_utf8(text).map_err(not_utf8)?;
     AnswerSchema::parse(text.trim_start_matches('\u{feff}'))
         .map_err(|problem| Failure::usage(format!("{shown}: {}", problem.message)).hint(problem.hint))
 }
@@ -168,8 +168,8 @@ pub(super) async fn play(
     at_interrupt: Option<AtInterrupt>,
 ) -> anyhow::Result<Exit> {
     let daemon = daemon::connect(global).await?;
-    let mount = folder(project)?;
-    let wishes = PlayRequest {
+    let mount = project_folder(project)?;
+    let request = PlayRequest {
         text: Vec::new(),
         mode: match (choice.live_tools, choice.live_model) {
             (true, _) => PlayMode::LiveTools,
@@ -183,7 +183,7 @@ pub(super) async fn play(
     };
     let mut shown: Option<Box<dyn Renderer>> = None;
     let mut last: Option<TurnResult> = None;
-    let report = replay::play(&daemon, path, wishes, &mut |event| {
+    let report = replay::play(&daemon, path, request, &mut |event| {
         let open = || renderer(output, event.session_id, AtInterrupt::Deny, false);
         let renderer = shown.get_or_insert_with(open);
         renderer.event(event)?;
@@ -205,7 +205,7 @@ pub(super) async fn play(
 }
 
 /// Project folder of a replay: the named one, or the current folder.
-fn folder(project: Option<&ProjectChoice>) -> Result<Mount, Failure> {
+fn project_folder(project: Option<&ProjectChoice>) -> Result<Mount, Failure> {
     let named = project.map(ProjectChoice::resolve).transpose()?.flatten();
     let current = || std::env::current_dir().map(|path| Mount { path, writable: false });
     let lost = |error| Failure::usage(format!("could not find the current folder: {error}")).hint("name one: -C DIR");
@@ -224,8 +224,8 @@ pub(super) async fn record(daemon: &Daemon, session: SessionId, path: &Path) -> 
 pub(super) fn check(path: &Path) -> Result<(), Failure> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !folder.is_dir() {
-        let words = format!("no such folder: {}", folder.display());
-        return Err(Failure::usage(words).hint("create it, or name another file"));
+        let message = format!("no such folder: {}", folder.display());
+        return Err(Failure::usage(message).hint("create it, or name another file"));
     }
     if path.is_dir() {
         return Err(Failure::usage(format!("{} is a folder", path.display())).hint("name a file in it"));
