@@ -77,23 +77,23 @@ fn timestamp(time: SystemTime) -> Option<Timestamp> {
     Timestamp::try_from(time).ok()
 }
 
-/// Reads up to `most` bytes of a file from `offset`.
-pub fn read(tree: &SessionTree, path: &str, offset: u64, most: usize) -> Result<FilePiece, WorkspaceError> {
+/// Reads up to `limit` bytes of a file from `offset`.
+pub fn read(tree: &SessionTree, path: &str, offset: u64, limit: usize) -> Result<FilePiece, WorkspaceError> {
     let files = open(tree, Timestamp::UNIX_EPOCH);
     let path = located(&files, path)?;
     let mut opened = files.open_file(&path)?;
     let mut content = Vec::new();
     let sought = opened.content.seek(SeekFrom::Start(offset));
-    let read = sought.and_then(|_| opened.content.take(most as u64).read_to_end(&mut content));
+    let read = sought.and_then(|_| opened.content.take(limit as u64).read_to_end(&mut content));
     read.map_err(|error| Failure::io(&format!("read {path}"), &error))?;
     Ok(FilePiece { content, size: opened.size, modified: opened.modified.and_then(timestamp) })
 }
 
-/// Text of a file of fewer than `most` bytes. `None` if it is larger or not text.
-pub fn text(tree: &SessionTree, path: &str, most: usize) -> Option<String> {
-    let piece = read(tree, path, 0, most).ok()?;
+/// Text of a file of fewer than `limit` bytes. `None` if it is larger or not text.
+pub fn text(tree: &SessionTree, path: &str, limit: usize) -> Option<String> {
+    let piece = read(tree, path, 0, limit).ok()?;
     // A longer file fills the piece.
-    let whole = piece.content.len() < most && piece.content.len() as u64 == piece.size;
+    let whole = piece.content.len() < limit && piece.content.len() as u64 == piece.size;
     let document = Document::read(piece.content).ok().filter(|_| whole)?;
     Some(document.text().to_owned())
 }

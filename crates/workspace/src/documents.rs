@@ -57,7 +57,7 @@ pub struct Range {
     /// Number of documents skipped at the beginning.
     pub skip: usize,
     /// Maximum number of opened documents.
-    pub most: usize,
+    pub limit: usize,
 }
 
 /// Opens the file at `path`, or the documents in and below that folder, sorted by name.
@@ -69,9 +69,9 @@ pub fn open(
 ) -> Result<DocumentPage, WorkspaceError> {
     let files = &browse::open(tree, Timestamp::UNIX_EPOCH);
     let path = if path.is_empty() { "." } else { path };
-    let Range { skip, most } = Range { most: range.most.min(MAX_OPEN), ..range };
+    let Range { skip, limit } = Range { limit: range.limit.min(MAX_OPEN), ..range };
     let single = |path: &ToolPath| -> Result<DocumentPage, WorkspaceError> {
-        let documents = if skip == 0 && most > 0 { vec![document(files, path)?] } else { Vec::new() };
+        let documents = if skip == 0 && limit > 0 { vec![document(files, path)?] } else { Vec::new() };
         Ok(DocumentPage { documents, found: 1_usize.saturating_sub(skip), cut: None })
     };
     if let Some((archive, inner)) = in_archive(path)
@@ -100,7 +100,7 @@ pub fn open(
                 seen += 1;
                 if seen > skip {
                     page.found += 1;
-                    if page.found <= most {
+                    if page.found <= limit {
                         wanted.push(entry.path.clone());
                     }
                 }

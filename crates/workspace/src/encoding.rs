@@ -405,7 +405,7 @@ pub struct TextReader<'a> {
 }
 
 impl<'a> TextReader<'a> {
-    /// Opens the text of a file of about `size` bytes. Files of up to `most` bytes are checked as a whole, so that
+    /// Opens the text of a file of about `size` bytes. Files of up to `limit` bytes are checked as a whole, so that
     /// reads, searches and edits agree on their kind. `buffer` is scratch space. With `or_begins`, a file of which only
     /// the beginning is text is opened too.
     ///
@@ -414,16 +414,16 @@ impl<'a> TextReader<'a> {
     pub fn open(
         mut content: impl Read + 'a,
         size: u64,
-        most: u64,
+        limit: u64,
         or_begins: bool,
         buffer: &'a mut Vec<u8>,
     ) -> io::Result<Result<Self, &'static str>> {
-        let most = if size <= most { most } else { SAMPLE as u64 };
+        let limit = if size <= limit { limit } else { SAMPLE as u64 };
         buffer.clear();
-        buffer.reserve(usize::try_from(size.min(most)).unwrap_or(SAMPLE) + 1);
-        (&mut content).take(most).read_to_end(buffer)?;
+        buffer.reserve(usize::try_from(size.min(limit)).unwrap_or(SAMPLE) + 1);
+        (&mut content).take(limit).read_to_end(buffer)?;
         let sample: &'a [u8] = buffer;
-        let whole = (sample.len() as u64) < most;
+        let whole = (sample.len() as u64) < limit;
         // A NUL far from the beginning makes a log unsafe to edit, but not unreadable.
         let (mut is_sampled, mut detected) = (!whole, detect(sample, whole));
         if detected.is_err() && sample.len() > SAMPLE {

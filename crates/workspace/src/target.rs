@@ -95,15 +95,15 @@ impl Target {
         Self { path, mode, slot, existing }
     }
 
-    /// Current text of the file. `most` is the size limit that was requested for its content.
-    pub fn document(&self, most: u64) -> Result<Document, Failure> {
+    /// Current text of the file. `limit` is the size limit that was requested for its content.
+    pub fn document(&self, limit: u64) -> Result<Document, Failure> {
         let path = &self.path;
         let Some(existing) = &self.existing else { return Err(self.slot.missing()) };
         let Some(bytes) = &existing.content else {
             return Err(Failure::tool(format!(
                 "{path} is {} large; edits support files up to {}, so use run_bash_command",
                 text::size(existing.size),
-                text::size(most)
+                text::size(limit)
             )));
         };
         Document::read(bytes.clone()).map_err(|what| {

@@ -337,10 +337,10 @@ impl CopyState {
         Ok(())
     }
 
-    /// Copies a file, or its first `most` bytes.
-    fn file(&mut self, from: &Dir, to: &Dir, name: &OsStr, most: Option<u64>) -> io::Result<()> {
+    /// Copies a file, or its first `limit` bytes.
+    fn file(&mut self, from: &Dir, to: &Dir, name: &OsStr, limit: Option<u64>) -> io::Result<()> {
         let Some((source, metadata)) = open_own(from, name) else { return leave_out(&mut self.done) };
-        let size = metadata.len().min(most.unwrap_or(u64::MAX));
+        let size = metadata.len().min(limit.unwrap_or(u64::MAX));
         if size > MAX_TREE_BYTES.saturating_sub(self.done.bytes) || self.done.files >= MAX_TREE_FILES {
             return leave_out(&mut self.done);
         }

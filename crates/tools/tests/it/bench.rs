@@ -64,7 +64,7 @@ impl Bench {
         adapt: impl FnOnce(&mut ToolboxConfig),
     ) -> Self {
         let folders =
-            WorkspaceFolders::new(outside.path().join("workspaces")).remembering(outside.path().join("memories"));
+            WorkspaceFolders::new(outside.path().join("workspaces")).with_memories(outside.path().join("memories"));
         let session_id = SessionId::generate();
         let mount = (project != Project::None).then(|| {
             let path = outside.path().join("code");

@@ -19,7 +19,7 @@ impl Home {
         let person = SkillConfig { person: config.join("skills"), ..SkillConfig::default() };
         let skills = SkillStore::new(person, Default::default());
         let workspaces = WorkspaceFolders::new(folder.path().join("data"));
-        let workspaces = workspaces.guided_by(&config, Some(folder.path()), skills, None);
+        let workspaces = workspaces.with_guides(&config, Some(folder.path()), skills, None);
         Self { folder, workspaces }
     }
 

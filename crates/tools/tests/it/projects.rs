@@ -38,7 +38,7 @@ impl Home {
         };
         let skills = SkillStore::new(place, Default::default());
         let workspaces = WorkspaceFolders::new(folder.path().join("data"));
-        let workspaces = workspaces.guided_by(&config, None, skills.clone(), Some(projects.clone()));
+        let workspaces = workspaces.with_guides(&config, None, skills.clone(), Some(projects.clone()));
         Self { folder, projects, workspaces, skills }
     }
 

@@ -221,7 +221,7 @@ async fn inspecting_a_worktree_creates_nothing() {
     let away = field.root.join("away");
     fs::rename(&field.project, &away).unwrap();
     let workspaces = WorkspaceFolders::new(field.root.join("data/workspaces"))
-        .keeping_private(&[&field.root.join("data")])
+        .with_private(&[&field.root.join("data")])
         .with_worktrees(field.worktrees.clone());
     let mount = Mount { path: folder, writable: true };
     workspaces.open(SessionId::generate(), Some(mount).into()).await.unwrap();
