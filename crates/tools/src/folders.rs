@@ -178,14 +178,14 @@ impl WorkspaceFolders {
         let (name, doing) = (session.to_string().into(), doing.into());
         let failed = doing.clone();
         let work = move |base: &Path| work(base).map_err(|error| storage(&failed, error));
-        self.work(doing, self.locks.held(name, exclusive, work))
+        self.work(doing, self.locks.with_lock(name, exclusive, work))
     }
 }
 
 impl Workspaces for WorkspaceFolders {
     fn open(&self, session: SessionId, mounts: Mounts) -> BoxFuture<'_, Result<Workspace, WorkspaceError>> {
         let (private, memories) = (self.private.clone(), self.memories.clone());
-        let open = self.locks.held(session.to_string().into(), false, move |base| {
+        let open = self.locks.with_lock(session.to_string().into(), false, move |base| {
             let real = Self::shared(base, memories.as_ref())?;
             make(base, session).map_err(|error| storage("create the session's workspace", error))?;
             let (mounts, worktree) = check_mounts(&private, mounts)?;
@@ -235,7 +235,7 @@ impl Workspaces for WorkspaceFolders {
             let emptied = jail::session_root(&base.join(session.to_string()))
                 .and_then(|root| jail::open_real_folder(&root, "temp"))
                 .and_then(|temp| remove::empty(&temp));
-            remove::gone(emptied)
+            remove::ignore_missing(emptied)
         })
     }
 
@@ -258,7 +258,7 @@ impl Workspaces for WorkspaceFolders {
 
     fn remove(&self, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>> {
         self.work_on(session, true, "remove the session's workspace", move |base| {
-            remove::gone(remove::remove_session(base, session))
+            remove::ignore_missing(remove::remove_session(base, session))
         })
     }
 
@@ -364,7 +364,10 @@ impl Workspaces for WorkspaceFolders {
         now: Timestamp,
     ) -> BoxFuture<'_, Result<FileWritten, WorkspaceError>> {
         let folder = tree.workspace.root.file_name().unwrap_or_default().to_owned();
-        self.work("write a file", self.locks.held(folder, false, move |_| browse::write(&tree, &path, &content, now)))
+        self.work(
+            "write a file",
+            self.locks.with_lock(folder, false, move |_| browse::write(&tree, &path, &content, now)),
+        )
     }
 
     fn guides<'a>(&'a self, workspace: &'a Workspace, limits: GuideLimits) -> BoxFuture<'a, Guides> {

@@ -374,8 +374,8 @@ pub fn encode(text: &str, charset: Charset) -> Result<Vec<u8>, Unwritable> {
     let mut encoded = Vec::with_capacity(text.len());
     let mut left = text;
     loop {
-        let room = encoder.max_buffer_length_from_utf8_without_replacement(left.len()).unwrap_or(left.len() * 4);
-        encoded.reserve(room);
+        let capacity = encoder.max_buffer_length_from_utf8_without_replacement(left.len()).unwrap_or(left.len() * 4);
+        encoded.reserve(capacity);
         let (result, read) = encoder.encode_from_utf8_to_vec_without_replacement(left, &mut encoded, true);
         left = &left[read..];
         match result {
@@ -435,7 +435,7 @@ impl<'a> TextReader<'a> {
         }
         let charset = match detected {
             Ok(charset) => charset,
-            Err(what) => return Ok(Err(what)),
+            Err(kind) => return Ok(Err(kind)),
         };
         let cr_ends = charset.ends_lines_with_cr(sample);
         let bytes = Cursor::new(&sample[charset.bom..]).chain(content);

@@ -15,7 +15,7 @@ use agentd_core::{
     worktree::{BRANCHES, WorktreeAccess, check_name},
 };
 use agentd_sandbox::repository::Repository;
-use agentd_workspace::{failure::if_there, private, remove::gone};
+use agentd_workspace::{failure::if_there, private, remove::ignore_missing};
 use serde::{Deserialize, Serialize};
 
 /// Result of an operation on a worktree.
@@ -160,7 +160,7 @@ impl Records {
     }
 
     pub(super) fn forget(&self, name: &str) -> Result<()> {
-        gone(fs::remove_file(self.file(name)))
+        ignore_missing(fs::remove_file(self.file(name)))
             .map_err(|error| storage(&format!("remove the record of the worktree {name}"), error))
     }
 

@@ -301,7 +301,7 @@ fn home_of(program: &Path) -> Option<PathBuf> {
 fn prepare(folder: &Path, name: &str) -> io::Result<PathBuf> {
     private::folder(folder)?;
     let place = folder.canonicalize()?.join(name);
-    remove::gone(fs::remove_dir_all(&place))?;
+    remove::ignore_missing(fs::remove_dir_all(&place))?;
     private::folder(&place.join(SCRATCH))?;
     Ok(place)
 }

@@ -110,14 +110,14 @@ struct Plan<'j> {
 
 impl Plan<'_> {
     fn file(&mut self, file: &FilePatch) -> Result<(), Failure> {
-        let path = self.job.files.meant_to_write(&file.path)?;
+        let path = self.job.files.resolve_for_write(&file.path)?;
         let target = self.open(&path)?;
         match &file.change {
             Change::Add { content } => self.add(path, target, content),
             Change::Delete { hunks } => self.delete(path, target, hunks.as_deref()),
             Change::Update { hunks, moved_to: None } => self.update(path, target, hunks),
             Change::Update { hunks, moved_to: Some(to) } => {
-                let to = self.job.files.meant_to_write(to)?;
+                let to = self.job.files.resolve_for_write(to)?;
                 self.move_to(path, target, hunks, to)
             }
         }
@@ -248,7 +248,7 @@ impl Plan<'_> {
     fn content<'t>(&self, path: &ToolPath, target: &'t Target) -> Result<&'t [u8], Failure> {
         let Some(existing) = &target.existing else {
             let missing = self.job.files.open_file(path).err();
-            return Err(missing.unwrap_or_else(|| Failure::path(format!("{path} is not there"))));
+            return Err(missing.unwrap_or_else(|| Failure::path(format!("{path} does not exist"))));
         };
         existing.content.as_deref().ok_or_else(|| {
             Failure::tool(format!(

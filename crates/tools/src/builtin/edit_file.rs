@@ -89,7 +89,7 @@ fn plan_edit(job: &Job, args: &EditFile) -> Result<PlannedEdit, Failure> {
     if args.old_string == args.new_string {
         return Err(Failure::arguments("`old_string` and `new_string` are the same, so nothing would change"));
     }
-    let path = job.files.meant_to_write(&args.path)?;
+    let path = job.files.resolve_for_write(&args.path)?;
     let target = job.files.target(&path, job.limits.write_bytes)?;
     let before = target.document(job.limits.write_bytes)?;
     let (old, new) = (before.normal(&args.old_string), before.normal(&args.new_string));
@@ -281,7 +281,7 @@ fn plan_write(job: &Job, args: &WriteFile) -> Result<PlannedWrite, Failure> {
     if args.content.len() as u64 > job.limits.write_bytes {
         return Err(too_large(args.content.len()));
     }
-    let path = job.files.meant_to_write(&args.path)?;
+    let path = job.files.resolve_for_write(&args.path)?;
     let target = job.files.target(&path, job.limits.write_bytes)?;
     let (content, preserved) = as_before(&path, &target, &args.content)?;
     // The encoding of the file may need more bytes for the text.

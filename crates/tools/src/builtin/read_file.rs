@@ -73,7 +73,7 @@ fn open(job: &Job, args: Args, knowledge: Option<&dyn Knowledge>) -> Result<Prep
     let opened = match job.files.open_file(&path) {
         Ok(opened) => opened,
         Err(failure) => {
-            let opened = job.files.never_saved(&path)?.ok_or(failure)?;
+            let opened = job.files.open_unsaved(&path)?.ok_or(failure)?;
             return text(job, &args, &path, opened).map(PreparedFile::Text);
         }
     };

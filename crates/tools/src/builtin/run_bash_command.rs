@@ -198,9 +198,9 @@ fn usual_start(job: &Job, command: &str) -> ToolPath {
     {
         return ToolPath::root(PathPlace::Own);
     }
-    match &job.here {
+    match &job.client_folder {
         _ if !is_mounted => ToolPath::root(PathPlace::Own),
-        Some(here) if is_there(here) => here.clone(),
+        Some(client_folder) if is_there(client_folder) => client_folder.clone(),
         _ => project,
     }
 }
@@ -283,7 +283,7 @@ async fn keep_in_mounts(
     }
     let session = workspace.root.clone();
     let checked = tokio::task::spawn_blocking(move || {
-        writable.iter().try_for_each(|(name, path)| hard_links::keep_in(path, name, &session, treatment))
+        writable.iter().try_for_each(|(name, path)| hard_links::isolate(path, name, &session, treatment))
     });
     tokio::select! {
         checked = checked => {

@@ -261,7 +261,7 @@ fn prepare_rename(
     if !is_name || name.contains(|letter: char| letter.is_whitespace() || letter.is_control()) {
         return Err(Failure::arguments("`new_name` must be 1 to 200 characters without white space"));
     }
-    let file = file(job, &job.files.meant_to_write(&path)?, languages)?;
+    let file = file(job, &job.files.resolve_for_write(&path)?, languages)?;
     let names = Names { old: symbol.clone(), new: name };
     Ok((SourcePosition { file, line, at: LinePlace::Symbol(symbol) }, names))
 }

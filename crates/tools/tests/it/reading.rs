@@ -118,7 +118,7 @@ async fn missing_file_suggests_similar_paths() {
     bench.put("uploads/notes.txt", "x");
     for path in ["uploads/note.txt", "notes.txt", "outputs/notes.txt"] {
         let text = bench.fails("read_file", json!({ "path": path }), ToolErrorCode::Path).await;
-        assert_eq!(text, format!("{path} is not there; did you mean uploads/notes.txt?"));
+        assert_eq!(text, format!("{path} does not exist; did you mean uploads/notes.txt?"));
     }
     for (path, expected) in [
         ("uploads", "uploads is a folder; list_workspace_files lists it"),
