@@ -125,7 +125,7 @@ pub async fn assemble(
     let code = code::reader(OWN_PROGRAM);
     let library = Arc::new(documents::library(&paths.data, &config.daemon, &clock));
     let worktrees = worktrees(config, paths, env, Arc::clone(&sandbox));
-    let projects = ProjectStore::beside(paths.data.join("projects"), Some(worktrees.clone()));
+    let projects = ProjectStore::new(paths.data.join("projects"), Some(worktrees.clone()));
     let plugins = source.plugins.clone();
     let leftovers = plugins.clone();
     // Files that cannot be removed only take up space.

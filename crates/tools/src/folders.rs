@@ -26,7 +26,7 @@ use agentd_core::{
     worktree::WorktreeAccess,
 };
 use agentd_extensions::{
-    files::disk::Pace, guides::GuideReader, project::ProjectStore, skills::SkillStore, surroundings,
+    files::disk::DiskAccess, guides::GuideReader, project::ProjectStore, skills::SkillStore, surroundings,
 };
 use agentd_workspace::{
     backend::Files,
@@ -372,11 +372,11 @@ impl Workspaces for WorkspaceFolders {
 
     fn guides<'a>(&'a self, workspace: &'a Workspace, limits: GuideLimits) -> BoxFuture<'a, Guides> {
         let Some(reader) = self.guides.clone() else { return std::future::ready(Guides::default()).boxed() };
-        if let Ok(guides) = reader.load(workspace, limits, Pace::AtOnce) {
+        if let Ok(guides) = reader.load(workspace, limits, DiskAccess::CachedOnly) {
             return std::future::ready(guides).boxed();
         }
         let workspace = workspace.clone();
-        let load = move |_: &Path| Ok(reader.load(&workspace, limits, Pace::Patient).unwrap_or_default());
+        let load = move |_: &Path| Ok(reader.load(&workspace, limits, DiskAccess::Blocking).unwrap_or_default());
         self.work("look for instruction files", load).map(Result::unwrap_or_default).boxed()
     }
 
@@ -409,12 +409,13 @@ impl Workspaces for WorkspaceFolders {
         let (Some(projects), Some(mount)) = (projects, &workspace.project) else {
             return std::future::ready(ProjectStanding::default()).boxed();
         };
-        if let Ok(standing) = projects.standing(&mount.path, Pace::AtOnce) {
+        if let Ok(standing) = projects.standing(&mount.path, DiskAccess::CachedOnly) {
             return std::future::ready(standing).boxed();
         }
         let project = mount.path.clone();
-        let facts = self
-            .work("inspect the project", move |_| Ok(projects.standing(&project, Pace::Patient).unwrap_or_default()));
+        let facts = self.work("inspect the project", move |_| {
+            Ok(projects.standing(&project, DiskAccess::Blocking).unwrap_or_default())
+        });
         facts.map(Result::unwrap_or_default).boxed()
     }
 

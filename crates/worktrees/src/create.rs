@@ -30,7 +30,7 @@ impl Inner {
         }
         self.git.check()?;
         let project = new.project.canonicalize().map_err(|error| {
-            WorkspaceError::new(ErrorKind::NotFound, format!("cannot open the project {}", new.project.display()))
+            WorkspaceError::new(ErrorKind::NotFound, format!("could not open the project {}", new.project.display()))
                 .with_hint("pass an existing folder to -C")
                 .with_source(error)
         })?;
@@ -125,19 +125,19 @@ impl Inner {
         let of_session = || OF_SESSION.iter().map(|length| id[id.len().saturating_sub(*length)..].to_owned());
         let wanted = if new.name.is_empty() { of_session().collect() } else { vec![new.name.clone()] };
         for name in &wanted {
-            if self.taken(name, main).await?.is_none() {
+            if self.name_conflict(name, main).await?.is_none() {
                 return Ok(name.clone());
             }
         }
         let name = wanted.into_iter().next().unwrap_or_default();
-        let why = self.taken(&name, main).await?.unwrap_or_default();
+        let reason = self.name_conflict(&name, main).await?.unwrap_or_default();
         Err(conflict(
-            format!("the name {name} is taken: {why}"),
+            format!("the name {name} is taken: {reason}"),
             "choose another name, or see `agentctl worktree list`; `--session ID` continues a session that has one",
         ))
     }
 
-    async fn taken(&self, name: &str, main: &GitPlace) -> Result<Option<String>> {
+    async fn name_conflict(&self, name: &str, main: &GitPlace) -> Result<Option<String>> {
         if let Some(record) = self.records.find(name)? {
             let place = record.repository.top.display().to_string();
             return Ok(Some(format!("a worktree of {place} has it")));

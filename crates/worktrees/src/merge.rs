@@ -33,7 +33,7 @@ impl Inner {
             return Err(missing(message, hint));
         }
         refuse_unfinished(&record.repository.git_dir)?;
-        let state = self.state_of(&record, Objects::Kept).await?;
+        let state = self.state_of(&record, Objects::Stored).await?;
         if state.on != record.reference() {
             let on = state.on.trim_start_matches("refs/heads/");
             let on = if on.is_empty() { "a commit without a branch" } else { on };
@@ -166,13 +166,13 @@ impl Inner {
         };
         let files = self.between(&main, &from, &to).await?;
         let dirty = self.dirty(&main).await?;
-        let in_the_way: Vec<PathBuf> =
+        let blocking: Vec<PathBuf> =
             files.iter().filter(|file| dirty.iter().any(|dirty| overlap(file, dirty))).cloned().collect();
-        if !in_the_way.is_empty() {
+        if !blocking.is_empty() {
             let message = format!(
                 "the main tree {} has uncommitted changes in files that the worktree {name} changes: {}",
                 record.repository.top.display(),
-                first_names(&in_the_way)
+                first_names(&blocking)
             );
             return Err(conflict(message, "commit or stash them, and apply again; nothing was changed there"));
         }
@@ -184,16 +184,16 @@ impl Inner {
         }
         record.stage = Stage::Applying { from: from.clone(), to: to.clone(), at: now() };
         self.records.store(&record)?;
-        let gone_on = self.go_forward(&record, &main, &to).await;
+        let moved = self.fast_forward(&record, &main, &to).await;
         record.stage = Stage::Ready;
         self.records.store(&record)?;
-        gone_on?;
+        moved?;
         let files = files.iter().map(|file| file.to_string_lossy().into_owned()).collect();
         Ok(WorktreeApplied { name, commit: to, onto, files })
     }
 
     /// Fast-forwards the main tree to a commit. Git checks all files before it changes one.
-    pub(super) async fn go_forward(&self, record: &WorktreeRecord, main: &GitPlace, to: &str) -> Result<()> {
+    pub(super) async fn fast_forward(&self, record: &WorktreeRecord, main: &GitPlace, to: &str) -> Result<()> {
         let repository = &record.repository;
         let place = self.writing_main(main, repository);
         let args = ["merge", "--ff-only", "--quiet", "--no-stat", "--no-autostash", "--no-overwrite-ignore"];

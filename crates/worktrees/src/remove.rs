@@ -63,7 +63,7 @@ impl Inner {
     async fn is_spare(&self, record: &WorktreeRecord) -> Result<bool> {
         let record = self.ready(&record.name)?;
         let found = async {
-            let state = self.state_of(&record, Objects::Dropped).await?;
+            let state = self.state_of(&record, Objects::Temporary).await?;
             self.is_merged(&record, &state).await
         };
         let found = found.await;
@@ -188,27 +188,27 @@ impl Inner {
         let writing = self.writing_main(&main, repository);
         let args = ["diff-tree", "-r", "--raw", "-z", "--no-abbrev", "--no-renames", "--end-of-options", from, to];
         let changes = git::changes(&self.git.succeeds(&main, &args, "compare files").await?)?;
-        let (mut there, mut again) = (Vec::new(), Vec::new());
+        let (mut complete, mut incomplete) = (Vec::new(), Vec::new());
         for (change, object) in self.on_disk(record, &main, changes).await? {
             let path = repository.top.join(&change.path);
             match progress(&change, object.as_deref()) {
-                Some(FileProgress::Wanted) => there.push(change.path.into_os_string()),
+                Some(FileProgress::Wanted) => complete.push(change.path.into_os_string()),
                 Some(FileProgress::Other) => {}
-                Some(FileProgress::CutOff) => again.push(change.path.into_os_string()),
+                Some(FileProgress::CutOff) => incomplete.push(change.path.into_os_string()),
                 None if self.is_beginning(&main, &path, &change.wanted.object).await? => {
                     if change.had.is_none() {
                         // A partial file written by git.
                         let _ = fs::remove_file(path);
                     } else {
-                        again.push(change.path.into_os_string());
+                        incomplete.push(change.path.into_os_string());
                     }
                 }
                 None => {}
             }
         }
-        self.on_files(&writing, &["update-index", "--add", "--remove", "--"], &there).await?;
-        self.on_files(&writing, &["checkout-index", "--force", "--"], &again).await?;
-        if let Err(error) = self.go_forward(record, &main, to).await {
+        self.on_files(&writing, &["update-index", "--add", "--remove", "--"], &complete).await?;
+        self.on_files(&writing, &["checkout-index", "--force", "--"], &incomplete).await?;
+        if let Err(error) = self.fast_forward(record, &main, to).await {
             tracing::warn!("a merge of the worktree {} was interrupted and must be repeated: {error}", record.name);
         }
         ready()
@@ -280,8 +280,8 @@ impl Inner {
             return;
         }
         for lock in locks {
-            let made = fs::symlink_metadata(&lock).and_then(|found| found.modified());
-            if made.is_ok_and(|made| made + SLACK >= start && made <= self.began) {
+            let created = fs::symlink_metadata(&lock).and_then(|found| found.modified());
+            if created.is_ok_and(|created| created + SLACK >= start && created <= self.began) {
                 let _ = fs::remove_file(lock);
             }
         }
@@ -340,7 +340,7 @@ mod tests {
         let check = |had: &str, wanted: &str, object: Option<&str>, expected: Option<FileProgress>| {
             let mode = |object: &str| if object.is_empty() { "000000" } else { "100644" };
             let raw = format!(":{} {} {had} {wanted} M\0a\0", mode(had), mode(wanted));
-            let output = git::GitOutput { code: 0, bytes: raw.into_bytes(), is_cut: false, said: String::new() };
+            let output = git::GitOutput { code: 0, bytes: raw.into_bytes(), is_cut: false, stderr: String::new() };
             let change = git::changes(&output).unwrap().remove(0);
             assert_eq!(progress(&change, object), expected, "{had:?} {wanted:?} {object:?}");
         };

@@ -29,7 +29,7 @@ impl Home {
 
     fn in_folder(folder: TempDir) -> Self {
         let config = folder.path().join("config");
-        let projects = ProjectStore::beside(folder.path().join("projects"), None);
+        let projects = ProjectStore::new(folder.path().join("projects"), None);
         let place = SkillConfig {
             person: config.join("skills"),
             environments: folder.path().join("environments"),
