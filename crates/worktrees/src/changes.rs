@@ -96,7 +96,7 @@ impl Inner {
                 .with_hint("try again")
                 .with_source(error)
         })??;
-        let place = self.git.own_programs(GitPlace::worktree(record, &top)?).await?;
+        let place = self.git.override_programs(GitPlace::worktree(record, &top)?).await?;
         let place = GitPlace { index: Some(index.clone()), ..place };
         let place = match objects {
             Objects::Stored => place.writing(&[&record.repository.common.join("objects")]),
@@ -224,7 +224,7 @@ impl Inner {
         Ok(counted.line().parse().unwrap_or_default())
     }
 
-    pub(super) async fn reported(&self, name: &str) -> Result<WorktreeReport> {
+    pub(super) async fn report(&self, name: &str) -> Result<WorktreeReport> {
         let record = self.records.get(name)?;
         let mut report = WorktreeReport {
             name: record.name.clone(),
@@ -255,15 +255,15 @@ impl Inner {
         Ok(report)
     }
 
-    pub(super) async fn difference(&self, name: &str) -> Result<WorktreeDiff> {
+    pub(super) async fn diff(&self, name: &str) -> Result<WorktreeDiff> {
         let record = self.ready(name)?;
         self.refuse_replaced(&record).await?;
-        let found = self.difference_of(&record).await;
+        let found = self.diff_of(&record).await;
         self.drop_objects(name);
         found
     }
 
-    async fn difference_of(&self, record: &WorktreeRecord) -> Result<WorktreeDiff> {
+    async fn diff_of(&self, record: &WorktreeRecord) -> Result<WorktreeDiff> {
         let state = self.state_of(record, Objects::Temporary).await?;
         let files = self.changed(&state).await?;
         let args = ["diff-tree", "-r", "-p", "-M", "--binary", "--full-index", "--no-ext-diff", "--no-textconv"];

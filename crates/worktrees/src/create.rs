@@ -24,7 +24,7 @@ use crate::{
 const OF_SESSION: [usize; 3] = [8, 12, 32];
 
 impl Inner {
-    pub(super) async fn made(&self, new: NewWorktree) -> Result<MadeWorktree> {
+    pub(super) async fn create(&self, new: NewWorktree) -> Result<MadeWorktree> {
         if !new.name.is_empty() {
             check_name(&new.name)?;
         }
@@ -46,7 +46,7 @@ impl Inner {
         }
         refuse_borrowed(&repository)?;
         let _turn = self.turn(&repository.common).await?;
-        let main = self.git.own_programs(GitPlace::main(&repository)).await?;
+        let main = self.git.override_programs(GitPlace::main(&repository)).await?;
         self.git.check_version(&main).await?;
         let Some(base) = self.git.commit(&main, "HEAD").await?.filter(|base| !base.is_empty()) else {
             let message = format!("the repository {} has no commit to start from", repository.top.display());

@@ -42,7 +42,7 @@ const START: &str = "/usr";
 const TEMP: &str = "temp";
 
 /// Settings that override those of the repository. All settings that name a program are disabled. Those with free
-/// names, such as filters, are detected by [`Git::own_programs`].
+/// names, such as filters, are detected by [`Git::override_programs`].
 const SETTINGS: [&str; 24] = [
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
@@ -299,7 +299,7 @@ impl Git {
     ///
     /// # Errors
     /// If its settings cannot be read, or could differ in the next call.
-    pub(super) async fn own_programs(&self, place: GitPlace) -> Result<GitPlace> {
+    pub(super) async fn override_programs(&self, place: GitPlace) -> Result<GitPlace> {
         let listed = self.succeeds(&place, &["config", "--list", "--name-only", "-z"], "read the settings").await?;
         let mut settings = BTreeSet::new();
         for name in listed.parts()? {

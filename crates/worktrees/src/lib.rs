@@ -93,7 +93,7 @@ impl WorktreeFolders {
 
 impl Worktrees for WorktreeFolders {
     fn make(&self, new: NewWorktree) -> BoxFuture<'_, Result<MadeWorktree>> {
-        self.0.made(new).boxed()
+        self.0.create(new).boxed()
     }
 
     fn known(&self) -> BoxFuture<'_, Result<Vec<KnownWorktree>>> {
@@ -106,23 +106,23 @@ impl Worktrees for WorktreeFolders {
     }
 
     fn report(&self, name: String) -> BoxFuture<'_, Result<WorktreeReport>> {
-        self.0.with_lock(name, move |inner, name| async move { inner.reported(&name).await }.boxed())
+        self.0.with_lock(name, move |inner, name| async move { inner.report(&name).await }.boxed())
     }
 
     fn diff(&self, name: String) -> BoxFuture<'_, Result<WorktreeDiff>> {
-        self.0.with_lock(name, move |inner, name| async move { inner.difference(&name).await }.boxed())
+        self.0.with_lock(name, move |inner, name| async move { inner.diff(&name).await }.boxed())
     }
 
     fn apply(&self, name: String, message: String) -> BoxFuture<'_, Result<WorktreeApplied>> {
-        self.0.with_lock(name, move |inner, name| async move { inner.applied(&name, &message).await }.boxed())
+        self.0.with_lock(name, move |inner, name| async move { inner.apply(&name, &message).await }.boxed())
     }
 
     fn remove(&self, name: String, force: bool) -> BoxFuture<'_, Result<()>> {
-        self.0.with_lock(name, move |inner, name| async move { inner.removed(&name, force).await }.boxed())
+        self.0.with_lock(name, move |inner, name| async move { inner.remove(&name, force).await }.boxed())
     }
 
     fn leave(&self, name: String) -> BoxFuture<'_, Result<bool>> {
-        self.0.with_lock(name, move |inner, name| async move { inner.left(&name).await }.boxed())
+        self.0.with_lock(name, move |inner, name| async move { inner.remove_if_merged(&name).await }.boxed())
     }
 
     fn share_worktree(&self, name: String, heir: SessionId) -> BoxFuture<'_, Result<()>> {

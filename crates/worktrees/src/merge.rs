@@ -25,7 +25,7 @@ use crate::{
 };
 
 impl Inner {
-    pub(super) async fn applied(&self, name: &str, message: &str) -> Result<WorktreeApplied> {
+    pub(super) async fn apply(&self, name: &str, message: &str) -> Result<WorktreeApplied> {
         let record = self.ready(name)?;
         if !record.repository.is_whole() {
             let message = format!("the main tree {} of the worktree {name} is gone", record.repository.top.display());
@@ -44,8 +44,8 @@ impl Inner {
         self.refuse_replaced(&record).await?;
         self.refuse_inner_repositories(&record, &state).await?;
         self.refuse_filtered(&record, &state).await?;
-        let tip = self.committed(record.clone(), state, message).await?;
-        self.merged(record, &tip, message).await
+        let tip = self.commit_changes(record.clone(), state, message).await?;
+        self.merge_into_main(record, &tip, message).await
     }
 
     /// Rejects repositories inside the worktree, which would be merged as mere references to commits that are removed
@@ -114,7 +114,7 @@ impl Inner {
     }
 
     /// Commits everything in the worktree to its branch, and returns the commit.
-    async fn committed(&self, mut record: WorktreeRecord, state: WorktreeState, message: &str) -> Result<String> {
+    async fn commit_changes(&self, mut record: WorktreeRecord, state: WorktreeState, message: &str) -> Result<String> {
         if !state.is_dirty {
             return Ok(state.head);
         }
@@ -129,7 +129,7 @@ impl Inner {
         let common = &record.repository.common;
         own_folders(common).map_err(|error| storage("create the folders of branches", error))?;
         let top = self.real_top(&record)?;
-        let place = git.own_programs(GitPlace::worktree(&record, &top)?).await?;
+        let place = git.override_programs(GitPlace::worktree(&record, &top)?).await?;
         let [branches, logs] = own_branches(common);
         let place = place.writing(&[record.admin()?, &branches, &logs]);
         let moved = async {
@@ -148,9 +148,9 @@ impl Inner {
         Ok(commit)
     }
 
-    async fn merged(&self, mut record: WorktreeRecord, tip: &str, message: &str) -> Result<WorktreeApplied> {
+    async fn merge_into_main(&self, mut record: WorktreeRecord, tip: &str, message: &str) -> Result<WorktreeApplied> {
         let git = &self.git;
-        let main = git.own_programs(GitPlace::main(&record.repository)).await?;
+        let main = git.override_programs(GitPlace::main(&record.repository)).await?;
         let read = ["rev-parse", "--verify", "--quiet", "HEAD^{commit}"];
         let from = git.succeeds(&main, &read, "find the commit of the main tree").await?.line();
         let onto = git.run(&main, &["symbolic-ref", "--quiet", "--short", "HEAD"]).await?.line();

@@ -23,7 +23,7 @@ use crate::{
 };
 
 impl Inner {
-    pub(super) async fn removed(&self, name: &str, force: bool) -> Result<()> {
+    pub(super) async fn remove(&self, name: &str, force: bool) -> Result<()> {
         let record = self.records.get(name)?;
         let children = self.children(&record)?;
         if !children.is_empty() {
@@ -40,16 +40,16 @@ impl Inner {
             );
             return Err(conflict(message, hint));
         }
-        self.take_away(record).await
+        self.remove_completely(record).await
     }
 
     /// Removes a worktree if nothing is lost. Returns true if it was removed.
-    pub(super) async fn left(&self, name: &str) -> Result<bool> {
+    pub(super) async fn remove_if_merged(&self, name: &str) -> Result<bool> {
         let Some(record) = self.records.find(name)? else { return Ok(true) };
         if !self.children(&record)?.is_empty() || !self.is_spare(&record).await? {
             return Ok(false);
         }
-        self.take_away(record).await.map(|()| true)
+        self.remove_completely(record).await.map(|()| true)
     }
 
     /// Names of the worktrees whose main tree is this one.
@@ -71,7 +71,7 @@ impl Inner {
         found
     }
 
-    async fn take_away(&self, mut record: WorktreeRecord) -> Result<()> {
+    async fn remove_completely(&self, mut record: WorktreeRecord) -> Result<()> {
         let branches = GitPlace::branches(&record.repository);
         let mut tip = None;
         if record.repository.common.is_dir() {
@@ -129,7 +129,7 @@ impl Inner {
     /// Removes the branch, unless it was moved.
     async fn remove_branch(&self, record: &WorktreeRecord, tip: &str) {
         let removed = async {
-            let place = self.git.own_programs(GitPlace::branches(&record.repository)).await?;
+            let place = self.git.override_programs(GitPlace::branches(&record.repository)).await?;
             let place = place.writing(&[&record.repository.common]);
             self.git.run(&place, &["update-ref", "--no-deref", "-d", &record.reference(), tip]).await
         };
@@ -178,7 +178,7 @@ impl Inner {
         if !repository.is_whole() {
             return ready();
         }
-        let main = self.git.own_programs(GitPlace::main(repository)).await?;
+        let main = self.git.override_programs(GitPlace::main(repository)).await?;
         let head = self.git.commit(&main, "HEAD").await?;
         self.remove_stale(main_locks(record), at);
         if head.as_deref() != Some(from) {

@@ -129,7 +129,7 @@ impl Manifest {
             "mcpServers" => self.servers = self.server_sources(file, value)?,
             key if UNSUPPORTED.iter().any(|(field, _)| *field == key) => self.unsupported.push(key.to_owned()),
             key if IGNORED_FIELDS.split(' ').any(|field| field == key) => {}
-            other => self.problems.note(file, format!("{} is unknown and ignored", shown(other))),
+            other => self.problems.note(file, format!("unknown key {}; it is ignored", shown(other))),
         }
         Ok(())
     }

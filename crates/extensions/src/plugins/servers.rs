@@ -170,7 +170,7 @@ impl FoundServers {
             self.problems.note(file, format!("the server {} is named {}", shown(name), entry.name));
         }
         for key in server.keys().filter(|key| !KNOWN_KEYS.contains(&key.as_str())) {
-            self.problems.note(file, format!("{}: {} is unknown and ignored", entry.name, shown(key)));
+            self.problems.note(file, format!("{}: unknown key {}; it is ignored", entry.name, shown(key)));
         }
         Ok(entry)
     }

@@ -163,7 +163,7 @@ impl FoundAgents {
             }
         }
         if card.description.is_empty() {
-            return refuse("it has no `description`; describe in a sentence what it is for");
+            return refuse("missing `description`; describe in a sentence what it is for");
         }
         if card.prompt.is_empty() {
             return refuse("it has no prompt; describe how it works");
@@ -260,7 +260,7 @@ mod tests {
         }
         check("agents/a.md", "You review.", "does not start with front matter");
         check("agents/a.md", "---\nname: a\ntools: [broken\n---\np", "not valid YAML");
-        check("agents/a.md", "---\nname: a\n---\np", "no `description`");
+        check("agents/a.md", "---\nname: a\n---\np", "missing `description`");
         check("agents/a.md", "---\ndescription: d\n---\n \n", "no prompt");
         check("agents/main.md", "---\ndescription: d\n---\np", "is reserved");
         check("agents/ä.md", "---\ndescription: d\n---\np", "lower-case letter");

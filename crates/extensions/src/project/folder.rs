@@ -255,7 +255,7 @@ impl Reader {
             Err(error) => return self.found.problems.refuse(below, error.to_string()),
         };
         if !files.iter().any(|(path, ..)| path == Path::new(SKILL_FILE)) {
-            return self.found.problems.refuse(below, format!("there is no {SKILL_FILE} in it"));
+            return self.found.problems.refuse(below, format!("missing {SKILL_FILE}"));
         }
         for (path, runs, content) in files {
             self.left = self.left.saturating_sub(content.len() as u64);

@@ -94,7 +94,7 @@ impl SkillStore {
             Err(error) => report.problems.push(fatal("", 0, format!("it cannot be scanned: {error}"))),
         }
         let text = folder.read_to_string(SKILL_FILE).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => fatal("", 0, format!("there is no {SKILL_FILE} in it")),
+            io::ErrorKind::NotFound => fatal("", 0, format!("missing {SKILL_FILE}")),
             _ => fatal(SKILL_FILE, 0, format!("it cannot be read as UTF-8 text: {error}")),
         })?;
         text[..text.floor_char_boundary(MAX_TEXT)].clone_into(&mut report.text);
