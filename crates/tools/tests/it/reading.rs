@@ -90,7 +90,7 @@ async fn every_character_of_an_endless_line_can_be_read() {
     while let Some((from, _)) = line.char_indices().nth(column - 1) {
         let part = bench.ok("read_file", json!({"path": "uploads/min.js", "offset": 2, "column": column})).await;
         let (head, body) = part.split_once('\n').unwrap();
-        assert!(head.contains(&format!("line 2 from column {column} on of 3")), "{head}");
+        assert!(head.contains(&format!("line 2 from column {column} of 3")), "{head}");
         let body = body.split_once('\n').unwrap().0;
         assert!(line[from..].starts_with(body), "{column}");
         joined.push_str(body);
