@@ -45,7 +45,7 @@ impl Inner {
             return Err(refused(message, "clone it with `--ref-format=files`: worktrees require that format"));
         }
         refuse_borrowed(&repository)?;
-        let _turn = self.turn(&repository.common).await?;
+        let _lock = self.lock_repository(&repository.common).await?;
         let main = self.git.override_programs(GitPlace::main(&repository)).await?;
         self.git.check_version(&main).await?;
         let Some(base) = self.git.commit(&main, "HEAD").await?.filter(|base| !base.is_empty()) else {

@@ -234,7 +234,7 @@ impl Tool for RenameSymbol {
         let planned = self.planned(call).await?;
         let plan_of = planned.clone();
         let shown = call.work(move |job| plan(job, &plan_of).map(|steps| shown(&steps))).await?;
-        call.services.renames.keep(call.context, call.call, planned);
+        call.services.renames.store(call.context, call.call, planned);
         Ok(Some(shown))
     }
 }
