@@ -125,7 +125,7 @@ pub async fn assemble(
     let code = code::reader(OWN_PROGRAM);
     let library = Arc::new(documents::library(&paths.data, &config.daemon, &clock));
     let worktrees = worktrees(config, paths, env, Arc::clone(&sandbox));
-    let projects = ProjectStore::beside(paths.data.join("projects"), Some(worktrees.clone()));
+    let projects = ProjectStore::new(paths.data.join("projects"), Some(worktrees.clone()));
     let plugins = source.plugins.clone();
     let leftovers = plugins.clone();
     // Files that cannot be removed only take up space.
@@ -150,7 +150,7 @@ pub async fn assemble(
     let folders = {
         let (skills, Paths { data, config, .. }) = (skills.clone(), paths.clone());
         move |base: PathBuf, home: Option<&Path>| {
-            WorkspaceFolders::new(base).keeping_private(&[&data, &config]).guided_by(
+            WorkspaceFolders::new(base).with_private(&[&data, &config]).with_guides(
                 &config,
                 home,
                 skills.clone(),
@@ -159,7 +159,7 @@ pub async fn assemble(
         }
     };
     let mut workspaces = folders(paths.data.join("workspace"), env.path("HOME").as_deref())
-        .remembering(paths.data.join("memories"))
+        .with_memories(paths.data.join("memories"))
         .with_worktrees(worktrees);
     workspaces.code = code;
     let player = Arc::new(Player {
@@ -197,7 +197,7 @@ pub async fn assemble(
     let (kept, data) = (config.daemon.retention.clone(), paths.data.clone());
     let retention = Retention::new(engine.clone(), store.clone(), audit.clone(), clock.clone(), data, kept);
     let mut notes = toolbox::notes(&config.tools, &configurable, &engine.tools());
-    notes.extend(BuiltinToolbox::misfits(&tool_limits(config)));
+    notes.extend(BuiltinToolbox::limit_warnings(&tool_limits(config)));
     notes.extend(layers::exposed(&config.files));
     let known = engine.tools();
     notes.extend(agents::notes(&config.agents, &config.agent_plugins, known.iter().map(|tool| tool.name.as_str())));

@@ -17,7 +17,7 @@ use agentd_core::{
 };
 
 use crate::{
-    files::disk::{GuideCache, NotAtHand, Pace, shown},
+    files::disk::{DiskAccess, GuideCache, NotCached, shown},
     project::ProjectStore,
     skills::{SkillConfig, SkillStore},
 };
@@ -37,7 +37,7 @@ pub struct GuideReader {
     /// User's home folder, the last one searched above a project.
     home: Option<PathBuf>,
     /// Cache of files that were read.
-    known: Arc<GuideCache>,
+    cache: Arc<GuideCache>,
     /// Store that finds a session's skills.
     pub skill_store: SkillStore,
     /// Projects whose instructions the user trusts. With `None` no project's instructions are used.
@@ -49,39 +49,44 @@ impl GuideReader {
     pub fn new(config: &Path, home: Option<&Path>) -> Self {
         // Resolved, because it is compared with real paths of projects.
         let home = home.map(|home| home.canonicalize().unwrap_or_else(|_| home.to_path_buf()));
-        let person = SkillConfig { person: config.join("skills"), home: home.clone(), ..SkillConfig::default() };
-        let skill_store = SkillStore::new(person, Default::default());
-        Self { config: config.to_path_buf(), home, known: Arc::default(), skill_store, projects: None }
+        let skill_config = SkillConfig { person: config.join("skills"), home: home.clone(), ..SkillConfig::default() };
+        let skill_store = SkillStore::new(skill_config, Default::default());
+        Self { config: config.to_path_buf(), home, cache: Arc::default(), skill_store, projects: None }
     }
 
     /// Collects all guides, and reads changed files.
     ///
     /// # Errors
-    /// With [`Pace::AtOnce`], if a change since the last scan cannot be excluded without waiting for the disk.
-    pub fn load(&self, workspace: &Workspace, limits: GuideLimits, pace: Pace) -> Result<Guides, NotAtHand> {
+    /// With [`DiskAccess::CachedOnly`], if a change since the last scan cannot be excluded without waiting for the disk.
+    pub fn load(&self, workspace: &Workspace, limits: GuideLimits, access: DiskAccess) -> Result<Guides, NotCached> {
         let mut guides = Guides::default();
         if limits.memory {
-            guides.files = self.files(workspace, limits, pace)?;
+            guides.files = self.files(workspace, limits, access)?;
             if let Some(folder) = &workspace.memories {
-                (guides.memories, guides.more_memories) = self.memories(folder, pace)?;
+                (guides.memories, guides.more_memories) = self.memories(folder, access)?;
             }
         }
         if limits.skills {
-            guides.skills = self.skill_store.load(Some(workspace), pace)?;
+            guides.skills = self.skill_store.load(Some(workspace), access)?;
         }
         Ok(guides)
     }
 
-    fn files(&self, workspace: &Workspace, limits: GuideLimits, pace: Pace) -> Result<Vec<GuideFile>, NotAtHand> {
+    fn files(
+        &self,
+        workspace: &Workspace,
+        limits: GuideLimits,
+        access: DiskAccess,
+    ) -> Result<Vec<GuideFile>, NotCached> {
         let project = workspace.project.as_ref().map(|mount| mount.path.as_path());
         let home = self.home.as_deref();
         let places = match (&workspace.worktree, project) {
             (Some(worktree), Some(project)) => places_in_worktree(&self.config, worktree, project, home),
             _ => places(&self.config, project, home),
         };
-        let mut files = self.read(places, limits, pace)?;
+        let mut files = self.read(places, limits, access)?;
         if let (Some(projects), Some(project)) = (&self.projects, project) {
-            let content = projects.0.now(project, pace)?.content;
+            let content = projects.0.now(project, access)?.content;
             files.extend(content.and_then(|content| content.guide(limits.max_file_bytes)));
         }
         Ok(files)
@@ -89,21 +94,26 @@ impl GuideReader {
 
     /// Guides in the folders of a project that contain these paths. Blocks on the disk.
     pub fn in_folders(&self, project: &Path, limits: GuideLimits, paths: &[String]) -> Vec<GuideFile> {
-        // A patient read skips unreadable files.
-        self.read(places_below(project, paths), limits, Pace::Patient).unwrap_or_default()
+        // A blocking read skips unreadable files.
+        self.read(places_below(project, paths), limits, DiskAccess::Blocking).unwrap_or_default()
     }
 
     /// Reads the guides at these places.
-    fn read(&self, places: Vec<GuidePlace>, limits: GuideLimits, pace: Pace) -> Result<Vec<GuideFile>, NotAtHand> {
+    fn read(
+        &self,
+        places: Vec<GuidePlace>,
+        limits: GuideLimits,
+        access: DiskAccess,
+    ) -> Result<Vec<GuideFile>, NotCached> {
         let (mut seen, mut files) = (Vec::new(), Vec::new());
         for place in places {
-            let most = limits.max_file_bytes;
-            let (read, name) = match self.known.read(&place.path, place.follow, most, pace)? {
+            let limit = limits.max_file_bytes;
+            let (read, name) = match self.cache.read(&place.path, place.follow, limit, access)? {
                 Some(read) => (Some(read), place.name),
                 None => {
                     let path = place.path.with_file_name(OTHER_NAME);
                     let folder = place.name.strip_suffix(NAME).unwrap_or_default();
-                    (self.known.read(&path, place.follow, most, pace)?, format!("{folder}{OTHER_NAME}"))
+                    (self.cache.read(&path, place.follow, limit, access)?, format!("{folder}{OTHER_NAME}"))
                 }
             };
             // A project can be the configuration folder under another name.
@@ -123,8 +133,8 @@ impl GuideReader {
     }
 
     /// First names of the shared memories, and the number of further ones.
-    fn memories(&self, folder: &Path, pace: Pace) -> Result<(Vec<String>, usize), NotAtHand> {
-        let entries = self.known.entries(folder, pace)?;
+    fn memories(&self, folder: &Path, access: DiskAccess) -> Result<(Vec<String>, usize), NotCached> {
+        let entries = self.cache.entries(folder, access)?;
         let mut names: Vec<String> =
             entries.iter().map(|entry| format!("{}{}", entry.name, if entry.is_folder { "/" } else { "" })).collect();
         let more = names.len().saturating_sub(MAX_MEMORIES);

@@ -16,9 +16,9 @@ use agentd_workspace::path::{PathPlace, ToolPath, within_project};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
 /// Maximum number of bytes read from a file.
-const MOST_READ: u64 = 128 * 1024;
+const MAX_READ: u64 = 128 * 1024;
 /// Maximum length of a branch name, in bytes: git stores it as a file name.
-const LONGEST_BRANCH: usize = 255;
+const MAX_BRANCH: usize = 255;
 
 /// Facts for a session whose client is in this folder.
 pub fn facts(workspace: &Workspace, client: Option<&Path>) -> MachineFacts {
@@ -68,7 +68,7 @@ fn branch(project: &Path) -> Option<String> {
 /// from passing as a name.
 fn is_branch(name: &str) -> bool {
     let is_refused = |letter: char| letter.is_whitespace() || letter.is_control() || "~^:?*[\\".contains(letter);
-    !name.is_empty() && name.len() <= LONGEST_BRANCH && !name.contains(is_refused)
+    !name.is_empty() && name.len() <= MAX_BRANCH && !name.contains(is_refused)
 }
 
 /// Folder in which git stores the data of this worktree. Only its `HEAD` is read.
@@ -88,7 +88,7 @@ fn read(path: &Path) -> Option<String> {
         return None;
     }
     let mut bytes = Vec::new();
-    file.take(MOST_READ).read_to_end(&mut bytes).ok()?;
+    file.take(MAX_READ).read_to_end(&mut bytes).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -99,7 +99,7 @@ fn is_there(folder: &Path, name: &str) -> bool {
 /// Known targets and scripts. Other names of a project could be anything.
 const TARGETS: [&str; 8] = ["build", "test", "check", "lint", "typecheck", "fmt", "dev", "run"];
 /// Maximum number of targets per file.
-const MOST: usize = 4;
+const MAX_TARGETS: usize = 4;
 
 /// Build and test commands, the project's own first.
 pub(super) fn commands(folder: &Path) -> Vec<String> {
@@ -132,13 +132,13 @@ pub(super) fn commands(folder: &Path) -> Vec<String> {
 /// Known targets among these names, in the order of the list.
 fn known_targets<'a>(names: impl Iterator<Item = &'a str>) -> impl Iterator<Item = &'static str> {
     let names: Vec<&str> = names.filter(|name| TARGETS.contains(name)).collect();
-    TARGETS.into_iter().filter(move |target| names.contains(target)).take(MOST)
+    TARGETS.into_iter().filter(move |target| names.contains(target)).take(MAX_TARGETS)
 }
 
 /// Names before the colon of each rule.
 fn rules(text: &str) -> impl Iterator<Item = &str> {
     text.lines().filter(|line| !line.starts_with([' ', '\t', '#', '.'])).flat_map(|line| {
-        let targets = line.split_once(':').filter(|(_, behind)| !behind.starts_with('=')).map(|(targets, _)| targets);
+        let targets = line.split_once(':').filter(|(_, rest)| !rest.starts_with('=')).map(|(targets, _)| targets);
         targets.unwrap_or_default().split_whitespace()
     })
 }
@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(branch(project), None);
         fs::remove_file(project.join(".git")).unwrap();
         nix::unistd::mkfifo(&project.join(".git"), nix::sys::stat::Mode::S_IRWXU).unwrap();
-        assert_eq!(branch(project), None, "and nobody waits for a pipe");
+        assert_eq!(branch(project), None, "a pipe does not block");
     }
 
     #[track_caller]

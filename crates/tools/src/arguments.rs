@@ -80,18 +80,19 @@ fn check(tool: &str, mut written: Map<String, Value>, schema: &Value) -> Result<
     }
     for required in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
         if !checked.contains_key(required) {
-            let what = properties.get(required).map(expected).unwrap_or_default();
-            return Err(Failure::arguments(format!("{tool} needs `{required}`, {what}")));
+            let wanted = properties.get(required).map(expected).unwrap_or_default();
+            return Err(Failure::arguments(format!("{tool} requires `{required}`, {wanted}")));
         }
     }
     Ok(checked)
 }
 
 fn unknown_field(tool: &str, name: &str, properties: &Map<String, Value>) -> Failure {
-    let known: Vec<&str> = properties.keys().map(String::as_str).collect();
-    let near = text::nearest(name, known.iter().copied());
+    let parameters: Vec<&str> = properties.keys().map(String::as_str).collect();
+    let near = text::nearest(name, parameters.iter().copied());
     let hint = near.map(|near| format!("did you mean `{near}`? ")).unwrap_or_default();
-    let all = if known.is_empty() { "it takes none".to_owned() } else { format!("it takes {}", known.join(", ")) };
+    let all =
+        if parameters.is_empty() { "it takes none".to_owned() } else { format!("it takes {}", parameters.join(", ")) };
     Failure::arguments(format!("{tool} has no parameter {}; {hint}{all}", text::quoted(name)))
 }
 
@@ -181,33 +182,33 @@ pub(crate) fn adapted(tool: &str, written: &str, schema: &Value, longest: u64) -
     let Ok(Value::Object(mut written)) = serde_json::from_str(written) else { return None };
     let properties = schema["properties"].as_object()?;
     let before = written.clone();
-    let (mut ignored, mut taken) = (Vec::new(), None);
+    let (mut ignored, mut unit_note) = (Vec::new(), None);
     match tool {
         "read_file" => last_line(&mut written),
         "grep" => context_lines(&mut written),
-        "run_bash_command" => taken = time_limit(&mut written, longest),
+        "run_bash_command" => unit_note = time_limit(&mut written, longest),
         _ => {}
     }
     let mut arguments = Map::new();
     for (name, value) in &written {
         if properties.contains_key(name) {
             arguments.insert(name.clone(), value.clone());
-        } else if let Some((known, value)) = renamed(properties, &written, &arguments, name, value) {
-            arguments.insert(known, value);
-        } else if is_idle(tool, &written, name, value) {
+        } else if let Some((renamed, value)) = renamed(properties, &written, &arguments, name, value) {
+            arguments.insert(renamed, value);
+        } else if is_no_op(tool, &written, name, value) {
             ignored.push(name.as_str());
         } else if !value.is_null() {
             arguments.insert(name.clone(), value.clone());
         }
     }
     if tool == "run_bash_command"
-        && let Some(Value::Array(words)) = arguments.get("command")
-        && let Some(command) = one_line(words)
+        && let Some(Value::Array(elements)) = arguments.get("command")
+        && let Some(command) = one_line(elements)
     {
         arguments.insert("command".to_owned(), command.into());
     }
     let ignored = (!ignored.is_empty()).then(|| format!("ignored: {}", ignored.join(", ")));
-    let notes: Vec<String> = ignored.into_iter().chain(taken).collect();
+    let notes: Vec<String> = ignored.into_iter().chain(unit_note).collect();
     let note = (!notes.is_empty()).then(|| format!("[{}]", notes.join("; ")));
     let changed = arguments != before;
     changed.then(|| AdaptedCall { arguments: Value::Object(arguments).to_string(), note })
@@ -217,27 +218,28 @@ pub(crate) fn adapted(tool: &str, written: &str, schema: &Value, longest: u64) -
 fn renamed(
     properties: &Map<String, Value>,
     written: &Map<String, Value>,
-    taken: &Map<String, Value>,
+    adapted: &Map<String, Value>,
     name: &str,
     value: &Value,
 ) -> Option<(String, Value)> {
-    let plain = with_strokes(name);
-    let is_free =
-        |known: &str| properties.contains_key(known) && !written.contains_key(known) && !taken.contains_key(known);
+    let plain = snake_case(name);
+    let is_free = |target: &str| {
+        properties.contains_key(target) && !written.contains_key(target) && !adapted.contains_key(target)
+    };
     if plain == "case_sensitive" && is_free("ignore_case") {
         return Some(("ignore_case".to_owned(), (!value.as_bool()?).into()));
     }
     let own = properties.contains_key(&plain).then_some(plain.as_str());
     let others = NAMES.iter().filter(|(_, others)| others.contains(&plain.as_str()));
-    let known = match own {
+    let target = match own {
         Some(own) => is_free(own).then_some(own),
-        None => others.map(|(known, _)| *known).find(|known| is_free(known)),
+        None => others.map(|(target, _)| *target).find(|target| is_free(target)),
     };
-    known.map(|known| (known.to_owned(), value.clone()))
+    target.map(|target| (target.to_owned(), value.clone()))
 }
 
 /// Name in snake case: `filePath` is `file_path`.
-fn with_strokes(name: &str) -> String {
+fn snake_case(name: &str) -> String {
     let mut plain = String::with_capacity(name.len() + 4);
     let mut before = None;
     for letter in name.chars() {
@@ -251,21 +253,21 @@ fn with_strokes(name: &str) -> String {
 }
 
 /// Returns true if a value asks for nothing but the tool's usual behaviour.
-type IsIdle = fn(&Value) -> bool;
+type IsNoOp = fn(&Value) -> bool;
 
-const IS_TRUE: IsIdle = |value| value.as_bool() == Some(true);
-const IS_FALSE: IsIdle = |value| value.as_bool() == Some(false);
-const IS_UTF8: IsIdle = |value| value.as_str().is_some_and(|name| ["utf-8", "utf8"].contains(&&*name.to_lowercase()));
+const IS_TRUE: IsNoOp = |value| value.as_bool() == Some(true);
+const IS_FALSE: IsNoOp = |value| value.as_bool() == Some(false);
+const IS_UTF8: IsNoOp = |value| value.as_str().is_some_and(|name| ["utf-8", "utf8"].contains(&&*name.to_lowercase()));
 
 /// Arguments of other systems without an effect, by tool and name.
-const IDLE: [(&[&str], &[&str], IsIdle); 15] = [
+const NO_OPS: [(&[&str], &[&str], IsNoOp); 15] = [
     (&["edit_file"], &["instruction"], Value::is_string),
     (&["read_url"], &["prompt", "format"], Value::is_string),
     // From earlier versions, where it had no effect either.
     (&["repo_map"], &["focus"], Value::is_string),
     (&["run_bash_command"], &["background", "run_in_background", "is_background"], IS_FALSE),
     (&["run_bash_command"], &["dangerously_disable_sandbox"], IS_FALSE),
-    (&["edit_file"], &[ONE], |value| value.as_u64() == Some(1)),
+    (&["edit_file"], &[REPLACEMENTS], |value| value.as_u64() == Some(1)),
     (&["write_file"], &["overwrite"], IS_TRUE),
     (&["write_file"], &["append"], IS_FALSE),
     (&["read_file", "write_file"], &["encoding"], IS_UTF8),
@@ -279,16 +281,17 @@ const IDLE: [(&[&str], &[&str], IsIdle); 15] = [
 ];
 
 /// Number of replacements. It has an effect unless all occurrences are to be replaced.
-const ONE: &str = "expected_replacements";
+const REPLACEMENTS: &str = "expected_replacements";
 
 /// Returns true if an argument asks for nothing but the tool's usual behaviour.
-fn is_idle(tool: &str, written: &Map<String, Value>, name: &str, value: &Value) -> bool {
-    let plain = with_strokes(name);
+fn is_no_op(tool: &str, written: &Map<String, Value>, name: &str, value: &Value) -> bool {
+    let plain = snake_case(name);
     if REMARKS.contains(&plain.as_str()) {
         return value.is_string();
     }
-    let mut known = IDLE.iter().filter(|(tools, names, _)| tools.contains(&tool) && names.contains(&&*plain));
-    known.next().is_some_and(|(_, _, is_idle)| is_idle(value)) && !(plain == ONE && written.contains_key("replace_all"))
+    let mut rows = NO_OPS.iter().filter(|(tools, names, _)| tools.contains(&tool) && names.contains(&&*plain));
+    rows.next().is_some_and(|(_, _, is_no_op)| is_no_op(value))
+        && !(plain == REPLACEMENTS && written.contains_key("replace_all"))
 }
 
 /// Removes the first of these arguments and returns its value.
@@ -332,44 +335,44 @@ fn time_limit(written: &mut Map<String, Value>, longest: u64) -> Option<String> 
     if written.contains_key("timeout_s") {
         return None;
     }
-    let mut taken = None;
+    let mut note = None;
     let milliseconds = take(written, &["timeout_ms", "timeoutMs"]).or_else(|| {
-        let given = written.get("timeout").and_then(integer).and_then(|given| u64::try_from(given).ok());
-        let given = given.filter(|given| *given >= MILLISECONDS_FROM && *given > longest)?;
+        let number = written.get("timeout").and_then(integer).and_then(|number| u64::try_from(number).ok());
+        let number = number.filter(|number| *number >= MILLISECONDS_FROM && *number > longest)?;
         written.shift_remove("timeout");
-        taken = Some(format!("timeout {given} was read as milliseconds"));
-        Some(given)
+        note = Some(format!("timeout {number} was read as milliseconds"));
+        Some(number)
     });
-    if let Some(given) = milliseconds {
-        written.insert("timeout_s".to_owned(), given.div_ceil(1000).into());
+    if let Some(number) = milliseconds {
+        written.insert("timeout_s".to_owned(), number.div_ceil(1000).into());
     }
-    taken
+    note
 }
 
-/// Converts a command given as a list to an equivalent line: the script of a shell, or the words, quoted as necessary.
-fn one_line(words: &[Value]) -> Option<String> {
-    let words: Vec<&str> = words.iter().map(Value::as_str).collect::<Option<_>>()?;
-    match words[..] {
+/// Converts a command given as a list to an equivalent line: the script of a shell, or the arguments, quoted as necessary.
+fn one_line(args: &[Value]) -> Option<String> {
+    let args: Vec<&str> = args.iter().map(Value::as_str).collect::<Option<_>>()?;
+    match args[..] {
         [] => None,
         // A list of one element is a complete line.
         [line] => Some(line.to_owned()),
         [shell, "-c" | "-lc", script] if SHELLS.contains(&shell) => Some(script.to_owned()),
         _ => {
-            let line: Vec<String> = words.iter().enumerate().map(|(at, word)| quoted(word, at == 0)).collect();
+            let line: Vec<String> = args.iter().enumerate().map(|(at, word)| quoted(word, at == 0)).collect();
             Some(line.join(" "))
         }
     }
 }
 
-/// Quotes a word if necessary. A bare first word could be a keyword of the shell.
+/// Quotes a word if necessary. An unquoted first word could be a keyword of the shell.
 fn quoted(word: &str, is_first: bool) -> String {
-    const OF_THE_SHELL: [&str; 16] = [
+    const KEYWORDS: [&str; 16] = [
         "case", "coproc", "do", "done", "elif", "else", "esac", "fi", "for", "function", "if", "select", "then",
         "time", "until", "while",
     ];
     let plain = |c: char| c.is_ascii_alphanumeric() || "_./:@+-".contains(c);
-    let is_taken = is_first && OF_THE_SHELL.contains(&word);
-    if !word.is_empty() && word.chars().all(plain) && !is_taken {
+    let is_keyword = is_first && KEYWORDS.contains(&word);
+    if !word.is_empty() && word.chars().all(plain) && !is_keyword {
         return word.to_owned();
     }
     format!("'{}'", word.replace('\'', r"'\''"))
@@ -417,9 +420,9 @@ mod tests {
     #[test]
     fn invalid_arguments_name_the_field() {
         for (written, expected) in [
-            ("", "demo needs `path`, a string"),
-            ("null", "demo needs `path`, a string"),
-            (r#"{"path":null}"#, "demo needs `path`, a string"),
+            ("", "demo requires `path`, a string"),
+            ("null", "demo requires `path`, a string"),
+            (r#"{"path":null}"#, "demo requires `path`, a string"),
             (r#"{"path":["a"]}"#, "`path` of demo must be a string, not a list"),
             (r#"{"path":"a","offset":0}"#, "`offset` of demo must be an integer of at least 1, not 0"),
             (r#"{"path":"a","offset":"ten"}"#, "`offset` of demo must be an integer of at least 1, not \"ten\""),
@@ -446,7 +449,7 @@ mod tests {
 }
 
 #[cfg(test)]
-mod meant_tests {
+mod adapted_tests {
     use jiff::tz::TimeZone;
     use serde_json::json;
 
@@ -459,7 +462,7 @@ mod meant_tests {
     }
 
     /// Adapted form of a call, or `None` if it stays unchanged.
-    fn of(tool: &str, written: Value) -> Option<(Value, Option<String>)> {
+    fn adapt(tool: &str, written: Value) -> Option<(Value, Option<String>)> {
         let adapted = adapted(tool, &written.to_string(), &schema(tool), 600)?;
         Some((serde_json::from_str(&adapted.arguments).unwrap(), adapted.note))
     }
@@ -467,12 +470,12 @@ mod meant_tests {
     #[track_caller]
     fn check(tool: &str, written: Value, expected: Value, note: &str) {
         let notes = (!note.is_empty()).then(|| note.to_owned());
-        assert_eq!(of(tool, written), Some((expected, notes)));
+        assert_eq!(adapt(tool, written), Some((expected, notes)));
     }
 
     #[track_caller]
-    fn stays(tool: &str, written: Value) {
-        assert_eq!(of(tool, written), None);
+    fn check_unchanged(tool: &str, written: Value) {
+        assert_eq!(adapt(tool, written), None);
     }
 
     #[test]
@@ -491,8 +494,8 @@ mod meant_tests {
             "",
         );
         check(BASH, json!({"cmd": "ls", "timeout_ms": 1500}), json!({"command": "ls", "timeout_s": 2}), "");
-        let (long, taken) = (json!({"command": "ls", "timeout": 120_000}), "[timeout 120000 was read as milliseconds]");
-        check(BASH, long, json!({"command": "ls", "timeout_s": 120}), taken);
+        let (long, note) = (json!({"command": "ls", "timeout": 120_000}), "[timeout 120000 was read as milliseconds]");
+        check(BASH, long, json!({"command": "ls", "timeout_s": 120}), note);
         // Seconds, even above the maximum for commands: the limit is reduced, and the result mentions it.
         for seconds in [1, 90, 900, 3600] {
             let written = json!({"command": "ls", "timeout": seconds});
@@ -520,33 +523,36 @@ mod meant_tests {
             ("env", json!({"A": "b"})),
             ("timeout_ms", json!("soon")),
         ] {
-            stays(BASH, json!({"command": "ls", name: value}));
+            check_unchanged(BASH, json!({"command": "ls", name: value}));
         }
-        stays(BASH, json!({"command": []}));
-        stays(BASH, json!({"command": ["ls", 1]}));
+        check_unchanged(BASH, json!({"command": []}));
+        check_unchanged(BASH, json!({"command": ["ls", 1]}));
         // Two names for one parameter are ambiguous.
-        stays(BASH, json!({"command": "ls", "cmd": "rm"}));
-        stays("read_file", json!({"path": "a", "filePath": "b"}));
-        stays("read_file", json!({"path": "a", "end_line": 3, "offset": 7}));
-        stays("grep", json!({"pattern": "a", "multiline": true}));
-        stays("write_file", json!({"path": "a", "content": "b", "append": true}));
-        stays("edit_file", json!({"path": "a", "old_string": "b", "new_string": "c", "expected_replacements": 2}));
-        stays("http_fetch", json!({"url": "http://a/", "verb": "POST"}));
+        check_unchanged(BASH, json!({"command": "ls", "cmd": "rm"}));
+        check_unchanged("read_file", json!({"path": "a", "filePath": "b"}));
+        check_unchanged("read_file", json!({"path": "a", "end_line": 3, "offset": 7}));
+        check_unchanged("grep", json!({"pattern": "a", "multiline": true}));
+        check_unchanged("write_file", json!({"path": "a", "content": "b", "append": true}));
+        check_unchanged(
+            "edit_file",
+            json!({"path": "a", "old_string": "b", "new_string": "c", "expected_replacements": 2}),
+        );
+        check_unchanged("http_fetch", json!({"url": "http://a/", "verb": "POST"}));
         assert_eq!(adapted(BASH, "{", &schema(BASH), 600), None);
     }
 
     #[test]
     fn foreign_file_and_search_arguments_are_mapped() {
         let edit = json!({"filePath": "a", "oldString": "b", "newString": "c", "replaceAll": true});
-        let known = json!({"path": "a", "old_string": "b", "new_string": "c", "replace_all": true});
-        check("edit_file", edit, known, "");
+        let expected = json!({"path": "a", "old_string": "b", "new_string": "c", "replace_all": true});
+        check("edit_file", edit, expected, "");
         let read = json!({"target_file": "a", "start_line": 5, "end_line": 9, "explanation": "to see"});
         check("read_file", read, json!({"path": "a", "offset": 5, "limit": 5}), "[ignored: explanation]");
         check("read_file", json!({"path": "a", "endLine": "9"}), json!({"path": "a", "limit": 9}), "");
         let search = json!({"pattern": "a", "glob": "*.rs", "output_mode": "content", "-n": true, "-i": true, "-A": 2, "-B": 3,
             "head_limit": 20});
-        let known = json!({"pattern": "a", "include": "*.rs", "ignore_case": true, "context": 3});
-        check("grep", search, known, "[ignored: output_mode, -n, head_limit]");
+        let expected = json!({"pattern": "a", "include": "*.rs", "ignore_case": true, "context": 3});
+        check("grep", search, expected, "[ignored: output_mode, -n, head_limit]");
         check("grep", json!({"query": "a", "caseSensitive": false}), json!({"pattern": "a", "ignore_case": true}), "");
         let list = json!({"target_directory": "/project", "recursive": true});
         check("list_workspace_files", list, json!({"path": "/project"}), "[ignored: recursive]");
@@ -554,6 +560,6 @@ mod meant_tests {
         check("read_url", page, json!({"url": "https://a/"}), "[ignored: prompt]");
         check("now", json!({"timezone": null, "zone": null}), json!({"timezone": null}), "");
         // Parameters of the tool keep their values.
-        stays("grep", json!({"pattern": "a", "context": "3", "ignore_case": "true"}));
+        check_unchanged("grep", json!({"pattern": "a", "context": "3", "ignore_case": "true"}));
     }
 }

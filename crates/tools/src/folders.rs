@@ -26,7 +26,7 @@ use agentd_core::{
     worktree::WorktreeAccess,
 };
 use agentd_extensions::{
-    files::disk::Pace, guides::GuideReader, project::ProjectStore, skills::SkillStore, surroundings,
+    files::disk::DiskAccess, guides::GuideReader, project::ProjectStore, skills::SkillStore, surroundings,
 };
 use agentd_workspace::{
     backend::Files,
@@ -36,7 +36,7 @@ use agentd_workspace::{
     job::Job,
     layout::{SessionLocks, make, make_shared},
     limits::Limits,
-    remove, stored,
+    remove, stored_files,
     transport::{self, SessionTrees},
 };
 use agentd_worktrees::WorktreeFolders;
@@ -89,7 +89,7 @@ impl WorkspaceFolders {
 
     /// Adds a folder that all sessions see as `/memories`. It is created with the first workspace.
     #[must_use]
-    pub fn remembering(mut self, memories: PathBuf) -> Self {
+    pub fn with_memories(mut self, memories: PathBuf) -> Self {
         self.private.paths.push(memories.clone());
         self.memories = Some(memories);
         self
@@ -98,7 +98,7 @@ impl WorkspaceFolders {
     /// Adds the user's notes for models: from their configuration folder, from the project's folder up to their home,
     /// from these skills, and from trusted projects.
     #[must_use]
-    pub fn guided_by(
+    pub fn with_guides(
         mut self,
         config: &Path,
         home: Option<&Path>,
@@ -129,7 +129,7 @@ impl WorkspaceFolders {
 
     /// Adds folders that no session may use as its project.
     #[must_use]
-    pub fn keeping_private(mut self, private: &[&Path]) -> Self {
+    pub fn with_private(mut self, private: &[&Path]) -> Self {
         self.private.paths.extend(private.iter().map(|path| path.to_path_buf()));
         self
     }
@@ -167,25 +167,25 @@ impl WorkspaceFolders {
         self.work(doing, move |_| work(cancel)).inspect(|_| drop(abandoned)).boxed()
     }
 
-    /// Runs work on files of a session. Work that removes files must be `alone`.
+    /// Runs work on files of a session. Work that removes files must be `exclusive`.
     fn work_on<T: Send + 'static>(
         &self,
         session: SessionId,
-        alone: bool,
+        exclusive: bool,
         doing: impl Into<String>,
         work: impl FnOnce(&Path) -> io::Result<T> + Send + 'static,
     ) -> BoxFuture<'static, Result<T, WorkspaceError>> {
         let (name, doing) = (session.to_string().into(), doing.into());
         let failed = doing.clone();
         let work = move |base: &Path| work(base).map_err(|error| storage(&failed, error));
-        self.work(doing, self.locks.held(name, alone, work))
+        self.work(doing, self.locks.with_lock(name, exclusive, work))
     }
 }
 
 impl Workspaces for WorkspaceFolders {
     fn open(&self, session: SessionId, mounts: Mounts) -> BoxFuture<'_, Result<Workspace, WorkspaceError>> {
         let (private, memories) = (self.private.clone(), self.memories.clone());
-        let open = self.locks.held(session.to_string().into(), false, move |base| {
+        let open = self.locks.with_lock(session.to_string().into(), false, move |base| {
             let real = Self::shared(base, memories.as_ref())?;
             make(base, session).map_err(|error| storage("create the session's workspace", error))?;
             let (mounts, worktree) = check_mounts(&private, mounts)?;
@@ -198,11 +198,11 @@ impl Workspaces for WorkspaceFolders {
         if let Some(real) = self.real.get().filter(|_| mounts == Mounts::default()) {
             return std::future::ready(Ok(real.workspace(session, mounts, None))).boxed();
         }
-        let (private, known, memories) = (self.private.clone(), Arc::clone(&self.real), self.memories.clone());
+        let (private, cache, memories) = (self.private.clone(), Arc::clone(&self.real), self.memories.clone());
         self.work("find the workspace", move |base| {
             let found = Self::shared(base, memories.as_ref())?;
             let (mounts, worktree) = check_mounts(&private, mounts)?;
-            Ok(known.get_or_init(|| found).workspace(session, mounts, worktree))
+            Ok(cache.get_or_init(|| found).workspace(session, mounts, worktree))
         })
     }
 
@@ -235,7 +235,7 @@ impl Workspaces for WorkspaceFolders {
             let emptied = jail::session_root(&base.join(session.to_string()))
                 .and_then(|root| jail::open_real_folder(&root, "temp"))
                 .and_then(|temp| remove::empty(&temp));
-            remove::gone(emptied)
+            remove::ignore_missing(emptied)
         })
     }
 
@@ -258,7 +258,7 @@ impl Workspaces for WorkspaceFolders {
 
     fn remove(&self, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>> {
         self.work_on(session, true, "remove the session's workspace", move |base| {
-            remove::gone(remove::remove_session(base, session))
+            remove::ignore_missing(remove::remove_session(base, session))
         })
     }
 
@@ -268,15 +268,15 @@ impl Workspaces for WorkspaceFolders {
         name: String,
         content: Vec<u8>,
     ) -> BoxFuture<'_, Result<String, WorkspaceError>> {
-        let name = stored::upload_name(&name);
+        let name = stored_files::upload_name(&name);
         self.work_on(session, false, format!("store the upload {name}"), move |base| {
-            stored::add_upload(base, session, &name, &content, false)
+            stored_files::add_upload(base, session, &name, &content, false)
         })
     }
 
     fn remove_upload(&self, session: SessionId, path: String) -> BoxFuture<'_, Result<(), WorkspaceError>> {
         self.work_on(session, false, format!("remove the upload {path}"), move |base| {
-            stored::remove_upload(base, session, &path)
+            stored_files::remove_upload(base, session, &path)
         })
     }
 
@@ -286,9 +286,9 @@ impl Workspaces for WorkspaceFolders {
         name: String,
         content: Vec<u8>,
     ) -> BoxFuture<'_, Result<String, WorkspaceError>> {
-        let name = stored::upload_name(&name);
+        let name = stored_files::upload_name(&name);
         self.work_on(session, false, format!("store the input as {name}"), move |base| {
-            stored::add_upload(base, session, &name, &content, true)
+            stored_files::add_upload(base, session, &name, &content, true)
         })
     }
 
@@ -304,7 +304,7 @@ impl Workspaces for WorkspaceFolders {
         }
         let path = format!("{}/{name}", area.as_str());
         self.work_on(session, false, format!("store {path}"), move |base| {
-            stored::keep(base, session, area, &name, &content).map(|()| path)
+            stored_files::keep(base, session, area, &name, &content).map(|()| path)
         })
     }
 
@@ -321,7 +321,8 @@ impl Workspaces for WorkspaceFolders {
         }
         let path = format!("{}/{name}", area.as_str());
         self.work_on(session, false, format!("store {path}"), move |base| {
-            stored::append_artifact(base, session, area, &name, from, &content).map(|bytes| Artifact { path, bytes })
+            stored_files::append_artifact(base, session, area, &name, from, &content)
+                .map(|bytes| Artifact { path, bytes })
         })
     }
 
@@ -334,9 +335,9 @@ impl Workspaces for WorkspaceFolders {
         tree: SessionTree,
         path: String,
         skip: usize,
-        most: usize,
+        limit: usize,
     ) -> BoxFuture<'_, Result<DocumentPage, WorkspaceError>> {
-        let range = documents::Range { skip, most };
+        let range = documents::Range { skip, limit };
         self.work_awaited("open documents", move |cancel| documents::open(&tree, &path, range, cancel))
     }
 
@@ -345,13 +346,13 @@ impl Workspaces for WorkspaceFolders {
         tree: SessionTree,
         path: String,
         offset: u64,
-        most: usize,
+        limit: usize,
     ) -> BoxFuture<'_, Result<FilePiece, WorkspaceError>> {
-        self.work("read a file", move |_| browse::read(&tree, &path, offset, most))
+        self.work("read a file", move |_| browse::read(&tree, &path, offset, limit))
     }
 
-    fn read_text(&self, tree: SessionTree, path: String, most: usize) -> BoxFuture<'_, Option<String>> {
-        self.work("read a text file", move |_| Ok(browse::text(&tree, &path, most)))
+    fn read_text(&self, tree: SessionTree, path: String, limit: usize) -> BoxFuture<'_, Option<String>> {
+        self.work("read a text file", move |_| Ok(browse::text(&tree, &path, limit)))
             .map(|read| read.ok().flatten())
             .boxed()
     }
@@ -364,30 +365,33 @@ impl Workspaces for WorkspaceFolders {
         now: Timestamp,
     ) -> BoxFuture<'_, Result<FileWritten, WorkspaceError>> {
         let folder = tree.workspace.root.file_name().unwrap_or_default().to_owned();
-        self.work("write a file", self.locks.held(folder, false, move |_| browse::write(&tree, &path, &content, now)))
+        self.work(
+            "write a file",
+            self.locks.with_lock(folder, false, move |_| browse::write(&tree, &path, &content, now)),
+        )
     }
 
     fn guides<'a>(&'a self, workspace: &'a Workspace, limits: GuideLimits) -> BoxFuture<'a, Guides> {
         let Some(reader) = self.guides.clone() else { return std::future::ready(Guides::default()).boxed() };
-        if let Ok(guides) = reader.load(workspace, limits, Pace::AtOnce) {
+        if let Ok(guides) = reader.load(workspace, limits, DiskAccess::CachedOnly) {
             return std::future::ready(guides).boxed();
         }
         let workspace = workspace.clone();
-        let look = move |_: &Path| Ok(reader.load(&workspace, limits, Pace::Patient).unwrap_or_default());
-        self.work("look for instruction files", look).map(Result::unwrap_or_default).boxed()
+        let load = move |_: &Path| Ok(reader.load(&workspace, limits, DiskAccess::Blocking).unwrap_or_default());
+        self.work("look for instruction files", load).map(Result::unwrap_or_default).boxed()
     }
 
     fn folder_guides(&self, at: &Workspace, limits: GuideLimits, paths: Vec<String>) -> BoxFuture<'_, Vec<GuideFile>> {
         let (reader, project) = (self.guides.clone(), at.project.clone());
-        let look = move || Some(reader?.in_folders(&project?.path, limits, &paths));
-        let looked = self.work("look for instruction files of folders", move |_| Ok(look().unwrap_or_default()));
-        looked.map(Result::unwrap_or_default).boxed()
+        let load = move || Some(reader?.in_folders(&project?.path, limits, &paths));
+        let facts = self.work("look for instruction files of folders", move |_| Ok(load().unwrap_or_default()));
+        facts.map(Result::unwrap_or_default).boxed()
     }
 
     fn facts<'a>(&'a self, workspace: &'a Workspace, client: Option<&'a Path>) -> BoxFuture<'a, Option<MachineFacts>> {
         let (workspace, client) = (workspace.clone(), client.map(Path::to_owned));
-        let looked = self.work("inspect the project", move |_| Ok(surroundings::facts(&workspace, client.as_deref())));
-        looked.map(Result::ok).boxed()
+        let facts = self.work("inspect the project", move |_| Ok(surroundings::facts(&workspace, client.as_deref())));
+        facts.map(Result::ok).boxed()
     }
 
     fn map<'a>(&'a self, workspace: &'a Workspace, max_tokens: usize) -> BoxFuture<'a, Option<Vec<MapFile>>> {
@@ -406,13 +410,14 @@ impl Workspaces for WorkspaceFolders {
         let (Some(projects), Some(mount)) = (projects, &workspace.project) else {
             return std::future::ready(ProjectStanding::default()).boxed();
         };
-        if let Ok(standing) = projects.standing(&mount.path, Pace::AtOnce) {
+        if let Ok(standing) = projects.standing(&mount.path, DiskAccess::CachedOnly) {
             return std::future::ready(standing).boxed();
         }
         let project = mount.path.clone();
-        let looked = self
-            .work("inspect the project", move |_| Ok(projects.standing(&project, Pace::Patient).unwrap_or_default()));
-        looked.map(Result::unwrap_or_default).boxed()
+        let facts = self.work("inspect the project", move |_| {
+            Ok(projects.standing(&project, DiskAccess::Blocking).unwrap_or_default())
+        });
+        facts.map(Result::unwrap_or_default).boxed()
     }
 
     fn projects(&self) -> Option<&dyn Projects> {

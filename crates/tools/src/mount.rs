@@ -70,8 +70,8 @@ pub(super) fn check_mounts(
 }
 
 /// Resolves a folder to its real path. Rejects one that contains a private folder of the daemon, or is inside one.
-/// `what` names the folder in error messages.
-fn check_mount(what: &str, private: &PrivateFolders, mount: Mount) -> Result<Mount, WorkspaceError> {
+/// `role` names the folder in error messages.
+fn check_mount(role: &str, private: &PrivateFolders, mount: Mount) -> Result<Mount, WorkspaceError> {
     let shown = mount.path.display();
     let path = mount.path.canonicalize().map_err(|error| {
         let kind = if error.kind() == io::ErrorKind::NotFound { ErrorKind::NotFound } else { ErrorKind::InvalidInput };
@@ -80,11 +80,11 @@ fn check_mount(what: &str, private: &PrivateFolders, mount: Mount) -> Result<Mou
             true => "its worktree was removed: choose another folder with -C, such as the main tree",
             false => "choose an existing, readable folder",
         };
-        WorkspaceError::new(kind, format!("the {what} {shown} cannot be opened")).with_hint(hint).with_source(error)
+        WorkspaceError::new(kind, format!("the {role} {shown} cannot be opened")).with_hint(hint).with_source(error)
     })?;
     if !path.is_dir() {
-        let what = what.trim_end_matches(" folder");
-        return Err(WorkspaceError::new(ErrorKind::InvalidInput, format!("the {what} {shown} is not a folder"))
+        let role = role.trim_end_matches(" folder");
+        return Err(WorkspaceError::new(ErrorKind::InvalidInput, format!("the {role} {shown} is not a folder"))
             .with_hint("choose a folder, and add single files as uploads"));
     }
     let is_private = |private: &PathBuf| {
@@ -95,7 +95,7 @@ fn check_mount(what: &str, private: &PrivateFolders, mount: Mount) -> Result<Mou
     if let Some(private) = private.paths.iter().find(|private| is_private(private))
         && !is_worktree()
     {
-        let message = format!("the {what} {shown} overlaps {}, which belongs to the daemon", private.display());
+        let message = format!("the {role} {shown} overlaps {}, which belongs to the daemon", private.display());
         return Err(WorkspaceError::new(ErrorKind::InvalidInput, message)
             .with_hint("choose a folder apart from the daemon's data and configuration"));
     }

@@ -30,7 +30,7 @@ use crate::{
         Builtin, TOOLS,
         call::{Call, ShownRenames, ToolServices, ToolboxConfig, defect},
         documents::Passwords,
-        run_bash_command::{self, LIMIT, SECONDS, USUAL_SECONDS},
+        run_bash_command::{self, DEFAULT_SECONDS, LIMIT, SECONDS},
     },
 };
 
@@ -56,7 +56,7 @@ impl BuiltinToolbox {
     }
 
     /// Warnings about limits in `tools.yaml` that have no effect.
-    pub fn misfits(limits: &BTreeMap<String, BTreeMap<String, u64>>) -> Vec<String> {
+    pub fn limit_warnings(limits: &BTreeMap<String, BTreeMap<String, u64>>) -> Vec<String> {
         let mut notes = Vec::new();
         for (tool, numbers) in limits {
             for (name, number) in numbers {
@@ -64,7 +64,7 @@ impl BuiltinToolbox {
                     notes.push(format!("tools.yaml: `{tool}` has no limit `{name}`"));
                 } else if !SECONDS.contains(number) {
                     notes.push(format!(
-                        "tools.yaml: `{name}` of `{tool}` is {number}, not 1 to {}; using the default of {USUAL_SECONDS}",
+                        "tools.yaml: `{name}` of `{tool}` is {number}, not 1 to {}; using the default of {DEFAULT_SECONDS}",
                         SECONDS.end()
                     ));
                 }
@@ -78,7 +78,7 @@ impl BuiltinToolbox {
     }
 
     /// Resolves the path in the arguments. `None` if it goes through no link and is unambiguous.
-    async fn followed(&self, context: &ToolContext, call: &ToolCall) -> Result<Option<FollowedLink>, Failure> {
+    async fn resolve_link(&self, context: &ToolContext, call: &ToolCall) -> Result<Option<FollowedLink>, Failure> {
         let (tool, schema) = self.find(call)?;
         let reads_archives = match tool.row().map(|row| row.path) {
             Some(PathUse::Names | PathUse::Content) => false,
@@ -89,18 +89,18 @@ impl BuiltinToolbox {
         let Some(written) = arguments.get(FollowedLink::PATH).and_then(Value::as_str) else { return Ok(None) };
         // For a document in an archive, only the archive's path may contain links.
         let (written, inner) = match in_archive(written).filter(|_| reads_archives) {
-            Some((archive, inner)) if !self.is_there(context, call, written).await => (archive, format!("!/{inner}")),
+            Some((archive, inner)) if !self.exists(context, call, written).await => (archive, format!("!/{inner}")),
             _ => (written, String::new()),
         };
         let by_name = ToolPath::begins_with_name(written);
         let written = written.to_owned();
         // The path itself, the one that it would mean from the root of the tree, and the target of its links.
-        let lead = move |job: &Job| {
+        let resolve = move |job: &Job| {
             let (path, named) = (job.files.resolve_path(&written)?, job.files.locate(&written)?);
             let real = job.files.follow(&path)?;
             Ok((path, named, real))
         };
-        let (path, named, real) = self.invocation(context, call).work(lead).await?;
+        let (path, named, real) = self.invocation(context, call).work(resolve).await?;
         // A name of the session's tree may be one of the project's. The rules then judge both.
         if real == path && (path.place() == named.place() || !by_name) {
             return Ok(None);
@@ -112,7 +112,7 @@ impl BuiltinToolbox {
     }
 
     /// Returns true if a file has exactly this name.
-    async fn is_there(&self, context: &ToolContext, call: &ToolCall, written: &str) -> bool {
+    async fn exists(&self, context: &ToolContext, call: &ToolCall, written: &str) -> bool {
         let written = written.to_owned();
         let open = move |job: &Job| {
             let path = job.files.resolve_path(&written)?;
@@ -122,7 +122,7 @@ impl BuiltinToolbox {
     }
 
     /// Start folder of a command, if the call runs one.
-    async fn started(&self, context: &ToolContext, call: &ToolCall) -> Result<Option<StartFolder>, Failure> {
+    async fn start_folder(&self, context: &ToolContext, call: &ToolCall) -> Result<Option<StartFolder>, Failure> {
         let (tool, schema) = self.find(call)?;
         if tool.name != run_bash_command::NAME {
             return Ok(None);
@@ -149,7 +149,7 @@ impl BuiltinToolbox {
 }
 
 /// Awaits a tool, and converts a panic to a failure.
-async fn caught<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+async fn catch_panic<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|_| Err(defect()))
 }
 
@@ -190,19 +190,19 @@ impl Toolbox for BuiltinToolbox {
         context: &'a ToolContext,
         call: &'a ToolCall,
     ) -> BoxFuture<'a, Result<Option<String>, ToolOutput>> {
-        let foresee = async move {
+        let preview = async move {
             let (tool, schema) = self.find(call)?;
             (tool.preview)(self.invocation(context, call), schema).await
         };
-        caught(foresee).map(|shown| shown.map_err(|failure| fit_for_models(failure.into()))).boxed()
+        catch_panic(preview).map(|shown| shown.map_err(|failure| fit_for_models(failure.into()))).boxed()
     }
 
     fn follow<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, Option<FollowedLink>> {
-        caught(self.followed(context, call)).map(|followed| followed.ok().flatten()).boxed()
+        catch_panic(self.resolve_link(context, call)).map(|link| link.ok().flatten()).boxed()
     }
 
     fn start<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, Option<StartFolder>> {
-        caught(self.started(context, call)).map(|started| started.ok().flatten()).boxed()
+        catch_panic(self.start_folder(context, call)).map(|folder| folder.ok().flatten()).boxed()
     }
 
     fn can_enforce_read_only(&self) -> BoxFuture<'_, bool> {
@@ -220,7 +220,7 @@ impl Toolbox for BuiltinToolbox {
             let (tool, schema) = self.find(call)?;
             (tool.run)(self.invocation(context, call), schema).await
         };
-        caught(run).map(|ran| fit_for_models(ran.unwrap_or_else(ToolOutput::from))).boxed()
+        catch_panic(run).map(|ran| fit_for_models(ran.unwrap_or_else(ToolOutput::from))).boxed()
     }
 }
 

@@ -32,14 +32,14 @@ pub(super) fn open(tree: &SessionTree, now: Timestamp) -> Files {
 }
 
 /// Parses a path for reading and follows its links.
-pub(super) fn located(files: &Files, path: &str) -> Result<ToolPath, Failure> {
+pub(super) fn locate(files: &Files, path: &str) -> Result<ToolPath, Failure> {
     files.follow(&files.locate(path)?)
 }
 
 /// Lists a folder, or the file itself.
 pub fn list(tree: &SessionTree, path: &str) -> Result<FileListing, WorkspaceError> {
     let files = open(tree, Timestamp::UNIX_EPOCH);
-    let top = located(&files, path)?;
+    let top = locate(&files, path)?;
     if !files.is_folder(&top)? {
         let opened = files.open_file(&top)?;
         let modified = opened.modified.and_then(timestamp);
@@ -59,8 +59,8 @@ pub fn list(tree: &SessionTree, path: &str) -> Result<FileListing, WorkspaceErro
     if top == ToolPath::root(PathPlace::Own) {
         let mounts = files.places(&top).into_iter().filter(|place| *place != top);
         let others = mounts.chain([PathPlace::Memories, PathPlace::State].map(ToolPath::root));
-        let there = others.filter(|place| files.is_folder(place).is_ok_and(|is| is));
-        listing.entries.extend(there.map(|place| {
+        let existing = others.filter(|place| files.is_folder(place).is_ok_and(|is| is));
+        listing.entries.extend(existing.map(|place| {
             let (path, kind) = (place.to_string(), EntryKind::Folder);
             FileEntry { path, kind, size: 0, modified: None }
         }));
@@ -77,23 +77,23 @@ fn timestamp(time: SystemTime) -> Option<Timestamp> {
     Timestamp::try_from(time).ok()
 }
 
-/// Reads up to `most` bytes of a file from `offset`.
-pub fn read(tree: &SessionTree, path: &str, offset: u64, most: usize) -> Result<FilePiece, WorkspaceError> {
+/// Reads up to `limit` bytes of a file from `offset`.
+pub fn read(tree: &SessionTree, path: &str, offset: u64, limit: usize) -> Result<FilePiece, WorkspaceError> {
     let files = open(tree, Timestamp::UNIX_EPOCH);
-    let path = located(&files, path)?;
+    let path = locate(&files, path)?;
     let mut opened = files.open_file(&path)?;
     let mut content = Vec::new();
     let sought = opened.content.seek(SeekFrom::Start(offset));
-    let read = sought.and_then(|_| opened.content.take(most as u64).read_to_end(&mut content));
+    let read = sought.and_then(|_| opened.content.take(limit as u64).read_to_end(&mut content));
     read.map_err(|error| Failure::io(&format!("read {path}"), &error))?;
     Ok(FilePiece { content, size: opened.size, modified: opened.modified.and_then(timestamp) })
 }
 
-/// Text of a file of fewer than `most` bytes. `None` if it is larger or not text.
-pub fn text(tree: &SessionTree, path: &str, most: usize) -> Option<String> {
-    let piece = read(tree, path, 0, most).ok()?;
+/// Text of a file of fewer than `limit` bytes. `None` if it is larger or not text.
+pub fn text(tree: &SessionTree, path: &str, limit: usize) -> Option<String> {
+    let piece = read(tree, path, 0, limit).ok()?;
     // A longer file fills the piece.
-    let whole = piece.content.len() < most && piece.content.len() as u64 == piece.size;
+    let whole = piece.content.len() < limit && piece.content.len() as u64 == piece.size;
     let document = Document::read(piece.content).ok().filter(|_| whole)?;
     Some(document.text().to_owned())
 }
@@ -110,7 +110,7 @@ pub fn write(tree: &SessionTree, path: &str, content: &[u8], now: Timestamp) -> 
 impl From<Failure> for WorkspaceError {
     fn from(failure: Failure) -> Self {
         let kind = match failure.code {
-            ToolErrorCode::Path if failure.text.contains("is not there") => ErrorKind::NotFound,
+            ToolErrorCode::Path if failure.text.contains("does not exist") => ErrorKind::NotFound,
             ToolErrorCode::Path | ToolErrorCode::InvalidArgs => ErrorKind::InvalidInput,
             _ => ErrorKind::Storage,
         };

@@ -10,16 +10,17 @@ use ignore::WalkBuilder;
 use tokio_util::sync::CancellationToken;
 
 /// Minimum number of code files for a map.
-const WORTH: usize = 30;
+const MIN_FILES: usize = 30;
 /// Maximum number of entries visited to count code files.
-const MOST_ENTRIES: usize = 5000;
+const MAX_ENTRIES: usize = 5000;
 /// Extensions of files whose definitions can be found.
-const ENDINGS: [&str; 14] = ["c", "cjs", "cts", "go", "h", "java", "js", "jsx", "mjs", "mts", "py", "rs", "ts", "tsx"];
+const EXTENSIONS: [&str; 14] =
+    ["c", "cjs", "cts", "go", "h", "java", "js", "jsx", "mjs", "mts", "py", "rs", "ts", "tsx"];
 
 /// Draws the map. Empty for a small project, `None` on failure.
 pub async fn draw(code: &dyn CodeReader, project: &Path, max_tokens: usize) -> Option<Vec<MapFile>> {
     let folder = project.to_owned();
-    if !tokio::task::spawn_blocking(move || is_worth_it(&folder)).await.ok()? {
+    if !tokio::task::spawn_blocking(move || has_enough_code(&folder)).await.ok()? {
         return Some(Vec::new());
     }
     let question = CodeQuestion::Map { max_tokens };
@@ -30,12 +31,12 @@ pub async fn draw(code: &dyn CodeReader, project: &Path, max_tokens: usize) -> O
     }
 }
 
-fn is_worth_it(project: &Path) -> bool {
+fn has_enough_code(project: &Path) -> bool {
     let is_code =
-        |path: &Path| path.extension().and_then(|ending| ending.to_str()).is_some_and(|it| ENDINGS.contains(&it));
+        |path: &Path| path.extension().and_then(|ending| ending.to_str()).is_some_and(|it| EXTENSIONS.contains(&it));
     let walk = WalkBuilder::new(project).follow_links(false).require_git(false).build();
-    let files = walk.take(MOST_ENTRIES).filter_map(Result::ok).filter(|entry| is_code(entry.path()));
-    files.take(WORTH).count() == WORTH
+    let files = walk.take(MAX_ENTRIES).filter_map(Result::ok).filter(|entry| is_code(entry.path()));
+    files.take(MIN_FILES).count() == MIN_FILES
 }
 
 #[cfg(test)]
@@ -48,9 +49,9 @@ mod tests {
         let write = |name: String| std::fs::write(folder.path().join(name), "x").unwrap();
         (0..29).for_each(|number| write(format!("{number}.rs")));
         (0..50).for_each(|number| write(format!("{number}.txt")));
-        assert!(!is_worth_it(folder.path()));
+        assert!(!has_enough_code(folder.path()));
         write("last.py".to_owned());
-        assert!(is_worth_it(folder.path()));
-        assert!(!is_worth_it(Path::new("/nowhere")));
+        assert!(has_enough_code(folder.path()));
+        assert!(!has_enough_code(Path::new("/nowhere")));
     }
 }

@@ -18,7 +18,7 @@ use similar::{Algorithm, DiffOp, DiffTag};
 use crate::{encoding::Document, text};
 
 /// Length of a version name, in bytes.
-const VERSION: usize = 16;
+const VERSION_LENGTH: usize = 16;
 
 /// Maximum size of removed text that is shown line by line, in bytes.
 const MAX_OLD: usize = 1024 * 1024;
@@ -71,10 +71,10 @@ pub fn written(path: &str, old: Option<&[u8]>, new: &str) -> String {
     }
 }
 
-/// Diff of a file whose old content is not shown; `what` describes that content.
-pub fn replaced(path: &str, what: &str, new: &str) -> String {
+/// Diff of a file whose old content is not shown; `description` describes that content.
+pub fn replaced(path: &str, description: &str, new: &str) -> String {
     let (new, ends) = line_ends(new);
-    format!("{}({what})\n{ends}{}", header(path, true), hunks("", &new))
+    format!("{}({description})\n{ends}{}", header(path, true), hunks("", &new))
 }
 
 /// Diff of decoded texts.
@@ -102,7 +102,7 @@ pub fn removed(path: &str, old: &[u8]) -> String {
 
 /// Name of a version: a hash of its content.
 pub(crate) fn version(content: &[u8]) -> String {
-    text::hex(&Sha256::digest(content)[..VERSION])
+    text::hex(&Sha256::digest(content)[..VERSION_LENGTH])
 }
 
 /// Names the version of a file whose content is not shown in full. Different versions must give different texts, so
@@ -111,9 +111,9 @@ fn of_version(before: &[u8]) -> String {
     if before.is_empty() { String::new() } else { format!("; version {} is replaced", version(before)) }
 }
 
-fn header(path: &str, is_there: bool) -> String {
+fn header(path: &str, exists: bool) -> String {
     let name = path.trim_start_matches('/');
-    let from = if is_there { format!("a/{name}") } else { "/dev/null".to_owned() };
+    let from = if exists { format!("a/{name}") } else { "/dev/null".to_owned() };
     format!("--- {from}\n+++ b/{name}\n")
 }
 
@@ -151,9 +151,9 @@ fn decoded<'a>(before: &'a [u8], new: &'a [u8]) -> Option<(Cow<'a, str>, Cow<'a,
     if before.charset() == after.charset() || after.charset().bom > 0 || before.charset().bom > 0 {
         return Some((text(&before), text(&after)));
     }
-    let alike = Document::decode(new.to_vec(), before.charset());
-    let makes_sense = !before.text().is_empty() && !alike.text().contains('\u{fffd}');
-    Some((text(&before), text(if makes_sense { &alike } else { &after })))
+    let redecoded = Document::decode(new.to_vec(), before.charset());
+    let makes_sense = !before.text().is_empty() && !redecoded.text().contains('\u{fffd}');
+    Some((text(&before), text(if makes_sense { &redecoded } else { &after })))
 }
 
 /// Line-by-line changes between two texts.
@@ -163,16 +163,16 @@ fn hunks(before: &str, after: &str) -> String {
     let same = old.iter().zip(&new).take_while(|(old, new)| old == new).count();
     let rest = (&old[same..], &new[same..]);
     let same_end = rest.0.iter().rev().zip(rest.1.iter().rev()).take_while(|(old, new)| old == new).count();
-    let gone = &old[same..old.len() - same_end];
-    let come = &new[same..new.len() - same_end];
-    let bytes: usize = gone.iter().map(|line| line.len()).sum();
+    let removed = &old[same..old.len() - same_end];
+    let added = &new[same..new.len() - same_end];
+    let bytes: usize = removed.iter().map(|line| line.len()).sum();
     if bytes > MAX_OLD {
-        return block(before, gone, come, same, bytes);
+        return block(before, removed, added, same, bytes);
     }
-    let ops = if is_cheap(gone, come) {
+    let ops = if is_cheap(removed, added) {
         similar::capture_diff_slices_deadline(Algorithm::Myers, &old, &new, Some(Instant::now() + MAX_TIME))
     } else {
-        let (old_len, new_len) = (gone.len(), come.len());
+        let (old_len, new_len) = (removed.len(), added.len());
         vec![
             DiffOp::Equal { old_index: 0, new_index: 0, len: same },
             DiffOp::Replace { old_index: same, old_len, new_index: same, new_len },
@@ -185,13 +185,13 @@ fn hunks(before: &str, after: &str) -> String {
         let (from, to) = (first.old_range().start..last.old_range().end, first.new_range().start..last.new_range().end);
         shown.push_str(&head(from, to));
         for op in group {
-            let (gone, come) = (&old[op.old_range()], &new[op.new_range()]);
+            let (removed, added) = (&old[op.old_range()], &new[op.new_range()]);
             if op.tag() == DiffTag::Equal {
-                gone.iter().for_each(|line| push(' ', line, &mut shown));
+                removed.iter().for_each(|line| push(' ', line, &mut shown));
                 continue;
             }
-            gone.iter().for_each(|line| push('-', line, &mut shown));
-            come.iter().for_each(|line| push('+', line, &mut shown));
+            removed.iter().for_each(|line| push('-', line, &mut shown));
+            added.iter().for_each(|line| push('+', line, &mut shown));
         }
     }
     shown
@@ -199,38 +199,38 @@ fn hunks(before: &str, after: &str) -> String {
 
 /// Returns true if two texts can be compared line by line in a moment. Depends on the texts only, because a diff is
 /// computed again after the user's answer and must be the same.
-fn is_cheap(gone: &[&str], come: &[&str]) -> bool {
-    let mut lines: HashMap<&str, i64> = HashMap::with_capacity(gone.len());
-    for line in gone {
+fn is_cheap(removed: &[&str], added: &[&str]) -> bool {
+    let mut lines: HashMap<&str, i64> = HashMap::with_capacity(removed.len());
+    for line in removed {
         *lines.entry(line).or_default() += 1;
     }
-    for line in come {
+    for line in added {
         *lines.entry(line).or_default() -= 1;
     }
     let unlike: u64 = lines.values().map(|count| count.unsigned_abs()).sum();
     let unlike = usize::try_from(unlike).unwrap_or(usize::MAX);
-    (gone.len() + come.len()).saturating_mul(unlike) <= MAX_WORK
+    (removed.len() + added.len()).saturating_mul(unlike) <= MAX_WORK
 }
 
 /// Shows new lines in full and replaces the removed ones, which are too many, by their count and version.
-fn block(before: &str, gone: &[&str], come: &[&str], from: usize, bytes: usize) -> String {
-    let mut shown = head(from..from + gone.len(), from..from + come.len());
-    let (lines, size) = (text::count(gone.len(), "line"), text::size(bytes as u64));
+fn block(before: &str, removed: &[&str], added: &[&str], from: usize, bytes: usize) -> String {
+    let mut shown = head(from..from + removed.len(), from..from + added.len());
+    let (lines, size) = (text::count(removed.len(), "line"), text::size(bytes as u64));
     // Writing to a string cannot fail.
     let _ = writeln!(shown, "({lines} with {size} removed{})", of_version(before.as_bytes()));
-    for line in come {
+    for line in added {
         push('+', line, &mut shown);
     }
     shown
 }
 
 fn head(old: Range<usize>, new: Range<usize>) -> String {
-    let place = |range: Range<usize>| match range.len() {
+    let position = |range: Range<usize>| match range.len() {
         0 => format!("{},0", range.start),
         1 => (range.start + 1).to_string(),
         many => format!("{},{many}", range.start + 1),
     };
-    format!("@@ -{} +{} @@\n", place(old), place(new))
+    format!("@@ -{} +{} @@\n", position(old), position(new))
 }
 
 fn push(sign: char, line: &str, shown: &mut String) {
@@ -261,8 +261,8 @@ mod tests {
         let long = "a line\n".repeat(5000) + &"long ".repeat(5000) + "\nrm -rf ~/hidden";
         let check = |old: Option<&[u8]>| {
             let shown = written("a", old, &long);
-            let come = shown.split('\n').filter_map(|line| line.strip_prefix('+')).skip(1);
-            assert_eq!(come.collect::<Vec<_>>().join("\n"), long, "{}", shown.len());
+            let added = shown.split('\n').filter_map(|line| line.strip_prefix('+')).skip(1);
+            assert_eq!(added.collect::<Vec<_>>().join("\n"), long, "{}", shown.len());
             assert!(shown.ends_with("+rm -rf ~/hidden\n\\ No newline at end of file\n"));
         };
         check(None);

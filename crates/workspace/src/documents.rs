@@ -40,13 +40,13 @@ pub fn left_out(path: &str) -> Option<&'static str> {
     ];
     const PICTURES: [&str; 8] = ["png", "jpg", "jpeg", "tif", "tiff", "webp", "gif", "bmp"];
     let ending = path.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase()).unwrap_or_default();
-    let is_handed = path.trim_start_matches('/').starts_with("uploads/");
+    let is_upload = path.trim_start_matches('/').starts_with("uploads/");
     match &*ending {
         _ if has_document_name(path) => None,
         _ if has_archive_name(path) && is_attached(path) => None,
         text if TEXTS.contains(&text) && is_attached(path) => None,
-        picture if PICTURES.contains(&picture) => (!is_handed).then_some("pictures; use search_file on each"),
-        code if CODE.contains(&code) => (!is_handed).then_some("code and data; use grep"),
+        picture if PICTURES.contains(&picture) => (!is_upload).then_some("pictures; use search_file on each"),
+        code if CODE.contains(&code) => (!is_upload).then_some("code and data; use grep"),
         _ => Some("other kinds"),
     }
 }
@@ -57,7 +57,7 @@ pub struct Range {
     /// Number of documents skipped at the beginning.
     pub skip: usize,
     /// Maximum number of opened documents.
-    pub most: usize,
+    pub limit: usize,
 }
 
 /// Opens the file at `path`, or the documents in and below that folder, sorted by name.
@@ -69,22 +69,22 @@ pub fn open(
 ) -> Result<DocumentPage, WorkspaceError> {
     let files = &browse::open(tree, Timestamp::UNIX_EPOCH);
     let path = if path.is_empty() { "." } else { path };
-    let Range { skip, most } = Range { most: range.most.min(MAX_OPEN), ..range };
+    let Range { skip, limit } = Range { limit: range.limit.min(MAX_OPEN), ..range };
     let single = |path: &ToolPath| -> Result<DocumentPage, WorkspaceError> {
-        let documents = if skip == 0 && most > 0 { vec![document(files, path)?] } else { Vec::new() };
+        let documents = if skip == 0 && limit > 0 { vec![document(files, path)?] } else { Vec::new() };
         Ok(DocumentPage { documents, found: 1_usize.saturating_sub(skip), cut: None })
     };
     if let Some((archive, inner)) = in_archive(path)
-        && !browse::located(files, path).is_ok_and(|whole| files.open_file(&whole).is_ok())
+        && !browse::locate(files, path).is_ok_and(|whole| files.open_file(&whole).is_ok())
     {
-        let mut page = single(&browse::located(files, archive)?)?;
+        let mut page = single(&browse::locate(files, archive)?)?;
         for document in &mut page.documents {
             document.name = format!("{}!/{inner}", document.name);
             document.inner = Some(inner.to_owned());
         }
         return Ok(page);
     }
-    let start = browse::located(files, path)?;
+    let start = browse::locate(files, path)?;
     if !files.is_folder(&start)? {
         return single(&start);
     }
@@ -100,7 +100,7 @@ pub fn open(
                 seen += 1;
                 if seen > skip {
                     page.found += 1;
-                    if page.found <= most {
+                    if page.found <= limit {
                         wanted.push(entry.path.clone());
                     }
                 }

@@ -97,10 +97,10 @@ mod tests {
         let record = |name: &str, folder: &Path| {
             fs::write(base.join(name), folder.as_os_str().as_bytes()).unwrap();
         };
-        let [left, of_person] = ["a", "b"].map(|letter| format!("{START}{}{END}", letter.repeat(32)));
+        let [left, of_user] = ["a", "b"].map(|letter| format!("{START}{}{END}", letter.repeat(32)));
         let recorded = draft(&project);
-        for name in [&left, &of_person, "notes.txt"] {
-            fs::write(project.join(name), "the person's").unwrap();
+        for name in [&left, &of_user, "notes.txt"] {
+            fs::write(project.join(name), "the user's").unwrap();
         }
         record(&left, &root.join("link"));
         record("notes.txt", &project);
@@ -109,7 +109,7 @@ mod tests {
         record(&format!("{START}{}{END}", "c".repeat(32)), &project);
         sweep(&base).unwrap();
         assert!(!project.join(&recorded).exists() && !base.join(&recorded).exists());
-        for name in [&left, &of_person, "notes.txt"] {
+        for name in [&left, &of_user, "notes.txt"] {
             assert!(project.join(name).exists(), "{name}");
         }
         let whole = Draft::new(&base.join("1"), fs::File::open(&project).unwrap());

@@ -374,8 +374,8 @@ pub fn encode(text: &str, charset: Charset) -> Result<Vec<u8>, Unwritable> {
     let mut encoded = Vec::with_capacity(text.len());
     let mut left = text;
     loop {
-        let room = encoder.max_buffer_length_from_utf8_without_replacement(left.len()).unwrap_or(left.len() * 4);
-        encoded.reserve(room);
+        let capacity = encoder.max_buffer_length_from_utf8_without_replacement(left.len()).unwrap_or(left.len() * 4);
+        encoded.reserve(capacity);
         let (result, read) = encoder.encode_from_utf8_to_vec_without_replacement(left, &mut encoded, true);
         left = &left[read..];
         match result {
@@ -405,7 +405,7 @@ pub struct TextReader<'a> {
 }
 
 impl<'a> TextReader<'a> {
-    /// Opens the text of a file of about `size` bytes. Files of up to `most` bytes are checked as a whole, so that
+    /// Opens the text of a file of about `size` bytes. Files of up to `limit` bytes are checked as a whole, so that
     /// reads, searches and edits agree on their kind. `buffer` is scratch space. With `or_begins`, a file of which only
     /// the beginning is text is opened too.
     ///
@@ -414,16 +414,16 @@ impl<'a> TextReader<'a> {
     pub fn open(
         mut content: impl Read + 'a,
         size: u64,
-        most: u64,
+        limit: u64,
         or_begins: bool,
         buffer: &'a mut Vec<u8>,
     ) -> io::Result<Result<Self, &'static str>> {
-        let most = if size <= most { most } else { SAMPLE as u64 };
+        let limit = if size <= limit { limit } else { SAMPLE as u64 };
         buffer.clear();
-        buffer.reserve(usize::try_from(size.min(most)).unwrap_or(SAMPLE) + 1);
-        (&mut content).take(most).read_to_end(buffer)?;
+        buffer.reserve(usize::try_from(size.min(limit)).unwrap_or(SAMPLE) + 1);
+        (&mut content).take(limit).read_to_end(buffer)?;
         let sample: &'a [u8] = buffer;
-        let whole = (sample.len() as u64) < most;
+        let whole = (sample.len() as u64) < limit;
         // A NUL far from the beginning makes a log unsafe to edit, but not unreadable.
         let (mut is_sampled, mut detected) = (!whole, detect(sample, whole));
         if detected.is_err() && sample.len() > SAMPLE {
@@ -435,7 +435,7 @@ impl<'a> TextReader<'a> {
         }
         let charset = match detected {
             Ok(charset) => charset,
-            Err(what) => return Ok(Err(what)),
+            Err(kind) => return Ok(Err(kind)),
         };
         let cr_ends = charset.ends_lines_with_cr(sample);
         let bytes = Cursor::new(&sample[charset.bom..]).chain(content);

@@ -30,7 +30,7 @@ const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOF
 /// If the path goes through a link or cannot be opened.
 pub fn open(path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
     let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    match at_once(CWD, path, flags, false) {
+    match open_at_once(CWD, path, flags, false) {
         Err(Errno::NOSYS) => step_by_step(openat(CWD, "/", FOLDER, Mode::empty())?, path, flags),
         opened => Ok(opened?),
     }
@@ -47,7 +47,7 @@ pub fn open_folder(path: &Path) -> io::Result<OwnedFd> {
 /// If the path climbs, goes through a link or cannot be opened.
 pub(crate) fn open_below(folder: impl AsFd, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
     let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    match at_once(folder.as_fd(), path, flags, true) {
+    match open_at_once(folder.as_fd(), path, flags, true) {
         Err(Errno::NOSYS) => step_by_step(openat(folder, ".", FOLDER, Mode::empty())?, path, flags),
         opened => Ok(opened?),
     }
@@ -80,7 +80,7 @@ pub(crate) fn make_folders(folder: impl AsFd, path: &Path) -> io::Result<OwnedFd
 ///
 /// # Errors
 /// If it is not a folder, or belongs to another user.
-pub(crate) fn let_in(folder: &Path) -> io::Result<()> {
+pub(crate) fn restore_access(folder: &Path) -> io::Result<()> {
     const OWNERS: u32 = 0o700;
     // The folder may be unreadable, so it is opened with `O_PATH`.
     let opened = open(folder, OFlags::PATH | OFlags::DIRECTORY)?;
@@ -90,7 +90,7 @@ pub(crate) fn let_in(folder: &Path) -> io::Result<()> {
     set_permissions(format!("/proc/self/fd/{}", opened.as_raw_fd()), Permissions::from_mode(OWNERS))
 }
 
-fn at_once(start: BorrowedFd<'_>, path: &Path, flags: OFlags, beneath: bool) -> Result<OwnedFd, Errno> {
+fn open_at_once(start: BorrowedFd<'_>, path: &Path, flags: OFlags, beneath: bool) -> Result<OwnedFd, Errno> {
     let within = if beneath { ResolveFlags::BENEATH } else { ResolveFlags::empty() };
     openat2(start, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS | within)
 }
@@ -332,14 +332,14 @@ mod tests {
                 fs::create_dir_all(root.join(name(index)).join("n0")).unwrap();
                 fs::write(root.join(name(index)).join("n11"), name(index)).unwrap();
             }
-            for (at, to, way) in links {
-                let target = match way {
+            for (at, to, form) in links {
+                let target = match form {
                     0 => name(to),
                     1 => format!("../{}", name(to)),
                     _ => format!("{}/../{}", name(to % 4), name(at)),
                 };
-                let place = if way == 1 { root.join(name(at % 4)).join(name(at)) } else { root.join(name(at)) };
-                let _ = symlink(target, place);
+                let location = if form == 1 { root.join(name(at % 4)).join(name(at)) } else { root.join(name(at)) };
+                let _ = symlink(target, location);
             }
             let path: PathBuf = steps.into_iter().map(name).collect();
             let folder = opened(&root);

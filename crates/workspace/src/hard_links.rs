@@ -34,9 +34,9 @@ use crate::{drafts::Draft, exact, failure::Failure, text};
 const MAX_FILES: usize = 100_000;
 const MAX_BYTES: u64 = 1 << 30;
 /// Maximum number of folders named in an error.
-const NAMED: usize = 3;
+const MAX_NAMED: usize = 3;
 /// Attempts to copy a file that other programs are changing.
-const TRIES: usize = 3;
+const MAX_ATTEMPTS: usize = 3;
 /// Buffer size for the names of extended attributes, and for one value: the maximum of Linux for each.
 const XATTR_BYTES: usize = 64 * 1024;
 
@@ -54,32 +54,32 @@ pub enum HardLinks {
 }
 
 /// Serialises checks: two at once would both copy the same files.
-static TURN: Mutex<()> = Mutex::new(());
+static CHECKS: Mutex<()> = Mutex::new(());
 
 /// Ensures that a command can change no file outside of a user's folder through a hard link in it. May take a while.
 /// `shown` is the folder's path for tools, `session` the path of the session's own tree.
 ///
 /// # Errors
 /// If a file cannot be protected, with a hint for the user.
-pub fn keep_in(project: &Path, shown: &str, session: &Path, how: HardLinks) -> Result<(), Failure> {
-    if how == HardLinks::Allow {
+pub fn isolate(project: &Path, shown: &str, session: &Path, treatment: HardLinks) -> Result<(), Failure> {
+    if treatment == HardLinks::Allow {
         return Ok(());
     }
-    let _turn = lock(&TURN);
+    let _guard = lock(&CHECKS);
     let top = exact::open_folder(project).map_err(|error| Failure::io(&format!("open {shown}"), &error))?;
     let leading_out = find_links(&top, shown)?;
     if leading_out.is_empty() {
         return Ok(());
     }
-    if how == HardLinks::Refuse || leading_out.len() > MAX_FILES {
-        return Err(links_failure(&leading_out, shown, how));
+    if treatment == HardLinks::Refuse || leading_out.len() > MAX_FILES {
+        return Err(links_failure(&leading_out, shown, treatment));
     }
     let may_copy = bytes(&leading_out) <= MAX_BYTES;
     for file in &leading_out {
-        match part(&top, file, session, may_copy) {
+        match detach(&top, file, session, may_copy) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
-                return Err(links_failure(&leading_out, shown, how));
+                return Err(links_failure(&leading_out, shown, treatment));
             }
             Err(error) => {
                 let name = text_of(file.names.first().map_or(b"", Vec::as_slice));
@@ -198,37 +198,37 @@ fn is_own(top: &OwnedFd, path: &[u8]) -> bool {
 }
 
 /// Replaces all names of a file in a project by names of one copy.
-fn part(top: &OwnedFd, file: &LinkedFile, session: &Path, may_copy: bool) -> io::Result<()> {
+fn detach(top: &OwnedFd, file: &LinkedFile, session: &Path, may_copy: bool) -> io::Result<()> {
     let Some((first, others)) = file.names.split_first() else { return Ok(()) };
     let (folder, name) = exact::split(first);
     let name = OsStr::from_bytes(name);
     let folder = open_folder(top, folder)?;
     let draft = Draft::new(session, &folder);
-    let parted = copy(&folder, name, draft.name(), file, may_copy).and_then(|()| {
+    let result = copy(&folder, name, draft.name(), file, may_copy).and_then(|()| {
         for other in others {
             let (elsewhere, name) = exact::split(other);
             let elsewhere = open_folder(top, elsewhere)?;
             let second = Draft::new(session, &elsewhere);
             linkat(&folder, draft.name(), &elsewhere, second.name(), AtFlags::empty())?;
-            put(&elsewhere, second.name(), OsStr::from_bytes(name), file)?;
+            rename_draft(&elsewhere, second.name(), OsStr::from_bytes(name), file)?;
         }
-        put(&folder, draft.name(), name, file)
+        rename_draft(&folder, draft.name(), name, file)
     });
-    if parted.is_err() {
+    if result.is_err() {
         // The draft may never have been created.
         let _ = unlinkat(&folder, draft.name(), AtFlags::empty());
     }
-    parted
+    result
 }
 
 /// Renames a draft over a name of the file. If the name belongs to another file by now, only removes the draft.
-fn put(folder: &OwnedFd, draft: &str, name: &OsStr, file: &LinkedFile) -> io::Result<()> {
+fn rename_draft(folder: &OwnedFd, draft: &str, name: &OsStr, file: &LinkedFile) -> io::Result<()> {
     let is_it = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| file.is(&stat));
-    let put = if is_it { renameat(folder, draft, folder, name) } else { unlinkat(folder, draft, AtFlags::empty()) };
-    if put.is_err() {
+    let renamed = if is_it { renameat(folder, draft, folder, name) } else { unlinkat(folder, draft, AtFlags::empty()) };
+    if renamed.is_err() {
         let _ = unlinkat(folder, draft, AtFlags::empty());
     }
-    Ok(put?)
+    Ok(renamed?)
 }
 
 /// Copies a file with its mode, times and, where possible, extended attributes. The copy is not synced, because the
@@ -237,7 +237,7 @@ fn copy(folder: &OwnedFd, name: &OsStr, draft: &str, file: &LinkedFile, may_copy
     let reading = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let writing = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let times = |stat: &Stat| (stat.st_mtime, stat.st_mtime_nsec, stat.st_ctime, stat.st_ctime_nsec);
-    for _ in 0..TRIES {
+    for _ in 0..MAX_ATTEMPTS {
         let mut from = File::from(openat(folder, name, reading, Mode::empty())?);
         let (before, read) = (fstat(&from)?, from.metadata()?);
         if !file.is(&before) {
@@ -253,8 +253,8 @@ fn copy(folder: &OwnedFd, name: &OsStr, draft: &str, file: &LinkedFile, may_copy
         }
         copy_attributes(from.as_fd(), to.as_fd());
         // The copy belongs to the daemon's user, so the set-user-id bit of another owner's program must not be copied.
-        let kept = if is_mine(&before) { 0o7777 } else { 0o0777 };
-        fchmod(&to, Mode::from_raw_mode(before.st_mode & kept))?;
+        let mode_mask = if is_mine(&before) { 0o7777 } else { 0o0777 };
+        fchmod(&to, Mode::from_raw_mode(before.st_mode & mode_mask))?;
         to.set_times(FileTimes::new().set_accessed(read.accessed()?).set_modified(read.modified()?))?;
         if times(&before) == times(&fstat(&from)?) {
             return Ok(());
@@ -296,7 +296,7 @@ fn text_of(path: &[u8]) -> String {
 }
 
 /// Error with the affected files and a hint for the user.
-fn links_failure(files: &[LinkedFile], shown: &str, how: HardLinks) -> Failure {
+fn links_failure(files: &[LinkedFile], shown: &str, treatment: HardLinks) -> Failure {
     let mut folders: BTreeMap<String, usize> = BTreeMap::new();
     for name in files.iter().filter_map(|file| file.names.first()) {
         let start: Vec<&[u8]> = exact::split(name).0.split(|byte| *byte == b'/').take(2).collect();
@@ -304,9 +304,9 @@ fn links_failure(files: &[LinkedFile], shown: &str, how: HardLinks) -> Failure {
     }
     let mut folders: Vec<(String, usize)> = folders.into_iter().collect();
     folders.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    let more = if folders.len() > NAMED { ", and other folders" } else { "" };
-    let named: Vec<String> = folders.iter().take(NAMED).map(|(name, count)| format!("{name} ({count})")).collect();
-    let limit = match how {
+    let more = if folders.len() > MAX_NAMED { ", and other folders" } else { "" };
+    let named: Vec<String> = folders.iter().take(MAX_NAMED).map(|(name, count)| format!("{name} ({count})")).collect();
+    let limit = match treatment {
         HardLinks::Split => {
             format!(", more than can be replaced by copies ({MAX_FILES} files, {})", text::size(MAX_BYTES))
         }

@@ -92,13 +92,13 @@ impl Jail {
     ///
     /// # Errors
     /// `E_PATH` with a hint about the correct form.
-    pub fn resolve_path(&self, written: &str, aim: OpenPurpose) -> Result<ToolPath, Failure> {
+    pub fn resolve_path(&self, written: &str, purpose: OpenPurpose) -> Result<ToolPath, Failure> {
         let Ok(project) = self.project() else { return self.locate(written) };
         if written.is_empty() || written.starts_with('/') {
             // A rejected absolute path may mean a file of the project.
             return self.locate(written).map_err(|failure| {
                 let in_project = ToolPath::parse(&format!("/project/{written}")).ok();
-                match in_project.filter(|path| !path.is_root() && self.is_there(path)) {
+                match in_project.filter(|path| !path.is_root() && self.exists(path)) {
                     Some(path) => Failure::path(format!("{}; did you mean {path}?", failure.text)),
                     None => failure,
                 }
@@ -120,7 +120,7 @@ impl Jail {
         if fs::symlink_metadata(project.path.join(first)).is_err() {
             return Ok(named);
         }
-        match (aim, self.is_there(&named), self.is_there(&in_project)) {
+        match (purpose, self.exists(&named), self.exists(&in_project)) {
             (OpenPurpose::Read, true, false) => Ok(named),
             (OpenPurpose::Read, false, true) => Ok(in_project),
             _ => Err(Failure::path(format!(
@@ -131,7 +131,7 @@ impl Jail {
         }
     }
 
-    fn is_there(&self, path: &ToolPath) -> bool {
+    fn exists(&self, path: &ToolPath) -> bool {
         self.root(path.place()).is_ok_and(|root| root.symlink_metadata(path.below_place()).is_ok())
     }
 
@@ -214,7 +214,7 @@ impl Jail {
 
     /// Folder beneath which a path is resolved for reading.
     pub(crate) fn root(&self, place: PathPlace) -> Result<Dir, Failure> {
-        let (folder, what) = match place {
+        let (folder, name) = match place {
             PathPlace::Own => {
                 return session_root(&self.workspace.root)
                     .map_err(|error| Failure::tool(format!("the session's workspace cannot be opened: {error}")));
@@ -233,7 +233,7 @@ impl Jail {
                 ));
             }
         };
-        own_root(folder).map_err(|error| Failure::path(format!("{what} cannot be opened: {error}")))
+        own_root(folder).map_err(|error| Failure::path(format!("{name} cannot be opened: {error}")))
     }
 
     /// Folder beneath which a path is resolved for writing, and the path below it. The folder is one of the writable
@@ -315,8 +315,8 @@ impl Jail {
             Ok(real) => {
                 let found = self.root(path.place()).map(|root| root.symlink_metadata(path.below_place()));
                 let is_link = found.is_ok_and(|found| found.is_ok_and(|found| found.is_symlink()));
-                let what = if is_link { "is a link to" } else { "leads through a link to" };
-                Failure::path(format!("{path} {what} {real}; {}", instead(&real)))
+                let relation = if is_link { "is a link to" } else { "leads through a link to" };
+                Failure::path(format!("{path} {relation} {real}; {}", instead(&real)))
             }
             Err(failure) => failure,
         }
@@ -364,13 +364,13 @@ pub(super) fn hard_link(path: &ToolPath) -> Failure {
 }
 
 pub(super) fn not_regular(path: &ToolPath, kind: fs::FileType) -> Failure {
-    let what = match kind {
+    let description = match kind {
         kind if kind.is_fifo() => "a named pipe",
         kind if kind.is_socket() => "a socket",
         kind if kind.is_char_device() || kind.is_block_device() => "a device",
         _ => "not a regular file",
     };
-    Failure::path(format!("{path} is {what}; only regular files can be used"))
+    Failure::path(format!("{path} is {description}; only regular files can be used"))
 }
 
 /// Opens a path below a folder for reading, following no link. Neither blocks on a pipe nor acquires a controlling
@@ -388,7 +388,7 @@ pub fn own_root(root: &Path) -> io::Result<Dir> {
 /// removed the permissions would end the session for good.
 pub fn session_root(root: &Path) -> io::Result<Dir> {
     // Also needed if the daemon runs as root: it has access anyway, but the commands of a session do not.
-    exact::let_in(root)?;
+    exact::restore_access(root)?;
     own_root(root)
 }
 

@@ -27,7 +27,7 @@ pub struct Job {
     /// Rules for files found on the way.
     pub reading: ReadRules,
     /// Folder of the client, if it is in the project.
-    pub here: Option<ToolPath>,
+    pub client_folder: Option<ToolPath>,
     cancel: CancellationToken,
 }
 
@@ -35,15 +35,15 @@ impl Job {
     /// Creates a job without rules on reading.
     pub fn new(files: Files, limits: Limits, cancel: CancellationToken) -> Self {
         let deadline = Instant::now() + limits.search_time;
-        Self { files, limits, deadline, reading: ReadRules::default(), here: None, cancel }
+        Self { files, limits, deadline, reading: ReadRules::default(), client_folder: None, cancel }
     }
 
     /// Creates the job of a call, with its rules, its folder and its client's files.
     pub fn of(context: &ToolContext, limits: &Limits, cancel: CancellationToken) -> Self {
         let files = Files::new(Arc::clone(&context.workspace), &context.state_files, context.now);
-        let files = files.held_by(FileClient::of(context, cancel.clone()));
-        let here = context.environment.folder().and_then(|folder| within_project(&context.workspace, folder));
-        Self { reading: context.reading.clone(), here, ..Self::new(files, limits.clone(), cancel) }
+        let files = files.with_client(FileClient::of(context, cancel.clone()));
+        let client_folder = context.environment.folder().and_then(|folder| within_project(&context.workspace, folder));
+        Self { reading: context.reading.clone(), client_folder, ..Self::new(files, limits.clone(), cancel) }
     }
 
     /// Fails if the turn was cancelled. Called between files.

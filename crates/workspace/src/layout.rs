@@ -26,13 +26,13 @@ pub fn make(base: &Path, session: SessionId) -> io::Result<PathBuf> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }
-    exact::let_in(&root)?;
+    exact::restore_access(&root)?;
     let folder = jail::own_root(&root)?;
     for area in AREAS {
         match private::folder_in(&folder, area) {
             Ok(()) => {}
             // If it is not a folder any more, opening it fails later with a proper error.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => drop(exact::let_in(&root.join(area))),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => drop(exact::restore_access(&root.join(area))),
             Err(error) => return Err(error),
         }
     }
@@ -67,16 +67,21 @@ const SWEEP_AT: usize = 64;
 pub struct SessionLocks(Arc<Mutex<HashMap<OsString, Weak<RwLock<()>>>>>);
 
 impl SessionLocks {
-    /// Wraps work on files of a session so that it runs under the session's lock. With `alone` the lock is exclusive,
+    /// Wraps work on files of a session so that it runs under the session's lock. With `exclusive` the lock is exclusive,
     /// as removals require.
-    pub fn held<T, W>(&self, folder: OsString, alone: bool, work: W) -> impl FnOnce(&Path) -> T + Send + use<T, W>
+    pub fn with_lock<T, W>(
+        &self,
+        folder: OsString,
+        exclusive: bool,
+        work: W,
+    ) -> impl FnOnce(&Path) -> T + Send + use<T, W>
     where
         W: FnOnce(&Path) -> T + Send,
     {
         let lock = self.of(folder);
         move |base: &Path| {
-            let _alone = alone.then(|| lock.write().unwrap_or_else(PoisonError::into_inner));
-            let _shared = (!alone).then(|| lock.read().unwrap_or_else(PoisonError::into_inner));
+            let _exclusive = exclusive.then(|| lock.write().unwrap_or_else(PoisonError::into_inner));
+            let _shared = (!exclusive).then(|| lock.read().unwrap_or_else(PoisonError::into_inner));
             work(base)
         }
     }

@@ -10,11 +10,11 @@
 //! - `exact`: opens a path as written, without following links, and resolves paths that go through links.
 //! - `jail`: opens paths. Every check is made at open time by the kernel (`openat2` beneath a folder) or on the opened
 //!   file, never on a name beforehand.
-//! - `near`: suggestions for paths that do not exist.
+//! - `suggestions`: suggestions for paths that do not exist.
 //! - `hard_links`: protects files outside of a project that have hard links in it from commands.
 //! - `target`: atomic replacement of a file. `drafts`: temporary files of such replacements.
 //! - `walk`: bounded walk of a folder through the jail.
-//! - `stored`: uploads, and files that the daemon writes into a session's tree for tools to read.
+//! - `stored_files`: uploads, and files that the daemon writes into a session's tree for tools to read.
 //! - `transport`: export, import and copying of a session's files.
 //! - `remove`: removal of unused files, and of whole folders regardless of their contents.
 //! - [`snapshots`]: records the changes of calls, and reverts them.

@@ -120,8 +120,8 @@ impl ToolPath {
     }
 
     /// Returns true for the folders that the daemon writes itself.
-    pub(crate) fn is_kept_area(&self) -> bool {
-        self.place == PathPlace::Own && KEPT.contains(&self.rest.as_str())
+    pub(crate) fn is_daemon_area(&self) -> bool {
+        self.place == PathPlace::Own && DAEMON_AREAS.contains(&self.rest.as_str())
     }
 
     /// Path below its place, `.` for the place itself.
@@ -206,14 +206,15 @@ fn refuse_ambiguous(written: &str) -> Result<(), Failure> {
 }
 
 /// Folders of a workspace, in display order.
-pub const AREAS: [&str; 6] = ["uploads", "outputs", "temp", "skills", KEPT[0], KEPT[1]];
+pub const AREAS: [&str; 6] = ["uploads", "outputs", "temp", "skills", DAEMON_AREAS[0], DAEMON_AREAS[1]];
 
 /// Folders that tools may write to.
 pub const WRITABLE: [&str; 3] = ["uploads", "outputs", "temp"];
 
 /// Folders that the daemon writes itself. They are searched only if they are named, because their content repeats
 /// earlier messages and results.
-pub(crate) const KEPT: [&str; 2] = [ArtifactDir::LargeToolResults.as_str(), ArtifactDir::ConversationHistory.as_str()];
+pub(crate) const DAEMON_AREAS: [&str; 2] =
+    [ArtifactDir::LargeToolResults.as_str(), ArtifactDir::ConversationHistory.as_str()];
 
 /// Folders that sessions may read, and that nothing running for them may change.
 pub fn read_only() -> impl Iterator<Item = &'static str> {

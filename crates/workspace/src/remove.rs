@@ -129,32 +129,32 @@ pub fn empty(top: &Dir) -> io::Result<()> {
         if entry.file_type()?.is_dir() {
             folders.push(entry.file_name());
         } else {
-            gone(top.remove_file(entry.file_name()))?;
+            ignore_missing(top.remove_file(entry.file_name()))?;
         }
     }
     while let Some(name) = folders.pop() {
-        gone(own(top, &name))?;
+        ignore_missing(make_writable(top, &name))?;
         let Some(folder) = if_there(jail::open_real_folder(top, &name))? else { continue };
         for entry in folder.entries()? {
             let entry = entry?;
             let inner = entry.file_name();
             if entry.file_type()?.is_dir() {
-                gone(own(&folder, &inner))?;
+                ignore_missing(make_writable(&folder, &inner))?;
                 let moved = OsString::from(format!(".gone-{}", uuid::Uuid::new_v4().simple()));
-                gone(folder.rename(&inner, top, &moved))?;
+                ignore_missing(folder.rename(&inner, top, &moved))?;
                 folders.push(moved);
             } else {
-                gone(folder.remove_file(&inner))?;
+                ignore_missing(folder.remove_file(&inner))?;
             }
         }
-        gone(top.remove_dir(&name))?;
+        ignore_missing(top.remove_dir(&name))?;
     }
     Ok(())
 }
 
 /// Removes a folder with its contents.
 pub fn folder(parent: &Dir, name: &OsStr) -> io::Result<()> {
-    own(parent, name)?;
+    make_writable(parent, name)?;
     empty(&jail::open_real_folder(parent, name)?)?;
     parent.remove_dir(name)
 }
@@ -162,7 +162,7 @@ pub fn folder(parent: &Dir, name: &OsStr) -> io::Result<()> {
 /// Removes a folder below a path, if both exist.
 pub fn folder_at(parent: &Path, name: &OsStr) -> io::Result<()> {
     let parent = if_there(open_base(parent))?;
-    gone(parent.map_or(Ok(()), |parent| folder(&parent, name)))
+    ignore_missing(parent.map_or(Ok(()), |parent| folder(&parent, name)))
 }
 
 fn open_base(path: &Path) -> io::Result<Dir> {
@@ -170,7 +170,7 @@ fn open_base(path: &Path) -> io::Result<Dir> {
 }
 
 /// Makes a folder writable, because read-only folders, as in package caches, cannot be emptied.
-fn own(parent: &Dir, name: &OsStr) -> io::Result<()> {
+fn make_writable(parent: &Dir, name: &OsStr) -> io::Result<()> {
     if parent.symlink_metadata(name)?.permissions().mode() & 0o700 == 0o700 {
         return Ok(());
     }
@@ -178,6 +178,6 @@ fn own(parent: &Dir, name: &OsStr) -> io::Result<()> {
 }
 
 /// Accepts the error for an entry that was already removed.
-pub fn gone(result: io::Result<()>) -> io::Result<()> {
+pub fn ignore_missing(result: io::Result<()>) -> io::Result<()> {
     if_there(result).map(drop)
 }

@@ -14,7 +14,7 @@ use agentd_core::{ids::SessionId, path, ports::ArtifactDir};
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
 use nix::{errno::Errno, fcntl::OFlag};
 
-use crate::{drafts::Draft, jail, layout::make, private, remove::gone, target};
+use crate::{drafts::Draft, jail, layout::make, private, remove::ignore_missing, target};
 
 /// Stores a text of the daemon in a session's tree.
 pub fn keep(base: &Path, session: SessionId, area: ArtifactDir, name: &str, content: &[u8]) -> io::Result<()> {
@@ -97,8 +97,8 @@ pub fn upload_name(name: &str) -> String {
         return "upload".to_owned();
     }
     let (stem, extension) = split_extension(clean);
-    let room = MAX_UPLOAD_NAME.saturating_sub(extension.len());
-    let end = (0..=stem.len().min(room)).rev().find(|end| stem.is_char_boundary(*end)).unwrap_or(0);
+    let max_stem = MAX_UPLOAD_NAME.saturating_sub(extension.len());
+    let end = (0..=stem.len().min(max_stem)).rev().find(|end| stem.is_char_boundary(*end)).unwrap_or(0);
     format!("{}{extension}", &stem[..end])
 }
 
@@ -121,7 +121,7 @@ pub fn remove_upload(base: &Path, session: SessionId, path: &str) -> io::Result<
     if matches!(name, "" | "." | "..") || name.contains('/') {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not the name of an upload"));
     }
-    gone(uploads(base, session)?.remove_file(name))
+    ignore_missing(uploads(base, session)?.remove_file(name))
 }
 
 /// Stores a new upload under the first free name, and returns its path. With `once`, an existing file with the same
@@ -161,9 +161,9 @@ fn holds(folder: &Dir, name: &str, content: &[u8]) -> io::Result<bool> {
     if !about.is_file() || about.len() != content.len() as u64 {
         return Ok(false);
     }
-    let mut there = Vec::with_capacity(content.len());
-    (&file).take(content.len() as u64 + 1).read_to_end(&mut there)?;
-    if there != content {
+    let mut existing = Vec::with_capacity(content.len());
+    (&file).take(content.len() as u64 + 1).read_to_end(&mut existing)?;
+    if existing != content {
         return Ok(false);
     }
     file.sync_all()?;

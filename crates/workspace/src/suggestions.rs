@@ -25,7 +25,7 @@ impl Jail {
                 format!("several names look like it; use one exactly as shown: {}", several.join(", "))
             }
         };
-        Failure::path(format!("{path} is not there; {hint}"))
+        Failure::path(format!("{path} does not exist; {hint}"))
     }
 
     /// Entries whose paths look the same as this one.

@@ -85,8 +85,8 @@ pub(crate) trait WriteSlot: std::fmt::Debug + Send {
         Vec::new()
     }
 
-    /// Removes the empty folders above the file that are in `made`, an earlier result of [`Self::missing_folders`].
-    fn remove_empty_folders(&self, _made: &[PathBuf]) {}
+    /// Removes the empty folders above the file that are in `created`, an earlier result of [`Self::missing_folders`].
+    fn remove_empty_folders(&self, _created: &[PathBuf]) {}
 }
 
 impl Target {
@@ -95,19 +95,19 @@ impl Target {
         Self { path, mode, slot, existing }
     }
 
-    /// Current text of the file. `most` is the size limit that was requested for its content.
-    pub fn document(&self, most: u64) -> Result<Document, Failure> {
+    /// Current text of the file. `limit` is the size limit that was requested for its content.
+    pub fn document(&self, limit: u64) -> Result<Document, Failure> {
         let path = &self.path;
         let Some(existing) = &self.existing else { return Err(self.slot.missing()) };
         let Some(bytes) = &existing.content else {
             return Err(Failure::tool(format!(
                 "{path} is {} large; edits support files up to {}, so use run_bash_command",
                 text::size(existing.size),
-                text::size(most)
+                text::size(limit)
             )));
         };
-        Document::read(bytes.clone()).map_err(|what| {
-            Failure::tool(format!("{path} is {what}, not text, and an edit would damage it; use run_bash_command"))
+        Document::read(bytes.clone()).map_err(|kind| {
+            Failure::tool(format!("{path} is {kind}, not text, and an edit would damage it; use run_bash_command"))
         })
     }
 
@@ -141,9 +141,9 @@ impl Target {
         self.slot.missing_folders()
     }
 
-    /// Removes the empty folders above the file that are in `made`, an earlier result of [`Self::missing_folders`].
-    pub fn remove_empty_folders(&self, made: &[PathBuf]) {
-        self.slot.remove_empty_folders(made);
+    /// Removes the empty folders above the file that are in `created`, an earlier result of [`Self::missing_folders`].
+    pub fn remove_empty_folders(&self, created: &[PathBuf]) {
+        self.slot.remove_empty_folders(created);
     }
 }
 
@@ -222,8 +222,8 @@ impl WriteSlot for DiskSlot {
         sync(&folder).map_err(|error| Failure::io(&format!("remove {} from the disk", self.path), &error))
     }
 
-    fn remove_empty_folders(&self, made: &[PathBuf]) {
-        for folder in made.iter().rev() {
+    fn remove_empty_folders(&self, created: &[PathBuf]) {
+        for folder in created.iter().rev() {
             let (Some(parent), Some(name)) = (folder.parent(), folder.file_name()) else { continue };
             let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
             // Fails for folders that are in use by now, which stay.

@@ -3,14 +3,14 @@
 use std::fmt::Write as _;
 
 /// Known name most similar to `wanted`, if one is similar enough.
-pub fn nearest<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(wanted: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     const NEAR_ENOUGH: f64 = 0.75;
     // Longer names are not typing errors, and the cost of comparing grows with the length.
     if wanted.len() > 300 {
         return None;
     }
     let wanted = wanted.to_lowercase();
-    known
+    candidates
         .into_iter()
         .map(|name| (strsim::jaro_winkler(&wanted, &name.to_lowercase()), name))
         .filter(|(score, _)| *score >= NEAR_ENOUGH)

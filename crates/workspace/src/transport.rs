@@ -70,20 +70,20 @@ impl TreeTransport for SessionTrees {
     fn stage(&self, session: SessionId) -> Result<Box<dyn StagedTree>, WorkspaceError> {
         let base = make_shared(&self.base).map_err(|error| storage("create the workspaces folder", error))?;
         let staging = base.join(format!("{STAGED}{session}"));
-        let place = base.join(session.to_string());
-        let is_there = fs::symlink_metadata(&place).is_ok();
+        let destination = base.join(session.to_string());
+        let exists = fs::symlink_metadata(&destination).is_ok();
         match fs::DirBuilder::new().mode(0o700).create(&staging) {
-            Ok(()) if is_there => {
+            Ok(()) if exists => {
                 let _ = fs::remove_dir(&staging);
-                Err(taken(session))
+                Err(already_exists(session))
             }
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(taken(session)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(already_exists(session)),
             Err(error) => Err(storage("create a folder for the session's files", error)),
             Ok(()) => {
                 let root = jail::own_root(&staging);
                 let root = root.map_err(|error| storage("open the folder of the session's files", error))?;
                 let (done, left) = (FilesCopied::default(), Some(staging.clone()));
-                Ok(Box::new(CopyIn { base, session, staging, place, root, done, folders: 0, left }))
+                Ok(Box::new(CopyIn { base, session, staging, destination, root, done, folders: 0, left }))
             }
         }
     }
@@ -99,7 +99,7 @@ impl TreeTransport for SessionTrees {
                         if !is_known(session) {
                             remove::folder_at(&self.base, session.to_string().as_ref())?;
                         }
-                        remove::gone(fs::remove_file(entry.path()))?;
+                        remove::ignore_missing(fs::remove_file(entry.path()))?;
                     }
                     Some(Err(_)) => {}
                     None => remove::folder_at(&self.base, &entry.file_name())?,
@@ -111,7 +111,7 @@ impl TreeTransport for SessionTrees {
     }
 }
 
-fn taken(session: SessionId) -> WorkspaceError {
+fn already_exists(session: SessionId) -> WorkspaceError {
     WorkspaceError::new(ErrorKind::Conflict, format!("files of a session {session} already exist"))
         .with_hint("--as-new imports it under a new id; `agentctl doctor` reports files without a session")
 }
@@ -184,7 +184,7 @@ struct CopyIn {
     base: PathBuf,
     session: SessionId,
     staging: PathBuf,
-    place: PathBuf,
+    destination: PathBuf,
     root: Dir,
     done: FilesCopied,
     /// Number of created folders, limited like the number of files.
@@ -195,8 +195,9 @@ struct CopyIn {
 
 impl StagedTree for CopyIn {
     fn add(&mut self, file: &TreeFile, content: &mut dyn Read) -> Result<(), WorkspaceError> {
-        let hostile = |why: &str| WorkspaceError::new(ErrorKind::InvalidInput, format!("the path of a file {why}"));
-        check_tree_path(&file.path).map_err(hostile)?;
+        let invalid =
+            |problem: &str| WorkspaceError::new(ErrorKind::InvalidInput, format!("the path of a file {problem}"));
+        check_tree_path(&file.path).map_err(invalid)?;
         if self.done.files >= MAX_TREE_FILES || file.bytes > MAX_TREE_BYTES - self.done.bytes {
             let message = "the session has too many files, or too large ones";
             return Err(WorkspaceError::new(ErrorKind::InvalidInput, message));
@@ -204,7 +205,7 @@ impl StagedTree for CopyIn {
         let (folders, name) = file.path.rsplit_once('/').unwrap_or_default();
         let written = self.folder(folders).and_then(|folder| write(&folder, name, file, content));
         written.map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => hostile("occurs twice"),
+            io::ErrorKind::AlreadyExists => invalid("occurs twice"),
             _ => storage("write a file of the session", error),
         })?;
         self.done.files += 1;
@@ -213,19 +214,19 @@ impl StagedTree for CopyIn {
     }
 
     fn sync(&mut self) -> Result<FilesCopied, WorkspaceError> {
-        let placed = rustix::fs::syncfs(&self.root).map_err(io::Error::from).and_then(|()| {
+        let moved = rustix::fs::syncfs(&self.root).map_err(io::Error::from).and_then(|()| {
             fs::File::create_new(mark(&self.base, self.session))?.sync_all()?;
-            fs::rename(&self.staging, &self.place)?;
-            self.left = Some(self.place.clone());
+            fs::rename(&self.staging, &self.destination)?;
+            self.left = Some(self.destination.clone());
             fs::File::open(&self.base)?.sync_all()
         });
-        placed.map_err(|error| storage("move the session's files into place", error))?;
+        moved.map_err(|error| storage("move the session's files into place", error))?;
         Ok(self.done)
     }
 
     fn reveal(mut self: Box<Self>) -> Result<(), WorkspaceError> {
         self.left = None;
-        remove::gone(fs::remove_file(mark(&self.base, self.session)))
+        remove::ignore_missing(fs::remove_file(mark(&self.base, self.session)))
             .map_err(|error| storage("remove the mark of an import", error))
     }
 }
@@ -265,7 +266,7 @@ impl Drop for CopyIn {
     fn drop(&mut self) {
         let Some(left) = &self.left else { return };
         let removed = remove::folder_at(&self.base, left.file_name().unwrap_or_default())
-            .and_then(|()| remove::gone(fs::remove_file(mark(&self.base, self.session))));
+            .and_then(|()| remove::ignore_missing(fs::remove_file(mark(&self.base, self.session))));
         if let Err(error) = removed {
             tracing::warn!(session = %self.session, "leftovers of an import are removed at the next start: {error}");
         }
@@ -337,10 +338,10 @@ impl CopyState {
         Ok(())
     }
 
-    /// Copies a file, or its first `most` bytes.
-    fn file(&mut self, from: &Dir, to: &Dir, name: &OsStr, most: Option<u64>) -> io::Result<()> {
+    /// Copies a file, or its first `limit` bytes.
+    fn file(&mut self, from: &Dir, to: &Dir, name: &OsStr, limit: Option<u64>) -> io::Result<()> {
         let Some((source, metadata)) = open_own(from, name) else { return leave_out(&mut self.done) };
-        let size = metadata.len().min(most.unwrap_or(u64::MAX));
+        let size = metadata.len().min(limit.unwrap_or(u64::MAX));
         if size > MAX_TREE_BYTES.saturating_sub(self.done.bytes) || self.done.files >= MAX_TREE_FILES {
             return leave_out(&mut self.done);
         }

@@ -42,7 +42,7 @@ pub struct Walk {
     /// True to visit entries that ignore files exclude.
     pub include_ignored: bool,
     /// True to visit the daemon's own areas in a walk from the workspace root.
-    pub include_kept: bool,
+    pub include_daemon_areas: bool,
 }
 
 /// Entries skipped by a walk.
@@ -77,7 +77,7 @@ impl UnreadEntries {
 impl Walk {
     /// A walk with the maximum depth.
     pub fn whole(include_ignored: bool) -> Self {
-        Self { max_depth: MAX_DEPTH, include_ignored, include_kept: false }
+        Self { max_depth: MAX_DEPTH, include_ignored, include_daemon_areas: false }
     }
 
     /// Visits everything below `start`, until `visit` breaks or a limit is reached. Skipped entries are added to
@@ -101,7 +101,7 @@ impl Walk {
             if visit(&found)?.is_break() {
                 return Ok(());
             }
-            let aside = !self.include_kept && found.depth == 1 && found.path.is_kept_area();
+            let aside = !self.include_daemon_areas && found.depth == 1 && found.path.is_daemon_area();
             if found.kind == Kind::Folder && found.depth < self.max_depth && !aside {
                 match job.files.entries(&found.path) {
                     Ok(folder) => stack.extend(walker.children(&found.path, folder, found.depth + 1, &ignores)),
@@ -178,7 +178,7 @@ fn with_ignores_of(job: &Job, folder: &ToolPath, above: &Rc<Vec<Gitignore>>) -> 
     let mut builder = GitignoreBuilder::new(absolute(folder));
     let mut lines = 0;
     for name in IGNORE_FILES {
-        let Some(file) = job.files.open_if_there(&folder.entry(name)) else { continue };
+        let Some(file) = job.files.open_optional(&folder.entry(name)) else { continue };
         let mut content = Vec::new();
         if file.take(MAX_IGNORE_FILE).read_to_end(&mut content).is_err() {
             continue;
@@ -203,6 +203,6 @@ fn with_ignores_of(job: &Job, folder: &ToolPath, above: &Rc<Vec<Gitignore>>) -> 
 /// Returns true if a path is ignored. The nearest ignore file with a matching rule decides.
 fn is_ignored(ignores: &[Gitignore], path: &ToolPath, is_folder: bool) -> bool {
     let path = absolute(path);
-    let mut said = ignores.iter().rev().map(|ignore| ignore.matched(&path, is_folder));
-    said.find(|said| !said.is_none()).is_some_and(|said| said.is_ignore())
+    let mut matches = ignores.iter().rev().map(|ignore| ignore.matched(&path, is_folder));
+    matches.find(|matches| !matches.is_none()).is_some_and(|matches| matches.is_ignore())
 }

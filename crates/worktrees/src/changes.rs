@@ -52,9 +52,9 @@ pub(super) struct WorktreeState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Objects {
     /// The repository, for a commit.
-    Kept,
+    Stored,
     /// A temporary folder, for comparisons.
-    Dropped,
+    Temporary,
 }
 
 impl Inner {
@@ -90,17 +90,17 @@ impl Inner {
             let message = format!("the worktree {} has no valid commit: its HEAD is damaged", record.name);
             return Err(refused(message, "copy what you need, then remove the worktree with --force"));
         }
-        let surveyed = top.clone();
-        let inner = tokio::task::spawn_blocking(move || find_repositories(&surveyed)).await.map_err(|error| {
+        let scanned = top.clone();
+        let inner = tokio::task::spawn_blocking(move || find_repositories(&scanned)).await.map_err(|error| {
             WorkspaceError::new(ErrorKind::Internal, "could not scan a worktree")
                 .with_hint("try again")
                 .with_source(error)
         })??;
-        let place = self.git.own_programs(GitPlace::worktree(record, &top)?).await?;
+        let place = self.git.override_programs(GitPlace::worktree(record, &top)?).await?;
         let place = GitPlace { index: Some(index.clone()), ..place };
         let place = match objects {
-            Objects::Kept => place.writing(&[&record.repository.common.join("objects")]),
-            Objects::Dropped => GitPlace { objects: Some(self.git.objects_folder(&record.name)?), ..place },
+            Objects::Stored => place.writing(&[&record.repository.common.join("objects")]),
+            Objects::Temporary => GitPlace { objects: Some(self.git.objects_folder(&record.name)?), ..place },
         };
         let git = &self.git;
         let head = git.commit(&place, "HEAD").await?.ok_or_else(|| {
@@ -224,7 +224,7 @@ impl Inner {
         Ok(counted.line().parse().unwrap_or_default())
     }
 
-    pub(super) async fn reported(&self, name: &str) -> Result<WorktreeReport> {
+    pub(super) async fn report(&self, name: &str) -> Result<WorktreeReport> {
         let record = self.records.get(name)?;
         let mut report = WorktreeReport {
             name: record.name.clone(),
@@ -241,7 +241,7 @@ impl Inner {
         };
         let found = async {
             let record = self.ready(name)?;
-            let state = self.state_of(&record, Objects::Dropped).await?;
+            let state = self.state_of(&record, Objects::Temporary).await?;
             report.changed = self.changed(&state).await?.len() as u64;
             report.ahead = self.ahead(&state).await?;
             report.base.clone_from(&state.base);
@@ -255,16 +255,16 @@ impl Inner {
         Ok(report)
     }
 
-    pub(super) async fn difference(&self, name: &str) -> Result<WorktreeDiff> {
+    pub(super) async fn diff(&self, name: &str) -> Result<WorktreeDiff> {
         let record = self.ready(name)?;
         self.refuse_replaced(&record).await?;
-        let found = self.difference_of(&record).await;
+        let found = self.diff_of(&record).await;
         self.drop_objects(name);
         found
     }
 
-    async fn difference_of(&self, record: &WorktreeRecord) -> Result<WorktreeDiff> {
-        let state = self.state_of(record, Objects::Dropped).await?;
+    async fn diff_of(&self, record: &WorktreeRecord) -> Result<WorktreeDiff> {
+        let state = self.state_of(record, Objects::Temporary).await?;
         let files = self.changed(&state).await?;
         let args = ["diff-tree", "-r", "-p", "-M", "--binary", "--full-index", "--no-ext-diff", "--no-textconv"];
         let args = [&args[..], &["--no-color", "--end-of-options", &state.base, &state.tree]].concat();
@@ -290,7 +290,7 @@ pub(super) fn overlap(left: &Path, right: &Path) -> bool {
 }
 
 /// Files that git opens in any folder; on a pipe it would block forever.
-const OPENED: [&str; 3] = [".gitignore", ".gitattributes", ".gitmodules"];
+const OPENED_FILES: [&str; 3] = [".gitignore", ".gitattributes", ".gitmodules"];
 
 /// Finds the folders below a top folder that contain a repository, without following links.
 ///
@@ -302,7 +302,11 @@ fn find_repositories(top: &Path) -> Result<Vec<PathBuf>> {
         let Ok(entries) = fs::read_dir(&folder) else { continue };
         for entry in entries.flatten() {
             let (name, Ok(kind)) = (entry.file_name(), entry.file_type()) else { continue };
-            if OPENED.iter().any(|opened| name == *opened) && !kind.is_file() && !kind.is_symlink() && !kind.is_dir() {
+            if OPENED_FILES.iter().any(|opened| name == *opened)
+                && !kind.is_file()
+                && !kind.is_symlink()
+                && !kind.is_dir()
+            {
                 let message = format!("{} is neither a file nor a folder", entry.path().display());
                 return Err(refused(message, "remove it: git would block on it"));
             }
@@ -337,7 +341,7 @@ pub(super) fn refuse_unfinished(git_dir: &Path) -> Result<()> {
 }
 
 /// Messages of git for an object whose content does not match its name.
-const REPLACED: [&str; 2] = ["hash-path mismatch", "object corrupt"];
+const REPLACED_MESSAGES: [&str; 2] = ["hash-path mismatch", "object corrupt"];
 
 impl Inner {
     /// Rejects a repository in which a loose object was replaced. Git trusts its name, so no diff shows the change, but
@@ -347,7 +351,7 @@ impl Inner {
         let args =
             ["fsck", "--no-full", "--no-dangling", "--no-reflogs", "--no-progress", "--end-of-options", &record.base];
         let checked = self.git.run(&GitPlace::branches(&record.repository), &args).await?;
-        let complaints = checked.complaints(&REPLACED);
+        let complaints = checked.complaints(&REPLACED_MESSAGES);
         if complaints.is_empty() {
             return Ok(());
         }

@@ -24,13 +24,13 @@ use crate::{
 const OF_SESSION: [usize; 3] = [8, 12, 32];
 
 impl Inner {
-    pub(super) async fn made(&self, new: NewWorktree) -> Result<MadeWorktree> {
+    pub(super) async fn create(&self, new: NewWorktree) -> Result<MadeWorktree> {
         if !new.name.is_empty() {
             check_name(&new.name)?;
         }
         self.git.check()?;
         let project = new.project.canonicalize().map_err(|error| {
-            WorkspaceError::new(ErrorKind::NotFound, format!("cannot open the project {}", new.project.display()))
+            WorkspaceError::new(ErrorKind::NotFound, format!("could not open the project {}", new.project.display()))
                 .with_hint("pass an existing folder to -C")
                 .with_source(error)
         })?;
@@ -45,8 +45,8 @@ impl Inner {
             return Err(refused(message, "clone it with `--ref-format=files`: worktrees require that format"));
         }
         refuse_borrowed(&repository)?;
-        let _turn = self.turn(&repository.common).await?;
-        let main = self.git.own_programs(GitPlace::main(&repository)).await?;
+        let _lock = self.lock_repository(&repository.common).await?;
+        let main = self.git.override_programs(GitPlace::main(&repository)).await?;
         self.git.check_version(&main).await?;
         let Some(base) = self.git.commit(&main, "HEAD").await?.filter(|base| !base.is_empty()) else {
             let message = format!("the repository {} has no commit to start from", repository.top.display());
@@ -125,19 +125,19 @@ impl Inner {
         let of_session = || OF_SESSION.iter().map(|length| id[id.len().saturating_sub(*length)..].to_owned());
         let wanted = if new.name.is_empty() { of_session().collect() } else { vec![new.name.clone()] };
         for name in &wanted {
-            if self.taken(name, main).await?.is_none() {
+            if self.name_conflict(name, main).await?.is_none() {
                 return Ok(name.clone());
             }
         }
         let name = wanted.into_iter().next().unwrap_or_default();
-        let why = self.taken(&name, main).await?.unwrap_or_default();
+        let reason = self.name_conflict(&name, main).await?.unwrap_or_default();
         Err(conflict(
-            format!("the name {name} is taken: {why}"),
+            format!("the name {name} is taken: {reason}"),
             "choose another name, or see `agentctl worktree list`; `--session ID` continues a session that has one",
         ))
     }
 
-    async fn taken(&self, name: &str, main: &GitPlace) -> Result<Option<String>> {
+    async fn name_conflict(&self, name: &str, main: &GitPlace) -> Result<Option<String>> {
         if let Some(record) = self.records.find(name)? {
             let place = record.repository.top.display().to_string();
             return Ok(Some(format!("a worktree of {place} has it")));

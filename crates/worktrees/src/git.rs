@@ -24,16 +24,16 @@ use agentd_sandbox::{
 use agentd_workspace::{failure::refused, private};
 use tokio_util::sync::CancellationToken;
 
-use crate::record::{GitPlace, Result, conflict, missing, reached, storage};
+use crate::record::{GitPlace, Result, accessible, conflict, missing, storage};
 
 /// Time limit of a call.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 /// Time limit of a call that writes a tree, which takes a while for a large one.
-const TREE_PATIENCE: Duration = Duration::from_secs(600);
+const TREE_TIMEOUT: Duration = Duration::from_secs(600);
 /// Commands that write a tree.
-const OF_TREES: [&str; 3] = ["worktree", "merge", "checkout-index"];
+const TREE_COMMANDS: [&str; 3] = ["worktree", "merge", "checkout-index"];
 /// Oldest version of git with all features used here.
-const OLDEST: (u32, u32) = (2, 38);
+const MIN_VERSION: (u32, u32) = (2, 38);
 /// Maximum number of output bytes that are read.
 pub(super) const MAX_OUTPUT: usize = 16 << 20;
 /// Folder in which git is started. All paths are passed explicitly.
@@ -42,7 +42,7 @@ const START: &str = "/usr";
 const TEMP: &str = "temp";
 
 /// Settings that override those of the repository. All settings that name a program are disabled. Those with free
-/// names, such as filters, are detected by [`Git::own_programs`].
+/// names, such as filters, are detected by [`Git::override_programs`].
 const SETTINGS: [&str; 24] = [
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
@@ -98,12 +98,13 @@ impl Git {
 
     /// Checks that git is new enough to merge without a work tree.
     pub(super) async fn check_version(&self, place: &GitPlace) -> Result<()> {
-        let said = self.run(place, &["version"]).await?.line();
-        let mut numbers = said.split(|letter: char| !letter.is_ascii_digit()).filter(|part| !part.is_empty());
+        let version = self.run(place, &["version"]).await?.line();
+        let mut numbers = version.split(|letter: char| !letter.is_ascii_digit()).filter(|part| !part.is_empty());
         let mut number = || numbers.next().and_then(|part| part.parse::<u32>().ok());
         match (number(), number()) {
-            (Some(major), Some(minor)) if (major, minor) < OLDEST => {
-                let message = format!("worktrees need git {}.{} or newer, found {said}", OLDEST.0, OLDEST.1);
+            (Some(major), Some(minor)) if (major, minor) < MIN_VERSION => {
+                let message =
+                    format!("worktrees need git {}.{} or newer, found {version}", MIN_VERSION.0, MIN_VERSION.1);
                 Err(missing(message, "install a newer git"))
             }
             _ => Ok(()),
@@ -172,8 +173,9 @@ impl Git {
         }
         command.extend(["-C".into(), place.work_tree.as_os_str().to_owned()]);
         command.extend(args.iter().map(|arg| arg.as_ref().to_owned()));
-        let is_of_trees = args.first().is_some_and(|first| OF_TREES.iter().any(|known| first.as_ref() == *known));
-        let timeout = if is_of_trees { TREE_PATIENCE } else { PATIENCE };
+        let is_of_trees =
+            args.first().is_some_and(|first| TREE_COMMANDS.iter().any(|command| first.as_ref() == *command));
+        let timeout = if is_of_trees { TREE_TIMEOUT } else { TIMEOUT };
         let script = Script {
             command,
             folder: fs::File::open(START).map_err(broken)?.into(),
@@ -186,11 +188,11 @@ impl Git {
             progress: CallProgress::default(),
         };
         let finished =
-            process::run(script, &reached(place, scratch), self.sandbox.as_deref(), &CancellationToken::new()).await;
+            process::run(script, &accessible(place, scratch), self.sandbox.as_deref(), &CancellationToken::new()).await;
         let finished = finished.map_err(|error| match error {
             RunError::Io(error) => broken(error),
-            RunError::Refused(why) => {
-                WorkspaceError::new(ErrorKind::Configuration, format!("git could not be run: {why}"))
+            RunError::Refused(reason) => {
+                WorkspaceError::new(ErrorKind::Configuration, format!("git could not be run: {reason}"))
                     .with_hint("`agentctl doctor` shows what the sandbox lacks")
             }
         })?;
@@ -204,7 +206,7 @@ impl Git {
             CommandEnd::Signal(_) | CommandEnd::Cancelled | CommandEnd::Lost => -1,
         };
         let is_cut = finished.stdout.total > MAX_OUTPUT as u64;
-        Ok(GitOutput { code, bytes: finished.stdout.bytes, is_cut, said: finished.stderr.text })
+        Ok(GitOutput { code, bytes: finished.stdout.bytes, is_cut, stderr: finished.stderr.text })
     }
 
     fn environment(&self, place: &GitPlace, scratch: &Path) -> BTreeMap<OsString, OsString> {
@@ -244,8 +246,8 @@ impl Git {
             set(&format!("GIT_CONFIG_KEY_{number}"), name);
             set(&format!("GIT_CONFIG_VALUE_{number}"), value);
         }
-        let nobody = ("agentd".to_owned(), "agentd@localhost".to_owned());
-        let (name, address) = place.author.as_ref().unwrap_or(&nobody);
+        let default_author = ("agentd".to_owned(), "agentd@localhost".to_owned());
+        let (name, address) = place.author.as_ref().unwrap_or(&default_author);
         for role in ["AUTHOR", "COMMITTER"] {
             set(&format!("GIT_{role}_NAME"), name);
             set(&format!("GIT_{role}_EMAIL"), address);
@@ -279,7 +281,7 @@ fn broken(error: io::Error) -> WorkspaceError {
 }
 
 /// Settings with a variable name part that name or require a program, and their replacements.
-const FREE: [(&str, &[&str], &str); 7] = [
+const OVERRIDES: [(&str, &[&str], &str); 7] = [
     ("filter.", &[".clean", ".smudge", ".process"], ""),
     ("filter.", &[REQUIRED], "false"),
     // A driver without a command is an error, so the default merge takes its place.
@@ -297,7 +299,7 @@ impl Git {
     ///
     /// # Errors
     /// If its settings cannot be read, or could differ in the next call.
-    pub(super) async fn own_programs(&self, place: GitPlace) -> Result<GitPlace> {
+    pub(super) async fn override_programs(&self, place: GitPlace) -> Result<GitPlace> {
         let listed = self.succeeds(&place, &["config", "--list", "--name-only", "-z"], "read the settings").await?;
         let mut settings = BTreeSet::new();
         for name in listed.parts()? {
@@ -321,7 +323,7 @@ fn replaced(name: &str) -> Option<(String, &'static str)> {
     let is_meant = |(start, ends, _): &&(&str, &[&str], &str)| {
         name.starts_with(start) && ends.iter().any(|end| name.ends_with(end)) && name.matches('.').count() > 1
     };
-    let (start, _, value) = FREE.iter().find(is_meant)?;
+    let (start, _, value) = OVERRIDES.iter().find(is_meant)?;
     let name = match name.rsplit_once('.') {
         Some((hook, _)) if *start == "hook." => format!("{hook}.enabled"),
         _ => name.to_owned(),
@@ -344,7 +346,7 @@ pub(super) struct GitOutput {
     pub(super) bytes: Vec<u8>,
     /// True if the output was truncated.
     pub(super) is_cut: bool,
-    pub(super) said: String,
+    pub(super) stderr: String,
 }
 
 impl GitOutput {
@@ -371,14 +373,14 @@ impl GitOutput {
     }
 
     /// First lines of git's messages that contain one of these texts.
-    pub(super) fn complaints(&self, words: &[&str]) -> String {
-        let lines = self.said.lines().filter(|line| words.iter().any(|word| line.contains(word)));
+    pub(super) fn complaints(&self, patterns: &[&str]) -> String {
+        let lines = self.stderr.lines().filter(|line| patterns.iter().any(|pattern| line.contains(pattern)));
         lines.take(MAX_LINES).collect::<Vec<_>>().join("; ")
     }
 
     /// Last lines of git's messages.
     pub(super) fn last_lines(&self) -> String {
-        let lines: Vec<&str> = self.said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        let lines: Vec<&str> = self.stderr.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
         let last_lines = lines[lines.len().saturating_sub(MAX_LINES)..].join("; ");
         if last_lines.is_empty() { format!("exit code {}", self.code) } else { last_lines }
     }
@@ -422,10 +424,10 @@ pub(super) fn changes(output: &GitOutput) -> Result<Vec<FileChange>> {
     let read = |pair: &[&[u8]]| {
         let [about, name] = pair else { return None };
         let about = std::str::from_utf8(about).ok()?.strip_prefix(':')?;
-        let mut words = about.split(' ').map(str::to_owned);
-        let (before, after) = (words.next()?, words.next()?);
-        let had = TreeEntry { mode: before, object: words.next()? };
-        let wanted = TreeEntry { mode: after, object: words.next()? };
+        let mut fields = about.split(' ').map(str::to_owned);
+        let (before, after) = (fields.next()?, fields.next()?);
+        let had = TreeEntry { mode: before, object: fields.next()? };
+        let wanted = TreeEntry { mode: after, object: fields.next()? };
         Some(FileChange { path: path(name), had, wanted })
     };
     parts.chunks(2).map(read).collect::<Option<_>>().ok_or_else(|| {
@@ -454,7 +456,7 @@ mod tests {
     }
 
     fn output(bytes: &[u8], is_cut: bool) -> GitOutput {
-        GitOutput { code: 0, bytes: bytes.to_vec(), is_cut, said: String::new() }
+        GitOutput { code: 0, bytes: bytes.to_vec(), is_cut, stderr: String::new() }
     }
 
     #[test]

@@ -37,7 +37,7 @@ use futures_util::{
     FutureExt as _,
     future::{BoxFuture, join_all},
 };
-use tokio::sync::{Mutex as Turn, OwnedMutexGuard};
+use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
 use self::{
     git::Git,
@@ -53,7 +53,7 @@ struct Inner {
     records: Records,
     git: Git,
     /// Serialises operations in each repository, by its folder.
-    turns: Mutex<BTreeMap<PathBuf, Arc<Turn<()>>>>,
+    repositories: Mutex<BTreeMap<PathBuf, Arc<AsyncMutex<()>>>>,
     /// Serialises the choice of new names, across repositories.
     naming: Mutex<()>,
     /// Start of this process. Leftovers of previous runs are older.
@@ -74,7 +74,7 @@ impl WorktreeFolders {
         Self(Arc::new(Inner {
             records: Records { base },
             git,
-            turns: Mutex::default(),
+            repositories: Mutex::default(),
             naming: Mutex::default(),
             began: SystemTime::now(),
         }))
@@ -93,7 +93,7 @@ impl WorktreeFolders {
 
 impl Worktrees for WorktreeFolders {
     fn make(&self, new: NewWorktree) -> BoxFuture<'_, Result<MadeWorktree>> {
-        self.0.made(new).boxed()
+        self.0.create(new).boxed()
     }
 
     fn known(&self) -> BoxFuture<'_, Result<Vec<KnownWorktree>>> {
@@ -106,27 +106,27 @@ impl Worktrees for WorktreeFolders {
     }
 
     fn report(&self, name: String) -> BoxFuture<'_, Result<WorktreeReport>> {
-        self.0.alone(name, move |inner, name| async move { inner.reported(&name).await }.boxed())
+        self.0.with_lock(name, move |inner, name| async move { inner.report(&name).await }.boxed())
     }
 
     fn diff(&self, name: String) -> BoxFuture<'_, Result<WorktreeDiff>> {
-        self.0.alone(name, move |inner, name| async move { inner.difference(&name).await }.boxed())
+        self.0.with_lock(name, move |inner, name| async move { inner.diff(&name).await }.boxed())
     }
 
     fn apply(&self, name: String, message: String) -> BoxFuture<'_, Result<WorktreeApplied>> {
-        self.0.alone(name, move |inner, name| async move { inner.applied(&name, &message).await }.boxed())
+        self.0.with_lock(name, move |inner, name| async move { inner.apply(&name, &message).await }.boxed())
     }
 
     fn remove(&self, name: String, force: bool) -> BoxFuture<'_, Result<()>> {
-        self.0.alone(name, move |inner, name| async move { inner.removed(&name, force).await }.boxed())
+        self.0.with_lock(name, move |inner, name| async move { inner.remove(&name, force).await }.boxed())
     }
 
     fn leave(&self, name: String) -> BoxFuture<'_, Result<bool>> {
-        self.0.alone(name, move |inner, name| async move { inner.left(&name).await }.boxed())
+        self.0.with_lock(name, move |inner, name| async move { inner.remove_if_merged(&name).await }.boxed())
     }
 
     fn share_worktree(&self, name: String, heir: SessionId) -> BoxFuture<'_, Result<()>> {
-        self.0.alone(name, move |inner, name| {
+        self.0.with_lock(name, move |inner, name| {
             std::future::ready(inner.records.change(&name, |record| record.session = heir)).boxed()
         })
     }
@@ -140,7 +140,7 @@ impl Worktrees for WorktreeFolders {
             repositories.dedup();
             // Every operation does this first. The lock is released at once, so that the next operation of a repository
             // is not blocked by the others.
-            let settled = |repository: PathBuf| async move { inner.turn(&repository).await.map(drop) };
+            let settled = |repository: PathBuf| async move { inner.lock_repository(&repository).await.map(drop) };
             join_all(repositories.into_iter().map(settled)).await.into_iter().collect()
         }
         .boxed()
@@ -149,28 +149,28 @@ impl Worktrees for WorktreeFolders {
 
 impl Inner {
     /// Runs an operation on a worktree, exclusively in its repository, after finishing interrupted ones.
-    fn alone<'a, T: Send + 'a>(
+    fn with_lock<'a, T: Send + 'a>(
         &'a self,
         name: String,
         work: impl FnOnce(&'a Self, String) -> BoxFuture<'a, Result<T>> + Send + 'a,
     ) -> BoxFuture<'a, Result<T>> {
         async move {
             let repository = self.records.get(&name)?.repository.common;
-            let _turn = self.turn(&repository).await?;
+            let _lock = self.lock_repository(&repository).await?;
             work(self, name).await
         }
         .boxed()
     }
 
     /// Locks a repository, and finishes interrupted operations in it.
-    async fn turn(&self, repository: &Path) -> Result<OwnedMutexGuard<()>> {
-        let turn = {
-            let mut turns = lock(&self.turns);
-            Arc::clone(turns.entry(repository.to_owned()).or_default())
+    async fn lock_repository(&self, repository: &Path) -> Result<OwnedMutexGuard<()>> {
+        let mutex = {
+            let mut repositories = lock(&self.repositories);
+            Arc::clone(repositories.entry(repository.to_owned()).or_default())
         };
-        let held = turn.lock_owned().await;
+        let guard = mutex.lock_owned().await;
         self.finish_all(repository).await?;
-        Ok(held)
+        Ok(guard)
     }
 }
 

@@ -25,7 +25,7 @@ use crate::{
 };
 
 impl Inner {
-    pub(super) async fn applied(&self, name: &str, message: &str) -> Result<WorktreeApplied> {
+    pub(super) async fn apply(&self, name: &str, message: &str) -> Result<WorktreeApplied> {
         let record = self.ready(name)?;
         if !record.repository.is_whole() {
             let message = format!("the main tree {} of the worktree {name} is gone", record.repository.top.display());
@@ -33,7 +33,7 @@ impl Inner {
             return Err(missing(message, hint));
         }
         refuse_unfinished(&record.repository.git_dir)?;
-        let state = self.state_of(&record, Objects::Kept).await?;
+        let state = self.state_of(&record, Objects::Stored).await?;
         if state.on != record.reference() {
             let on = state.on.trim_start_matches("refs/heads/");
             let on = if on.is_empty() { "a commit without a branch" } else { on };
@@ -44,8 +44,8 @@ impl Inner {
         self.refuse_replaced(&record).await?;
         self.refuse_inner_repositories(&record, &state).await?;
         self.refuse_filtered(&record, &state).await?;
-        let tip = self.committed(record.clone(), state, message).await?;
-        self.merged(record, &tip, message).await
+        let tip = self.commit_changes(record.clone(), state, message).await?;
+        self.merge_into_main(record, &tip, message).await
     }
 
     /// Rejects repositories inside the worktree, which would be merged as mere references to commits that are removed
@@ -114,7 +114,7 @@ impl Inner {
     }
 
     /// Commits everything in the worktree to its branch, and returns the commit.
-    async fn committed(&self, mut record: WorktreeRecord, state: WorktreeState, message: &str) -> Result<String> {
+    async fn commit_changes(&self, mut record: WorktreeRecord, state: WorktreeState, message: &str) -> Result<String> {
         if !state.is_dirty {
             return Ok(state.head);
         }
@@ -129,7 +129,7 @@ impl Inner {
         let common = &record.repository.common;
         own_folders(common).map_err(|error| storage("create the folders of branches", error))?;
         let top = self.real_top(&record)?;
-        let place = git.own_programs(GitPlace::worktree(&record, &top)?).await?;
+        let place = git.override_programs(GitPlace::worktree(&record, &top)?).await?;
         let [branches, logs] = own_branches(common);
         let place = place.writing(&[record.admin()?, &branches, &logs]);
         let moved = async {
@@ -148,9 +148,9 @@ impl Inner {
         Ok(commit)
     }
 
-    async fn merged(&self, mut record: WorktreeRecord, tip: &str, message: &str) -> Result<WorktreeApplied> {
+    async fn merge_into_main(&self, mut record: WorktreeRecord, tip: &str, message: &str) -> Result<WorktreeApplied> {
         let git = &self.git;
-        let main = git.own_programs(GitPlace::main(&record.repository)).await?;
+        let main = git.override_programs(GitPlace::main(&record.repository)).await?;
         let read = ["rev-parse", "--verify", "--quiet", "HEAD^{commit}"];
         let from = git.succeeds(&main, &read, "find the commit of the main tree").await?.line();
         let onto = git.run(&main, &["symbolic-ref", "--quiet", "--short", "HEAD"]).await?.line();
@@ -166,13 +166,13 @@ impl Inner {
         };
         let files = self.between(&main, &from, &to).await?;
         let dirty = self.dirty(&main).await?;
-        let in_the_way: Vec<PathBuf> =
+        let blocking: Vec<PathBuf> =
             files.iter().filter(|file| dirty.iter().any(|dirty| overlap(file, dirty))).cloned().collect();
-        if !in_the_way.is_empty() {
+        if !blocking.is_empty() {
             let message = format!(
                 "the main tree {} has uncommitted changes in files that the worktree {name} changes: {}",
                 record.repository.top.display(),
-                first_names(&in_the_way)
+                first_names(&blocking)
             );
             return Err(conflict(message, "commit or stash them, and apply again; nothing was changed there"));
         }
@@ -184,16 +184,16 @@ impl Inner {
         }
         record.stage = Stage::Applying { from: from.clone(), to: to.clone(), at: now() };
         self.records.store(&record)?;
-        let gone_on = self.go_forward(&record, &main, &to).await;
+        let moved = self.fast_forward(&record, &main, &to).await;
         record.stage = Stage::Ready;
         self.records.store(&record)?;
-        gone_on?;
+        moved?;
         let files = files.iter().map(|file| file.to_string_lossy().into_owned()).collect();
         Ok(WorktreeApplied { name, commit: to, onto, files })
     }
 
     /// Fast-forwards the main tree to a commit. Git checks all files before it changes one.
-    pub(super) async fn go_forward(&self, record: &WorktreeRecord, main: &GitPlace, to: &str) -> Result<()> {
+    pub(super) async fn fast_forward(&self, record: &WorktreeRecord, main: &GitPlace, to: &str) -> Result<()> {
         let repository = &record.repository;
         let place = self.writing_main(main, repository);
         let args = ["merge", "--ff-only", "--quiet", "--no-stat", "--no-autostash", "--no-overwrite-ignore"];

@@ -15,7 +15,7 @@ use agentd_core::{
     worktree::{BRANCHES, WorktreeAccess, check_name},
 };
 use agentd_sandbox::repository::Repository;
-use agentd_workspace::{failure::if_there, private, remove::gone};
+use agentd_workspace::{failure::if_there, private, remove::ignore_missing};
 use serde::{Deserialize, Serialize};
 
 /// Result of an operation on a worktree.
@@ -145,7 +145,7 @@ impl Records {
     /// Record of an existing worktree.
     pub(super) fn get(&self, name: &str) -> Result<WorktreeRecord> {
         self.find(name)?
-            .ok_or_else(|| missing(format!("there is no worktree {name}"), "`agentctl worktree list` shows all"))
+            .ok_or_else(|| missing(format!("no such worktree: {name}"), "`agentctl worktree list` shows all"))
     }
 
     pub(super) fn store(&self, record: &WorktreeRecord) -> Result<()> {
@@ -160,7 +160,7 @@ impl Records {
     }
 
     pub(super) fn forget(&self, name: &str) -> Result<()> {
-        gone(fs::remove_file(self.file(name)))
+        ignore_missing(fs::remove_file(self.file(name)))
             .map_err(|error| storage(&format!("remove the record of the worktree {name}"), error))
     }
 
@@ -247,11 +247,11 @@ impl GitPlace {
 }
 
 /// Folders that a call can access, in the form of a workspace.
-pub(super) fn reached(place: &GitPlace, scratch: PathBuf) -> Workspace {
+pub(super) fn accessible(place: &GitPlace, scratch: PathBuf) -> Workspace {
     let mut folders: Vec<(PathBuf, bool)> = Vec::new();
     for folder in [&place.work_tree, &place.common, &place.git_dir].into_iter().chain(&place.writes) {
         let writable = place.writes.contains(folder);
-        if !folders.iter().any(|(known, _)| known == folder) {
+        if !folders.iter().any(|(path, _)| path == folder) {
             folders.push((folder.clone(), writable));
         }
     }

@@ -23,7 +23,7 @@ use crate::{
 };
 
 impl Inner {
-    pub(super) async fn removed(&self, name: &str, force: bool) -> Result<()> {
+    pub(super) async fn remove(&self, name: &str, force: bool) -> Result<()> {
         let record = self.records.get(name)?;
         let children = self.children(&record)?;
         if !children.is_empty() {
@@ -40,16 +40,16 @@ impl Inner {
             );
             return Err(conflict(message, hint));
         }
-        self.take_away(record).await
+        self.remove_completely(record).await
     }
 
     /// Removes a worktree if nothing is lost. Returns true if it was removed.
-    pub(super) async fn left(&self, name: &str) -> Result<bool> {
+    pub(super) async fn remove_if_merged(&self, name: &str) -> Result<bool> {
         let Some(record) = self.records.find(name)? else { return Ok(true) };
         if !self.children(&record)?.is_empty() || !self.is_spare(&record).await? {
             return Ok(false);
         }
-        self.take_away(record).await.map(|()| true)
+        self.remove_completely(record).await.map(|()| true)
     }
 
     /// Names of the worktrees whose main tree is this one.
@@ -63,7 +63,7 @@ impl Inner {
     async fn is_spare(&self, record: &WorktreeRecord) -> Result<bool> {
         let record = self.ready(&record.name)?;
         let found = async {
-            let state = self.state_of(&record, Objects::Dropped).await?;
+            let state = self.state_of(&record, Objects::Temporary).await?;
             self.is_merged(&record, &state).await
         };
         let found = found.await;
@@ -71,7 +71,7 @@ impl Inner {
         found
     }
 
-    async fn take_away(&self, mut record: WorktreeRecord) -> Result<()> {
+    async fn remove_completely(&self, mut record: WorktreeRecord) -> Result<()> {
         let branches = GitPlace::branches(&record.repository);
         let mut tip = None;
         if record.repository.common.is_dir() {
@@ -129,7 +129,7 @@ impl Inner {
     /// Removes the branch, unless it was moved.
     async fn remove_branch(&self, record: &WorktreeRecord, tip: &str) {
         let removed = async {
-            let place = self.git.own_programs(GitPlace::branches(&record.repository)).await?;
+            let place = self.git.override_programs(GitPlace::branches(&record.repository)).await?;
             let place = place.writing(&[&record.repository.common]);
             self.git.run(&place, &["update-ref", "--no-deref", "-d", &record.reference(), tip]).await
         };
@@ -178,7 +178,7 @@ impl Inner {
         if !repository.is_whole() {
             return ready();
         }
-        let main = self.git.own_programs(GitPlace::main(repository)).await?;
+        let main = self.git.override_programs(GitPlace::main(repository)).await?;
         let head = self.git.commit(&main, "HEAD").await?;
         self.remove_stale(main_locks(record), at);
         if head.as_deref() != Some(from) {
@@ -188,27 +188,27 @@ impl Inner {
         let writing = self.writing_main(&main, repository);
         let args = ["diff-tree", "-r", "--raw", "-z", "--no-abbrev", "--no-renames", "--end-of-options", from, to];
         let changes = git::changes(&self.git.succeeds(&main, &args, "compare files").await?)?;
-        let (mut there, mut again) = (Vec::new(), Vec::new());
+        let (mut complete, mut incomplete) = (Vec::new(), Vec::new());
         for (change, object) in self.on_disk(record, &main, changes).await? {
             let path = repository.top.join(&change.path);
             match progress(&change, object.as_deref()) {
-                Some(FileProgress::Wanted) => there.push(change.path.into_os_string()),
+                Some(FileProgress::Wanted) => complete.push(change.path.into_os_string()),
                 Some(FileProgress::Other) => {}
-                Some(FileProgress::CutOff) => again.push(change.path.into_os_string()),
+                Some(FileProgress::CutOff) => incomplete.push(change.path.into_os_string()),
                 None if self.is_beginning(&main, &path, &change.wanted.object).await? => {
                     if change.had.is_none() {
                         // A partial file written by git.
                         let _ = fs::remove_file(path);
                     } else {
-                        again.push(change.path.into_os_string());
+                        incomplete.push(change.path.into_os_string());
                     }
                 }
                 None => {}
             }
         }
-        self.on_files(&writing, &["update-index", "--add", "--remove", "--"], &there).await?;
-        self.on_files(&writing, &["checkout-index", "--force", "--"], &again).await?;
-        if let Err(error) = self.go_forward(record, &main, to).await {
+        self.on_files(&writing, &["update-index", "--add", "--remove", "--"], &complete).await?;
+        self.on_files(&writing, &["checkout-index", "--force", "--"], &incomplete).await?;
+        if let Err(error) = self.fast_forward(record, &main, to).await {
             tracing::warn!("a merge of the worktree {} was interrupted and must be repeated: {error}", record.name);
         }
         ready()
@@ -280,8 +280,8 @@ impl Inner {
             return;
         }
         for lock in locks {
-            let made = fs::symlink_metadata(&lock).and_then(|found| found.modified());
-            if made.is_ok_and(|made| made + SLACK >= start && made <= self.began) {
+            let created = fs::symlink_metadata(&lock).and_then(|found| found.modified());
+            if created.is_ok_and(|created| created + SLACK >= start && created <= self.began) {
                 let _ = fs::remove_file(lock);
             }
         }
@@ -340,7 +340,7 @@ mod tests {
         let check = |had: &str, wanted: &str, object: Option<&str>, expected: Option<FileProgress>| {
             let mode = |object: &str| if object.is_empty() { "000000" } else { "100644" };
             let raw = format!(":{} {} {had} {wanted} M\0a\0", mode(had), mode(wanted));
-            let output = git::GitOutput { code: 0, bytes: raw.into_bytes(), is_cut: false, said: String::new() };
+            let output = git::GitOutput { code: 0, bytes: raw.into_bytes(), is_cut: false, stderr: String::new() };
             let change = git::changes(&output).unwrap().remove(0);
             assert_eq!(progress(&change, object), expected, "{had:?} {wanted:?} {object:?}");
         };

@@ -71,7 +71,7 @@ async fn state_files_survive_a_kill_and_are_removed_by_a_reset() {
 
     // They belong to one session, are not stored as files, and are removed by a reset.
     let (told, _) = world.tells("read_file", read(), "fail").await;
-    assert!(told.contains("is not there"), "{told}");
+    assert!(told.contains("does not exist"), "{told}");
     let sessions = world.json(["sessions", "list"]).await;
     let id = sessions[1]["session_id"].as_str().or(sessions[1]["id"].as_str()).unwrap().to_owned();
     let here = ["--session", id.as_str(), "--on-interrupt", "fail"];
@@ -83,7 +83,7 @@ async fn state_files_survive_a_kill_and_are_removed_by_a_reset() {
     world.ok(["sessions", "reset", &id]).await;
     world.daemon.crash().await;
     let (told, _) = world.tells_with("read_file", read(), &here).await;
-    assert!(told.contains("is not there"), "{told}");
+    assert!(told.contains("does not exist"), "{told}");
 }
 
 impl World {
@@ -170,7 +170,7 @@ async fn files_commands_list_get_and_put_session_files() {
     ] {
         world.files(args).await.exits(2).says(words);
     }
-    world.files(["get", &id, "outputs/none"]).await.exits(2).says(&["is not there", "hint:"]);
+    world.files(["get", &id, "outputs/none"]).await.exits(2).says(&["does not exist", "hint:"]);
     world.files(["get", &id, "outputs"]).await.exits(2).says(&["is a folder"]);
     world.files(["ls", "ffffffff"]).await.exits(2).says(&["no such session"]);
     assert!(!world.path().join("project/x").exists());

@@ -102,9 +102,9 @@ async fn failing_hunk_shows_the_actual_lines_and_changes_nothing() {
         ),
         (
             patch(format!("{fits}--- a/project/none.txt\n+++ b/project/none.txt\n@@ -1 +1 @@\n-a\n+b\n")),
-            vec!["/project/none.txt is not there"],
+            vec!["/project/none.txt does not exist"],
         ),
-        (begin_patch(&format!("{made}*** Delete File: /project/none.txt\n")), vec!["/project/none.txt is not there"]),
+        (begin_patch(&format!("{made}*** Delete File: /project/none.txt\n")), vec!["/project/none.txt does not exist"]),
         (begin_patch(&format!("{made}*** Add File: /project/list.txt\n+x\n")), vec!["which already exists"]),
         // The new file is in the way of a folder that the patch needs, which is only discovered while writing.
         (

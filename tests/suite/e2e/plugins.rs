@@ -268,13 +268,13 @@ async fn broken_part_is_reported_and_the_rest_works() {
     has_all(
         &shown,
         &[
-            "\"colour\" is unknown and ignored",
+            "unknown key \"colour\"; it is ignored",
             "skills/mute/SKILL.md: line 1: missing `description`",
             "the agent odd names an unknown tool \"Frobnicate\"",
             "agents/empty.md: the agent `empty`: it has no prompt",
             "\"climbs\" is skipped",
             "\"asks\" is skipped",
-            "allowed: \"grants\" is unknown and ignored",
+            "allowed: unknown key \"grants\"; it is ignored",
         ],
     );
     all_is_used(&world).await;

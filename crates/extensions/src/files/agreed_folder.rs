@@ -37,15 +37,15 @@ pub(crate) trait Agreement: Clone + Serialize + DeserializeOwned {
     /// Differences of these files from the recorded ones, sorted by path.
     fn changes(&self, now: &[ProjectFile]) -> Vec<ProjectChange> {
         let agreed = self.files();
-        let known = |files: &[ProjectFile], path: &str| files.iter().find(|file| file.path == path).cloned();
+        let find = |files: &[ProjectFile], path: &str| files.iter().find(|file| file.path == path).cloned();
         let change = |path: &str, kind| ProjectChange { path: path.to_owned(), kind };
-        let new = now.iter().filter_map(|file| match known(agreed, &file.path) {
+        let new = now.iter().filter_map(|file| match find(agreed, &file.path) {
             None => Some(change(&file.path, ProjectChangeKind::Added)),
             Some(before) => (before != *file).then(|| change(&file.path, ProjectChangeKind::Changed)),
         });
-        let gone = agreed.iter().filter(|file| known(now, &file.path).is_none());
-        let gone = gone.map(|file| change(&file.path, ProjectChangeKind::Removed));
-        let mut changes: Vec<ProjectChange> = new.chain(gone).collect();
+        let removed = agreed.iter().filter(|file| find(now, &file.path).is_none());
+        let removed = removed.map(|file| change(&file.path, ProjectChangeKind::Removed));
+        let mut changes: Vec<ProjectChange> = new.chain(removed).collect();
         changes.sort_by(|left, right| left.path.cmp(&right.path));
         changes
     }
@@ -76,13 +76,13 @@ impl<A: Agreement> Agreements<A> {
 
     /// Agreement with this key.
     pub(crate) fn of(&self, key: &A::Key) -> Option<&A> {
-        self.0.iter().find(|known| known.key() == key)
+        self.0.iter().find(|record| record.key() == key)
     }
 
     /// Adds an agreement, replacing an earlier one with the same key.
     pub(crate) fn with(mut self, agreement: A) -> Self {
-        match self.0.iter_mut().find(|known| known.key() == agreement.key()) {
-            Some(known) => *known = agreement,
+        match self.0.iter_mut().find(|record| record.key() == agreement.key()) {
+            Some(record) => *record = agreement,
             None => self.0.push(agreement),
         }
         self
@@ -90,13 +90,13 @@ impl<A: Agreement> Agreements<A> {
 
     /// Removes the agreement with this key.
     pub(crate) fn without(mut self, key: &A::Key) -> Self {
-        self.0.retain(|known| known.key() != key);
+        self.0.retain(|record| record.key() != key);
         self
     }
 
     /// Returns true if an agreement uses this copy.
-    pub(crate) fn need(&self, folder: &str) -> bool {
-        self.0.iter().any(|known| known.folder() == folder)
+    pub(crate) fn uses_copy(&self, folder: &str) -> bool {
+        self.0.iter().any(|record| record.folder() == folder)
     }
 
     /// Stores the agreements. The write is atomic, and durable once this returns.
@@ -116,7 +116,7 @@ impl<A: Agreement> Agreements<A> {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             let name = entry.file_name();
             let name = name.to_string_lossy();
-            if entry.file_type().is_ok_and(|kind| kind.is_dir()) && !self.need(&name) {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) && !self.uses_copy(&name) {
                 remove_below(folder, &name);
             } else if name.starts_with(DRAFT) {
                 let _ = fs::remove_file(entry.path());

@@ -25,7 +25,7 @@ use super::{
 };
 
 /// Maximum number of cached files, and of cached folders.
-const MAX_KNOWN: usize = 512;
+const MAX_CACHED: usize = 512;
 /// Maximum number of entries read of a folder.
 const MAX_ENTRIES: usize = 1000;
 
@@ -33,12 +33,12 @@ const MAX_ENTRIES: usize = 1000;
 /// access.
 #[derive(Debug, Default)]
 pub(crate) struct GuideCache {
-    files: Mutex<KnownFiles<GuideText>>,
-    folders: Mutex<KnownFiles<[Entry]>>,
+    files: Mutex<CachedFiles<GuideText>>,
+    folders: Mutex<CachedFiles<[Entry]>>,
 }
 
 /// Cached values by path, each with its stamp and the requested size limit.
-type KnownFiles<T> = HashMap<PathBuf, (Stamp, usize, Arc<T>)>;
+type CachedFiles<T> = HashMap<PathBuf, (Stamp, usize, Arc<T>)>;
 
 /// Entry of a folder.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,19 +48,19 @@ pub(crate) struct Entry {
 }
 
 impl GuideCache {
-    /// First `most` bytes of a regular file of this user. `None` if there is no such file.
+    /// First `limit` bytes of a regular file of this user. `None` if there is no such file.
     pub(crate) fn read(
         &self,
         path: &Path,
         follow: bool,
-        most: usize,
-        pace: Pace,
-    ) -> Result<Option<Arc<GuideText>>, NotAtHand> {
-        if pace == Pace::AtOnce {
-            let Some(stamp) = stamp(path, follow, pace)? else { return Ok(None) };
-            return unchanged(&self.files, path, most, stamp).map(Some).ok_or(NotAtHand);
+        limit: usize,
+        access: DiskAccess,
+    ) -> Result<Option<Arc<GuideText>>, NotCached> {
+        if access == DiskAccess::CachedOnly {
+            let Some(stamp) = stamp(path, follow, access)? else { return Ok(None) };
+            return unchanged(&self.files, path, limit, stamp).map(Some).ok_or(NotCached);
         }
-        Ok(match self.refreshed(path, follow, most) {
+        Ok(match self.refreshed(path, follow, limit) {
             Ok(read) => Some(read),
             Err(error) => {
                 if !is_missing(&error) {
@@ -71,29 +71,29 @@ impl GuideCache {
         })
     }
 
-    fn refreshed(&self, path: &Path, follow: bool, most: usize) -> io::Result<Arc<GuideText>> {
+    fn refreshed(&self, path: &Path, follow: bool, limit: usize) -> io::Result<Arc<GuideText>> {
         let (file, stamp) = open(path, follow)?;
-        if let Some(read) = unchanged(&self.files, path, most, stamp) {
+        if let Some(read) = unchanged(&self.files, path, limit, stamp) {
             return Ok(read);
         }
-        let read = Arc::new(read(file, stamp, most)?);
-        remember(&self.files, path, most, stamp, &read);
+        let read = Arc::new(read(file, stamp, limit)?);
+        insert(&self.files, path, limit, stamp, &read);
         Ok(read)
     }
 
     /// Entries of a folder, sorted by name, without hidden ones. Empty if there is no such folder.
-    pub(crate) fn entries(&self, folder: &Path, pace: Pace) -> Result<Arc<[Entry]>, NotAtHand> {
-        let stamp = stamp(folder, true, pace);
-        let stamp = if pace == Pace::AtOnce { stamp? } else { stamp.unwrap_or_default() };
+    pub(crate) fn entries(&self, folder: &Path, access: DiskAccess) -> Result<Arc<[Entry]>, NotCached> {
+        let stamp = stamp(folder, true, access);
+        let stamp = if access == DiskAccess::CachedOnly { stamp? } else { stamp.unwrap_or_default() };
         let Some(stamp) = stamp else { return Ok(Arc::default()) };
         if let Some(known) = unchanged(&self.folders, folder, MAX_ENTRIES, stamp) {
             return Ok(known);
         }
-        if pace == Pace::AtOnce {
-            return Err(NotAtHand);
+        if access == DiskAccess::CachedOnly {
+            return Err(NotCached);
         }
         let entries: Arc<[Entry]> = list(folder).into();
-        remember(&self.folders, folder, MAX_ENTRIES, stamp, &entries);
+        insert(&self.folders, folder, MAX_ENTRIES, stamp, &entries);
         Ok(entries)
     }
 }
@@ -109,18 +109,18 @@ fn list(folder: &Path) -> Vec<Entry> {
     entries
 }
 
-fn unchanged<T: ?Sized>(known: &Mutex<KnownFiles<T>>, path: &Path, most: usize, now: Stamp) -> Option<Arc<T>> {
-    let known = lock(known);
-    let (stamp, wanted, known) = known.get(path)?;
-    (now.settled && *stamp == now && *wanted == most).then(|| Arc::clone(known))
+fn unchanged<T: ?Sized>(cached: &Mutex<CachedFiles<T>>, path: &Path, limit: usize, now: Stamp) -> Option<Arc<T>> {
+    let cached = lock(cached);
+    let (stamp, wanted, cached) = cached.get(path)?;
+    (now.settled && *stamp == now && *wanted == limit).then(|| Arc::clone(cached))
 }
 
-fn remember<T: ?Sized>(known: &Mutex<KnownFiles<T>>, path: &Path, most: usize, stamp: Stamp, what: &Arc<T>) {
-    let mut known = lock(known);
-    if known.len() >= MAX_KNOWN {
-        known.clear();
+fn insert<T: ?Sized>(cached: &Mutex<CachedFiles<T>>, path: &Path, limit: usize, stamp: Stamp, value: &Arc<T>) {
+    let mut cached = lock(cached);
+    if cached.len() >= MAX_CACHED {
+        cached.clear();
     }
-    known.insert(path.to_path_buf(), (stamp, most, Arc::clone(what)));
+    cached.insert(path.to_path_buf(), (stamp, limit, Arc::clone(value)));
 }
 
 /// Content of a text file.
@@ -138,13 +138,13 @@ pub(crate) struct GuideText {
     pub(crate) is_sound: OnceLock<()>,
 }
 
-/// Reads the first `most` bytes of a file.
-pub(crate) fn read(file: File, stamp: Stamp, most: usize) -> io::Result<GuideText> {
+/// Reads the first `limit` bytes of a file.
+pub(crate) fn read(file: File, stamp: Stamp, limit: usize) -> io::Result<GuideText> {
     let mut bytes = Vec::new();
-    let limit = u64::try_from(most).unwrap_or(u64::MAX);
+    let limit = u64::try_from(limit).unwrap_or(u64::MAX);
     file.take(limit).read_to_end(&mut bytes)?;
     let whole = stamp.size <= limit;
-    let charset = detect(&bytes, whole).map_err(|what| io::Error::other(format!("it is {what}")))?;
+    let charset = detect(&bytes, whole).map_err(|kind| io::Error::other(format!("it is {kind}")))?;
     let digest = hex(&Sha256::digest(&bytes)[..16]);
     let mut text = Document::decode(bytes, charset).text().to_owned();
     // The last character may be cut in the middle.
@@ -164,16 +164,16 @@ const SETTLED: Duration = Duration::from_secs(2);
 
 /// Willingness to block on the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pace {
+pub enum DiskAccess {
     /// Never blocks: uses only what the system has cached.
-    AtOnce,
+    CachedOnly,
     /// Blocks as long as the disk takes.
-    Patient,
+    Blocking,
 }
 
 /// Error of a non-blocking read that needs the disk.
 #[derive(Debug)]
-pub struct NotAtHand;
+pub struct NotCached;
 
 /// Properties that change with a file or folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -191,8 +191,8 @@ pub(crate) struct Stamp {
 }
 
 impl Stamp {
-    fn of(opened: impl AsFd, pace: Pace) -> io::Result<Self> {
-        let sync = if pace == Pace::AtOnce { AtFlags::STATX_DONT_SYNC } else { AtFlags::empty() };
+    fn of(opened: impl AsFd, access: DiskAccess) -> io::Result<Self> {
+        let sync = if access == DiskAccess::CachedOnly { AtFlags::STATX_DONT_SYNC } else { AtFlags::empty() };
         let found = statx(opened, "", AtFlags::EMPTY_PATH | sync, StatxFlags::BASIC_STATS)?;
         let modified = (found.stx_mtime.tv_sec, found.stx_mtime.tv_nsec);
         let since = SystemTime::UNIX_EPOCH + Duration::new(u64::try_from(modified.0).unwrap_or_default(), modified.1);
@@ -223,21 +223,23 @@ impl Stamp {
 pub(crate) fn open(path: &Path, follow: bool) -> io::Result<(File, Stamp)> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let opened = if follow { openat(CWD, path, flags, Mode::empty())? } else { exact::open(path, flags)? };
-    let stamp = Stamp::of(&opened, Pace::Patient)?;
+    let stamp = Stamp::of(&opened, DiskAccess::Blocking)?;
     stamp.check_file()?;
     Ok((File::from(opened), stamp))
 }
 
 /// Stamp of a path, or `None` if it does not exist.
-pub(crate) fn stamp(path: &Path, follow: bool, pace: Pace) -> Result<Option<Stamp>, NotAtHand> {
-    let opened = match pace {
-        Pace::AtOnce => at_hand(path, follow),
-        Pace::Patient => openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(io::Error::from),
+pub(crate) fn stamp(path: &Path, follow: bool, access: DiskAccess) -> Result<Option<Stamp>, NotCached> {
+    let opened = match access {
+        DiskAccess::CachedOnly => open_cached(path, follow),
+        DiskAccess::Blocking => {
+            openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(io::Error::from)
+        }
     };
-    match opened.and_then(|opened| Stamp::of(opened, pace)) {
+    match opened.and_then(|opened| Stamp::of(opened, access)) {
         Ok(stamp) => Ok(Some(stamp)),
         Err(error) if is_missing(&error) => Ok(None),
-        Err(_) => Err(NotAtHand),
+        Err(_) => Err(NotCached),
     }
 }
 
@@ -248,7 +250,7 @@ pub(crate) fn is_missing(error: &io::Error) -> bool {
 /// Opens a path with `O_PATH`, only if every folder on the way is cached by the system. Accesses no disk or remote
 /// machine.
 #[cfg(target_os = "linux")]
-fn at_hand(path: &Path, follow: bool) -> io::Result<OwnedFd> {
+fn open_cached(path: &Path, follow: bool) -> io::Result<OwnedFd> {
     use rustix::fs::ResolveFlags;
     let links = if follow { ResolveFlags::empty() } else { ResolveFlags::NO_SYMLINKS };
     let flags = OFlags::PATH | OFlags::CLOEXEC;
@@ -256,7 +258,7 @@ fn at_hand(path: &Path, follow: bool) -> io::Result<OwnedFd> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn at_hand(_: &Path, _: bool) -> io::Result<OwnedFd> {
+fn open_cached(_: &Path, _: bool) -> io::Result<OwnedFd> {
     Err(io::ErrorKind::Unsupported.into())
 }
 

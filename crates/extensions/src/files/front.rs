@@ -18,7 +18,7 @@ pub(crate) const MAX_LISTED_DESCRIPTION: usize = 300;
 /// Keys whose invalid YAML makes the whole skill invalid. Without them it would be another skill.
 const KEYS: [&str; 4] = ["name", "description", "dependencies", "requirements"];
 /// Keys of other systems, which have no effect here.
-const PASSED_OVER: &str = "agent argument-hint author category compatibility context disable-model-invocation homepage hooks \
+const IGNORED_KEYS: &str = "agent argument-hint author category compatibility context disable-model-invocation homepage hooks \
     metadata model tags user-invocable version";
 /// Maximum number of packages that a skill can need.
 const MAX_DEPENDENCIES: usize = 100;
@@ -71,14 +71,14 @@ pub(crate) fn front(text: &str) -> Result<Front, Flaw> {
             ("name" | "description", value) => {
                 let text = scalar(value).ok_or_else(|| Flaw::new(line(key), format!("`{key}` must be a string")))?;
                 match key.as_str() {
-                    "name" => front.name = Some(words(&text)),
-                    _ => front.description = words(&text),
+                    "name" => front.name = Some(single_line(&text)),
+                    _ => front.description = single_line(&text),
                 }
             }
             ("license", value) => front.license = scalar(value),
             ("allowed-tools" | "allowed_tools" | "tools", value) => front.allowed_tools = list(value),
             ("dependencies" | "requirements", value) => front.dependencies = list(value),
-            (other, _) if PASSED_OVER.split(' ').any(|known| known == other) => {}
+            (other, _) if IGNORED_KEYS.split(' ').any(|key| key == other) => {}
             (other, _) => front.notes.push(Flaw::new(line(key), format!("unknown key `{}`", cut(other)))),
         }
     }
@@ -180,8 +180,8 @@ fn fields(yaml: &str, keys: &[&str], notes: &mut Vec<Flaw>) -> Result<Map<String
             (Some(found), _) if is_used && found.keys().any(|key| fields.contains_key(key)) => return Err(whole),
             (None, Some(flaw)) if is_used => return Err(flaw),
             (found, flaw) => {
-                let way = if found.is_some() { "quote the text" } else { "the key is ignored" };
-                notes.extend(flaw.map(|flaw| Flaw::new(flaw.line, format!("{}; {way}", flaw.message))));
+                let hint = if found.is_some() { "quote the text" } else { "the key is ignored" };
+                notes.extend(flaw.map(|flaw| Flaw::new(flaw.line, format!("{}; {hint}", flaw.message))));
                 fields.extend(found.unwrap_or_default());
             }
         }
@@ -193,9 +193,9 @@ fn fields(yaml: &str, keys: &[&str], notes: &mut Vec<Flaw>) -> Result<Map<String
 fn parsed(yaml: &str, first: usize) -> Result<Map<String, Value>, Flaw> {
     serde_saphyr::from_str(yaml).map_err(|error: serde_saphyr::Error| {
         let at = error.location().and_then(|at| usize::try_from(at.line()).ok());
-        let said = error.without_snippet().to_string();
-        let said = said.lines().next().unwrap_or_default().split(" at line ").next().unwrap_or_default();
-        let message = format!("the front matter is not valid YAML: {}", said.trim_end_matches([',', ' ']));
+        let text = error.without_snippet().to_string();
+        let text = text.lines().next().unwrap_or_default().split(" at line ").next().unwrap_or_default();
+        let message = format!("the front matter is not valid YAML: {}", text.trim_end_matches([',', ' ']));
         Flaw::new(at.map_or(0, |at| at + first - 1), message)
     })
 }
@@ -246,7 +246,7 @@ pub(crate) fn scalar(value: &Value) -> Option<String> {
 pub(crate) fn list(value: &Value) -> Vec<String> {
     let parts: Vec<String> = match value {
         Value::Array(values) => values.iter().filter_map(scalar).collect(),
-        Value::String(text) if text.contains(['\n', ',']) => apart(text),
+        Value::String(text) if text.contains(['\n', ',']) => split_list(text),
         Value::String(text) => vec![text.clone()],
         Value::Object(fields) => match fields.get("python").or_else(|| fields.get("pip")) {
             Some(inner) => list(inner),
@@ -254,11 +254,11 @@ pub(crate) fn list(value: &Value) -> Vec<String> {
         },
         _ => Vec::new(),
     };
-    parts.iter().map(|part| words(part)).filter(|part| !part.is_empty()).collect()
+    parts.iter().map(|part| single_line(part)).filter(|part| !part.is_empty()).collect()
 }
 
 /// Splits at commas and line ends, but not inside brackets, as in `requests[socks,security]`.
-fn apart(text: &str) -> Vec<String> {
+fn split_list(text: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     let mut depth = 0_u32;
     for letter in text.chars() {
@@ -276,7 +276,7 @@ fn apart(text: &str) -> Vec<String> {
     parts
 }
 
-fn words(text: &str) -> String {
+fn single_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 

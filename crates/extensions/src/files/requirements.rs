@@ -102,18 +102,18 @@ fn package(written: &str) -> Result<String, String> {
     if written.contains("://") || written.contains('@') || written.starts_with(['.', '/', '~']) {
         return Err(format!("`{}` specifies an install location; list packages of the index only", shown()));
     }
-    let mut words: Vec<&str> = written.split([' ', '\t']).filter(|word| !word.is_empty()).collect();
-    let hashes = words.split_off(words.iter().position(|word| word.starts_with('-')).unwrap_or(words.len()));
+    let mut parts: Vec<&str> = written.split([' ', '\t']).filter(|word| !word.is_empty()).collect();
+    let hashes = parts.split_off(parts.iter().position(|word| word.starts_with('-')).unwrap_or(parts.len()));
     if let Some(option) = hashes.iter().find(|word| !is_hash(word)) {
         let option: String = option.chars().take(80).collect();
         return Err(format!("`{option}` is an option of pip; after a package only --hash=sha256:… is accepted"));
     }
-    let requirement = words.join(" ");
+    let requirement = parts.join(" ");
     let mut reader = Reader(&requirement);
     if reader.requirement().is_none() || !reader.0.is_empty() {
         return Err(format!("`{}` is not a package name with versions, such as pypdf>=4", shown()));
     }
-    Ok(words.into_iter().chain(hashes).collect::<Vec<_>>().join(" "))
+    Ok(parts.into_iter().chain(hashes).collect::<Vec<_>>().join(" "))
 }
 
 /// Returns true for options like `--hash=sha256:…`.
@@ -154,23 +154,23 @@ struct Reader<'a>(&'a str);
 impl<'a> Reader<'a> {
     fn requirement(&mut self) -> Option<()> {
         self.name()?;
-        if self.takes("[") && !self.takes("]") {
+        if self.consume("[") && !self.consume("]") {
             self.listed(Self::name)?;
-            self.takes("]").then_some(())?;
+            self.consume("]").then_some(())?;
         }
-        let in_parentheses = self.takes("(");
+        let in_parentheses = self.consume("(");
         let rest = self.0.trim_start();
         if in_parentheses || COMPARISONS.iter().any(|comparison| rest.starts_with(comparison)) {
             self.listed(Self::version)?;
         }
-        (!in_parentheses || self.takes(")")).then_some(())?;
-        if self.takes(";") { self.marker(0) } else { Some(()) }
+        (!in_parentheses || self.consume(")")).then_some(())?;
+        if self.consume(";") { self.marker(0) } else { Some(()) }
     }
 
     /// Parses one or more items, separated by commas.
     fn listed(&mut self, one: impl Fn(&mut Self) -> Option<&'a str>) -> Option<()> {
         one(self)?;
-        while self.takes(",") {
+        while self.consume(",") {
             one(self)?;
         }
         Some(())
@@ -190,10 +190,10 @@ impl<'a> Reader<'a> {
 
     fn marker(&mut self, depth: usize) -> Option<()> {
         loop {
-            if self.takes("(") {
+            if self.consume("(") {
                 (depth < MAX_DEPTH).then_some(())?;
                 self.marker(depth + 1)?;
-                self.takes(")").then_some(())?;
+                self.consume(")").then_some(())?;
             } else {
                 self.value()?;
                 self.comparison()?;
@@ -206,8 +206,8 @@ impl<'a> Reader<'a> {
     }
 
     fn comparison(&mut self) -> Option<()> {
-        if self.takes("not ") {
-            return self.takes("in ").then_some(());
+        if self.consume("not ") {
+            return self.consume("in ").then_some(());
         }
         self.any_of(&COMPARISONS).or_else(|| self.any_of(&["in "])).map(drop)
     }
@@ -216,7 +216,7 @@ impl<'a> Reader<'a> {
     /// option.
     fn value(&mut self) -> Option<()> {
         for mark in ["'", "\""] {
-            if self.takes(mark) {
+            if self.consume(mark) {
                 let end = self.0.find(mark)?;
                 let text = &self.0[..end];
                 self.0 = &self.0[end + 1..];
@@ -228,12 +228,12 @@ impl<'a> Reader<'a> {
         VARIABLES.contains(&name).then_some(())
     }
 
-    fn any_of(&mut self, words: &[&'static str]) -> Option<&'static str> {
-        words.iter().copied().find(|word| self.takes(word))
+    fn any_of(&mut self, tokens: &[&'static str]) -> Option<&'static str> {
+        tokens.iter().copied().find(|word| self.consume(word))
     }
 
     /// Consumes a word and blanks before it.
-    fn takes(&mut self, word: &str) -> bool {
+    fn consume(&mut self, word: &str) -> bool {
         let Some(rest) = self.0.trim_start_matches(' ').strip_prefix(word) else { return false };
         self.0 = rest;
         true
@@ -243,9 +243,9 @@ impl<'a> Reader<'a> {
     fn run(&mut self, fits: impl Fn(char) -> bool) -> Option<&'a str> {
         let rest = self.0.trim_start_matches(' ');
         let end = rest.find(|letter| !fits(letter)).unwrap_or(rest.len());
-        let (taken, rest) = rest.split_at(end);
+        let (matched, rest) = rest.split_at(end);
         self.0 = rest;
-        (!taken.is_empty()).then_some(taken)
+        (!matched.is_empty()).then_some(matched)
     }
 }
 
@@ -255,29 +255,29 @@ mod tests {
 
     #[test]
     fn requirements_accept_packages_and_reject_locations() {
-        let taken = |text: &str, expected: &[&str]| assert_eq!(of_file(text).unwrap(), expected, "{text}");
-        taken("pypdf\n", &["pypdf"]);
-        taken(
+        let accepted = |text: &str, expected: &[&str]| assert_eq!(of_file(text).unwrap(), expected, "{text}");
+        accepted("pypdf\n", &["pypdf"]);
+        accepted(
             "# tools\n\npypdf >= 4, <6  # reads\npypdf >= 4, <6\nPillow==10.*\n",
             &["pypdf >= 4, <6", "Pillow==10.*"],
         );
-        taken("requests[socks]~=2.0; python_version < '3.12'", &["requests[socks]~=2.0; python_version < '3.12'"]);
-        let refused = |text: &str, line: usize, part: &str| {
+        accepted("requests[socks]~=2.0; python_version < '3.12'", &["requests[socks]~=2.0; python_version < '3.12'"]);
+        let rejected = |text: &str, line: usize, part: &str| {
             let flaw = of_file(text).unwrap_err();
             assert!(flaw.line == line && flaw.message.contains(part), "{text}: {flaw:?}");
         };
-        refused("a\n--index-url http://evil\n", 2, "option of pip");
-        refused("-e .\n", 1, "option of pip");
-        refused("-r other.txt", 1, "option of pip");
-        refused("a @ https://evil/a.whl", 1, "specifies an install location");
-        refused("git+https://evil/a.git", 1, "specifies an install location");
-        refused("./wheels/a.whl", 1, "specifies an install location");
-        refused("/etc/passwd", 1, "specifies an install location");
-        refused("a$(touch x)", 1, "not a package name");
-        refused("a; import os; os.system('x') & rm", 1, "not a package name");
-        refused("a b c", 1, "not a package name");
-        refused("evilpkg==1.0 --no-binary=evilpkg", 1, "after a package only --hash");
-        refused(&(0..200).map(|n| format!("p{n}\n")).collect::<String>(), 101, "at most");
+        rejected("a\n--index-url http://evil\n", 2, "option of pip");
+        rejected("-e .\n", 1, "option of pip");
+        rejected("-r other.txt", 1, "option of pip");
+        rejected("a @ https://evil/a.whl", 1, "specifies an install location");
+        rejected("git+https://evil/a.git", 1, "specifies an install location");
+        rejected("./wheels/a.whl", 1, "specifies an install location");
+        rejected("/etc/passwd", 1, "specifies an install location");
+        rejected("a$(touch x)", 1, "not a package name");
+        rejected("a; import os; os.system('x') & rm", 1, "not a package name");
+        rejected("a b c", 1, "not a package name");
+        rejected("evilpkg==1.0 --no-binary=evilpkg", 1, "after a package only --hash");
+        rejected(&(0..200).map(|n| format!("p{n}\n")).collect::<String>(), 101, "at most");
     }
 
     #[test]
@@ -290,8 +290,8 @@ mod tests {
     #[test]
     fn hashes_and_markers_are_accepted() {
         let digest = "0".repeat(64);
-        let taken = |text: &str, expected: &str| assert_eq!(of_file(text).unwrap(), [expected], "{text}");
-        taken(
+        let accepted = |text: &str, expected: &str| assert_eq!(of_file(text).unwrap(), [expected], "{text}");
+        accepted(
             &format!("pypdf==4.0 \\\n    --hash=sha256:{digest} \\\n    --hash=sha256:{digest}\n"),
             &format!("pypdf==4.0 --hash=sha256:{digest} --hash=sha256:{digest}"),
         );
@@ -305,7 +305,7 @@ mod tests {
             "a; sys_platform not in 'win32'",
             "a[]",
         ] {
-            taken(whole, whole);
+            accepted(whole, whole);
         }
     }
 
@@ -316,8 +316,8 @@ mod tests {
             if line.is_empty() || line.starts_with("# ") {
                 continue;
             }
-            assert!(of_file(&line).is_err(), "{line:?} was taken");
-            assert!(check(std::slice::from_ref(&line)).is_err(), "{line:?} was taken");
+            assert!(of_file(&line).is_err(), "{line:?} was accepted");
+            assert!(check(std::slice::from_ref(&line)).is_err(), "{line:?} was accepted");
         }
     }
 
@@ -325,8 +325,8 @@ mod tests {
         #[test]
         fn accepted_packages_contain_no_options(text in "[a-z]{1,4}[ a-z0-9=<>;'\"\\[\\](),.*_@/:$\\\\-]{0,30}") {
             if let Ok(package) = package(&text) {
-                let words = package.split([' ', '\t']).skip(1);
-                for word in words {
+                let options = package.split([' ', '\t']).skip(1);
+                for word in options {
                     proptest::prop_assert!(!word.starts_with('-') || is_hash(word), "{package:?}");
                 }
                 proptest::prop_assert!(!package.contains(['@', '/', '$', '\\']), "{package:?}");

@@ -29,9 +29,9 @@ pub(crate) struct TreeKind {
     /// Maximum number of files and folders.
     pub(crate) max_entries: usize,
     /// Names ignored at any depth: leftovers of tools.
-    pub(crate) passed_over: &'static [&'static str],
+    pub(crate) ignored_names: &'static [&'static str],
     /// True to skip dangling links and links to folders inside the tree, instead of rejecting the tree.
-    pub(crate) leaves_out_links: bool,
+    pub(crate) skips_links: bool,
 }
 
 /// Limits of a skill.
@@ -39,8 +39,8 @@ pub(crate) static SKILL_TREE: TreeKind = TreeKind {
     noun: "skill",
     max_bytes: 10 << 20,
     max_entries: 2000,
-    passed_over: &[".git", ".DS_Store", "__pycache__", ".venv", "node_modules", ".pytest_cache"],
-    leaves_out_links: false,
+    ignored_names: &[".git", ".DS_Store", "__pycache__", ".venv", "node_modules", ".pytest_cache"],
+    skips_links: false,
 };
 
 /// Files of a skill or plugin.
@@ -115,7 +115,7 @@ impl Tree {
         for entry in folder.entries()? {
             let entry = entry?;
             let name = entry.file_name();
-            if self.kind.passed_over.iter().any(|passed| name == *passed) {
+            if self.kind.ignored_names.iter().any(|passed| name == *passed) {
                 continue;
             }
             let path = below.join(&name);
@@ -155,14 +155,14 @@ impl Tree {
         match root.metadata(&path) {
             Ok(metadata) if metadata.is_file() => self.file(path, &metadata),
             Ok(metadata) if metadata.is_dir() => {
-                self.odd_link(&path, "it is a link to a folder; replace it with the folder itself");
+                self.unusable_link(&path, "it is a link to a folder; replace it with the folder itself");
             }
             Ok(_) => self.problem(
                 &path,
                 format!("it is a link to something other than a file; a {noun} may contain only files and folders"),
             ),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                self.odd_link(&path, "it is a dangling link; remove it");
+                self.unusable_link(&path, "it is a dangling link; remove it");
             }
             Err(_) => {
                 self.problem(
@@ -183,8 +183,8 @@ impl Tree {
         self.problems.push((display_path(path), message.into()));
     }
 
-    fn odd_link(&mut self, path: &Path, message: &str) {
-        if self.kind.leaves_out_links {
+    fn unusable_link(&mut self, path: &Path, message: &str) {
+        if self.kind.skips_links {
             self.left_out.push((display_path(path), message.to_owned()));
         } else {
             self.problem(path, message);
@@ -212,11 +212,11 @@ impl Tree {
     /// Reads the files one by one, like [`Self::read`].
     ///
     /// # Errors
-    /// If a file cannot be read, or has changed since the scan; and errors of `see`.
+    /// If a file cannot be read, or has changed since the scan; and errors of `on_file`.
     pub(crate) fn each(
         &self,
         from: &Dir,
-        mut see: impl FnMut(&Path, bool, Vec<u8>) -> io::Result<()>,
+        mut on_file: impl FnMut(&Path, bool, Vec<u8>) -> io::Result<()>,
     ) -> io::Result<()> {
         let mut left = self.kind.max_bytes;
         for TreeFile { path, runs, .. } in &self.files {
@@ -225,7 +225,7 @@ impl Tree {
             // It may have grown since the scan.
             let grown = || io::Error::other(format!("the {} has grown in the meantime", self.kind.noun));
             left = left.checked_sub(content.len() as u64).ok_or_else(grown)?;
-            see(path, *runs, content)?;
+            on_file(path, *runs, content)?;
         }
         Ok(())
     }

@@ -18,8 +18,8 @@ static PLUGIN_TREE: TreeKind = TreeKind {
     noun: "plugin",
     max_bytes: 32 << 20,
     max_entries: 5000,
-    passed_over: &[".git", ".DS_Store", "__pycache__", ".venv", ".pytest_cache"],
-    leaves_out_links: true,
+    ignored_names: &[".git", ".DS_Store", "__pycache__", ".venv", ".pytest_cache"],
+    skips_links: true,
 };
 
 /// Maximum size of a text file that is parsed, in bytes.
@@ -149,7 +149,7 @@ impl PluginFile {
     pub(super) fn text(&self) -> Result<&str, &'static str> {
         match &self.text {
             Some(Ok(text)) => Ok(text.trim_start_matches('\u{feff}')),
-            Some(Err(why)) => Err(why),
+            Some(Err(reason)) => Err(reason),
             None => Err("its name is not that of a text file"),
         }
     }

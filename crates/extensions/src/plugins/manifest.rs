@@ -24,7 +24,7 @@ const MANIFESTS: [&str; 6] = [
 pub(super) const MARKETPLACES: [&str; 2] = [".claude-plugin/marketplace.json", "marketplace.json"];
 
 /// Fields without a meaning for agentd.
-const PASSED_OVER: &str = "$schema author category compatibility dependencies displayName engines extensions icon id interface keywords \
+const IGNORED_FIELDS: &str = "$schema author category compatibility dependencies displayName engines extensions icon id interface keywords \
     logo mcp repository strict tags title";
 
 /// Fields of unsupported parts, and their usual locations in other systems.
@@ -84,7 +84,7 @@ impl Manifest {
         let mut manifest = Self::default();
         let (file, fields) = match found {
             Some((path, text)) => {
-                let text = text.map_err(|why| format!("{path}: {why}"))?;
+                let text = text.map_err(|reason| format!("{path}: {reason}"))?;
                 let fields =
                     serde_json::from_str::<Value>(text).map_err(|error| format!("{path}: invalid JSON: {error}"))?;
                 let Value::Object(fields) = fields else { return Err(format!("{path}: not a JSON object")) };
@@ -111,7 +111,7 @@ impl Manifest {
         for (key, value) in &fields {
             manifest.field(file, key, value)?;
         }
-        manifest.usual_places(folder, &fields);
+        manifest.add_default_locations(folder, &fields);
         Ok(manifest)
     }
 
@@ -127,9 +127,9 @@ impl Manifest {
             "agents" => self.agents = self.paths(file, key, value)?,
             "commands" => self.commands = self.paths(file, key, value)?,
             "mcpServers" => self.servers = self.server_sources(file, value)?,
-            key if UNSUPPORTED.iter().any(|(known, _)| *known == key) => self.unsupported.push(key.to_owned()),
-            key if PASSED_OVER.split(' ').any(|known| known == key) => {}
-            other => self.problems.note(file, format!("{} is unknown and ignored", shown(other))),
+            key if UNSUPPORTED.iter().any(|(field, _)| *field == key) => self.unsupported.push(key.to_owned()),
+            key if IGNORED_FIELDS.split(' ').any(|field| field == key) => {}
+            other => self.problems.note(file, format!("unknown key {}; it is ignored", shown(other))),
         }
         Ok(())
     }
@@ -145,7 +145,7 @@ impl Manifest {
                 return Ok(Vec::new());
             }
         };
-        listed.into_iter().map(|path| inner_path(path).map_err(|why| format!("{file}: `{key}`: {why}"))).collect()
+        listed.into_iter().map(|path| inner_path(path).map_err(|reason| format!("{file}: `{key}`: {reason}"))).collect()
     }
 
     fn server_sources(&mut self, file: &str, value: &Value) -> Result<Vec<ServerSource>, String> {
@@ -159,7 +159,7 @@ impl Manifest {
     }
 
     /// Adds the default locations of parts.
-    fn usual_places(&mut self, folder: &PluginFolder, fields: &Map<String, Value>) {
+    fn add_default_locations(&mut self, folder: &PluginFolder, fields: &Map<String, Value>) {
         for (paths, usual, always) in [
             (&mut self.skills, "skills", true),
             (&mut self.agents, "agents", false),
@@ -176,9 +176,9 @@ impl Manifest {
                 self.servers.push(source);
             }
         }
-        for (key, places) in UNSUPPORTED {
-            let is_there = places.iter().any(|place| folder.has(place) || folder.has_folder(place));
-            if is_there && !self.unsupported.iter().any(|known| known == key) {
+        for (key, locations) in UNSUPPORTED {
+            let exists = locations.iter().any(|location| folder.has(location) || folder.has_folder(location));
+            if exists && !self.unsupported.iter().any(|other| other == key) {
                 self.unsupported.push(key.to_owned());
             }
         }
@@ -202,7 +202,7 @@ pub(super) fn inner_path(path: &str) -> Result<String, String> {
 
 /// Text of the plugin as one line, without control characters.
 fn line(text: &str) -> String {
-    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let plain: String = words.chars().filter(|letter| !letter.is_control()).collect();
+    let single_line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let plain: String = single_line.chars().filter(|letter| !letter.is_control()).collect();
     first_chars(&plain, MAX_TEXT).0.to_owned()
 }

@@ -115,7 +115,7 @@ impl InstalledPlugin {
 }
 
 /// Plugin whose files have been read.
-struct LookedAt {
+struct LoadedPlugin {
     files: PluginFolder,
     manifest: Manifest,
     parts: PluginParts,
@@ -135,13 +135,13 @@ impl PluginStore {
 
     /// Checks all plugins again. Blocks on the disk.
     pub fn refresh(&self) -> Arc<[InstalledPlugin]> {
-        let _alone = lock(&self.0.changing);
+        let _guard = lock(&self.0.changing);
         self.0.refresh()
     }
 
     /// Removes leftovers of additions interrupted by a crash. Blocks on the disk.
     pub fn sweep(&self) {
-        let _alone = lock(&self.0.changing);
+        let _guard = lock(&self.0.changing);
         // If the records are unreadable, no plugin is used, and none is removed.
         if let Ok(records) = self.0.records() {
             records.sweep(&self.0.folder);
@@ -154,9 +154,9 @@ impl PluginStore {
     /// If the folder is not a plugin.
     pub fn inspect(&self, folder: &Path) -> Result<PluginReport, WorkspaceError> {
         let store = &self.0;
-        let (_, looked) = store.open(folder)?;
+        let (_, loaded) = store.open(folder)?;
         let records = store.records()?;
-        Ok(store.describe(&looked, folder.to_path_buf(), records.of(&looked.manifest.name), false))
+        Ok(store.describe(&loaded, folder.to_path_buf(), records.of(&loaded.manifest.name), false))
     }
 
     /// Adds a plugin whose files have this hash, or replaces another version of it. Leaves nothing behind on failure.
@@ -165,18 +165,18 @@ impl PluginStore {
     /// If it is not a plugin, has another hash, or cannot be copied.
     pub fn add(&self, folder: &Path, hash: &str, source: &str, client: &str) -> Result<PluginReport, WorkspaceError> {
         let store = &self.0;
-        let _alone = lock(&store.changing);
-        let (from, looked) = store.open(folder)?;
-        let name = looked.manifest.name.clone();
+        let _guard = lock(&store.changing);
+        let (from, loaded) = store.open(folder)?;
+        let name = loaded.manifest.name.clone();
         let records = store.records()?;
-        if looked.files.hash() != hash {
+        if loaded.files.hash() != hash {
             let message = format!("the plugin {name} has changed since it was shown: its hash differs");
             return Err(WorkspaceError::new(ErrorKind::Conflict, message).with_hint("review it again, then add it"));
         }
-        let known = records.of(&name);
+        let previous = records.of(&name);
         let is_same = |record: &PluginRecord| record.hash == hash && store.is_as_agreed(record);
-        if !known.is_some_and(is_same) {
-            if known.is_none() && records.0.len() >= MAX_PLUGINS {
+        if !previous.is_some_and(is_same) {
+            if previous.is_none() && records.0.len() >= MAX_PLUGINS {
                 let message = format!("there are {MAX_PLUGINS} plugins already");
                 return Err(WorkspaceError::new(ErrorKind::Conflict, message).with_hint("remove one first"));
             }
@@ -186,23 +186,23 @@ impl PluginStore {
             let mark = uuid::Uuid::new_v4().simple().to_string();
             let draft = store.folder.join(format!("{DRAFT}{mark}"));
             let own = format!("{name}-{}", &mark[..12]);
-            let kept = copy(&from, &looked, &draft)
+            let copied = copy(&from, &loaded, &draft)
                 .and_then(|()| fs::rename(&draft, store.folder.join(&own)))
                 .and_then(|()| private::folder(&store.data.join(&name)))
                 .and_then(|()| fs::File::open(&store.folder)?.sync_all());
             let cut = |text: &str| text.chars().filter(|letter| !letter.is_control()).take(MAX_NAME).collect();
             let record = PluginRecord {
                 name: name.clone(),
-                version: looked.manifest.version.clone(),
+                version: loaded.manifest.version.clone(),
                 hash: hash.to_owned(),
                 folder: own,
                 source: cut(source),
                 at: Timestamp::now(),
                 by: cut(client),
-                files: looked.files.listed(),
+                files: loaded.files.listed(),
             };
             let after = records.clone().with(record);
-            if let Err(error) = kept.and_then(|()| after.store(&store.folder)) {
+            if let Err(error) = copied.and_then(|()| after.store(&store.folder)) {
                 records.sweep(&store.folder);
                 return Err(failed(error));
             }
@@ -220,7 +220,7 @@ impl PluginStore {
     /// If the change cannot be stored.
     pub fn remove(&self, name: &str) -> Result<Option<PluginReport>, WorkspaceError> {
         let store = &self.0;
-        let _alone = lock(&store.changing);
+        let _guard = lock(&store.changing);
         let records = store.records()?;
         let Some(record) = records.of(name) else { return Ok(None) };
         let report = store.load(record).report;
@@ -272,10 +272,10 @@ impl Store {
     /// Loads a plugin from its current files.
     fn load(&self, record: &PluginRecord) -> InstalledPlugin {
         let root = self.folder.join(&record.folder);
-        let looked = match self.read(record) {
-            Ok(looked) => looked,
-            Err(why) => {
-                let problem = ProjectProblem { file: String::new(), message: why, is_fatal: true };
+        let loaded = match self.read(record) {
+            Ok(loaded) => loaded,
+            Err(reason) => {
+                let problem = ProjectProblem { file: String::new(), message: reason, is_fatal: true };
                 let report = PluginReport {
                     name: record.name.clone(),
                     version: record.version.clone(),
@@ -289,16 +289,16 @@ impl Store {
                 return InstalledPlugin { report, servers: Vec::new(), skills: Vec::new() };
             }
         };
-        let report = self.describe(&looked, root.clone(), Some(record), true);
+        let report = self.describe(&loaded, root.clone(), Some(record), true);
         if report.state == PluginState::Changed {
             tracing::warn!("{}", changed(&record.name));
         }
         let data = self.data.join(&record.name);
         let (root_text, data) = (root.to_string_lossy(), data.to_string_lossy());
-        let servers = looked.parts.servers.iter();
-        let servers = servers.map(|entry| (entry.name.clone(), entry.placed(&root_text, &data))).collect();
+        let servers = loaded.parts.servers.iter();
+        let servers = servers.map(|entry| (entry.name.clone(), entry.config_entry(&root_text, &data))).collect();
         let mut skills: Vec<(PathBuf, Vec<String>)> = Vec::new();
-        for (around, entry) in looked.parts.places {
+        for (around, entry) in loaded.parts.locations {
             let around = root.join(around);
             match skills.iter_mut().find(|(folder, _)| *folder == around) {
                 Some((_, entries)) => entries.push(entry),
@@ -309,34 +309,34 @@ impl Store {
     }
 
     /// Reads the daemon's own copy of a plugin.
-    fn read(&self, record: &PluginRecord) -> Result<LookedAt, String> {
+    fn read(&self, record: &PluginRecord) -> Result<LoadedPlugin, String> {
         let folder = exact::open_folder(&self.folder.join(&record.folder));
         let folder = folder.map_err(|error| format!("its folder cannot be opened: {error}"))?;
-        LookedAt::of(&Dir::from_std_file(folder.into()), &record.name)
+        LoadedPlugin::of(&Dir::from_std_file(folder.into()), &record.name)
     }
 
-    fn open(&self, folder: &Path) -> Result<(Dir, LookedAt), WorkspaceError> {
+    fn open(&self, folder: &Path) -> Result<(Dir, LoadedPlugin), WorkspaceError> {
         let shown = folder.display();
         let opened = Dir::open_ambient_dir(folder, cap_std::ambient_authority()).map_err(|error| {
             WorkspaceError::new(ErrorKind::NotFound, format!("the folder {shown} cannot be opened: {error}"))
                 .with_hint("pass the folder of a plugin, which contains a plugin.json")
         })?;
         let fallback = folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let looked = LookedAt::of(&opened, &fallback).map_err(|why| {
-            WorkspaceError::new(ErrorKind::InvalidInput, format!("{shown} cannot be added as a plugin: {why}"))
+        let loaded = LoadedPlugin::of(&opened, &fallback).map_err(|reason| {
+            WorkspaceError::new(ErrorKind::InvalidInput, format!("{shown} cannot be added as a plugin: {reason}"))
                 .with_hint("nothing was added")
         })?;
-        Ok((opened, looked))
+        Ok((opened, loaded))
     }
 
     fn describe(
         &self,
-        looked: &LookedAt,
+        loaded: &LoadedPlugin,
         folder: PathBuf,
         record: Option<&PluginRecord>,
         is_own_copy: bool,
     ) -> PluginReport {
-        let LookedAt { files, manifest, parts } = looked;
+        let LoadedPlugin { files, manifest, parts } = loaded;
         let hash = files.hash();
         let state = match record {
             None => PluginState::New,
@@ -376,17 +376,17 @@ impl Store {
 
     /// Returns true if the daemon's copy has the files that the user agreed to.
     fn is_as_agreed(&self, record: &PluginRecord) -> bool {
-        self.read(record).is_ok_and(|looked| looked.files.hash() == record.hash)
+        self.read(record).is_ok_and(|loaded| loaded.files.hash() == record.hash)
     }
 }
 
 /// Copies the files durably, and verifies the hash of the copy.
-fn copy(from: &Dir, looked: &LookedAt, to: &Path) -> io::Result<()> {
+fn copy(from: &Dir, loaded: &LoadedPlugin, to: &Path) -> io::Result<()> {
     private::folder(to)?;
     let target = Dir::from_std_file(exact::open_folder(to)?.into());
-    looked.files.tree.copy(from, &target)?;
+    loaded.files.tree.copy(from, &target)?;
     let copied = PluginFolder::read(&target).map_err(io::Error::other)?;
-    if copied.hash() != looked.files.hash() {
+    if copied.hash() != loaded.files.hash() {
         return Err(io::Error::other("its files changed while they were copied"));
     }
     let mut folders = vec![to.to_path_buf()];
@@ -400,7 +400,7 @@ fn copy(from: &Dir, looked: &LookedAt, to: &Path) -> io::Result<()> {
     folders.iter().try_for_each(|folder| fs::File::open(folder)?.sync_all())
 }
 
-impl LookedAt {
+impl LoadedPlugin {
     fn of(folder: &Dir, fallback: &str) -> Result<Self, String> {
         let files = PluginFolder::read(folder)?;
         let manifest = Manifest::of(&files, fallback)?;
@@ -411,8 +411,8 @@ impl LookedAt {
         let inner = inner_plugins(&files);
         if inner.is_empty() {
             let wrong = parts.problems.iter().find(|problem| problem.is_fatal);
-            let why = wrong.map(|problem| format!(" ({problem})")).unwrap_or_default();
-            return Err(format!("it has no usable skill, agent, command or MCP server{why}"));
+            let reason = wrong.map(|problem| format!(" ({problem})")).unwrap_or_default();
+            return Err(format!("it has no usable skill, agent, command or MCP server{reason}"));
         }
         Err(format!("it contains several plugins; pass the folder of one: {}", inner.join(", ")))
     }

@@ -36,7 +36,7 @@ const PROGRAMS: [&str; 9] = [".py", ".sh", ".bash", ".js", ".mjs", ".cjs", ".ts"
 pub(super) struct PluginParts {
     pub(super) skills: Vec<PluginSkill>,
     /// Locations of the skills: parent folder relative to the plugin, and name in it.
-    pub(super) places: Vec<(String, String)>,
+    pub(super) locations: Vec<(String, String)>,
     pub(super) agents: Vec<AgentCard>,
     pub(super) commands: Vec<ProjectCommand>,
     pub(super) servers: Vec<ServerEntry>,
@@ -53,7 +53,7 @@ impl PluginParts {
         for (name, file) in parts.markdown(folder, &manifest.agents) {
             match file.text() {
                 Ok(text) => agents.of_markdown(&file.path, name, text),
-                Err(why) => parts.problems.refuse(&file.path, why),
+                Err(reason) => parts.problems.refuse(&file.path, reason),
             }
         }
         for (name, file) in parts.markdown(folder, &manifest.commands) {
@@ -94,13 +94,13 @@ impl PluginParts {
     fn skill(&mut self, folder: &PluginFolder, path: &str) {
         let file = format!("{path}/{SKILL_FILE}");
         let (around, entry) = path.rsplit_once('/').unwrap_or(("", path));
-        let place = (around.to_owned(), entry.to_owned());
-        if self.places.contains(&place) {
+        let location = (around.to_owned(), entry.to_owned());
+        if self.locations.contains(&location) {
             return;
         }
         let front = match folder.text(&file) {
             Some(Ok(text)) => front::front(&text[..text.floor_char_boundary(front::MAX_FRONT)]),
-            Some(Err(why)) => return self.problems.refuse(&file, why),
+            Some(Err(reason)) => return self.problems.refuse(&file, reason),
             None => return,
         };
         let front = match front {
@@ -110,7 +110,7 @@ impl PluginParts {
         let Some(name) = front::name(&front, entry) else {
             return self.problems.refuse(&file, "neither its name nor its folder's is a valid skill name");
         };
-        if self.skills.iter().any(|known| known.name.eq_ignore_ascii_case(&name)) {
+        if self.skills.iter().any(|other| other.name.eq_ignore_ascii_case(&name)) {
             return self.problems.refuse(&file, format!("another skill of this plugin has the name {name}"));
         }
         if self.skills.len() >= MAX_PARTS {
@@ -130,7 +130,7 @@ impl PluginParts {
         let scripts = scripts.take(MAX_SCRIPTS).collect();
         let description = front.description;
         self.skills.push(PluginSkill { name, description, scripts, packages });
-        self.places.push(place);
+        self.locations.push(location);
     }
 
     /// Markdown files at these paths, or directly in folders at these paths.
@@ -142,7 +142,7 @@ impl PluginParts {
                 let below = file.path.strip_prefix(path.as_str()).and_then(|rest| rest.strip_prefix('/'));
                 let is_meant = file.path == *path || below.is_some_and(|below| !below.contains('/'));
                 let name = file.path.rsplit('/').next().and_then(|name| name.strip_suffix(".md"));
-                let is_known = found.iter().any(|(_, known)| known.path == file.path);
+                let is_known = found.iter().any(|(_, other)| other.path == file.path);
                 // Such folders often have a README.
                 if let Some(name) = name.filter(|name| is_meant && !is_known && !name.eq_ignore_ascii_case("readme")) {
                     found.push((name, file));
@@ -158,7 +158,7 @@ impl PluginParts {
 
     fn command(&mut self, name: &str, file: &PluginFile) {
         match file.text() {
-            Ok(_) if self.commands.iter().any(|known| known.name == name) => {
+            Ok(_) if self.commands.iter().any(|other| other.name == name) => {
                 self.problems.refuse(&file.path, format!("another command of this plugin has the name {name}"));
             }
             Ok(_) if self.commands.len() >= MAX_PARTS => {
@@ -166,7 +166,7 @@ impl PluginParts {
             }
             Ok(text) if text.len() > MAX_COMMAND => self.problems.refuse(&file.path, "it is larger than 64 KiB"),
             Ok(text) => self.commands.push(ProjectCommand { name: name.to_owned(), text: text.to_owned() }),
-            Err(why) => self.problems.refuse(&file.path, why),
+            Err(reason) => self.problems.refuse(&file.path, reason),
         }
     }
 }

@@ -38,10 +38,10 @@ const TRANSLATED: [(&str, &str); 8] = [
 ];
 
 /// Variables without an equivalent here.
-const UNKNOWN: [&str; 6] = ["${input:", "${config:", "${command:", "${file", "${workspaceFolder", "${user_config."];
+const UNSUPPORTED: [&str; 6] = ["${input:", "${config:", "${command:", "${file", "${workspaceFolder", "${user_config."];
 
 /// Keys of a server that are used or safely ignored.
-const KNOWN: [&str; 13] = [
+const KNOWN_KEYS: [&str; 13] = [
     "$schema",
     "args",
     "command",
@@ -102,7 +102,7 @@ impl FoundServers {
     fn file(&mut self, path: &str, folder: &PluginFolder) {
         let text = match folder.text(path) {
             Some(Ok(text)) => text,
-            Some(Err(why)) => return self.problems.refuse(path, why),
+            Some(Err(reason)) => return self.problems.refuse(path, reason),
             None => return self.problems.refuse(path, "the manifest lists it, but it does not exist"),
         };
         match serde_json::from_str::<Value>(text) {
@@ -122,14 +122,14 @@ impl FoundServers {
                 _ => Err("it is not an object".to_owned()),
             };
             match read {
-                Ok(entry) if self.servers.iter().any(|known| known.name == entry.name) => {
+                Ok(entry) if self.servers.iter().any(|other| other.name == entry.name) => {
                     self.problems.refuse(file, format!("another server of this plugin has the name {}", entry.name));
                 }
                 Ok(_) if self.servers.len() >= MAX_SERVERS => {
                     return self.problems.refuse(file, format!("a plugin has at most {MAX_SERVERS} servers"));
                 }
                 Ok(entry) => self.servers.push(entry),
-                Err(why) => self.problems.refuse(file, format!("the server {} is skipped: {why}", shown(name))),
+                Err(reason) => self.problems.refuse(file, format!("the server {} is skipped: {reason}", shown(name))),
             }
         }
     }
@@ -169,8 +169,8 @@ impl FoundServers {
         if entry.name != name {
             self.problems.note(file, format!("the server {} is named {}", shown(name), entry.name));
         }
-        for key in server.keys().filter(|key| !KNOWN.contains(&key.as_str())) {
-            self.problems.note(file, format!("{}: {} is unknown and ignored", entry.name, shown(key)));
+        for key in server.keys().filter(|key| !KNOWN_KEYS.contains(&key.as_str())) {
+            self.problems.note(file, format!("{}: unknown key {}; it is ignored", entry.name, shown(key)));
         }
         Ok(entry)
     }
@@ -199,7 +199,7 @@ impl ServerEntry {
             for (theirs, ours) in TRANSLATED {
                 *text = text.replace(theirs, ours);
             }
-            if let Some(unknown) = UNKNOWN.iter().find(|unknown| text.contains(*unknown)) {
+            if let Some(unknown) = UNSUPPORTED.iter().find(|unknown| text.contains(*unknown)) {
                 return Err(format!("`{unknown}…}}` is not supported"));
             }
             let below_root = text.split(ROOT).skip(1);
@@ -229,7 +229,7 @@ impl ServerEntry {
     }
 
     /// Entry as in `mcp_servers.yaml`, for a plugin in folder `root` that may write to folder `data`.
-    pub(super) fn placed(&self, root: &str, data: &str) -> Value {
+    pub(super) fn config_entry(&self, root: &str, data: &str) -> Value {
         let mut entry = self.clone();
         let is_program = entry.command.is_some();
         if is_program {
@@ -288,7 +288,7 @@ fn steers(name: &str, value: &str) -> bool {
     let name = name.to_ascii_uppercase();
     let any = |names: &str, fits: &dyn Fn(&str) -> bool| names.split_ascii_whitespace().any(fits);
     let is_address = value.starts_with("https://") || value.starts_with("http://");
-    any(STEERING, &|start| name.starts_with(start)) && !any(HARMLESS, &|known| name == known)
+    any(STEERING, &|start| name.starts_with(start)) && !any(HARMLESS, &|harmless| name == harmless)
         || any(STEERING_ENDS, &|end| name.ends_with(end))
         || !is_address && ["/", "\\", "~", ROOT, DATA].iter().any(|sign| value.contains(sign))
 }

@@ -16,9 +16,9 @@ fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
     folder
 }
 
-fn inspect(files: &[(&str, &str)]) -> Result<LookedAt, String> {
+fn inspect(files: &[(&str, &str)]) -> Result<LoadedPlugin, String> {
     let folder = folder(files);
-    LookedAt::of(&Dir::open_ambient_dir(folder.path(), cap_std::ambient_authority()).unwrap(), "fallback")
+    LoadedPlugin::of(&Dir::open_ambient_dir(folder.path(), cap_std::ambient_authority()).unwrap(), "fallback")
 }
 
 fn store(around: &Path) -> PluginStore {
@@ -31,14 +31,14 @@ const PIE: (&str, &str) = ("skills/pie/SKILL.md", "---\nname: pie\ndescription: 
 fn plugin_layouts_of_other_systems_are_read() {
     #[track_caller]
     fn check(files: &[(&str, &str)], name: &str, skills: &[&str], agents: &[&str], commands: &[&str]) {
-        let looked = inspect(files).unwrap();
-        assert_eq!(looked.manifest.name, name);
-        let names: Vec<&str> = looked.parts.skills.iter().map(|skill| skill.name.as_str()).collect();
-        assert_eq!(names, skills, "{:?}", looked.parts.problems);
-        let names: Vec<&str> = looked.parts.agents.iter().map(|card| card.id.as_str()).collect();
-        assert_eq!(names, agents, "{:?}", looked.parts.problems);
-        let names: Vec<&str> = looked.parts.commands.iter().map(|command| command.name.as_str()).collect();
-        assert_eq!(names, commands, "{:?}", looked.parts.problems);
+        let loaded = inspect(files).unwrap();
+        assert_eq!(loaded.manifest.name, name);
+        let names: Vec<&str> = loaded.parts.skills.iter().map(|skill| skill.name.as_str()).collect();
+        assert_eq!(names, skills, "{:?}", loaded.parts.problems);
+        let names: Vec<&str> = loaded.parts.agents.iter().map(|card| card.id.as_str()).collect();
+        assert_eq!(names, agents, "{:?}", loaded.parts.problems);
+        let names: Vec<&str> = loaded.parts.commands.iter().map(|command| command.name.as_str()).collect();
+        assert_eq!(names, commands, "{:?}", loaded.parts.problems);
     }
     let agent = "---\nname: cook\ndescription: Cooks\n---\nYou cook.\n";
     check(&[("plugin.json", r#"{"name": "kit"}"#), PIE], "kit", &["pie"], &[], &[]);
@@ -77,14 +77,14 @@ fn plugin_servers_run_as_declared_without_trust() {
         "b b": {"type": "sse", "url": "https://example.org/${PLACE:-x}", "headers": {"A": "Bearer ${TOKEN}"}}}});
     let files = [("mcp.json", servers.to_string()), ("conf.json", "{}".to_owned())];
     let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (*path, text.as_str())).collect();
-    let looked = inspect(&files).unwrap();
-    let [a, b] = looked.parts.servers.as_slice() else { panic!("{:?}", looked.parts) };
-    let placed = a.placed("/root", "/data");
-    assert_eq!(placed["command"], "/root/bin/run");
-    assert_eq!(placed["args"], json!(["/root/conf.json", "./none", "/root/x", "--k=${KEY}"]));
-    assert_eq!((&placed["cwd"], &placed["env"]["HERE"]), (&json!("/data"), &json!("/data")));
+    let loaded = inspect(&files).unwrap();
+    let [a, b] = loaded.parts.servers.as_slice() else { panic!("{:?}", loaded.parts) };
+    let config_entry = a.config_entry("/root", "/data");
+    assert_eq!(config_entry["command"], "/root/bin/run");
+    assert_eq!(config_entry["args"], json!(["/root/conf.json", "./none", "/root/x", "--k=${KEY}"]));
+    assert_eq!((&config_entry["cwd"], &config_entry["env"]["HERE"]), (&json!("/data"), &json!("/data")));
     assert_eq!(
-        (&placed["env"]["PLUGIN_ROOT"], placed.get("grants"), placed.get("tools")),
+        (&config_entry["env"]["PLUGIN_ROOT"], config_entry.get("grants"), config_entry.get("tools")),
         (&json!("/root"), None, None)
     );
     assert_eq!(a.summary().reads, ["KEY"]);
@@ -96,7 +96,7 @@ fn plugin_servers_run_as_declared_without_trust() {
         (b.name.as_str(), b.summary().reads, b.summary().sets),
         ("b-b", vec!["PLACE".into(), "TOKEN".into()], vec!["A".into()])
     );
-    assert_eq!(b.placed("/root", "/data")["connection_mode"], "sse");
+    assert_eq!(b.config_entry("/root", "/data")["connection_mode"], "sse");
 }
 
 #[test]
@@ -104,13 +104,13 @@ fn invalid_plugin_servers_are_skipped() {
     #[track_caller]
     fn check(server: Value, part: &str) {
         let servers = json!({"bad": server, "good": {"command": "x"}}).to_string();
-        let looked = inspect(&[(".mcp.json", &servers)]).unwrap();
-        let names: Vec<&str> = looked.parts.servers.iter().map(|server| server.name.as_str()).collect();
+        let loaded = inspect(&[(".mcp.json", &servers)]).unwrap();
+        let names: Vec<&str> = loaded.parts.servers.iter().map(|server| server.name.as_str()).collect();
         assert_eq!(names, ["good"]);
         assert!(
-            looked.parts.problems.iter().any(|problem| problem.message.contains(part)),
+            loaded.parts.problems.iter().any(|problem| problem.message.contains(part)),
             "{:?}",
-            looked.parts.problems
+            loaded.parts.problems
         );
     }
     check(json!(5), "not an object");
@@ -138,7 +138,7 @@ fn plugin_is_bound_to_its_files() {
     assert_eq!(wrong.kind(), ErrorKind::Conflict);
     let added = plugins.add(from.path(), &seen.hash, "here", "test").unwrap();
     assert_eq!((added.state, added.hash.as_str()), (PluginState::Installed, seen.hash.as_str()));
-    assert!(plugins.check("kit").is_ok() && plugins.check("nobody").is_err());
+    assert!(plugins.check("kit").is_ok() && plugins.check("missing").is_err());
     assert_eq!(plugins.inspect(from.path()).unwrap().state, PluginState::Installed);
 
     // Another store on the same folder, as after a restart.
@@ -158,10 +158,13 @@ fn plugin_is_bound_to_its_files() {
             Some(before) => fs::write(&path, before).unwrap(),
             None => fs::remove_file(&path).unwrap(),
         }
-        assert!(plugins.check("kit").is_ok() && plugins.refresh()[0].is_used(), "as it was, it is what was agreed to");
+        assert!(
+            plugins.check("kit").is_ok() && plugins.refresh()[0].is_used(),
+            "restored files match the agreement again"
+        );
     }
     fs::remove_file(added.folder.join("plugin.json")).unwrap();
-    assert!(plugins.check("kit").is_err(), "a file that is gone counts, too");
+    assert!(plugins.check("kit").is_err(), "a removed file counts as a change");
     fs::remove_dir_all(&added.folder).unwrap();
     assert!(plugins.check("kit").is_err() && !plugins.refresh()[0].is_used());
     assert!(plugins.remove("kit").unwrap().is_some() && plugins.remove("kit").unwrap().is_none());

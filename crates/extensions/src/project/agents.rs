@@ -39,7 +39,7 @@ const KEYS: [&str; 15] = [
     "max_turns",
 ];
 /// Keys of other systems, which have no effect here.
-const PASSED_OVER: [&str; 9] =
+const IGNORED_KEYS: [&str; 9] =
     ["color", "version", "author", "license", "metadata", "tags", "mode", "temperature", "permissionMode"];
 
 /// Parses the agents of a project, and reports problems with others. Of two with the same name the first is used;
@@ -87,8 +87,8 @@ impl FoundAgents {
 
     fn of_yaml(&mut self, text: &str) {
         let parsed = serde_saphyr::from_str::<Map<String, Value>>(text).map_err(|error| {
-            let said = error.without_snippet().to_string();
-            format!("it is not valid YAML: {}", said.lines().next().unwrap_or_default())
+            let text = error.without_snippet().to_string();
+            format!("it is not valid YAML: {}", text.lines().next().unwrap_or_default())
         });
         match parsed.map(|mut file| file.remove("agents")) {
             Ok(Some(Value::Object(agents))) => {
@@ -101,16 +101,16 @@ impl FoundAgents {
             }
             Ok(None | Some(Value::Null)) => self.problems.note(AGENTS_FILE, "it has no key `agents`"),
             Ok(Some(_)) => self.problems.refuse(AGENTS_FILE, "`agents` must map names to their keys"),
-            Err(why) => self.problems.refuse(AGENTS_FILE, why),
+            Err(reason) => self.problems.refuse(AGENTS_FILE, reason),
         }
     }
 
     fn add(&mut self, file: &str, name: &str, fields: &Map<String, Value>, body: Option<&str>) {
         let card = match self.card(file, name, fields, body) {
             Ok(card) => card,
-            Err(why) => return self.problems.refuse(file, why),
+            Err(reason) => return self.problems.refuse(file, reason),
         };
-        if self.cards.iter().any(|known| known.id == card.id) {
+        if self.cards.iter().any(|other| other.id == card.id) {
             self.problems.refuse(file, format!("another agent of this {} has the name `{}`", self.noun, card.id));
         } else if self.cards.len() >= MAX_AGENTS {
             self.problems.refuse(file, format!("a {} has at most {MAX_AGENTS} agents", self.noun));
@@ -130,12 +130,12 @@ impl FoundAgents {
         // In `agents.yaml` the key is the name.
         let name = own.filter(|_| body.is_some()).unwrap_or_else(|| name.to_owned());
         let id = name.trim().to_lowercase().replace(['-', ' ', '.'], "_");
-        AgentCard::check_id(&id).map_err(|why| format!("the agent {}: {why}", shown(&name)))?;
+        AgentCard::check_id(&id).map_err(|reason| format!("the agent {}: {reason}", shown(&name)))?;
         if id != name {
             self.problems.note(file, format!("the agent {} is named `{id}`", shown(&name)));
         }
         let mut card = AgentCard::new(&id);
-        let refuse = |why: &str| Err(format!("the agent `{id}`: {why}"));
+        let refuse = |reason: &str| Err(format!("the agent `{id}`: {reason}"));
         card.prompt = body.unwrap_or_default().trim().to_owned();
         for (key, value) in fields.iter().filter(|(_, value)| !value.is_null()) {
             match key.as_str() {
@@ -158,12 +158,12 @@ impl FoundAgents {
                     Some(steps @ 1..=MAX_STEPS) => card.max_steps = u32::try_from(steps).ok(),
                     _ => return refuse("the number of its steps must be from 1 to 1000"),
                 },
-                other if PASSED_OVER.contains(&other) => {}
+                other if IGNORED_KEYS.contains(&other) => {}
                 other => self.problems.note(file, format!("unknown key {}", shown(other))),
             }
         }
         if card.description.is_empty() {
-            return refuse("it has no `description`; describe in a sentence what it is for");
+            return refuse("missing `description`; describe in a sentence what it is for");
         }
         if card.prompt.is_empty() {
             return refuse("it has no prompt; describe how it works");
@@ -174,8 +174,8 @@ impl FoundAgents {
         let (start, is_cut) = first_chars(&card.description, AgentCard::LONGEST_DESCRIPTION);
         if is_cut {
             card.description = start.to_owned();
-            let most = AgentCard::LONGEST_DESCRIPTION;
-            self.problems.note(file, format!("the description of `{id}` is truncated to {most} characters"));
+            let limit = AgentCard::LONGEST_DESCRIPTION;
+            self.problems.note(file, format!("the description of `{id}` is truncated to {limit} characters"));
         }
         Ok(card)
     }
@@ -260,7 +260,7 @@ mod tests {
         }
         check("agents/a.md", "You review.", "does not start with front matter");
         check("agents/a.md", "---\nname: a\ntools: [broken\n---\np", "not valid YAML");
-        check("agents/a.md", "---\nname: a\n---\np", "no `description`");
+        check("agents/a.md", "---\nname: a\n---\np", "missing `description`");
         check("agents/a.md", "---\ndescription: d\n---\n \n", "no prompt");
         check("agents/main.md", "---\ndescription: d\n---\np", "is reserved");
         check("agents/ä.md", "---\ndescription: d\n---\np", "lower-case letter");

@@ -77,13 +77,13 @@ impl ProjectContent {
         Self { folder, instructions, agents: Arc::new(Agents::new(agents)) }
     }
 
-    /// Instructions for models, at most `most` bytes.
-    pub(crate) fn guide(&self, most: usize) -> Option<GuideFile> {
+    /// Instructions for models, at most `limit` bytes.
+    pub(crate) fn guide(&self, limit: usize) -> Option<GuideFile> {
         let text = self.instructions.as_ref()?;
         Some(GuideFile {
             name: format!("/project/{PROJECT_FOLDER}/{INSTRUCTIONS}"),
             origin: GuideOrigin::Trusted,
-            text: text[..text.floor_char_boundary(most)].to_owned(),
+            text: text[..text.floor_char_boundary(limit)].to_owned(),
             bytes: text.len() as u64,
             digest: of_bytes(text.as_bytes())[..32].to_owned(),
         })

@@ -15,7 +15,7 @@ use nix::fcntl::OFlag;
 
 use crate::files::{
     agreed_folder::{self, ProblemList as _},
-    disk::{self, NotAtHand, Pace, Stamp},
+    disk::{self, DiskAccess, NotCached, Stamp},
     front::SKILL_FILE,
     tree::Tree,
 };
@@ -75,10 +75,10 @@ pub(crate) struct FolderStamps(Vec<(PathBuf, Option<Stamp>)>);
 
 impl FolderStamps {
     /// Returns true if nothing has changed since, according to the stamps.
-    pub(crate) fn hold(&self, pace: Pace) -> Result<bool, NotAtHand> {
-        for (path, known) in &self.0 {
-            let now = disk::stamp(path, false, pace)?;
-            if *known != now || now.is_some_and(|now| !now.settled) {
+    pub(crate) fn are_current(&self, access: DiskAccess) -> Result<bool, NotCached> {
+        for (path, recorded) in &self.0 {
+            let now = disk::stamp(path, false, access)?;
+            if *recorded != now || now.is_some_and(|now| !now.settled) {
                 return Ok(false);
             }
         }
@@ -87,7 +87,7 @@ impl FolderStamps {
 
     fn note(&mut self, path: PathBuf) {
         // Paths that cannot be checked count as missing, so they are checked again each time.
-        let stamp = disk::stamp(&path, false, Pace::Patient).unwrap_or_default();
+        let stamp = disk::stamp(&path, false, DiskAccess::Blocking).unwrap_or_default();
         self.0.push((path, stamp));
     }
 }
@@ -255,7 +255,7 @@ impl Reader {
             Err(error) => return self.found.problems.refuse(below, error.to_string()),
         };
         if !files.iter().any(|(path, ..)| path == Path::new(SKILL_FILE)) {
-            return self.found.problems.refuse(below, format!("there is no {SKILL_FILE} in it"));
+            return self.found.problems.refuse(below, format!("missing {SKILL_FILE}"));
         }
         for (path, runs, content) in files {
             self.left = self.left.saturating_sub(content.len() as u64);

@@ -38,11 +38,11 @@ use self::{
 };
 use crate::files::{
     agreed_folder::{Agreement, Agreements, DRAFT, lock, of_bytes, remove_below, storage},
-    disk::{self, NotAtHand, Pace},
+    disk::{self, DiskAccess, NotCached},
 };
 
 /// Maximum number of projects whose state is cached.
-const MAX_KNOWN: usize = 128;
+const MAX_CACHED: usize = 128;
 /// Maximum number of characters stored of a client's name.
 const MAX_NAME: usize = 100;
 
@@ -91,7 +91,7 @@ pub(crate) struct Store {
     /// Records, or `None` until they are loaded.
     records: Mutex<Option<Arc<Agreements<TrustRecord>>>>,
     /// Last known state of projects, by path.
-    known: Mutex<HashMap<PathBuf, Arc<KnownProject>>>,
+    cached: Mutex<HashMap<PathBuf, Arc<CachedProject>>>,
     /// Parsed content of trusted projects, by hash.
     contents: Mutex<HashMap<String, Arc<ProjectContent>>>,
     /// Serialises changes of trust.
@@ -100,7 +100,7 @@ pub(crate) struct Store {
 
 /// Last known state of a project.
 #[derive(Debug)]
-struct KnownProject {
+struct CachedProject {
     hash: String,
     stamps: FolderStamps,
 }
@@ -115,20 +115,20 @@ pub(crate) struct ProjectNow {
 
 impl ProjectStore {
     /// Creates the store. Trust in a project also covers its worktrees, as long as their files are the same.
-    pub fn beside(folder: PathBuf, worktrees: Option<WorktreeFolders>) -> Self {
+    pub fn new(folder: PathBuf, worktrees: Option<WorktreeFolders>) -> Self {
         Self(Arc::new(Store {
             folder,
             worktrees,
             records: Mutex::default(),
-            known: Mutex::default(),
+            cached: Mutex::default(),
             contents: Mutex::default(),
             changing: Mutex::default(),
         }))
     }
 
     /// Trust in a project and its agents, for the engine.
-    pub fn standing(&self, project: &Path, pace: Pace) -> Result<ProjectStanding, NotAtHand> {
-        let ProjectNow { trust, content } = self.0.now(project, pace)?;
+    pub fn standing(&self, project: &Path, access: DiskAccess) -> Result<ProjectStanding, NotCached> {
+        let ProjectNow { trust, content } = self.0.now(project, access)?;
         let agents = content.map(|content| Arc::clone(&content.agents)).filter(|agents| !agents.is_empty());
         Ok(ProjectStanding { trust, agents })
     }
@@ -173,38 +173,38 @@ impl Store {
     }
 
     /// Current trust in a project, and its usable content.
-    pub(crate) fn now(&self, project: &Path, pace: Pace) -> Result<ProjectNow, NotAtHand> {
-        let records = self.records(pace)?;
-        let known = match self.unchanged(project, pace)? {
-            Some(known) => known,
-            None if pace == Pace::AtOnce => {
+    pub(crate) fn now(&self, project: &Path, access: DiskAccess) -> Result<ProjectNow, NotCached> {
+        let records = self.records(access)?;
+        let cached = match self.unchanged(project, access)? {
+            Some(cached) => cached,
+            None if access == DiskAccess::CachedOnly => {
                 // Most projects have no such folder.
-                let is_there = disk::stamp(&project.join(PROJECT_FOLDER), false, pace)?.is_some();
-                return if is_there { Err(NotAtHand) } else { Ok(ProjectNow::default()) };
+                let exists = disk::stamp(&project.join(PROJECT_FOLDER), false, access)?.is_some();
+                return if exists { Err(NotCached) } else { Ok(ProjectNow::default()) };
             }
-            None => self.remember(project, ProjectFolder::read(project)).0,
+            None => self.cache_project(project, ProjectFolder::read(project)).0,
         };
-        let trust = trust(&known.hash, records.of(&self.main(project)));
+        let trust = trust(&cached.hash, records.of(&self.main(project)));
         if trust != ProjectTrust::Trusted {
             return Ok(ProjectNow { trust, content: None });
         }
-        if let Some(content) = lock(&self.contents).get(&known.hash) {
+        if let Some(content) = lock(&self.contents).get(&cached.hash) {
             return Ok(ProjectNow { trust, content: Some(Arc::clone(content)) });
         }
-        if pace == Pace::AtOnce {
-            return Err(NotAtHand);
+        if access == DiskAccess::CachedOnly {
+            return Err(NotCached);
         }
-        Ok(self.taken(project, records.of(&self.main(project))))
+        Ok(self.load_changed(project, records.of(&self.main(project))))
     }
 
     /// The same if the content is not cached. The project is read again, and this read decides.
-    fn taken(&self, project: &Path, record: Option<&TrustRecord>) -> ProjectNow {
-        let (known, folder) = self.remember(project, ProjectFolder::read(project));
-        let trust = trust(&known.hash, record);
+    fn load_changed(&self, project: &Path, record: Option<&TrustRecord>) -> ProjectNow {
+        let (cached, folder) = self.cache_project(project, ProjectFolder::read(project));
+        let trust = trust(&cached.hash, record);
         if trust != ProjectTrust::Trusted {
             return ProjectNow { trust, content: None };
         }
-        match self.take(&folder, &known.hash) {
+        match self.load_copy(&folder, &cached.hash) {
             Ok(content) => ProjectNow { trust, content: Some(content) },
             Err(error) => {
                 tracing::error!("nothing of {} is used: it cannot be copied: {error}", project.display());
@@ -214,57 +214,57 @@ impl Store {
     }
 
     /// Makes the daemon's own copy of the files with this hash, once per process, and parses it.
-    fn take(&self, folder: &ProjectFolder, hash: &str) -> io::Result<Arc<ProjectContent>> {
+    fn load_copy(&self, folder: &ProjectFolder, hash: &str) -> io::Result<Arc<ProjectContent>> {
         private::folder(&self.folder)?;
         let base = self.folder.canonicalize()?;
-        let place = base.join(hash);
-        let _alone = lock(&self.changing);
+        let path = base.join(hash);
+        let _guard = lock(&self.changing);
         if let Some(content) = lock(&self.contents).get(hash) {
             return Ok(Arc::clone(content));
         }
         let draft = format!("{DRAFT}{}", uuid::Uuid::new_v4().simple());
         let copied = copy(folder, &base.join(&draft)).and_then(|()| {
             remove_below(&base, hash);
-            fs::rename(base.join(&draft), &place)
+            fs::rename(base.join(&draft), &path)
         });
         if let Err(error) = copied {
             remove_below(&base, &draft);
             return Err(error);
         }
-        let content = Arc::new(ProjectContent::new(FolderParts::of(folder), place));
+        let content = Arc::new(ProjectContent::new(FolderParts::of(folder), path));
         lock(&self.contents).insert(hash.to_owned(), Arc::clone(&content));
         Ok(content)
     }
 
     /// Last known state of a project, if it is still current.
-    fn unchanged(&self, project: &Path, pace: Pace) -> Result<Option<Arc<KnownProject>>, NotAtHand> {
-        let known = lock(&self.known).get(project).cloned();
-        match known {
-            Some(known) if known.stamps.hold(pace)? => Ok(Some(known)),
+    fn unchanged(&self, project: &Path, access: DiskAccess) -> Result<Option<Arc<CachedProject>>, NotCached> {
+        let cached = lock(&self.cached).get(project).cloned();
+        match cached {
+            Some(cached) if cached.stamps.are_current(access)? => Ok(Some(cached)),
             _ => Ok(None),
         }
     }
 
-    fn remember(&self, project: &Path, mut folder: ProjectFolder) -> (Arc<KnownProject>, ProjectFolder) {
+    fn cache_project(&self, project: &Path, mut folder: ProjectFolder) -> (Arc<CachedProject>, ProjectFolder) {
         let stamps = std::mem::take(&mut folder.stamps);
-        let known = Arc::new(KnownProject { hash: folder::hash(&folder.files), stamps });
-        let mut all = lock(&self.known);
-        if all.len() >= MAX_KNOWN {
+        let cached = Arc::new(CachedProject { hash: folder::hash(&folder.files), stamps });
+        let mut all = lock(&self.cached);
+        if all.len() >= MAX_CACHED {
             all.clear();
         }
-        all.insert(project.to_path_buf(), Arc::clone(&known));
-        (known, folder)
+        all.insert(project.to_path_buf(), Arc::clone(&cached));
+        (cached, folder)
     }
 
-    fn records(&self, pace: Pace) -> Result<Arc<Agreements<TrustRecord>>, NotAtHand> {
+    fn records(&self, access: DiskAccess) -> Result<Arc<Agreements<TrustRecord>>, NotCached> {
         let mut records = lock(&self.records);
         match &*records {
             Some(records) => Ok(Arc::clone(records)),
-            None if pace == Pace::AtOnce => Err(NotAtHand),
+            None if access == DiskAccess::CachedOnly => Err(NotCached),
             None => {
                 let loaded = Agreements::load(&self.folder).unwrap_or_else(|error| {
-                    let place = self.folder.join(TrustRecord::FILE[0]);
-                    tracing::error!("no project is trusted, because {} cannot be read: {error}", place.display());
+                    let path = self.folder.join(TrustRecord::FILE[0]);
+                    tracing::error!("no project is trusted, because {} cannot be read: {error}", path.display());
                     Agreements::default()
                 });
                 Ok(Arc::clone(records.insert(Arc::new(loaded))))
@@ -273,37 +273,37 @@ impl Store {
     }
 
     /// Records, blocking on the disk.
-    fn patient_records(&self) -> Arc<Agreements<TrustRecord>> {
-        self.records(Pace::Patient).unwrap_or_default()
+    fn blocking_records(&self) -> Arc<Agreements<TrustRecord>> {
+        self.records(DiskAccess::Blocking).unwrap_or_default()
     }
 
     fn report(&self, project: &Path) -> ProjectReport {
-        let (known, folder) = self.remember(project, ProjectFolder::read(project));
-        self.describe(project, &folder, &known.hash)
+        let (cached, folder) = self.cache_project(project, ProjectFolder::read(project));
+        self.describe(project, &folder, &cached.hash)
     }
 
     fn trust(&self, project: &Path, hash: &str, client: &str) -> Result<ProjectReport, WorkspaceError> {
-        let (known, folder) = self.remember(project, ProjectFolder::read(project));
-        if known.hash.is_empty() {
+        let (cached, folder) = self.cache_project(project, ProjectFolder::read(project));
+        if cached.hash.is_empty() {
             let message = format!("there is nothing to trust in {}/.agentd", project.display());
             return Err(WorkspaceError::new(ErrorKind::NotFound, message)
                 .with_hint("agentctl project show DIR lists what is there"));
         }
-        if known.hash != hash {
+        if cached.hash != hash {
             let message = "the project has changed since it was shown: its hash differs";
             return Err(WorkspaceError::new(ErrorKind::Conflict, message)
                 .with_hint("review it again: agentctl project show DIR"));
         }
         let by = client.chars().take(MAX_NAME).collect();
         let (path, at) = (self.main(project).into_owned(), Timestamp::now());
-        let record = TrustRecord { path, hash: known.hash.clone(), at, by, files: files(&folder) };
+        let record = TrustRecord { path, hash: cached.hash.clone(), at, by, files: files(&folder) };
         self.change(|records| records.with(record)).map_err(|error| storage("store the trust", &error))?;
-        self.take(&folder, &known.hash).map_err(|error| storage("copy the trusted files", &error))?;
-        Ok(self.describe(project, &folder, &known.hash))
+        self.load_copy(&folder, &cached.hash).map_err(|error| storage("copy the trusted files", &error))?;
+        Ok(self.describe(project, &folder, &cached.hash))
     }
 
     fn distrust(&self, project: &Path) -> Result<ProjectReport, WorkspaceError> {
-        if self.patient_records().of(&self.main(project)).is_none() {
+        if self.blocking_records().of(&self.main(project)).is_none() {
             let message = format!("the project {} is not trusted", project.display());
             return Err(WorkspaceError::new(ErrorKind::NotFound, message)
                 .with_hint("agentctl project show DIR shows the state of a project"));
@@ -314,7 +314,7 @@ impl Store {
     }
 
     fn describe(&self, project: &Path, folder: &ProjectFolder, hash: &str) -> ProjectReport {
-        let (parts, files, records) = (FolderParts::of(folder), files(folder), self.patient_records());
+        let (parts, files, records) = (FolderParts::of(folder), files(folder), self.blocking_records());
         let record = records.of(&self.main(project));
         let trust = trust(hash, record);
         let listed = |command: ProjectCommand| match trust {
@@ -340,11 +340,11 @@ impl Store {
 
     /// Changes the records on the disk, then in memory, and removes copies that are no longer needed.
     fn change(&self, change: impl FnOnce(Agreements<TrustRecord>) -> Agreements<TrustRecord>) -> io::Result<()> {
-        let _alone = lock(&self.changing);
-        let after = change(Agreements::clone(&self.patient_records()));
+        let _guard = lock(&self.changing);
+        let after = change(Agreements::clone(&self.blocking_records()));
         after.store(&self.folder)?;
         *lock(&self.records) = Some(Arc::new(after.clone()));
-        lock(&self.contents).retain(|hash, _| after.need(hash));
+        lock(&self.contents).retain(|hash, _| after.uses_copy(hash));
         after.sweep(&self.folder);
         Ok(())
     }
@@ -424,12 +424,12 @@ mod tests {
         assert_eq!((mode(&folder), mode(&folder.join(FILE))), (0o700, 0o600));
         let loaded = TrustRecords::load(&folder).unwrap();
         assert_eq!(loaded.of(Path::new("/b")), Some(&record("/b", "3")));
-        assert!(loaded.need("1") && loaded.need("3") && !loaded.need("2"));
-        assert!(loaded.of(Path::new("/b/c")).is_none(), "what lies in it is another project");
+        assert!(loaded.uses_copy("1") && loaded.uses_copy("3") && !loaded.uses_copy("2"));
+        assert!(loaded.of(Path::new("/b/c")).is_none(), "a subfolder is another project");
         loaded.without(Path::new("/b")).store(&folder).unwrap();
         assert!(TrustRecords::load(&folder).unwrap_or_default().of(Path::new("/b")).is_none());
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "no draft is left");
         fs::write(folder.join(FILE), "{").unwrap();
-        assert!(TrustRecords::load(&folder).is_err(), "what cannot be read trusts nothing");
+        assert!(TrustRecords::load(&folder).is_err(), "an unreadable file trusts nothing");
     }
 }

@@ -17,28 +17,28 @@ use super::{
     source::{self, Candidate, Source},
 };
 use crate::files::{
-    disk::{Pace, shown},
+    disk::{DiskAccess, shown},
     front::{self, Flaw, SKILL_FILE},
     requirements,
     tree::Tree,
 };
 
 /// Maximum number of bytes of a `SKILL.md` in a report.
-const SHOWN: usize = 256 << 10;
+const MAX_TEXT: usize = 256 << 10;
 
 impl SkillStore {
     /// Reports on all possible skill folders, sorted by name. Of several skills with one name, the first in the order
     /// of sources is usable.
     pub(super) fn all_reports(&self, workspace: Option<&Workspace>) -> Vec<SkillReport> {
-        let sources = self.sources(workspace, Pace::Patient).unwrap_or_default();
+        let sources = self.sources(workspace, DiskAccess::Blocking).unwrap_or_default();
         let mut reports: Vec<SkillReport> = Vec::new();
-        for candidate in source::candidates(&sources, &self.0.known, Pace::Patient).unwrap_or_default() {
+        for candidate in source::candidates(&sources, &self.0.cache, DiskAccess::Blocking).unwrap_or_default() {
             // Folders without a `SKILL.md` are not skills, and not an error.
             if !candidate.folder.join(SKILL_FILE).exists() {
                 continue;
             }
             let mut report = self.report(&candidate);
-            let same = |known: &&SkillReport| known.usable && known.skill.name.eq_ignore_ascii_case(&report.skill.name);
+            let same = |other: &&SkillReport| other.usable && other.skill.name.eq_ignore_ascii_case(&report.skill.name);
             if let Some(first) = reports.iter().find(same) {
                 let shadow = match (first.skill.origin, first.plugin.as_str()) {
                     (SkillOrigin::Plugin, plugin) => format!("the plugin {plugin}"),
@@ -70,22 +70,22 @@ impl SkillStore {
         let mut report = SkillReport {
             skill: Skill {
                 name: candidate.entry.clone(),
-                path: shown(&candidate.source.known_as(&candidate.folder.join(SKILL_FILE)), home),
+                path: shown(&candidate.source.display_path(&candidate.folder.join(SKILL_FILE)), home),
                 origin: candidate.source.origin,
                 ..Skill::default()
             },
-            folder: shown(&candidate.source.known_as(&candidate.folder), home),
+            folder: shown(&candidate.source.display_path(&candidate.folder), home),
             plugin: candidate.source.plugin.clone().unwrap_or_default(),
             ..SkillReport::default()
         };
         let opened = candidate.open().map_err(|error| fatal("", 0, format!("the folder cannot be opened: {error}")));
-        let looked = opened.and_then(|folder| self.look_into(&folder, candidate, &mut report));
-        report.problems.extend(looked.err());
+        let result = opened.and_then(|folder| self.inspect(&folder, candidate, &mut report));
+        report.problems.extend(result.err());
         report.usable = !report.problems.iter().any(|problem| problem.is_fatal);
         report
     }
 
-    fn look_into(&self, folder: &Dir, candidate: &Candidate, report: &mut SkillReport) -> Result<(), SkillProblem> {
+    fn inspect(&self, folder: &Dir, candidate: &Candidate, report: &mut SkillReport) -> Result<(), SkillProblem> {
         match Tree::of(folder) {
             Ok(tree) => {
                 (report.files, report.bytes) = (tree.count() as u64, tree.bytes);
@@ -94,13 +94,13 @@ impl SkillStore {
             Err(error) => report.problems.push(fatal("", 0, format!("it cannot be scanned: {error}"))),
         }
         let text = folder.read_to_string(SKILL_FILE).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => fatal("", 0, format!("there is no {SKILL_FILE} in it")),
+            io::ErrorKind::NotFound => fatal("", 0, format!("missing {SKILL_FILE}")),
             _ => fatal(SKILL_FILE, 0, format!("it cannot be read as UTF-8 text: {error}")),
         })?;
-        text[..text.floor_char_boundary(SHOWN)].clone_into(&mut report.text);
+        text[..text.floor_char_boundary(MAX_TEXT)].clone_into(&mut report.text);
         let front = front::front(&text[..text.floor_char_boundary(front::MAX_FRONT)])
             .map_err(|Flaw { line, message }| fatal(SKILL_FILE, line, message))?;
-        report.problems.extend(front.notes.iter().map(|note| odd(SKILL_FILE, note.line, note.message.clone())));
+        report.problems.extend(front.notes.iter().map(|note| warning(SKILL_FILE, note.line, note.message.clone())));
         match (front::name(&front, &candidate.entry), &front.name) {
             (None, _) => {
                 let message = "neither `name` nor the folder is a valid skill name; use letters, digits, `-`, `_` and \
@@ -118,7 +118,7 @@ impl SkillStore {
                     }
                     _ => None,
                 };
-                report.problems.extend(complaint.map(|message| odd(SKILL_FILE, 2, message)));
+                report.problems.extend(complaint.map(|message| warning(SKILL_FILE, 2, message)));
                 report.skill.name = name;
             }
         }
@@ -138,7 +138,7 @@ impl SkillStore {
             }
             // The instructions are still usable; only no packages are installed.
             Err((file, Flaw { line, message })) => {
-                report.problems.push(odd(file, line, format!("{message}; nothing is installed for this skill")));
+                report.problems.push(warning(file, line, format!("{message}; nothing is installed for this skill")));
             }
         }
         Ok(())
@@ -167,8 +167,8 @@ impl SkillStore {
                 .with_hint("add --replace to replace it"));
         }
         if own.symlink_metadata(&name).is_ok_and(|found| !found.is_dir()) {
-            let place = self.0.config.person.join(&name);
-            return Err(WorkspaceError::new(ErrorKind::Conflict, format!("{} is not a folder", place.display()))
+            let path = self.0.config.person.join(&name);
+            return Err(WorkspaceError::new(ErrorKind::Conflict, format!("{} is not a folder", path.display()))
                 .with_hint("remove it first"));
         }
         let from = Dir::open_ambient_dir(folder, cap_std::ambient_authority()).map_err(failed)?;
@@ -182,9 +182,9 @@ impl SkillStore {
 }
 
 fn fatal(file: &str, line: usize, message: String) -> SkillProblem {
-    SkillProblem { is_fatal: true, ..odd(file, line, message) }
+    SkillProblem { is_fatal: true, ..warning(file, line, message) }
 }
 
-fn odd(file: &str, line: usize, message: String) -> SkillProblem {
+fn warning(file: &str, line: usize, message: String) -> SkillProblem {
     SkillProblem { file: file.to_owned(), line: u32::try_from(line).unwrap_or_default(), message, is_fatal: false }
 }

@@ -13,7 +13,7 @@ use super::{SkillStore, environment::Environments, link};
 use crate::files::agreed_folder::lock;
 
 /// Substrings of a command that may run a skill's code with Python.
-const RUNS: [&str; 3] = ["python", ".py", "pip"];
+const PYTHON_MARKS: [&str; 3] = ["python", ".py", "pip"];
 
 /// Folders in which a command finds the programs of a skill.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub struct Programs {
 
 /// Returns true if a command could need packages of a skill.
 pub(super) fn may_need(command: &str) -> bool {
-    command.contains("skills") && RUNS.iter().any(|word| command.contains(word))
+    command.contains("skills") && PYTHON_MARKS.iter().any(|word| command.contains(word))
 }
 
 impl SkillStore {
@@ -41,11 +41,11 @@ impl SkillStore {
     /// Records the package of a module that a command lacked, for a skill that the command names and that imports the
     /// module. The command's output alone is not sufficient, because it could request any package.
     pub(super) fn note_import(&self, workspace: &Workspace, command: &str, module: &str) -> Option<String> {
-        let _alone = lock(&self.0.linking);
+        let _guard = lock(&self.0.linking);
         let package = package_of(module);
-        let noted =
+        let imports_module =
             |name: &&str| link::imports(workspace, name, module) && link::note_package(workspace, name, package);
-        skills_named(command).into_iter().find(noted).map(|_| package.to_owned())
+        skills_named(command).into_iter().find(imports_module).map(|_| package.to_owned())
     }
 
     /// Folder with `python`, as a fallback for a command that runs something of a skill.
@@ -117,7 +117,7 @@ pub(super) fn package_of(module: &str) -> &str {
 }
 
 /// Module that a Python program lacked, from the last such error in its output.
-pub(super) fn lacking(output: &str) -> Option<&str> {
+pub(super) fn missing_module(output: &str) -> Option<&str> {
     let (_, rest) = output.rsplit_once("ModuleNotFoundError: No module named '")?;
     let module = rest.split('\'').next()?.split('.').next()?;
     let is_name = module.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn missing_module_is_read_from_the_import_error() {
-        let check = |text: &str, expected: Option<&str>| assert_eq!(lacking(text), expected, "{text}");
+        let check = |text: &str, expected: Option<&str>| assert_eq!(missing_module(text), expected, "{text}");
         check("Traceback\nModuleNotFoundError: No module named 'yaml'\n", Some("yaml"));
         check("ModuleNotFoundError: No module named 'google.cloud'", Some("google"));
         check("ModuleNotFoundError: No module named 'a b; x'", None);

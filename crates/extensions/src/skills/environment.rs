@@ -34,7 +34,7 @@ use super::{
 use crate::files::{agreed_folder::lock, requirements};
 
 /// Mark of a complete environment.
-const MARK: &str = ".agentd-ready";
+const MARK_FILE: &str = ".agentd-ready";
 /// Folder that contains only the interpreters of an environment. Other programs of packages must not precede those of
 /// the system.
 const FRONT: &str = "front";
@@ -43,15 +43,15 @@ const INTERPRETERS: [&str; 3] = ["python", "python3", "pip"];
 /// Folder with `python`, for scripts that need this name on a system with only `python3`.
 const PLAIN: &str = "plain";
 /// List of packages, written before the mark.
-const LIST: &str = "agentd-requirements.txt";
+const LIST_FILE: &str = "agentd-requirements.txt";
 
 /// Temporary folder of installers, removed when they are done.
 const SCRATCH: &str = "tmp";
 /// Variables of the daemon that are passed to installers, besides those of the index.
-const PASSED: [&str; 6] = ["PATH", "LANG", "LC_ALL", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"];
+const PASSED_VARIABLES: [&str; 6] = ["PATH", "LANG", "LC_ALL", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"];
 
 /// Preferred interpreters, which commands can run in the sandbox.
-const SYSTEM: [&str; 2] = ["/usr/bin/python3", "/usr/local/bin/python3"];
+const SYSTEM_PYTHONS: [&str; 2] = ["/usr/bin/python3", "/usr/local/bin/python3"];
 
 /// Python environments of all skills.
 #[derive(Debug)]
@@ -64,7 +64,7 @@ pub(crate) struct Environments {
     /// Hosts that serve files of the user's index, besides those in its URLs.
     hosts: Vec<String>,
     /// One lock per environment, so that two turns never create the same one at once.
-    under_way: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
+    in_progress: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
 }
 
 impl Environments {
@@ -74,7 +74,7 @@ impl Environments {
         sandbox: Option<SandboxConfig>,
         hosts: Vec<String>,
     ) -> Self {
-        Self { folder, variables, sandbox, hosts, under_way: Mutex::default() }
+        Self { folder, variables, sandbox, hosts, in_progress: Mutex::default() }
     }
 
     /// Name of the environment with these packages.
@@ -86,17 +86,17 @@ impl Environments {
 
     /// Folder of an environment, if it is complete.
     pub(crate) fn ready(&self, name: &str) -> Option<PathBuf> {
-        let place = self.folder.join(name);
-        let is_whole = place.join(MARK).is_file() && place.join("bin/python").exists();
-        is_whole.then_some(place)
+        let root = self.folder.join(name);
+        let is_whole = root.join(MARK_FILE).is_file() && root.join("bin/python").exists();
+        is_whole.then_some(root)
     }
 
     /// Folder with only the interpreters of an environment. It is created if it is missing, because an older version of
     /// the daemon did not create it.
-    pub(crate) fn front(&self, place: &Path) -> Option<PathBuf> {
-        let front = place.join(FRONT);
+    pub(crate) fn front(&self, root: &Path) -> Option<PathBuf> {
+        let front = root.join(FRONT);
         for name in INTERPRETERS {
-            let (link, program) = (front.join(name), place.join("bin").join(name));
+            let (link, program) = (front.join(name), root.join("bin").join(name));
             if link.exists() || !program.exists() {
                 continue;
             }
@@ -133,9 +133,9 @@ impl Environments {
         cancel: &CancellationToken,
     ) -> Result<(), WorkspaceError> {
         let lock = {
-            let mut under_way = lock(&self.under_way);
-            under_way.retain(|_, lock| Arc::strong_count(lock) > 1);
-            Arc::clone(under_way.entry(wanted.environment.clone()).or_default())
+            let mut in_progress = lock(&self.in_progress);
+            in_progress.retain(|_, lock| Arc::strong_count(lock) > 1);
+            Arc::clone(in_progress.entry(wanted.environment.clone()).or_default())
         };
         let alone = tokio::select! {
             biased;
@@ -147,8 +147,8 @@ impl Environments {
         }
         let made = self.install(wanted, progress, cancel).await;
         if made.is_err() {
-            let place = self.folder.join(&wanted.environment);
-            let _ = tokio::task::spawn_blocking(move || fs::remove_dir_all(place)).await;
+            let root = self.folder.join(&wanted.environment);
+            let _ = tokio::task::spawn_blocking(move || fs::remove_dir_all(root)).await;
         }
         drop(alone);
         made
@@ -169,19 +169,19 @@ impl Environments {
             let message = format!("could not create the environment of the skill {skill}: {error}");
             WorkspaceError::new(ErrorKind::Storage, message).with_hint("check the daemon's data folder")
         };
-        let place = prepare(&self.folder, environment).map_err(failed)?;
+        let root = prepare(&self.folder, environment).map_err(failed)?;
         progress.report(&format!("creating a Python environment for the skill {skill}"));
         let uv = self.program("uv");
-        let mut installer = self.installer(&place, uv.as_deref());
+        let mut installer = self.installer(&root, uv.as_deref());
         self.make_empty(skill, &installer, cancel).await?;
-        let mut pythons = vec![place.join("bin/python")];
+        let mut pythons = vec![root.join("bin/python")];
         pythons.extend(self.interpreters());
         installer.name_index(skill, &pythons, cancel).await?;
-        let list = place.join(LIST);
+        let list = root.join(LIST_FILE);
         fs::write(&list, packages.join("\n") + "\n").map_err(failed)?;
         progress.report(&format!("installing {} for the skill {skill}", packages.join(", ")));
-        let python = place.join("bin/python");
-        let words: Vec<&OsStr> = match &uv {
+        let python = root.join("bin/python");
+        let args: Vec<&OsStr> = match &uv {
             Some(uv) => {
                 let head =
                     [uv.as_os_str(), "pip".as_ref(), "install".as_ref(), "--python".as_ref(), python.as_os_str()];
@@ -193,16 +193,16 @@ impl Environments {
                 [python.as_os_str()].into_iter().chain(pip.map(OsStr::new)).collect()
             }
         };
-        let command = words.into_iter().chain([list.as_os_str()]).map(OsString::from).collect();
+        let command = args.into_iter().chain([list.as_os_str()]).map(OsString::from).collect();
         let finished = installer.run(skill, command, true, cancel).await?;
         if finished.ended != CommandEnd::Code(0) {
             return Err(refused(skill, "could not install the packages of", &finished));
         }
         let mark = packages.join("\n");
         let marked = tokio::task::spawn_blocking(move || {
-            fs::remove_dir_all(place.join(SCRATCH))?;
-            fs::write(place.join(MARK), mark)?;
-            fs::File::open(&place)?.sync_all()
+            fs::remove_dir_all(root.join(SCRATCH))?;
+            fs::write(root.join(MARK_FILE), mark)?;
+            fs::File::open(&root)?.sync_all()
         });
         marked.await.map_err(io::Error::other).flatten().map_err(failed)
     }
@@ -216,15 +216,15 @@ impl Environments {
     ) -> Result<(), WorkspaceError> {
         let mut last = None;
         for python in self.interpreters() {
-            let place = installer.place.as_os_str().to_owned();
+            let root = installer.root.as_os_str().to_owned();
             let command: Vec<OsString> = match &installer.uv {
                 Some(uv) => {
-                    vec![uv.into(), "venv".into(), "--allow-existing".into(), "--python".into(), python.into(), place]
+                    vec![uv.into(), "venv".into(), "--allow-existing".into(), "--python".into(), python.into(), root]
                 }
-                None => vec![python.into(), "-I".into(), "-m".into(), "venv".into(), "--clear".into(), place],
+                None => vec![python.into(), "-I".into(), "-m".into(), "venv".into(), "--clear".into(), root],
             };
             // `--clear` removes this folder.
-            let scratch = installer.place.join(SCRATCH);
+            let scratch = installer.root.join(SCRATCH);
             let _ = fs::create_dir_all(&scratch);
             let finished = installer.run(skill, command, false, cancel).await?;
             let _ = fs::create_dir_all(&scratch);
@@ -249,7 +249,7 @@ impl Environments {
 
     /// Interpreters without duplicates, those of the system first.
     fn interpreters(&self) -> Vec<PathBuf> {
-        let system = SYSTEM.iter().map(PathBuf::from).filter(|path| path.exists());
+        let system = SYSTEM_PYTHONS.iter().map(PathBuf::from).filter(|path| path.exists());
         let mut found: Vec<PathBuf> = system.collect();
         found.extend(self.program("python3").filter(|python| !found.contains(python)));
         found
@@ -257,33 +257,35 @@ impl Environments {
 
     fn program(&self, name: &str) -> Option<PathBuf> {
         let path = self.variables.get("PATH")?;
-        let places = path.split(':').filter(|place| place.starts_with('/'));
-        places.map(|place| Path::new(place).join(name)).find(|program| program.is_file())
+        let folders = path.split(':').filter(|folder| folder.starts_with('/'));
+        folders.map(|folder| Path::new(folder).join(name)).find(|program| program.is_file())
     }
 
     /// Creates an installer for an environment, confined like commands.
-    fn installer(&self, place: &Path, uv: Option<&Path>) -> Installer {
+    fn installer(&self, root: &Path, uv: Option<&Path>) -> Installer {
         let index = PackageIndex::read(&self.variables);
-        let passed = PASSED.iter().filter_map(|name| Some((OsString::from(name), self.variables.get(*name)?.into())));
+        let passed =
+            PASSED_VARIABLES.iter().filter_map(|name| Some((OsString::from(name), self.variables.get(*name)?.into())));
         let mut environment: BTreeMap<OsString, OsString> = passed.collect();
         environment.extend(match uv {
             Some(_) => index.for_uv(&self.variables),
             None => index.for_pip(),
         });
         // Keeps the installer out of the user's home, and of a `/tmp` that may be too small for large wheels.
-        environment.insert("HOME".into(), place.into());
-        environment.insert("TMPDIR".into(), place.join(SCRATCH).into());
+        environment.insert("HOME".into(), root.into());
+        environment.insert("TMPDIR".into(), root.join(SCRATCH).into());
         let is_on = |config: &&SandboxConfig| cfg!(target_os = "linux") && config.mode != SandboxMode::Off;
         let sandbox = self.sandbox.as_ref().filter(is_on).map(|config| {
             let certificates = ["SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"];
             let certificates = certificates.into_iter().filter_map(|name| self.variables.get(name));
             let programs =
                 self.interpreters().into_iter().chain(uv.map(Path::to_path_buf)).filter_map(|path| home_of(&path));
-            let read = index.places().into_iter().chain(certificates.map(PathBuf::from)).chain(programs).collect();
-            SandboxConfig { network: false, read, write: vec![place.to_owned()], ..config.clone() }
+            let read =
+                index.readable_paths().into_iter().chain(certificates.map(PathBuf::from)).chain(programs).collect();
+            SandboxConfig { network: false, read, write: vec![root.to_owned()], ..config.clone() }
         });
         let network = Network { variables: self.variables.clone(), hosts: self.hosts.clone() };
-        Installer { place: place.to_owned(), uv: uv.map(Path::to_path_buf), environment, sandbox, network }
+        Installer { root: root.to_owned(), uv: uv.map(Path::to_path_buf), environment, sandbox, network }
     }
 }
 
@@ -300,10 +302,10 @@ fn home_of(program: &Path) -> Option<PathBuf> {
 /// Creates an empty folder for an environment, and returns its real path.
 fn prepare(folder: &Path, name: &str) -> io::Result<PathBuf> {
     private::folder(folder)?;
-    let place = folder.canonicalize()?.join(name);
-    remove::gone(fs::remove_dir_all(&place))?;
-    private::folder(&place.join(SCRATCH))?;
-    Ok(place)
+    let root = folder.canonicalize()?.join(name);
+    remove::ignore_missing(fs::remove_dir_all(&root))?;
+    private::folder(&root.join(SCRATCH))?;
+    Ok(root)
 }
 
 #[cfg(test)]
@@ -333,21 +335,22 @@ mod tests {
     fn package_programs_never_shadow_system_programs() {
         let folder = tempfile::tempdir().unwrap();
         let environments = Environments::new(folder.path().to_owned(), BTreeMap::new(), None, Vec::new());
-        let place = folder.path().join("skill-1");
-        let made = std::process::Command::new(SYSTEM[0]).args(["-m", "venv", "--without-pip"]).arg(&place).status();
+        let root = folder.path().join("skill-1");
+        let made =
+            std::process::Command::new(SYSTEM_PYTHONS[0]).args(["-m", "venv", "--without-pip"]).arg(&root).status();
         if !made.is_ok_and(|status| status.success()) {
             return;
         }
-        fs::write(place.join("bin/ls"), "").unwrap();
+        fs::write(root.join("bin/ls"), "").unwrap();
         for _ in 0..2 {
-            let front = environments.front(&place).unwrap();
+            let front = environments.front(&root).unwrap();
             let mut names: Vec<_> = fs::read_dir(&front).unwrap().map(|entry| entry.unwrap().file_name()).collect();
             names.sort();
             assert_eq!(names, ["python", "python3"]);
             // It is still the interpreter of the environment.
             let mut command = std::process::Command::new(front.join("python"));
-            let said = command.args(["-c", "import sys; print(sys.prefix)"]).output().unwrap();
-            assert_eq!(String::from_utf8_lossy(&said.stdout).trim(), place.display().to_string());
+            let output = command.args(["-c", "import sys; print(sys.prefix)"]).output().unwrap();
+            assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), root.display().to_string());
         }
     }
 }

@@ -34,9 +34,9 @@ use url::Url;
 use super::package_index::{self, without_passwords};
 
 /// Time limit of an installation.
-const PATIENCE: Duration = Duration::from_secs(600);
+const TIMEOUT: Duration = Duration::from_secs(600);
 /// Maximum number of stored bytes of an installer's output.
-const SAID: usize = 64 << 10;
+const MAX_OUTPUT: usize = 64 << 10;
 /// Maximum number of output lines shown to the user.
 const MAX_LINES: usize = 8;
 /// Prints the URL of pip's default index, and the host of its files, which pip stores here since version 10.
@@ -47,7 +47,7 @@ const BUILT_IN_INDEX: &str = "from pip._internal.models.index import PyPI as ind
 #[derive(Debug)]
 pub(super) struct Installer {
     /// Folder of the environment.
-    pub(super) place: PathBuf,
+    pub(super) root: PathBuf,
     /// Path of uv, if it is used instead of pip.
     pub(super) uv: Option<PathBuf>,
     /// Complete environment of the process.
@@ -73,8 +73,8 @@ impl Installer {
         for python in interpreters {
             let command = [python.as_os_str(), "-I".as_ref(), "-c".as_ref(), BUILT_IN_INDEX.as_ref()];
             let finished = self.run(skill, command.map(OsStr::to_owned).to_vec(), false, cancel).await?;
-            let said = finished.stdout.text.trim();
-            let Some((index, files)) = said.split_once(' ').filter(|_| finished.ended == CommandEnd::Code(0)) else {
+            let output = finished.stdout.text.trim();
+            let Some((index, files)) = output.split_once(' ').filter(|_| finished.ended == CommandEnd::Code(0)) else {
                 continue;
             };
             let variable = if self.uv.is_some() { "UV_DEFAULT_INDEX" } else { "PIP_INDEX_URL" };
@@ -101,7 +101,7 @@ impl Installer {
         let failed = |error: String| {
             WorkspaceError::new(ErrorKind::Internal, format!("could not prepare the skill {skill}: {error}"))
         };
-        let folder = fs::File::open(&self.place).map_err(|error| failed(error.to_string()))?;
+        let folder = fs::File::open(&self.root).map_err(|error| failed(error.to_string()))?;
         let mut environment = self.environment.clone();
         let route = match with_index {
             true => Route::open(skill, &self.network, self.sandbox.as_ref(), &mut environment).await?,
@@ -111,14 +111,14 @@ impl Installer {
             command,
             folder: folder.into(),
             environment,
-            timeout: PATIENCE,
-            output_cap: SAID,
+            timeout: TIMEOUT,
+            output_cap: MAX_OUTPUT,
             output: OutputForm::Text,
             confinement: Confinement::Usual,
             closed: Default::default(),
             progress: CallProgress::default(),
         };
-        let only_here = Workspace { root: self.place.clone(), ..Workspace::default() };
+        let only_here = Workspace { root: self.root.clone(), ..Workspace::default() };
         let ending = cancel.child_token();
         let finished = {
             let running = process::run(script, &only_here, route.sandbox.as_ref(), &ending);
@@ -136,12 +136,12 @@ impl Installer {
         }
         let finished = finished.map_err(|error| match error {
             RunError::Io(error) => failed(error.to_string()),
-            RunError::Refused(why) => failed(why),
+            RunError::Refused(reason) => failed(reason),
         })?;
         match finished.ended {
             CommandEnd::Cancelled => Err(cancelled(skill)),
             CommandEnd::TimedOut => {
-                let minutes = PATIENCE.as_secs() / 60;
+                let minutes = TIMEOUT.as_secs() / 60;
                 let message = format!("the packages of the skill {skill} were not installed within {minutes} minutes");
                 Err(WorkspaceError::new(ErrorKind::Timeout, message).with_hint("check the network, and try again"))
             }
@@ -156,11 +156,11 @@ pub(super) fn cancelled(skill: &str) -> WorkspaceError {
 }
 
 /// Error of a failed installer, with the last lines of its output.
-pub(super) fn refused(skill: &str, what: &str, finished: &FinishedCommand) -> WorkspaceError {
-    let said = without_passwords(&format!("{}\n{}", finished.stdout.text, finished.stderr.text));
-    let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+pub(super) fn refused(skill: &str, action: &str, finished: &FinishedCommand) -> WorkspaceError {
+    let output = without_passwords(&format!("{}\n{}", finished.stdout.text, finished.stderr.text));
+    let lines: Vec<&str> = output.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let last_lines = lines[lines.len().saturating_sub(MAX_LINES)..].join("; ");
-    WorkspaceError::new(ErrorKind::InvalidInput, format!("{what} the skill {skill}: {last_lines}"))
+    WorkspaceError::new(ErrorKind::InvalidInput, format!("{action} the skill {skill}: {last_lines}"))
         .with_hint("only wheels are installed; check the network, and the names and versions")
 }
 
@@ -214,8 +214,8 @@ impl Route {
         if hosts.is_empty() {
             return Ok(closed);
         }
-        let refused = |why: String, hint: &str| {
-            let message = format!("could not install the packages of the skill {skill}: {why}");
+        let refused = |reason: String, hint: &str| {
+            let message = format!("could not install the packages of the skill {skill}: {reason}");
             WorkspaceError::new(ErrorKind::InvalidInput, message).with_hint(hint)
         };
         let upstream = Routes::read(|name| network.variables.get(name).map(String::as_str));
@@ -270,12 +270,12 @@ impl Route {
 
     /// Error of an installation that contacted a forbidden host.
     pub(super) fn strayed(&self, skill: &str) -> Option<WorkspaceError> {
-        let place = written(&self.gateway.as_ref()?.refused()?);
+        let host = written(&self.gateway.as_ref()?.refused()?);
         let message = format!(
-            "could not install the packages of the skill {skill}: the index referred the installer to {place}, which is not one of its hosts"
+            "could not install the packages of the skill {skill}: the index referred the installer to {host}, which is not one of its hosts"
         );
         Some(WorkspaceError::new(ErrorKind::Configuration, message).with_hint(format!(
-            "if the index stores its files there, add `{place}` to skills.package_hosts in agentd.yaml"
+            "if the index stores its files there, add `{host}` to skills.package_hosts in agentd.yaml"
         )))
     }
 }

@@ -15,7 +15,7 @@ use cap_std::fs::Dir;
 use serde::{Deserialize, Serialize};
 
 use super::SkillStore;
-use crate::files::{agreed_folder::lock, disk::Pace, requirements, tree::Tree};
+use crate::files::{agreed_folder::lock, disk::DiskAccess, requirements, tree::Tree};
 
 /// Folder of skills in a workspace.
 const AREA: &str = "skills";
@@ -42,7 +42,7 @@ impl SkillStore {
     /// Copies a skill into a session, unless the current version is there. Returns false if there is no skill of that
     /// name.
     pub(super) fn copy_into(&self, workspace: &Workspace, name: &str) -> Result<bool, WorkspaceError> {
-        let skills = self.skills(Some(workspace), Pace::Patient).unwrap_or_default();
+        let skills = self.skills(Some(workspace), DiskAccess::Blocking).unwrap_or_default();
         let Some((skill, candidate)) = skills.into_iter().find(|(skill, _)| skill.name == name) else {
             return Ok(false);
         };
@@ -51,7 +51,7 @@ impl SkillStore {
             WorkspaceError::new(ErrorKind::Storage, message)
                 .with_hint("check the skill's folder and the daemon's data folder")
         };
-        let _alone = lock(&self.0.linking);
+        let _guard = lock(&self.0.linking);
         let from = candidate.open().map_err(failed)?;
         let tree = Tree::of(&from).map_err(failed)?;
         if let Some(error) = unusable(name, &tree) {
@@ -61,9 +61,9 @@ impl SkillStore {
         let note = Note { digest: tree.digest(), origin: skill.origin, packages: skill.packages, found };
         let area = area(workspace).map_err(failed)?;
         let is_there = jail::open_real_folder(&area, name).is_ok();
-        let as_it_is =
-            read_note(&area, name).is_some_and(|known| known.digest == note.digest && known.packages == note.packages);
-        if !(is_there && as_it_is) {
+        let is_current = read_note(&area, name)
+            .is_some_and(|previous| previous.digest == note.digest && previous.packages == note.packages);
+        if !(is_there && is_current) {
             replace(&area, name, &from, &tree).and_then(|()| write_note(&area, name, &note)).map_err(failed)?;
         }
         Ok(true)
@@ -136,7 +136,7 @@ pub(super) fn imports(workspace: &Workspace, name: &str, module: &str) -> bool {
 pub(super) fn note_package(workspace: &Workspace, name: &str, package: &str) -> bool {
     let Ok(area) = area(workspace) else { return false };
     let Some(mut note) = read_note(&area, name) else { return false };
-    if note.found.len() >= MAX_FOUND || note.packages.iter().chain(&note.found).any(|known| known == package) {
+    if note.found.len() >= MAX_FOUND || note.packages.iter().chain(&note.found).any(|other| other == package) {
         return false;
     }
     note.found.push(package.to_owned());

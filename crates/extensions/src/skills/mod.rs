@@ -42,7 +42,7 @@ use self::{
 use crate::{
     files::{
         agreed_folder::lock,
-        disk::{GuideCache, NotAtHand, Pace},
+        disk::{DiskAccess, GuideCache, NotCached},
     },
     plugins::PluginStore,
     project::{ProjectStore, SKILLS},
@@ -93,7 +93,7 @@ pub struct SkillStore(Arc<StoreInner>);
 struct StoreInner {
     config: SkillConfig,
     settings: RwLock<Arc<SkillSettings>>,
-    known: GuideCache,
+    cache: GuideCache,
     /// Bundled skills, with the settings under which they were read.
     bundled: Mutex<Option<(Arc<SkillSettings>, Vec<FoundSkill>)>>,
     environments: Environments,
@@ -114,7 +114,7 @@ impl SkillStore {
         Self(Arc::new(StoreInner {
             config,
             settings,
-            known: GuideCache::default(),
+            cache: GuideCache::default(),
             bundled: Mutex::default(),
             environments,
             linking: Mutex::default(),
@@ -127,8 +127,8 @@ impl SkillStore {
     }
 
     /// Skills of a session in this workspace.
-    pub(crate) fn load(&self, workspace: Option<&Workspace>, pace: Pace) -> Result<Vec<Skill>, NotAtHand> {
-        Ok(self.skills(workspace, pace)?.into_iter().map(|(skill, _)| skill).collect())
+    pub(crate) fn load(&self, workspace: Option<&Workspace>, access: DiskAccess) -> Result<Vec<Skill>, NotCached> {
+        Ok(self.skills(workspace, access)?.into_iter().map(|(skill, _)| skill).collect())
     }
 
     /// Runs file work on a blocking thread.
@@ -141,11 +141,11 @@ impl SkillStore {
         async move { tokio::task::spawn_blocking(move || work(&store)).await.map_err(failed) }.boxed()
     }
 
-    fn sources(&self, workspace: Option<&Workspace>, pace: Pace) -> Result<Vec<Source>, NotAtHand> {
+    fn sources(&self, workspace: Option<&Workspace>, access: DiskAccess) -> Result<Vec<Source>, NotCached> {
         let project = workspace.and_then(|workspace| workspace.project.as_ref()).map(|mount| mount.path.as_path());
         let mut trusted = None;
         if let (Some(projects), Some(project)) = (&self.0.config.projects, project) {
-            trusted = projects.0.now(project, pace)?.content.map(|content| content.folder.join(SKILLS));
+            trusted = projects.0.now(project, access)?.content.map(|content| content.folder.join(SKILLS));
         }
         let plugins = self.0.config.plugins.as_ref().map(PluginStore::installed);
         let plugins = plugins.as_deref().unwrap_or_default();
@@ -156,13 +156,13 @@ impl SkillStore {
         Arc::clone(&self.0.settings.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn skills(&self, workspace: Option<&Workspace>, pace: Pace) -> Result<Vec<FoundSkill>, NotAtHand> {
+    fn skills(&self, workspace: Option<&Workspace>, access: DiskAccess) -> Result<Vec<FoundSkill>, NotCached> {
         let settings = self.settings();
         let mut found = Vec::new();
-        for source in self.sources(workspace, pace)? {
-            found.extend(self.of_source(&source, &settings, pace)?);
+        for source in self.sources(workspace, access)? {
+            found.extend(self.of_source(&source, &settings, access)?);
         }
-        Ok(source::chosen(found))
+        Ok(source::select(found))
     }
 
     /// Skills of one source. The bundled ones are in a folder named after its content, so reading it once is enough.
@@ -171,11 +171,11 @@ impl SkillStore {
         &self,
         source: &Source,
         settings: &Arc<SkillSettings>,
-        pace: Pace,
-    ) -> Result<Vec<FoundSkill>, NotAtHand> {
-        let look = || source::skills(source, settings, self.0.config.home.as_deref(), &self.0.known, pace);
+        access: DiskAccess,
+    ) -> Result<Vec<FoundSkill>, NotCached> {
+        let load = || source::skills(source, settings, self.0.config.home.as_deref(), &self.0.cache, access);
         if source.origin != SkillOrigin::Bundled {
-            return look();
+            return load();
         }
         let bundled = || lock(&self.0.bundled);
         if let Some((under, found)) = &*bundled()
@@ -183,9 +183,9 @@ impl SkillStore {
         {
             return Ok(found.clone());
         }
-        let found = look()?;
-        // A patient read skips files that are unreadable at the moment, so its result is not cached.
-        if pace == Pace::AtOnce {
+        let found = load()?;
+        // A blocking read skips files that are unreadable at the moment, so its result is not cached.
+        if access == DiskAccess::CachedOnly {
             *bundled() = Some((Arc::clone(settings), found.clone()));
         }
         Ok(found)
@@ -194,11 +194,11 @@ impl SkillStore {
 
 impl Skills for SkillStore {
     fn usable<'a>(&'a self, workspace: Option<&'a Workspace>) -> BoxFuture<'a, Vec<Skill>> {
-        if let Ok(skills) = self.load(workspace, Pace::AtOnce) {
+        if let Ok(skills) = self.load(workspace, DiskAccess::CachedOnly) {
             return std::future::ready(skills).boxed();
         }
         let workspace = workspace.cloned();
-        let looked = self.work(move |store| store.load(workspace.as_ref(), Pace::Patient).unwrap_or_default());
+        let looked = self.work(move |store| store.load(workspace.as_ref(), DiskAccess::Blocking).unwrap_or_default());
         looked.map(Result::unwrap_or_default).boxed()
     }
 
@@ -222,7 +222,7 @@ impl Skills for SkillStore {
         command: &'a str,
         output: &'a str,
     ) -> BoxFuture<'a, Option<String>> {
-        let Some(module) = commands::lacking(output) else { return std::future::ready(None).boxed() };
+        let Some(module) = commands::missing_module(output) else { return std::future::ready(None).boxed() };
         let (workspace, command, module) = (workspace.clone(), command.to_owned(), module.to_owned());
         let noted = self.work(move |store| store.note_import(&workspace, &command, &module));
         noted.map(|noted| noted.ok().flatten()).boxed()

@@ -28,13 +28,13 @@ impl PackageIndex {
     pub(super) fn read(variables: &BTreeMap<String, String>) -> Self {
         let mut values = BTreeMap::new();
         for key in KEYS {
-            if let Some(value) = variables.get(&variable(key)).and_then(|value| judged(key, value)) {
+            if let Some(value) = variables.get(&variable(key)).and_then(|value| checked(key, value)) {
                 values.insert(key, value);
             }
         }
         for text in files(variables).into_iter().filter_map(|path| text_of(&path)) {
             for (key, value) in settings(&text) {
-                if let Some(value) = judged(key, &value) {
+                if let Some(value) = checked(key, &value) {
                     values.entry(key).or_insert(value);
                 }
             }
@@ -64,7 +64,7 @@ impl PackageIndex {
         let mut environment: BTreeMap<OsString, OsString> =
             ours.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
         let own = ["UV_DEFAULT_INDEX", "UV_INDEX_URL"].into_iter().find_map(|name| variables.get(name));
-        let own = own.and_then(|value| judged("index-url", value));
+        let own = own.and_then(|value| checked("index-url", value));
         if let Some(index) = own.as_ref().or_else(|| self.values.get("index-url")) {
             environment.insert("UV_DEFAULT_INDEX".into(), index.into());
         }
@@ -86,10 +86,10 @@ impl PackageIndex {
     }
 
     /// Files that installers must be able to read besides those of the system: folders of wheels, and a certificate.
-    pub(super) fn places(&self) -> Vec<PathBuf> {
+    pub(super) fn readable_paths(&self) -> Vec<PathBuf> {
         let named = ["find-links", "cert"].into_iter().filter_map(|key| self.values.get(key));
-        let words = named.flat_map(|value| value.split_whitespace());
-        words
+        let paths = named.flat_map(|value| value.split_whitespace());
+        paths
             .map(|word| PathBuf::from(word.strip_prefix("file://").unwrap_or(word)))
             .filter(|path| path.is_absolute())
             .collect()
@@ -176,8 +176,8 @@ fn settings(text: &str) -> Vec<(&'static str, String)> {
             };
         } else if let (Some(install), Some((key, value))) = (section, bare.split_once(['=', ':'])) {
             let key = key.trim().to_ascii_lowercase().replace('_', "-");
-            if let Some(known) = KEYS.into_iter().find(|known| *known == key) {
-                found.push((install, known, value.trim().to_owned()));
+            if let Some(name) = KEYS.into_iter().find(|name| *name == key) {
+                found.push((install, name, value.trim().to_owned()));
                 last = Some(found.len() - 1);
             }
         }
@@ -187,25 +187,25 @@ fn settings(text: &str) -> Vec<(&'static str, String)> {
 }
 
 /// Value of a setting, if it is valid.
-fn judged(key: &str, value: &str) -> Option<String> {
-    let words: Vec<&str> = value.split_whitespace().collect();
-    let is_place = |word: &&str| {
+fn checked(key: &str, value: &str) -> Option<String> {
+    let parts: Vec<&str> = value.split_whitespace().collect();
+    let is_location = |word: &&str| {
         ["https://", "http://", "file:///", "/"].iter().any(|begin| word.starts_with(begin))
             && !word.chars().any(char::is_control)
     };
     let is_sound = match key {
-        "index-url" => words.len() == 1 && words.iter().all(is_place),
-        "cert" => words.len() == 1 && value.starts_with('/'),
-        "timeout" => words.len() == 1 && value.trim().parse::<u32>().is_ok(),
+        "index-url" => parts.len() == 1 && parts.iter().all(is_location),
+        "cert" => parts.len() == 1 && value.starts_with('/'),
+        "timeout" => parts.len() == 1 && value.trim().parse::<u32>().is_ok(),
         "no-index" => matches!(value.trim().to_ascii_lowercase().as_str(), "1" | "true" | "yes" | "on"),
         "trusted-host" => {
             let host =
                 |word: &&str| word.chars().all(|letter| letter.is_ascii_alphanumeric() || ".-_:[]".contains(letter));
-            words.iter().all(host)
+            parts.iter().all(host)
         }
-        _ => words.iter().all(is_place),
+        _ => parts.iter().all(is_location),
     };
-    let joined = words.join(" ");
+    let joined = parts.join(" ");
     (is_sound && !joined.is_empty()).then_some(if key == "no-index" { "1".to_owned() } else { joined })
 }
 
@@ -264,7 +264,7 @@ mod tests {
     fn local_wheel_folders_are_readable() {
         let links = variables(&[("PIP_FIND_LINKS", "/opt/wheels file:///w https://x/y"), ("PIP_CERT", "/etc/c.pem")]);
         let links = PackageIndex::read(&links);
-        assert_eq!(links.places(), ["/opt/wheels", "/w", "/etc/c.pem"].map(PathBuf::from));
+        assert_eq!(links.readable_paths(), ["/opt/wheels", "/w", "/etc/c.pem"].map(PathBuf::from));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use cap_std::fs::Dir;
 use super::SkillSettings;
 use crate::{
     files::{
-        disk::{Entry, GuideCache, NotAtHand, Pace, shown},
+        disk::{DiskAccess, Entry, GuideCache, NotCached, shown},
         front::{self, MAX_FRONT, MAX_LISTED_DESCRIPTION, SKILL_FILE},
         requirements,
         tree::Tree,
@@ -60,9 +60,9 @@ impl Source {
     }
 
     /// Path in this folder as shown to the user.
-    pub(crate) fn known_as(&self, path: &Path) -> PathBuf {
+    pub(crate) fn display_path(&self, path: &Path) -> PathBuf {
         match (&self.copy_of, path.strip_prefix(&self.folder)) {
-            (Some(known), Ok(below)) => known.join(below),
+            (Some(original), Ok(below)) => original.join(below),
             _ => path.to_path_buf(),
         }
     }
@@ -117,11 +117,15 @@ pub(crate) fn sources(
 }
 
 /// Folders that may be skills, ordered by source and name.
-pub(crate) fn candidates(sources: &[Source], known: &GuideCache, pace: Pace) -> Result<Vec<Candidate>, NotAtHand> {
+pub(crate) fn candidates(
+    sources: &[Source],
+    cache: &GuideCache,
+    access: DiskAccess,
+) -> Result<Vec<Candidate>, NotCached> {
     let mut found = Vec::new();
     for source in sources {
         let is_meant = |name: &String| source.entries.as_ref().is_none_or(|entries| entries.contains(name));
-        for Entry { name, .. } in known.entries(&source.folder, pace)?.iter().filter(|entry| is_meant(&entry.name)) {
+        for Entry { name, .. } in cache.entries(&source.folder, access)?.iter().filter(|entry| is_meant(&entry.name)) {
             let folder = source.folder.join(name);
             found.push(Candidate { source: source.clone(), folder, entry: name.clone(), is_sound: true });
         }
@@ -137,12 +141,12 @@ pub(crate) fn skills(
     source: &Source,
     settings: &SkillSettings,
     home: Option<&Path>,
-    known: &GuideCache,
-    pace: Pace,
-) -> Result<Vec<FoundSkill>, NotAtHand> {
+    cache: &GuideCache,
+    access: DiskAccess,
+) -> Result<Vec<FoundSkill>, NotCached> {
     let mut skills = Vec::new();
-    for mut candidate in candidates(std::slice::from_ref(source), known, pace)? {
-        let skill = skill(&mut candidate, settings, home, known, pace)?;
+    for mut candidate in candidates(std::slice::from_ref(source), cache, access)? {
+        let skill = skill(&mut candidate, settings, home, cache, access)?;
         skills.extend(skill.map(|skill| (skill, candidate)));
     }
     Ok(skills)
@@ -150,11 +154,11 @@ pub(crate) fn skills(
 
 /// Selects the skills of a session from those of its sources: of several with one name, the first usable one. Sorted by
 /// name.
-pub(crate) fn chosen(mut found: Vec<FoundSkill>) -> Vec<FoundSkill> {
+pub(crate) fn select(mut found: Vec<FoundSkill>) -> Vec<FoundSkill> {
     let mut skills: Vec<FoundSkill> = Vec::new();
     found.sort_by_key(|(_, candidate)| !candidate.is_sound);
     for (skill, candidate) in found {
-        if !skills.iter().any(|(taken, _)| taken.name.eq_ignore_ascii_case(&skill.name)) {
+        if !skills.iter().any(|(other, _)| other.name.eq_ignore_ascii_case(&skill.name)) {
             skills.push((skill, candidate));
         }
     }
@@ -170,12 +174,12 @@ fn skill(
     candidate: &mut Candidate,
     settings: &SkillSettings,
     home: Option<&Path>,
-    known: &GuideCache,
-    pace: Pace,
-) -> Result<Option<Skill>, NotAtHand> {
+    cache: &GuideCache,
+    access: DiskAccess,
+) -> Result<Option<Skill>, NotCached> {
     let path = candidate.folder.join(SKILL_FILE);
     let follows = candidate.source.follows();
-    let Some(read) = known.read(&path, follows, MAX_FRONT, pace)? else { return Ok(None) };
+    let Some(read) = cache.read(&path, follows, MAX_FRONT, access)? else { return Ok(None) };
     let front = read.front.get_or_init(|| {
         front::front(&read.text).inspect_err(|flaw| {
             tracing::warn!("the skill {}:{} is skipped: {}", path.display(), flaw.line, flaw.message);
@@ -190,17 +194,17 @@ fn skill(
         return Ok(None);
     };
     let listed =
-        known.read(&candidate.folder.join(requirements::PACKAGES_FILE), follows, requirements::MAX_FILE, pace)?;
+        cache.read(&candidate.folder.join(requirements::PACKAGES_FILE), follows, requirements::MAX_FILE, access)?;
     // Problems of the list are reported by the check of the skill. No packages are installed for it.
     let packages = requirements::packages(front, listed.as_ref().map(|read| read.text.as_str())).unwrap_or_default();
-    candidate.is_sound = is_sound(candidate, &read.is_sound, pace)?;
+    candidate.is_sound = is_sound(candidate, &read.is_sound, access)?;
     let setting = settings.get(&name);
     let enabled = setting.and_then(|setting| setting.enabled).unwrap_or_else(|| is_listed(candidate.source.origin));
     let description =
         setting.and_then(|setting| setting.description.clone()).unwrap_or_else(|| front.description.clone());
     Ok(Some(Skill {
         description: line(&description),
-        path: shown(&candidate.source.known_as(&path), home),
+        path: shown(&candidate.source.display_path(&path), home),
         digest: read.digest.clone(),
         origin: candidate.source.origin,
         enabled: enabled && candidate.is_sound,
@@ -212,17 +216,17 @@ fn skill(
 
 /// Returns true if the files of a skill do not prevent its use. This is cached as long as its `SKILL.md` is unchanged.
 /// An unusable skill is scanned each time, until it is repaired.
-fn is_sound(candidate: &Candidate, known: &OnceLock<()>, pace: Pace) -> Result<bool, NotAtHand> {
-    if candidate.source.origin == SkillOrigin::Bundled || known.get().is_some() {
+fn is_sound(candidate: &Candidate, checked: &OnceLock<()>, access: DiskAccess) -> Result<bool, NotCached> {
+    if candidate.source.origin == SkillOrigin::Bundled || checked.get().is_some() {
         return Ok(true);
     }
-    if pace == Pace::AtOnce {
-        return Err(NotAtHand);
+    if access == DiskAccess::CachedOnly {
+        return Err(NotCached);
     }
     let tree = candidate.open().and_then(|folder| Tree::of(&folder));
     let is_sound = tree.is_ok_and(|tree| tree.problems.is_empty());
     if is_sound {
-        known.get_or_init(|| ());
+        checked.get_or_init(|| ());
     }
     Ok(is_sound)
 }
@@ -234,8 +238,8 @@ pub(crate) fn is_listed(origin: SkillOrigin) -> bool {
 }
 
 fn line(text: &str) -> String {
-    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    match first_chars(&words, MAX_LISTED_DESCRIPTION) {
+    let single_line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match first_chars(&single_line, MAX_LISTED_DESCRIPTION) {
         (start, true) => format!("{}…", start.trim_end()),
         (whole, false) => whole.to_owned(),
     }

@@ -89,16 +89,16 @@ impl Step {
 // --- Planning ---
 
 fn plan(job: &Job, args: &Args) -> Result<Vec<Step>, Failure> {
-    let most = job.limits.write_bytes;
-    if args.patch.len() as u64 > most {
-        return Err(Failure::arguments(format!("the patch exceeds {}; split it", text::size(most))));
+    let limit = job.limits.write_bytes;
+    if args.patch.len() as u64 > limit {
+        return Err(Failure::arguments(format!("the patch exceeds {}; split it", text::size(limit))));
     }
     let mut plan = Plan { job, steps: Vec::new(), misfits: Vec::new() };
     for file in patch::parse(&args.patch)? {
         job.check()?;
         plan.file(&file)?;
     }
-    if plan.misfits.is_empty() { Ok(plan.steps) } else { Err(plan.misfit()) }
+    if plan.misfits.is_empty() { Ok(plan.steps) } else { Err(plan.failure()) }
 }
 
 struct Plan<'j> {
@@ -110,14 +110,14 @@ struct Plan<'j> {
 
 impl Plan<'_> {
     fn file(&mut self, file: &FilePatch) -> Result<(), Failure> {
-        let path = self.job.files.meant_to_write(&file.path)?;
+        let path = self.job.files.resolve_for_write(&file.path)?;
         let target = self.open(&path)?;
         match &file.change {
             Change::Add { content } => self.add(path, target, content),
             Change::Delete { hunks } => self.delete(path, target, hunks.as_deref()),
             Change::Update { hunks, moved_to: None } => self.update(path, target, hunks),
             Change::Update { hunks, moved_to: Some(to) } => {
-                let to = self.job.files.meant_to_write(to)?;
+                let to = self.job.files.resolve_for_write(to)?;
                 self.move_to(path, target, hunks, to)
             }
         }
@@ -162,13 +162,14 @@ impl Plan<'_> {
             let Some(edits) = self.edits(&path, &document, hunks) else { return Ok(()) };
             let lines = document.text().lines().count();
             if edits.removed < lines || edits.added > 0 {
-                let why = if self.job.may_quote(&path) {
+                let problem = if self.job.may_quote(&path) {
                     let (named, all) = (edits.removed, text::count(lines, "line"));
                     format!("lists {named} of its {all}; nothing was changed: read it again, or delete")
                 } else {
                     format!("does not list all of its lines; nothing was changed: {UNQUOTED}. Delete")
                 };
-                let text = format!("the patch deletes {path} but {why} it regardless with `*** Delete File: {path}`");
+                let text =
+                    format!("the patch deletes {path} but {problem} it regardless with `*** Delete File: {path}`");
                 return Err(Failure::tool(text));
             }
         }
@@ -239,15 +240,15 @@ impl Plan<'_> {
         let Some(edits) = self.edits(path, &document, hunks) else { return Ok(None) };
         let normal = edits.edits.into_iter().map(|(range, new)| (range, document.normal(&new))).collect();
         let revised = revised(self.job, path, &document, normal)?;
-        let overlooked = if edits.inexact { ", ignoring white space differences" } else { "" };
+        let note = if edits.inexact { ", ignoring white space differences" } else { "" };
         let shown = diff::of_texts(&name.to_string(), Some(document.text()), &revised.text);
-        Ok(Some((revised.bytes, shown, format!("(+{} -{}{overlooked})", edits.added, edits.removed))))
+        Ok(Some((revised.bytes, shown, format!("(+{} -{}{note})", edits.added, edits.removed))))
     }
 
     fn content<'t>(&self, path: &ToolPath, target: &'t Target) -> Result<&'t [u8], Failure> {
         let Some(existing) = &target.existing else {
             let missing = self.job.files.open_file(path).err();
-            return Err(missing.unwrap_or_else(|| Failure::path(format!("{path} is not there"))));
+            return Err(missing.unwrap_or_else(|| Failure::path(format!("{path} does not exist"))));
         };
         existing.content.as_deref().ok_or_else(|| {
             Failure::tool(format!(
@@ -270,7 +271,7 @@ impl Plan<'_> {
         None
     }
 
-    fn misfit(self) -> Failure {
+    fn failure(self) -> Failure {
         const SHOWN: usize = 5;
         let more = self.misfits.len().saturating_sub(SHOWN);
         let mut summary = self.misfits[..self.misfits.len() - more].join("\n");
@@ -295,48 +296,48 @@ pub(super) fn revised(
 }
 
 fn check_size(job: &Job, path: &ToolPath, size: usize) -> Result<(), Failure> {
-    let most = job.limits.write_bytes;
-    if size as u64 <= most {
+    let limit = job.limits.write_bytes;
+    if size as u64 <= limit {
         return Ok(());
     }
-    Err(Failure::tool(format!("{path} would exceed {}; nothing was changed", text::size(most))))
+    Err(Failure::tool(format!("{path} would exceed {}; nothing was changed", text::size(limit))))
 }
 
-// --- Carrying out ---
+// --- Applying ---
 
-/// Carries out the steps: writes first and removals last, so that a moved file always exists somewhere. The answer
-/// starts with `what`.
-pub(super) fn apply_steps(job: &Job, steps: &[Step], what: &str) -> Result<ToolOutput, Failure> {
+/// Applies the steps: writes first and removals last, so that a moved file always exists somewhere. The result
+/// starts with `heading`.
+pub(super) fn apply_steps(job: &Job, steps: &[Step], heading: &str) -> Result<ToolOutput, Failure> {
     job.check()?;
     let (writes, removals): (Vec<&Step>, Vec<&Step>) = steps.iter().partition(|step| step.content.is_some());
     let mut done = Vec::new();
     for step in writes.into_iter().chain(removals) {
-        let made = step.target.missing_folders();
-        let carried = match &step.content {
+        let created = step.target.missing_folders();
+        let result = match &step.content {
             Some(content) => step.target.replace(content),
             None => step.target.remove(),
         };
-        if let Err(failure) = carried {
-            step.target.remove_empty_folders(&made);
-            return Err(taken_back(job, &done, failure));
+        if let Err(failure) = result {
+            step.target.remove_empty_folders(&created);
+            return Err(roll_back_all(job, &done, failure));
         }
-        done.push((step, made));
+        done.push((step, created));
     }
     let summary: Vec<&str> =
         steps.iter().map(|step| step.summary.as_str()).filter(|summary| !summary.is_empty()).collect();
-    let mut output = ToolOutput::ok(format!("{what}: {}.", summary.join("; ")));
+    let mut output = ToolOutput::ok(format!("{heading}: {}.", summary.join("; ")));
     output.files = steps.iter().map(|step| FileChange::new(step.path.to_string(), step.change())).collect();
     output.details = Some(Box::new(ToolDetails::of_diff(&shown(steps))));
     Ok(output)
 }
 
 /// Reverts the completed steps in reverse order, and adds the outcome to the failure.
-fn taken_back(job: &Job, done: &[(&Step, Vec<std::path::PathBuf>)], failure: Failure) -> Failure {
+fn roll_back_all(job: &Job, done: &[(&Step, Vec<std::path::PathBuf>)], failure: Failure) -> Failure {
     let mut stuck = Vec::new();
-    for (step, made) in done.iter().rev() {
+    for (step, created) in done.iter().rev() {
         match roll_back(job, step) {
-            Ok(()) => step.target.remove_empty_folders(made),
-            Err(why) => stuck.push(format!("{} ({why})", step.path)),
+            Ok(()) => step.target.remove_empty_folders(created),
+            Err(error) => stuck.push(format!("{} ({error})", step.path)),
         }
     }
     let outcome = match (done.is_empty(), stuck.is_empty()) {

@@ -133,22 +133,22 @@ pub(crate) trait Tool: DeserializeOwned + JsonSchema + Send {
 impl<'a> Call<'a> {
     /// Reader of documents, if one is configured.
     pub(crate) fn knowledge(self) -> Result<&'a Arc<dyn Knowledge>, Failure> {
-        there(&self.services.config.knowledge, "document tools are not available")
+        available(&self.services.config.knowledge, "document tools are not available")
     }
 
     /// Reader of code, if one is configured.
     pub(crate) fn code(self) -> Result<&'a Arc<dyn CodeReader>, Failure> {
-        there(&self.services.config.code, "the code index is not available")
+        available(&self.services.config.code, "the code index is not available")
     }
 
     /// Access to the web.
     pub(crate) fn web(self) -> Result<&'a dyn Web, Failure> {
-        there(&self.services.config.web, "web access is not available").map(|web| &**web)
+        available(&self.services.config.web, "web access is not available").map(|web| &**web)
     }
 
     /// Language servers, if any are configured.
     pub(crate) fn languages(self) -> Result<&'a Arc<dyn Languages>, Failure> {
-        there(&self.services.config.languages, "language servers are not available")
+        available(&self.services.config.languages, "language servers are not available")
     }
 
     /// Runs work on a blocking thread, once one is free. The work is cancelled if the future is dropped.
@@ -158,7 +158,7 @@ impl<'a> Call<'a> {
     ) -> Result<T, Failure> {
         let Self { services, context, .. } = self;
         let cancel: CancellationToken = context.cancel.child_token();
-        let _abandoned = cancel.clone().drop_guard();
+        let _cancel_on_drop = cancel.clone().drop_guard();
         let permit = tokio::select! {
             biased;
             () = context.cancel.cancelled() => return Err(Failure::cancelled()),
@@ -166,12 +166,12 @@ impl<'a> Call<'a> {
         };
         let context = context.clone();
         let limits = services.config.limits.clone();
-        let worked = tokio::task::spawn_blocking(move || {
+        let result = tokio::task::spawn_blocking(move || {
             // The permit is held until the thread is done, even if the future was dropped.
             let _permit = permit;
             work(&Job::of(&context, &limits, cancel))
         });
-        worked.await.unwrap_or_else(|_| Err(defect()))
+        result.await.unwrap_or_else(|_| Err(defect()))
     }
 
     /// Runs work that may also change the session's state files. These changes are stored with the result, so they are
@@ -195,7 +195,7 @@ impl<'a> Call<'a> {
     }
 }
 
-fn there<'a, T: ?Sized>(part: &'a Option<Arc<T>>, missing: &str) -> Result<&'a Arc<T>, Failure> {
+fn available<'a, T: ?Sized>(part: &'a Option<Arc<T>>, missing: &str) -> Result<&'a Arc<T>, Failure> {
     part.as_ref().ok_or_else(|| Failure::new(ToolErrorCode::UnknownTool, missing))
 }
 
@@ -206,7 +206,7 @@ pub(crate) fn defect() -> Failure {
 }
 
 /// Maximum number of stored renames.
-const MAX_KEPT: usize = 16;
+const MAX_STORED: usize = 16;
 
 /// Old and new name of a symbol.
 #[derive(Debug, Clone)]
@@ -230,25 +230,25 @@ type ShownCall = (SessionId, CallId, String);
 pub(crate) struct ShownRenames(Mutex<Vec<(ShownCall, PlannedRename)>>);
 
 impl ShownRenames {
-    fn kept(&self) -> MutexGuard<'_, Vec<(ShownCall, PlannedRename)>> {
+    fn stored(&self) -> MutexGuard<'_, Vec<(ShownCall, PlannedRename)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn keep(&self, context: &ToolContext, call: &ToolCall, planned: PlannedRename) {
+    pub(crate) fn store(&self, context: &ToolContext, call: &ToolCall, planned: PlannedRename) {
         self.take(context, call);
-        let mut kept = self.kept();
-        if kept.len() >= MAX_KEPT {
-            kept.remove(0);
+        let mut stored = self.stored();
+        if stored.len() >= MAX_STORED {
+            stored.remove(0);
         }
-        kept.push(((context.session_id, call.call_id.clone(), call.arguments.clone()), planned));
+        stored.push(((context.session_id, call.call_id.clone(), call.arguments.clone()), planned));
     }
 
     pub(crate) fn take(&self, context: &ToolContext, call: &ToolCall) -> Option<PlannedRename> {
         let is_it = |(session, id, arguments): &ShownCall| {
             (*session, id, arguments) == (context.session_id, &call.call_id, &call.arguments)
         };
-        let mut kept = self.kept();
-        let at = kept.iter().position(|(shown, _)| is_it(shown))?;
-        Some(kept.remove(at).1)
+        let mut stored = self.stored();
+        let at = stored.iter().position(|(shown, _)| is_it(shown))?;
+        Some(stored.remove(at).1)
     }
 }

@@ -25,7 +25,7 @@ use serde::Deserialize;
 use super::call::{Call, Tool};
 
 /// Maximum length of a query or name, in bytes.
-const MAX_WORDS: usize = 2000;
+const MAX_QUERY: usize = 2000;
 
 /// Folder of the user that a call searches.
 #[derive(Debug, Clone)]
@@ -112,29 +112,29 @@ fn no_code(workspace: &Workspace, path: &ToolPath) -> Failure {
 struct ShownPaths<'a> {
     scope: &'a CodeScope,
     reading: &'a ReadRules,
-    known: HashMap<String, Option<String>>,
+    cache: HashMap<String, Option<String>>,
 }
 
 impl<'a> ShownPaths<'a> {
     fn new(scope: &'a CodeScope, context: &'a ToolContext) -> Self {
-        Self { scope, reading: &context.reading, known: HashMap::new() }
+        Self { scope, reading: &context.reading, cache: HashMap::new() }
     }
 
     /// Path of a file as it is shown. `None` if it may not be shown.
     fn show(&mut self, below: &str) -> Option<String> {
-        if let Some(known) = self.known.get(below) {
-            return known.clone();
+        if let Some(cache) = self.cache.get(below) {
+            return cache.clone();
         }
         let path = self.scope.path(below).map(|path| path.to_string());
         let shown = path.filter(|path| self.reading.allow(path));
-        self.known.insert(below.to_owned(), shown.clone());
+        self.cache.insert(below.to_owned(), shown.clone());
         shown
     }
 }
 
 /// Finishes an answer with notes about its gaps. Files withheld by the rules are not mentioned, because that would
 /// reveal their existence.
-fn finished(shown: &str, index: &CodeIndexState) -> ToolOutput {
+fn finish(shown: &str, index: &CodeIndexState) -> ToolOutput {
     let mut shown = shown.trim_end().to_owned();
     if index.is_truncated {
         shown.push_str("\n[not all files of the folder are indexed; grep searches all]");
@@ -146,7 +146,7 @@ fn finished(shown: &str, index: &CodeIndexState) -> ToolOutput {
         let unread = index
             .unread
             .iter()
-            .map(|(why, count)| format!("{} ({})", text::count(*count, "file"), why.as_str().replace('_', " ")));
+            .map(|(reason, count)| format!("{} ({})", text::count(*count, "file"), reason.as_str().replace('_', " ")));
         shown
             .push_str(&format!("\n[not indexed: {}; grep searches text files]", unread.collect::<Vec<_>>().join(", ")));
     }
@@ -154,7 +154,7 @@ fn finished(shown: &str, index: &CodeIndexState) -> ToolOutput {
 }
 
 /// Describes the searched files, when nothing was found.
-fn among(scope: &CodeScope, index: &CodeIndexState) -> String {
+fn describe_scope(scope: &CodeScope, index: &CodeIndexState) -> String {
     let files = text::count(index.within, "file");
     match (scope.below.is_empty(), index.within) {
         (true, _) => files,
@@ -167,30 +167,30 @@ fn among(scope: &CodeScope, index: &CodeIndexState) -> String {
 
 /// Line of a file as a single line of limited length, without control characters.
 fn one_line(line: &str) -> String {
-    const LONGEST: usize = 200;
+    const MAX_CHARS: usize = 200;
     let plain: String =
         line.chars().map(|letter| if letter.is_control() && letter != '\t' { ' ' } else { letter }).collect();
-    let (start, more) = text::first_chars(&plain, LONGEST);
+    let (start, more) = text::first_chars(&plain, MAX_CHARS);
     format!("{start}{}", if more { "…" } else { "" })
 }
 
 /// Rejects an empty or too long query or name.
-fn check_words(field: &str, words: &str) -> Result<(), Failure> {
-    if words.trim().is_empty() || words.len() > MAX_WORDS {
-        return Err(Failure::arguments(format!("`{field}` must be 1 to {MAX_WORDS} bytes long")));
+fn check_length(field: &str, text: &str) -> Result<(), Failure> {
+    if text.trim().is_empty() || text.len() > MAX_QUERY {
+        return Err(Failure::arguments(format!("`{field}` must be 1 to {MAX_QUERY} bytes long")));
     }
     Ok(())
 }
 
 /// Failure for an answer that does not match the question: the reader is broken.
-fn odd_answer() -> Failure {
+fn unexpected_answer() -> Failure {
     Failure::tool("the code index returned an unexpected answer; use grep")
 }
 
 /// Maximum number of shown definitions.
-const MOST_DEFINITIONS: usize = 20;
+const MAX_DEFINITIONS: usize = 20;
 /// Maximum number of shown uses.
-const MOST_USES: usize = 60;
+const MAX_USES: usize = 60;
 
 /// Finds where a function, type or other symbol is defined in the project, what implements or extends it, and where it
 /// is used, with the enclosing function of each use (its callers). Lists all symbols of that name.
@@ -207,11 +207,11 @@ impl Tool for FindSymbol {
 
     async fn run(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
         let Self { name, path } = self;
-        check_words("name", &name)?;
+        check_length("name", &name)?;
         let scope = CodeScope::of(call, path).await?;
         let question = CodeQuestion::Symbol { name: name.clone(), below: scope.below.clone() };
         let (CodeAnswer::Symbol(found), index) = scope.ask(call, question).await? else {
-            return Err(odd_answer());
+            return Err(unexpected_answer());
         };
         let mut paths = ShownPaths::new(&scope, call.context);
         let definitions = found.definitions.iter();
@@ -219,15 +219,15 @@ impl Tool for FindSymbol {
             definitions.filter_map(|entry| Some(show_definition(&paths.show(&entry.at.path)?, entry))).collect();
         let word = name.rsplit(|letter: char| letter != '_' && !letter.is_alphanumeric()).find(|part| !part.is_empty());
         let word = word.unwrap_or(&name);
-        let (kin, uses): (Vec<&SymbolUse>, Vec<&SymbolUse>) =
+        let (implementations, uses): (Vec<&SymbolUse>, Vec<&SymbolUse>) =
             found.references.iter().partition(|found| is_implementation(&found.at.text, word));
         let mut list = |uses: Vec<&SymbolUse>| -> Vec<String> {
             uses.into_iter().filter_map(|found| Some(show_use(&paths.show(&found.at.path)?, found))).collect()
         };
-        let (kin, uses) = (list(kin), list(uses));
+        let (implementations, uses) = (list(implementations), list(uses));
         let mut shown = String::new();
-        let files = among(&scope, &index);
-        if definitions.is_empty() && kin.is_empty() && uses.is_empty() {
+        let files = describe_scope(&scope, &index);
+        if definitions.is_empty() && implementations.is_empty() && uses.is_empty() {
             shown.push_str(&format!(
                 "Not found: {} in {files}; search_code finds similar names, grep finds any text.\n",
                 text::quoted(&name)
@@ -235,24 +235,24 @@ impl Tool for FindSymbol {
         } else if definitions.is_empty() {
             shown.push_str("No definition found.\n");
         }
-        section(&mut shown, "Defined", &definitions, MOST_DEFINITIONS);
-        section(&mut shown, "Implemented or extended", &kin, MOST_USES);
-        section(&mut shown, "Used", &uses, MOST_USES);
+        section(&mut shown, "Defined", &definitions, MAX_DEFINITIONS);
+        section(&mut shown, "Implemented or extended", &implementations, MAX_USES);
+        section(&mut shown, "Used", &uses, MAX_USES);
         if found.is_truncated {
             shown.push_str("[more results; set path to a folder]");
         }
-        Ok(finished(&shown, &index))
+        Ok(finish(&shown, &index))
     }
 }
 
-fn section(shown: &mut String, title: &str, lines: &[String], most: usize) {
+fn section(shown: &mut String, title: &str, lines: &[String], limit: usize) {
     if lines.is_empty() {
         return;
     }
     shown.push_str(&format!("{title} ({}):\n", lines.len()));
-    lines.iter().take(most).for_each(|line| shown.push_str(&format!("{line}\n")));
-    if lines.len() > most {
-        shown.push_str(&format!("[{} more; set path to a folder]\n", lines.len() - most));
+    lines.iter().take(limit).for_each(|line| shown.push_str(&format!("{line}\n")));
+    if lines.len() > limit {
+        shown.push_str(&format!("[{} more; set path to a folder]\n", lines.len() - limit));
     }
 }
 
@@ -270,7 +270,7 @@ fn show_use(path: &str, SymbolUse { at, within }: &SymbolUse) -> String {
 /// `class X extends Name`, `class X : public Name`.
 fn is_implementation(line: &str, name: &str) -> bool {
     let Some((before, after)) = line.split_once(name) else { return false };
-    let begins = |words: &[&str]| words.iter().any(|word| before.trim_start().starts_with(word));
+    let begins = |prefixes: &[&str]| prefixes.iter().any(|word| before.trim_start().starts_with(word));
     let is_rust = begins(&["impl"]) && after.contains(" for ");
     let is_class = before.contains("class ") || before.contains("interface ") || before.contains("struct ");
     let is_base = [" extends ", " implements ", "(", ": ", "public ", ", "].iter().any(|word| before.contains(word));
@@ -278,7 +278,7 @@ fn is_implementation(line: &str, name: &str) -> bool {
 }
 
 /// Maximum length of an outline in bytes, so that it can be read at once.
-const MOST_CHARS: usize = 20_000;
+const MAX_OUTLINE: usize = 20_000;
 
 /// Lists the functions, types and other definitions of a file, or of all files in a folder, with line numbers. Much
 /// shorter than the files: use it before reading a long one.
@@ -296,13 +296,13 @@ impl Tool for Outline {
         let scope = CodeScope::of(call, Some(path.clone())).await?;
         let question = CodeQuestion::Outline { path: scope.below.clone() };
         let (CodeAnswer::Outline(entries), index) = scope.ask(call, question).await? else {
-            return Err(odd_answer());
+            return Err(unexpected_answer());
         };
         let mut paths = ShownPaths::new(&scope, call.context);
         let (mut shown, mut file, mut left) = (String::new(), None, 0_usize);
         for entry in &entries {
             let Some(path) = paths.show(&entry.at.path) else { continue };
-            if shown.len() >= MOST_CHARS {
+            if shown.len() >= MAX_OUTLINE {
                 left += 1;
                 continue;
             }
@@ -322,21 +322,21 @@ impl Tool for Outline {
             let left = text::count(left, "definition");
             shown.push_str(&format!("[{left} more; choose a smaller folder or a file]\n"));
         }
-        Ok(finished(&shown, &index))
+        Ok(finish(&shown, &index))
     }
 }
 
 /// Default size of a map in tokens.
-const USUAL_TOKENS: usize = 2000;
-const LEAST_TOKENS: usize = 200;
-const MOST_TOKENS: usize = 10_000;
+const DEFAULT_TOKENS: usize = 2000;
+const MIN_TOKENS: usize = 200;
+const MAX_TOKENS: usize = 10_000;
 
 /// Returns a map of the project within a token budget: its most important files, with the definitions that most other
 /// code uses.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct RepoMap {
     /// Maximum size of the map in tokens.
-    #[schemars(range(min = LEAST_TOKENS, max = MOST_TOKENS))]
+    #[schemars(range(min = MIN_TOKENS, max = MAX_TOKENS))]
     budget: Option<usize>,
     /// Added folder, such as /folders/lib. Omit for the project.
     path: Option<String>,
@@ -353,9 +353,9 @@ impl Tool for RepoMap {
                 scope.shown()
             )));
         }
-        let max_tokens = self.budget.unwrap_or(USUAL_TOKENS).clamp(LEAST_TOKENS, MOST_TOKENS);
+        let max_tokens = self.budget.unwrap_or(DEFAULT_TOKENS).clamp(MIN_TOKENS, MAX_TOKENS);
         let (CodeAnswer::Map(files), index) = scope.ask(call, CodeQuestion::Map { max_tokens }).await? else {
-            return Err(odd_answer());
+            return Err(unexpected_answer());
         };
         let mut paths = ShownPaths::new(&scope, call.context);
         let files = files.into_iter().filter_map(|file| {
@@ -367,17 +367,17 @@ impl Tool for RepoMap {
         if shown.is_empty() {
             shown.push_str("No code found for a map; list_workspace_files lists the files.");
         }
-        Ok(finished(&shown, &index))
+        Ok(finish(&shown, &index))
     }
 }
 
 /// Default number of hits.
-const USUAL_HITS: usize = 8;
-const MOST_HITS: usize = 30;
+const DEFAULT_HITS: usize = 8;
+const MAX_HITS: usize = 30;
 /// Number of requested hits, of which some may not be shown.
 const CANDIDATES: usize = 60;
 /// Maximum number of shown lines of a hit.
-const MOST_LINES: usize = 24;
+const MAX_LINES: usize = 24;
 
 /// Searches code in the project by meaning: a plain question (where are sessions restored after a crash), names or
 /// keywords. Returns the best matches with path, lines and symbol. Prefer it to grep if you do not know the exact text.
@@ -389,7 +389,7 @@ pub(crate) struct SearchCode {
     /// Folder or file to search. Omit for the whole project.
     path: Option<String>,
     /// Maximum number of hits.
-    #[schemars(range(min = 1, max = MOST_HITS))]
+    #[schemars(range(min = 1, max = MAX_HITS))]
     max_results: Option<usize>,
 }
 
@@ -398,17 +398,17 @@ impl Tool for SearchCode {
 
     async fn run(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
         let Self { query, path, max_results } = self;
-        check_words("query", &query)?;
-        let most = max_results.unwrap_or(USUAL_HITS).clamp(1, MOST_HITS);
+        check_length("query", &query)?;
+        let limit = max_results.unwrap_or(DEFAULT_HITS).clamp(1, MAX_HITS);
         let scope = CodeScope::of(call, path).await?;
         let question = CodeQuestion::Search { query: query.clone(), below: scope.below.clone(), limit: CANDIDATES };
-        let (CodeAnswer::Hits(hits), index) = scope.ask(call, question).await? else { return Err(odd_answer()) };
+        let (CodeAnswer::Hits(hits), index) = scope.ask(call, question).await? else { return Err(unexpected_answer()) };
         let mut paths = ShownPaths::new(&scope, call.context);
-        let may_be_shown = hits.iter().filter_map(|hit| Some((paths.show(&hit.path)?, hit))).take(most);
+        let may_be_shown = hits.iter().filter_map(|hit| Some((paths.show(&hit.path)?, hit))).take(limit);
         let hits: Vec<String> =
             may_be_shown.enumerate().map(|(before, (path, hit))| show_hit(before + 1, &path, hit)).collect();
         let (count, mut shown) = (hits.len(), hits.concat());
-        let files = among(&scope, &index);
+        let files = describe_scope(&scope, &index);
         if count == 0 {
             shown.push_str(&format!(
                 "No match for {} in {files}; try other words, or grep for exact text.\n",
@@ -417,7 +417,7 @@ impl Tool for SearchCode {
         } else {
             shown.push_str(&format!("[the best {} in {files}]\n", text::count(count, "hit")));
         }
-        Ok(finished(&shown, &index))
+        Ok(finish(&shown, &index))
     }
 }
 
@@ -428,11 +428,11 @@ fn show_hit(number: usize, path: &str, hit: &CodeHit) -> String {
     let stale = if hit.is_stale { " (just changed; lines may have moved)" } else { "" };
     let mut shown = format!("{number}. {path}:{}-{}{symbol}{stale}\n", hit.first_line, hit.last_line);
     let lines: Vec<&str> = hit.text.lines().collect();
-    for (line, row) in (hit.first_line..).zip(lines.iter().take(MOST_LINES)) {
+    for (line, row) in (hit.first_line..).zip(lines.iter().take(MAX_LINES)) {
         shown.push_str(&format!("{line:>6}  {}\n", one_line(row)));
     }
     let all = (hit.last_line.saturating_sub(hit.first_line) as usize).saturating_add(1);
-    let more = all.saturating_sub(lines.len().min(MOST_LINES));
+    let more = all.saturating_sub(lines.len().min(MAX_LINES));
     if more > 0 {
         shown.push_str(&format!("        [{} more]\n", text::count(more, "line")));
     }

@@ -60,7 +60,7 @@ pub(super) fn document(
 
 /// File of a path. If the path leads into an archive, such as `uploads/all.zip!/report.pdf`, also the path inside it.
 /// An existing file of exactly this name takes precedence.
-pub(super) fn located(job: &Job, written: &str) -> Result<(ToolPath, Option<String>), Failure> {
+pub(super) fn locate(job: &Job, written: &str) -> Result<(ToolPath, Option<String>), Failure> {
     let Some((archive, inner)) = in_archive(written) else { return Ok((job.files.resolve_path(written)?, None)) };
     if let Ok(path) = job.files.resolve_path(written)
         && job.files.open_file(&path).is_ok()
@@ -71,7 +71,7 @@ pub(super) fn located(job: &Job, written: &str) -> Result<(ToolPath, Option<Stri
 }
 
 /// Document inside an archive, if a path in it is given.
-pub(super) fn within(document: OpenDocument, inner: Option<String>) -> OpenDocument {
+pub(super) fn with_inner(document: OpenDocument, inner: Option<String>) -> OpenDocument {
     match inner {
         Some(inner) => OpenDocument { name: format!("{}!/{inner}", document.name), inner: Some(inner), ..document },
         None => document,
@@ -102,11 +102,11 @@ pub(super) fn searchable(
     if may_be && let Some(file) = opened.content.into_file() {
         return Ok(Some(OpenDocument::new(name, file)));
     }
-    let why = match encoding::detect(&head, (head.len() as u64) < HEAD) {
-        Err(what) => knowledge.refusal(&name, &head).unwrap_or_else(|| format!("it is {what}, not text")),
+    let reason = match encoding::detect(&head, (head.len() as u64) < HEAD) {
+        Err(kind) => knowledge.refusal(&name, &head).unwrap_or_else(|| format!("it is {kind}, not text")),
         Ok(_) => return Ok(None),
     };
-    Err(Failure::tool(format!("{name} cannot be searched: {why}")))
+    Err(Failure::tool(format!("{name} cannot be searched: {reason}")))
 }
 
 /// Reports progress of reading a document: immediately at first, then at most once a second, and less often the longer
@@ -133,7 +133,7 @@ pub(super) fn show(name: &str, range: PartRange, reading: &Reading) -> Result<To
     let (first, noun) = (range.first, parts_are.as_str());
     if parts.is_empty() {
         return Err(match broken {
-            Some(why) => Failure::tool(format!("{name} could not be read: {why}")),
+            Some(reason) => Failure::tool(format!("{name} could not be read: {reason}")),
             None if *total > 0 && first <= *total && range.from != PartCursor::default() => {
                 Failure::arguments(format!(
                     "{name}: {noun} {first} ends before that row or column; omit row and column to start at its beginning"
@@ -165,8 +165,8 @@ pub(super) fn show(name: &str, range: PartRange, reading: &Reading) -> Result<To
         let next = last + 1;
         shown.push_str(&format!("\n[more follows: continue with offset={next}, or use search_file]"));
     }
-    if let Some(why) = broken {
-        shown.push_str(&format!("\n[the rest could not be read: {why}]"));
+    if let Some(reason) = broken {
+        shown.push_str(&format!("\n[the rest could not be read: {reason}]"));
     }
     Ok(ToolOutput::ok(shown))
 }
@@ -196,21 +196,22 @@ pub(super) fn show_finds(query: &str, finds: &DocumentFinds) -> String {
         shown.push_str(&format!("No match for {} in {searched}", text::quoted(query)));
         shown.push_str("; try synonyms, fewer words, or the language of the document.\n");
     } else {
-        let how = match finds.by {
+        let method = match finds.by {
             SearchedBy::Words => "by words",
             SearchedBy::Phrase => "by phrase",
             SearchedBy::NarrowedRegex | SearchedBy::Scan => "by pattern",
         };
         let finds = text::count(finds.hits.len(), "hit");
-        shown.push_str(&format!("[{finds} in {searched}, {how}; cite a hit by its file and place]\n"));
+        shown.push_str(&format!("[{finds} in {searched}, {method}; cite a hit by its file and place]\n"));
     }
     for note in &finds.notes {
         shown.push_str(&format!("[{note}]\n"));
     }
-    for (name, why) in finds.broken.iter().take(MAX_NAMED) {
+    for (name, reason) in finds.broken.iter().take(MAX_NAMED) {
         // The hint follows the semicolon. It is shown for a single document, not repeated for many.
-        let why = if finds.broken.len() == 1 { why.as_str() } else { why.split("; ").next().unwrap_or(why) };
-        shown.push_str(&format!("[{name} could not be searched completely: {why}]\n"));
+        let reason =
+            if finds.broken.len() == 1 { reason.as_str() } else { reason.split("; ").next().unwrap_or(reason) };
+        shown.push_str(&format!("[{name} could not be searched completely: {reason}]\n"));
     }
     if finds.broken.len() > MAX_NAMED {
         let more = text::count(finds.broken.len() - MAX_NAMED, "more document");
@@ -241,9 +242,9 @@ pub(super) fn failed(doing: &str, error: &KnowledgeError) -> Failure {
 }
 
 /// Maximum number of password questions for one document in one call.
-const TRIES: usize = 3;
+const MAX_ATTEMPTS: usize = 3;
 /// Maximum number of stored passwords of one session. The oldest is dropped first.
-const KEPT: usize = 32;
+const MAX_PASSWORDS: usize = 32;
 
 /// Passwords given by users, by session.
 #[derive(Debug, Default)]
@@ -259,15 +260,15 @@ impl Passwords {
         self.lock().iter().rev().filter(|(owner, _)| *owner == session).map(|(_, password)| password.clone()).collect()
     }
 
-    fn keep(&self, session: SessionId, password: Password) {
-        let mut kept = self.lock();
-        kept.retain(|known| *known != (session, password.clone()));
-        if kept.iter().filter(|(owner, _)| *owner == session).count() >= KEPT
-            && let Some(oldest) = kept.iter().position(|(owner, _)| *owner == session)
+    fn store(&self, session: SessionId, password: Password) {
+        let mut stored = self.lock();
+        stored.retain(|entry| *entry != (session, password.clone()));
+        if stored.iter().filter(|(owner, _)| *owner == session).count() >= MAX_PASSWORDS
+            && let Some(oldest) = stored.iter().position(|(owner, _)| *owner == session)
         {
-            kept.remove(oldest);
+            stored.remove(oldest);
         }
-        kept.push_back((session, password));
+        stored.push_back((session, password));
     }
 
     /// Removes the passwords of a session.
@@ -277,7 +278,7 @@ impl Passwords {
 }
 
 /// Runs `act` on a document. If it needs a password, tries those known in the session, then asks the user.
-pub(super) async fn unlocked<'a, T>(
+pub(super) async fn unlock<'a, T>(
     context: &ToolContext,
     passwords: &Passwords,
     document: OpenDocument,
@@ -288,7 +289,7 @@ pub(super) async fn unlocked<'a, T>(
     let again =
         |password: Option<Password>| document.with_password(password).map_err(|error| Failure::io(doing, &error));
     let failed = |error: &KnowledgeError| self::failed(doing, error);
-    let mut known = passwords.of(context.session_id).into_iter();
+    let mut stored = passwords.of(context.session_id).into_iter();
     let (mut password, mut tried) = (None, 0);
     loop {
         let last = match act(again(password.clone())?).await {
@@ -296,18 +297,18 @@ pub(super) async fn unlocked<'a, T>(
             // After another error, it is unknown whether the password was right.
             done => {
                 if let (Ok(_), Some(typed)) = (&done, password.filter(|_| tried > 0)) {
-                    passwords.keep(context.session_id, typed);
+                    passwords.store(context.session_id, typed);
                 }
                 return done.map_err(|error| failed(&error));
             }
         };
-        password = known.next();
+        password = stored.next();
         if password.is_some() {
             continue;
         }
-        if tried == TRIES {
+        if tried == MAX_ATTEMPTS {
             return Err(Failure::tool(format!(
-                "could not {doing}: it needs a password, and all {TRIES} from the user were wrong; ask the user before retrying"
+                "could not {doing}: it needs a password, and all {MAX_ATTEMPTS} from the user were wrong; ask the user before retrying"
             )));
         }
         password = match context.person.ask(question(&name, tried)).await {
@@ -323,7 +324,7 @@ pub(super) async fn unlocked<'a, T>(
 fn question(name: &str, tried: usize) -> Ask {
     let wrong = match tried {
         0 => String::new(),
-        tried => format!("Wrong password (attempt {} of {TRIES}).\n", tried + 1),
+        tried => format!("Wrong password (attempt {} of {MAX_ATTEMPTS}).\n", tried + 1),
     };
     Ask::Question {
         question: format!("What is the password of {name}?"),
@@ -347,12 +348,12 @@ mod tests {
         let passwords = Passwords::default();
         let (one, other) = (SessionId::generate(), SessionId::generate());
         for number in 0..40 {
-            passwords.keep(one, Password::new(number.to_string()));
+            passwords.store(one, Password::new(number.to_string()));
         }
-        passwords.keep(other, Password::new("secret".to_owned()));
-        passwords.keep(one, Password::new("39".to_owned()));
-        let known = passwords.of(one);
-        assert_eq!((known.len(), known[0].reveal(), known[31].reveal()), (KEPT, "39", "8"));
+        passwords.store(other, Password::new("secret".to_owned()));
+        passwords.store(one, Password::new("39".to_owned()));
+        let stored = passwords.of(one);
+        assert_eq!((stored.len(), stored[0].reveal(), stored[31].reveal()), (MAX_PASSWORDS, "39", "8"));
         passwords.forget(one);
         assert_eq!((passwords.of(one).len(), passwords.of(other).len()), (0, 1));
         assert!(!format!("{passwords:?}").contains("secret"));

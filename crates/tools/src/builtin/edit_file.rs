@@ -89,7 +89,7 @@ fn plan_edit(job: &Job, args: &EditFile) -> Result<PlannedEdit, Failure> {
     if args.old_string == args.new_string {
         return Err(Failure::arguments("`old_string` and `new_string` are the same, so nothing would change"));
     }
-    let path = job.files.meant_to_write(&args.path)?;
+    let path = job.files.resolve_for_write(&args.path)?;
     let target = job.files.target(&path, job.limits.write_bytes)?;
     let before = target.document(job.limits.write_bytes)?;
     let (old, new) = (before.normal(&args.old_string), before.normal(&args.new_string));
@@ -119,8 +119,8 @@ fn plan_edit(job: &Job, args: &EditFile) -> Result<PlannedEdit, Failure> {
         _ => {}
     }
     let too_large = || {
-        let most = text::size(job.limits.write_bytes);
-        Failure::tool(format!("{path} would exceed {most}; replace less at once"))
+        let limit = text::size(job.limits.write_bytes);
+        Failure::tool(format!("{path} would exceed {limit}; replace less at once"))
     };
     let growth = starts.len().saturating_mul(new.len().saturating_sub(old.len()));
     if (before.text().len().saturating_add(growth)) as u64 > job.limits.write_bytes.saturating_mul(3) {
@@ -210,7 +210,7 @@ struct PlannedWrite {
     target: Target,
     content: Vec<u8>,
     /// Properties of the replaced file that are preserved, and that a new file would not have.
-    kept: Vec<&'static str>,
+    preserved: Vec<&'static str>,
 }
 
 impl Tool for WriteFile {
@@ -228,7 +228,7 @@ impl Tool for WriteFile {
 }
 
 fn write(job: &Job, args: WriteFile) -> Result<ToolOutput, Failure> {
-    let PlannedWrite { path, target, content, kept } = plan_write(job, &args)?;
+    let PlannedWrite { path, target, content, preserved } = plan_write(job, &args)?;
     let size = text::size(content.len() as u64);
     let change = match &target.existing {
         Some(existing) if existing.content.as_ref() == Some(&content) => {
@@ -246,8 +246,8 @@ fn write(job: &Job, args: WriteFile) -> Result<ToolOutput, Failure> {
     target.replace(&content)?;
     let done = if change == FileChangeKind::Created { "Created" } else { "Replaced" };
     let lines = text::count(args.content.lines().count(), "line");
-    let kept = if kept.is_empty() { String::new() } else { format!("; kept {}", kept.join(", ")) };
-    let mut output = ToolOutput::ok(format!("{done} {path} ({size}, {lines}{kept})."));
+    let preserved = if preserved.is_empty() { String::new() } else { format!("; kept {}", preserved.join(", ")) };
+    let mut output = ToolOutput::ok(format!("{done} {path} ({size}, {lines}{preserved})."));
     output.files.push(FileChange::new(name, change));
     output.details = shown.flatten();
     Ok(output)
@@ -263,8 +263,8 @@ fn preview_write(job: &Job, args: WriteFile) -> Result<String, Failure> {
         None => {
             // The file is not read, so its size and time identify its version.
             let changed = existing.changed.map(|at| format!(" (last changed {at})")).unwrap_or_default();
-            let what = format!("{}{changed} are replaced", text::size(existing.size));
-            diff::replaced(&path, &what, &args.content)
+            let summary = format!("{}{changed} are replaced", text::size(existing.size));
+            diff::replaced(&path, &summary, &args.content)
         }
     })
 }
@@ -281,14 +281,14 @@ fn plan_write(job: &Job, args: &WriteFile) -> Result<PlannedWrite, Failure> {
     if args.content.len() as u64 > job.limits.write_bytes {
         return Err(too_large(args.content.len()));
     }
-    let path = job.files.meant_to_write(&args.path)?;
+    let path = job.files.resolve_for_write(&args.path)?;
     let target = job.files.target(&path, job.limits.write_bytes)?;
-    let (content, kept) = as_before(&path, &target, &args.content)?;
+    let (content, preserved) = as_before(&path, &target, &args.content)?;
     // The encoding of the file may need more bytes for the text.
     if content.len() as u64 > job.limits.write_bytes {
         return Err(too_large(content.len()));
     }
-    Ok(PlannedWrite { path, target, content, kept })
+    Ok(PlannedWrite { path, target, content, preserved })
 }
 
 /// Content in the encoding and with the line ends of the existing file.
@@ -298,21 +298,21 @@ fn as_before(path: &ToolPath, target: &Target, written: &str) -> Result<(Vec<u8>
         return plain();
     };
     let Ok(document) = Document::read(before.to_vec()) else { return plain() };
-    let mut kept = Vec::new();
+    let mut preserved = Vec::new();
     let mut charset = document.charset();
     if !charset.sure && !written.is_ascii() {
         // If the encoding is only a guess, UTF-8 is written, which every reader knows.
         charset = Charset::UTF_8;
     }
-    kept.extend(charset.name().filter(|_| charset.is_utf16() || !written.is_ascii()));
+    preserved.extend(charset.name().filter(|_| charset.is_utf16() || !written.is_ascii()));
     let mark = &before[..charset.bom];
     if !mark.is_empty() {
-        kept.push("the byte order mark");
+        preserved.push("the byte order mark");
     }
     let text = match document.line_end() {
         // Text that contains `\r` is written with its own line ends.
         Some(end @ ("\r\n" | "\r")) if !written.contains('\r') && written.contains('\n') => {
-            kept.push(if end == "\r" { "CR line endings" } else { "CRLF line endings" });
+            preserved.push(if end == "\r" { "CR line endings" } else { "CRLF line endings" });
             Cow::Owned(written.replace('\n', end))
         }
         _ => Cow::Borrowed(written),
@@ -322,5 +322,5 @@ fn as_before(path: &ToolPath, target: &Target, written: &str) -> Result<(Vec<u8>
         let Failure { code, text } = unwritable.failure(path);
         Failure::new(code, format!("{text}; or delete the file first to write it in UTF-8"))
     })?;
-    Ok(([mark, &encoded].concat(), kept))
+    Ok(([mark, &encoded].concat(), preserved))
 }

@@ -201,7 +201,7 @@ fn list(job: &Job, args: ListFiles) -> Result<ToolOutput, Failure> {
         if aside || place.place() != PathPlace::Own && place.is_root() {
             listing.lines.push(format!("{place}/"));
         }
-        let walk = Walk { max_depth, include_ignored: false, include_kept: true };
+        let walk = Walk { max_depth, include_ignored: false, include_daemon_areas: true };
         walk.run(job, &place, &mut left, &mut |found| Ok(listing.entry(found)))?;
     }
     Ok(ToolOutput::ok(listing.render(&start, &left)))

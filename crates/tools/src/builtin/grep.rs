@@ -158,14 +158,14 @@ struct Search<'a> {
 
 impl Search<'_> {
     fn file(&mut self, path: &ToolPath) -> Result<ControlFlow<()>, Failure> {
-        let (most, buffer) = (self.job.limits.write_bytes, &mut self.buffer);
+        let (limit, buffer) = (self.job.limits.write_bytes, &mut self.buffer);
         let opened = self.job.files.open_file(path).ok();
         // A file that was removed or is unreadable does not end the search.
-        let text = match opened.and_then(|file| TextReader::open(file.content, file.size, most, true, buffer).ok()) {
+        let text = match opened.and_then(|file| TextReader::open(file.content, file.size, limit, true, buffer).ok()) {
             Some(Ok(text)) => text,
             unread => {
-                let what = if self.is_named { unread.and_then(Result::err) } else { unread.map(|_| "binary") };
-                self.hits.unsearched.add(what.unwrap_or("unreadable"));
+                let reason = if self.is_named { unread.and_then(Result::err) } else { unread.map(|_| "binary") };
+                self.hits.unsearched.add(reason.unwrap_or("unreadable"));
                 return Ok(ControlFlow::Continue(()));
             }
         };

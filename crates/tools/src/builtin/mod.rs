@@ -102,20 +102,20 @@ impl Builtin {
     /// Specification for models. `None` if the service that the tool needs is missing.
     pub(crate) fn offered(&self, config: &ToolboxConfig) -> Option<ToolSpec> {
         let row = self.row()?;
-        let is_there = match row.needs {
+        let is_available = match row.needs {
             ToolPart::Workspace => true,
             ToolPart::Documents => config.knowledge.is_some(),
             ToolPart::Code => config.code.is_some(),
             ToolPart::Web | ToolPart::WebSearch => config.web.is_some(),
             ToolPart::Languages => config.languages.is_some(),
         };
-        is_there.then(|| (self.spec)(row, config))
+        is_available.then(|| (self.spec)(row, config))
     }
 
     /// Finds the tool with this name or alias.
     pub(crate) fn named(name: &str) -> Option<&'static Self> {
-        let known = ToolRow::find(name)?;
-        TOOLS.iter().find(|tool| tool.name == known.name)
+        let row = ToolRow::find(name)?;
+        TOOLS.iter().find(|tool| tool.name == row.name)
     }
 }
 

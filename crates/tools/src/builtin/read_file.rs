@@ -63,18 +63,18 @@ impl Tool for Args {
             )
         };
         let reading =
-            documents::unlocked(context, &call.services.passwords, document, &format!("read {name}"), read).await?;
+            documents::unlock(context, &call.services.passwords, document, &format!("read {name}"), read).await?;
         documents::show(&name, range, &reading)
     }
 }
 
 fn open(job: &Job, args: Args, knowledge: Option<&dyn Knowledge>) -> Result<PreparedFile<PartRange>, Failure> {
-    let (path, inner) = documents::located(job, &args.path)?;
+    let (path, inner) = documents::locate(job, &args.path)?;
     let opened = match job.files.open_file(&path) {
         Ok(opened) => opened,
         Err(failure) => {
-            let held = job.files.never_saved(&path)?.ok_or(failure)?;
-            return text(job, &args, &path, held).map(PreparedFile::Text);
+            let opened = job.files.open_unsaved(&path)?.ok_or(failure)?;
+            return text(job, &args, &path, opened).map(PreparedFile::Text);
         }
     };
     let document = match knowledge {
@@ -83,7 +83,7 @@ fn open(job: &Job, args: Args, knowledge: Option<&dyn Knowledge>) -> Result<Prep
     };
     match document {
         Ok(document) => {
-            let document = documents::within(document, inner);
+            let document = documents::with_inner(document, inner);
             let number = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
             let from = PartCursor {
                 row: args.row.map_or(0, number),
@@ -104,9 +104,9 @@ fn text(job: &Job, args: &Args, path: &ToolPath, opened: OpenFile) -> Result<Too
     let mut buffer = Vec::new();
     let read =
         TextReader::open(opened.content, opened.size, job.limits.write_bytes, false, &mut buffer).map_err(failed)?;
-    let decoded = read.map_err(|what| {
+    let decoded = read.map_err(|kind| {
         Failure::tool(format!(
-            "{path} is {what} ({}) and cannot be read; supported: text, PDF, Word, Excel, PowerPoint, OpenDocument, RTF, EPUB, \
+            "{path} is {kind} ({}) and cannot be read; supported: text, PDF, Word, Excel, PowerPoint, OpenDocument, RTF, EPUB, \
              mail and notebooks; convert it first, such as with run_bash_command",
             text::size(opened.size)
         ))
@@ -163,7 +163,7 @@ struct Page {
 impl Page {
     fn read(job: &Job, mut lines: impl BufRead, wanted: LineRange) -> io::Result<Self> {
         let mut page = Self::default();
-        let (mut chars_left, mut counted_behind, mut full) = (wanted.max_chars, 0_u64, false);
+        let (mut chars_left, mut counted_after, mut full) = (wanted.max_chars, 0_u64, false);
         let cap = wanted.max_chars.saturating_mul(4);
         let mut line = Vec::new();
         let mut number = 0;
@@ -184,8 +184,8 @@ impl Page {
             if full || number - wanted.offset >= wanted.limit {
                 full = true;
                 page.next.get_or_insert(number);
-                counted_behind += length;
-                if counted_behind > MAX_COUNTED || job.is_late() || job.is_cancelled() {
+                counted_after += length;
+                if counted_after > MAX_COUNTED || job.is_late() || job.is_cancelled() {
                     return Ok(page);
                 }
                 continue;
@@ -247,9 +247,10 @@ impl Page {
         let notes = if notes.is_empty() { String::new() } else { format!("[{path}: {}]\n", notes.join("; ")) };
         let mut shown = format!("{notes}{}", self.text);
         if let Some(column) = self.cut_line {
-            let (what, line) = (if wanted.column.is_some() { "continues" } else { "is longer than a page" }, self.last);
+            let (problem, line) =
+                (if wanted.column.is_some() { "continues" } else { "is longer than a page" }, self.last);
             shown.push_str(&format!(
-                "\n[line {line} {what}: continue with offset={line} and column={column}; grep shows the column of a hit]"
+                "\n[line {line} {problem}: continue with offset={line} and column={column}; grep shows the column of a hit]"
             ));
         }
         if let Some(next) = self.next {
@@ -281,7 +282,7 @@ fn next_line(
         let part = &buffer[..end.unwrap_or(buffer.len())];
         let used = part.len();
         is_any = true;
-        let part = behind(part, skipped);
+        let part = after_skipped(part, skipped);
         line.extend_from_slice(&part[..part.len().min(cap.saturating_sub(line.len()))]);
         length += part.len() as u64;
         lines.consume(used);
@@ -295,7 +296,7 @@ fn next_line(
 }
 
 /// Rest of a part after the characters to skip. Nothing is skipped once a character was returned.
-fn behind<'a>(part: &'a [u8], skipped: &mut Option<u64>) -> &'a [u8] {
+fn after_skipped<'a>(part: &'a [u8], skipped: &mut Option<u64>) -> &'a [u8] {
     let Some(mut left) = *skipped else { return part };
     for (index, byte) in part.iter().enumerate() {
         // Continuation bytes of UTF-8 start with the bits 10.

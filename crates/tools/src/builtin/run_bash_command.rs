@@ -50,12 +50,12 @@ pub(crate) const LIMIT: &str = "max_seconds";
 /// Valid values of this limit.
 pub(crate) const SECONDS: RangeInclusive<u64> = 1..=86_400;
 /// Maximum time if the limit is not set or invalid, in seconds.
-pub(crate) const USUAL_SECONDS: u64 = 600;
+pub(crate) const DEFAULT_SECONDS: u64 = 600;
 
 /// Maximum time of a command. At least the default time limit of commands.
 pub(crate) fn longest(config: &ToolboxConfig) -> Duration {
     let set = config.tool_limits.get(NAME).and_then(|limits| limits.get(LIMIT)).copied();
-    let seconds = set.filter(|seconds| SECONDS.contains(seconds)).unwrap_or(USUAL_SECONDS);
+    let seconds = set.filter(|seconds| SECONDS.contains(seconds)).unwrap_or(DEFAULT_SECONDS);
     Duration::from_secs(seconds).max(config.command_timeout)
 }
 
@@ -98,12 +98,12 @@ impl Tool for Args {
     async fn preview(self, call: Call<'_>) -> Result<Option<String>, Failure> {
         let (args, directory, _) = call.work(move |job| prepare(job, self)).await?;
         let seconds = args.timeout(&call.services.config).as_secs();
-        let place = if directory.is_root() && directory.to_string() == "." {
+        let location = if directory.is_root() && directory.to_string() == "." {
             "the workspace".to_owned()
         } else {
             directory.to_string()
         };
-        Ok(Some(format!("$ {}\n(in {place}, at most {seconds} s)", args.command)))
+        Ok(Some(format!("$ {}\n(in {location}, at most {seconds} s)", args.command)))
     }
 }
 
@@ -198,9 +198,9 @@ fn usual_start(job: &Job, command: &str) -> ToolPath {
     {
         return ToolPath::root(PathPlace::Own);
     }
-    match &job.here {
+    match &job.client_folder {
         _ if !is_mounted => ToolPath::root(PathPlace::Own),
-        Some(here) if is_there(here) => here.clone(),
+        Some(client_folder) if is_there(client_folder) => client_folder.clone(),
         _ => project,
     }
 }
@@ -267,7 +267,11 @@ async fn run(
 }
 
 /// Ensures that a command's writes in the user's folders change nothing outside of them.
-async fn keep_in_mounts(workspace: &Workspace, how: HardLinks, cancel: &CancellationToken) -> Result<(), Failure> {
+async fn keep_in_mounts(
+    workspace: &Workspace,
+    treatment: HardLinks,
+    cancel: &CancellationToken,
+) -> Result<(), Failure> {
     let writable: Vec<(String, PathBuf)> = workspace
         .mounts()
         .names()
@@ -278,13 +282,13 @@ async fn keep_in_mounts(workspace: &Workspace, how: HardLinks, cancel: &Cancella
         return Ok(());
     }
     let session = workspace.root.clone();
-    let looked = tokio::task::spawn_blocking(move || {
-        writable.iter().try_for_each(|(name, path)| hard_links::keep_in(path, name, &session, how))
+    let checked = tokio::task::spawn_blocking(move || {
+        writable.iter().try_for_each(|(name, path)| hard_links::isolate(path, name, &session, treatment))
     });
     tokio::select! {
-        looked = looked => {
-            let broke = "the command never ran: the check for hard links failed";
-            looked.unwrap_or_else(|_| Err(Failure::tool(broke)))
+        checked = checked => {
+            let failure = "the command never ran: the check for hard links failed";
+            checked.unwrap_or_else(|_| Err(Failure::tool(failure)))
         }
         () = cancel.cancelled() => Err(Failure::cancelled()),
     }

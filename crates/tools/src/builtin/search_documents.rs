@@ -35,9 +35,9 @@ use super::{
 };
 
 /// Default number of finds.
-const USUAL: usize = 10;
+const DEFAULT_HITS: usize = 10;
 /// Time after which a search starts no further documents.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIME_LIMIT: Duration = Duration::from_secs(120);
 
 /// Searches the documents of this session (PDF, Word, Excel, PowerPoint etc.; Markdown, HTML and other text, archives) and
 /// returns file and place of each hit, to cite. Query with a few words in the language of the documents; put phrases in
@@ -55,7 +55,7 @@ pub(crate) struct SearchDocuments {
     #[serde(default)]
     offset: usize,
     /// Maximum number of hits.
-    #[schemars(range(min = 1, max = MOST))]
+    #[schemars(range(min = 1, max = MAX_HITS))]
     max_results: Option<usize>,
 }
 
@@ -66,8 +66,8 @@ impl Tool for SearchDocuments {
         let Self { query: text, path, regex, offset, max_results } = self;
         check_query(&text)?;
         let (knowledge, context, begun) = (call.knowledge()?, call.context, Instant::now());
-        let limit = max_results.unwrap_or(USUAL).clamp(1, MOST);
-        let query = DocumentQuery { text, regex, limit, neighbours: false, begin_by: Some(begun + PATIENCE) };
+        let limit = max_results.unwrap_or(DEFAULT_HITS).clamp(1, MAX_HITS);
+        let query = DocumentQuery { text, regex, limit, neighbours: false, begin_by: Some(begun + TIME_LIMIT) };
         let mut all = Search { next: offset, ..Search::default() };
         // Repeats until all documents are searched, at most `MAX_OPEN` at a time.
         loop {
@@ -91,10 +91,10 @@ impl Tool for SearchDocuments {
                 found.map_err(|error| documents::failed(&format!("search {count}"), &error))?
             };
             match &mut all.finds {
-                Some(known) => known.add(finds, limit),
+                Some(previous) => previous.add(finds, limit),
                 None => all.finds = Some(finds),
             }
-            if all.beyond == 0 || begun.elapsed() >= PATIENCE {
+            if all.beyond == 0 || begun.elapsed() >= TIME_LIMIT {
                 return Ok(ToolOutput::ok(all.render(&query.text)));
             }
         }
@@ -204,9 +204,9 @@ fn open(job: &Job, path: Option<&str>, offset: usize, knowledge: &dyn Knowledge)
 }
 
 /// Default number of finds in one file.
-const USUAL_IN_FILE: usize = 8;
+const DEFAULT_HITS_IN_FILE: usize = 8;
 /// Maximum number of finds.
-const MOST: usize = 50;
+const MAX_HITS: usize = 50;
 
 /// Searches one file and returns the places to cite: the page of a PDF, the slide, the sheet and its cells, the
 /// line of a text. Query with a few words in the language of the file; put phrases in double quotes. Use it before
@@ -221,7 +221,7 @@ pub(crate) struct SearchFile {
     #[serde(default)]
     regex: bool,
     /// Maximum number of hits.
-    #[schemars(range(min = 1, max = MOST))]
+    #[schemars(range(min = 1, max = MAX_HITS))]
     max_results: Option<usize>,
 }
 
@@ -240,17 +240,17 @@ impl Tool for SearchFile {
             let progress = documents::progress_reporter(&context.progress, "indexing");
             let found = knowledge.search(vec![document], query.clone(), progress, context.cancel.clone());
             let judge = |finds: DocumentFinds| match (finds.locked.is_empty(), finds.broken.first()) {
-                (false, Some((_, why))) => {
-                    Err(KnowledgeError::new(ErrorKind::Rejected, why.clone()).needing_password(true))
+                (false, Some((_, reason))) => {
+                    Err(KnowledgeError::new(ErrorKind::Rejected, reason.clone()).needing_password(true))
                 }
                 _ => Ok(finds),
             };
             found.map(move |found| found.and_then(judge)).boxed()
         };
         let finds =
-            documents::unlocked(context, &call.services.passwords, document, &format!("search {name}"), search).await?;
+            documents::unlock(context, &call.services.passwords, document, &format!("search {name}"), search).await?;
         match (finds.broken.first(), finds.searched) {
-            (Some((_, why)), 0) => Err(Failure::tool(format!("{name} could not be searched: {why}"))),
+            (Some((_, reason)), 0) => Err(Failure::tool(format!("{name} could not be searched: {reason}"))),
             _ => Ok(ToolOutput::ok(documents::show_finds(&query.text, &finds))),
         }
     }
@@ -259,12 +259,14 @@ impl Tool for SearchFile {
 fn prepare(job: &Job, args: SearchFile, knowledge: &dyn Knowledge) -> Result<PreparedFile<DocumentQuery>, Failure> {
     let SearchFile { path: written, query: text, regex, max_results } = args;
     check_query(&text)?;
-    let (path, inner) = documents::located(job, &written)?;
+    let (path, inner) = documents::locate(job, &written)?;
     let opened = job.files.open_file(&path)?;
     let (document, limit) = match documents::document(knowledge, &path, opened)? {
-        Ok(document) => (documents::within(document, inner), max_results.unwrap_or(USUAL_IN_FILE).clamp(1, MOST)),
+        Ok(document) => {
+            (documents::with_inner(document, inner), max_results.unwrap_or(DEFAULT_HITS_IN_FILE).clamp(1, MAX_HITS))
+        }
         Err(opened) => match documents::searchable(knowledge, &path, opened)? {
-            Some(document) => (document, USUAL_IN_FILE),
+            Some(document) => (document, DEFAULT_HITS_IN_FILE),
             None => return grep::run(job, grep::Args::of_file(written, pattern(&text, regex))).map(PreparedFile::Text),
         },
     };

@@ -234,7 +234,7 @@ impl Tool for RenameSymbol {
         let planned = self.planned(call).await?;
         let plan_of = planned.clone();
         let shown = call.work(move |job| plan(job, &plan_of).map(|steps| shown(&steps))).await?;
-        call.services.renames.keep(call.context, call.call, planned);
+        call.services.renames.store(call.context, call.call, planned);
         Ok(Some(shown))
     }
 }
@@ -261,7 +261,7 @@ fn prepare_rename(
     if !is_name || name.contains(|letter: char| letter.is_whitespace() || letter.is_control()) {
         return Err(Failure::arguments("`new_name` must be 1 to 200 characters without white space"));
     }
-    let file = file(job, &job.files.meant_to_write(&path)?, languages)?;
+    let file = file(job, &job.files.resolve_for_write(&path)?, languages)?;
     let names = Names { old: symbol.clone(), new: name };
     Ok((SourcePosition { file, line, at: LinePosition::Symbol(symbol) }, names))
 }
@@ -280,9 +280,9 @@ fn step(job: &Job, names: &Names, rewrite: &SourceRewrite) -> Result<Step, Failu
         )));
     }
     let path = job.files.locate(file)?;
-    let most = job.limits.write_bytes;
-    let target = job.files.target(&path, most)?;
-    let document = target.document(most)?;
+    let limit = job.limits.write_bytes;
+    let target = job.files.target(&path, limit)?;
+    let document = target.document(limit)?;
     let placed = placed(&document, names, edits).ok_or_else(|| {
         Failure::tool(format!(
             "in {path} the rename would change something other than `{}`, or the file has changed meanwhile; nothing was \
@@ -307,14 +307,14 @@ fn placed(document: &Document, names: &Names, edits: &[SourceEdit]) -> Option<Ve
     let place = |edit: &SourceEdit| {
         let (start, end) = (edit.start.offset(text)?, edit.end.offset(text)?);
         let replaced = text.get(start..end)?;
-        names.are_all_of(replaced, &edit.text).then(|| (start..end, document.normal(&edit.text)))
+        names.allow(replaced, &edit.text).then(|| (start..end, document.normal(&edit.text)))
     };
     edits.iter().map(place).collect()
 }
 
 impl Names {
     /// Returns true if an edit only renames the symbol. Servers are not trusted.
-    fn are_all_of(&self, replaced: &str, text: &str) -> bool {
+    fn allow(&self, replaced: &str, text: &str) -> bool {
         let Self { old, new } = self;
         let is_short = |text: &str, name: &str| text.len() <= name.len() + MAX_AROUND && !text.contains(['\n', '\r']);
         // When `name: symbol` becomes `name`, or the reverse, a part is removed or inserted.
@@ -332,7 +332,7 @@ mod tests {
     fn rename_edit_may_change_only_the_symbol() {
         let names = Names { old: "count".to_owned(), new: "total".to_owned() };
         let check = |replaced: &str, text: &str, expected: bool| {
-            assert_eq!(names.are_all_of(replaced, text), expected, "{replaced:?} {text:?}");
+            assert_eq!(names.allow(replaced, text), expected, "{replaced:?} {text:?}");
         };
         check("count", "total", true);
         check("r#count", "total", true);
@@ -343,7 +343,7 @@ mod tests {
         check("count", "other", false);
         check("count", "", false);
         check("", "", false);
-        check("count", "total; run(\"something that nobody has asked for\")", false);
+        check("count", "total; run(\"an unrelated statement\")", false);
         check("count\nfoo", "total", false);
         check("count", "total\nfoo", false);
         check(&format!("count{}", " ".repeat(MAX_AROUND + 1)), "total", false);

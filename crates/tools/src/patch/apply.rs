@@ -6,7 +6,7 @@ use agentd_workspace::text;
 
 use super::{
     Hunk, LineKind,
-    place::{FileLines, HunkPlace, Likeness, NoPlace},
+    place::{FileLines, HunkPlace, Likeness, PlaceError},
 };
 
 /// Result of applying hunks to a text.
@@ -36,21 +36,22 @@ pub(crate) fn apply(text: &str, hunks: &[Hunk]) -> Result<Edits, Vec<String>> {
     let mut blocks: Vec<Block> = Vec::new();
     let mut misfits = Vec::new();
     let (mut from, mut drift) = (0, 0_isize);
-    let mut made = Edits::default();
+    let mut result = Edits::default();
     let mut open_end = None;
     for (number, hunk) in hunks.iter().enumerate() {
         let expected = hunk.start.map(|start| start.saturating_add_signed(drift));
         let place = match file.place(hunk, from, expected) {
             Ok(place) => place,
-            Err(why) => {
-                misfits.push(Misfit { number: number + 1, of: hunks.len(), hunk, from, expected, why }.describe(&file));
+            Err(reason) => {
+                misfits
+                    .push(Misfit { number: number + 1, of: hunks.len(), hunk, from, expected, reason }.describe(&file));
                 continue;
             }
         };
         if let Some(start) = hunk.start {
             drift = place.at.cast_signed() - start.cast_signed();
         }
-        made.inexact |= place.likeness != Likeness::Exact;
+        result.inexact |= place.likeness != Likeness::Exact;
         from = add_blocks(&file, hunk, place, &mut blocks);
         if from == file.lines.len() && hunk.open_end.0 != hunk.open_end.1 {
             open_end = Some(hunk.open_end.1);
@@ -62,10 +63,10 @@ pub(crate) fn apply(text: &str, hunks: &[Hunk]) -> Result<Edits, Vec<String>> {
     if !misfits.is_empty() {
         return Err(misfits);
     }
-    made.added = blocks.iter().map(|block| block.added.len()).sum();
-    made.removed = blocks.iter().map(|block| block.lines.len()).sum();
-    made.edits = edits(text, &file, blocks, open_end);
-    Ok(made)
+    result.added = blocks.iter().map(|block| block.added.len()).sum();
+    result.removed = blocks.iter().map(|block| block.lines.len()).sum();
+    result.edits = edits(text, &file, blocks, open_end);
+    Ok(result)
 }
 
 /// Adds the changes of a hunk, and returns the line after it.
@@ -98,12 +99,12 @@ fn add_blocks(file: &FileLines<'_>, hunk: &Hunk, place: HunkPlace, blocks: &mut 
 /// got wrong would be wrong as well, which changes the meaning in some languages.
 struct Indents<'l> {
     /// Pairs of indentation in the patch and in the file, most recent last.
-    known: Vec<(&'l str, &'l str)>,
+    mappings: Vec<(&'l str, &'l str)>,
 }
 
 impl<'l> Indents<'l> {
     fn of(file: &FileLines<'l>, hunk: &'l Hunk, place: HunkPlace) -> Self {
-        let mut indents = Self { known: Vec::new() };
+        let mut indents = Self { mappings: Vec::new() };
         if place.likeness == Likeness::Indentation {
             let pairs: Vec<_> = hunk.old().zip(&file.lines[place.at..]).collect();
             for (patch, line) in pairs.into_iter().rev() {
@@ -115,21 +116,21 @@ impl<'l> Indents<'l> {
 
     fn note(&mut self, line: &'l str, patch: &'l str) {
         if !patch.trim().is_empty() {
-            self.known.retain(|(known, _)| *known != indentation(patch));
-            self.known.push((indentation(patch), indentation(line)));
+            self.mappings.retain(|(known, _)| *known != indentation(patch));
+            self.mappings.push((indentation(patch), indentation(line)));
         }
     }
 
     /// Records a line, which takes precedence over more distant ones.
     fn pass(&mut self, line: &'l str, patch: &'l str) {
-        if !self.known.is_empty() {
+        if !self.mappings.is_empty() {
             self.note(line, patch);
         }
     }
 
     fn fit(&self, added: &str) -> String {
         let indent = indentation(added);
-        let fitting = self.known.iter().rev().filter(|(patch, _)| indent.starts_with(patch));
+        let fitting = self.mappings.iter().rev().filter(|(patch, _)| indent.starts_with(patch));
         match fitting.max_by_key(|(patch, _)| patch.len()) {
             Some((patch, file)) if !added.trim().is_empty() => format!("{file}{}", &added[patch.len()..]),
             _ => added.to_owned(),
@@ -186,7 +187,7 @@ pub(super) struct Misfit<'h> {
     pub(super) from: usize,
     /// Expected position of the hunk.
     pub(super) expected: Option<usize>,
-    pub(super) why: NoPlace,
+    pub(super) reason: PlaceError,
 }
 
 impl Misfit<'_> {
@@ -198,12 +199,12 @@ impl Misfit<'_> {
             format!(" ({})", text::first_chars(&self.hunk.header, 80).0)
         };
         let name = format!("hunk {} of {}{header}", self.number, self.of);
-        match &self.why {
-            NoPlace::Missing => format!("{name} {}", self.missing(file)),
-            NoPlace::Above { at } => {
+        match &self.reason {
+            PlaceError::Missing => format!("{name} {}", self.missing(file)),
+            PlaceError::Above { at } => {
                 format!("{name} matches at line {}, above the previous hunk; order the hunks as in the file", at + 1)
             }
-            NoPlace::Several { at } => {
+            PlaceError::Several { at } => {
                 let lines: Vec<usize> = at.iter().map(|at| at + 1).collect();
                 format!(
                     "{name} matches {} times ({}); add surrounding lines, or the right line number",
@@ -211,12 +212,12 @@ impl Misfit<'_> {
                     line_list(&lines)
                 )
             }
-            NoPlace::NoAnchor { anchor } => format!(
+            PlaceError::NoAnchor { anchor } => format!(
                 "{name}: no line {}is {}",
                 if self.from > 0 { format!("below {} ", self.from) } else { String::new() },
                 text::quoted(anchor)
             ),
-            NoPlace::Nowhere => {
+            PlaceError::Nowhere => {
                 format!("{name} only adds lines without context; add surrounding lines of the file")
             }
         }

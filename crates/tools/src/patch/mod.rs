@@ -67,7 +67,7 @@ pub(crate) enum LineKind {
 }
 
 impl Hunk {
-    /// Iterates over the lines that must be there, in order.
+    /// Iterates over the lines that must occur in the file, in order.
     pub(crate) fn old(&self) -> impl Iterator<Item = &str> {
         self.lines.iter().filter(|line| line.kind != LineKind::Added).map(|line| line.text.as_str())
     }

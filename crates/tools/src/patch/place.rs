@@ -51,7 +51,7 @@ pub(super) struct HunkPlace {
 
 /// Reason why a hunk has no position.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum NoPlace {
+pub(super) enum PlaceError {
     /// Its lines do not occur.
     Missing,
     /// Its lines occur only above those of the previous hunk.
@@ -70,7 +70,7 @@ impl<'t> FileLines<'t> {
     }
 
     /// Finds the position of a hunk at the line `from` or below it. `expected` is the likely position.
-    pub(super) fn place(&self, hunk: &Hunk, from: usize, expected: Option<usize>) -> Result<HunkPlace, NoPlace> {
+    pub(super) fn place(&self, hunk: &Hunk, from: usize, expected: Option<usize>) -> Result<HunkPlace, PlaceError> {
         let old: Vec<&str> = hunk.old().collect();
         let anchored = self.anchored(&hunk.anchors, from)?;
         if old.is_empty() {
@@ -91,14 +91,14 @@ impl<'t> FileLines<'t> {
             }
             match nearest(&places, expected) {
                 Some(Ok(at)) => return Ok(HunkPlace { at, likeness }),
-                Some(Err(at)) => return Err(NoPlace::Several { at }),
+                Some(Err(at)) => return Err(PlaceError::Several { at }),
                 None => match all.last() {
-                    Some(at) if anchored.is_none() => return Err(NoPlace::Above { at: *at }),
+                    Some(at) if anchored.is_none() => return Err(PlaceError::Above { at: *at }),
                     _ => {}
                 },
             }
         }
-        Err(NoPlace::Missing)
+        Err(PlaceError::Missing)
     }
 
     fn place_of_addition(
@@ -107,19 +107,19 @@ impl<'t> FileLines<'t> {
         from: usize,
         expected: Option<usize>,
         anchored: Option<&[usize]>,
-    ) -> Result<usize, NoPlace> {
+    ) -> Result<usize, PlaceError> {
         let end = self.lines.len();
         match (expected, anchored) {
             (_, Some([anchor])) => Ok(anchor + 1),
-            (_, Some(anchors)) => Err(NoPlace::Several { at: anchors.to_vec() }),
+            (_, Some(anchors)) => Err(PlaceError::Several { at: anchors.to_vec() }),
             _ if hunk.at_end || end == 0 => Ok(end),
             (Some(at), None) if (from..=end).contains(&at) => Ok(at),
-            _ => Err(NoPlace::Nowhere),
+            _ => Err(PlaceError::Nowhere),
         }
     }
 
     /// Finds the possible lines of the innermost anchor. `None` if the hunk has no anchors.
-    fn anchored(&self, anchors: &[String], from: usize) -> Result<Option<Vec<usize>>, NoPlace> {
+    fn anchored(&self, anchors: &[String], from: usize) -> Result<Option<Vec<usize>>, PlaceError> {
         let mut places: Option<Vec<usize>> = None;
         for anchor in anchors {
             let wanted = anchor.trim();
@@ -137,7 +137,7 @@ impl<'t> FileLines<'t> {
                 found.dedup();
             }
             if found.is_empty() {
-                return Err(NoPlace::NoAnchor { anchor: anchor.clone() });
+                return Err(PlaceError::NoAnchor { anchor: anchor.clone() });
             }
             places = Some(found);
         }

@@ -60,7 +60,7 @@ async fn previewed_rename_runs_unchanged_for_its_call_only() {
     let edits = vec![SourceEdit { start: at(0), end: at(3), text: "bar".to_owned() }];
     let rewrites = vec![SourceRewrite { file: "/project/a.py".to_owned(), edits }];
     let names = Names { old: "foo".to_owned(), new: "bar".to_owned() };
-    toolbox.services.renames.keep(&context, &call("foo"), PlannedRename { names, rewrites });
+    toolbox.services.renames.store(&context, &call("foo"), PlannedRename { names, rewrites });
     let edited = toolbox.call(&context, &call("other")).await;
     assert!(edited.error.is_some(), "{edited:?}");
     let renamed = toolbox.call(&context, &call("foo")).await;

@@ -55,16 +55,16 @@ impl Bench {
     }
 
     pub(crate) async fn with(project: Project, adapt: impl FnOnce(&mut ToolboxConfig)) -> Self {
-        Self::within(tempfile::tempdir().unwrap(), project, adapt).await
+        Self::in_folder(tempfile::tempdir().unwrap(), project, adapt).await
     }
 
-    pub(crate) async fn within(
+    pub(crate) async fn in_folder(
         outside: tempfile::TempDir,
         project: Project,
         adapt: impl FnOnce(&mut ToolboxConfig),
     ) -> Self {
         let folders =
-            WorkspaceFolders::new(outside.path().join("workspaces")).remembering(outside.path().join("memories"));
+            WorkspaceFolders::new(outside.path().join("workspaces")).with_memories(outside.path().join("memories"));
         let session_id = SessionId::generate();
         let mount = (project != Project::None).then(|| {
             let path = outside.path().join("code");
@@ -183,10 +183,10 @@ pub(crate) fn runs(process: u32) -> bool {
 }
 
 /// Polls until the condition is true, with a limit for a loaded machine.
-pub(crate) async fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) async fn eventually(description: &str, mut condition: impl FnMut() -> bool) {
     let limit = Instant::now() + Duration::from_secs(30);
-    while !is_so() {
-        assert!(Instant::now() < limit, "never came true: {what}");
+    while !condition() {
+        assert!(Instant::now() < limit, "timed out waiting until {description}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -234,17 +234,17 @@ pub(crate) fn tree(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 
 /// Runs `run` while another thread swaps something continuously.
 pub(crate) async fn while_swapping<T>(swap: impl Fn() + Send + 'static, run: impl Future<Output = T>) -> T {
-    let over = Arc::new(AtomicBool::new(false));
+    let done = Arc::new(AtomicBool::new(false));
     let swapping = std::thread::spawn({
-        let over = Arc::clone(&over);
+        let done = Arc::clone(&done);
         move || {
-            while !over.load(Ordering::Relaxed) {
+            while !done.load(Ordering::Relaxed) {
                 swap();
             }
         }
     });
     let ran = run.await;
-    over.store(true, Ordering::Relaxed);
+    done.store(true, Ordering::Relaxed);
     swapping.join().unwrap();
     ran
 }
@@ -260,7 +260,7 @@ pub(crate) fn deep_tree(at: &Path, levels: usize) {
 }
 
 /// Runs a property test. All cases share the bench, because creating one costs more than a case.
-pub(crate) fn hold<S: Strategy>(
+pub(crate) fn check_property<S: Strategy>(
     cases: u32,
     strategy: &S,
     property: impl Fn(&Runtime, &Bench, S::Value) -> Result<(), TestCaseError>,
@@ -268,8 +268,8 @@ pub(crate) fn hold<S: Strategy>(
     let runtime = Runtime::new().unwrap();
     let bench = runtime.block_on(Bench::new());
     let config = Config { cases, failure_persistence: None, ..Config::default() };
-    let held = TestRunner::new(config).run(strategy, |value| property(&runtime, &bench, value));
-    if let Err(broken) = held {
+    let result = TestRunner::new(config).run(strategy, |value| property(&runtime, &bench, value));
+    if let Err(broken) = result {
         panic!("{broken}");
     }
 }

@@ -17,7 +17,7 @@ type Answers = dyn Fn(&str, &FileAction) -> Result<ClientFileAnswer, NoAnswer> +
 /// Editor that answers with a function.
 struct FakeEditor {
     answers: Box<Answers>,
-    asked: Mutex<Vec<(String, FileAction)>>,
+    requests: Mutex<Vec<(String, FileAction)>>,
 }
 
 impl fmt::Debug for FakeEditor {
@@ -33,7 +33,7 @@ impl ClientFiles for FakeEditor {
 
     fn ask<'a>(&'a self, path: &'a str, action: FileAction) -> BoxFuture<'a, Result<ClientFileAnswer, NoAnswer>> {
         let answer = (self.answers)(path, &action);
-        self.asked.lock().unwrap().push((path.to_owned(), action));
+        self.requests.lock().unwrap().push((path.to_owned(), action));
         std::future::ready(answer).boxed()
     }
 }
@@ -43,7 +43,7 @@ impl FakeEditor {
         answers: impl Fn(&str, &FileAction) -> Result<ClientFileAnswer, NoAnswer> + Send + Sync + 'static,
     ) -> Arc<Self> {
         let answers = Box::new(answers);
-        Arc::new(Self { answers, asked: Mutex::default() })
+        Arc::new(Self { answers, requests: Mutex::default() })
     }
 
     /// Returns this text for every file and accepts all writes.
@@ -57,8 +57,8 @@ impl FakeEditor {
     }
 
     fn written(&self) -> BTreeMap<String, String> {
-        let asked = self.asked.lock().unwrap();
-        let written = asked.iter().filter_map(|(path, action)| match action {
+        let requests = self.requests.lock().unwrap();
+        let written = requests.iter().filter_map(|(path, action)| match action {
             FileAction::Write(text) => Some((path.clone(), text.clone())),
             FileAction::Read => None,
         });
@@ -82,22 +82,22 @@ async fn client_is_asked_about_project_text_files_only() {
     std::os::unix::fs::symlink(&secret, bench.real("/project/link.txt")).unwrap();
     assert!(bench.ok("read_file", json!({"path": "uploads/a.txt"})).await.contains("own"));
     bench.fails("read_file", json!({"path": "/project/b.bin"}), ToolErrorCode::Tool).await;
-    let told = bench.call("read_file", json!({"path": "/project/link.txt"})).await.text;
-    assert!(!told.contains(SECRET) && !told.contains("of the editor"), "{told}");
+    let output = bench.call("read_file", json!({"path": "/project/link.txt"})).await.text;
+    assert!(!output.contains(SECRET) && !output.contains("of the editor"), "{output}");
     bench.call("write_file", json!({"path": "/project/link.txt", "content": "x"})).await;
     bench.call("write_file", json!({"path": "/project/../x.txt", "content": "x"})).await;
     bench.call("write_file", json!({"path": "/project/none/at/all.txt", "content": "x"})).await;
     bench.ok("grep", json!({"pattern": "own"})).await;
-    assert!(editor.asked.lock().unwrap().is_empty(), "{:?}", editor.asked.lock().unwrap());
+    assert!(editor.requests.lock().unwrap().is_empty(), "{:?}", editor.requests.lock().unwrap());
 }
 
 #[tokio::test]
 async fn client_answer_is_ignored_if_the_path_moved() {
     let folder = Arc::new(Mutex::new(None::<(std::path::PathBuf, std::path::PathBuf)>));
-    let known = Arc::clone(&folder);
+    let swapped = Arc::clone(&folder);
     // Reads by name while a link replaces the file.
     let editor = FakeEditor::new(move |_, _| {
-        let (file, secret) = known.lock().unwrap().clone().unwrap();
+        let (file, secret) = swapped.lock().unwrap().clone().unwrap();
         let aside = file.with_extension("aside");
         fs::rename(&file, &aside).unwrap();
         std::os::unix::fs::symlink(&secret, &file).unwrap();
@@ -109,11 +109,11 @@ async fn client_answer_is_ignored_if_the_path_moved() {
     let bench = bench(&editor).await;
     let file = bench.put("/project/a.txt", "harmless");
     *folder.lock().unwrap() = Some((file, bench.secret()));
-    let told = bench.ok("read_file", json!({"path": "a.txt"})).await;
-    assert!(told.contains("harmless") && !told.contains(SECRET), "{told}");
+    let output = bench.ok("read_file", json!({"path": "a.txt"})).await;
+    assert!(output.contains("harmless") && !output.contains(SECRET), "{output}");
     let edit = json!({"path": "/project/a.txt", "old_string": "the launch code", "new_string": "x"});
-    let told = bench.fails("edit_file", edit, ToolErrorCode::Tool).await;
-    assert!(told.contains("keeps changing") && !told.contains(SECRET), "{told}");
+    let output = bench.fails("edit_file", edit, ToolErrorCode::Tool).await;
+    assert!(output.contains("keeps changing") && !output.contains(SECRET), "{output}");
     assert!(editor.written().is_empty());
 }
 
@@ -125,14 +125,14 @@ async fn without_client_text_the_disk_is_read_and_not_written() {
         (Ok(ClientFileAnswer::Text("x".repeat(11 << 20))), "11"),
         (Err(NoAnswer::Late), "in time"),
     ];
-    for (answer, why) in refusals {
+    for (answer, reason) in refusals {
         let editor = FakeEditor::new(move |_, _| answer.clone());
         let bench = bench(&editor).await;
         bench.put("/project/a.txt", "saved");
         assert!(bench.ok("read_file", json!({"path": "a.txt"})).await.contains("saved"));
         let edit = json!({"path": "/project/a.txt", "old_string": "saved", "new_string": "new"});
-        let told = bench.fails("edit_file", edit, ToolErrorCode::Tool).await;
-        assert!(told.contains(why) && !told.contains('\u{1b}'), "{told}");
+        let output = bench.fails("edit_file", edit, ToolErrorCode::Tool).await;
+        assert!(output.contains(reason) && !output.contains('\u{1b}'), "{output}");
         bench.fails("write_file", json!({"path": "/project/a.txt", "content": "x"}), ToolErrorCode::Tool).await;
         assert_eq!(bench.content("/project/a.txt"), b"saved");
         assert!(editor.written().is_empty());
@@ -150,7 +150,7 @@ async fn failed_client_write_is_reported_and_disk_is_untouched() {
         (Err(NoAnswer::Late), ToolErrorCode::Timeout, "unknown"),
         (Err(NoAnswer::Gone), ToolErrorCode::Tool, "disconnected"),
     ];
-    for (outcome, code, words) in outcomes {
+    for (outcome, code, expected) in outcomes {
         let editor = FakeEditor::new(move |_, action| match action {
             FileAction::Read => Ok(ClientFileAnswer::Text("unsaved".to_owned())),
             FileAction::Write(_) => outcome.clone(),
@@ -158,8 +158,8 @@ async fn failed_client_write_is_reported_and_disk_is_untouched() {
         let bench = bench(&editor).await;
         bench.put("/project/a.txt", "saved");
         let edit = json!({"path": "/project/a.txt", "old_string": "unsaved", "new_string": "new"});
-        let told = bench.fails("edit_file", edit, code).await;
-        assert!(told.contains(words), "{told}");
+        let output = bench.fails("edit_file", edit, code).await;
+        assert!(output.contains(expected), "{output}");
         assert_eq!(bench.content("/project/a.txt"), b"saved");
     }
 }
@@ -178,8 +178,8 @@ async fn patch_cannot_remove_a_file_with_unsaved_text() {
     bench.put("/project/b.txt", "b\n");
     let patch =
         "*** Begin Patch\n*** Update File: /project/b.txt\n@@\n-b\n+c\n*** Delete File: /project/a.txt\n*** End Patch";
-    let told = bench.fails("apply_patch", json!({"patch": patch}), ToolErrorCode::Tool).await;
-    assert!(told.contains("unsaved changes"), "{told}");
+    let output = bench.fails("apply_patch", json!({"patch": patch}), ToolErrorCode::Tool).await;
+    assert!(output.contains("unsaved changes"), "{output}");
     assert_eq!(bench.content("/project/a.txt"), b"saved");
     assert_eq!(bench.content("/project/b.txt"), b"b\n");
 }

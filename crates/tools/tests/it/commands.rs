@@ -79,7 +79,7 @@ async fn time_limit_kills_all_descendants() {
     let output = bench.call("run_bash_command", json!({"command": command, "timeout_s": 1})).await;
     assert_eq!(output.error, Some(ToolErrorCode::Timeout));
     assert!(output.text.starts_with("timed out after 1 s and was killed with its children"), "{}", output.text);
-    assert!(output.text.contains("started"), "what was written before is kept: {}", output.text);
+    assert!(output.text.contains("started"), "earlier output is preserved: {}", output.text);
     all_end(&bench, &["temp/leader", "temp/child", "temp/stray"]).await;
 }
 

@@ -10,7 +10,7 @@ struct Script {
     /// Label of the encoding, with `+bom` for a byte order mark.
     name: &'static str,
     /// Name of the encoding in the output of `read_file`, if any.
-    said: Option<&'static str>,
+    label: Option<&'static str>,
     lines: [&'static str; 5],
 }
 
@@ -51,19 +51,19 @@ const FRENCH: [&str; 5] = [
 ];
 
 const SCRIPTS: [Script; 13] = [
-    Script { name: "utf-8", said: None, lines: CHINESE },
-    Script { name: "utf-8+bom", said: None, lines: FRENCH },
-    Script { name: "utf-16le+bom", said: Some("UTF-16LE"), lines: CHINESE },
-    Script { name: "utf-16be+bom", said: Some("UTF-16BE"), lines: JAPANESE },
-    Script { name: "utf-16le", said: Some("UTF-16LE"), lines: FRENCH },
-    Script { name: "utf-16be", said: Some("UTF-16BE"), lines: KOREAN },
-    Script { name: "gbk", said: Some("GBK"), lines: CHINESE },
-    Script { name: "big5", said: Some("Big5"), lines: TAIWAN },
-    Script { name: "shift_jis", said: Some("Shift_JIS"), lines: JAPANESE },
-    Script { name: "euc-jp", said: Some("EUC-JP"), lines: JAPANESE },
-    Script { name: "euc-kr", said: Some("EUC-KR"), lines: KOREAN },
-    Script { name: "windows-1252", said: Some("windows-1252"), lines: FRENCH },
-    Script { name: "iso-8859-1", said: Some("windows-1252"), lines: FRENCH },
+    Script { name: "utf-8", label: None, lines: CHINESE },
+    Script { name: "utf-8+bom", label: None, lines: FRENCH },
+    Script { name: "utf-16le+bom", label: Some("UTF-16LE"), lines: CHINESE },
+    Script { name: "utf-16be+bom", label: Some("UTF-16BE"), lines: JAPANESE },
+    Script { name: "utf-16le", label: Some("UTF-16LE"), lines: FRENCH },
+    Script { name: "utf-16be", label: Some("UTF-16BE"), lines: KOREAN },
+    Script { name: "gbk", label: Some("GBK"), lines: CHINESE },
+    Script { name: "big5", label: Some("Big5"), lines: TAIWAN },
+    Script { name: "shift_jis", label: Some("Shift_JIS"), lines: JAPANESE },
+    Script { name: "euc-jp", label: Some("EUC-JP"), lines: JAPANESE },
+    Script { name: "euc-kr", label: Some("EUC-KR"), lines: KOREAN },
+    Script { name: "windows-1252", label: Some("windows-1252"), lines: FRENCH },
+    Script { name: "iso-8859-1", label: Some("windows-1252"), lines: FRENCH },
 ];
 
 impl Script {
@@ -117,7 +117,7 @@ fn case() -> impl Strategy<Value = Case> {
 
 #[test]
 fn edit_changes_only_its_own_bytes() {
-    hold(400, &case(), |runtime, bench, case| {
+    check_property(400, &case(), |runtime, bench, case| {
         let script = &SCRIPTS[case.script];
         let end = |line: usize| ENDS[case.ends[line]];
         let old = format!("<<{}>>", script.lines[case.lines[case.at]]);
@@ -142,8 +142,8 @@ fn edit_changes_only_its_own_bytes() {
             }
         }
         bench.put("outputs/f", &before);
-        let foreseen = runtime.block_on(bench.preview("edit_file", edit(&old, &new.join("\n"))));
-        let shown = foreseen.map_err(|output| TestCaseError::fail(output.text))?.unwrap();
+        let previewed = runtime.block_on(bench.preview("edit_file", edit(&old, &new.join("\n"))));
+        let shown = previewed.map_err(|output| TestCaseError::fail(output.text))?.unwrap();
         prop_assert!(shown.contains(&format!("-{old}\n")), "{}: the diff shows text: {shown}", script.name);
         let output = runtime.block_on(bench.call("edit_file", edit(&old, &new.join("\n"))));
         prop_assert_eq!(output.error, None, "{}: {}", script.name, output.text);
@@ -163,7 +163,7 @@ fn edit_of_any_bytes_is_exact_or_rejected() {
     };
     let new = prop_oneof![Just("plain"), Just("two\nlines"), Just("müde 中文 日本"), Just("")];
     let glue = prop_oneof![Just(""), Just("\n"), Just("\r\n"), Just(" ")];
-    hold(600, &(bytes(), bytes(), new, glue), |runtime, bench, (head, tail, new, glue)| {
+    check_property(600, &(bytes(), bytes(), new, glue), |runtime, bench, (head, tail, new, glue)| {
         let before = [&head, glue.as_bytes(), b"MARKED", glue.as_bytes(), &tail].concat();
         bench.put("outputs/f", &before);
         let output = runtime.block_on(bench.call("edit_file", edit("MARKED", new)));
@@ -239,8 +239,8 @@ async fn rewrite_keeps_encoding_bom_and_line_endings() {
             if end == "\r\n" {
                 assert!(text.contains("CRLF line endings"), "{text}");
             }
-            if let Some(said) = script.said {
-                assert!(text.contains(&format!("kept {said}")), "{text}");
+            if let Some(label) = script.label {
+                assert!(text.contains(&format!("kept {label}")), "{text}");
             }
             let again = bench.ok("write_file", json!({"path": "outputs/f", "content": content})).await;
             assert!(again.contains("already had this content"), "{again}");

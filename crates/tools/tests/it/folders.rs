@@ -202,7 +202,7 @@ async fn files_arriving_during_cleaning_are_kept() {
     let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
     // Prevents the removal of the whole area.
     bench.put("outputs/kept.txt", "kept");
-    let mut cleaned_ones = 0;
+    let mut cleaned_count = 0;
     for round in 0..6 {
         for number in 0..OLD {
             let file = fs::File::create(bench.put(&format!("uploads/old-{number}.txt"), "")).unwrap();
@@ -223,11 +223,11 @@ async fn files_arriving_during_cleaning_are_kept() {
             let path = "uploads/new.txt".to_owned();
             bench.folders.write_file(tree, path, b"new".to_vec(), Timestamp::now()).await.unwrap().path
         };
-        cleaned_ones += cleaning.await.unwrap().unwrap().len();
+        cleaned_count += cleaning.await.unwrap().unwrap().len();
         assert_eq!(bench.content(&path), b"new", "round {round}");
         fs::remove_file(bench.real(&path)).unwrap();
     }
-    assert_eq!(cleaned_ones, 6);
+    assert_eq!(cleaned_count, 6);
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use super::{sandbox::locked, *};
 
 /// Commands that run git without its configured environment.
-const WAYS: [&str; 7] = [
+const INVOCATIONS: [&str; 7] = [
     "git",
     "env -i PATH=/usr/bin:/bin git",
     "env -u GIT_CONFIG_COUNT git",
@@ -14,7 +14,7 @@ const WAYS: [&str; 7] = [
 ];
 
 /// Creates a project whose configuration names a program in all settings that are disabled.
-fn poison(bench: &Bench) {
+fn configure_programs(bench: &Bench) {
     let project = bench.real("/project");
     let (program, mark) = (project.join("evil"), bench.real("temp/ran"));
     fs::write(&program, format!("#!/bin/sh\necho evil ran >&2\necho ran > '{}'\nexit 1\n", mark.display())).unwrap();
@@ -44,19 +44,20 @@ async fn git_runs_no_program_from_the_repository() {
     }
     for confinement in [Confinement::Usual, Confinement::ReadOnly] {
         let mut bench = locked(Project::Writable, |_| {}).await;
-        poison(&bench);
+        configure_programs(&bench);
         bench.context.confinement = confinement;
-        for way in WAYS {
+        for invocation in INVOCATIONS {
             for (folder, command) in [("", "status"), ("", "diff --stat"), ("", "log -1"), ("/bare", "status")] {
                 // `git diff` refreshes the index if it is writable, and hooks may run on that.
                 if command.starts_with("diff") && confinement == Confinement::Usual {
                     continue;
                 }
-                let text = bench.sh(&format!("cd \"$PROJECT{folder}\" && touch evil; {way} {command}")).await.text;
+                let text =
+                    bench.sh(&format!("cd \"$PROJECT{folder}\" && touch evil; {invocation} {command}")).await.text;
                 let ran = bench.real("temp/ran").exists() || text.contains("evil ran");
-                assert!(!ran, "{way} {command} in {folder}: {text}");
+                assert!(!ran, "{invocation} {command} in {folder}: {text}");
                 if folder.is_empty() {
-                    assert!(text.starts_with("exit code 0"), "{way} {command}: {text}");
+                    assert!(text.starts_with("exit code 0"), "{invocation} {command}: {text}");
                 }
             }
         }

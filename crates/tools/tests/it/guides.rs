@@ -16,10 +16,10 @@ impl Home {
         // On a disk, because a file system in memory does not cache missing names and cannot answer without blocking.
         let folder = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let config = folder.path().join(".config/agentd");
-        let person = SkillConfig { person: config.join("skills"), ..SkillConfig::default() };
-        let skills = SkillStore::new(person, Default::default());
+        let skill_config = SkillConfig { person: config.join("skills"), ..SkillConfig::default() };
+        let skills = SkillStore::new(skill_config, Default::default());
         let workspaces = WorkspaceFolders::new(folder.path().join("data"));
-        let workspaces = workspaces.guided_by(&config, Some(folder.path()), skills, None);
+        let workspaces = workspaces.with_guides(&config, Some(folder.path()), skills, None);
         Self { folder, workspaces }
     }
 
@@ -44,16 +44,16 @@ impl Home {
         }
     }
 
-    async fn look_with(&self, limits: GuideLimits) -> Guides {
+    async fn guides_with(&self, limits: GuideLimits) -> Guides {
         self.workspaces.guides(&self.workspace(), limits).await
     }
 
-    async fn look(&self) -> Guides {
-        self.look_with(GuideLimits::default()).await
+    async fn guides(&self) -> Guides {
+        self.guides_with(GuideLimits::default()).await
     }
 
     async fn texts(&self) -> Vec<(String, String)> {
-        self.look().await.files.into_iter().map(|file| (file.name, file.text)).collect()
+        self.guides().await.files.into_iter().map(|file| (file.name, file.text)).collect()
     }
 }
 
@@ -82,7 +82,7 @@ async fn long_or_invalid_guides_are_truncated_and_cleaned() {
     home.write(".config/agentd/AGENTS.md", "é".repeat(100));
     home.write("work/app/AGENTS.md", b"caf\xe9 and \x1b[31mred\x1b[0m, for all who come here\n");
     let limits = GuideLimits { max_file_bytes: 51, ..GuideLimits::default() };
-    let found = home.look_with(limits).await;
+    let found = home.guides_with(limits).await;
     assert_eq!((found.files[0].text.as_str(), found.files[0].bytes), ("é".repeat(25).as_str(), 200));
     assert!(found.files[1].text.starts_with("café and [31mred[0m"), "{:?}", found.files[1].text);
 
@@ -92,12 +92,12 @@ async fn long_or_invalid_guides_are_truncated_and_cleaned() {
         [0xff, 0xfe].into_iter().chain("é\r\n".repeat(40).encode_utf16().flat_map(u16::to_le_bytes)).collect();
     home.write(".config/agentd/AGENTS.md", "one\r\ntwo\r\n\x1b[0m");
     home.write("work/app/AGENTS.md", &wide);
-    for file in home.look().await.files {
+    for file in home.guides().await.files {
         assert_eq!(file.text.len() as u64, file.bytes, "{}", file.name);
     }
     for limit in [10, 100, wide.len() - 1] {
         let limits = GuideLimits { max_file_bytes: limit, ..GuideLimits::default() };
-        let cut = home.look_with(limits).await.files.pop().unwrap();
+        let cut = home.guides_with(limits).await.files.pop().unwrap();
         assert!((cut.text.len() as u64) < cut.bytes, "{limit}: {cut:?}");
     }
 }
@@ -105,8 +105,8 @@ async fn long_or_invalid_guides_are_truncated_and_cleaned() {
 #[tokio::test]
 async fn claude_md_is_used_if_agents_md_is_missing() {
     let home = Home::new();
-    for place in [".config/agentd", "work", "work/app"] {
-        home.write(&format!("{place}/CLAUDE.md"), format!("claude of {place}"));
+    for folder in [".config/agentd", "work", "work/app"] {
+        home.write(&format!("{folder}/CLAUDE.md"), format!("claude of {folder}"));
     }
     let names = async || {
         let found = home.texts().await.into_iter();
@@ -138,18 +138,18 @@ async fn project_folder_guides_are_read_safely() {
         ["/project/a/b/none.rs", "large/x", "binary/x", "link/x", "pipe/x", "folder/x", "away/x", "../../outside/x"];
     let paths = paths.map(str::to_owned).to_vec();
     let found = home.workspaces.folder_guides(&home.workspace(), GuideLimits::default(), paths).await;
-    let told = found.iter().map(|file| (&*file.name, file.text.len(), file.bytes, file.origin));
+    let listed = found.iter().map(|file| (&*file.name, file.text.len(), file.bytes, file.origin));
     let expected = [
         ("/project/a/AGENTS.md", 1, 1, GuideOrigin::Project),
         ("/project/a/b/CLAUDE.md", 1, 1, GuideOrigin::Project),
         ("/project/large/AGENTS.md", 32 << 10, 100_000, GuideOrigin::Project),
     ];
-    assert_eq!(told.collect::<Vec<_>>(), expected);
+    assert_eq!(listed.collect::<Vec<_>>(), expected);
 }
 
 /// Returns the guides that are available without blocking. Others are still looked up and may be cached for the next
 /// call.
-fn at_once(home: &Home, workspace: &Workspace) -> Option<Guides> {
+fn cached_guides(home: &Home, workspace: &Workspace) -> Option<Guides> {
     home.workspaces.guides(workspace, GuideLimits::default()).now_or_never()
 }
 
@@ -169,35 +169,35 @@ async fn unchanged_guides_are_served_from_cache() {
     for path in [".config/agentd/skills/pdf/SKILL.md", ".config/agentd/skills", "memories"] {
         age(path);
     }
-    let look = async || home.workspaces.guides(&workspace, GuideLimits::default()).await;
+    let guides = async || home.workspaces.guides(&workspace, GuideLimits::default()).await;
     // Other file system activity can prevent one non-blocking lookup, but not all of them.
-    let glance = async || {
+    let cached = async || {
         for _ in 0..1000 {
-            look().await;
-            if let Some(guides) = at_once(&home, &workspace) {
+            guides().await;
+            if let Some(guides) = cached_guides(&home, &workspace) {
                 return guides;
             }
         }
-        panic!("nothing is told without waiting");
+        panic!("guides are never available without blocking");
     };
 
-    let first = look().await;
+    let first = guides().await;
     assert_eq!((first.files.len(), first.skills.len(), first.memories.len()), (1, 1, 1), "{first:?}");
-    assert_eq!(glance().await, first);
+    assert_eq!(cached().await, first);
 
     // Same size and same time.
     write("two");
-    assert_ne!(at_once(&home, &workspace), Some(first));
-    let second = look().await;
+    assert_ne!(cached_guides(&home, &workspace), Some(first));
+    let second = guides().await;
     assert_eq!(second.files[0].text, "two");
-    assert_eq!(glance().await, second);
+    assert_eq!(cached().await, second);
 
     home.write("memories/places.md", "p");
-    assert_ne!(at_once(&home, &workspace), Some(second));
-    assert_eq!(look().await.memories, ["people.md", "places.md"]);
+    assert_ne!(cached_guides(&home, &workspace), Some(second));
+    assert_eq!(guides().await.memories, ["people.md", "places.md"]);
     age("memories");
-    assert_eq!(glance().await.memories, ["people.md", "places.md"]);
+    assert_eq!(cached().await.memories, ["people.md", "places.md"]);
 
     fs::remove_file(home.path("work/app/AGENTS.md")).unwrap();
-    assert_eq!(glance().await.files, []);
+    assert_eq!(cached().await.files, []);
 }

@@ -62,12 +62,12 @@ async fn unlinked_copy_keeps_mode_time_and_project_names() {
     chmod(&outside, 0o555);
     run(&bench, "true").await;
     assert_eq!(names(&outside), 1);
-    assert_eq!((names(&inside), inode(&inside)), (2, inode(&second)), "they are one file still");
+    assert_eq!((names(&inside), inode(&inside)), (2, inode(&second)), "both names are still one file");
     assert_eq!((mode(&inside), fs::metadata(&inside).unwrap().modified().unwrap()), (0o555, time));
     let mut value = [0; 3];
-    let kept = rustix::fs::getxattr(&inside, "user.kept", &mut value[..]);
-    assert!(!attributes || (kept == Ok(3) && &value == b"yes"), "{kept:?}");
-    assert_eq!(fs::read_dir(inside.parent().unwrap()).unwrap().count(), 1, "no draft stays");
+    let length = rustix::fs::getxattr(&inside, "user.kept", &mut value[..]);
+    assert!(!attributes || (length == Ok(3) && &value == b"yes"), "{length:?}");
+    assert_eq!(fs::read_dir(inside.parent().unwrap()).unwrap().count(), 1, "no draft remains");
 }
 
 #[tokio::test]
@@ -134,13 +134,13 @@ async fn too_many_outside_hard_links_reject_the_command() {
 
 #[tokio::test]
 async fn hard_link_setting_rejects_or_allows_commands() {
-    for how in [HardLinks::Refuse, HardLinks::Allow] {
-        let bench = Bench::with(Project::Writable, |config| config.hard_links = how).await;
+    for treatment in [HardLinks::Refuse, HardLinks::Allow] {
+        let bench = Bench::with(Project::Writable, |config| config.hard_links = treatment).await;
         let (outside, inside) = linked(&bench, "a/linked", "old");
         let output = bench.call("run_bash_command", json!({ "command": "touch ran" })).await;
         assert_eq!(inode(&outside), inode(&inside));
         let ran = bench.real("/project").join("ran").exists();
-        assert_eq!((ran, output.error), (how == HardLinks::Allow, (!ran).then_some(ToolErrorCode::Tool)));
+        assert_eq!((ran, output.error), (treatment == HardLinks::Allow, (!ran).then_some(ToolErrorCode::Tool)));
         assert!(ran || output.text.contains("/project/a (1)"), "{}", output.text);
         fs::remove_file(&outside).unwrap();
         run(&bench, "true").await;
@@ -148,7 +148,7 @@ async fn hard_link_setting_rejects_or_allows_commands() {
 }
 
 /// Folders for links. The last two are outside of the project.
-const PLACES: [&str; 8] = ["", "a", "a/b", ".git/objects", "node_modules/.pnpm", "c", "../store", "../store/a"];
+const FOLDERS: [&str; 8] = ["", "a", "a/b", ".git/objects", "node_modules/.pnpm", "c", "../store", "../store/a"];
 /// Number of linked files. The last two have links outside only if they were generated.
 const FILES: usize = 6;
 
@@ -159,7 +159,7 @@ proptest! {
     /// with links only in the project are unchanged.
     #[test]
     fn project_files_have_no_outside_links_afterwards(
-        links in prop::collection::vec((0..FILES, 0..PLACES.len()), 0..40),
+        links in prop::collection::vec((0..FILES, 0..FOLDERS.len()), 0..40),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(after_any_links(&links));
@@ -174,12 +174,12 @@ async fn after_any_links(links: &[(usize, usize)]) {
         fs::write(first(file), file.to_string()).unwrap();
     }
     let mut inside = Vec::new();
-    for (index, (file, place)) in links.iter().enumerate() {
-        let folder = project.join(PLACES[*place]);
+    for (index, (file, at)) in links.iter().enumerate() {
+        let folder = project.join(FOLDERS[*at]);
         fs::create_dir_all(&folder).unwrap();
         let name = folder.join(format!("name{index}"));
         fs::hard_link(first(*file), &name).unwrap();
-        if *place < PLACES.len() - 2 {
+        if *at < FOLDERS.len() - 2 {
             inside.push((*file, name));
         }
     }
@@ -190,10 +190,10 @@ async fn after_any_links(links: &[(usize, usize)]) {
     let before: Vec<(u64, bool)> =
         inside.iter().map(|(file, name)| (inode(name), names(name) == names_inside(*file))).collect();
     run(&bench, "true").await;
-    for ((file, name), (was, lay_inside)) in inside.iter().zip(before) {
+    for ((file, name), (was, was_inside)) in inside.iter().zip(before) {
         assert_eq!(names(name), names_inside(*file), "{}", name.display());
         assert!(inside.iter().all(|(other, second)| other != file || inode(second) == inode(name)));
-        assert_eq!(inode(name) == was, lay_inside, "{}", name.display());
+        assert_eq!(inode(name) == was, was_inside, "{}", name.display());
         assert_eq!(fs::read(name).unwrap(), file.to_string().as_bytes());
     }
 }

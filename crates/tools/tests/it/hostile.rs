@@ -83,7 +83,7 @@ fn changing(path: &str) -> Vec<(&'static str, Value)> {
 }
 
 /// Calls that read the path.
-fn looking(path: &str) -> Vec<(&'static str, Value)> {
+fn reading(path: &str) -> Vec<(&'static str, Value)> {
     vec![
         ("read_file", json!({ "path": path })),
         ("grep", json!({ "path": path, "pattern": "launch|canary|root" })),
@@ -108,13 +108,13 @@ async fn no_path_leaves_the_workspace() {
     let before = state(bench.outside.path(), &[]);
     for path in &paths_of(&bench, Class::Refused) {
         let command = ("run_bash_command", json!({ "command": "echo ran", "directory": path }));
-        for (tool, arguments) in looking(path).into_iter().chain([command]) {
+        for (tool, arguments) in reading(path).into_iter().chain([command]) {
             let output = bench.call(tool, arguments.clone()).await;
             assert_eq!(output.error, Some(ToolErrorCode::Path), "{tool} {path:?}: {}", output.text);
             assert!(output.text.len() < 600 && output.text.lines().count() == 1, "one sentence: {}", output.text);
             check_output(&output.text, tool, path);
             if tool == "run_bash_command" {
-                assert_eq!(bench.preview(tool, arguments).await, Err(output), "{tool} {path:?}: foreseen");
+                assert_eq!(bench.preview(tool, arguments).await, Err(output), "{tool} {path:?}: preview");
             }
         }
         for (tool, arguments) in changing(path) {
@@ -123,7 +123,7 @@ async fn no_path_leaves_the_workspace() {
             assert!(is_patch || output.error == Some(ToolErrorCode::Path), "{tool} {arguments}: {}", output.text);
             assert!(output.files.is_empty() && output.text.lines().count() == 1, "one sentence: {}", output.text);
             check_output(&output.text, tool, path);
-            assert_eq!(bench.preview(tool, arguments).await, Err(output), "{tool} {path:?}: foreseen");
+            assert_eq!(bench.preview(tool, arguments).await, Err(output), "{tool} {path:?}: preview");
         }
     }
     assert_eq!(state(bench.outside.path(), &[]), before, "nothing changed, inside or outside");
@@ -136,13 +136,13 @@ async fn unwritable_paths_are_not_written() {
     trap(&bench).lay();
     let before = state(bench.outside.path(), &[]);
     for path in paths_of(&bench, Class::Unwritable) {
-        for (tool, arguments) in looking(&path) {
+        for (tool, arguments) in reading(&path) {
             check_output(&bench.call(tool, arguments).await.text, tool, &path);
         }
         for (tool, arguments) in changing(&path) {
             let output = bench.call(tool, arguments.clone()).await;
             assert_eq!(output.error, Some(ToolErrorCode::Path), "{tool} {arguments}: {}", output.text);
-            assert_eq!(bench.preview(tool, arguments).await, Err(output), "{tool} {path:?}: foreseen");
+            assert_eq!(bench.preview(tool, arguments).await, Err(output), "{tool} {path:?}: preview");
         }
     }
     assert_eq!(state(bench.outside.path(), &[]), before, "nothing changed, inside or outside");
@@ -162,14 +162,14 @@ async fn odd_names_stay_inside() {
         // Restores the files that the calls of the last path moved.
         bench.put("uploads/notes.txt", "code\n");
         let _ = fs::remove_file(bench.real("outputs/taken.txt"));
-        for (tool, arguments) in changing(path).into_iter().chain(looking(path)) {
+        for (tool, arguments) in changing(path).into_iter().chain(reading(path)) {
             let output = bench.call(tool, arguments).await;
             succeeded += usize::from(output.error.is_none());
             check_output(&output.text, tool, path);
         }
     }
     assert!(succeeded > 100, "most of these names are usable: {succeeded}");
-    for (tool, arguments) in looking(".").into_iter().chain(looking("uploads")).chain(looking("/project")) {
+    for (tool, arguments) in reading(".").into_iter().chain(reading("uploads")).chain(reading("/project")) {
         check_output(&bench.call(tool, arguments).await.text, tool, "all of it");
     }
     assert_eq!(outside(), before, "nothing outside changed");

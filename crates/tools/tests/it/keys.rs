@@ -96,12 +96,12 @@ async fn keys_in_a_listed_home_are_hidden() {
             bench.context.confinement = confinement;
             let shown = home.path().display();
             for path in SECRETS {
-                let told = bench.sh(&format!("cat '{shown}/{path}'")).await.text;
-                assert!(!told.contains(SECRET), "{path}: {told}");
+                let output = bench.sh(&format!("cat '{shown}/{path}'")).await.text;
+                assert!(!output.contains(SECRET), "{path}: {output}");
             }
-            let told =
+            let output =
                 bench.sh(&format!("grep -rs 'launch' {shown}; find {shown} -type f -exec cat {{}} +")).await.text;
-            assert!(!told.contains(SECRET), "{told}");
+            assert!(!output.contains(SECRET), "{output}");
             for path in PLAIN {
                 assert!(bench.allowed(&format!("cat '{shown}/{path}'")).await.contains("plain"), "{path}");
             }
@@ -125,8 +125,8 @@ async fn keys_in_default_listed_paths_are_hidden() {
         let shown = home.path().display();
         let credentials = [".config/git/credentials", ".local/share/uv/credentials/credentials.toml"];
         for path in credentials.iter().chain(&[".gitconfig", ".cargo/config.toml"]) {
-            let told = bench.sh(&format!("cat {shown}/{path}")).await.text;
-            assert!(!told.contains(SECRET), "{path}: {told}");
+            let output = bench.sh(&format!("cat {shown}/{path}")).await.text;
+            assert!(!output.contains(SECRET), "{path}: {output}");
         }
         for path in [".config/git/ignore", ".local/share/uv/python/bin/python", ".cargo/bin/tool"] {
             bench.allowed(&format!("cat {shown}/{path}")).await;
@@ -134,12 +134,15 @@ async fn keys_in_default_listed_paths_are_hidden() {
         // Git works, and with the user's name if files can be replaced by a filtered copy.
         bench.allowed("git -C \"$PROJECT\" init -q && git -C \"$PROJECT\" status --short").await;
         if namespaces {
-            let told = bench.allowed(&format!("git config user.name; cat {shown}/.cargo/config.toml")).await;
-            assert!(told.contains("A Person") && told.contains("offline = true") && told.contains("index ="), "{told}");
+            let output = bench.allowed(&format!("git config user.name; cat {shown}/.cargo/config.toml")).await;
+            assert!(
+                output.contains("A Person") && output.contains("offline = true") && output.contains("index ="),
+                "{output}"
+            );
             let commit = "cd \"$PROJECT\" && echo x > x && git add x && git commit -qm first";
             bench.allowed(&format!("{commit} && git log --format=%an | grep Person")).await;
             for command in [format!("echo x > {shown}/.gitconfig"), format!("chmod 777 {shown}/.gitconfig")] {
-                bench.barred(&command).await;
+                bench.denied(&command).await;
             }
         }
         assert_untouched(home.path());
@@ -160,12 +163,12 @@ async fn new_and_linked_keys_are_hidden() {
             config.hidden = vec![aside.path().join("plain-name")];
         })
         .await;
-        bench.barred(&format!("cat {shown}/linked/plain-name | grep launch")).await;
+        bench.denied(&format!("cat {shown}/linked/plain-name | grep launch")).await;
         bench.allowed(&format!("cat {shown}/notes/credentials/about.md")).await;
         fs::write(home.path().join("notes/.netrc"), SECRET).unwrap();
         fs::write(aside.path().join(".env"), SECRET).unwrap();
-        bench.barred(&format!("cat {shown}/notes/.netrc | grep launch")).await;
-        bench.barred(&format!("cat {shown}/linked/.env | grep launch")).await;
+        bench.denied(&format!("cat {shown}/notes/.netrc | grep launch")).await;
+        bench.denied(&format!("cat {shown}/linked/.env | grep launch")).await;
         // The session's own files are not scanned for keys.
         bench.put("/project/.env", "COLOUR=red");
         assert!(bench.allowed("cat \"$PROJECT/.env\"").await.contains("red"));
@@ -192,7 +195,7 @@ async fn shallow_keys_are_hidden_despite_the_scan_limit() {
         let shown = home.path().display();
         // Too many files in one listed folder do not affect the other.
         for path in [shallow, other] {
-            bench.barred(&format!("cat {shown}/{path} | grep launch")).await;
+            bench.denied(&format!("cat {shown}/{path} | grep launch")).await;
         }
         bench.allowed(&format!("cat {shown}/{deep} | grep launch")).await;
     }

@@ -19,12 +19,12 @@ fn changing(path: &str) -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Creates a tree in which files of `place` can be reached through links too.
-fn lay(bench: &Bench, place: &str) {
+/// Creates a tree in which files of `folder` can be reached through links too.
+fn create_links(bench: &Bench, folder: &str) {
     bench.put("outputs/other", "other\n");
-    bench.put(&format!("{place}/.envrc"), "real\n");
-    bench.put(&format!("{place}/.git/hooks/pre-commit"), "real\n");
-    fs::create_dir(bench.real(&format!("{place}/docs"))).unwrap();
+    bench.put(&format!("{folder}/.envrc"), "real\n");
+    bench.put(&format!("{folder}/.git/hooks/pre-commit"), "real\n");
+    fs::create_dir(bench.real(&format!("{folder}/docs"))).unwrap();
     for (target, link) in [
         ("../.envrc", "docs/a.md"),
         ("a.md", "docs/chain.md"),
@@ -34,17 +34,17 @@ fn lay(bench: &Bench, place: &str) {
         ("none.md", "docs/dangling.md"),
         ("../gone/x.md", "docs/far.md"),
     ] {
-        symlink(target, bench.real(&format!("{place}/{link}"))).unwrap();
+        symlink(target, bench.real(&format!("{folder}/{link}"))).unwrap();
     }
 }
 
 #[tokio::test]
 async fn writes_through_links_are_rejected_naming_the_target() {
-    for place in ["/project", "outputs"] {
+    for folder in ["/project", "outputs"] {
         let bench = Bench::with_project(Project::Writable).await;
-        lay(&bench, place);
+        create_links(&bench, folder);
         let before = tree(bench.outside.path());
-        for (path, told) in [
+        for (path, expected) in [
             ("docs/a.md", "is a link to {}/.envrc; write to {}/.envrc itself"),
             ("docs/chain.md", "is a link to {}/.envrc; write to {}/.envrc itself"),
             ("docs/longer.md", "is a link to {}/.envrc; write to {}/.envrc itself"),
@@ -56,30 +56,30 @@ async fn writes_through_links_are_rejected_naming_the_target() {
             ("docs/dangling.md", "is a link to {}/docs/none.md; write to {}/docs/none.md itself"),
             ("docs/far.md", "is a link to {}/gone/x.md; write to {}/gone/x.md itself"),
         ] {
-            let told = told.replace("{}", place);
-            let path = format!("{place}/{path}");
+            let expected = expected.replace("{}", folder);
+            let path = format!("{folder}/{path}");
             for (tool, arguments) in changing(&path) {
                 let refused = bench.fails(tool, arguments.clone(), ToolErrorCode::Path).await;
-                assert!(refused.starts_with(&format!("{path} {told}")), "{tool} {path}: {refused}");
-                assert_eq!(bench.preview(tool, arguments).await.unwrap_err().text, refused, "foreseen");
+                assert!(refused.starts_with(&format!("{path} {expected}")), "{tool} {path}: {refused}");
+                assert_eq!(bench.preview(tool, arguments).await.unwrap_err().text, refused, "preview");
             }
         }
         // The same for real paths, as commands print them.
-        let real = bench.real(&format!("{place}/docs/a.md"));
+        let real = bench.real(&format!("{folder}/docs/a.md"));
         let args = json!({"path": real, "content": "changed"});
         let refused = bench.fails("write_file", args, ToolErrorCode::Path).await;
-        assert!(refused.contains(&format!("write to {place}/.envrc itself")), "{refused}");
+        assert!(refused.contains(&format!("write to {folder}/.envrc itself")), "{refused}");
         assert_eq!(tree(bench.outside.path()), before);
         // By its own name the file is writable.
-        bench.ok("write_file", json!({"path": format!("{place}/.envrc"), "content": "new"})).await;
-        assert_eq!(bench.content(&format!("{place}/.envrc")), b"new");
+        bench.ok("write_file", json!({"path": format!("{folder}/.envrc"), "content": "new"})).await;
+        assert_eq!(bench.content(&format!("{folder}/.envrc")), b"new");
     }
 }
 
 #[tokio::test]
 async fn link_target_is_reported_before_reading() {
     let bench = Bench::with_project(Project::ReadOnly).await;
-    lay(&bench, "/project");
+    create_links(&bench, "/project");
     symlink("~draft", bench.real("/project/docs/tilde")).unwrap();
     symlink("line\nbreak", bench.real("/project/docs/odd")).unwrap();
     symlink("../../outside", bench.real("/project/docs/out")).unwrap();
@@ -103,8 +103,8 @@ async fn link_target_is_reported_before_reading() {
                 arguments["pattern"] = "*".into();
             }
             let followed = bench.follow(tool, arguments.clone()).await;
-            let told = followed.as_ref().map(|followed| followed.leads_to.as_str());
-            assert_eq!(told, leads_to, "{tool} {path}");
+            let target = followed.as_ref().map(|followed| followed.leads_to.as_str());
+            assert_eq!(target, leads_to, "{tool} {path}");
             if let Some(followed) = followed {
                 arguments["path"] = followed.leads_to.clone().into();
                 assert_eq!(serde_json::from_str::<Value>(&followed.arguments).unwrap(), arguments);
@@ -124,7 +124,7 @@ async fn link_target_is_reported_before_reading() {
 #[tokio::test]
 async fn read_follows_a_link_under_its_target_name() {
     let bench = Bench::with_project(Project::ReadOnly).await;
-    lay(&bench, "/project");
+    create_links(&bench, "/project");
     bench.put("/project/AGENTS.md", "be kind\n");
     symlink("AGENTS.md", bench.real("/project/CLAUDE.md")).unwrap();
     bench.put("/project/docs/b.md", "needle\n");

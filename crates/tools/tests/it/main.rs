@@ -11,23 +11,22 @@ mod escapes;
 mod folders;
 #[cfg(target_os = "linux")]
 mod git;
+#[cfg(target_os = "linux")]
+mod git_worktrees;
 mod guides;
 mod hard_links;
 mod hostile;
-mod kept;
 #[cfg(target_os = "linux")]
 mod keys;
-#[cfg(target_os = "linux")]
-mod linked;
 mod links;
-#[cfg(target_os = "linux")]
-mod looking;
 #[cfg(target_os = "linux")]
 mod packages;
 mod passwords;
 mod patches;
 mod projects;
 mod races;
+#[cfg(target_os = "linux")]
+mod read_only;
 mod reading;
 #[cfg(target_os = "linux")]
 mod sandbox;

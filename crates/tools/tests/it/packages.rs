@@ -113,15 +113,15 @@ impl World {
             package_hosts: hosts.to_vec(),
             ..SkillConfig::default()
         };
-        let shelf = SkillStore::new(config, Default::default());
+        let store = SkillStore::new(config, Default::default());
         let packages = vec![package.to_owned()];
         let wanted = SkillPackages { skill: "s".to_owned(), packages, environment: "s-1".to_owned() };
-        shelf.install(&wanted, &CallProgress::default(), &cancel).await?;
+        store.install(&wanted, &CallProgress::default(), &cancel).await?;
         Ok(self.path("environments/s-1"))
     }
 }
 
-fn holds(environment: &Path, package: &str) -> bool {
+fn has_package(environment: &Path, package: &str) -> bool {
     let lib = fs::read_dir(environment.join("lib")).unwrap().flatten();
     lib.into_iter().any(|python| python.path().join("site-packages").join(package).is_dir())
 }
@@ -158,8 +158,8 @@ async fn installer_sees_only_the_environment() {
     let report = fs::read_to_string(environment.join("report")).unwrap();
     assert!(!report.contains("s3cret") && !report.contains("it can read"), "{report}");
     assert!(!report.contains("it can write") && !world.path("outside").exists(), "{report}");
-    for told in ["UV_NO_CONFIG=1", "UV_DEFAULT_INDEX=https://me:hunter2@index.example/simple"] {
-        assert!(report.contains(told), "{told} in {report}");
+    for variable in ["UV_NO_CONFIG=1", "UV_DEFAULT_INDEX=https://me:hunter2@index.example/simple"] {
+        assert!(report.contains(variable), "{variable} in {report}");
     }
     assert!(!report.contains("PIP_TARGET") && !report.contains("UV_CONFIG_FILE"), "{report}");
 }
@@ -167,7 +167,7 @@ async fn installer_sees_only_the_environment() {
 /// HTTP server for pages and files on loopback.
 struct Server {
     url: String,
-    place: String,
+    address: String,
     /// Number of connections so far.
     asked: Arc<AtomicUsize>,
 }
@@ -176,17 +176,17 @@ impl Server {
     /// Starts a server with a response head and a body for each path. Requests for other paths get no answer.
     fn start(pages: Vec<(String, String, Vec<u8>)>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let place = listener.local_addr().unwrap().to_string();
+        let address = listener.local_addr().unwrap().to_string();
         let asked = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&asked);
         thread::spawn(move || {
-            let mut held = Vec::new();
+            let mut open = Vec::new();
             for stream in listener.incoming().flatten() {
                 counted.fetch_add(1, Ordering::SeqCst);
-                held.extend(answer(stream, &pages));
+                open.extend(answer(stream, &pages));
             }
         });
-        Self { url: format!("http://{place}"), place, asked }
+        Self { url: format!("http://{address}"), address, asked }
     }
 
     fn asked(&self) -> usize {
@@ -210,8 +210,8 @@ const WHEEL: &str = "goodpkg-1.0-py3-none-any.whl";
 const PAGE: &str = "200 OK\r\nContent-Type: text/html";
 
 /// Index page that links to the wheel.
-fn page(place: &str) -> (String, String, Vec<u8>) {
-    ("/simple/goodpkg/".to_owned(), PAGE.to_owned(), format!("<a href=\"{place}/{WHEEL}\">{WHEEL}</a>").into_bytes())
+fn page(address: &str) -> (String, String, Vec<u8>) {
+    ("/simple/goodpkg/".to_owned(), PAGE.to_owned(), format!("<a href=\"{address}/{WHEEL}\">{WHEEL}</a>").into_bytes())
 }
 
 impl World {
@@ -235,9 +235,9 @@ async fn index_and_configured_hosts_are_reachable() {
         let files = Server::start(vec![world.wheel()]);
         let index = Server::start(vec![page(&files.url)]);
         let variables = world.with_index(&index);
-        let hosts = [files.place.clone()];
+        let hosts = [files.address.clone()];
         let made = world.install_with("goodpkg", sandbox.clone(), variables, &hosts, CancellationToken::new()).await;
-        assert!(holds(&made.unwrap(), "goodpkg"));
+        assert!(has_package(&made.unwrap(), "goodpkg"));
         // Connections go through the user's own proxy.
         let world = World::new();
         let proxy = Server::start(vec![
@@ -249,23 +249,23 @@ async fn index_and_configured_hosts_are_reachable() {
         variables.insert("PIP_TRUSTED_HOST".to_owned(), "index.example".to_owned());
         variables.insert("http_proxy".to_owned(), proxy.url.clone());
         let made = world.install("goodpkg", sandbox, variables).await;
-        assert!(holds(&made.unwrap(), "goodpkg"));
+        assert!(has_package(&made.unwrap(), "goodpkg"));
     }
 }
 
 #[tokio::test]
 async fn default_index_is_that_of_pip() {
-    let said = "from pip._internal.models.index import PyPI; print(PyPI.netloc, end='')";
-    let said = Command::new("/usr/bin/python3").args(["-I", "-c", said]).output().unwrap();
-    let known = String::from_utf8(said.stdout).unwrap();
+    let script = "from pip._internal.models.index import PyPI; print(PyPI.netloc, end='')";
+    let output = Command::new("/usr/bin/python3").args(["-I", "-c", script]).output().unwrap();
+    let host = String::from_utf8(output.stdout).unwrap();
     for sandbox in sandboxes().await {
         let world = World::new();
-        let proxy = Server::start(vec![(format!("{known}:443"), "403 Forbidden".to_owned(), Vec::new())]);
+        let proxy = Server::start(vec![(format!("{host}:443"), "403 Forbidden".to_owned(), Vec::new())]);
         let mut variables = world.with_index(&proxy);
         variables.remove("PIP_INDEX_URL");
         variables.insert("https_proxy".to_owned(), proxy.url.clone());
         let made = world.install("goodpkg", sandbox, variables).await;
-        assert!(!known.is_empty() && proxy.asked() > 0, "{made:?}");
+        assert!(!host.is_empty() && proxy.asked() > 0, "{made:?}");
     }
 }
 
@@ -279,8 +279,8 @@ async fn index_redirect_to_another_host_is_rejected() {
             let index = Server::start(vec![answer]);
             let variables = world.with_index(&index);
             let refused = world.install("goodpkg", sandbox.clone(), variables).await.unwrap_err();
-            let told = refused.to_string();
-            assert!(told.contains(&format!("referred the installer to {}", other.place)), "{told}");
+            let message = refused.to_string();
+            assert!(message.contains(&format!("referred the installer to {}", other.address)), "{message}");
             assert!(refused.hint().is_some_and(|hint| hint.contains("skills.package_hosts")), "{refused:?}");
             assert!(index.asked() > 0 && !world.path("environments/s-1").exists());
         }
@@ -322,7 +322,7 @@ async fn installer_connects_only_to_the_proxy() {
             let _ = echo.send_to(b"x", from);
         }
     });
-    let stray = STRAY.replace("PORT", index.place.rsplit(':').next().unwrap()).replace("UDP", &udp);
+    let stray = STRAY.replace("PORT", index.address.rsplit(':').next().unwrap()).replace("UDP", &udp);
     world.installer(&stray);
     let variables = world.with_index(&index);
     let made = world.install("goodpkg", Some(sandbox), variables).await.unwrap();
@@ -345,7 +345,7 @@ async fn installation_needs_network_confinement() {
     let refused = world.install("goodpkg", Some(without.clone()), variables).await.unwrap_err();
     assert!(refused.to_string().contains("does not allow user namespaces") && index.asked() == 0, "{refused}");
     // Installations without network use still work.
-    assert!(holds(&world.install("goodpkg", Some(without), world.variables(&[])).await.unwrap(), "goodpkg"));
+    assert!(has_package(&world.install("goodpkg", Some(without), world.variables(&[])).await.unwrap(), "goodpkg"));
 }
 
 #[tokio::test]
@@ -354,16 +354,16 @@ async fn cancel_closes_installer_connections() {
         let world = World::new();
         // The server never answers and waits for the end of its connection.
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let place = listener.local_addr().unwrap().to_string();
-        let index = Server { url: format!("http://{place}"), place, asked: Arc::default() };
+        let address = listener.local_addr().unwrap().to_string();
+        let index = Server { url: format!("http://{address}"), address, asked: Arc::default() };
         let cancel = CancellationToken::new();
         let variables = world.with_index(&index);
         let installing = world.install_with("goodpkg", sandbox, variables, &[], cancel.clone());
         let cancelling = async {
             let (mut open, _) = listener.accept().await.unwrap();
             cancel.cancel();
-            let mut said = Vec::new();
-            let reading = tokio::io::AsyncReadExt::read_to_end(&mut open, &mut said);
+            let mut received = Vec::new();
+            let reading = tokio::io::AsyncReadExt::read_to_end(&mut open, &mut received);
             let _ = tokio::time::timeout(Duration::from_secs(60), reading).await.expect("the connection ends");
         };
         let (installed, ()) = tokio::join!(installing, cancelling);

@@ -26,8 +26,8 @@ fn opens(document: &mut OpenDocument) -> bool {
     document.password.as_ref().is_some_and(|password| password.reveal() == content)
 }
 
-fn refused() -> KnowledgeError {
-    KnowledgeError::new(ErrorKind::Rejected, "it is encrypted").with_hint("ask a person").needing_password(true)
+fn encrypted() -> KnowledgeError {
+    KnowledgeError::new(ErrorKind::Rejected, "it is encrypted").with_hint("ask the user").needing_password(true)
 }
 
 impl Knowledge for Locked {
@@ -56,7 +56,7 @@ impl Knowledge for Locked {
             locked: false,
         };
         let is_open = opens(&mut document) || !inner.is_empty();
-        std::future::ready(if is_open { Ok(reading) } else { Err(refused()) }).boxed()
+        std::future::ready(if is_open { Ok(reading) } else { Err(encrypted()) }).boxed()
     }
 
     fn search(
@@ -93,7 +93,7 @@ impl Knowledge for Locked {
     }
 
     fn stats(&self) -> BoxFuture<'_, Result<KnowledgeStats, KnowledgeError>> {
-        std::future::ready(Err(refused())).boxed()
+        std::future::ready(Err(encrypted())).boxed()
     }
 }
 
@@ -123,8 +123,8 @@ async fn bench(answers: &[Option<&str>]) -> (Bench, Asked) {
 #[tokio::test]
 async fn password_is_asked_secretly_once_per_session() {
     let (bench, asked) = bench(&[Some("wrong"), Some("sesame")]).await;
-    let told = bench.ok("read_file", json!({"path": "uploads/a.pdf", "row": 7})).await;
-    assert!(told.contains("opened  from row 7") && !told.contains("sesame"), "{told}");
+    let output = bench.ok("read_file", json!({"path": "uploads/a.pdf", "row": 7})).await;
+    assert!(output.contains("opened  from row 7") && !output.contains("sesame"), "{output}");
     {
         let asked = asked.lock().unwrap();
         assert_eq!(asked.len(), 2);
@@ -138,18 +138,18 @@ async fn password_is_asked_secretly_once_per_session() {
     assert_eq!(asked.lock().unwrap().len(), 2);
     // The password is dropped with the session.
     bench.toolbox.end_session(bench.context.session_id).await;
-    let told = bench.fails("read_file", json!({"path": "uploads/a.pdf"}), ToolErrorCode::Tool).await;
-    assert!(told.contains("it is encrypted; ask a person"), "{told}");
+    let output = bench.fails("read_file", json!({"path": "uploads/a.pdf"}), ToolErrorCode::Tool).await;
+    assert!(output.contains("it is encrypted; ask the user"), "{output}");
 }
 
 #[tokio::test]
 async fn three_wrong_passwords_or_a_rejection_end_the_call() {
     let (bench, asked) = bench(&[Some("1"), Some("2"), Some("3"), None]).await;
-    let told = bench.fails("search_file", json!({"path": "uploads/a.pdf", "query": "x"}), ToolErrorCode::Tool).await;
-    assert!(told.contains("all 3 from the user were wrong"), "{told}");
+    let output = bench.fails("search_file", json!({"path": "uploads/a.pdf", "query": "x"}), ToolErrorCode::Tool).await;
+    assert!(output.contains("all 3 from the user were wrong"), "{output}");
     assert_eq!(asked.lock().unwrap().len(), 3);
-    let told = bench.fails("read_file", json!({"path": "uploads/a.pdf"}), ToolErrorCode::Tool).await;
-    assert!(told.contains("gave no password"), "{told}");
+    let output = bench.fails("read_file", json!({"path": "uploads/a.pdf"}), ToolErrorCode::Tool).await;
+    assert!(output.contains("gave no password"), "{output}");
 }
 
 #[tokio::test]
@@ -157,16 +157,16 @@ async fn path_after_an_archive_names_its_entry() {
     let (bench, _) = bench(&[]).await;
     bench.put("uploads/all.zip", "archive");
     for path in ["uploads/all.zip!/x/y.pdf", "uploads/all.zip!x/y.pdf"] {
-        let told = bench.ok("read_file", json!({ "path": path })).await;
-        assert!(told.contains("uploads/all.zip!/x/y.pdf: PDF") && told.contains("opened x/y.pdf"), "{told}");
+        let output = bench.ok("read_file", json!({ "path": path })).await;
+        assert!(output.contains("uploads/all.zip!/x/y.pdf: PDF") && output.contains("opened x/y.pdf"), "{output}");
     }
     // A link to an archive is resolved, so that the rules apply to its target.
     std::os::unix::fs::symlink("all.zip", bench.real("uploads/link.zip")).unwrap();
     let followed = bench.follow("read_file", json!({"path": "uploads/link.zip!/y.pdf"})).await.unwrap();
     assert_eq!(followed.leads_to, "uploads/all.zip!/y.pdf");
     // A real file with such a name takes precedence.
-    bench.put("uploads/odd.zip!/real.txt", "words of its own");
-    assert!(bench.ok("read_file", json!({"path": "uploads/odd.zip!/real.txt"})).await.contains("words of its own"));
-    let told = bench.fails("read_file", json!({"path": "uploads/none.zip!/y.pdf"}), ToolErrorCode::Path).await;
-    assert!(told.contains("none.zip"), "{told}");
+    bench.put("uploads/odd.zip!/real.txt", "plain text");
+    assert!(bench.ok("read_file", json!({"path": "uploads/odd.zip!/real.txt"})).await.contains("plain text"));
+    let output = bench.fails("read_file", json!({"path": "uploads/none.zip!/y.pdf"}), ToolErrorCode::Path).await;
+    assert!(output.contains("none.zip"), "{output}");
 }

@@ -33,9 +33,9 @@ async fn unified_diff_of_several_files_is_applied() {
         assert!(shown.contains(&expected), "{shown}");
     }
     let output = bench.call("apply_patch", patch(text)).await;
-    let told = "Applied the patch: moved outputs/moved.txt to outputs/to.txt (+1 -1); moved outputs/same.txt to \
+    let expected = "Applied the patch: moved outputs/moved.txt to outputs/to.txt (+1 -1); moved outputs/same.txt to \
         outputs/same2.txt.";
-    assert_eq!(output.text, told);
+    assert_eq!(output.text, expected);
     for (path, change) in [("same2", FileChangeKind::Created), ("same", FileChangeKind::Deleted)] {
         let change = FileChange::new(format!("outputs/{path}.txt"), change);
         assert!(output.files.contains(&change), "{:?}", output.files);
@@ -201,19 +201,19 @@ async fn ambiguous_or_invalid_patches_are_rejected() {
         (format!("{head}@@ -1 +1 @@\n"), InvalidArgs, "has no lines"),
         (head.into(), InvalidArgs, "has no hunks"),
         (format!("{head}@@ -1 +1 @@\n-one\n+one\n"), Tool, "changes only white space in outputs/a"),
-        (format!("{head}{hunk}{head}@@ -2 +2 @@\n-two\n+2\n"), InvalidArgs, "names outputs/a twice"),
+        (format!("{head}{hunk}{head}@@ -2 +2 @@\n-two\n+2\n"), InvalidArgs, "lists outputs/a twice"),
         (
             format!("{head}{hunk}--- a/outputs/link\n+++ b/outputs/link\n@@ -2 +2 @@\n-two\n+2\n"),
             Path,
             "outputs/link is a link to outputs/a; write to outputs/a itself",
         ),
-        (format!("{head}{hunk}--- a/outputs/c\n+++ b/outputs/c\n{hunk}"), Path, "outputs/c is not there"),
+        (format!("{head}{hunk}--- a/outputs/c\n+++ b/outputs/c\n{hunk}"), Path, "outputs/c does not exist"),
         (format!("--- a/lib.rs\n+++ b/lib.rs\n{hunk}"), Path, "did you mean /project/src/lib.rs?"),
         ("--- /dev/null\n+++ b/outputs/a\n@@ -0,0 +1 @@\n+x\n".into(), Tool, "which already exists"),
         (inside("*** Add File: outputs/a\n+x\n"), Tool, "which already exists"),
         (inside("*** Update File: outputs/a\n*** Move to: outputs/b\n"), Tool, "which already exists"),
         (inside("*** Update File: outputs/a\n*** Move to: outputs/a\n"), InvalidArgs, "to itself"),
-        (inside("*** Delete File: outputs/none\n"), Path, "outputs/none is not there"),
+        (inside("*** Delete File: outputs/none\n"), Path, "outputs/none does not exist"),
         (inside("*** Delete File: outputs/link\n"), Path, "outputs/link is a link to outputs/a"),
         (inside("*** Delete File: outputs\n"), Path, "is a folder"),
         (inside("*** Update File: outputs/bin\n-x\n+y\n"), Tool, "is binary data, not text"),
@@ -294,24 +294,28 @@ fn diff(before: &str, after: &str, radius: usize) -> String {
 
 #[test]
 fn generated_diff_reproduces_the_new_text() {
-    hold(500, &(text(), text(), 0..5_usize, any::<bool>()), |runtime, bench, (before, after, radius, crlf)| {
-        prop_assume!(before != after);
-        let ends = |text: &str| if crlf { text.replace('\n', "\r\n") } else { text.to_owned() };
-        bench.put("outputs/f", ends(&before));
-        let diff = diff(&before, &after, radius);
-        let output = runtime.block_on(bench.call("apply_patch", patch(&diff)));
-        prop_assert_eq!(output.error, None, "{}\n{}", diff, output.text);
-        // A file without any line end does not define its kind.
-        let expected = if before.contains('\n') { ends(&after) } else { after.clone() };
-        prop_assert_eq!(String::from_utf8(bench.content("outputs/f")).unwrap(), expected, "{}", diff);
-        Ok(())
-    });
+    check_property(
+        500,
+        &(text(), text(), 0..5_usize, any::<bool>()),
+        |runtime, bench, (before, after, radius, crlf)| {
+            prop_assume!(before != after);
+            let ends = |text: &str| if crlf { text.replace('\n', "\r\n") } else { text.to_owned() };
+            bench.put("outputs/f", ends(&before));
+            let diff = diff(&before, &after, radius);
+            let output = runtime.block_on(bench.call("apply_patch", patch(&diff)));
+            prop_assert_eq!(output.error, None, "{}\n{}", diff, output.text);
+            // A file without any line end does not define its kind.
+            let expected = if before.contains('\n') { ends(&after) } else { after.clone() };
+            prop_assert_eq!(String::from_utf8(bench.content("outputs/f")).unwrap(), expected, "{}", diff);
+            Ok(())
+        },
+    );
 }
 
 #[test]
 fn hunks_apply_despite_inserted_lines_above() {
     let lines = || proptest::collection::vec(0..4_u8, 1..25);
-    hold(200, &(lines(), lines(), 0..40_usize), |runtime, bench, (before, after, above)| {
+    check_property(200, &(lines(), lines(), 0..40_usize), |runtime, bench, (before, after, above)| {
         // All lines are distinct, so only one position matches.
         let numbered = |lines: &[u8]| -> String {
             lines.iter().enumerate().map(|(number, kind)| format!("line {number} of kind {kind}\n")).collect()
@@ -330,7 +334,7 @@ fn hunks_apply_despite_inserted_lines_above() {
 #[test]
 fn failed_patch_changes_nothing() {
     let damage = (any::<prop::sample::Index>(), 0..4_u8, any::<char>());
-    hold(
+    check_property(
         400,
         &(text(), text(), proptest::collection::vec(damage, 1..4)),
         |runtime, bench, (before, after, damages)| {
@@ -378,7 +382,7 @@ fn any_text_is_applied_or_rejected() {
         "[-+ ][ab]{0,2}\n",
         any::<String>(),
     ];
-    hold(300, &proptest::collection::vec(piece, 0..12), |runtime, bench, pieces| {
+    check_property(300, &proptest::collection::vec(piece, 0..12), |runtime, bench, pieces| {
         bench.put("outputs/f", "a\nb\na\n");
         let output = runtime.block_on(bench.call("apply_patch", patch(&pieces.concat())));
         prop_assert!(!output.text.contains("internal error"), "{}", output.text);

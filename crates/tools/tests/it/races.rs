@@ -61,12 +61,12 @@ impl Away {
             fs::write(folder.join(name), SECRET).unwrap();
         }
         symlink(&folder, link).unwrap();
-        let before = Self::held(&folder);
+        let before = Self::snapshot(&folder);
         Self { folder, before }
     }
 
-    fn held(folder: &Path) -> Vec<(OsString, String, SystemTime)> {
-        let mut held: Vec<_> = [folder.to_path_buf(), folder.join("c"), folder.join("folder")]
+    fn snapshot(folder: &Path) -> Vec<(OsString, String, SystemTime)> {
+        let mut snapshot: Vec<_> = [folder.to_path_buf(), folder.join("c"), folder.join("folder")]
             .iter()
             .flat_map(|folder| fs::read_dir(folder).unwrap())
             .map(|entry| {
@@ -75,12 +75,12 @@ impl Away {
                 (entry.file_name(), fs::read_to_string(entry.path()).unwrap_or_default(), modified)
             })
             .collect();
-        held.sort();
-        held
+        snapshot.sort();
+        snapshot
     }
 
     fn check(&self) {
-        assert_eq!(Self::held(&self.folder), self.before, "nothing outside was changed, made or removed");
+        assert_eq!(Self::snapshot(&self.folder), self.before, "nothing outside was changed, created or removed");
     }
 }
 
@@ -92,7 +92,11 @@ fn check_inside(folder: &Path) {
         if metadata.is_dir() {
             check_inside(&path);
         } else if metadata.is_file() {
-            assert!(!fs::read_to_string(&path).unwrap().contains(SECRET), "{} was taken inside", path.display());
+            assert!(
+                !fs::read_to_string(&path).unwrap().contains(SECRET),
+                "{} has content from outside",
+                path.display()
+            );
         }
     }
 }
@@ -107,10 +111,10 @@ async fn folder_exchanged_with_a_link_is_not_followed() {
     ] {
         let bench = Bench::with_project(Project::Writable).await;
         bench.put(&format!("{folder}/a.txt"), "harmless\n");
-        let place = bench.real(exchanged);
+        let path = bench.real(exchanged);
         let link = bench.real(&format!("{exchanged}-link"));
         let away = Away::beside(&bench, &link);
-        race(&bench, 60, &all_tools(folder), move || exchange(&place, &link)).await;
+        race(&bench, 60, &all_tools(folder), move || exchange(&path, &link)).await;
         away.check();
         check_inside(&bench.real("outputs"));
         check_inside(&bench.real("/project"));
@@ -124,10 +128,10 @@ async fn file_exchanged_with_a_link_is_not_followed() {
     let link = bench.real("outputs/folder/link");
     let away = Away::beside(&bench, &bench.real("outputs/elsewhere"));
     symlink(away.folder.join("a.txt"), &link).unwrap();
-    let place = bench.real("outputs/folder/a.txt");
+    let path = bench.real("outputs/folder/a.txt");
     // A tool may have moved or removed one of them.
     let swap = move || {
-        let _ = renameat2(AT_FDCWD, &place, AT_FDCWD, &link, RenameFlags::RENAME_EXCHANGE);
+        let _ = renameat2(AT_FDCWD, &path, AT_FDCWD, &link, RenameFlags::RENAME_EXCHANGE);
     };
     race(&bench, 60, &all_tools("outputs/folder"), swap).await;
     away.check();
@@ -138,7 +142,7 @@ async fn file_exchanged_with_a_link_is_not_followed() {
 async fn file_replaced_by_a_link_is_not_followed() {
     let bench = Bench::new().await;
     let secret = bench.secret();
-    let place = bench.real("outputs/a.txt");
+    let path = bench.real("outputs/a.txt");
     // The link count never drops to one, because only the count identifies a hard link.
     fs::hard_link(&secret, bench.outside.path().join("other-name.txt")).unwrap();
     let calls = [
@@ -149,12 +153,12 @@ async fn file_replaced_by_a_link_is_not_followed() {
     race(&bench, 200, &calls, {
         let secret = secret.clone();
         move || {
-            let _ = fs::remove_file(&place);
-            let _ = symlink(&secret, &place);
-            let _ = fs::remove_file(&place);
-            let _ = fs::hard_link(&secret, &place);
-            let _ = fs::remove_file(&place);
-            let _ = fs::write(&place, "harmless");
+            let _ = fs::remove_file(&path);
+            let _ = symlink(&secret, &path);
+            let _ = fs::remove_file(&path);
+            let _ = fs::hard_link(&secret, &path);
+            let _ = fs::remove_file(&path);
+            let _ = fs::write(&path, "harmless");
         }
     })
     .await;

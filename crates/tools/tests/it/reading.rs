@@ -90,7 +90,7 @@ async fn every_character_of_an_endless_line_can_be_read() {
     while let Some((from, _)) = line.char_indices().nth(column - 1) {
         let part = bench.ok("read_file", json!({"path": "uploads/min.js", "offset": 2, "column": column})).await;
         let (head, body) = part.split_once('\n').unwrap();
-        assert!(head.contains(&format!("line 2 from column {column} on of 3")), "{head}");
+        assert!(head.contains(&format!("line 2 from column {column} of 3")), "{head}");
         let body = body.split_once('\n').unwrap().0;
         assert!(line[from..].starts_with(body), "{column}");
         joined.push_str(body);
@@ -118,7 +118,7 @@ async fn missing_file_suggests_similar_paths() {
     bench.put("uploads/notes.txt", "x");
     for path in ["uploads/note.txt", "notes.txt", "outputs/notes.txt"] {
         let text = bench.fails("read_file", json!({ "path": path }), ToolErrorCode::Path).await;
-        assert_eq!(text, format!("{path} is not there; did you mean uploads/notes.txt?"));
+        assert_eq!(text, format!("{path} does not exist; did you mean uploads/notes.txt?"));
     }
     for (path, expected) in [
         ("uploads", "uploads is a folder; list_workspace_files lists it"),

@@ -34,13 +34,13 @@ pub(crate) async fn each_strength(project: Project) -> Vec<Bench> {
 }
 
 pub(crate) async fn locked_in(base: &str, project: Project, adapt: impl FnOnce(&mut SandboxConfig)) -> Bench {
-    within(tempfile::tempdir_in(base).unwrap(), project, adapt).await
+    in_folder(tempfile::tempdir_in(base).unwrap(), project, adapt).await
 }
 
-async fn within(outside: tempfile::TempDir, project: Project, adapt: impl FnOnce(&mut SandboxConfig)) -> Bench {
+async fn in_folder(outside: tempfile::TempDir, project: Project, adapt: impl FnOnce(&mut SandboxConfig)) -> Bench {
     let mut config = SandboxConfig::new(helper());
     adapt(&mut config);
-    Bench::within(outside, project, |toolbox| {
+    Bench::in_folder(outside, project, |toolbox| {
         toolbox.sandbox = Some(Arc::new(Sandbox::new(config)));
         toolbox.command_timeout = Duration::from_secs(60);
     })
@@ -59,7 +59,7 @@ impl Bench {
     }
 
     /// Runs a command that must fail without printing the secret.
-    pub(crate) async fn barred(&self, command: &str) -> String {
+    pub(crate) async fn denied(&self, command: &str) -> String {
         let output = self.sh(command).await;
         assert!(!output.text.starts_with("exit code 0"), "{command}: {}", output.text);
         assert!(!output.text.contains(SECRET), "{command}: {}", output.text);
@@ -74,13 +74,13 @@ impl Bench {
 }
 
 /// Counts processes with this argument in their command line, as seen from outside.
-pub(crate) fn named(word: &str) -> usize {
+pub(crate) fn named(argument: &str) -> usize {
     let processes = fs::read_dir("/proc").unwrap().filter_map(|entry| {
         let entry = entry.ok()?;
         entry.file_name().to_str()?.parse::<u32>().ok()?;
         fs::read(entry.path().join("cmdline")).ok()
     });
-    processes.filter(|line| line.split(|byte| *byte == 0).any(|part| part == word.as_bytes())).count()
+    processes.filter(|line| line.split(|byte| *byte == 0).any(|part| part == argument.as_bytes())).count()
 }
 
 pub(crate) fn python() -> bool {
@@ -142,7 +142,7 @@ async fn hidden_project_paths_are_hidden_by_alias_too() {
     let outside = tempfile::tempdir_in("/var/tmp").unwrap();
     let keys = outside.path().join("code/.ssh");
     let hidden = keys.clone();
-    let bench = within(outside, Project::Writable, move |config| config.hidden = vec![hidden]).await;
+    let bench = in_folder(outside, Project::Writable, move |config| config.hidden = vec![hidden]).await;
     fs::create_dir_all(&keys).unwrap();
     fs::write(keys.join("id"), SECRET).unwrap();
     for command in
@@ -263,7 +263,7 @@ async fn secrets_outside_cannot_be_read() {
             format!("tar cf - {shown} | grep -a launch"),
             "ls ~root".to_owned(),
         ] {
-            bench.barred(&command).await;
+            bench.denied(&command).await;
         }
     }
 }
@@ -326,7 +326,7 @@ async fn commands_change_nothing_outside() {
             // Landlock does not restrict modes and times, so they are not protected without namespaces. `doctor`
             // reports that.
             if namespaces || !(command.starts_with("chmod") || command.starts_with("touch -d")) {
-                bench.barred(&command).await;
+                bench.denied(&command).await;
             }
         }
         let after = fs::metadata(&secret).unwrap();
@@ -359,7 +359,7 @@ async fn a_writable_project_and_listed_folders_can_be_used() {
         bench.allowed("echo x > $PROJECT/new && mkdir $PROJECT/sub && mv $PROJECT/new $PROJECT/sub/").await;
         assert_eq!(bench.content("/project/sub/new"), b"x\n");
         assert!(bench.allowed(&format!("cat {listed}/tool")).await.contains("listed"));
-        bench.barred(&format!("echo x > {listed}/tool")).await;
+        bench.denied(&format!("echo x > {listed}/tool")).await;
         bench.allowed(&format!("echo y > {written}/new && chmod 600 {written}/new")).await;
         assert_eq!(fs::read_to_string(format!("{written}/new")).unwrap(), "y\n");
     }
@@ -382,9 +382,9 @@ async fn hidden_paths_stay_hidden_in_readable_folders() {
         .await;
         let shown = home.path().display();
         bench.allowed(&format!("cat {shown}/notes")).await;
-        bench.barred(&format!("cat {shown}/.ssh/id")).await;
-        bench.barred(&format!("grep -r launch {shown}")).await;
-        bench.barred(&format!("mv {shown}/.ssh {shown}/s && cat {shown}/s/id")).await;
+        bench.denied(&format!("cat {shown}/.ssh/id")).await;
+        bench.denied(&format!("grep -r launch {shown}")).await;
+        bench.denied(&format!("mv {shown}/.ssh {shown}/s && cat {shown}/s/id")).await;
         assert_eq!(fs::read_to_string(home.path().join(".ssh/id")).unwrap(), SECRET);
     }
 }
@@ -395,8 +395,8 @@ async fn link_in_place_of_an_area_grants_no_access() {
         bench.secret();
         fs::remove_dir(bench.real("outputs")).unwrap();
         symlink(bench.outside.path(), bench.real("outputs")).unwrap();
-        bench.barred("cat outputs/secret.txt").await;
-        bench.barred("echo x > outputs/secret.txt").await;
+        bench.denied("cat outputs/secret.txt").await;
+        bench.denied("echo x > outputs/secret.txt").await;
     }
 }
 
@@ -431,13 +431,13 @@ async fn network_is_blocked_by_default() {
             "import sys\nsys.exit(0 if ctypes.CDLL(None).syscall(425, 8, ctypes.create_string_buffer(256)) >= 0 else 1)"
                 .to_owned(),
         ] {
-            bench.barred(&program(&body)).await;
+            bench.denied(&program(&body)).await;
         }
-        bench.barred(&format!("echo x > /dev/tcp/127.0.0.1/{tcp_port}")).await;
+        bench.denied(&format!("echo x > /dev/tcp/127.0.0.1/{tcp_port}")).await;
         bench.allowed(&program("a, b = s.socketpair()\na.send(b\"x\")\nassert b.recv(1) == b\"x\"")).await;
         assert!(tcp.accept().is_err() && unix.accept().is_err());
         assert!(udp.recv(&mut [0; 8]).is_err() && datagrams.recv(&mut [0; 8]).is_err());
-        let text = bench.barred(&program(&format!("s.create_connection((\"127.0.0.1\", {tcp_port}))"))).await;
+        let text = bench.denied(&program(&format!("s.create_connection((\"127.0.0.1\", {tcp_port}))"))).await;
         assert!(text.contains("the sandbox forbids sockets"), "{text}");
     }
 }
@@ -510,7 +510,7 @@ async fn outside_processes_cannot_be_signalled() {
             format!("echo x > /proc/{daemon}/mem"),
             "kill -9 1".to_owned() + "; cat /proc/1/environ",
         ] {
-            bench.barred(&command).await;
+            bench.denied(&command).await;
         }
         if python() {
             for call in [
@@ -519,11 +519,11 @@ async fn outside_processes_cannot_be_signalled() {
                 "syscall(250, 0, 0)".to_owned(),
             ] {
                 let body = format!("import ctypes, sys; sys.exit(0 if ctypes.CDLL(None).{call} >= 0 else 1)");
-                bench.barred(&format!("/usr/bin/python3 -c '{body}'")).await;
+                bench.denied(&format!("/usr/bin/python3 -c '{body}'")).await;
             }
         }
         bench.sh("kill -9 -1").await;
-        assert!(other.try_wait().unwrap().is_none(), "it lives");
+        assert!(other.try_wait().unwrap().is_none(), "the process still runs");
         other.kill().unwrap();
         other.wait().unwrap();
     }
@@ -549,8 +549,8 @@ async fn background_children_do_not_outlive_the_call() {
             let number = format!("1000.{}{number}", std::process::id());
             let text = bench.allowed(&template.replace("NUMBER", &number)).await;
             assert_eq!(named(&number), 0, "{template}");
-            let said = "[1 background process ended with the command]\nstdout:\ndone";
-            assert!(text.contains(said), "{namespaces} {template}: {text}");
+            let expected = "[1 background process ended with the command]\nstdout:\ndone";
+            assert!(text.contains(expected), "{namespaces} {template}: {text}");
         }
     }
 }

@@ -132,8 +132,8 @@ async fn grep_returns_lines_with_context() {
     let utf16: Vec<u8> =
         [0xff, 0xfe].into_iter().chain("say two\n".encode_utf16().flat_map(u16::to_le_bytes)).collect();
     bench.put("uploads/c.txt", utf16);
-    let passed_over = "[not fully searched: 1 file (binary)]";
-    for (arguments, expected, is_any_passed_over) in [
+    let skipped = "[not fully searched: 1 file (binary)]";
+    for (arguments, expected, has_skipped) in [
         (
             json!({"pattern": "two", "ignore_case": true}),
             "uploads/a.txt:2: Two words\nuploads/b.rs:1: fn two() {}\nuploads/c.txt:1: say two\n[3 matches in 3 files]",
@@ -161,7 +161,7 @@ async fn grep_returns_lines_with_context() {
         (json!({"pattern": "nothing"}), "No line matches \"nothing\" in 3 files.", true),
     ] {
         let found = bench.ok("grep", arguments.clone()).await;
-        let expected = if is_any_passed_over { format!("{expected}\n{passed_over}") } else { expected.to_owned() };
+        let expected = if has_skipped { format!("{expected}\n{skipped}") } else { expected.to_owned() };
         assert_eq!(found, expected, "{arguments}");
     }
     for pattern in ["(", "a{1000}{1000}", "(?=x)", "\\1", "a\nb", ""] {
@@ -186,8 +186,8 @@ async fn grep_output_is_bounded_and_long_lines_are_cut() {
 
     // A long line is shown only around the match.
     let bench = Bench::new().await;
-    let (before, behind) = ("ä".repeat(500_000), "z".repeat(500_000));
-    bench.put("uploads/one.json", format!("{before}NEEDLE{behind}NEEDLE{behind}\n"));
+    let (before, after) = ("ä".repeat(500_000), "z".repeat(500_000));
+    bench.put("uploads/one.json", format!("{before}NEEDLE{after}NEEDLE{after}\n"));
     let found = bench.ok("grep", json!({"pattern": "NEEDLE"})).await;
     let (around, rest) = ("ä".repeat(200), "z".repeat(194));
     assert_eq!(

@@ -45,8 +45,8 @@ async fn file_tools_work_on_state_files() {
     let patch = "*** Begin Patch\n*** Update File: /state/notes/plan.md\n@@\n-one\n+1\n*** Update File: outputs/a.txt\n\
                  *** Move to: /state/a.txt\n@@\n-a\n+b\n*** Add File: /state/new.txt\n+n\n*** End Patch";
     let output = bench.step_ok("apply_patch", json!({ "patch": patch })).await;
-    let told: Vec<&str> = output.files.iter().map(|file| file.path.as_str()).collect();
-    assert_eq!(told, ["outputs/a.txt"]);
+    let paths: Vec<&str> = output.files.iter().map(|file| file.path.as_str()).collect();
+    assert_eq!(paths, ["outputs/a.txt"]);
     assert!(!bench.real("outputs/a.txt").exists());
     let changed = [written("notes/plan.md", "1\nthree\n"), written("a.txt", "b\n"), written("new.txt", "n\n")];
     assert_eq!(output.state_files, changed);

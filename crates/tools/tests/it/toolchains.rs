@@ -56,7 +56,7 @@ async fn client_toolchain_is_usable_with_its_keys_hidden() {
             "echo x >> $CARGO_HOME/bin/cargo",
             "touch $RUSTUP_HOME/toolchains/new",
         ] {
-            bench.barred(command).await;
+            bench.denied(command).await;
         }
         if namespaces {
             assert!(bench.allowed("cat $CARGO_HOME/config.toml").await.contains("offline = true"));
@@ -64,7 +64,7 @@ async fn client_toolchain_is_usable_with_its_keys_hidden() {
         // Without programs the folder is a cache.
         fs::remove_dir_all(cargo.join("bin")).unwrap();
         assert!(bench.allowed("cat $CARGO_HOME/registry/index").await.contains("plain"));
-        bench.barred("cat $CARGO_HOME/credentials.toml | grep launch").await;
+        bench.denied("cat $CARGO_HOME/credentials.toml | grep launch").await;
     }
 }
 
@@ -96,7 +96,7 @@ async fn only_plain_toolchain_folders_are_mounted() {
         symlink(top.join("home"), &linked).unwrap();
         for folder in folders.iter().chain([&outside, &linked]) {
             name(&mut bench, &[("JAVA_HOME", folder.as_path())]);
-            bench.barred(&format!("cat {}/diary | grep launch", folder.display())).await;
+            bench.denied(&format!("cat {}/diary | grep launch", folder.display())).await;
             let output = bench.sh("$JAVA_HOME/bin/java").await.text;
             assert!(!output.contains("this is java"), "{}: {output}", folder.display());
         }

@@ -26,12 +26,12 @@ use serde_json::json;
 use crate::bench::{Bench, Project, chmod, eventually, mkfifo, mode};
 
 /// Bench that records snapshots of files.
-struct Camera {
+struct Recorder {
     bench: Bench,
     snapshots: FileSnapshots,
 }
 
-impl Camera {
+impl Recorder {
     async fn new(project: Project) -> Self {
         Self::with(project, SnapshotConfig::default()).await
     }
@@ -44,9 +44,9 @@ impl Camera {
 
     /// Creates one whose calls are checked for guarded files.
     async fn guarded(config: SnapshotConfig) -> Self {
-        let mut camera = Self::with(Project::Writable, config).await;
-        camera.bench.context.confinement = Confinement::Guarded;
-        camera
+        let mut recorder = Self::with(Project::Writable, config).await;
+        recorder.bench.context.confinement = Confinement::Guarded;
+        recorder
     }
 
     /// Reopens the snapshots like a new daemon, with only the data on disk.
@@ -55,7 +55,7 @@ impl Camera {
     }
 
     /// Waits until changes of these files are provably older than the next crash.
-    fn wait_for_a_sign_after(&self, paths: &[&str]) {
+    fn wait_for_heartbeat_after(&self, paths: &[&str]) {
         let changed = |path: &Path| fs::metadata(path).map(|metadata| (metadata.ctime(), metadata.ctime_nsec())).ok();
         let alive =
             self.bench.outside.path().join("undo").join(self.bench.context.session_id.to_string()).join("alive");
@@ -70,12 +70,12 @@ impl Camera {
     }
 
     /// Records the changes of a command.
-    async fn around(&self, change: impl FnOnce(&Bench)) -> Changes {
+    async fn record(&self, change: impl FnOnce(&Bench)) -> Changes {
         self.of(&self.call(), change).await
     }
 
     /// Records the changes of a tool that can change only these paths.
-    async fn around_paths(&self, paths: &[&str], change: impl FnOnce(&Bench)) -> Changes {
+    async fn record_paths(&self, paths: &[&str], change: impl FnOnce(&Bench)) -> Changes {
         let paths: Vec<String> = paths.iter().map(|path| (*path).to_owned()).collect();
         let before = self.snapshots.before(&self.call(), Some(&paths)).await.unwrap();
         change(&self.bench);
@@ -106,36 +106,36 @@ impl Camera {
         (file, outside)
     }
 
-    fn tree(&self) -> BTreeMap<PathBuf, Held> {
-        let mut held = BTreeMap::new();
-        look(&self.bench.workspace().root, &mut held);
+    fn tree(&self) -> BTreeMap<PathBuf, PathState> {
+        let mut states = BTreeMap::new();
+        look(&self.bench.workspace().root, &mut states);
         if let Some(project) = &self.bench.workspace().project {
-            look(&project.path, &mut held);
+            look(&project.path, &mut states);
         }
-        held
+        states
     }
 }
 
 /// Content of a path, to compare two scans.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Held {
+enum PathState {
     File(u32, Vec<u8>),
     Link(PathBuf),
     Folder(u32),
 }
 
-fn look(folder: &Path, held: &mut BTreeMap<PathBuf, Held>) {
+fn look(folder: &Path, states: &mut BTreeMap<PathBuf, PathState>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let metadata = path.symlink_metadata().unwrap();
         let mode = metadata.mode() & 0o7777;
         if metadata.is_dir() {
-            look(&path, held);
-            held.insert(path, Held::Folder(mode));
+            look(&path, states);
+            states.insert(path, PathState::Folder(mode));
         } else if metadata.is_symlink() {
-            held.insert(path.clone(), Held::Link(fs::read_link(&path).unwrap()));
+            states.insert(path.clone(), PathState::Link(fs::read_link(&path).unwrap()));
         } else if metadata.is_file() {
-            held.insert(path.clone(), Held::File(mode, fs::read(&path).unwrap()));
+            states.insert(path.clone(), PathState::File(mode, fs::read(&path).unwrap()));
         }
     }
 }
@@ -160,14 +160,14 @@ fn paths(changes: &[FileChange]) -> Vec<&str> {
 
 #[tokio::test]
 async fn later_changed_files_are_conflicts_and_kept() {
-    let camera = Camera::new(Project::None).await;
-    let bench = &camera.bench;
+    let recorder = Recorder::new(Project::None).await;
+    let bench = &recorder.bench;
     bench.put("outputs/mine.txt", "old\n");
     bench.put("outputs/other.txt", "old\n");
     bench.put("outputs/removed.txt", "old\n");
     bench.put("outputs/mode.txt", "old\n");
-    let changes = camera
-        .around(|bench| {
+    let changes = recorder
+        .record(|bench| {
             for name in ["mine", "other", "removed", "mode"] {
                 bench.put(&format!("outputs/{name}.txt"), "new\n");
             }
@@ -175,12 +175,12 @@ async fn later_changed_files_are_conflicts_and_kept() {
             fs::remove_file(bench.real("outputs/removed.txt")).unwrap();
         })
         .await;
-    bench.put("outputs/other.txt", "new\nand a person's\n");
-    bench.put("outputs/removed.txt", "somebody else's");
+    bench.put("outputs/other.txt", "new\nand the user's\n");
+    bench.put("outputs/removed.txt", "another program's");
     chmod(&bench.real("outputs/mode.txt"), 0o600);
-    bench.put("outputs/made/b.txt", "a person's");
+    bench.put("outputs/made/b.txt", "the user's");
     for preview in [true, false] {
-        let undone = camera.try_undo(&changes.files, preview).await;
+        let undone = recorder.try_undo(&changes.files, preview).await;
         assert_eq!(
             outcomes(&undone),
             [
@@ -190,31 +190,31 @@ async fn later_changed_files_are_conflicts_and_kept() {
                 ("outputs/other.txt", UndoOutcome::Conflict),
                 ("outputs/removed.txt", UndoOutcome::Conflict),
             ],
-            "the folder that a person uses stays, without a word"
+            "a folder in use stays and is not reported"
         );
         let other = &undone.files[3];
         assert_eq!(other.reason.as_deref(), Some("it has been changed since"));
-        assert!(other.diff.as_deref().unwrap().contains("+and a person's"), "{other:?}");
+        assert!(other.diff.as_deref().unwrap().contains("+and the user's"), "{other:?}");
         assert_eq!(undone.files[2].reason.as_deref(), Some("its permissions have been changed since"));
         assert_eq!(undone.files[4].reason.as_deref(), Some("something else is there now"));
     }
     assert_eq!(bench.content("outputs/mine.txt"), b"old\n");
-    assert_eq!(bench.content("outputs/other.txt"), b"new\nand a person's\n");
-    assert_eq!(bench.content("outputs/removed.txt"), b"somebody else's");
-    assert_eq!(bench.content("outputs/made/b.txt"), b"a person's");
+    assert_eq!(bench.content("outputs/other.txt"), b"new\nand the user's\n");
+    assert_eq!(bench.content("outputs/removed.txt"), b"another program's");
+    assert_eq!(bench.content("outputs/made/b.txt"), b"the user's");
     assert!(!bench.real("outputs/made/a.txt").exists());
 }
 
 /// Size and times of a file can be equal even if its content has changed.
 #[tokio::test]
 async fn change_within_a_clock_tick_is_detected() {
-    let camera = Camera::new(Project::None).await;
-    let file = camera.bench.put("outputs/a.txt", "aaaa");
+    let recorder = Recorder::new(Project::None).await;
+    let file = recorder.bench.put("outputs/a.txt", "aaaa");
     for round in 0..50_u8 {
         let content = vec![b'a' + round % 20; 4];
         let old = fs::read(&file).unwrap();
-        let changes = camera
-            .around(|_| {
+        let changes = recorder
+            .record(|_| {
                 let times = file.metadata().unwrap();
                 fs::write(&file, &content).unwrap();
                 let set = fs::FileTimes::new().set_modified(times.modified().unwrap());
@@ -222,7 +222,7 @@ async fn change_within_a_clock_tick_is_detected() {
             })
             .await;
         assert_eq!(changes.files.is_empty(), old == content, "round {round}");
-        camera.undo(&changes.files).await;
+        recorder.undo(&changes.files).await;
         assert_eq!(fs::read(&file).unwrap(), old, "round {round}");
         fs::write(&file, &content).unwrap();
     }
@@ -231,91 +231,91 @@ async fn change_within_a_clock_tick_is_detected() {
 #[tokio::test]
 async fn changes_after_a_kill_are_kept() {
     use UndoOutcome::{Conflict, Done};
-    let mut camera = Camera::new(Project::Writable).await;
+    let mut recorder = Recorder::new(Project::Writable).await;
     for name in ["a.txt", "b.txt", "c.txt", "dir/x.txt", "other/x.txt", "dir/y.txt"] {
-        camera.bench.put(&format!("/project/{name}"), "old");
+        recorder.bench.put(&format!("/project/{name}"), "old");
     }
-    let call = camera.call();
-    let before = camera.snapshots.before(&call, None).await.unwrap();
+    let call = recorder.call();
+    let before = recorder.snapshots.before(&call, None).await.unwrap();
     let put = ["a.txt", "b.txt", "new/by-call.txt"].map(|name| format!("/project/{name}"));
     for path in &put {
-        camera.bench.put(path, "by the call");
+        recorder.bench.put(path, "by the call");
     }
-    fs::remove_file(camera.bench.real("/project/c.txt")).unwrap();
-    camera.wait_for_a_sign_after(&put.each_ref().map(String::as_str));
+    fs::remove_file(recorder.bench.real("/project/c.txt")).unwrap();
+    recorder.wait_for_heartbeat_after(&put.each_ref().map(String::as_str));
     drop(before);
-    camera.restart();
+    recorder.restart();
     // A user edits and creates files, and swaps whole folders, which preserves the times of their files.
-    camera.bench.put("/project/b.txt", "by a person");
-    camera.bench.put("/project/mine.txt", "by a person");
-    let path = |name: &str| camera.bench.real(&format!("/project/{name}"));
+    recorder.bench.put("/project/b.txt", "by the user");
+    recorder.bench.put("/project/mine.txt", "by the user");
+    let path = |name: &str| recorder.bench.real(&format!("/project/{name}"));
     fs::rename(path("dir"), path("aside")).unwrap();
     fs::rename(path("other"), path("dir")).unwrap();
-    let changes = camera.unfinished(&call).await;
+    let changes = recorder.unfinished(&call).await;
     for name in ["/project/b.txt", "/project/mine.txt", "/project/aside/x.txt", "/project/aside/y.txt"] {
         assert!(changes.files.iter().any(|file| file.late && file.path == name), "{name} is not late: {changes:?}");
     }
     let stored: Vec<FileChange> = serde_json::from_str(&serde_json::to_string(&changes.files).unwrap()).unwrap();
-    let undone = camera.undo(&stored).await;
+    let undone = recorder.undo(&stored).await;
     let outcome = |name: &str| undone.files.iter().find(|file| file.path == name).map(|file| file.outcome);
     for (name, expected, content) in [
         ("a.txt", Some(Done), "old"),
         ("c.txt", Some(Done), "old"),
-        ("b.txt", Some(Conflict), "by a person"),
-        ("mine.txt", Some(Conflict), "by a person"),
+        ("b.txt", Some(Conflict), "by the user"),
+        ("mine.txt", Some(Conflict), "by the user"),
     ] {
         let path = format!("/project/{name}");
-        assert_eq!((outcome(&path), camera.bench.content(&path)), (expected, content.into()), "{name}");
+        assert_eq!((outcome(&path), recorder.bench.content(&path)), (expected, content.into()), "{name}");
     }
     assert_eq!(outcome("/project/new/by-call.txt"), Some(Done));
-    assert_eq!(camera.bench.content("/project/aside/y.txt"), b"old");
+    assert_eq!(recorder.bench.content("/project/aside/y.txt"), b"old");
 }
 
 /// Unchanged entries are not read again, and the smallest change is still detected.
 #[tokio::test]
 async fn change_after_unchanged_scans_is_detected() {
-    let mut camera = Camera::new(Project::Writable).await;
+    let mut recorder = Recorder::new(Project::Writable).await;
     for name in ["a.txt", "dir/b.txt", "dir/c.txt"] {
-        camera.bench.put(&format!("/project/{name}"), "old");
+        recorder.bench.put(&format!("/project/{name}"), "old");
     }
-    let before = camera.tree();
+    let before = recorder.tree();
     // Entries younger than a clock tick are always read again. Another test covers them.
     let tick_is_over = std::time::Instant::now() + std::time::Duration::from_millis(40);
     while std::time::Instant::now() < tick_is_over {
         std::thread::yield_now();
     }
     for _ in 0..3 {
-        assert_eq!(camera.around(|_| {}).await, Changes::default());
+        assert_eq!(recorder.record(|_| {}).await, Changes::default());
     }
     let mut all = Vec::new();
     let mut step = async |change: &dyn Fn(&Bench), expected: &str| {
-        let changes = camera.around(change).await;
+        let changes = recorder.record(change).await;
         assert_eq!(paths(&changes.files), [expected]);
         all.extend(changes.files);
-        assert_eq!(camera.around(|_| {}).await, Changes::default());
+        assert_eq!(recorder.record(|_| {}).await, Changes::default());
     };
     step(&|bench| drop(bench.put("/project/a.txt", "new")), "/project/a.txt").await;
     step(&|bench| fs::remove_file(bench.real("/project/dir/b.txt")).unwrap(), "/project/dir/b.txt").await;
     step(&|bench| chmod(&bench.real("/project/dir/c.txt"), 0o600), "/project/dir/c.txt").await;
-    camera.restart();
-    camera.undo(&all).await;
-    assert_eq!(camera.tree(), before);
+    recorder.restart();
+    recorder.undo(&all).await;
+    assert_eq!(recorder.tree(), before);
 }
 
 /// Several threads scan a large tree, with the same result as one.
 #[tokio::test]
 async fn large_tree_is_scanned_whole() {
-    let mut camera = Camera::new(Project::Writable).await;
-    camera.bench.put("/project/top.txt", "old");
-    camera.bench.put("/project/.gitignore", "ignored/\n");
+    let mut recorder = Recorder::new(Project::Writable).await;
+    recorder.bench.put("/project/top.txt", "old");
+    recorder.bench.put("/project/.gitignore", "ignored/\n");
     for number in 0..2100 {
-        camera.bench.put(&format!("/project/d{}/e{}/{number}.txt", number % 7, number % 5), "old");
+        recorder.bench.put(&format!("/project/d{}/e{}/{number}.txt", number % 7, number % 5), "old");
     }
-    camera.bench.put("/project/d3/.gitignore", "left-out/\n");
-    assert_eq!(camera.around(|_| {}).await, Changes::default());
-    let before = camera.tree();
-    let changes = camera
-        .around(|bench| {
+    recorder.bench.put("/project/d3/.gitignore", "left-out/\n");
+    assert_eq!(recorder.record(|_| {}).await, Changes::default());
+    let before = recorder.tree();
+    let changes = recorder
+        .record(|bench| {
             bench.put("/project/top.txt", "new");
             bench.put("/project/d0/e0/0.txt", "new");
             bench.put("/project/d6/new/deep/x.txt", "new");
@@ -333,55 +333,56 @@ async fn large_tree_is_scanned_whole() {
         assert!(paths.contains(&path), "{path} in {paths:?}");
     }
     assert!(!paths.iter().any(|path| path.contains("ignored/x") || path.contains("d3/left-out")), "{paths:?}");
-    assert_eq!(camera.around(|_| {}).await, Changes::default());
-    camera.restart();
-    camera.undo(&changes.files).await;
-    fs::remove_dir_all(camera.bench.real("/project/ignored")).unwrap();
-    fs::remove_dir_all(camera.bench.real("/project/d3/left-out")).unwrap();
-    assert_eq!(camera.tree(), before);
+    assert_eq!(recorder.record(|_| {}).await, Changes::default());
+    recorder.restart();
+    recorder.undo(&changes.files).await;
+    fs::remove_dir_all(recorder.bench.real("/project/ignored")).unwrap();
+    fs::remove_dir_all(recorder.bench.real("/project/d3/left-out")).unwrap();
+    assert_eq!(recorder.tree(), before);
 }
 
 #[tokio::test]
 async fn tool_with_known_paths_is_scanned_there_only() {
     use FileChangeKind::{Created, Modified};
-    let camera = Camera::new(Project::Writable).await;
-    let bench = &camera.bench;
+    let recorder = Recorder::new(Project::Writable).await;
+    let bench = &recorder.bench;
     bench.put("/project/.gitignore", "target/\n");
     bench.put("/project/target/x", "built");
     bench.put("outputs/real.txt", "real");
     symlink("real.txt", bench.real("outputs/link.txt")).unwrap();
-    let changes = camera
-        .around_paths(&["/project/target/x", "/project/target/new/y"], |bench| {
+    let changes = recorder
+        .record_paths(&["/project/target/x", "/project/target/new/y"], |bench| {
             bench.put("/project/target/x", "written");
             bench.put("/project/target/new/y", "y");
-            bench.put("outputs/unseen.txt", "by somebody else");
+            bench.put("outputs/unseen.txt", "by another program");
         })
         .await;
     // An ignored folder is recorded if a tool names it.
     let expected =
         [("/project/target/new/", Created), ("/project/target/new/y", Created), ("/project/target/x", Modified)];
     assert_eq!(kinds(&changes), expected);
-    camera.undo(&changes.files).await;
+    recorder.undo(&changes.files).await;
     assert_eq!(bench.content("/project/target/x"), b"built");
     assert!(!bench.real("/project/target/new").exists());
     // A write through a link changes another file.
-    let changes = camera.around_paths(&["outputs/link.txt"], |bench| drop(bench.put("outputs/link.txt", "new"))).await;
+    let changes =
+        recorder.record_paths(&["outputs/link.txt"], |bench| drop(bench.put("outputs/link.txt", "new"))).await;
     assert_eq!(kinds(&changes), [("outputs/real.txt", Modified)]);
 }
 
 #[tokio::test]
 async fn unrecordable_files_are_reported() {
     let config = SnapshotConfig { max_file_bytes: 1 << 20, ..SnapshotConfig::default() };
-    let camera = Camera::with(Project::Writable, config).await;
-    let bench = &camera.bench;
+    let recorder = Recorder::with(Project::Writable, config).await;
+    let bench = &recorder.bench;
     bench.put("outputs/big.bin", vec![7; 64 << 20]);
     bench.put("/project/node_modules/x/index.js", "x");
     bench.put("/project/.gitignore", "node_modules/\n.env\n");
     bench.put("/project/.env", "KEY=1");
     bench.put("/project/.git/HEAD", "ref");
     mkfifo(&bench.real("temp/pipe"));
-    let changes = camera
-        .around(|bench| {
+    let changes = recorder
+        .record(|bench| {
             bench.put("outputs/big.bin", vec![8; 64 << 20]);
             bench.put("outputs/grown.bin", vec![8; 2 << 20]);
             bench.put("/project/node_modules/x/index.js", "y");
@@ -391,7 +392,7 @@ async fn unrecordable_files_are_reported() {
         })
         .await;
     assert_eq!(changes.notes, ["outputs/big.bin, outputs/grown.bin (larger than 1.0 MB)"]);
-    let undone = camera.undo(&changes.files).await;
+    let undone = recorder.undo(&changes.files).await;
     assert_eq!(
         outcomes(&undone),
         [
@@ -405,82 +406,82 @@ async fn unrecordable_files_are_reported() {
 
 #[tokio::test]
 async fn newly_ignored_files_are_still_undone() {
-    let mut camera = Camera::new(Project::Writable).await;
-    camera.bench.put("/project/src/deep/main.c", "int main;");
+    let mut recorder = Recorder::new(Project::Writable).await;
+    recorder.bench.put("/project/src/deep/main.c", "int main;");
     // One command ignores the sources, and another one changes them, perhaps after a restart.
-    let first = camera.around(|bench| drop(bench.put("/project/.gitignore", "src/\ndeep/\n"))).await;
-    camera.restart();
-    let second = camera
-        .around(|bench| {
+    let first = recorder.record(|bench| drop(bench.put("/project/.gitignore", "src/\ndeep/\n"))).await;
+    recorder.restart();
+    let second = recorder
+        .record(|bench| {
             fs::remove_dir_all(bench.real("/project/src/deep")).unwrap();
             bench.put("/project/build/new", "made");
         })
         .await;
     assert_eq!(second.notes, [""; 0]);
-    camera.undo(&second.files).await;
-    camera.undo(&first.files).await;
-    assert_eq!(camera.bench.content("/project/src/deep/main.c"), b"int main;");
-    assert!(!camera.bench.real("/project/.gitignore").exists() && !camera.bench.real("/project/build").exists());
+    recorder.undo(&second.files).await;
+    recorder.undo(&first.files).await;
+    assert_eq!(recorder.bench.content("/project/src/deep/main.c"), b"int main;");
+    assert!(!recorder.bench.real("/project/.gitignore").exists() && !recorder.bench.real("/project/build").exists());
 }
 
 /// Files ignored by git are not recorded. If they become visible they are not new: an undo would delete them for good.
 #[tokio::test]
 async fn formerly_ignored_files_are_not_new() {
     for is_killed in [false, true] {
-        let mut camera = Camera::new(Project::Writable).await;
-        camera.bench.put("/project/.gitignore", "data/\nbuild/\n");
+        let mut recorder = Recorder::new(Project::Writable).await;
+        recorder.bench.put("/project/.gitignore", "data/\nbuild/\n");
         for old in ["/project/data/old.csv", "/project/data/deep/old.bin", "/project/build/a/old.o"] {
-            camera.bench.put(old, "old");
+            recorder.bench.put(old, "old");
         }
-        let call = camera.call();
-        let looked = camera.snapshots.before(&call, None).await.unwrap();
-        camera.bench.put("/project/.gitignore", "");
-        camera.bench.put("/project/data/new.csv", "new");
-        camera.bench.put("/project/data/made/new.csv", "new");
+        let call = recorder.call();
+        let recording = recorder.snapshots.before(&call, None).await.unwrap();
+        recorder.bench.put("/project/.gitignore", "");
+        recorder.bench.put("/project/data/new.csv", "new");
+        recorder.bench.put("/project/data/made/new.csv", "new");
         let changes = if is_killed {
-            camera.wait_for_a_sign_after(&["/project/data/made/new.csv"]);
-            drop(looked);
-            camera.restart();
-            camera.unfinished(&call).await
+            recorder.wait_for_heartbeat_after(&["/project/data/made/new.csv"]);
+            drop(recording);
+            recorder.restart();
+            recorder.unfinished(&call).await
         } else {
-            looked.after.await.unwrap()
+            recording.after.await.unwrap()
         };
         // After a kill the earlier content of the folder is unknown.
         let new = ["/project/.gitignore", "/project/data/made/", "/project/data/made/new.csv", "/project/data/new.csv"];
         let expected = if is_killed { &new[..1] } else { &new[..] };
         assert_eq!(paths(&changes.files), expected);
-        camera.undo(&changes.files).await;
+        recorder.undo(&changes.files).await;
         for old in ["/project/data/old.csv", "/project/data/deep/old.bin", "/project/build/a/old.o"] {
-            assert_eq!(camera.bench.content(old), b"old", "{old}, killed: {is_killed}");
+            assert_eq!(recorder.bench.content(old), b"old", "{old}, killed: {is_killed}");
         }
-        assert_eq!(camera.bench.content("/project/.gitignore"), b"data/\nbuild/\n");
-        assert_eq!(camera.bench.real("/project/data/made").exists(), is_killed);
+        assert_eq!(recorder.bench.content("/project/.gitignore"), b"data/\nbuild/\n");
+        assert_eq!(recorder.bench.real("/project/data/made").exists(), is_killed);
     }
 }
 
 /// A guarded name that links to a folder of the user is removed, but no file in that folder.
 #[tokio::test]
 async fn planted_link_is_removed_without_its_target() {
-    let camera = Camera::guarded(SnapshotConfig { max_file_bytes: 10, ..SnapshotConfig::default() }).await;
-    camera.bench.put("/project/.gitignore", "data/\ntarget/\n");
-    camera.bench.put("/project/data/old.csv", "old");
-    camera.bench.put("/project/data/large.csv", "larger than is kept of one file");
-    camera.bench.put("/project/src/main.rs", "fn main() {}");
-    camera.bench.put("/project/target/app", "built");
-    let changes = camera
-        .around(|bench| {
+    let recorder = Recorder::guarded(SnapshotConfig { max_file_bytes: 10, ..SnapshotConfig::default() }).await;
+    recorder.bench.put("/project/.gitignore", "data/\ntarget/\n");
+    recorder.bench.put("/project/data/old.csv", "old");
+    recorder.bench.put("/project/data/large.csv", "larger than the size limit");
+    recorder.bench.put("/project/src/main.rs", "fn main() {}");
+    recorder.bench.put("/project/target/app", "built");
+    let changes = recorder
+        .record(|bench| {
             symlink("data", bench.real("/project/.data")).unwrap();
             bench.put("/project/.data/planted", "planted");
         })
         .await;
     assert!(changes.set_aside.files.iter().any(|file| file.path == "/project/.data"), "{changes:?}");
-    assert!(!camera.bench.real("/project/.data").exists());
-    assert_eq!(camera.bench.content("/project/data/old.csv"), b"old");
-    assert_eq!(camera.bench.content("/project/data/large.csv"), b"larger than is kept of one file");
+    assert!(!recorder.bench.real("/project/.data").exists());
+    assert_eq!(recorder.bench.content("/project/data/old.csv"), b"old");
+    assert_eq!(recorder.bench.content("/project/data/large.csv"), b"larger than the size limit");
 
     // An ordinary name that links to a cache, which the check does not scan.
-    let changes = camera
-        .around(|bench| {
+    let changes = recorder
+        .record(|bench| {
             fs::rename(bench.real("/project/src"), bench.real("/project/target/src")).unwrap();
             bench.put("/project/target/src/.git/config", "[core]\n\tfsmonitor = ./w.sh\n");
             symlink("target/src", bench.real("/project/src")).unwrap();
@@ -488,86 +489,86 @@ async fn planted_link_is_removed_without_its_target() {
         })
         .await;
     assert_eq!(outcomes(&changes.set_aside).iter().map(|(path, _)| *path).collect::<Vec<_>>(), ["/project/src"]);
-    assert!(!camera.bench.real("/project/src").is_symlink());
-    assert!(camera.bench.real("/project/app").is_symlink(), "a link to a file that was built");
+    assert!(!recorder.bench.real("/project/src").is_symlink());
+    assert!(recorder.bench.real("/project/app").is_symlink(), "a link to a build output stays");
 
     // A cache in a folder whose files are all guarded.
     let rule = "/project/.claude/rules/a/target/x.md";
-    let changes = camera.around(|bench| drop(bench.put(rule, "planted"))).await;
+    let changes = recorder.record(|bench| drop(bench.put(rule, "planted"))).await;
     assert!(changes.set_aside.files.iter().any(|file| file.path == rule), "{changes:?}");
-    assert!(!camera.bench.real(rule).exists());
+    assert!(!recorder.bench.real(rule).exists());
 }
 
 #[tokio::test]
 async fn oldest_snapshots_are_dropped_over_the_limit() {
     let config = SnapshotConfig { max_total_bytes: 100_000, ..SnapshotConfig::default() };
-    let camera = Camera::with(Project::None, config).await;
+    let recorder = Recorder::with(Project::None, config).await;
     let write = |round: u8| move |bench: &Bench| drop(bench.put("outputs/a", vec![round; 30_000]));
     let mut all = Vec::new();
     for round in 0..8 {
-        let changes = camera.around(write(round)).await;
+        let changes = recorder.record(write(round)).await;
         assert!(changes.files.iter().all(FileChange::is_recorded), "{changes:?}");
         all.push(changes.files);
     }
-    let undone = camera.undo(&all[7]).await;
+    let undone = recorder.undo(&all[7]).await;
     assert_eq!(outcomes(&undone), [("outputs/a", UndoOutcome::Done)]);
-    assert_eq!(camera.bench.content("outputs/a"), vec![6; 30_000]);
+    assert_eq!(recorder.bench.content("outputs/a"), vec![6; 30_000]);
     // Old contents were evicted, which is reported for each file.
-    camera.bench.put("outputs/a", vec![1; 30_000]);
-    let undone = camera.undo(&all[1]).await;
+    recorder.bench.put("outputs/a", vec![1; 30_000]);
+    let undone = recorder.undo(&all[1]).await;
     assert_eq!(outcomes(&undone), [("outputs/a", UndoOutcome::Failed)]);
     assert_eq!(undone.files[0].reason.as_deref(), Some("its earlier content is no longer stored"));
 }
 
 #[tokio::test]
 async fn lost_content_fails_only_its_file() {
-    let camera = Camera::new(Project::None).await;
-    camera.bench.put("outputs/a", "first");
-    camera.bench.put("outputs/b", "second");
-    let changes = camera
-        .around(|bench| {
+    let recorder = Recorder::new(Project::None).await;
+    recorder.bench.put("outputs/a", "first");
+    recorder.bench.put("outputs/b", "second");
+    let changes = recorder
+        .record(|bench| {
             bench.put("outputs/a", "changed");
             bench.put("outputs/b", "changed");
         })
         .await;
     let hash = &changes.files[0].before.as_ref().unwrap().hash;
-    let blob = camera.bench.outside.path().join("undo/contents").join(hash);
+    let blob = recorder.bench.outside.path().join("undo/contents").join(hash);
     assert_eq!(mode(&blob), 0o600);
     fs::write(&blob, "damaged").unwrap();
-    let undone = camera.undo(&changes.files).await;
+    let undone = recorder.undo(&changes.files).await;
     assert_eq!(outcomes(&undone), [("outputs/a", UndoOutcome::Failed), ("outputs/b", UndoOutcome::Done)]);
-    assert_eq!(camera.bench.content("outputs/a"), b"changed");
-    assert_eq!(camera.bench.content("outputs/b"), b"second");
+    assert_eq!(recorder.bench.content("outputs/a"), b"changed");
+    assert_eq!(recorder.bench.content("outputs/b"), b"second");
 }
 
 /// A link in place of a folder must not lead an undo out of the workspace.
 #[tokio::test]
 async fn undo_follows_no_links() {
-    let camera = Camera::new(Project::None).await;
-    let bench = &camera.bench;
+    let recorder = Recorder::new(Project::None).await;
+    let bench = &recorder.bench;
     let outside = bench.outside.path().join("elsewhere");
     fs::create_dir(&outside).unwrap();
     bench.put("outputs/folder/a.txt", "old");
-    let changes = camera.around(|bench| fs::remove_file(bench.real("outputs/folder/a.txt")).unwrap()).await;
+    let changes = recorder.record(|bench| fs::remove_file(bench.real("outputs/folder/a.txt")).unwrap()).await;
     fs::remove_dir(bench.real("outputs/folder")).unwrap();
     symlink(&outside, bench.real("outputs/folder")).unwrap();
-    let undone = camera.undo(&changes.files).await;
+    let undone = recorder.undo(&changes.files).await;
     assert_eq!(outcomes(&undone), [("outputs/folder/a.txt", UndoOutcome::Failed)], "{undone:?}");
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
     // Forged paths do not lead out either.
     for path in ["../elsewhere/x", "/etc/x", "outputs/../../elsewhere/x"] {
         let forged = FileChange { path: path.to_owned(), ..changes.files[0].clone() };
-        assert_eq!(outcomes(&camera.undo(&[forged]).await), [(path, UndoOutcome::Failed)]);
+        assert_eq!(outcomes(&recorder.undo(&[forged]).await), [(path, UndoOutcome::Failed)]);
     }
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
 }
 
 #[tokio::test]
 async fn undo_does_not_touch_another_project() {
-    let camera = Camera::new(Project::Writable).await;
-    let bench = &camera.bench;
+    let recorder = Recorder::new(Project::Writable).await;
+    let bench = &recorder.bench;
     bench.put("/project/a.txt", "old");
-    let changes = camera.around(|bench| fs::remove_file(bench.real("/project/a.txt")).unwrap()).await;
+    let changes = recorder.record(|bench| fs::remove_file(bench.real("/project/a.txt")).unwrap()).await;
     let other = bench.outside.path().join("other");
     fs::create_dir(&other).unwrap();
     let mount = agentd_core::session::Mount { path: other.clone(), writable: true };
@@ -581,91 +582,91 @@ async fn undo_does_not_touch_another_project() {
         ),
     ] {
         let workspace = bench.folders.open(session, mount.into()).await.unwrap();
-        let undone = camera.snapshots.undo(session, &workspace, files.clone(), false).await.unwrap();
+        let undone = recorder.snapshots.undo(session, &workspace, files.clone(), false).await.unwrap();
         assert_eq!(undone.files[0].outcome, UndoOutcome::Failed);
         assert!(undone.files[0].reason.as_deref().unwrap().starts_with(reason), "{:?}", undone.files[0]);
     }
     assert_eq!(fs::read_dir(&other).unwrap().count(), 0);
-    assert_eq!(outcomes(&camera.undo(&files).await), [("/project/a.txt", UndoOutcome::Done)]);
+    assert_eq!(outcomes(&recorder.undo(&files).await), [("/project/a.txt", UndoOutcome::Done)]);
 }
 
 #[tokio::test]
 async fn hard_linked_file_is_restored_in_place_with_its_mode() {
-    let camera = Camera::new(Project::Writable).await;
-    let (first, outside) = camera.linked();
-    fs::hard_link(&first, camera.bench.real("/project/b")).unwrap();
-    let changes = camera.around(|bench| fs::write(bench.real("/project/a"), "longer than before").unwrap()).await;
+    let recorder = Recorder::new(Project::Writable).await;
+    let (first, outside) = recorder.linked();
+    fs::hard_link(&first, recorder.bench.real("/project/b")).unwrap();
+    let changes = recorder.record(|bench| fs::write(bench.real("/project/a"), "longer than before").unwrap()).await;
     assert_eq!(changes.files.len(), 2, "both names have changed");
-    let undone = camera.undo(&changes.files).await;
+    let undone = recorder.undo(&changes.files).await;
     assert_eq!(outcomes(&undone), [("/project/a", UndoOutcome::Done), ("/project/b", UndoOutcome::Done)]);
     assert!(undone.files.iter().all(|file| file.reason.is_none()));
-    for path in [&first, &camera.bench.real("/project/b"), &outside] {
+    for path in [&first, &recorder.bench.real("/project/b"), &outside] {
         assert_eq!(fs::read(path).unwrap(), b"old", "{}", path.display());
         assert_eq!(fs::metadata(path).unwrap().nlink(), 3);
     }
     // The undo can be undone too.
-    let redone = camera.undo(&undone.changes).await;
+    let redone = recorder.undo(&undone.changes).await;
     assert!(redone.files.iter().all(|file| file.outcome == UndoOutcome::Done), "{redone:?}");
     assert_eq!(fs::read(&outside).unwrap(), b"longer than before");
 
     // A read-only file is restored with its mode.
-    let camera = Camera::new(Project::Writable).await;
-    let (first, outside) = camera.linked();
+    let recorder = Recorder::new(Project::Writable).await;
+    let (first, outside) = recorder.linked();
     chmod(&first, 0o640);
     let change = |bench: &Bench| {
         fs::write(bench.real("/project/a"), "new").unwrap();
         chmod(&bench.real("/project/a"), 0o444);
     };
-    let changes = camera.around(change).await;
-    assert_eq!(outcomes(&camera.undo(&changes.files).await), [("/project/a", UndoOutcome::Done)]);
+    let changes = recorder.record(change).await;
+    assert_eq!(outcomes(&recorder.undo(&changes.files).await), [("/project/a", UndoOutcome::Done)]);
     assert_eq!((fs::read(&outside).unwrap(), mode(&outside)), (b"old".to_vec(), 0o640));
 }
 
 #[tokio::test]
 async fn undo_does_not_write_into_replaced_or_foreign_files() {
-    let camera = Camera::new(Project::Writable).await;
-    let (first, outside) = camera.linked();
-    let changes = camera.around(|bench| fs::write(bench.real("/project/a"), "new").unwrap()).await;
+    let recorder = Recorder::new(Project::Writable).await;
+    let (first, outside) = recorder.linked();
+    let changes = recorder.record(|bench| fs::write(bench.real("/project/a"), "new").unwrap()).await;
     // An editor writes a new file with the same content. The other link keeps its content.
     fs::remove_file(&first).unwrap();
-    camera.bench.put("/project/a", "new");
-    let undone = camera.undo(&changes.files).await;
+    recorder.bench.put("/project/a", "new");
+    let undone = recorder.undo(&changes.files).await;
     assert_eq!(outcomes(&undone), [("/project/a", UndoOutcome::Done)]);
     assert!(undone.files[0].reason.as_deref().is_some_and(|reason| reason.contains("keep the change")), "{undone:?}");
-    assert_eq!((camera.bench.content("/project/a"), fs::read(&outside).unwrap()), (b"old".to_vec(), b"new".to_vec()));
+    assert_eq!((recorder.bench.content("/project/a"), fs::read(&outside).unwrap()), (b"old".to_vec(), b"new".to_vec()));
 
     // A hard link from a command must not lead an undo into another file.
-    let camera = Camera::new(Project::Writable).await;
-    camera.bench.put("/project/a", "mine");
-    let other = camera.bench.outside.path().join("other");
-    fs::write(&other, "another's").unwrap();
+    let recorder = Recorder::new(Project::Writable).await;
+    recorder.bench.put("/project/a", "mine");
+    let other = recorder.bench.outside.path().join("other");
+    fs::write(&other, "a foreign file").unwrap();
     let change = |bench: &Bench| {
         fs::remove_file(bench.real("/project/a")).unwrap();
         fs::hard_link(bench.outside.path().join("other"), bench.real("/project/a")).unwrap();
     };
-    let changes = camera.around(change).await;
-    camera.undo(&changes.files).await;
+    let changes = recorder.record(change).await;
+    recorder.undo(&changes.files).await;
     assert_eq!(
-        (camera.bench.content("/project/a"), fs::read(&other).unwrap()),
-        (b"mine".to_vec(), b"another's".to_vec())
+        (recorder.bench.content("/project/a"), fs::read(&other).unwrap()),
+        (b"mine".to_vec(), b"a foreign file".to_vec())
     );
 }
 
 #[tokio::test]
 async fn hard_link_writes_are_undone_and_stay_inside() {
-    let camera = Camera::new(Project::Writable).await;
-    let (_, outside) = camera.linked();
+    let recorder = Recorder::new(Project::Writable).await;
+    let (_, outside) = recorder.linked();
     for (command, changed) in [("true", 0), ("printf new > a; mv a b; cp b a; rm b", 1)] {
-        let call = camera.call();
-        let before = camera.snapshots.before(&call, None).await.unwrap();
-        let output = camera.bench.call("run_bash_command", json!({ "command": command })).await;
+        let call = recorder.call();
+        let before = recorder.snapshots.before(&call, None).await.unwrap();
+        let output = recorder.bench.call("run_bash_command", json!({ "command": command })).await;
         assert_eq!(output.exit_code, Some(0), "{}", output.text);
         let changes = before.after.await.unwrap();
         assert_eq!(changes.files.len(), changed, "{command}");
         assert_eq!(fs::read(&outside).unwrap(), b"old");
-        let undone = camera.undo(&changes.files).await;
+        let undone = recorder.undo(&changes.files).await;
         assert!(undone.files.iter().all(|file| file.outcome == UndoOutcome::Done && file.reason.is_none()));
-        assert_eq!((camera.bench.content("/project/a"), fs::read(&outside).unwrap()), (b"old".into(), b"old".into()));
+        assert_eq!((recorder.bench.content("/project/a"), fs::read(&outside).unwrap()), (b"old".into(), b"old".into()));
     }
 }
 
@@ -675,7 +676,7 @@ fn files_below(folder: &Path) -> Vec<PathBuf> {
     entries.flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()
 }
 
-impl Camera {
+impl Recorder {
     /// Context of another session with the same project.
     async fn second(&self) -> ToolContext {
         let session_id = SessionId::generate();
@@ -711,140 +712,140 @@ impl Camera {
 
 #[tokio::test]
 async fn project_content_is_shared_and_a_full_store_evicts() {
-    let mut camera = Camera::new(Project::Writable).await;
-    camera.fill(300);
-    camera.around(|_| {}).await;
-    let kept = camera.contents();
-    assert!(kept.len() < 10, "small files are kept together: {kept:?}");
-    let packs = camera.packs();
-    let bytes = camera.snapshots.bytes_on_disk().await.unwrap();
+    let mut recorder = Recorder::new(Project::Writable).await;
+    recorder.fill(300);
+    recorder.record(|_| {}).await;
+    let contents = recorder.contents();
+    assert!(contents.len() < 10, "small files share a pack: {contents:?}");
+    let packs = recorder.packs();
+    let bytes = recorder.snapshots.bytes_on_disk().await.unwrap();
     assert!(bytes > 300 * 4096, "{bytes}");
     for restarted in [false, true] {
         if restarted {
-            camera.restart();
+            recorder.restart();
         }
-        let second = camera.second().await;
-        assert_eq!(camera.of(&second, |_| {}).await.files, []);
-        assert_eq!(camera.packs(), packs, "the second session copies nothing");
-        let own = camera.bench.outside.path().join("undo").join(second.session_id.to_string());
+        let second = recorder.second().await;
+        assert_eq!(recorder.of(&second, |_| {}).await.files, []);
+        assert_eq!(recorder.packs(), packs, "the second session copies nothing");
+        let own = recorder.bench.outside.path().join("undo").join(second.session_id.to_string());
         let own: u64 = files_below(&own).iter().map(|path| path.metadata().unwrap().len()).sum();
-        assert!(own < 4096, "{own} bytes of its own");
+        assert!(own < 4096, "the second session stores {own} bytes");
     }
     // Changes of the second session are undone with contents stored by the first.
-    let second = camera.second().await;
-    let changes = camera.of(&second, |bench| drop(bench.put("/project/d1/f1", "changed"))).await;
-    let undone = camera.undo_of(&second, &changes.files, false).await;
+    let second = recorder.second().await;
+    let changes = recorder.of(&second, |bench| drop(bench.put("/project/d1/f1", "changed"))).await;
+    let undone = recorder.undo_of(&second, &changes.files, false).await;
     assert_eq!(outcomes(&undone), [("/project/d1/f1", UndoOutcome::Done)]);
-    assert_eq!(camera.bench.content("/project/d1/f1"), vec![1; 4097]);
+    assert_eq!(recorder.bench.content("/project/d1/f1"), vec![1; 4097]);
 
     // A full store evicts old contents and continues.
     let config = SnapshotConfig { max_total_bytes: 1_000_000, ..SnapshotConfig::default() };
-    let camera = Camera::with(Project::Writable, config).await;
-    camera.fill(100);
+    let recorder = Recorder::with(Project::Writable, config).await;
+    recorder.fill(100);
     let mut all = Vec::new();
     for round in 0..12_u8 {
-        let call = camera.second().await;
+        let call = recorder.second().await;
         let write = |bench: &Bench| drop(bench.put("/project/d1/f1", vec![round; 100_000]));
-        let changes = camera.of(&call, write).await;
+        let changes = recorder.of(&call, write).await;
         assert!(changes.files.iter().all(FileChange::is_recorded), "{round}: {changes:?}");
         all.push((call, changes));
     }
-    assert!(camera.snapshots.bytes_on_disk().await.unwrap() <= 1_000_000);
+    assert!(recorder.snapshots.bytes_on_disk().await.unwrap() <= 1_000_000);
     let (call, changes) = &all[11];
-    let undone = camera.undo_of(call, &changes.files, false).await;
+    let undone = recorder.undo_of(call, &changes.files, false).await;
     assert_eq!(outcomes(&undone), [("/project/d1/f1", UndoOutcome::Done)]);
-    assert_eq!(camera.bench.content("/project/d1/f1"), vec![10; 100_000]);
+    assert_eq!(recorder.bench.content("/project/d1/f1"), vec![10; 100_000]);
 }
 
 #[tokio::test]
 async fn shared_content_survives_a_removed_session() {
-    let mut camera = Camera::new(Project::Writable).await;
-    camera.fill(100);
-    let first = camera.around(|bench| drop(bench.put("/project/d1/f1", "by the first"))).await;
-    let second = camera.second().await;
-    let changes = camera.of(&second, |bench| drop(bench.put("/project/d2/f2", "by the second"))).await;
-    camera.snapshots.remove(camera.bench.context.session_id).await.unwrap();
-    camera.snapshots.collect().await.unwrap();
-    camera.restart();
-    camera.snapshots.collect().await.unwrap();
+    let mut recorder = Recorder::new(Project::Writable).await;
+    recorder.fill(100);
+    let first = recorder.record(|bench| drop(bench.put("/project/d1/f1", "by the first"))).await;
+    let second = recorder.second().await;
+    let changes = recorder.of(&second, |bench| drop(bench.put("/project/d2/f2", "by the second"))).await;
+    recorder.snapshots.remove(recorder.bench.context.session_id).await.unwrap();
+    recorder.snapshots.collect().await.unwrap();
+    recorder.restart();
+    recorder.snapshots.collect().await.unwrap();
     // Contents that only the first session needed belong to the shared scan while a session with that project exists.
     for (changes, path, content) in
         [(changes, "/project/d2/f2", vec![2; 4098]), (first, "/project/d1/f1", vec![1; 4097])]
     {
-        let undone = camera.undo_of(&second, &changes.files, false).await;
+        let undone = recorder.undo_of(&second, &changes.files, false).await;
         assert_eq!(outcomes(&undone), [(path, UndoOutcome::Done)]);
-        assert_eq!(camera.bench.content(path), content);
+        assert_eq!(recorder.bench.content(path), content);
     }
-    camera.snapshots.remove(second.session_id).await.unwrap();
-    let undo = camera.bench.outside.path().join("undo");
+    recorder.snapshots.remove(second.session_id).await.unwrap();
+    let undo = recorder.bench.outside.path().join("undo");
     eventually("nothing is left", || files_below(&undo).is_empty()).await;
-    camera.snapshots.remove(second.session_id).await.unwrap();
+    recorder.snapshots.remove(second.session_id).await.unwrap();
     // The removal counts its files at its end, and the next collection waits for that.
-    camera.snapshots.collect().await.unwrap();
-    assert_eq!(camera.snapshots.bytes_on_disk().await.unwrap(), 0);
+    recorder.snapshots.collect().await.unwrap();
+    assert_eq!(recorder.snapshots.bytes_on_disk().await.unwrap(), 0);
 }
 
 #[tokio::test]
 async fn guarded_and_kept_files_are_known_after_a_kill() {
-    let mut camera = Camera::new(Project::Writable).await;
-    camera.bench.put("/project/.gitignore", "build/\n");
-    camera.bench.put("/project/build/Tiltfile", "old");
-    camera.bench.context.guarded = GuardedNames::with(&["Tiltfile".to_owned()]).unwrap();
-    let call = camera.call();
-    let looked = camera.snapshots.before(&call, None).await.unwrap();
-    camera.bench.put("/project/a.txt", "new");
-    drop(looked);
-    camera.restart();
-    assert_eq!(paths(&camera.unfinished(&call).await.files), ["/project/a.txt"]);
+    let mut recorder = Recorder::new(Project::Writable).await;
+    recorder.bench.put("/project/.gitignore", "build/\n");
+    recorder.bench.put("/project/build/Tiltfile", "old");
+    recorder.bench.context.guarded = GuardedNames::with(&["Tiltfile".to_owned()]).unwrap();
+    let call = recorder.call();
+    let recording = recorder.snapshots.before(&call, None).await.unwrap();
+    recorder.bench.put("/project/a.txt", "new");
+    drop(recording);
+    recorder.restart();
+    assert_eq!(paths(&recorder.unfinished(&call).await.files), ["/project/a.txt"]);
 
     // A checked call without its last step, which renames its scans.
-    camera.bench.context.confinement = Confinement::Guarded;
-    let call = camera.call();
-    let looked = camera.snapshots.before(&call, None).await.unwrap();
-    camera.bench.put("/project/build/Tiltfile", "new");
-    let changes = looked.after.await.unwrap();
-    assert_eq!(camera.bench.content("/project/build/Tiltfile"), b"old");
-    camera.undo(&changes.set_aside.changes).await;
-    let calls = camera.bench.outside.path().join("undo").join(call.session_id.to_string()).join("calls");
+    recorder.bench.context.confinement = Confinement::Guarded;
+    let call = recorder.call();
+    let recording = recorder.snapshots.before(&call, None).await.unwrap();
+    recorder.bench.put("/project/build/Tiltfile", "new");
+    let changes = recording.after.await.unwrap();
+    assert_eq!(recorder.bench.content("/project/build/Tiltfile"), b"old");
+    recorder.undo(&changes.set_aside.changes).await;
+    let calls = recorder.bench.outside.path().join("undo").join(call.session_id.to_string()).join("calls");
     for file in fs::read_dir(calls).unwrap().flatten() {
         let name = file.file_name().into_string().unwrap();
         let open = name.replace(".ended-project", ".project").replace(".ended", ".look");
         fs::rename(file.path(), file.path().with_file_name(open)).unwrap();
     }
-    camera.restart();
-    camera.unfinished(&call).await;
-    assert_eq!(camera.bench.content("/project/build/Tiltfile"), b"new", "a person has kept it");
+    recorder.restart();
+    recorder.unfinished(&call).await;
+    assert_eq!(recorder.bench.content("/project/build/Tiltfile"), b"new", "the user kept the change");
 }
 
 /// Files removed by the check of one call stay removed when a concurrent call ends.
 #[tokio::test]
 async fn removed_planted_files_are_not_restored_by_other_calls() {
     for (is_killed, is_checked) in [(false, true), (false, false), (true, true)] {
-        let mut camera = Camera::guarded(SnapshotConfig::default()).await;
-        let first = camera.call();
-        let mut second = camera.second().await;
+        let mut recorder = Recorder::guarded(SnapshotConfig::default()).await;
+        let first = recorder.call();
+        let mut second = recorder.second().await;
         if !is_checked {
             second.confinement = Confinement::Usual;
         }
         let planted = ["/project/AGENTS.md", "/project/sub/.vscode/tasks.json"];
-        let before_first = camera.snapshots.before(&first, None).await.unwrap();
-        planted.iter().for_each(|path| drop(camera.bench.put(path, "planted")));
-        let before_second = camera.snapshots.before(&second, None).await.unwrap();
-        camera.bench.put("/project/ok.txt", "of the second");
+        let before_first = recorder.snapshots.before(&first, None).await.unwrap();
+        planted.iter().for_each(|path| drop(recorder.bench.put(path, "planted")));
+        let before_second = recorder.snapshots.before(&second, None).await.unwrap();
+        recorder.bench.put("/project/ok.txt", "of the second");
         if is_killed {
-            camera.wait_for_a_sign_after(&["/project/ok.txt"]);
+            recorder.wait_for_heartbeat_after(&["/project/ok.txt"]);
             drop((before_first, before_second));
-            camera.restart();
-            camera.unfinished(&first).await;
-            camera.unfinished(&second).await;
+            recorder.restart();
+            recorder.unfinished(&first).await;
+            recorder.unfinished(&second).await;
         } else {
             assert_eq!(before_first.after.await.unwrap().set_aside.files.len(), 3, "two files and a folder");
             let changes = before_second.after.await.unwrap();
             assert_eq!(changes.set_aside, FilesReverted::default());
-            camera.undo_of(&second, &changes.files, false).await;
+            recorder.undo_of(&second, &changes.files, false).await;
         }
         for path in planted {
-            assert!(!camera.bench.real(path).exists(), "{path}, killed: {is_killed}, checked: {is_checked}");
+            assert!(!recorder.bench.real(path).exists(), "{path}, killed: {is_killed}, checked: {is_checked}");
         }
     }
 }
@@ -855,8 +856,8 @@ async fn removed_planted_files_are_not_restored_by_other_calls() {
 async fn hooks_and_repositories_are_found_wherever_git_looks() {
     let config = "[core]\n\thooksPath = tools/hooks ; of all\n";
     for (at, hook) in [(".git/config", "tools/hooks/pre-commit"), ("../.git/config", "hooks/pre-commit")] {
-        let camera = Camera::guarded(SnapshotConfig::default()).await;
-        let project = camera.bench.workspace().project.as_ref().unwrap().path.clone();
+        let recorder = Recorder::guarded(SnapshotConfig::default()).await;
+        let project = recorder.bench.workspace().project.as_ref().unwrap().path.clone();
         let outside = at.starts_with("..");
         let config = if outside {
             config.replace("tools", project.file_name().unwrap().to_str().unwrap())
@@ -865,11 +866,11 @@ async fn hooks_and_repositories_are_found_wherever_git_looks() {
         };
         fs::create_dir_all(project.join(at).parent().unwrap()).unwrap();
         fs::write(project.join(at), config).unwrap();
-        camera.bench.put(&format!("/project/{hook}"), "old");
+        recorder.bench.put(&format!("/project/{hook}"), "old");
         let plants = async || {
-            let changes = camera.around(|bench| drop(bench.put(&format!("/project/{hook}"), "planted"))).await;
+            let changes = recorder.record(|bench| drop(bench.put(&format!("/project/{hook}"), "planted"))).await;
             assert_eq!(changes.set_aside.files.len(), 1, "{at}: {changes:?}");
-            assert_eq!(camera.bench.content(&format!("/project/{hook}")), b"old", "{at}");
+            assert_eq!(recorder.bench.content(&format!("/project/{hook}")), b"old", "{at}");
         };
         plants().await;
         // The same through an included file. A pipe in place of another one does not block the scan.
@@ -880,69 +881,69 @@ async fn hooks_and_repositories_are_found_wherever_git_looks() {
         plants().await;
     }
 
-    let camera = Camera::guarded(SnapshotConfig::default()).await;
-    camera
-        .around(|bench| {
+    let recorder = Recorder::guarded(SnapshotConfig::default()).await;
+    recorder
+        .record(|bench| {
             bench.put("/project/src/HEAD", "ref: refs/heads/main");
             bench.put("/project/src/commondir", "../other");
             bench.put("/project/other/config", "[core]\n");
         })
         .await;
-    assert!(!camera.bench.real("/project/src/commondir").exists());
+    assert!(!recorder.bench.real("/project/src/commondir").exists());
 
     // A link may lead to the session's own files.
-    let camera = Camera::new(Project::Writable).await;
-    let own = camera.bench.real("outputs/conf");
-    symlink(&own, camera.bench.real("/project/.vscode")).unwrap();
-    let call = ToolContext { confinement: Confinement::Guarded, ..camera.call() };
+    let recorder = Recorder::new(Project::Writable).await;
+    let own = recorder.bench.real("outputs/conf");
+    symlink(&own, recorder.bench.real("/project/.vscode")).unwrap();
+    let call = ToolContext { confinement: Confinement::Guarded, ..recorder.call() };
     for (path, is_free) in [("outputs/conf/tasks.json", false), ("outputs/other.json", true)] {
-        let looked = camera.snapshots.before(&call, Some(&[path.to_owned()])).await.unwrap();
-        assert_eq!(looked.unchecked.is_none(), is_free, "{path}: {:?}", looked.unchecked);
+        let recording = recorder.snapshots.before(&call, Some(&[path.to_owned()])).await.unwrap();
+        assert_eq!(recording.unchecked.is_none(), is_free, "{path}: {:?}", recording.unchecked);
     }
-    let looked = camera.snapshots.before(&call, None).await.unwrap();
-    camera.bench.put("outputs/conf/tasks.json", "planted");
-    looked.after.await.unwrap();
+    let recording = recorder.snapshots.before(&call, None).await.unwrap();
+    recorder.bench.put("outputs/conf/tasks.json", "planted");
+    recording.after.await.unwrap();
     assert!(!own.join("tasks.json").exists());
 
-    let camera = Camera::guarded(SnapshotConfig::default()).await;
+    let recorder = Recorder::guarded(SnapshotConfig::default()).await;
     let deep = format!("{}/.vscode/tasks.json", vec!["d"; 110].join("/"));
-    let call = camera.call();
-    let looked = camera.snapshots.before(&call, None).await.unwrap();
-    camera.bench.put(&format!("/project/{deep}"), "planted");
-    let error = looked.after.await.unwrap_err();
+    let call = recorder.call();
+    let recording = recorder.snapshots.before(&call, None).await.unwrap();
+    recorder.bench.put(&format!("/project/{deep}"), "planted");
+    let error = recording.after.await.unwrap_err();
     assert!(error.to_string().contains("too many files to check"), "{error}");
 }
 
 #[tokio::test]
 async fn content_of_a_running_call_is_not_collected() {
-    let camera = Camera::new(Project::Writable).await;
-    camera.fill(100);
-    let call = camera.call();
-    let before = camera.snapshots.before(&call, None).await.unwrap();
-    camera.bench.put("/project/d3/f3", "changed");
+    let recorder = Recorder::new(Project::Writable).await;
+    recorder.fill(100);
+    let call = recorder.call();
+    let before = recorder.snapshots.before(&call, None).await.unwrap();
+    recorder.bench.put("/project/d3/f3", "changed");
     // Meanwhile other sessions begin and end, and the shared scan is updated.
     for number in 0..40 {
-        let other = camera.second().await;
-        camera.of(&other, |_| {}).await;
+        let other = recorder.second().await;
+        recorder.of(&other, |_| {}).await;
         if number % 8 == 0 {
-            camera.snapshots.remove(other.session_id).await.unwrap();
+            recorder.snapshots.remove(other.session_id).await.unwrap();
         }
     }
-    camera.snapshots.collect().await.unwrap();
-    fs::remove_file(camera.bench.real("/project/d4/f4")).unwrap();
+    recorder.snapshots.collect().await.unwrap();
+    fs::remove_file(recorder.bench.real("/project/d4/f4")).unwrap();
     let changes = before.after.await.unwrap();
     assert_eq!(
         kinds(&changes),
         [("/project/d3/f3", FileChangeKind::Modified), ("/project/d4/f4", FileChangeKind::Deleted)]
     );
-    all_done(&camera.undo(&changes.files).await);
-    assert_eq!(camera.bench.content("/project/d3/f3"), vec![3; 4099]);
-    assert_eq!(camera.bench.content("/project/d4/f4"), vec![4; 4100]);
+    all_done(&recorder.undo(&changes.files).await);
+    assert_eq!(recorder.bench.content("/project/d3/f3"), vec![3; 4099]);
+    assert_eq!(recorder.bench.content("/project/d4/f4"), vec![4; 4100]);
 }
 
 /// Action of a command on a tree. Names collide often.
 #[derive(Debug, Clone)]
-enum Deed {
+enum Action {
     Write(usize, Vec<u8>),
     Remove(usize),
     Folder(usize),
@@ -951,38 +952,38 @@ enum Deed {
     Rename(usize, usize),
 }
 
-fn deeds(most: usize) -> impl Strategy<Value = Vec<Deed>> {
+fn actions(max: usize) -> impl Strategy<Value = Vec<Action>> {
     let path = 0..PATHS.len();
     let content = proptest::collection::vec(any::<u8>(), 0..6);
-    let deed = prop_oneof![
-        4 => (path.clone(), content).prop_map(|(path, content)| Deed::Write(path, content)),
-        2 => path.clone().prop_map(Deed::Remove),
-        1 => path.clone().prop_map(Deed::Folder),
-        1 => (path.clone(), path.clone()).prop_map(|(path, to)| Deed::Link(path, to)),
+    let action = prop_oneof![
+        4 => (path.clone(), content).prop_map(|(path, content)| Action::Write(path, content)),
+        2 => path.clone().prop_map(Action::Remove),
+        1 => path.clone().prop_map(Action::Folder),
+        1 => (path.clone(), path.clone()).prop_map(|(path, to)| Action::Link(path, to)),
         1 => (path.clone(), prop_oneof![Just(0o600), Just(0o755), Just(0o500), Just(0o2770), Just(0)])
-            .prop_map(|(path, mode)| Deed::Mode(path, mode)),
-        1 => (path.clone(), path).prop_map(|(path, to)| Deed::Rename(path, to)),
+            .prop_map(|(path, mode)| Action::Mode(path, mode)),
+        1 => (path.clone(), path).prop_map(|(path, to)| Action::Rename(path, to)),
     ];
-    proptest::collection::vec(deed, 0..most)
+    proptest::collection::vec(action, 0..max)
 }
 
 const PATHS: [&[u8]; 10] = [b"a", b"b", b"d", b"d/a", b"d/b", b"d/e", b"d/e/a", b"d/e/\xff\n\x1b[2J", b"f\\", b"f\\/a"];
 
 /// Performs all actions that are possible and ignores errors.
-fn act(folder: &Path, deeds: &[Deed]) {
+fn act(folder: &Path, actions: &[Action]) {
     let at = |path: usize| folder.join(OsString::from_vec(PATHS[path].to_vec()));
-    for deed in deeds {
-        let _ = match deed {
-            Deed::Write(path, content) => fs::write(at(*path), content),
-            Deed::Remove(path) => fs::remove_file(at(*path)).or_else(|_| fs::remove_dir_all(at(*path))),
-            Deed::Folder(path) => fs::create_dir(at(*path)),
-            Deed::Link(path, to) => symlink(OsStr::from_bytes(PATHS[*to]), at(*path)),
+    for action in actions {
+        let _ = match action {
+            Action::Write(path, content) => fs::write(at(*path), content),
+            Action::Remove(path) => fs::remove_file(at(*path)).or_else(|_| fs::remove_dir_all(at(*path))),
+            Action::Folder(path) => fs::create_dir(at(*path)),
+            Action::Link(path, to) => symlink(OsStr::from_bytes(PATHS[*to]), at(*path)),
             // For a link, this would change the permissions of its target.
-            Deed::Mode(path, mode) if !at(*path).is_symlink() => {
+            Action::Mode(path, mode) if !at(*path).is_symlink() => {
                 fs::set_permissions(at(*path), fs::Permissions::from_mode(*mode))
             }
-            Deed::Mode(..) => Ok(()),
-            Deed::Rename(path, to) => fs::rename(at(*path), at(*to)),
+            Action::Mode(..) => Ok(()),
+            Action::Rename(path, to) => fs::rename(at(*path), at(*to)),
         };
     }
 }
@@ -991,24 +992,24 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_turn_can_be_undone(start in deeds(20), first in deeds(8), second in deeds(8), restart in any::<bool>()) {
+    fn any_turn_can_be_undone(start in actions(20), first in actions(8), second in actions(8), restart in any::<bool>()) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let mut camera = Camera::new(Project::None).await;
-            act(&camera.bench.real("outputs"), &start);
-            let before = camera.tree();
-            let mut changes = camera.around(|bench| act(&bench.real("outputs"), &first)).await.files;
-            changes.extend(camera.around(|bench| act(&bench.real("outputs"), &second)).await.files);
+            let mut recorder = Recorder::new(Project::None).await;
+            act(&recorder.bench.real("outputs"), &start);
+            let before = recorder.tree();
+            let mut changes = recorder.record(|bench| act(&bench.real("outputs"), &first)).await.files;
+            changes.extend(recorder.record(|bench| act(&bench.real("outputs"), &second)).await.files);
             prop_assert!(changes.iter().all(|file| !file.path.chars().any(char::is_control)), "{:?}", changes);
-            let changed = camera.tree();
+            let changed = recorder.tree();
             if restart {
-                camera.restart();
+                recorder.restart();
             }
-            let undone = camera.undo(&changes).await;
+            let undone = recorder.undo(&changes).await;
             all_done(&undone);
-            prop_assert_eq!(camera.tree(), before);
-            camera.undo(&undone.changes).await;
-            prop_assert_eq!(camera.tree(), changed);
+            prop_assert_eq!(recorder.tree(), before);
+            recorder.undo(&undone.changes).await;
+            prop_assert_eq!(recorder.tree(), changed);
             Ok(())
         })?;
     }
@@ -1017,41 +1018,41 @@ proptest! {
 #[tokio::test]
 async fn concurrent_changes_are_attributed_and_undone() {
     use UndoOutcome::{Conflict, Done};
-    let camera = Camera::new(Project::None).await;
-    let before = camera.tree();
-    let [first, other] = [camera.call(), ToolContext { session_id: SessionId::generate(), ..camera.call() }];
-    let before_first = camera.snapshots.before(&first, None).await.unwrap();
-    let before_other = camera.snapshots.before(&other, None).await.unwrap();
-    camera.bench.put("outputs/first.txt", "by the first");
-    camera.bench.put("outputs/both.txt", "by one of them");
+    let recorder = Recorder::new(Project::None).await;
+    let before = recorder.tree();
+    let [first, other] = [recorder.call(), ToolContext { session_id: SessionId::generate(), ..recorder.call() }];
+    let before_first = recorder.snapshots.before(&first, None).await.unwrap();
+    let before_other = recorder.snapshots.before(&other, None).await.unwrap();
+    recorder.bench.put("outputs/first.txt", "by the first");
+    recorder.bench.put("outputs/both.txt", "by one of them");
     let of_first = before_first.after.await.unwrap().files;
-    camera.bench.put("outputs/other.txt", "by the other");
-    camera.bench.put("outputs/both.txt", "by the other");
+    recorder.bench.put("outputs/other.txt", "by the other");
+    recorder.bench.put("outputs/both.txt", "by the other");
     let of_other = before_other.after.await.unwrap().files;
-    let told = |changes: &[FileChange]| -> Vec<(String, FileChangeKind, bool)> {
+    let summary = |changes: &[FileChange]| -> Vec<(String, FileChangeKind, bool)> {
         changes.iter().map(|change| (change.path.clone(), change.change, change.late)).collect()
     };
     let change = |name: &str, kind, late| (format!("outputs/{name}.txt"), kind, late);
     use FileChangeKind::{Created, Modified};
-    assert_eq!(told(&of_first), [change("both", Created, true), change("first", Created, true)]);
-    assert_eq!(told(&of_other), [change("both", Modified, false), change("other", Created, false)]);
+    assert_eq!(summary(&of_first), [change("both", Created, true), change("first", Created, true)]);
+    assert_eq!(summary(&of_other), [change("both", Modified, false), change("other", Created, false)]);
 
     // Neither session undoes the work of the other.
-    let undone = camera.try_undo(&of_first, true).await;
+    let undone = recorder.try_undo(&of_first, true).await;
     let first = undone.files.iter().find(|file| file.path == "outputs/first.txt").unwrap();
     assert_eq!(first.outcome, Conflict, "{undone:#?}");
-    let context = &camera.bench.context;
-    let undone = camera.undo_of(&other, &of_other, true).await;
+    let context = &recorder.bench.context;
+    let undone = recorder.undo_of(&other, &of_other, true).await;
     assert!(undone.files.iter().all(|file| file.outcome == Done), "{undone:#?}");
 
     // Their parent session undoes all changes.
     let parent = SessionId::generate();
     let mut all = Vec::new();
     for (session, changes) in [(context.session_id, of_first), (other.session_id, of_other)] {
-        all.extend(camera.snapshots.adopt(session, parent, changes).await.unwrap());
+        all.extend(recorder.snapshots.adopt(session, parent, changes).await.unwrap());
     }
     let all: Vec<FileChange> = all.into_iter().map(|change| FileChange { late: false, ..change }).collect();
-    let undone = camera.snapshots.undo(parent, &context.workspace, folded(&all), false).await.unwrap();
+    let undone = recorder.snapshots.undo(parent, &context.workspace, folded(&all), false).await.unwrap();
     assert!(undone.files.iter().all(|file| file.outcome == Done), "{undone:#?}");
-    assert_eq!(camera.tree(), before);
+    assert_eq!(recorder.tree(), before);
 }

@@ -21,7 +21,7 @@ async fn write_creates_replaces_or_skips_equal_content() {
     assert_eq!((same.error, same.files), (None, vec![]));
     assert_eq!(bench.content("outputs/new/a.md"), b"three");
     let left: Vec<_> = fs::read_dir(bench.real("outputs/new")).unwrap().collect();
-    assert_eq!(left.len(), 1, "no draft stays");
+    assert_eq!(left.len(), 1, "no draft remains");
 }
 
 #[tokio::test]
@@ -49,8 +49,8 @@ async fn only_some_folders_are_writable() {
     bench.put("outputs/file", "x");
     let below_skills = ["skills/x/SKILL.md", "skills/new.md", "outputs/s.md", "outputs/skills/x/SKILL.md"];
     let elsewhere = ["notes.txt", ".metadata.json", "other/a.txt", "/project/a.txt", "/project/new.txt"];
-    let in_the_way = [".", "", "/", "outputs", "uploads/", "/project", "outputs/file/below.txt"];
-    for path in [&below_skills[..], &elsewhere, &in_the_way].concat() {
+    let obstructed = [".", "", "/", "outputs", "uploads/", "/project", "outputs/file/below.txt"];
+    for path in [&below_skills[..], &elsewhere, &obstructed].concat() {
         let write = json!({"path": path, "content": "x"});
         let text = bench.fails("write_file", write.clone(), ToolErrorCode::Path).await;
         assert_eq!(bench.preview("write_file", write).await.unwrap_err().text, text, "{path}");
@@ -85,7 +85,7 @@ async fn oversized_content_is_rejected_before_writing() {
     // A larger file can be replaced as a whole. The preview shows its size.
     bench.put("outputs/a", "y".repeat(5000));
     let shown = bench.preview("write_file", write(10)).await.unwrap().unwrap();
-    let (before, after) = shown.split_once(" (last changed ").expect("it tells which version it is about");
+    let (before, after) = shown.split_once(" (last changed ").expect("the preview names the replaced version");
     assert_eq!(before, "--- a/outputs/a\n+++ b/outputs/a\n(4.9 KB");
     let (_, after) = after.split_once(") ").unwrap();
     assert_eq!(after, "are replaced)\n@@ -0,0 +1 @@\n+xxxxxxxxxx\n\\ No newline at end of file\n");
@@ -197,8 +197,8 @@ async fn relative_paths_resolve_to_the_project_if_any() {
     let bench = Bench::with_project(Project::Writable).await;
     bench.put("/project/src/main.rs", "one\n");
     bench.put("/project/setup.py", "setup\n");
-    let told = bench.ok("write_file", json!({"path": "schedule/new.py", "content": "x"})).await;
-    assert!(told.contains("/project/schedule/new.py"), "{told}");
+    let output = bench.ok("write_file", json!({"path": "schedule/new.py", "content": "x"})).await;
+    assert!(output.contains("/project/schedule/new.py"), "{output}");
     assert_eq!(bench.content("/project/schedule/new.py"), b"x");
     bench.ok("edit_file", json!({"path": "./src/main.rs", "old_string": "one", "new_string": "two"})).await;
     let patch = "--- a/src/main.rs\n+++ b/src/main.rs\n@@ -1 +1 @@\n-two\n+three\n";

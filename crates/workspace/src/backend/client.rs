@@ -44,7 +44,7 @@ const MAX_REASON: usize = 300;
 /// Upper bound on the tick of the file system's clock. Two changes within one tick have the same time.
 const TICK: Duration = Duration::from_millis(25);
 /// Attempts at a consistent read of folders that keep changing.
-const TRIES: usize = 3;
+const MAX_ATTEMPTS: usize = 3;
 
 /// Client of a turn, for use on a blocking thread.
 #[derive(Debug, Clone)]
@@ -93,7 +93,7 @@ impl FileClient {
     /// Asks for the current text of a file. The answer counts only if the folders above the file did not change
     /// meanwhile.
     fn client_text(&self, jail: &Jail, path: &ToolPath) -> Result<ClientText, Failure> {
-        for _ in 0..TRIES {
+        for _ in 0..MAX_ATTEMPTS {
             let before = settled_times(jail, path)?;
             let answer = self.ask(path, FileAction::Read)?;
             let client_text = match answer {
@@ -102,7 +102,7 @@ impl FileClient {
                 }
                 Ok(ClientFileAnswer::Text(text)) => ClientText::Text(text),
                 Ok(ClientFileAnswer::Absent) | Err(NoAnswer::Gone) => ClientText::OnDisk,
-                Ok(ClientFileAnswer::Refused(why)) => ClientText::Unknown(reason(&why)),
+                Ok(ClientFileAnswer::Refused(reason)) => ClientText::Unknown(refusal(&reason)),
                 Ok(ClientFileAnswer::Written) => ClientText::Unknown("it returned no text".to_owned()),
                 Err(NoAnswer::Late) => ClientText::Unknown("it did not answer in time".to_owned()),
             };
@@ -114,7 +114,7 @@ impl FileClient {
     }
 
     /// Replaces the content of a file opened on the disk by the client's text.
-    pub(super) fn over(&self, jail: &Jail, path: &ToolPath, mut opened: OpenFile) -> Result<OpenFile, Failure> {
+    pub(super) fn overlay(&self, jail: &Jail, path: &ToolPath, mut opened: OpenFile) -> Result<OpenFile, Failure> {
         let mut sample = Vec::new();
         let read = (&mut opened.content).take(SAMPLE).read_to_end(&mut sample);
         // The file is read from its beginning afterwards.
@@ -124,18 +124,18 @@ impl FileClient {
             return Ok(opened);
         }
         match self.client_text(jail, path)? {
-            ClientText::Text(text) => Ok(OpenFile { modified: opened.modified, ..OpenFile::held(text) }),
+            ClientText::Text(text) => Ok(OpenFile { modified: opened.modified, ..OpenFile::in_memory(text) }),
             ClientText::OnDisk | ClientText::Unknown(_) => Ok(opened),
         }
     }
 
     /// Opens a file that exists only in the client. `None` if the disk has an entry or the client has no text.
-    pub(super) fn alone(&self, jail: &Jail, path: &ToolPath) -> Result<Option<OpenFile>, Failure> {
+    pub(super) fn open_unsaved(&self, jail: &Jail, path: &ToolPath) -> Result<Option<OpenFile>, Failure> {
         if !jail.is_missing(path) {
             return Ok(None);
         }
         Ok(match self.client_text(jail, path)? {
-            ClientText::Text(text) if !text.is_empty() => Some(OpenFile::held(text)),
+            ClientText::Text(text) if !text.is_empty() => Some(OpenFile::in_memory(text)),
             _ => None,
         })
     }
@@ -175,10 +175,10 @@ impl FileClient {
             ClientText::OnDisk => return Ok(on_disk),
             // No text could be lost.
             ClientText::Unknown(_) if content.is_none() => return Ok(on_disk),
-            ClientText::Unknown(why) => {
+            ClientText::Unknown(reason) => {
                 return Err(Failure::tool(format!(
                     "the client of the turn (an editor) manages the project's files and did not return the current text of \
-                     {path}: {why}. Nothing was changed; retry, or ask the user to close the file there"
+                     {path}: {reason}. Nothing was changed; retry, or ask the user to close the file there"
                 )));
             }
         };
@@ -193,24 +193,24 @@ impl FileClient {
                 )));
             }
         }
-        let is_there = content.is_some() || !text.is_empty();
+        let exists = content.is_some() || !text.is_empty();
         let (changed, identity, mode) = on_disk
             .existing
             .as_ref()
             .map(|existing| (existing.changed, existing.identity, existing.mode))
             .unwrap_or_default();
         let (size, content) = (text.len() as u64, Some(text.into_bytes()));
-        let existing = is_there.then_some(ExistingFile { content, size, changed, identity, mode });
+        let existing = exists.then_some(ExistingFile { content, size, changed, identity, mode });
         let slot = ClientSlot { client: self.clone(), jail: jail.clone(), path: path.clone(), is_saved, on_disk };
         Ok(Target::new(path.clone(), existing, Box::new(slot)))
     }
 }
 
 /// Client's reason, cleaned and shortened for a model.
-fn reason(why: &str) -> String {
-    let (why, _) = text::first_chars(why.lines().next().unwrap_or_default().trim(), MAX_REASON);
-    let why = untrusted::plain(why);
-    if why.is_empty() { "it refused".to_owned() } else { format!("it refused ({why})") }
+fn refusal(text: &str) -> String {
+    let (text, _) = text::first_chars(text.lines().next().unwrap_or_default().trim(), MAX_REASON);
+    let text = untrusted::plain(text);
+    if text.is_empty() { "it refused".to_owned() } else { format!("it refused ({text})") }
 }
 
 /// Returns true if the disk has this text, ignoring encoding, byte order mark and line ends.
@@ -238,7 +238,7 @@ fn folder_times(jail: &Jail, path: &ToolPath) -> Result<FolderTimes, Failure> {
 
 /// Folder times, once the last change is old enough that another one would be visible.
 fn settled_times(jail: &Jail, path: &ToolPath) -> Result<FolderTimes, Failure> {
-    for _ in 0..TRIES {
+    for _ in 0..MAX_ATTEMPTS {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let times = folder_times(jail, path)?;
         let is_settled = times.iter().all(|(_, seconds, nanos)| {
@@ -274,10 +274,10 @@ impl WriteSlot for ClientSlot {
         let doubt = "whether it has the new text is unknown; read the file again before you continue";
         match answer {
             Ok(ClientFileAnswer::Written) => {}
-            Ok(ClientFileAnswer::Refused(why)) => {
+            Ok(ClientFileAnswer::Refused(reason)) => {
                 return Err(Failure::tool(format!(
                     "the editor with {path} did not apply the change: {}. Nothing was changed",
-                    reason(&why)
+                    refusal(&reason)
                 )));
             }
             Ok(ClientFileAnswer::Absent | ClientFileAnswer::Text(_)) => {

@@ -53,7 +53,7 @@ impl Files {
     }
 
     /// Adds a client that has files open.
-    pub(crate) fn held_by(self, client: Option<FileClient>) -> Self {
+    pub(crate) fn with_client(self, client: Option<FileClient>) -> Self {
         Self { client, ..self }
     }
 
@@ -64,14 +64,14 @@ impl Files {
     /// Replaces the content of an opened file by the client's text, if it has any.
     pub fn present(&self, path: &ToolPath, opened: OpenFile) -> Result<OpenFile, Failure> {
         match self.client(path) {
-            Some(client) => client.over(&self.jail, path, opened),
+            Some(client) => client.overlay(&self.jail, path, opened),
             None => Ok(opened),
         }
     }
 
     /// Opens a file that only a client has, because it was never saved.
-    pub fn never_saved(&self, path: &ToolPath) -> Result<Option<OpenFile>, Failure> {
-        self.client(path).map_or(Ok(None), |client| client.alone(&self.jail, path))
+    pub fn open_unsaved(&self, path: &ToolPath) -> Result<Option<OpenFile>, Failure> {
+        self.client(path).map_or(Ok(None), |client| client.open_unsaved(&self.jail, path))
     }
 
     /// Remarks for the model about texts given to a client.
@@ -100,7 +100,7 @@ impl Files {
     }
 
     /// Parses a path of a call that writes.
-    pub fn meant_to_write(&self, written: &str) -> Result<ToolPath, Failure> {
+    pub fn resolve_for_write(&self, written: &str) -> Result<ToolPath, Failure> {
         self.jail.resolve_path(written, OpenPurpose::Write)
     }
 
@@ -148,8 +148,8 @@ impl Backend for Files {
         }
     }
 
-    fn open_if_there(&self, path: &ToolPath) -> Option<Content> {
-        self.backend(path).open_if_there(path)
+    fn open_optional(&self, path: &ToolPath) -> Option<Content> {
+        self.backend(path).open_optional(path)
     }
 }
 
@@ -173,7 +173,7 @@ impl Backend for Jail {
         target::on_disk(self, path, max_content)
     }
 
-    fn open_if_there(&self, path: &ToolPath) -> Option<Content> {
+    fn open_optional(&self, path: &ToolPath) -> Option<Content> {
         self.open_linked(path).map(Content::Disk)
     }
 }

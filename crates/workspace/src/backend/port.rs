@@ -38,7 +38,7 @@ pub trait Backend: Send + Sync + Debug {
     fn target(&self, path: &ToolPath, max_content: u64) -> Result<Target, Failure>;
 
     /// Opens an optional settings file, such as an ignore file.
-    fn open_if_there(&self, path: &ToolPath) -> Option<Content> {
+    fn open_optional(&self, path: &ToolPath) -> Option<Content> {
         self.open_file(path).ok().map(|opened| opened.content)
     }
 }
@@ -49,7 +49,7 @@ pub enum Content {
     /// File on the disk.
     Disk(File),
     /// Content in memory, read from the journal or from a client.
-    Held(Cursor<Vec<u8>>),
+    Memory(Cursor<Vec<u8>>),
 }
 
 impl Content {
@@ -57,7 +57,7 @@ impl Content {
     pub fn into_file(self) -> Option<File> {
         match self {
             Self::Disk(file) => Some(file),
-            Self::Held(_) => None,
+            Self::Memory(_) => None,
         }
     }
 }
@@ -66,7 +66,7 @@ impl Read for Content {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Disk(file) => file.read(buffer),
-            Self::Held(text) => text.read(buffer),
+            Self::Memory(text) => text.read(buffer),
         }
     }
 }
@@ -75,7 +75,7 @@ impl Seek for Content {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         match self {
             Self::Disk(file) => file.seek(to),
-            Self::Held(text) => text.seek(to),
+            Self::Memory(text) => text.seek(to),
         }
     }
 }
@@ -93,8 +93,8 @@ pub struct OpenFile {
 
 impl OpenFile {
     /// Text that is not on the disk.
-    pub(super) fn held(text: String) -> Self {
-        Self { size: text.len() as u64, content: Content::Held(Cursor::new(text.into_bytes())), modified: None }
+    pub(super) fn in_memory(text: String) -> Self {
+        Self { size: text.len() as u64, content: Content::Memory(Cursor::new(text.into_bytes())), modified: None }
     }
 }
 

@@ -64,7 +64,7 @@ fn missing(path: &ToolPath, files: &StateFiles) -> Failure {
         Some(near) => format!("did you mean /state/{near}?"),
         None => "list_workspace_files lists all files".to_owned(),
     };
-    Failure::path(format!("{path} is not there; {hint}"))
+    Failure::path(format!("{path} does not exist; {hint}"))
 }
 
 impl Backend for StateBackend {
@@ -77,7 +77,7 @@ impl Backend for StateBackend {
 
     fn open_file(&self, path: &ToolPath) -> Result<OpenFile, Failure> {
         let file = self.file(path)?;
-        Ok(OpenFile { modified: Some(SystemTime::from(file.changed)), ..OpenFile::held(file.content.clone()) })
+        Ok(OpenFile { modified: Some(SystemTime::from(file.changed)), ..OpenFile::in_memory(file.content.clone()) })
     }
 
     fn entries(&self, folder: &ToolPath) -> Result<Entries, Failure> {

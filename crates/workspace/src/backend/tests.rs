@@ -49,16 +49,16 @@ fn refused<T>(outcome: Result<T, Failure>, part: &str) {
 fn check(backend: &dyn Backend, top: &ToolPath) {
     let at = |path: &str| path.split('/').fold(top.clone(), |folder, name| folder.entry(name));
     assert!(backend.is_folder(top).unwrap() && names(backend, top).is_empty());
-    refused(backend.open_file(&at("a.txt")), "is not there");
-    refused(backend.is_folder(&at("a.txt")), "is not there");
-    refused(backend.entries(&at("no")), "is not there");
+    refused(backend.open_file(&at("a.txt")), "does not exist");
+    refused(backend.is_folder(&at("a.txt")), "does not exist");
+    refused(backend.entries(&at("no")), "does not exist");
     refused(backend.open_file(top), "is a folder");
     refused(backend.target(top, 10), "name a file in it");
 
     // Files are created, replaced and read without changing a byte.
     let target = backend.target(&at("a.txt"), 1000).unwrap();
     assert!(target.existing.is_none());
-    assert!(target.document(1000).is_err_and(|failure| failure.text.contains("is not there")));
+    assert!(target.document(1000).is_err_and(|failure| failure.text.contains("does not exist")));
     target.replace("one\r\n报告\n".as_bytes()).unwrap();
     assert_eq!(read(backend, &at("a.txt")), "one\r\n报告\n".as_bytes());
     let target = backend.target(&at("a.txt"), 1000).unwrap();
@@ -93,10 +93,10 @@ fn check(backend: &dyn Backend, top: &ToolPath) {
     let (one, two) = (backend.target(&at("b/e.txt"), 10).unwrap(), backend.target(&at("b/e.txt"), 10).unwrap());
     assert!(one.is_file_of(&two) && !one.is_file_of(&large));
     one.remove().unwrap();
-    refused(backend.open_file(&at("b/e.txt")), "is not there");
+    refused(backend.open_file(&at("b/e.txt")), "does not exist");
     assert!(backend.target(&at("b/e.txt"), 10).unwrap().existing.is_none());
-    assert!(backend.open_if_there(&at("b/e.txt")).is_none());
-    assert!(backend.open_if_there(&at("a.txt")).is_some());
+    assert!(backend.open_optional(&at("b/e.txt")).is_none());
+    assert!(backend.open_optional(&at("a.txt")).is_some());
 }
 
 #[test]

@@ -44,7 +44,7 @@ pub(super) struct BaseState {
     /// Guard of a call that is checked when it ends.
     pub(super) guard: Option<CallGuard>,
     /// States created by users in other sessions since.
-    pub(super) kept: KeptStates,
+    pub(super) external: ExternalStates,
     /// Guarded paths that the call cannot change, and the reason why there may be more.
     pub(super) closed: Vec<PathBuf>,
     pub(super) unchecked: Option<String>,
@@ -74,17 +74,17 @@ impl BaseState {
 
     /// Sorted paths whose contents are not stored.
     pub(super) fn unstored(&self) -> Vec<String> {
-        let mut paths: Vec<String> = self.ignored.shown().chain(self.unkept_files().map(|(_, path)| path)).collect();
+        let mut paths: Vec<String> = self.ignored.shown().chain(self.unstored_files().map(|(_, path)| path)).collect();
         // Sorted, because a question is compared with a later version of itself.
         paths.sort();
         paths
     }
 
     /// Files whose contents are not stored, with the reasons.
-    pub(super) fn unkept_files(&self) -> impl Iterator<Item = (SkipReason, String)> {
+    pub(super) fn unstored_files(&self) -> impl Iterator<Item = (SkipReason, String)> {
         let entries = self.trees.iter().flat_map(|tree| tree.entries.iter().map(|entry| (tree.place, entry)));
         entries.filter_map(|(place, (below, entry))| match entry.content {
-            Content::Unkept(why) => Some((why, SafePath { place, below: below.clone() }.shown(false))),
+            Content::Unstored(reason) => Some((reason, SafePath { place, below: below.clone() }.shown(false))),
             _ => None,
         })
     }
@@ -101,8 +101,8 @@ pub(super) fn scope(roots: &[Root], paths: &[String]) -> Option<Vec<SafePath>> {
     let safe_paths: Vec<SafePath> = paths.iter().map(|path| SafePath::read(path)).collect::<Option<_>>()?;
     let is_link = |safe_path: &SafePath| {
         let root = roots.iter().find(|root| root.place == safe_path.place)?;
-        let mut on_the_way = safe_path.folders().chain([safe_path.clone()]);
-        Some(on_the_way.any(
+        let mut ancestors = safe_path.folders().chain([safe_path.clone()]);
+        Some(ancestors.any(
             |safe_path| !matches!(root.stamp_of(&safe_path.below), Ok(found) if found.is_none_or(|found| found.kind != Kind::Link)),
         ))
     };
@@ -131,16 +131,16 @@ pub(super) async fn texts(
 }
 
 /// Stores the texts. Those that exceed the storage limit are missing in the result.
-pub(super) fn keep(blobs: &Blobs, texts: HashMap<String, Vec<u8>>) -> io::Result<UnsavedContents> {
+pub(super) fn store_texts(blobs: &Blobs, texts: HashMap<String, Vec<u8>>) -> io::Result<UnsavedContents> {
     let mut blob_writer = blobs.blob_writer(false);
-    let mut kept = HashMap::new();
+    let mut stored = HashMap::new();
     for (path, text) in texts {
-        if let Some(hash) = blob_writer.keep(&text)? {
-            kept.insert(path, (hash, text.len() as u64));
+        if let Some(hash) = blob_writer.store(&text)? {
+            stored.insert(path, (hash, text.len() as u64));
         }
     }
     blob_writer.finish()?;
-    Ok(kept)
+    Ok(stored)
 }
 
 /// Maximum size of all changes of one call, in bytes. They are one journal entry, and one message to clients, which
@@ -153,8 +153,8 @@ const BESIDE_PATH: usize = 256;
 /// Reduces the changes to `limit`, and returns a note about the omitted ones.
 ///
 /// Undoing a part of a call must not lose what undoing the whole would preserve: moving a folder creates one and
-/// removes another. Deletions and modifications therefore come first, and creations are recorded only if there is room
-/// left. One omitted change stays without its states, so that undo reports that it is incomplete.
+/// removes another. Deletions and modifications therefore come first, and creations are recorded only below the limit.
+/// One omitted change stays without its states, so that undo reports that it is incomplete.
 pub(super) fn cut(changes: &mut Vec<FileChange>, limit: usize) -> Option<String> {
     let bytes: usize = changes.iter().map(|change| change.path.len() + BESIDE_PATH).sum();
     let limit = if bytes > MAX_BYTES { limit.min(changes.len().saturating_mul(MAX_BYTES) / bytes) } else { limit };
@@ -180,7 +180,7 @@ pub(super) fn cut(changes: &mut Vec<FileChange>, limit: usize) -> Option<String>
 pub(super) struct Overlaps {
     calls: Vec<RunningCalls>,
     /// States created by the daemon since its start, for calls interrupted by a crash.
-    pub(super) set_aside: KeptStates,
+    pub(super) set_aside: ExternalStates,
 }
 
 #[derive(Debug)]
@@ -194,32 +194,39 @@ struct RunningCalls {
     /// Changes recorded by other calls meanwhile, in order.
     of_others: Vec<FileChange>,
     /// States created by users in other sessions meanwhile.
-    kept: KeptStates,
+    external: ExternalStates,
 }
 
 /// States created outside of calls, by undo or an answer of the user, or by the check of a call. The keys are real
 /// paths.
-pub(super) type KeptStates = HashMap<PathBuf, Option<FileState>>;
+pub(super) type ExternalStates = HashMap<PathBuf, Option<FileState>>;
 
 /// Changes attributed to a call.
 #[derive(Debug)]
 pub(super) struct OwnChanges {
     pub(super) changes: Vec<FileChange>,
     /// Changes of other calls that these continue from.
-    pub(super) going_on_from: Vec<FileChange>,
+    pub(super) continued_from: Vec<FileChange>,
 }
 
 impl Overlaps {
     /// Registers a call. A session has one at a time.
     pub(super) fn begin(&mut self, session: SessionId, call: CallId, root: PathBuf, anywhere: bool) {
         self.calls.retain(|running| running.session != session);
-        self.calls.push(RunningCalls { session, call, root, anywhere, of_others: Vec::new(), kept: KeptStates::new() });
+        self.calls.push(RunningCalls {
+            session,
+            call,
+            root,
+            anywhere,
+            of_others: Vec::new(),
+            external: ExternalStates::new(),
+        });
     }
 
     /// States created by users in other sessions since a call began.
-    pub(super) fn kept(&self, session: SessionId, call: &CallId) -> KeptStates {
+    pub(super) fn external_states(&self, session: SessionId, call: &CallId) -> ExternalStates {
         let running = self.calls.iter().find(|running| running.session == session && running.call == *call);
-        running.map(|running| running.kept.clone()).unwrap_or_default()
+        running.map(|running| running.external.clone()).unwrap_or_default()
     }
 
     /// Records the states created by the check of an interrupted call.
@@ -230,7 +237,7 @@ impl Overlaps {
     /// Records the states created in a session by a user, or by the check of a call.
     pub(super) fn note(&mut self, session: SessionId, changes: &[FileChange]) {
         for other in self.calls.iter_mut().filter(|other| other.session != session) {
-            other.kept.extend(states(changes));
+            other.external.extend(states(changes));
         }
     }
 
@@ -238,7 +245,7 @@ impl Overlaps {
     pub(super) fn end(&mut self, session: SessionId, call: &CallId, seen: Vec<FileChange>) -> OwnChanges {
         let ended = self.calls.iter().position(|running| running.session == session && running.call == *call);
         let Some(ended) = ended.map(|index| self.calls.swap_remove(index)) else {
-            return OwnChanges { changes: seen, going_on_from: Vec::new() };
+            return OwnChanges { changes: seen, continued_from: Vec::new() };
         };
         let mut own_changes = without(seen, ended.of_others);
         let mut may_be_anothers = false;
@@ -259,18 +266,18 @@ fn without(seen: Vec<FileChange>, of_others: Vec<FileChange>) -> OwnChanges {
     for change in of_others.into_iter().filter(FileChange::is_recorded) {
         by_path.entry(change.path.clone()).or_default().push(change);
     }
-    let mut own_changes = OwnChanges { changes: Vec::with_capacity(seen.len()), going_on_from: Vec::new() };
+    let mut own_changes = OwnChanges { changes: Vec::with_capacity(seen.len()), continued_from: Vec::new() };
     for mut change in seen {
         let others = by_path.remove(&change.path).filter(|_| change.is_recorded()).unwrap_or_default();
-        let mut goes_on = false;
+        let mut continues = false;
         for other in others {
             if other.before == change.before {
-                goes_on = true;
+                continues = true;
                 change.before.clone_from(&other.after);
-                own_changes.going_on_from.push(other);
+                own_changes.continued_from.push(other);
             }
         }
-        if goes_on {
+        if continues {
             let Some(kind) = kind_between(&change) else { continue };
             change.change = kind;
         }
@@ -281,9 +288,9 @@ fn without(seen: Vec<FileChange>, of_others: Vec<FileChange>) -> OwnChanges {
 
 /// Starts changes from the states created meanwhile by users and by checks of other calls, and drops changes without an
 /// effect.
-pub(super) fn from_kept(changes: Vec<FileChange>, kept: &KeptStates) -> Vec<FileChange> {
+pub(super) fn from_external(changes: Vec<FileChange>, external: &ExternalStates) -> Vec<FileChange> {
     let begin = |mut change: FileChange| {
-        if let Some(state) = real_path(&change).and_then(|path| kept.get(&path)) {
+        if let Some(state) = real_path(&change).and_then(|path| external.get(&path)) {
             change.before.clone_from(state);
             change.change = kind_between(&change)?;
         }

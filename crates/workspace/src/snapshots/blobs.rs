@@ -34,7 +34,7 @@ pub(super) type Hash = [u8; 32];
 const DRAFT: &str = "draft-";
 
 /// Size from which sharing the blocks of the original is cheaper than copying, in bytes.
-const WORTH_SHARING: u64 = 64 * 1024;
+const SHARE_FROM: u64 = 64 * 1024;
 
 /// Number of new contents above which the whole file system is synced at once.
 const SYNC_AT_ONCE: usize = 16;
@@ -45,12 +45,12 @@ pub(super) struct Blobs {
     folder: PathBuf,
     /// Maximum total size in bytes.
     pub(super) limit: u64,
-    kept: AtomicU64,
+    total: AtomicU64,
     /// True while the file system seems able to share blocks with the sources of files.
     can_share: AtomicBool,
     packs: Mutex<Packs>,
     /// Contents that were added and may not be synced yet.
-    unsettled: Mutex<Vec<String>>,
+    unsynced: Mutex<Vec<String>>,
     /// Held for reading while contents are needed that nothing on the disk refers to yet.
     gate: RwLock<()>,
     /// Number of removals. A change invalidates cached knowledge of contents.
@@ -62,22 +62,22 @@ impl Blobs {
     pub(super) fn open(folder: PathBuf, limit: u64) -> io::Result<Self> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
         let packs = Packs::open(folder.clone())?;
-        let mut kept = packs.bytes();
+        let mut total = packs.bytes();
         for entry in fs::read_dir(&folder)? {
             let entry = entry?;
             if entry.file_name().as_encoded_bytes().starts_with(DRAFT.as_bytes()) {
                 let _ = fs::remove_file(entry.path());
             } else if entry.file_name().to_str().and_then(read_hash).is_some() {
-                kept += entry.metadata().map_or(0, |metadata| metadata.len());
+                total += entry.metadata().map_or(0, |metadata| metadata.len());
             }
         }
         Ok(Self {
             folder,
             limit,
-            kept: AtomicU64::new(kept),
+            total: AtomicU64::new(total),
             can_share: AtomicBool::new(true),
             packs: Mutex::new(packs),
-            unsettled: Mutex::default(),
+            unsynced: Mutex::default(),
             gate: RwLock::default(),
             removals: AtomicU64::new(0),
         })
@@ -89,7 +89,7 @@ impl Blobs {
     }
 
     /// Waits until unreferenced contents are no longer needed.
-    pub(super) fn alone(&self) -> RwLockWriteGuard<'_, ()> {
+    pub(super) fn exclusive(&self) -> RwLockWriteGuard<'_, ()> {
         self.gate.write().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -100,7 +100,7 @@ impl Blobs {
 
     /// Total size in bytes.
     pub(super) fn bytes(&self) -> u64 {
-        self.kept.load(Ordering::Relaxed)
+        self.total.load(Ordering::Relaxed)
     }
 
     fn packs(&self) -> MutexGuard<'_, Packs> {
@@ -112,10 +112,10 @@ impl Blobs {
         BlobWriter { blobs: self, many, pack: None }
     }
 
-    /// Stores a file by sharing its blocks, if there is room. The hash is that of the stored copy, because the original
+    /// Stores a file by sharing its blocks, if there is space. The hash is that of the stored copy, because the original
     /// may change meanwhile.
     fn share(&self, source: &File, size: u64) -> io::Result<Option<(Hash, u64)>> {
-        if !self.has_room(size) {
+        if !self.has_capacity(size) {
             return Ok(None);
         }
         let draft = self.draft();
@@ -144,8 +144,8 @@ impl Blobs {
             let _ = fs::remove_file(draft);
         }
         finished?;
-        self.kept.fetch_add(size, Ordering::Relaxed);
-        lock(&self.unsettled).push(name.to_owned());
+        self.total.fetch_add(size, Ordering::Relaxed);
+        lock(&self.unsynced).push(name.to_owned());
         Ok(())
     }
 
@@ -159,30 +159,30 @@ impl Blobs {
             || fs::symlink_metadata(self.folder.join(text(hash))).is_ok_and(|metadata| metadata.len() == size)
     }
 
-    fn has_room(&self, size: u64) -> bool {
+    fn has_capacity(&self, size: u64) -> bool {
         self.bytes().saturating_add(size) <= self.limit
     }
 
     /// Syncs all added contents to the disk.
     pub(super) fn sync_contents(&self) -> io::Result<()> {
         // Locked until the sync is done, because others may build on added contents.
-        let mut unsettled = lock(&self.unsettled);
-        if unsettled.is_empty() {
+        let mut unsynced = lock(&self.unsynced);
+        if unsynced.is_empty() {
             return Ok(());
         }
         let folder = File::open(&self.folder)?;
-        if unsettled.len() > SYNC_AT_ONCE {
+        if unsynced.len() > SYNC_AT_ONCE {
             rustix::fs::syncfs(&folder)?;
         } else {
-            for name in unsettled.iter().filter(|name| !name.is_empty()) {
-                // Missing ones were removed to make room.
+            for name in unsynced.iter().filter(|name| !name.is_empty()) {
+                // Missing ones were removed to free space.
                 if let Some(file) = if_there(File::open(self.folder.join(name)))? {
                     file.sync_data()?;
                 }
             }
             folder.sync_all()?;
         }
-        unsettled.clear();
+        unsynced.clear();
         Ok(())
     }
 
@@ -210,9 +210,9 @@ impl Blobs {
         packed.or_else(|| fs::symlink_metadata(self.folder.join(text(hash))).ok().map(|metadata| metadata.len()))
     }
 
-    /// Removes unwanted contents; in a pack, only if they are `much` percent of it. The caller holds
-    /// [`alone`](Self::alone). Returns the number of freed bytes.
-    pub(super) fn sift(&self, is_wanted: impl Fn(&Hash) -> bool, much: u64) -> io::Result<u64> {
+    /// Removes unwanted contents; in a pack, only if they make up at least `percent` percent of it. The caller holds
+    /// [`exclusive`](Self::exclusive). Returns the number of freed bytes.
+    pub(super) fn remove_unwanted(&self, is_wanted: impl Fn(&Hash) -> bool, percent: u64) -> io::Result<u64> {
         // Incremented first, so that a partial failure leaves no stale knowledge.
         self.removals.fetch_add(1, Ordering::AcqRel);
         let mut removed = 0;
@@ -222,12 +222,12 @@ impl Blobs {
             if !is_wanted(&hash) {
                 let size = entry.metadata().map_or(0, |metadata| metadata.len());
                 fs::remove_file(entry.path())?;
-                self.kept.fetch_sub(size, Ordering::Relaxed);
+                self.total.fetch_sub(size, Ordering::Relaxed);
                 removed += size;
             }
         }
-        let of_packs = self.packs().sift(is_wanted, much)?;
-        self.kept.fetch_sub(of_packs, Ordering::Relaxed);
+        let of_packs = self.packs().remove_unwanted(is_wanted, percent)?;
+        self.total.fetch_sub(of_packs, Ordering::Relaxed);
         Ok(removed + of_packs)
     }
 }
@@ -242,10 +242,10 @@ pub(super) struct BlobWriter<'a> {
 
 impl BlobWriter<'_> {
     /// Stores an open file of the given size, or a little more if it grows: the returned size shows that it did. `None`
-    /// if there is no room.
-    pub(super) fn keep_file(&mut self, source: &mut File, size: u64) -> io::Result<Option<(Hash, u64)>> {
+    /// if there is no space left.
+    pub(super) fn store_file(&mut self, source: &mut File, size: u64) -> io::Result<Option<(Hash, u64)>> {
         let blobs = self.blobs;
-        if size >= WORTH_SHARING && blobs.can_share.load(Ordering::Relaxed) {
+        if size >= SHARE_FROM && blobs.can_share.load(Ordering::Relaxed) {
             match blobs.share(source, size) {
                 Ok(shared) => return Ok(shared),
                 // Another file system, or one without sharing: files are copied from now on.
@@ -254,27 +254,27 @@ impl BlobWriter<'_> {
         }
         let mut content = Vec::with_capacity(usize::try_from(size).unwrap_or_default().saturating_add(1));
         source.take(size.saturating_add(1)).read_to_end(&mut content)?;
-        Ok(self.keep(&content)?.map(|hash| (hash, content.len() as u64)))
+        Ok(self.store(&content)?.map(|hash| (hash, content.len() as u64)))
     }
 
-    /// Stores a content. `None` if there is no room.
-    pub(super) fn keep(&mut self, content: &[u8]) -> io::Result<Option<Hash>> {
+    /// Stores a content. `None` if there is no space left.
+    pub(super) fn store(&mut self, content: &[u8]) -> io::Result<Option<Hash>> {
         let (hash, size) = (hash(content), content.len() as u64);
-        if self.pack.as_ref().is_some_and(|pack| pack.known.contains(&hash)) || self.blobs.has(&hash, size) {
+        if self.pack.as_ref().is_some_and(|pack| pack.hashes.contains(&hash)) || self.blobs.has(&hash, size) {
             return Ok(Some(hash));
         }
-        if !self.blobs.has_room(size) {
+        if !self.blobs.has_capacity(size) {
             return Ok(None);
         }
-        if self.many && size < WORTH_SHARING {
+        if self.many && size < SHARE_FROM {
             let pack = match &mut self.pack {
                 Some(pack) => pack,
                 none => none.insert(PackDraft::new(&self.blobs.folder)?),
             };
             pack.append(hash, content)?;
             // Counts at once, also for concurrent additions.
-            self.blobs.kept.fetch_add(size, Ordering::Relaxed);
-            if pack.length >= packs::MOST {
+            self.blobs.total.fetch_add(size, Ordering::Relaxed);
+            if pack.length >= packs::MAX_BYTES {
                 self.finish()?;
             }
         } else {
@@ -291,7 +291,7 @@ impl BlobWriter<'_> {
         let written = pack.finish()?;
         self.blobs.packs().add(written);
         // The files are synced; their names may not be.
-        lock(&self.blobs.unsettled).push(String::new());
+        lock(&self.blobs.unsynced).push(String::new());
         Ok(())
     }
 }
@@ -300,7 +300,7 @@ impl Drop for BlobWriter<'_> {
     fn drop(&mut self) {
         // An unfinished pack is discarded.
         if let Some(pack) = self.pack.take() {
-            self.blobs.kept.fetch_sub(pack.length, Ordering::Relaxed);
+            self.blobs.total.fetch_sub(pack.length, Ordering::Relaxed);
         }
     }
 }
@@ -348,32 +348,32 @@ mod tests {
         (folder, blobs)
     }
 
-    fn kept(blobs: &Blobs, content: &[u8]) -> Option<Hash> {
-        blobs.blob_writer(false).keep(content).unwrap()
+    fn stored(blobs: &Blobs, content: &[u8]) -> Option<Hash> {
+        blobs.blob_writer(false).store(content).unwrap()
     }
 
     #[test]
     fn content_is_stored_once_and_verified() {
         let (folder, blobs) = blobs(100);
-        let hash = kept(&blobs, b"one").unwrap();
-        assert_eq!(kept(&blobs, b"one"), Some(hash));
+        let hash = stored(&blobs, b"one").unwrap();
+        assert_eq!(stored(&blobs, b"one"), Some(hash));
         blobs.sync_contents().unwrap();
         assert_eq!(blobs.read(&text(&hash)).unwrap().unwrap(), b"one");
         let files: Vec<_> = fs::read_dir(folder.path().join("contents")).unwrap().collect();
         assert_eq!(files.len(), 1);
         fs::write(files[0].as_ref().unwrap().path(), "two").unwrap();
-        assert_eq!(blobs.read(&text(&hash)).unwrap(), None, "a damaged content is none");
+        assert_eq!(blobs.read(&text(&hash)).unwrap(), None, "damaged content is not returned");
         assert_eq!(blobs.read("../../etc/passwd").unwrap(), None);
     }
 
     #[test]
     fn small_contents_are_packed_and_stored_once() {
         let (folder, blobs) = blobs(1000);
-        let single = kept(&blobs, b"single").unwrap();
+        let single = stored(&blobs, b"single").unwrap();
         let mut blob_writer = blobs.blob_writer(true);
         let hashes: Vec<Hash> = [&b"single"[..], b"one", b"two", b"one"]
             .iter()
-            .map(|content| blob_writer.keep(content).unwrap().unwrap())
+            .map(|content| blob_writer.store(content).unwrap().unwrap())
             .collect();
         blob_writer.finish().unwrap();
         blobs.sync_contents().unwrap();
@@ -384,10 +384,10 @@ mod tests {
             assert_eq!(blobs.read(&text(&hashes[2])).unwrap().unwrap(), b"two");
             assert_eq!(blobs.bytes(), 12);
         }
-        assert_eq!(again.sift(|hash| *hash != hashes[1], 90).unwrap(), 0, "it is not worth it");
-        assert_eq!(again.sift(|hash| *hash != hashes[1], 25).unwrap(), 3);
+        assert_eq!(again.remove_unwanted(|hash| *hash != hashes[1], 90).unwrap(), 0, "below the given percentage");
+        assert_eq!(again.remove_unwanted(|hash| *hash != hashes[1], 25).unwrap(), 3);
         assert_eq!(again.read(&text(&hashes[2])).unwrap().unwrap(), b"two");
-        assert_eq!(again.sift(|hash| *hash == single, 25).unwrap(), 3);
+        assert_eq!(again.remove_unwanted(|hash| *hash == single, 25).unwrap(), 3);
         assert_eq!((again.bytes(), again.removals()), (6, 3));
         assert_eq!(again.read(&text(&hashes[2])).unwrap(), None);
     }
@@ -395,10 +395,10 @@ mod tests {
     #[test]
     fn full_blob_store_adds_nothing() {
         let (_folder, blobs) = blobs(10);
-        kept(&blobs, b"123456789").unwrap();
-        assert_eq!(kept(&blobs, b"too much"), None);
-        assert_eq!(blobs.blob_writer(true).keep(b"too much").unwrap(), None);
-        assert!(kept(&blobs, b"x").is_some());
+        stored(&blobs, b"123456789").unwrap();
+        assert_eq!(stored(&blobs, b"too much"), None);
+        assert_eq!(blobs.blob_writer(true).store(b"too much").unwrap(), None);
+        assert!(stored(&blobs, b"x").is_some());
     }
 
     #[test]
@@ -407,6 +407,6 @@ mod tests {
         fs::write(folder.path().join("draft-x"), "half").unwrap();
         let blobs = Blobs::open(folder.path().to_path_buf(), 5).unwrap();
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
-        assert!(kept(&blobs, b"12345").is_some(), "drafts take no room");
+        assert!(stored(&blobs, b"12345").is_some(), "drafts do not count towards the limit");
     }
 }

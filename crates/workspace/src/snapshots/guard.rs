@@ -183,7 +183,7 @@ impl GuardedPaths {
         if !roots.iter().any(|root| root.place.is_mounted()) {
             return Ok(());
         }
-        let (mut due, mut configs) = (Vec::new(), GitConfigs::of_person(config));
+        let (mut due, mut configs) = (Vec::new(), GitConfigs::of_user(config));
         let (mut followed, mut known) = (vec![(0, 0); roots.len()], HashSet::new());
         let mut links: BTreeMap<PathBuf, (&Root, Vec<u8>)> = BTreeMap::new();
         let is_seen = |root: &Root, seen: &ScanResult| root.place.is_mounted() && seen.tree.unseen.is_none();
@@ -254,6 +254,6 @@ impl GuardedPaths {
         closed.dedup_by(|below, above| below.starts_with(above));
         closed.sort_by_key(|path| path.components().count());
         closed.truncate(MAX_CLOSED);
-        (closed, self.is_partial.then(|| format!("what it leaves cannot be checked: {TOO_MANY}")))
+        (closed, self.is_partial.then(|| format!("its changes cannot be checked completely: {TOO_MANY}")))
     }
 }

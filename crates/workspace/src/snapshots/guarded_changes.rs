@@ -24,7 +24,7 @@ use super::{
 use crate::exact::{is_missing, split};
 
 /// Maximum number of rounds of scanning and reverting. An unreadable folder may hide another one.
-const ROUNDS: usize = 4;
+const MAX_ROUNDS: usize = 4;
 
 impl SessionRecord {
     /// Changes since the scan before a call, after changes of guarded files were reverted. Scans again to find more of
@@ -38,7 +38,7 @@ impl SessionRecord {
         let (mut changes, mut due) = self.changes_since(before, workspace, sign)?;
         let roots = Root::of_commands(Root::all(workspace)?);
         changes.files.extend(due.extract_if(.., |change| self.may_stay(&roots, change)));
-        for _ in 0..ROUNDS {
+        for _ in 0..MAX_ROUNDS {
             due.retain(|change| !self.may_stay(&roots, change) && !has_failed(&changes.set_aside, change));
             if due.iter().all(is_open_folder) {
                 changes.files.append(&mut due);
@@ -53,13 +53,13 @@ impl SessionRecord {
             };
             changes.set_aside.files.extend(back.files);
             changes.set_aside.changes.extend(back.changes);
-            changes.set_aside.files.extend(blind.into_iter().map(|change| take_back_blind(&roots, change)));
+            changes.set_aside.files.extend(blind.into_iter().map(|change| remove_unstored(&roots, change)));
             due = self.changes_since(before, workspace, None)?.1;
         }
         due.retain(|change| {
             !is_open_folder(change) && !self.may_stay(&roots, change) && !has_failed(&changes.set_aside, change)
         });
-        let again = |change| taken_back(change, UndoOutcome::Failed, "it was written again".to_owned());
+        let again = |change| undone_file(change, UndoOutcome::Failed, "it was written again".to_owned());
         changes.set_aside.files.extend(due.into_iter().map(again));
         Ok(changes)
     }
@@ -83,7 +83,7 @@ impl SessionRecord {
             for (below, stamp) in seen.entries {
                 let is_new =
                     stamp.kind != Kind::Folder && !tree.entries.contains_key(&below) && before.is_new(tree, &below);
-                let is_kept = before.kept.contains_key(&root.path.join(OsStr::from_bytes(&below)));
+                let is_kept = before.external.contains_key(&root.path.join(OsStr::from_bytes(&below)));
                 if is_new && !is_kept && guard.covers(tree, &below, &self.names, &now) {
                     removed = removed.and(remove(root, &SafePath { place: root.place, below }));
                 }
@@ -141,7 +141,7 @@ fn has_failed(reverted: &FilesReverted, change: &FileChange) -> bool {
 }
 
 /// Removes a new guarded file whose content could not be stored. Other kinds of changes cannot be reverted.
-fn take_back_blind(roots: &[Root], change: FileChange) -> UndoneFile {
+fn remove_unstored(roots: &[Root], change: FileChange) -> UndoneFile {
     let safe_path = SafePath::read(&change.path);
     let root = safe_path.as_ref().and_then(|safe_path| roots.iter().find(|root| root.place == safe_path.place));
     let removed = match (change.change, safe_path.as_ref().zip(root)) {
@@ -149,12 +149,12 @@ fn take_back_blind(roots: &[Root], change: FileChange) -> UndoneFile {
         _ => Err(io::Error::other("its earlier content is not stored")),
     };
     match removed {
-        Ok(()) => taken_back(change, UndoOutcome::Done, "it was too large to store, and was removed".to_owned()),
-        Err(error) => taken_back(change, UndoOutcome::Failed, error.to_string()),
+        Ok(()) => undone_file(change, UndoOutcome::Done, "it was too large to store, and was removed".to_owned()),
+        Err(error) => undone_file(change, UndoOutcome::Failed, error.to_string()),
     }
 }
 
-fn taken_back(change: FileChange, outcome: UndoOutcome, reason: String) -> UndoneFile {
+fn undone_file(change: FileChange, outcome: UndoOutcome, reason: String) -> UndoneFile {
     let back = reversed(&change).change;
     UndoneFile { path: change.path, change: back, outcome, reason: Some(reason), diff: None }
 }

@@ -28,9 +28,9 @@ pub(super) const IGNORE_FILE: &[u8] = b".gitignore";
 const MAX_IGNORE_FILE: u64 = 256 * 1024;
 
 /// Number of names above which no further folder is read.
-const MOST: usize = 20_000;
+const MAX_NAMES: usize = 20_000;
 /// Maximum number of deleted paths that are listed; the rest is only counted.
-const LISTED: usize = 20;
+const MAX_LISTED: usize = 20;
 
 /// Names in ignored folders, as far as they were read.
 #[derive(Default)]
@@ -46,7 +46,7 @@ impl IgnoredFolders {
     /// Reads the names before a call.
     pub(super) fn before(roots: &[Root], tops: Vec<SafePath>) -> Self {
         let is_git = |folder: &SafePath| guarded::is_git(split(&folder.below).1);
-        Self::of(roots, tops, |folder, count| count < MOST && !is_git(folder))
+        Self::of(roots, tops, |folder, count| count < MAX_NAMES && !is_git(folder))
     }
 
     /// Reads the names in the folders that `reads` accepts, given the number of names so far.
@@ -74,9 +74,11 @@ impl IgnoredFolders {
 
     /// Returns true if a path may have existed in one of these folders. Repositories are checked separately.
     pub(super) fn may_have_held(&self, path: &SafePath) -> bool {
-        let mut way = path.folders().chain([path.clone()]).skip_while(|part| !self.names.contains_key(part));
-        let Some(mut above) = way.next().filter(|top| !guarded::is_git(split(&top.below).1)) else { return false };
-        for part in way {
+        let mut ancestors = path.folders().chain([path.clone()]).skip_while(|part| !self.names.contains_key(part));
+        let Some(mut above) = ancestors.next().filter(|top| !guarded::is_git(split(&top.below).1)) else {
+            return false;
+        };
+        for part in ancestors {
             if !self.read.contains(&above) || !self.names.contains_key(&part) {
                 return !self.read.contains(&above);
             }
@@ -90,9 +92,9 @@ impl IgnoredFolders {
         self.tops.iter().map(|top| top.shown(true))
     }
 
-    /// Deletions since then, except of entries in the `kept` trees. Ignored folders and their direct entries are
+    /// Deletions since then, except of entries in the `recorded` trees. Ignored folders and their direct entries are
     /// returned as changes, and everything is counted in the note.
-    pub(super) fn deletions(&self, roots: &[Root], kept: &[Arc<Tree>]) -> (Vec<FileChange>, Option<String>) {
+    pub(super) fn deletions(&self, roots: &[Root], recorded: &[Arc<Tree>]) -> (Vec<FileChange>, Option<String>) {
         let now = Self::of(roots, self.tops.clone(), |folder, _| self.read.contains(folder));
         let (mut changes, mut counts) = (Vec::new(), BTreeMap::<usize, (usize, bool)>::new());
         let mut gone: Vec<_> = self.names.iter().filter(|(path, _)| !now.names.contains_key(path)).collect();
@@ -102,7 +104,8 @@ impl IgnoredFolders {
             let Some(top) = above.find_map(|path| self.tops.iter().position(|top| *top == path)) else { continue };
             let parent = SafePath { place: path.place, below: split(&path.below).0.to_vec() };
             let (is_top, parent_stays) = (*path == self.tops[top], now.names.contains_key(&parent));
-            if !is_top && kept.iter().any(|tree| tree.place == path.place && tree.entries.contains_key(&path.below)) {
+            if !is_top && recorded.iter().any(|tree| tree.place == path.place && tree.entries.contains_key(&path.below))
+            {
                 // Guarded files are recorded here too, and can be restored.
                 continue;
             }
@@ -113,7 +116,7 @@ impl IgnoredFolders {
             let (files, is_more) = counts.entry(top).or_default();
             *files += usize::from(!is_folder);
             *is_more |= *is_folder && !self.read.contains(path);
-            if (is_top || parent_stays && parent == self.tops[top]) && changes.len() < LISTED {
+            if (is_top || parent_stays && parent == self.tops[top]) && changes.len() < MAX_LISTED {
                 let project = roots.iter().find(|root| root.place == path.place).map(|root| root.path.clone());
                 changes
                     .push(FileChange { project, ..FileChange::new(path.shown(*is_folder), FileChangeKind::Deleted) });
@@ -142,7 +145,7 @@ fn entries(root: &Root, folder: &SafePath) -> io::Result<Vec<(SafePath, bool)>> 
             let below = [&folder.below, b"/".as_slice(), name].concat();
             found.push((SafePath { place: folder.place, below }, entry.file_type() == FileType::Directory));
         }
-        if found.len() > 10 * MOST {
+        if found.len() > 10 * MAX_NAMES {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
     }

@@ -119,10 +119,10 @@ fn is_in(roots: &[Root], path: &Path) -> bool {
 
 /// Final target of a path, and the links on the way.
 fn leads_to(start: &Path, is_git: bool, by_git: bool) -> Vec<Lead> {
-    let mut ways = Vec::new();
-    let end = follow(start, &mut { MAX_LINKS }, &mut ways);
-    let ways = ways.into_iter().map(|path| Lead { path, is_git: false, by_git });
-    ways.chain([Lead { path: end, is_git, by_git }]).collect()
+    let mut links = Vec::new();
+    let end = follow(start, &mut { MAX_LINKS }, &mut links);
+    let links = links.into_iter().map(|path| Lead { path, is_git: false, by_git });
+    links.chain([Lead { path: end, is_git, by_git }]).collect()
 }
 
 /// Git configurations that apply in the trees, with the hooks, programs and included files that they name. Also guarded
@@ -131,7 +131,7 @@ fn leads_to(start: &Path, is_git: bool, by_git: bool) -> Vec<Lead> {
 pub(super) struct GitConfigs {
     home: Option<PathBuf>,
     /// Home folder and settings folder.
-    of_person: Vec<PathBuf>,
+    of_user: Vec<PathBuf>,
     /// Configurations of the user and the machine, which apply in every repository.
     everywhere: ConfigNames,
     /// Top folders of repositories, with the names in their configurations.
@@ -153,9 +153,9 @@ struct ConfigNames {
 
 impl GitConfigs {
     /// Reads the configurations of the user and the machine.
-    pub(super) fn of_person(config: &SnapshotConfig) -> Self {
-        let of_person = config.home.iter().chain(&config.settings).cloned().collect();
-        let mut configs = Self { home: config.home.clone(), of_person, ..Self::default() };
+    pub(super) fn of_user(config: &SnapshotConfig) -> Self {
+        let of_user = config.home.iter().chain(&config.settings).cloned().collect();
+        let mut configs = Self { home: config.home.clone(), of_user, ..Self::default() };
         let mut everywhere = ConfigNames::default();
         config.git_configs.iter().for_each(|file| configs.read(file.clone(), &mut everywhere));
         Self { everywhere, ..configs }
@@ -178,8 +178,8 @@ impl GitConfigs {
 
     /// Adds the repositories of a folder and its parents, and guarded links there and in the home and settings folders.
     pub(super) fn add_around(&mut self, start: &Path, names: &GuardedNames) {
-        let of_person = self.of_person.clone();
-        for folder in start.ancestors().chain(of_person.iter().map(PathBuf::as_path)) {
+        let of_user = self.of_user.clone();
+        for folder in start.ancestors().chain(of_user.iter().map(PathBuf::as_path)) {
             if !self.around.insert(folder.to_path_buf()) {
                 continue;
             }
@@ -265,8 +265,8 @@ impl GitConfigs {
                     if section == "alias"
                         || section != "pager" && HARMLESS_KEYS.split(' ').any(|harmless| harmless == key) => {}
                 _ => {
-                    let words = value.split(|c: char| c.is_whitespace() || "'\"\\;()=&|!`$<>".contains(c));
-                    names.programs.extend(words.filter(|word| word.contains(['/', '.'])).map(str::to_owned));
+                    let parts = value.split(|c: char| c.is_whitespace() || "'\"\\;()=&|!`$<>".contains(c));
+                    names.programs.extend(parts.filter(|word| word.contains(['/', '.'])).map(str::to_owned));
                 }
             }
         }

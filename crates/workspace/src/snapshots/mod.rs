@@ -6,15 +6,16 @@
 //!
 //! - [`FileSnapshots`] is the port that the engine calls. `session` is the state of one session, `store` the state
 //!   shared by all.
-//! - `before`: initial state of a call, owned by the call. Unsaved texts of a client count as the old contents that
-//!   undo restores. Also attributes changes to calls if several sessions change the same files at once. `ignored`:
-//!   folders that git ignores or stores its data in; only their names are recorded, not their contents.
+//! - `base`: initial state of a call, owned by the call. Unsaved texts of a client count as the old contents that undo
+//!   restores. Also attributes changes to calls if several sessions change the same files at once.
+//! - `ignored_folders`: folders that git ignores or stores its data in; only their names are recorded, not their
+//!   contents. Also recognises harmless settings of git.
 //! - `root`: access to a tree without following links, and the encoding of paths.
-//! - `recording`, `scan`: scans of metadata and contents. `tree`: a scanned tree, and the differences between two.
+//! - `tree_scan`, `scan`: scans of metadata and contents. `tree`: a scanned tree, and the differences between two.
 //! - `blobs`, `packs`, `record`: contents and trees on the disk. `record` also lists the contents that a session's
 //!   changes need, and recognises later changes after a crash. `store` has the last scan of each project.
-//! - `guard`: files that other programs run or obey, by any name. `set_aside`: reverts changes of them by unreviewed
-//!   commands. `leads`: targets of guarded names. `git_config`: harmless settings of git.
+//! - `guard`: files that other programs run or obey, by any name. `guarded_changes`: reverts changes of them by
+//!   unreviewed commands. `leads`: targets of guarded names.
 //! - `config`: limits. `restore`: reverts changes.
 //!
 //! Guarantees and limits: contents of files, links, permissions and folders are restored byte for byte. Owners, times,
@@ -67,7 +68,7 @@ use self::{
     session::SessionRecord,
     store::Store,
 };
-use crate::{backend::client::FileClient, remove::gone};
+use crate::{backend::client::FileClient, remove::ignore_missing};
 
 /// Number of sessions whose last scans are cached in memory. Others are read from the disk again. A running call has
 /// its own scan, which does not count.
@@ -160,9 +161,9 @@ impl FileSnapshots {
         let folder = self.base.join(session.to_string());
         let snapshots = self.clone();
         let work = move || {
-            let mut kept = lock(&shared);
-            work(match &mut *kept {
-                Some(kept) => kept,
+            let mut record = lock(&shared);
+            work(match &mut *record {
+                Some(record) => record,
                 none => none.insert(SessionRecord::open(folder, snapshots.config.clone(), snapshots.store()?)?),
             })
         };
@@ -177,15 +178,15 @@ impl FileSnapshots {
         running: CallInProgress,
     ) -> Result<Changes, WorkspaceError> {
         let checks = Arc::clone(&self.checks);
-        let recording = self.work(running.session, "record the changes of the call", move |kept| {
+        let recording = self.work(running.session, "record the changes of the call", move |record| {
             // Files set aside by one check must not count as deleted in another.
             let _alone = before.guard.is_some().then(|| lock(&checks));
-            before.kept = lock(&running.overlaps).kept(running.session, &running.call);
-            let Changes { files, notes, set_aside } = kept.after(&workspace, before)?;
+            before.external = lock(&running.overlaps).external_states(running.session, &running.call);
+            let Changes { files, notes, set_aside } = record.after(&workspace, before)?;
             lock(&running.overlaps).note(running.session, &set_aside.changes);
             let own = lock(&running.overlaps).end(running.session, &running.call, files);
             // The initial state of these was seen by other sessions only.
-            kept.adopt(own.going_on_from)?;
+            record.adopt(own.continued_from)?;
             Ok(Changes { files: own.changes, notes, set_aside })
         });
         recording.await
@@ -239,11 +240,11 @@ impl Snapshots for FileSnapshots {
                 _ => HashMap::new(),
             };
             let of_call = Arc::clone(&workspace);
-            let recording = self.work(session, "record the files before the call", move |kept| {
+            let recording = self.work(session, "record the files before the call", move |record| {
                 let anywhere = paths.is_none();
                 lock(&overlaps).begin(session, call_id.clone(), workspace.root.clone(), anywhere);
                 let running = CallInProgress { session, call: call_id.clone(), overlaps };
-                Ok((kept.before(&workspace, &call_id, paths.as_deref(), unsaved, guard)?, running))
+                Ok((record.before(&workspace, &call_id, paths.as_deref(), unsaved, guard)?, running))
             });
             let (mut before, running) = recording.await?;
             let (gaps, unchecked) = (before.notes.clone(), before.unchecked.clone());
@@ -262,9 +263,9 @@ impl Snapshots for FileSnapshots {
     ) -> BoxFuture<'a, Result<Changes, WorkspaceError>> {
         let (workspace, call) = (workspace.clone(), call.clone());
         let overlaps = Arc::clone(&self.overlaps);
-        self.work(session, "determine the changes of the call", move |kept| {
+        self.work(session, "determine the changes of the call", move |record| {
             let states = lock(&overlaps).set_aside.clone();
-            let changes = kept.unfinished(&workspace, &call, states)?;
+            let changes = record.unfinished(&workspace, &call, states)?;
             lock(&overlaps).recovered(&changes.set_aside.changes);
             Ok(changes)
         })
@@ -279,8 +280,8 @@ impl Snapshots for FileSnapshots {
     ) -> BoxFuture<'a, Result<FilesReverted, WorkspaceError>> {
         let workspace = workspace.clone();
         let overlaps = Arc::clone(&self.overlaps);
-        self.work(session, "undo the changes", move |kept| {
-            let undone = kept.undo(&workspace, changes, preview)?;
+        self.work(session, "undo the changes", move |record| {
+            let undone = record.undo(&workspace, changes, preview)?;
             if !preview {
                 lock(&overlaps).note(session, &undone.changes);
             }
@@ -297,14 +298,14 @@ impl Snapshots for FileSnapshots {
         if changes.is_empty() {
             return std::future::ready(Ok(changes)).boxed();
         }
-        self.work(to, "store the changes of another session", move |kept| kept.adopt(changes))
+        self.work(to, "store the changes of another session", move |record| record.adopt(changes))
     }
 
     fn remove(&self, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>> {
         lock(&self.sessions).retain(|(id, _)| *id != session);
         let folder = self.base.join(session.to_string());
         async move {
-            blocking("remove the undo data", move || gone(fs::remove_dir_all(folder))).await?;
+            blocking("remove the undo data", move || ignore_missing(fs::remove_dir_all(folder))).await?;
             self.collect_soon();
             Ok(())
         }

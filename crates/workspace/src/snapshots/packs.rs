@@ -19,7 +19,7 @@ const PACK: &str = "pack";
 const INDEX: &str = "index";
 
 /// Maximum size of a pack before a new one is started, in bytes.
-pub(super) const MOST: u64 = 64 << 20;
+pub(super) const MAX_BYTES: u64 = 64 << 20;
 /// Size of an index record: hash, offset and size of a content.
 const RECORD: usize = 48;
 
@@ -93,21 +93,21 @@ impl Packs {
         File::open(self.path(&name.0, PACK))
     }
 
-    /// Drops unwanted contents from each pack in which they are at least `much` percent of the bytes. Returns the
+    /// Drops unwanted contents from each pack in which they are at least `percent` percent of the bytes. Returns the
     /// number of freed bytes.
-    pub(super) fn sift(&mut self, is_wanted: impl Fn(&Hash) -> bool, much: u64) -> io::Result<u64> {
+    pub(super) fn remove_unwanted(&mut self, is_wanted: impl Fn(&Hash) -> bool, percent: u64) -> io::Result<u64> {
         let before = self.bytes();
         for pack in 0..self.names.len() {
             let Some((name, bytes)) = self.names[pack].clone() else { continue };
             let own = self.pieces.iter().filter(|(_, piece)| piece.pack == pack);
-            let kept: Vec<(Hash, Piece)> =
+            let wanted_pieces: Vec<(Hash, Piece)> =
                 own.filter(|(hash, _)| is_wanted(hash)).map(|(hash, piece)| (*hash, *piece)).collect();
-            let wanted: u64 = kept.iter().map(|(_, piece)| piece.size).sum();
+            let wanted: u64 = wanted_pieces.iter().map(|(_, piece)| piece.size).sum();
             let unwanted = bytes.saturating_sub(wanted);
-            if unwanted == 0 || (wanted > 0 && unwanted * 100 < bytes * much) {
+            if unwanted == 0 || (wanted > 0 && unwanted * 100 < bytes * percent) {
                 continue;
             }
-            let written = if kept.is_empty() { None } else { Some(self.copy(&name, &kept)?) };
+            let written = if wanted_pieces.is_empty() { None } else { Some(self.copy(&name, &wanted_pieces)?) };
             self.remove_files(&name)?;
             self.names[pack] = None;
             self.pieces.retain(|_, piece| piece.pack != pack);
@@ -118,10 +118,10 @@ impl Packs {
         Ok(before.saturating_sub(self.bytes()))
     }
 
-    fn copy(&self, name: &str, kept: &[(Hash, Piece)]) -> io::Result<NewPack> {
+    fn copy(&self, name: &str, wanted_pieces: &[(Hash, Piece)]) -> io::Result<NewPack> {
         let from = File::open(self.path(name, PACK))?;
         let mut draft = PackDraft::new(&self.folder)?;
-        for (hash, piece) in kept {
+        for (hash, piece) in wanted_pieces {
             draft.append(*hash, &read(&from, *piece)?)?;
         }
         draft.finish()
@@ -170,7 +170,7 @@ pub(super) struct PackDraft {
     name: String,
     file: BufWriter<File>,
     records: Vec<(Hash, u64, u64)>,
-    pub(super) known: HashSet<Hash>,
+    pub(super) hashes: HashSet<Hash>,
     pub(super) length: u64,
     finished: bool,
 }
@@ -187,14 +187,14 @@ impl PackDraft {
         let name = uuid::Uuid::new_v4().simple().to_string();
         let path = folder.join(&name).with_extension(PACK);
         let file = BufWriter::with_capacity(256 * 1024, new_file(&path)?);
-        Ok(Self { path, name, file, records: Vec::new(), known: HashSet::new(), length: 0, finished: false })
+        Ok(Self { path, name, file, records: Vec::new(), hashes: HashSet::new(), length: 0, finished: false })
     }
 
     pub(super) fn append(&mut self, hash: Hash, content: &[u8]) -> io::Result<()> {
         self.file.write_all(content)?;
         let size = content.len() as u64;
         self.records.push((hash, self.length, size));
-        self.known.insert(hash);
+        self.hashes.insert(hash);
         self.length += size;
         Ok(())
     }
@@ -246,6 +246,6 @@ mod tests {
         std::mem::forget(draft);
         let packs = Packs::open(folder.path().to_path_buf()).unwrap();
         assert_eq!(packs.bytes(), 0);
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "what is not whole is gone");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "incomplete packs are removed");
     }
 }

@@ -103,11 +103,11 @@ fn put_tree(bytes: &mut Vec<u8>, tree: &Tree) {
         bytes.push(u8::from(*fresh));
         bytes.push(match content {
             Content::Folder => 0,
-            Content::Kept(..) => 1,
-            Content::Unkept(why) => 2 + *why as u8,
+            Content::Stored(..) => 1,
+            Content::Unstored(why) => 2 + *why as u8,
             Content::Absent => 6,
         });
-        if let Content::Kept(hash, size) = content {
+        if let Content::Stored(hash, size) = content {
             bytes.extend_from_slice(hash);
             bytes.extend_from_slice(&size.to_le_bytes());
         }
@@ -146,7 +146,7 @@ impl Reader<'_> {
             _ => return None,
         };
         let path = PathBuf::from(OsString::from_vec(self.bytes()?.to_vec()));
-        let unseen = Some(String::from_utf8_lossy(self.bytes()?).into_owned()).filter(|why| !why.is_empty());
+        let unseen = Some(String::from_utf8_lossy(self.bytes()?).into_owned()).filter(|reason| !reason.is_empty());
         let count = self.number()?;
         // The capacity is bounded by the bytes that are there, not by the claimed count.
         let mut entries = HashMap::with_capacity(usize::try_from(count).ok()?.min(self.rest.len() / 64));
@@ -170,11 +170,11 @@ impl Reader<'_> {
         let fresh = self.byte()? == 1;
         let content = match self.byte()? {
             0 => Content::Folder,
-            1 => Content::Kept(*self.chunk()?, self.number()?),
-            2 => Content::Unkept(SkipReason::Large),
-            3 => Content::Unkept(SkipReason::Full),
-            4 => Content::Unkept(SkipReason::Unreadable),
-            5 => Content::Unkept(SkipReason::Busy),
+            1 => Content::Stored(*self.chunk()?, self.number()?),
+            2 => Content::Unstored(SkipReason::Large),
+            3 => Content::Unstored(SkipReason::Full),
+            4 => Content::Unstored(SkipReason::Unreadable),
+            5 => Content::Unstored(SkipReason::Busy),
             6 => Content::Absent,
             _ => return None,
         };
@@ -250,10 +250,10 @@ pub(super) fn contents_of(changes: &[FileChange]) -> Vec<(Hash, u64)> {
 
 /// Interval of the heartbeat. Changes of a call between the last beat and a crash cannot be distinguished from later
 /// ones.
-const APART: Duration = Duration::from_millis(50);
+const BEAT_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Maximum error of timestamps on file systems with a resolution of one or two seconds, in seconds.
-const COARSE: i64 = 2;
+const COARSE_SECONDS: i64 = 2;
 
 /// Heartbeat that beats until it is dropped.
 pub(super) struct Heartbeat {
@@ -272,7 +272,7 @@ impl Heartbeat {
         let beating = Arc::clone(&file);
         thread::Builder::new().name("undo-pulse".to_owned()).spawn(move || {
             // A missing beat makes more changes doubtful, but none wrong.
-            while ended.recv_timeout(APART) == Err(mpsc::RecvTimeoutError::Timeout) && beat(&beating).is_ok() {}
+            while ended.recv_timeout(BEAT_INTERVAL) == Err(mpsc::RecvTimeoutError::Timeout) && beat(&beating).is_ok() {}
         })?;
         Ok(Self { file, _ends: ends })
     }
@@ -318,7 +318,7 @@ impl LastSign {
 
     /// Returns true if the last heartbeat was certainly after this time.
     fn is_after(&self, (seconds, nanos): (i64, i64)) -> bool {
-        let latest = if nanos == 0 { (seconds.saturating_add(COARSE), 0) } else { (seconds, nanos) };
+        let latest = if nanos == 0 { (seconds.saturating_add(COARSE_SECONDS), 0) } else { (seconds, nanos) };
         self.0.is_some_and(|sign| latest < sign)
     }
 }
@@ -332,9 +332,9 @@ mod tests {
         let (kind, mode, device, inode) = (Kind::File, 0o4755, 7, 1 << 40);
         let stamp = Stamp { kind, mode, device, inode, size: 3, links: 1, modified, changed };
         let contents = [
-            Content::Kept([9; 32], 3),
-            Content::Unkept(SkipReason::Busy),
-            Content::Unkept(SkipReason::Large),
+            Content::Stored([9; 32], 3),
+            Content::Unstored(SkipReason::Busy),
+            Content::Unstored(SkipReason::Large),
             Content::Folder,
             Content::Absent,
         ];

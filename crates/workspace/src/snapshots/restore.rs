@@ -35,10 +35,10 @@ pub(super) fn undo(
     changes: Vec<FileChange>,
     preview: bool,
 ) -> FilesReverted {
-    let mut plan = Plan { steps: Vec::new(), workspace, roots, blobs, room: MAX_DIFFS };
+    let mut plan = Plan { steps: Vec::new(), workspace, roots, blobs, diff_bytes_left: MAX_DIFFS };
     plan.steps = changes.into_iter().map(|change| plan.step(change)).collect();
     plan.steps.sort_by(|left, right| left.safe_path.cmp(&right.safe_path));
-    plan.keep_folders_that_are_in_use();
+    plan.keep_used_folders();
     if !preview {
         act::apply_steps(&mut plan.steps, blobs, &workspace.root);
     }
@@ -80,7 +80,7 @@ impl Plan<'_> {
     }
 
     /// Cancels the removal of created folders that would not be empty.
-    fn keep_folders_that_are_in_use(&mut self) {
+    fn keep_used_folders(&mut self) {
         let goes = |step: &Step<'_>| matches!(step.verdict, Verdict::Do) && step.goal().is_none();
         let mut going: BTreeSet<SafePath> =
             self.steps.iter().filter(|step| goes(step)).map(|step| step.safe_path.clone()).collect();
@@ -133,7 +133,7 @@ struct Plan<'a> {
     roots: &'a [Root],
     blobs: &'a Blobs,
     /// Number of bytes left for diffs.
-    room: usize,
+    diff_bytes_left: usize,
 }
 
 /// Step for one path.
@@ -170,7 +170,7 @@ impl<'a> Plan<'a> {
     /// Tree of a change, or the reason why it may not be changed.
     fn root_of(&self, step: &Step<'_>) -> Result<&'a Root, String> {
         if !step.change.is_recorded() {
-            return Err("what it held before was not recorded, or something else changed it in between".to_owned());
+            return Err("its earlier content was not recorded, or something else changed it in between".to_owned());
         }
         let was = step.change.project.as_deref();
         let shown = || was.map(|was| format!(" ({})", was.display())).unwrap_or_default();
@@ -206,12 +206,12 @@ impl<'a> Plan<'a> {
         }
         let now = Self::content_now(root, &step.safe_path, stamp);
         if state != expected {
-            let left = self.content_kept(expected.as_ref());
+            let left = self.stored_content(expected.as_ref());
             step.diff = self.diff(&step.change.path, left.as_deref(), now.as_deref());
             return Ok(Verdict::Conflict(conflict(expected.as_ref(), state.as_ref())));
         }
         if step.change.late {
-            let was = self.content_kept(goal.as_ref());
+            let was = self.stored_content(goal.as_ref());
             step.diff = self.diff(&step.change.path, was.as_deref(), now.as_deref());
             let reason = "it may have been changed by something else: while agentd was not running, or by a command of \
                           another subagent";
@@ -232,7 +232,7 @@ impl<'a> Plan<'a> {
         Ok(Verdict::Do)
     }
 
-    fn content_kept(&self, state: Option<&FileState>) -> Option<Vec<u8>> {
+    fn stored_content(&self, state: Option<&FileState>) -> Option<Vec<u8>> {
         let state = state.filter(|state| state.kind != FileKind::Folder && state.size <= MAX_SHOWN)?;
         self.blobs.read(&state.hash).ok().flatten()
     }
@@ -250,12 +250,12 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Diff from one content to the other, while there is room for it.
+    /// Diff from one content to the other, as long as the size limit allows.
     fn diff(&mut self, path: &str, from: Option<&[u8]>, to: Option<&[u8]>) -> Option<String> {
         let shown = match (from, to) {
             (None, None) => return None,
             (Some(from), Some(to)) if from == to => return None,
-            _ if self.room == 0 => return None,
+            _ if self.diff_bytes_left == 0 => return None,
             (from, Some(to)) => diff::unified(path, from, to),
             (Some([]), None) => {
                 format!("--- a/{}\n+++ /dev/null\n(an empty file goes)\n", path.trim_start_matches('/'))
@@ -267,7 +267,7 @@ impl<'a> Plan<'a> {
             },
         };
         let shown = text::without_nul(shown);
-        self.room = self.room.saturating_sub(shown.len());
+        self.diff_bytes_left = self.diff_bytes_left.saturating_sub(shown.len());
         Some(shown)
     }
 }

@@ -125,7 +125,7 @@ impl Root {
         let fd = match exact::open_folder(path) {
             // A command that removed the permissions cannot hide its changes.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied && place == PathPlace::Own => {
-                exact::let_in(path)?;
+                exact::restore_access(path)?;
                 exact::open_folder(path)?
             }
             opened => opened?,

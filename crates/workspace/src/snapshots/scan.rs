@@ -145,7 +145,7 @@ pub(super) fn scan(root: &Root, known: &Tree, max_files: usize, names: &GuardedN
         Scan { seen, known, max_files, count: &count, searched: &searched, names, pending: shared.then(Vec::new) };
     scan.folder(&top, &mut Vec::new(), FolderContext { depth: 0, ignores: &[], scope: Scope::All })?;
     let pending = scan.pending.take().unwrap_or_default();
-    for part in together(&scan, &top, &pending) {
+    for part in scan_parallel(&scan, &top, &pending) {
         scan.seen.add(part?);
     }
     if scan.seen.is_partial {
@@ -190,7 +190,7 @@ pub(super) fn scan_more(
 }
 
 /// Scans folders with several threads. The results are in the order of the folders.
-fn together(scan: &Scan<'_>, top: &OwnedFd, folders: &[PendingFolder]) -> Vec<io::Result<ScanResult>> {
+fn scan_parallel(scan: &Scan<'_>, top: &OwnedFd, folders: &[PendingFolder]) -> Vec<io::Result<ScanResult>> {
     let next = AtomicUsize::new(0);
     let take = || folders.iter().enumerate().nth(next.fetch_add(1, Ordering::Relaxed));
     let work = || {
@@ -199,8 +199,8 @@ fn together(scan: &Scan<'_>, top: &OwnedFd, folders: &[PendingFolder]) -> Vec<io
             let tree = Tree::new(scan.seen.tree.place, scan.seen.tree.path.clone());
             let mut part = Scan { seen: ScanResult::of(tree, 0), pending: None, ..*scan };
             let context = FolderContext { depth: 0, ignores: &folder.ignores, scope: folder.scope };
-            let looked = part.inside(top, &folder.name, &mut folder.name.clone(), context);
-            parts.push((index, looked.map(|()| part.seen)));
+            let result = part.inside(top, &folder.name, &mut folder.name.clone(), context);
+            parts.push((index, result.map(|()| part.seen)));
         }
         parts
     };
@@ -283,13 +283,13 @@ impl Scan<'_> {
             }
             path.extend_from_slice(name);
             // In an ignored folder, only guarded files and folders that may contain some are relevant.
-            let is_worth_it = || {
+            let is_relevant = || {
                 matches!(entry.file_type(), FileType::Directory | FileType::Unknown)
                     || self.names.kind(path) == NameKind::Guarded
             };
             if path.len() > MAX_PATH {
                 self.seen.too_deep += 1;
-            } else if scope != Scope::Search || is_worth_it() {
+            } else if scope != Scope::Search || is_relevant() {
                 match root::stamp_in(folder, name) {
                     Ok(stamp) if stamp.kind != Kind::Special => {
                         let is_stored = is_store && is_stored(name, stamp.kind, is_new);
@@ -368,8 +368,8 @@ impl Scan<'_> {
     ) -> Option<Scope> {
         let is_folder = kind == Kind::Folder;
         if self.seen.tree.place == PathPlace::Own {
-            let is_kept = is_folder && crate::path::KEPT.iter().any(|kept| path == kept.as_bytes());
-            return (!is_kept).then_some(Scope::All);
+            let is_daemon_area = is_folder && crate::path::DAEMON_AREAS.iter().any(|area| path == area.as_bytes());
+            return (!is_daemon_area).then_some(Scope::All);
         }
         match scope {
             Scope::Repository => match guarded::git_entry(name, is_folder) {
@@ -432,7 +432,7 @@ impl Scan<'_> {
             Err(error) if is_missing(&error) => Ok(()),
             Err(_) => {
                 self.seen.unopened.push(path.clone());
-                self.hidden(path);
+                self.retain_unreadable(path);
                 Ok(())
             }
         }
@@ -447,12 +447,12 @@ impl Scan<'_> {
         };
         self.seen.entries.retain(|(path, _)| !is_below(path));
         for folder in &ignored {
-            self.hidden(folder);
+            self.retain_unreadable(folder);
         }
     }
 
     /// Retains the known state below an unreadable folder, so that it does not look deleted.
-    fn hidden(&mut self, path: &[u8]) {
+    fn retain_unreadable(&mut self, path: &[u8]) {
         let below = [path, b"/"].concat();
         let known = self.known;
         for (known, entry) in known.entries.iter().filter(|(known, _)| known.starts_with(&below)) {
@@ -466,8 +466,8 @@ impl Scan<'_> {
         }
         let absolute = [b"/", path].concat();
         let absolute = Path::new(std::ffi::OsStr::from_bytes(&absolute));
-        let mut said = ignores.iter().rev().map(|ignore| ignore.matched(absolute, true));
-        said.find(|said| !said.is_none()).is_some_and(|said| said.is_ignore())
+        let mut matches = ignores.iter().rev().map(|ignore| ignore.matched(absolute, true));
+        matches.find(|matches| !matches.is_none()).is_some_and(|matches| matches.is_ignore())
     }
 
     /// Ignore files that apply in this folder, if it has one itself.

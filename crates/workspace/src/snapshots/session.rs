@@ -31,7 +31,7 @@ use agentd_core::{
 };
 
 use super::{
-    base::{self, BaseState, KeptStates, from_kept, safe_paths_of, scope},
+    base::{self, BaseState, ExternalStates, from_external, safe_paths_of, scope},
     blobs,
     config::SnapshotConfig,
     guard::{CallGuard, GuardedPaths},
@@ -50,7 +50,7 @@ const OF_PROJECT: &str = "project";
 /// Extension of a call's guard.
 const GUARD: &str = "guard";
 /// Extension for a folder of the user, by its position among them.
-fn ending_of(first: &str, at: usize) -> String {
+fn extension_of(first: &str, at: usize) -> String {
     if at == 0 { first.to_owned() } else { format!("{first}-{}", at + 1) }
 }
 
@@ -66,8 +66,8 @@ pub(super) struct SessionRecord {
     named: Vec<PathBuf>,
     /// Number of removals when all contents of the trees were known to be stored.
     pub(super) removals: Option<u64>,
-    /// True if the last scan found no room for a content, although the scan before it did.
-    pub(super) lacks_room: bool,
+    /// True if the last scan found no space for a content, although the scan before it did.
+    pub(super) lacks_space: bool,
     /// Folders that git ignores, in the last scan.
     pub(super) left_out: Vec<SafePath>,
     /// Names that other programs run or obey, and the guarded files of the last scan.
@@ -81,14 +81,14 @@ impl SessionRecord {
     /// Opens the state, creating the folder if it is missing.
     pub(super) fn open(folder: PathBuf, config: SnapshotConfig, store: Arc<Store>) -> io::Result<Self> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder.join("calls"))?;
-        let look = record::read(&folder.join("look"))?;
-        let saved = look.is_some();
+        let scan = record::read(&folder.join("look"))?;
+        let saved = scan.is_some();
         let (mounted, trees): (Vec<Tree>, Vec<Tree>) =
-            look.into_iter().flat_map(|look| look.trees).partition(|tree| tree.place.is_mounted());
+            scan.into_iter().flat_map(|scan| scan.trees).partition(|tree| tree.place.is_mounted());
         let named = mounted.into_iter().map(|tree| tree.path).collect();
         let trees = trees.into_iter().map(Arc::new).collect();
-        let (removals, lacks_room, left_out, names, guarded, around) = Default::default();
-        Ok(Self { folder, config, store, trees, saved, named, removals, lacks_room, left_out, names, guarded, around })
+        let (removals, lacks_space, left_out, names, guarded, around) = Default::default();
+        Ok(Self { folder, config, store, trees, saved, named, removals, lacks_space, left_out, names, guarded, around })
     }
 
     /// Scans everything that a call may change, and stores the scan.
@@ -113,20 +113,20 @@ impl SessionRecord {
         let mut before = if let Some(safe_paths) = scoped {
             let _gate = store.blobs.gate();
             let trees = self.scan_paths(&roots, &safe_paths)?;
-            let unsaved = base::keep(&store.blobs, unsaved)?;
+            let unsaved = base::store_texts(&store.blobs, unsaved)?;
             store.blobs.sync_contents()?;
             record::write(&marker, true, trees.iter().map(Arc::as_ref))?;
             let before = BaseState { unsaved, ..BaseState::new(call, true, trees, &self.names) };
-            let notes = before.unkept_files().map(|(why, path)| self.config.note(why, &[&path])).collect();
+            let notes = before.unstored_files().map(|(reason, path)| self.config.note(reason, &[&path])).collect();
             BaseState { notes, ..before }
         } else {
             let roots = Root::of_commands(roots);
             {
                 let _gate = store.blobs.gate();
-                self.go_on_from_others(&roots)?;
+                self.adopt_project_scans(&roots)?;
             }
-            let (mut notes, _gate) = self.look_with_room(&store, &roots, &[])?;
-            notes.extend(self.without_room());
+            let (mut notes, _gate) = self.scan_with_space(&store, &roots, &[])?;
+            notes.extend(self.full_note());
             store.blobs.sync_contents()?;
             let guard = guard.with(&self.guarded, &self.left_out);
             guard.write(&marker.with_extension(GUARD))?;
@@ -145,17 +145,17 @@ impl SessionRecord {
         Ok(before)
     }
 
-    /// Note about files for which there is no room, even after removing old contents.
-    fn without_room(&self) -> Option<String> {
-        let is_full = |entry: &&Entry| entry.content == Content::Unkept(SkipReason::Full);
+    /// Note about files for which there is no space, even after removing old contents.
+    fn full_note(&self) -> Option<String> {
+        let is_full = |entry: &&Entry| entry.content == Content::Unstored(SkipReason::Full);
         let files = self.trees.iter().flat_map(|tree| tree.entries.values()).filter(is_full).count();
-        let room = text::size(self.config.max_total_bytes);
+        let limit = text::size(self.config.max_total_bytes);
         (files > 0)
-            .then(|| format!("{} cannot be recorded: the limit of {room} is reached", text::count(files, "file")))
+            .then(|| format!("{} cannot be recorded: the limit of {limit} is reached", text::count(files, "file")))
     }
 
     /// Takes over the last scans of the user's folders by any session.
-    fn go_on_from_others(&mut self, roots: &[Root]) -> io::Result<()> {
+    fn adopt_project_scans(&mut self, roots: &[Root]) -> io::Result<()> {
         for root in roots.iter().filter(|root| root.place.is_mounted()) {
             if self.known(root).is_some_and(|known| known.unseen.is_some()) {
                 continue;
@@ -178,7 +178,7 @@ impl SessionRecord {
     fn mark(&mut self, marker: &Path) -> io::Result<()> {
         let mounted: Vec<&Arc<Tree>> = self.trees.iter().filter(|tree| tree.place.is_mounted()).collect();
         for (at, tree) in mounted.iter().enumerate() {
-            let name = marker.with_extension(ending_of(OF_PROJECT, at));
+            let name = marker.with_extension(extension_of(OF_PROJECT, at));
             match tree.unseen {
                 None => self.store.projects.keep(tree, &self.store.blobs, &name)?,
                 Some(_) => record::write(&name, false, [tree.as_ref()])?,
@@ -188,12 +188,12 @@ impl SessionRecord {
         let only_name: Vec<Tree> = mounted.iter().map(|tree| Tree::new(tree.place, tree.path.clone())).collect();
         let own = self.trees.iter().filter(|tree| !tree.place.is_mounted()).map(Arc::as_ref);
         let all: Vec<&Tree> = own.chain(&only_name).collect();
-        let look = self.folder.join("look");
+        let scan = self.folder.join("look");
         if !self.saved || self.named != named {
-            record::write(&look, false, all.iter().copied())?;
+            record::write(&scan, false, all.iter().copied())?;
             (self.saved, self.named) = (true, named);
         }
-        record::link(&look, marker, all)
+        record::link(&scan, marker, all)
     }
 
     /// Scans again, and returns the changes.
@@ -212,7 +212,7 @@ impl SessionRecord {
             let _ = guard.write(&marker.with_extension(GUARD));
         }
         let mounted = self.trees.iter().filter(|tree| tree.place.is_mounted()).enumerate();
-        let mounted = mounted.map(|(at, _)| (ending_of(OF_PROJECT, at), ending_of(ENDED_OF_PROJECT, at)));
+        let mounted = mounted.map(|(at, _)| (extension_of(OF_PROJECT, at), extension_of(ENDED_OF_PROJECT, at)));
         for (open, ended) in mounted.chain([(LOOK.to_owned(), ENDED.to_owned())]) {
             // A file that is not renamed only holds more contents than necessary.
             let _ = fs::rename(marker.with_extension(open), marker.with_extension(ended));
@@ -221,7 +221,12 @@ impl SessionRecord {
     }
 
     /// Changes of a call that was interrupted by a crash. Changes that may be someone else's are marked as late.
-    pub(super) fn unfinished(&mut self, workspace: &Workspace, call: &CallId, kept: KeptStates) -> io::Result<Changes> {
+    pub(super) fn unfinished(
+        &mut self,
+        workspace: &Workspace,
+        call: &CallId,
+        external: ExternalStates,
+    ) -> io::Result<Changes> {
         let mut marker = self.marker(call);
         let mut of_project = OF_PROJECT;
         if !marker.exists() {
@@ -234,7 +239,7 @@ impl SessionRecord {
             // The user's folders have separate files.
             let named = trees.extract_if(.., |tree| tree.place.is_mounted()).count();
             for at in 0..named {
-                let mounted = record::read(&marker.with_extension(ending_of(of_project, at)))?;
+                let mounted = record::read(&marker.with_extension(extension_of(of_project, at)))?;
                 trees.extend(mounted.into_iter().flat_map(|record| record.trees));
             }
         }
@@ -244,7 +249,7 @@ impl SessionRecord {
         let earlier = guard.set_aside.clone();
         let ignored = IgnoredFolders::unread(&guard.left_out);
         let guard = Some(guard).filter(|guard| guard.is_due() && of_project == OF_PROJECT);
-        let before = BaseState { guard, ignored, kept, ..BaseState::new(call, record.scoped, trees, &self.names) };
+        let before = BaseState { guard, ignored, external, ..BaseState::new(call, record.scoped, trees, &self.names) };
         let mut changes = self.changes_checked(&before, workspace, Some(&LastSign::read(&self.alive())))?;
         changes.set_aside.changes.extend(earlier);
         Ok(changes)
@@ -271,7 +276,7 @@ impl SessionRecord {
             roots = Root::of_commands(roots);
             let tree_at = |root: &Root| tree_of(&before.trees, root).or_else(|| self.known(root));
             self.trees = roots.iter().filter_map(tree_at).collect();
-            let (seen, gate) = self.look_with_room(&store, &roots, &before.trees)?;
+            let (seen, gate) = self.scan_with_space(&store, &roots, &before.trees)?;
             _gate = gate;
             notes.extend(seen);
             for tree in self.trees.iter().filter(|tree| tree.place.is_mounted() && tree.unseen.is_none()) {
@@ -314,12 +319,13 @@ impl SessionRecord {
         }
         let mut unstored: BTreeMap<SkipReason, Vec<&str>> = BTreeMap::new();
         for difference in &differences {
-            if let Some(why) = difference.unstored {
-                unstored.entry(why).or_default().push(&difference.change.path);
+            if let Some(reason) = difference.unstored {
+                unstored.entry(reason).or_default().push(&difference.change.path);
             }
         }
-        notes.extend(unstored.into_iter().map(|(why, paths)| self.config.note(why, &paths)));
-        let mut files = from_kept(differences.into_iter().map(|difference| difference.change).collect(), &before.kept);
+        notes.extend(unstored.into_iter().map(|(reason, paths)| self.config.note(reason, &paths)));
+        let mut files =
+            from_external(differences.into_iter().map(|difference| difference.change).collect(), &before.external);
         // The old content of an unsaved file is its unsaved text.
         files.retain_mut(|change| {
             let unsaved = before.unsaved.get(&change.path).zip(change.before.as_mut());
@@ -331,7 +337,7 @@ impl SessionRecord {
         let (deleted, counted) = before.ignored.deletions(&roots, &before.trees);
         files.extend(deleted);
         notes.extend(counted);
-        let guarded = from_kept(guarded, &before.kept);
+        let guarded = from_external(guarded, &before.external);
         record::add_to_manifest(&self.folder, &record::contents_of(&[&files[..], &guarded].concat()))?;
         Ok((Changes { files, notes, ..Changes::default() }, guarded))
     }

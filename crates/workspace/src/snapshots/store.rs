@@ -39,10 +39,10 @@ const CONTENTS: &str = "contents";
 const PROJECTS: &str = "projects";
 
 /// Share of unneeded contents above which a pack is rewritten, in percent.
-const WORTH_IT: u64 = 25;
+const MIN_UNNEEDED_PERCENT: u64 = 25;
 
 /// Time during which the result of an ended call may turn out to be lost, in seconds.
-const LOST: i64 = 7 * 24 * 60 * 60;
+const LOST_AFTER: i64 = 7 * 24 * 60 * 60;
 
 /// Needed contents, by reason.
 #[derive(Debug, Default)]
@@ -73,34 +73,34 @@ impl Store {
 
     /// Removes unneeded contents. Returns the number of freed bytes.
     pub(super) fn collect(&self) -> io::Result<u64> {
-        let _alone = self.blobs.alone();
+        let _exclusive = self.blobs.exclusive();
         let needs = Needs::read(&self.base, &self.projects)?;
         let mut wanted = needs.calls;
         wanted.extend(needs.changes.iter().chain(&needs.stored_trees).map(|(hash, _)| *hash));
-        self.blobs.sift(|hash| wanted.contains(hash), WORTH_IT)
+        self.blobs.remove_unwanted(|hash| wanted.contains(hash), MIN_UNNEEDED_PERCENT)
     }
 
-    /// Makes room by removing contents that are not needed right now. The most recently recorded ones stay, up to nine
+    /// Frees space by removing contents that are not needed right now. The most recently recorded ones stay, up to nine
     /// tenths of the limit. Old turns can then no longer be undone completely, but new ones can. `needed` are the
     /// contents in use by the caller.
-    pub(super) fn make_room(&self, needed: HashSet<Hash>) -> io::Result<()> {
-        let _alone = self.blobs.alone();
+    pub(super) fn free_space(&self, needed: HashSet<Hash>) -> io::Result<()> {
+        let _exclusive = self.blobs.exclusive();
         let needs = Needs::read(&self.base, &self.projects)?;
         let mut wanted = needed;
         wanted.extend(needs.calls);
-        let mut room = self.blobs.limit - self.blobs.limit / 10;
+        let mut budget = self.blobs.limit - self.blobs.limit / 10;
         for hash in &wanted {
-            room = room.saturating_sub(self.blobs.size(hash).unwrap_or_default());
+            budget = budget.saturating_sub(self.blobs.size(hash).unwrap_or_default());
         }
         for (hash, size) in needs.changes.into_iter().chain(needs.stored_trees) {
             if wanted.contains(&hash) {
                 continue;
             }
-            let Some(left) = room.checked_sub(size) else { break };
-            room = left;
+            let Some(left) = budget.checked_sub(size) else { break };
+            budget = left;
             wanted.insert(hash);
         }
-        self.blobs.sift(|hash| wanted.contains(hash), 1).map(drop)
+        self.blobs.remove_unwanted(|hash| wanted.contains(hash), 1).map(drop)
     }
 }
 
@@ -147,7 +147,7 @@ impl Needs {
             return Ok(());
         }
         let age = fs::metadata(file).ok().map(|metadata| jiff::Timestamp::now().as_second() - metadata.ctime());
-        if age.is_some_and(|age| age > LOST) {
+        if age.is_some_and(|age| age > LOST_AFTER) {
             return fs::remove_file(file);
         }
         self.add_scan(file).map(drop)
@@ -262,7 +262,7 @@ fn insert(stored_trees: &mut Vec<StoredTree>, stored: StoredTree) {
 
 /// Tree without the entries whose contents were removed. `None` if all contents are stored.
 pub(super) fn without_lost(tree: &Tree, blobs: &Blobs) -> Option<Tree> {
-    let is_lost = |content: &Content| matches!(content, Content::Kept(hash, size) if !blobs.has(hash, *size));
+    let is_lost = |content: &Content| matches!(content, Content::Stored(hash, size) if !blobs.has(hash, *size));
     if !tree.entries.values().any(|entry| is_lost(&entry.content)) {
         return None;
     }

@@ -49,9 +49,9 @@ pub(super) enum Content {
     /// Folder, which has no content besides its entries.
     Folder,
     /// Hash and size of a stored file, or of a link's target.
-    Kept(Hash, u64),
+    Stored(Hash, u64),
     /// Content not stored, for this reason.
-    Unkept(SkipReason),
+    Unstored(SkipReason),
     /// Missing path that was scanned by name.
     Absent,
 }
@@ -61,7 +61,7 @@ pub(super) enum Content {
 pub(super) enum SkipReason {
     /// The file exceeds the size limit.
     Large = 0,
-    /// There is no room.
+    /// The storage limit is reached.
     Full = 1,
     /// The file cannot be read.
     Unreadable = 2,
@@ -84,8 +84,8 @@ impl Entry {
         let mode = self.stamp.mode;
         let (hash, size) = match &self.content {
             Content::Folder => return Some(FileState { kind: FileKind::Folder, hash: String::new(), size: 0, mode }),
-            Content::Kept(hash, size) => (blobs::text(hash), *size),
-            Content::Unkept(_) | Content::Absent => return None,
+            Content::Stored(hash, size) => (blobs::text(hash), *size),
+            Content::Unstored(_) | Content::Absent => return None,
         };
         let kind = if self.stamp.kind == Kind::Link { FileKind::Link } else { FileKind::File };
         Some(FileState { kind, hash, size, mode })
@@ -115,7 +115,7 @@ impl Tree {
             return Vec::new();
         }
         let is_same = |was: &Entry, now: &Entry| match (&was.content, &now.content) {
-            (Content::Unkept(_), _) | (_, Content::Unkept(_)) => was.stamp == now.stamp,
+            (Content::Unstored(_), _) | (_, Content::Unstored(_)) => was.stamp == now.stamp,
             (old, new) => (old, was.stamp.kind, was.stamp.mode) == (new, now.stamp.kind, now.stamp.mode),
         };
         let mut differences = Vec::new();
@@ -147,7 +147,7 @@ impl Tree {
         let both = || was.into_iter().chain(now);
         let is_folder = both().all(|entry| entry.content == Content::Folder);
         let unstored = both().find_map(|entry| match entry.content {
-            Content::Unkept(why) => Some(why),
+            Content::Unstored(reason) => Some(reason),
             _ => None,
         });
         let (before, after) = match unstored {
@@ -166,7 +166,7 @@ impl Tree {
     /// Contents needed to undo changes to this tree, with their sizes.
     pub(super) fn contents(&self) -> impl Iterator<Item = (Hash, u64)> {
         self.entries.values().filter_map(|entry| match entry.content {
-            Content::Kept(hash, size) => Some((hash, size)),
+            Content::Stored(hash, size) => Some((hash, size)),
             _ => None,
         })
     }

@@ -27,23 +27,23 @@ use super::{
 use crate::{exact::is_missing, path::PathPlace, text};
 
 impl SessionRecord {
-    /// Scans everything. If there is no room for a new content, makes room and scans again. While the returned guard is
-    /// held, nothing is removed; the contents of the `held` trees of a call are never removed.
-    pub(super) fn look_with_room<'s>(
+    /// Scans everything. If there is no space for a new content, frees some and scans again. While the returned guard is
+    /// held, nothing is removed; the contents of the `in_use` trees of a call are never removed.
+    pub(super) fn scan_with_space<'s>(
         &mut self,
         store: &'s Store,
         roots: &[Root],
-        held: &[Arc<Tree>],
+        in_use: &[Arc<Tree>],
     ) -> io::Result<(Vec<String>, RwLockReadGuard<'s, ()>)> {
         let gate = store.blobs.gate();
         self.forget_lost();
         let notes = self.update_trees(roots)?;
-        if !self.lacks_room {
+        if !self.lacks_space {
             return Ok((notes, gate));
         }
         drop(gate);
-        store.make_room(
-            self.trees.iter().chain(held).flat_map(|tree| tree.contents()).map(|(hash, _)| hash).collect(),
+        store.free_space(
+            self.trees.iter().chain(in_use).flat_map(|tree| tree.contents()).map(|(hash, _)| hash).collect(),
         )?;
         let gate = store.blobs.gate();
         self.forget_lost();
@@ -68,7 +68,7 @@ impl SessionRecord {
     /// Updates the trees, and returns notes about unrecorded parts.
     fn update_trees(&mut self, roots: &[Root]) -> io::Result<Vec<String>> {
         let (mut notes, mut trees) = (Vec::new(), Vec::with_capacity(roots.len()));
-        self.lacks_room = false;
+        self.lacks_space = false;
         self.left_out.clear();
         let (seen, guarded) = self.scan_all(roots, &self.around)?;
         self.guarded = guarded;
@@ -111,10 +111,10 @@ impl SessionRecord {
             None => capture(&self.capture_of(root), seen, &known)?,
         };
         let is_full =
-            |tree: &Tree| tree.entries.values().any(|entry| entry.content == Content::Unkept(SkipReason::Full));
-        self.lacks_room |= is_full(&tree) && !is_full(&known);
-        if let Some(why) = &tree.unseen {
-            notes.push(format!("changes of {place} are not recorded, because {why}"));
+            |tree: &Tree| tree.entries.values().any(|entry| entry.content == Content::Unstored(SkipReason::Full));
+        self.lacks_space |= is_full(&tree) && !is_full(&known);
+        if let Some(reason) = &tree.unseen {
+            notes.push(format!("changes of {place} are not recorded, because {reason}"));
         }
         Ok((tree, changed))
     }
@@ -161,14 +161,16 @@ impl SessionRecord {
             let meant = safe_paths.iter().filter(|safe_path| safe_path.place == root.place);
             for safe_path in meant.flat_map(|safe_path| safe_path.folders().chain([safe_path.clone()])) {
                 let hash_map::Entry::Vacant(vacant) = entries.entry(safe_path.below) else { continue };
-                let taken = match root.stamp_of(vacant.key())? {
+                let entry = match root.stamp_of(vacant.key())? {
                     Some(stamp) if stamp.kind == Kind::Folder => Some(Entry::folder(stamp)),
-                    Some(stamp) if stamp.kind != Kind::Special => {
-                        self.capture_of(root).take(vacant.key(), stamp, &mut self.store.blobs.blob_writer(false))?
-                    }
+                    Some(stamp) if stamp.kind != Kind::Special => self.capture_of(root).capture_one(
+                        vacant.key(),
+                        stamp,
+                        &mut self.store.blobs.blob_writer(false),
+                    )?,
                     _ => None,
                 };
-                vacant.insert(taken.unwrap_or_else(Entry::absent));
+                vacant.insert(entry.unwrap_or_else(Entry::absent));
             }
             trees.push(Arc::new(Tree { entries, ..Tree::new(root.place, root.path.clone()) }));
         }
@@ -181,13 +183,13 @@ fn new_tree(root: &Root) -> Arc<Tree> {
 }
 
 /// Number of contents from which two threads read them.
-const WORTH_TWO: usize = 64;
+const PARALLEL_FROM: usize = 64;
 
 /// Maximum number of paths named in a note.
-const NAMED: usize = 3;
+const MAX_NAMED: usize = 3;
 
 /// Maximum number of reads of a file that changes while it is read.
-const TRIES: usize = 3;
+const MAX_ATTEMPTS: usize = 3;
 
 /// Upper bound on the tick of file timestamps, in nanoseconds. A change within a tick may leave them unchanged.
 const TICK_NANOS: i128 = 20_000_000;
@@ -206,7 +208,7 @@ fn capture(files: &FileCapture<'_>, seen: ScanResult, known: &Arc<Tree>) -> io::
     let (mut new, all) = (Vec::new(), paths.len());
     for (path, stamp) in paths {
         match known.entries.get(&path) {
-            Some(entry) if entry.stamp == stamp && !needs_a_look(entry) => {
+            Some(entry) if entry.stamp == stamp && !needs_reread(entry) => {
                 entries.insert(path, entry.clone());
             }
             _ if stamp.kind == Kind::Folder => {
@@ -219,7 +221,7 @@ fn capture(files: &FileCapture<'_>, seen: ScanResult, known: &Arc<Tree>) -> io::
     // Digest of a settled tree: if nothing needs another read, an equal scan has the same result.
     let stamps: HashMap<Vec<u8>, Stamp> = new.iter().cloned().collect();
     let mut is_settled = true;
-    for (path, entry) in files.take_all(&new)? {
+    for (path, entry) in files.capture_all(&new)? {
         is_settled &= stamps.get(&path) == Some(&entry.stamp);
         changed |= known
             .entries
@@ -227,15 +229,15 @@ fn capture(files: &FileCapture<'_>, seen: ScanResult, known: &Arc<Tree>) -> io::
             .is_none_or(|known| (&known.stamp, &known.content) != (&entry.stamp, &entry.content));
         entries.insert(path, entry);
     }
-    is_settled &= entries.len() == all && !entries.values().any(needs_a_look);
+    is_settled &= entries.len() == all && !entries.values().any(needs_reread);
     tree.seen = is_settled.then_some(digest);
     tree.entries = entries;
     Ok((Arc::new(tree), changed))
 }
 
 /// Returns true if the content must be read again although the stamp is unchanged.
-fn needs_a_look(entry: &Entry) -> bool {
-    entry.fresh || matches!(entry.content, Content::Unkept(SkipReason::Full | SkipReason::Busy))
+fn needs_reread(entry: &Entry) -> bool {
+    entry.fresh || matches!(entry.content, Content::Unstored(SkipReason::Full | SkipReason::Busy))
 }
 
 struct FileCapture<'a> {
@@ -245,36 +247,36 @@ struct FileCapture<'a> {
 }
 
 impl FileCapture<'_> {
-    fn take_all(&self, new: &[(Vec<u8>, Stamp)]) -> io::Result<Vec<(Vec<u8>, Entry)>> {
-        if new.len() < WORTH_TWO {
-            return self.take_some(new, false);
+    fn capture_all(&self, new: &[(Vec<u8>, Stamp)]) -> io::Result<Vec<(Vec<u8>, Entry)>> {
+        if new.len() < PARALLEL_FROM {
+            return self.capture_some(new, false);
         }
         let (left, right) = new.split_at(new.len() / 2);
         std::thread::scope(|scope| {
             let other = std::thread::Builder::new().name("snapshot".to_owned());
-            let other = other.spawn_scoped(scope, || self.take_some(right, true))?;
-            let mut taken = self.take_some(left, true)?;
-            taken.extend(other.join().map_err(|_| io::Error::other("the thread that reads files panicked"))??);
-            Ok(taken)
+            let other = other.spawn_scoped(scope, || self.capture_some(right, true))?;
+            let mut captured = self.capture_some(left, true)?;
+            captured.extend(other.join().map_err(|_| io::Error::other("the thread that reads files panicked"))??);
+            Ok(captured)
         })
     }
 
-    fn take_some(&self, new: &[(Vec<u8>, Stamp)], many: bool) -> io::Result<Vec<(Vec<u8>, Entry)>> {
-        let mut taken = Vec::with_capacity(new.len());
+    fn capture_some(&self, new: &[(Vec<u8>, Stamp)], many: bool) -> io::Result<Vec<(Vec<u8>, Entry)>> {
+        let mut captured = Vec::with_capacity(new.len());
         let mut blob_writer = self.blobs.blob_writer(many);
         for (path, stamp) in new {
-            if let Some(entry) = self.take(path, *stamp, &mut blob_writer)? {
-                taken.push((path.clone(), entry));
+            if let Some(entry) = self.capture_one(path, *stamp, &mut blob_writer)? {
+                captured.push((path.clone(), entry));
             }
         }
         blob_writer.finish()?;
-        Ok(taken)
+        Ok(captured)
     }
 
     /// State of a path, or `None` if it was removed meanwhile.
-    fn take(&self, path: &[u8], stamp: Stamp, blob_writer: &mut BlobWriter<'_>) -> io::Result<Option<Entry>> {
+    fn capture_one(&self, path: &[u8], stamp: Stamp, blob_writer: &mut BlobWriter<'_>) -> io::Result<Option<Entry>> {
         let entry = |stamp, content, fresh| Ok(Some(Entry { stamp, content, fresh }));
-        let unstored = |stamp, why| entry(stamp, Content::Unkept(why), false);
+        let unstored = |stamp, reason| entry(stamp, Content::Unstored(reason), false);
         let unread = |error| if is_missing(&error) { Ok(None) } else { unstored(stamp, SkipReason::Unreadable) };
         if stamp.kind == Kind::Link {
             let began = SystemTime::now();
@@ -282,13 +284,13 @@ impl FileCapture<'_> {
                 Ok(leads) => leads,
                 Err(error) => return unread(error),
             };
-            let Some(hash) = blob_writer.keep(&leads)? else { return unstored(stamp, SkipReason::Full) };
-            return entry(stamp, Content::Kept(hash, leads.len() as u64), is_fresh(&stamp, began));
+            let Some(hash) = blob_writer.store(&leads)? else { return unstored(stamp, SkipReason::Full) };
+            return entry(stamp, Content::Stored(hash, leads.len() as u64), is_fresh(&stamp, began));
         }
         if stamp.size > self.max_file {
             return unstored(stamp, SkipReason::Large);
         }
-        for _ in 0..TRIES {
+        for _ in 0..MAX_ATTEMPTS {
             let began = SystemTime::now();
             let (mut file, before) = match self.root.file(path) {
                 Ok(opened) => opened,
@@ -297,11 +299,11 @@ impl FileCapture<'_> {
             if before.size > self.max_file {
                 return unstored(before, SkipReason::Large);
             }
-            let Some((hash, size)) = blob_writer.keep_file(&mut file, before.size)? else {
+            let Some((hash, size)) = blob_writer.store_file(&mut file, before.size)? else {
                 return unstored(stamp, SkipReason::Full);
             };
             if before == Stamp::of(&fstat(&file)?) && size == before.size {
-                return entry(before, Content::Kept(hash, size), is_fresh(&before, began));
+                return entry(before, Content::Stored(hash, size), is_fresh(&before, began));
             }
         }
         unstored(stamp, SkipReason::Busy)
@@ -310,10 +312,11 @@ impl FileCapture<'_> {
 
 impl SnapshotConfig {
     /// Note about paths that are not recorded, with the reason.
-    pub(super) fn note(&self, why: SkipReason, paths: &[&str]) -> String {
-        let named = paths.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
-        let more = if paths.len() > NAMED { format!(" and {} more", paths.len() - NAMED) } else { String::new() };
-        let because = match why {
+    pub(super) fn note(&self, reason: SkipReason, paths: &[&str]) -> String {
+        let named = paths.iter().take(MAX_NAMED).copied().collect::<Vec<_>>().join(", ");
+        let more =
+            if paths.len() > MAX_NAMED { format!(" and {} more", paths.len() - MAX_NAMED) } else { String::new() };
+        let because = match reason {
             SkipReason::Large => format!("larger than {}", text::size(self.max_file_bytes)),
             SkipReason::Full => format!("the limit of {} is reached", text::size(self.max_total_bytes)),
             SkipReason::Unreadable => "it is not readable".to_owned(),

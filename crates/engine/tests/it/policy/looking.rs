@@ -381,7 +381,7 @@ impl Cage {
     fn bash(&self, input: &str, arguments: &[&str]) {
         let here = self.folder.path().join("box");
         let mut command = Command::new("timeout");
-        command.args(["-k", "1", "60", "bash", "--noprofile", "--norc"]).args(arguments).current_dir(self.project());
+        command.args(["-k", "1", "600", "bash", "--noprofile", "--norc"]).args(arguments).current_dir(self.project());
         command.env_clear().env("PATH", format!("/usr/local/bin:/usr/bin:/bin:{}", self.project().display()));
         command.env("HOME", here.join("home")).env("TMPDIR", here.join("tmp")).env("LANG", "C.UTF-8");
         command.envs([("PAGER", "cat"), ("GIT_PAGER", "cat"), ("GIT_OPTIONAL_LOCKS", "0"), ("TERM", "dumb")]);

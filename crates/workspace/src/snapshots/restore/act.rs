@@ -151,7 +151,7 @@ fn restore_content(session: &Path, root: &Root, step: &Step<'_>, blobs: &Blobs) 
     let (parent, name) = split(&step.safe_path.below);
     let parent = make_folders(root, parent)?;
     if goal.kind == FileKind::Folder {
-        return bring_folder_back(&parent, name, step);
+        return restore_folder(&parent, name, step);
     }
     let in_place = step.expected().is_some() && !must_be_removed(step);
     if in_place && step.expected().is_some_and(|state| (state.kind, &state.hash) == (goal.kind, &goal.hash)) {
@@ -174,7 +174,7 @@ fn restore_content(session: &Path, root: &Root, step: &Step<'_>, blobs: &Blobs) 
         return Ok(verdict);
     }
     let draft = Draft::new(session, &parent);
-    let brought = write_draft(&parent, draft.name(), goal, &content).and_then(|()| {
+    let result = write_draft(&parent, draft.name(), goal, &content).and_then(|()| {
         let unchanged = match in_place {
             true => is_unchanged(root, &parent, name, step)?,
             false => stamp_if_there(&parent, name)?.is_none(),
@@ -190,14 +190,14 @@ fn restore_content(session: &Path, root: &Root, step: &Step<'_>, blobs: &Blobs) 
         let elsewhere = step.change.shared.filter(|shared| in_place && !is_alone(*shared));
         Ok(if elsewhere.is_some() { Verdict::DoHere } else { Verdict::Do })
     });
-    if !matches!(brought, Ok(Verdict::Do | Verdict::DoHere)) {
+    if !matches!(result, Ok(Verdict::Do | Verdict::DoHere)) {
         // The draft may never have been created.
         let _ = unlinkat(&parent, draft.name(), AtFlags::empty());
     }
-    brought
+    result
 }
 
-fn bring_folder_back(parent: &OwnedFd, name: &[u8], step: &Step<'_>) -> io::Result<Verdict> {
+fn restore_folder(parent: &OwnedFd, name: &[u8], step: &Step<'_>) -> io::Result<Verdict> {
     if is_folder(step.expected()) {
         // The folder exists; its permissions are set last.
         return Ok(Verdict::Do);
@@ -244,8 +244,8 @@ fn is_unchanged(root: &Root, parent: &OwnedFd, name: &[u8], step: &Step<'_>) -> 
         return Ok(true);
     }
     // Removing one of several names of a file changes the times of the others.
-    let but_for_times = |stamp: Stamp| Stamp { links: 0, modified: (0, 0), changed: (0, 0), ..stamp };
-    Ok(Some(but_for_times(now)) == step.stamp.map(but_for_times)
+    let without_times = |stamp: Stamp| Stamp { links: 0, modified: (0, 0), changed: (0, 0), ..stamp };
+    Ok(Some(without_times(now)) == step.stamp.map(without_times)
         && current(root, &step.safe_path)?.0.as_ref() == step.expected())
 }
 

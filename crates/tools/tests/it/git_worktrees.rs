@@ -100,11 +100,11 @@ async fn git_works_in_worktrees_and_submodules() {
         }
         let commit =
             "cd \"$PROJECT\" && git -c user.name=a -c user.email=a@b.example commit -qam second && git log --format=%s";
-        let output = bench.barred(commit).await;
+        let output = bench.denied(commit).await;
         let named = format!("--add-dir {}:rw", repository.display());
         assert!(output.contains(&named), "{kind:?}: {output}");
         for file in ["hooks/pre-commit", "config", "HEAD", "objects/new"] {
-            bench.barred(&format!("echo x >> {}/{file}", repository.display())).await;
+            bench.denied(&format!("echo x >> {}/{file}", repository.display())).await;
         }
         if kind == Kind::WorktreeInBare {
             continue;
@@ -162,10 +162,10 @@ async fn forged_gitdir_file_mounts_nothing() {
             let named = named.display();
             fs::write(project.join(".git"), format!("gitdir: {named}\n")).unwrap();
             for path in [&secret, &at] {
-                bench.barred(&format!("cat {}/diary", path.display())).await;
+                bench.denied(&format!("cat {}/diary", path.display())).await;
             }
-            bench.barred(&format!("cat {}/main/.git/config", at.display())).await;
-            let output = bench.barred("cd \"$PROJECT\" && git log").await;
+            bench.denied(&format!("cat {}/main/.git/config", at.display())).await;
+            let output = bench.denied("cd \"$PROJECT\" && git log").await;
             let is_refused = output.contains("not a git repository");
             assert!(
                 !is_refused || output.contains("/project/.git leads to a folder that is not mounted"),

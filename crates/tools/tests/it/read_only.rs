@@ -10,7 +10,7 @@ use super::{
 };
 
 /// Creates a bench with everything open that a user can configure.
-async fn held(namespaces: bool, listed: &Path, adapt: impl FnOnce(&mut SandboxConfig)) -> Bench {
+async fn confined(namespaces: bool, listed: &Path, adapt: impl FnOnce(&mut SandboxConfig)) -> Bench {
     let listed = listed.to_owned();
     let mut bench = locked(Project::Writable, |config| {
         config.namespaces = namespaces;
@@ -29,38 +29,38 @@ async fn read_only_sandbox_ignores_write_settings() {
         [(true, SandboxMode::Enforce), (false, SandboxMode::Enforce), (true, SandboxMode::BestEffort)]
     {
         let listed = tempfile::tempdir_in("/var/tmp").unwrap();
-        let bench = held(namespaces, listed.path(), |config| config.mode = mode).await;
+        let bench = confined(namespaces, listed.path(), |config| config.mode = mode).await;
         for path in ["uploads/a", "outputs/a", "temp/a", "/project/a", "/memories/a"] {
             bench.put(path, "as it was");
         }
         let own = listed.path().join("a");
         fs::write(&own, "as it was").unwrap();
         let own = own.display().to_string();
-        let places = ["uploads/a", "outputs/a", "temp/a", "\"$PROJECT/a\"", "\"$MEMORIES/a\"", own.as_str()];
-        for place in places {
-            assert!(bench.allowed(&format!("cat {place}")).await.contains("as it was"), "{place}");
+        let targets = ["uploads/a", "outputs/a", "temp/a", "\"$PROJECT/a\"", "\"$MEMORIES/a\"", own.as_str()];
+        for target in targets {
+            assert!(bench.allowed(&format!("cat {target}")).await.contains("as it was"), "{target}");
             for command in [
-                format!("echo x > {place}"),
-                format!("echo x >> {place}"),
-                format!("rm {place}"),
-                format!("mv {place} {place}.moved"),
-                format!("ln {place} {place}.linked"),
-                format!("ln -s {place} {place}.linked"),
-                format!("touch {place}.new"),
-                format!("mkdir {place}.new"),
-                format!("mkfifo {place}.new"),
-                format!("truncate -s 0 {place}"),
-                format!("chmod 777 {place}"),
-                format!("touch -d 2001-01-01 {place}"),
-                format!("cp /etc/passwd {place}"),
-                format!("sed -i s/was/is/ {place}"),
-                format!("sort -o {place} /etc/passwd"),
-                format!("(echo x | tee {place}) | grep y"),
+                format!("echo x > {target}"),
+                format!("echo x >> {target}"),
+                format!("rm {target}"),
+                format!("mv {target} {target}.moved"),
+                format!("ln {target} {target}.linked"),
+                format!("ln -s {target} {target}.linked"),
+                format!("touch {target}.new"),
+                format!("mkdir {target}.new"),
+                format!("mkfifo {target}.new"),
+                format!("truncate -s 0 {target}"),
+                format!("chmod 777 {target}"),
+                format!("touch -d 2001-01-01 {target}"),
+                format!("cp /etc/passwd {target}"),
+                format!("sed -i s/was/is/ {target}"),
+                format!("sort -o {target} /etc/passwd"),
+                format!("(echo x | tee {target}) | grep y"),
             ] {
-                bench.barred(&command).await;
+                bench.denied(&command).await;
             }
         }
-        bench.barred("chmod 700 . uploads outputs temp").await;
+        bench.denied("chmod 700 . uploads outputs temp").await;
         for path in ["uploads", "outputs", "temp", "/project", "/memories"] {
             let file = bench.real(path).join("a");
             assert_eq!(tree(&bench.real(path)), [(file.clone(), b"as it was".to_vec())]);
@@ -74,13 +74,13 @@ async fn read_only_sandbox_ignores_write_settings() {
 async fn read_only_sandbox_has_no_network() {
     for namespaces in STRENGTHS {
         let folder = tempfile::tempdir_in("/var/tmp").unwrap();
-        let mut bench = held(namespaces, folder.path(), |_| {}).await;
+        let mut bench = confined(namespaces, folder.path(), |_| {}).await;
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let command = format!("echo x > /dev/tcp/127.0.0.1/{}", listener.local_addr().unwrap().port());
-        let told = bench.barred(&command).await;
-        assert!(told.contains("this command ran without approval"), "{told}");
-        assert!(listener.accept().is_err(), "nobody came");
+        let output = bench.denied(&command).await;
+        assert!(output.contains("this command ran without approval"), "{output}");
+        assert!(listener.accept().is_err(), "no connection was made");
         bench.context.confinement = Confinement::Usual;
         bench.allowed(&command).await;
         assert!(listener.accept().is_ok());
@@ -98,7 +98,7 @@ async fn read_only_sandbox_has_private_temporary_files() {
         assert!(bench.allowed("sort -S 1k \"$PROJECT/a.txt\"; cat uploads/*").await.contains("a\nb\nfound"));
         assert!(bench.allowed("f=$(mktemp) && echo y > $f && cat $f && test $TMPDIR = /tmp").await.contains("y"));
         bench.allowed("cat <<< here; ls -l; find . -name '*.txt'; grep -r found .; echo > /dev/null").await;
-        bench.barred("ls /tmp/tmp.* | grep .").await;
+        bench.denied("ls /tmp/tmp.* | grep .").await;
         assert!(fs::read_dir(bench.real("temp")).unwrap().next().is_none());
     }
 }
@@ -108,15 +108,15 @@ async fn read_only_command_needs_a_sandbox() {
     for mode in [SandboxMode::Off, SandboxMode::BestEffort] {
         let folder = tempfile::tempdir_in("/var/tmp").unwrap();
         // Without a helper no confinement is possible.
-        let bench = held(true, folder.path(), |config| {
+        let bench = confined(true, folder.path(), |config| {
             config.mode = mode;
             config.helper = "/bin/true".into();
         })
         .await;
         assert!(!bench.toolbox.can_enforce_read_only().await);
-        let told =
+        let output =
             bench.fails("run_bash_command", json!({"command": "echo ran > outputs/x"}), ToolErrorCode::Tool).await;
-        assert!(told.contains("did not let the command run"), "{told}");
+        assert!(output.contains("did not let the command run"), "{output}");
         assert!(!bench.real("outputs/x").exists());
     }
     let bench = Bench::new().await;
@@ -150,7 +150,7 @@ async fn extended_attributes_are_inaccessible_by_path() {
                 format!("os.setxattr(\"{path}\", \"user.other\", b\"x\")"),
                 format!("os.removexattr(\"{path}\", \"user.secret\")"),
             ] {
-                bench.barred(&program(&body)).await;
+                bench.denied(&program(&body)).await;
             }
             bench.allowed("ls -l uploads; ls -la . > /dev/null").await;
         }
