@@ -35,7 +35,7 @@ const PERIOD: Duration = Duration::from_secs(5);
 
 /// Socket paths that the daemon may listen on.
 #[derive(Debug, Clone)]
-pub struct SocketPlaces {
+pub struct SocketPaths {
     /// The path that clients try first.
     pub first: PathBuf,
     /// Alternatives if the first is not available.
@@ -44,7 +44,7 @@ pub struct SocketPlaces {
     pub is_named: bool,
 }
 
-impl SocketPlaces {
+impl SocketPaths {
     /// All paths, best first.
     pub fn all(&self) -> impl Iterator<Item = &PathBuf> {
         std::iter::once(&self.first).chain(&self.others)
@@ -53,7 +53,7 @@ impl SocketPlaces {
 
 /// Socket and lock file, by which clients find the daemon. The socket keeps listening even if its path is gone.
 pub(crate) struct Presence<'a> {
-    places: SocketPlaces,
+    places: SocketPaths,
     /// `None` if the socket has no path, or has lost it.
     name: Option<SocketName>,
     /// True if the supervisor passed a socket without a path.
@@ -92,7 +92,7 @@ impl<'a> Presence<'a> {
     /// # Errors
     /// Fails if the path cannot be a socket, or if it is taken.
     pub(crate) async fn open(
-        places: SocketPlaces,
+        places: SocketPaths,
         inherited: Option<OwnedFd>,
         lock: &'a mut FolderLock,
         store: Arc<SqliteStore>,
@@ -244,7 +244,7 @@ async fn accept(incoming: IncomingConnections, connections: mpsc::Sender<Io>) {
     }
 }
 
-async fn open_first(places: &SocketPlaces) -> Result<(IncomingConnections, SocketName), Failure> {
+async fn open_first(places: &SocketPaths) -> Result<(IncomingConnections, SocketName), Failure> {
     let refused = match bind(&places.first).await {
         Ok(bound) => return Ok(bound),
         Err(refused) => refused,

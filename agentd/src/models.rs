@@ -15,7 +15,7 @@ use agentd_core::{
 use agentd_models::{ModelRecords, ModelRouter};
 
 use crate::{
-    config::{Config, ModelPlace},
+    config::{Config, ModelLocation},
     embedded,
     failure::Failure,
 };
@@ -50,8 +50,8 @@ impl ModelMaker {
         let mut files = BTreeMap::new();
         for (slot, place) in &config.models {
             match place {
-                ModelPlace::Server(model) => drop(servers.insert(*slot, (**model).clone())),
-                ModelPlace::Gguf(path) => drop(files.insert(*slot, path.clone())),
+                ModelLocation::Server(model) => drop(servers.insert(*slot, (**model).clone())),
+                ModelLocation::Gguf(path) => drop(files.insert(*slot, path.clone())),
             }
         }
         // A file in the base slot replaces the built-in model, also for all slots that fall back to it.

@@ -211,7 +211,7 @@ pub fn session_servers(env: &Environment, redactor: Redactor) -> Arc<SessionServ
         environment: environment(env),
         routes: env.routes(),
         clean: SecretFilter::new(move |words| cleaning.clean(words)),
-        learn_secrets: Box::new(move |secrets| learning.learn_brought(secrets)),
+        learn_secrets: Box::new(move |secrets| learning.set_session_server_secrets(secrets)),
     }))
 }
 

@@ -20,7 +20,7 @@ use crate::{
     environment::{Args, Environment, objection},
     failure::Failure,
     footprint,
-    listener::{self, SocketPlaces},
+    listener::{self, SocketPaths},
     lock::FolderLock,
     logging,
     paths::{ConfigSource, Paths},
@@ -75,13 +75,13 @@ pub fn start(
     outcome
 }
 
-fn sockets(args: &Args, source: &ConfigSource, current: &Path) -> Result<SocketPlaces, Failure> {
+fn sockets(args: &Args, source: &ConfigSource, current: &Path) -> Result<SocketPaths, Failure> {
     let ConfigSource { paths, env, .. } = source;
     let explicit = args.socket.as_ref().map(|path| current.join(path)).or_else(|| env.path("AGENTD_SOCKET"));
     let runtime_dir = env.path("XDG_RUNTIME_DIR").map(Into::into);
     let place = SocketPlace::of_this_user(explicit.map(Into::into), runtime_dir, paths.data.clone());
     let first = socket_path(&place).map_err(listener::failure)?;
-    Ok(SocketPlaces { first, others: other_paths(&place), is_named: place.named().is_some() })
+    Ok(SocketPaths { first, others: other_paths(&place), is_named: place.named().is_some() })
 }
 
 /// Creates the data folder with mode 0700, takes its lock and makes it the working directory, because the folder that

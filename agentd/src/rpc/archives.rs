@@ -30,7 +30,7 @@ use crate::{
     archives::{
         self, BlockingSender, PieceReader, PieceWriter, SourcePiece,
         export::{ExportFailure, Exporter},
-        poured,
+        stream_blocking,
     },
     replay::{PlayError, PlayOptions, PlayOutcome, Player},
     rpc::{Refusal, ReplyStream, absolute},
@@ -51,10 +51,10 @@ service! { Archives:
                 .with_hint(format!("`agentctl sessions export {parent}` exports both"))
                 .into());
         }
-        let redact = request.redact.then(|| Arc::new(self.control.log.redactor().by_form_too()) as Redaction);
+        let redact = request.redact.then(|| Arc::new(self.control.log.redactor().with_patterns()) as Redaction);
         let exporter = Exporter::new(self.engine.clone(), export, redact);
         let summary = (&exporter.summary()).into();
-        let pieces = poured(move |sink| {
+        let pieces = stream_blocking(move |sink| {
             let exported = sink.send(Ok(piece(export_piece::Part::Session(summary))));
             let exported = exported.map_err(ExportFailure::from).and_then(|()| write(&exporter, form, sink));
             match exported {
@@ -304,7 +304,7 @@ service! { Traces:
         if owner != id {
             kept.exchanges.retain(|exchange| exchange.source.session_id == id);
         }
-        let pieces = poured(move |sink| {
+        let pieces = stream_blocking(move |sink| {
             if let Err(error) = write_exchanges(&kept, sink) {
                 tracing::debug!("a client did not read all exchanges: {error}");
             }

@@ -28,7 +28,7 @@ use agentd_proto::{
 };
 
 use crate::{
-    config::{nearest, try_mcp},
+    config::{check_mcp_file, nearest},
     failure::{Failure, blocking},
     rpc::{Context, Refusal, absolute},
 };
@@ -230,7 +230,7 @@ service! { Mcp:
 
     async fn check(&self, request: v1::CheckMcpServersRequest) -> v1::CheckMcpServersResponse {
         let sources = self.control.source.sources()?;
-        try_mcp(&sources, request.text, request.path.into()).map_err(Failure::from)?;
+        check_mcp_file(&sources, request.text, request.path.into()).map_err(Failure::from)?;
         Ok(v1::CheckMcpServersResponse {})
     }
 

@@ -31,7 +31,7 @@ use prost::Message as _;
 use serde_json::Value;
 
 use crate::{
-    config::rules_over,
+    config::rules_with_user_file,
     failure::{Failure, blocking},
     rpc::{Context, Refusal},
 };
@@ -148,7 +148,7 @@ impl Context {
         let RuleText { text, path } = convert::part(rules, "the rules")?;
         let control = Arc::clone(&self.control);
         let over = move || -> Result<_, Refusal> {
-            Ok(rules_over(&control.source.sources()?, text, path.into()).map_err(Failure::from)?.policy)
+            Ok(rules_with_user_file(&control.source.sources()?, text, path.into()).map_err(Failure::from)?.policy)
         };
         blocking(UNJUDGED, over).await?
     }

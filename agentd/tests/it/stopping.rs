@@ -110,7 +110,7 @@ fn second_signal_stops_at_once() {
     wait_until("the stop has begun", || stuck.home.log().contains("stopping"));
     stuck.daemon.signal(Signal::SIGTERM);
     let (home, ended) = stuck.ended();
-    ended.says(1, &["stopped at once by a second signal", "hint: "]);
+    ended.says(1, &["stopped immediately by a second signal", "hint: "]);
     // The next start reports the turn that the stop cut off.
     let next = home.start();
     wait_until("the turn is told", || home.log().contains("when the daemon last stopped"));
