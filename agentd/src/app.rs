@@ -115,7 +115,7 @@ pub async fn run(
             return Err(Failure::broken("the retention task ended"));
         }
         () = audit::store_head_periodically(audit, store) => return Err(Failure::broken("the audit task ended")),
-        () = presence.keep() => return Err(Failure::broken("the socket is no longer watched")),
+        () = presence.maintain() => return Err(Failure::broken("the socket is no longer watched")),
         () = feed_watchdog(&supervisor, engine) => return Err(Failure::broken("the watchdog ended")),
         ended = &mut server => {
             let failure = Failure::broken("the server ended unexpectedly");
@@ -157,7 +157,7 @@ async fn probe_sandbox(sandbox: Arc<Sandbox>) {
 
 /// Logs sessions that are missing from the journal.
 async fn log_lost_sessions(health: Arc<Health>) {
-    for finding in health.cut_off().into_iter().chain(health.lost().await) {
+    for finding in health.loss_report().into_iter().chain(health.missing_data().await) {
         tracing::warn!(hint = finding.hint, "{}", finding.message);
     }
 }
@@ -210,7 +210,7 @@ async fn until_stop(
             () = reloads.due() => {
                 reloads.done();
                 // The outcome is in the log and the audit log.
-                drop(control.follow(false).await);
+                drop(control.reload_and_log(false).await);
                 continue;
             }
         };

@@ -125,7 +125,7 @@ pub fn variables(config: &Config, env: &Environment) -> BTreeMap<String, String>
     let settings = &config.daemon.sandbox;
     let Some(home) = env.path("HOME").filter(|home| home.is_absolute()) else { return BTreeMap::new() };
     let is_readable = |path: &Path| {
-        path.exists() && settings.read.iter().chain(&settings.write).any(|place| path.starts_with(&place.path))
+        path.exists() && settings.read.iter().chain(&settings.write).any(|allowed| path.starts_with(&allowed.path))
     };
     let always = HOME_VARIABLES.iter().map(|(name, path)| (*name, *path, *path));
     let offline = HOME_VARIABLES_OFFLINE.iter().copied().filter(|_| !network(config));
@@ -141,8 +141,8 @@ pub fn settings(config: &Config, paths: &Paths, sockets: &SocketPaths, env: &Env
         helper: OWN_PROGRAM.into(),
         network: network(config),
         // The environments of skills are in the daemon's data folder, and must be readable.
-        read: settings.read.iter().map(|place| place.path.clone()).chain([skills::environments(paths)]).collect(),
-        write: settings.write.iter().map(|place| place.path.clone()).collect(),
+        read: settings.read.iter().map(|entry| entry.path.clone()).chain([skills::environments(paths)]).collect(),
+        write: settings.write.iter().map(|entry| entry.path.clone()).collect(),
         hidden: hidden(paths, sockets, env.path("HOME")),
         home: env.path("HOME").filter(|home| home.is_absolute()),
         limits: SandboxLimits {
