@@ -111,7 +111,8 @@ impl DaemonTools {
     }
 
     /// The same for a call in a turn. A name that is an alias of a built-in tool may meanwhile belong to a server's
-    /// tool. It refers to the server's tool only if the turn was offered that one, because the call was evaluated as such.
+    /// tool. It refers to the server's tool only if the turn was offered that one, because the call was evaluated as
+    /// such.
     fn toolbox_in_turn(&self, context: &ToolContext, call: &ToolCall) -> Arc<dyn Toolbox> {
         let is_alias = self.builtin.canonical_name(&call.name) != call.name;
         if is_alias && context.stands_for.is_none() { Arc::clone(&self.builtin) } else { self.toolbox_of(call) }

@@ -376,8 +376,8 @@ fn micros(cost: u64) -> f64 {
     cost as f64 / 1_000_000.0
 }
 
-const WINDOW_HINT: &str = "increase the window: in Ollama set OLLAMA_CONTEXT_LENGTH, or num_ctx of the model; elsewhere \
-                           the context size of the server";
+const WINDOW_HINT: &str = "increase the window: in Ollama set OLLAMA_CONTEXT_LENGTH, or num_ctx of the model; \
+                           elsewhere the context size of the server";
 
 fn window(info: &ModelInfo) -> Finding {
     let tokens = info.context_window;
