@@ -36,7 +36,7 @@ use crate::{
     },
     http::{
         failure::Failure,
-        learning::{Change, RequestForm, Trials},
+        refusals::{Change, RequestForm, Trials},
         request::Recording,
         retry::{Retries, Retry},
         target::{Clients, Deadline, Target},

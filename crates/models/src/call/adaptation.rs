@@ -12,7 +12,7 @@ use crate::{
     config::Wire,
     http::{
         failure::Failure,
-        learning::{Change, SentParts, candidates, fingerprint, picture_fingerprint},
+        refusals::{Change, SentParts, candidates, fingerprint, picture_fingerprint},
     },
 };
 

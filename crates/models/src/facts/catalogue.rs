@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, sync::LazyLock};
 use agentd_core::{model::Slot, usage::Prices};
 use serde::Deserialize;
 
-use crate::http::learning::Change;
+use crate::http::refusals::Change;
 
 const TEXT: &str = include_str!("../../../../config/catalogue.json");
 

@@ -30,7 +30,7 @@ use crate::{
         server::{ModelAbilities, ServerFacts},
     },
     http::{
-        learning::{Change, RequestForm},
+        refusals::{Change, RequestForm},
         target::Target,
     },
 };

@@ -25,7 +25,7 @@ use crate::{
     facts::server::ModelAbilities,
     http::{
         failure::PLAUSIBLE,
-        learning::{Change, RequestForm},
+        refusals::{Change, RequestForm},
     },
 };
 

@@ -18,7 +18,7 @@ use reqwest::{
 
 use self::error_body::{Cause, ServerError, limit_reset, retry_after, retry_at, window_in};
 pub(crate) use self::error_body::{PLAUSIBLE, excerpt, request_id};
-use crate::http::{learning::Refusal, target::Target};
+use crate::http::{refusals::Refusal, target::Target};
 
 /// Status of an error within an answer that does not name one.
 const UNKNOWN_STATUS: u16 = 0;

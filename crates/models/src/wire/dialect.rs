@@ -32,7 +32,7 @@ use crate::{
     facts::server::ModelAbilities,
     http::{
         failure::{Failure, excerpt},
-        learning::{Change, RequestForm, fingerprint},
+        refusals::{Change, RequestForm, fingerprint},
         target::Target,
     },
 };

@@ -336,7 +336,7 @@ async fn errors_map_to_kinds_and_only_some_are_retried() {
     };
     check(error(529, "overloaded_error", "Overloaded"), ErrorKind::Provider, 2, "[request req_scripted]", "").await;
     check(error(401, "authentication_error", "invalid x-api-key"), ErrorKind::Auth, 1, "x-api-key", "api_key").await;
-    check(error(404, "not_found_error", "model: claude-x"), ErrorKind::Rejected, 1, "claude-x", "id right").await;
+    check(error(404, "not_found_error", "model: claude-x"), ErrorKind::Rejected, 1, "claude-x", "model's id").await;
     check(error(402, "billing_error", "pay"), ErrorKind::QuotaExceeded, 1, "pay", "balance").await;
     let poor = "Your credit balance is too low to access the Anthropic API.";
     check(error(400, "invalid_request_error", poor), ErrorKind::QuotaExceeded, 1, "balance is too low", "console")

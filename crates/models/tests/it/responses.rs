@@ -372,7 +372,7 @@ async fn errors_map_to_kinds_and_only_some_are_retried() {
     };
     check(error(500, "server_error", "broken"), ErrorKind::Provider, 2, "[request req_scripted]", "").await;
     check(error(401, "invalid_api_key", "Incorrect API key"), ErrorKind::Auth, 1, "Incorrect", "api_key").await;
-    check(error(404, "model_not_found", "no gpt-x"), ErrorKind::Rejected, 1, "gpt-x", "id right").await;
+    check(error(404, "model_not_found", "no gpt-x"), ErrorKind::Rejected, 1, "gpt-x", "model's id").await;
     check(error(429, "rate_limit_exceeded", "slow down"), ErrorKind::RateLimited, 2, "slow down", "wait").await;
     check(error(429, "insufficient_quota", "pay"), ErrorKind::QuotaExceeded, 1, "pay", "quota").await;
     check(error(400, "context_length_exceeded", "too long"), ErrorKind::ContextOverflow, 1, "too long", "").await;

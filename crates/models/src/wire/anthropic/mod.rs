@@ -15,7 +15,7 @@ use self::conversation::{Block, Conversation, Recipient, Role, WireMessage};
 use crate::{
     answer::text_protocol,
     config::Thinking,
-    http::{failure::Failure, learning::Change},
+    http::{failure::Failure, refusals::Change},
     wire::dialect::{Dialect, EncodedRequest, Memory, RequestPlan, check_schema},
 };
 

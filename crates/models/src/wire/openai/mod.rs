@@ -25,7 +25,7 @@ use serde_json::{Value, json, value::RawValue};
 pub(crate) use self::reader::Timings;
 use crate::{
     answer::text_protocol::{self, join},
-    http::{failure::Failure, learning::Change},
+    http::{failure::Failure, refusals::Change},
     wire::{
         dialect::{Dialect, EncodedRequest, RequestPlan, ToolsJsonCache, allows_calls_with_schema, check_schema},
         sanitise::{GO_ON, NO_OUTPUT, PICTURES, WireIds, is_blank, tool_arguments, tool_name},

@@ -30,7 +30,7 @@ use crate::{
     answer::text_protocol::{self, join},
     config::Thinking,
     facts::catalogue,
-    http::{failure::Failure, learning::Change},
+    http::{failure::Failure, refusals::Change},
     wire::{
         dialect::{Dialect, EncodedRequest, Memory, RequestPlan, allows_calls_with_schema, check_schema},
         partial::{AnswerPart, FilledPart, StoredAnswer},
