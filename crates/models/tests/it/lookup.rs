@@ -41,7 +41,7 @@ async fn id_and_window_are_fetched_in_one_request() {
 }
 
 #[tokio::test]
-async fn configured_values_are_not_look_up_window() {
+async fn configured_values_are_not_queried() {
     let server = ModelServer::start().await;
     server.lists([json!({"id": "m", "context_length": 131_072})]).default_reply(Reply::text("Hi."));
     let configured = ModelConfig { context_window: Some(9000), ..config(&server) };
