@@ -207,8 +207,8 @@ async fn until_stop(
             is_stop = signals.next() => is_stop,
             // The sender is in `control`, which outlives this future.
             drain = stop_requests.recv() => return drain.flatten(),
-            () = reloads.due() => {
-                reloads.done();
+            () = reloads.wait_until_due() => {
+                reloads.mark_done();
                 // The outcome is in the log and the audit log.
                 drop(control.reload_and_log(false).await);
                 continue;
@@ -229,12 +229,12 @@ struct Reloads {
 }
 
 impl Reloads {
-    fn done(&mut self) {
+    fn mark_done(&mut self) {
         *self = Self { is_requested: false, last: Some(tokio::time::Instant::now()) };
     }
 
     /// Waits until a requested reload is due. Never returns if none was requested.
-    async fn due(&self) {
+    async fn wait_until_due(&self) {
         if !self.is_requested {
             return std::future::pending().await;
         }
@@ -317,11 +317,11 @@ mod tests {
             for _ in 0..100 {
                 reloads.is_requested = true;
             }
-            reloads.due().await;
-            reloads.done();
+            reloads.wait_until_due().await;
+            reloads.mark_done();
             seconds.push(start.elapsed().as_secs());
         }
         assert_eq!(seconds, [0, 1, 2]);
-        assert!(timeout(Duration::from_secs(60), reloads.due()).await.is_err(), "no reload was requested");
+        assert!(timeout(Duration::from_secs(60), reloads.wait_until_due()).await.is_err(), "no reload was requested");
     }
 }

@@ -147,7 +147,7 @@ impl DaemonControl {
         let config = self.config();
         let secrets: Vec<&str> = secrets(&config, &self.source.env).collect();
         let redactor = self.log.redactor();
-        config.values.shown(&config.origins, &secrets, &|text| redactor.clean(text))
+        config.values.render(&config.origins, &secrets, &|text| redactor.clean(text))
     }
 
     /// Variables that the configuration lets clients pass to tools, in addition to those that are always allowed.

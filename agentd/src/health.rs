@@ -119,12 +119,12 @@ fn damaged_session(damaged: &DamagedSession) -> Finding {
 }
 
 fn unknown_sessions(unknown: &[SessionId]) -> Finding {
-    let named: Vec<String> = unknown.iter().take(MAX_LISTED).map(ToString::to_string).collect();
+    let ids: Vec<String> = unknown.iter().take(MAX_LISTED).map(ToString::to_string).collect();
     let more = unknown.len().saturating_sub(MAX_LISTED);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     warning(
         "journal",
-        format!("workspace/ has files of sessions that are not in the journal: {}{more}", named.join(", ")),
+        format!("workspace/ has files of sessions that are not in the journal: {}{more}", ids.join(", ")),
         "if agentd.db was removed or replaced, restore it from a backup; otherwise remove these folders",
     )
 }

@@ -129,8 +129,8 @@ pub fn variables(config: &Config, env: &Environment) -> BTreeMap<String, String>
     };
     let always = HOME_VARIABLES.iter().map(|(name, path)| (*name, *path, *path));
     let offline = HOME_VARIABLES_OFFLINE.iter().copied().filter(|_| !network(config));
-    let wanted = always.chain(offline).filter(|(_, _, needed)| is_readable(&home.join(needed)));
-    wanted.filter_map(|(name, path, _)| Some((name.to_owned(), home.join(path).to_str()?.to_owned()))).collect()
+    let variables = always.chain(offline).filter(|(_, _, needed)| is_readable(&home.join(needed)));
+    variables.filter_map(|(name, path, _)| Some((name.to_owned(), home.join(path).to_str()?.to_owned()))).collect()
 }
 
 /// Sandbox settings of the tools.

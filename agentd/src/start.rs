@@ -95,8 +95,8 @@ fn own_data_folder(paths: &Paths) -> Result<FolderLock, Failure> {
             )
     };
     DirBuilder::new().recursive(true).mode(0o700).create(&paths.data).map_err(|error| refuse("create", error))?;
-    let found = std::fs::metadata(&paths.data).map_err(|error| refuse("read", error))?;
-    if let Some(objection) = objection(&found) {
+    let metadata = std::fs::metadata(&paths.data).map_err(|error| refuse("read", error))?;
+    if let Some(objection) = objection(&metadata) {
         let shown = paths.data.display();
         return Err(Failure::broken(format!("the data folder {shown} has unsafe permissions: {objection}")).with_hint(format!(
             "if it is yours, `chown \"$(id -u)\" '{shown}'` and `chmod 700 '{shown}'`; AGENTD_DATA_DIR sets another one"

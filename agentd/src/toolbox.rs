@@ -124,7 +124,7 @@ impl DaemonTools {
         let (session, _) = context.stands_for.as_ref()?.strip_prefix(SESSION_MARK)?.split_once(' ')?;
         let pool = session.parse().ok().and_then(|session| self.servers.of(session));
         let theirs = |pool| Arc::new(McpToolbox::marked(pool, mark(session))) as Arc<dyn Toolbox>;
-        Some(pool.map(theirs).ok_or_else(gone))
+        Some(pool.map(theirs).ok_or_else(server_gone))
     }
 
     /// The toolbox that inspects a call without running it.
@@ -226,7 +226,7 @@ impl Toolbox for DaemonTools {
             let is_known = || self.specs().iter().any(|spec| spec.name == call.name);
             // The call names a tool of a session's server that the turn was not offered.
             if context.stands_for.is_none() && is_of_session_server(&call.name) && !is_known() {
-                return Err(gone());
+                return Err(server_gone());
             }
             self.running_toolbox(context, call)?.preview(context, call).await
         }
@@ -259,8 +259,8 @@ fn build(
     idle: [&[&'static str]; 2],
 ) -> ConfiguredCatalogue {
     let catalogue = Arc::new(configured(&all(&builtin.catalogue(), &published), &settings, &idle.concat()));
-    let there = catalogue.tools.iter().filter(|tool| tool.label.tier != ToolTier::Off);
-    let mut specs: Vec<ToolSpec> = there.map(|tool| tool.spec.clone()).collect();
+    let enabled = catalogue.tools.iter().filter(|tool| tool.label.tier != ToolTier::Off);
+    let mut specs: Vec<ToolSpec> = enabled.map(|tool| tool.spec.clone()).collect();
     specs.dedup_by(|later, first| later.name == first.name);
     ConfiguredCatalogue { settings, idle: idle[1].to_vec(), published, catalogue, specs: specs.into() }
 }
@@ -343,7 +343,7 @@ fn mark(session: impl std::fmt::Display) -> String {
     format!("{SESSION_MARK}{session} ")
 }
 
-fn gone() -> ToolOutput {
+fn server_gone() -> ToolOutput {
     ToolOutput::error(ToolErrorCode::UnknownTool, SERVER_GONE)
 }
 

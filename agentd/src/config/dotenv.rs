@@ -245,7 +245,7 @@ mod tests {
     use super::*;
     use crate::config::Origin;
 
-    fn found(texts: &[&str], env: &[(&str, &str)]) -> Result<Vec<(String, String)>, ConfigError> {
+    fn parse_texts(texts: &[&str], env: &[(&str, &str)]) -> Result<Vec<(String, String)>, ConfigError> {
         let file = |text: &&str| {
             let origin = Origin::User(PathBuf::from("/home/me/.config/agentd/.env"));
             SourceFile { subject: Subject::Dotenv, origin, text: (*text).to_owned() }
@@ -258,7 +258,7 @@ mod tests {
     #[test]
     fn dotenv_lines_parse_in_common_forms() {
         let check = |line: &str, expected: Option<(&str, &str)>| {
-            let found = found(&[line], &[("HOST", "here")]).unwrap();
+            let found = parse_texts(&[line], &[("HOST", "here")]).unwrap();
             let found = found.first().map(|(name, value)| (name.as_str(), value.as_str()));
             assert_eq!(found, expected, "{line}");
         };
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn higher_layers_and_process_variables_take_precedence() {
-        let found = found(&["A=1\nB=1\nC=1\n", "B=2\nD=${A}${B}\n"], &[("C", "3"), ("A", "")]).unwrap();
+        let found = parse_texts(&["A=1\nB=1\nC=1\n", "B=2\nD=${A}${B}\n"], &[("C", "3"), ("A", "")]).unwrap();
         let found: Vec<(&str, &str)> = found.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         assert_eq!(found, [("A", "1"), ("B", "2"), ("D", "12")], "an empty variable counts as unset");
     }
@@ -287,7 +287,7 @@ mod tests {
     #[test]
     fn invalid_dotenv_line_is_rejected_without_quoting_it() {
         for line in ["s3cret", "s3cret key=1", "A=\"s3cret", "A=\"x\" s3cret", "1A=s3cret", "A=\"s3cret\0\""] {
-            let error = found(&["B=1", &format!("# one\n{line}")], &[]).unwrap_err().to_string();
+            let error = parse_texts(&["B=1", &format!("# one\n{line}")], &[]).unwrap_err().to_string();
             assert!(error.contains(".env:2") && !error.contains("s3cret"), "{error}");
         }
     }

@@ -129,13 +129,13 @@ fn mark_unset_variables(file: &SourceFile, values: &HashMap<String, String>) -> 
     let mut pieces = file.text.split("${");
     let mut text = pieces.next().unwrap_or_default().to_owned();
     for piece in pieces {
-        let (written, rest) = piece.split_once('}').unwrap_or_default();
-        let (name, default) = variables::parts(written);
+        let (reference, rest) = piece.split_once('}').unwrap_or_default();
+        let (name, default) = variables::parts(reference);
         let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
         let is_free = !name.is_empty() && name.chars().all(is_name) && !variables.contains_key(name);
-        if is_free && default.is_some() && !text.ends_with('$') && !written.contains('\n') {
+        if is_free && default.is_some() && !text.ends_with('$') && !reference.contains('\n') {
             let home = values.get("HOME").map_or("~", String::as_str);
-            text += &variables::mark(&written.replacen(":-~/", &format!(":-{home}/"), 1));
+            text += &variables::mark(&reference.replacen(":-~/", &format!(":-{home}/"), 1));
             text += rest;
             continue;
         }

@@ -325,9 +325,9 @@ fn describe(sources: &Sources, origins: &Origins, error: &RuleError) -> ConfigEr
 
 /// Line and column of a value, as it is written plainly or in quotes.
 fn find(text: &str, value: &str) -> Option<(u64, u64)> {
-    let written = [value.to_owned(), value.replace('\\', "\\\\"), value.replace('\'', "''")];
+    let spellings = [value.to_owned(), value.replace('\\', "\\\\"), value.replace('\'', "''")];
     let at = |(number, line): (usize, &str)| {
-        let column = written.iter().filter(|value| !value.is_empty()).find_map(|value| line.find(value.as_str()))?;
+        let column = spellings.iter().filter(|value| !value.is_empty()).find_map(|value| line.find(value.as_str()))?;
         Some((number as u64 + 1, column as u64 + 1))
     };
     text.lines().enumerate().find_map(at)

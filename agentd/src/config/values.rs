@@ -54,7 +54,7 @@ impl fmt::Debug for ConfigValues {
 impl ConfigValues {
     /// The value of each key that has an origin, in the same order, or `None` if it cannot be determined. `secrets` are
     /// the secrets in the typed settings, and `clean` redacts known secrets in a text.
-    pub fn shown(&self, origins: &Origins, secrets: &[&str], clean: &dyn Fn(&str) -> String) -> Vec<ConfigOrigin> {
+    pub fn render(&self, origins: &Origins, secrets: &[&str], clean: &dyn Fn(&str) -> String) -> Vec<ConfigOrigin> {
         let trees: Vec<Option<Value>> = self.0.files.iter().map(|file| self.tree(file)).collect();
         let patterns = redact::Patterns::default();
         let clean = |text: &str| patterns.clean(&clean(text)).replace(redact::MASK, MASK);
@@ -306,11 +306,11 @@ mod tests {
     use crate::config::{resolve, tests::sources};
 
     /// The values with these files above the built-in ones.
-    fn shown(files: &[(Subject, &str)], env: &[(&str, &str)]) -> BTreeMap<String, Value> {
+    fn render_values(files: &[(Subject, &str)], env: &[(&str, &str)]) -> BTreeMap<String, Value> {
         let sources = Sources { log_level: Some("debug".to_owned()), ..sources(files, env) };
         let config = resolve(&sources).unwrap();
         let secrets: Vec<&str> = config.secrets().chain(sources.env.secrets()).collect();
-        let shown = config.values.shown(&config.origins, &secrets, &str::to_owned);
+        let shown = config.values.render(&config.origins, &secrets, &str::to_owned);
         let missing: Vec<_> = shown.iter().filter(|key| key.value.is_none()).collect();
         assert!(missing.is_empty(), "these keys have no value: {missing:?}");
         shown.into_iter().map(|ConfigOrigin { key, value, .. }| (key, value.unwrap())).collect()
@@ -318,7 +318,7 @@ mod tests {
 
     #[test]
     fn shown_values_contain_no_secret() {
-        let values = shown(
+        let values = render_values(
             &[
                 (
                     Subject::Models,

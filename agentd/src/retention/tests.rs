@@ -232,9 +232,9 @@ async fn data_folder_stops_growing_within_thirty_days() {
         sizes[day].parts.iter().find(|size| size.part == part).map_or(0, |size| size.bytes)
     };
     for part in [StoragePart::Workspaces, StoragePart::Audit] {
-        let (then, now) = (bytes(14, part), bytes(29, part));
+        let (before, now) = (bytes(14, part), bytes(29, part));
         // One file more or less is not growth.
-        assert!(now <= then + then / 4 + 8_192, "{part:?} has grown from {then} to {now}");
+        assert!(now <= before + before / 4 + 8_192, "{part:?} has grown from {before} to {now}");
         assert!(now > 0, "{part:?}");
     }
     // Overwritten sessions leave space in the journal that is reused.

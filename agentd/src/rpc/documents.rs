@@ -46,8 +46,8 @@ service! { Documents:
         Ok(self.steps(progress, async move |context, progress, cancel| {
             let mut states = Vec::new();
             while let Some(documents) = page.take() {
-                let done = context.knowledge().ingest(documents, request.again, Arc::clone(&progress), cancel.clone());
-                states.extend(done.await?);
+                let ingested = context.knowledge().ingest(documents, request.again, Arc::clone(&progress), cancel.clone());
+                states.extend(ingested.await?);
                 page = pages.next(&context.engine).await?;
             }
             Ok(part(Part::Done(listed(&states, pages.notes))))
@@ -188,9 +188,9 @@ impl Pages {
         while documents.len() < MAX_OPEN_DOCUMENTS
             && let Some(path) = self.paths.front()
         {
-            let wanted = MAX_OPEN_DOCUMENTS - documents.len();
+            let limit = MAX_OPEN_DOCUMENTS - documents.len();
             let tree = engine.tree(self.session).await?;
-            let page = engine.ports().workspaces.open_documents(tree, path.clone(), self.offset, wanted).await?;
+            let page = engine.ports().workspaces.open_documents(tree, path.clone(), self.offset, limit).await?;
             if let (Some(cut), 0) = (&page.cut, self.offset) {
                 let below = if path.is_empty() { String::new() } else { format!(" below {path}") };
                 self.notes.push(format!("not all documents{below} were found: {cut}"));

@@ -44,19 +44,19 @@ impl Turns for Context {
 
         let (session_id, turn_id) = (session.id(), started.turn_id);
         let (notices, notice_receiver) = mpsc::channel(NOTICE_QUEUE);
-        let gone = CancellationToken::new();
+        let disconnected = CancellationToken::new();
         // A client that joined another client's turn does not affect it by leaving.
         let reports_disconnect = while_connected && !started.joined;
         let reader =
             CommandReader { engine: self.engine.clone(), session, turn_id, client, reports_disconnect, notices };
-        tokio::spawn(reader.run(frames, calls, gone.clone()));
+        tokio::spawn(reader.run(frames, calls, disconnected.clone()));
         let feed = Feed {
             subscription: started.events,
             feed_end: FeedEnd::TurnEnd(turn_id),
             turn_id: Some(turn_id),
             notices: notice_receiver,
             shutdown: self.shutdown.clone(),
-            _reader: Some(gone.drop_guard()),
+            _reader: Some(disconnected.drop_guard()),
             seen: 0,
         };
         // IDs are sent in headers before the first event, as a queued turn may have no events for a long time.
@@ -218,11 +218,11 @@ struct CommandReader {
 }
 
 impl CommandReader {
-    async fn run(self, mut frames: Streaming<v1::TurnRequest>, calls: ClientCalls, gone: CancellationToken) {
-        self.read(&mut frames, calls, &gone).await;
+    async fn run(self, mut frames: Streaming<v1::TurnRequest>, calls: ClientCalls, disconnected: CancellationToken) {
+        self.read(&mut frames, calls, &disconnected).await;
         if self.reports_disconnect {
             // A client that only reads closes its half of the stream but is still connected.
-            gone.cancelled().await;
+            disconnected.cancelled().await;
             if let Err(error) = self.session.client_left(self.turn_id).await {
                 tracing::debug!(turn = %self.turn_id, "could not notify the turn that its client disconnected: {error}");
             }
@@ -230,7 +230,12 @@ impl CommandReader {
     }
 
     /// Reads commands. Pending calls and questions end with the client's half of the stream, as no answers can follow.
-    async fn read(&self, frames: &mut Streaming<v1::TurnRequest>, mut calls: ClientCalls, gone: &CancellationToken) {
+    async fn read(
+        &self,
+        frames: &mut Streaming<v1::TurnRequest>,
+        mut calls: ClientCalls,
+        disconnected: &CancellationToken,
+    ) {
         loop {
             let frame = tokio::select! {
                 frame = frames.message() => frame,
@@ -238,7 +243,7 @@ impl CommandReader {
                     calls.offer(self.turn_id, question, &self.notices);
                     continue;
                 }
-                () = gone.cancelled() => return,
+                () = disconnected.cancelled() => return,
             };
             let frame = match frame {
                 Ok(Some(frame)) => frame,

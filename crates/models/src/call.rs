@@ -80,7 +80,7 @@ impl HttpModel {
             Wire::Anthropic => Box::new(Anthropic::default()),
             Wire::Responses => Box::new(Responses::default()),
         };
-        let record = records.of(RecordKey::new(target.shown(), config));
+        let record = records.of(RecordKey::new(target.display_url(), config));
         let facts = ModelFacts::new(config.clone(), target, record);
         Ok(Arc::new(Self(Arc::new(Inner { dialect, facts, unneeded: Mutex::default() }))))
     }
@@ -211,7 +211,7 @@ impl Call {
                     self.request.tools = if omits_tools { Arc::default() } else { sent_tools(&self.tools, &form) };
                     let paused_content = self.paused.as_ref().map(|(_, paused_content)| paused_content.as_str());
                     self.attempts += 1;
-                    let (request, recording) = (form.shown(&self.request), &mut self.recording);
+                    let (request, recording) = (form.omit_refused_pictures(&self.request), &mut self.recording);
                     let opened = self.model.open(&request, &form, paused_content, self.attempts, recording).await;
                     if opened.is_ok() && omits_tools && paused_content.is_none() {
                         self.chunks.push_back(ModelChunk::WithoutTools);

@@ -328,7 +328,7 @@ fn merged_info(config: &ModelConfig, target: &Target, record: &ModelRecord) -> M
     let info = ModelInfo {
         id: id.unwrap_or_else(|| UNNAMED_MODEL.to_owned()),
         wire: config.wire.as_str().to_owned(),
-        base_url: Some(target.shown().to_owned()),
+        base_url: Some(target.display_url().to_owned()),
         context_window: window,
         window_source: source,
         native_tools: form.native_tools(config),

@@ -180,7 +180,7 @@ impl RequestForm {
     }
 
     /// The request without the pictures that the server refuses.
-    pub(crate) fn shown<'a>(&self, request: &'a ModelRequest) -> Cow<'a, ModelRequest> {
+    pub(crate) fn omit_refused_pictures<'a>(&self, request: &'a ModelRequest) -> Cow<'a, ModelRequest> {
         let mut request = Cow::Borrowed(request);
         if !self.0.iter().any(|change| matches!(change, Change::WithoutPictures | Change::WithoutPicture(_))) {
             return request;

@@ -46,7 +46,7 @@ impl Clients {
 /// Address of a model and its HTTP settings. Its displayed text contains no password, query or key.
 pub(crate) struct Target {
     base: Url,
-    shown: String,
+    display_url: String,
     routes: Routes,
     pub(super) client: Client,
     pub(super) headers: HeaderMap,
@@ -61,7 +61,7 @@ impl Target {
         secrets.extend(config.api_key.clone());
         secrets.extend(base.password().map(SecretString::from));
         Ok(Self {
-            shown: shown(&base),
+            display_url: redacted(&base),
             routes: clients.routes.clone(),
             client: clients.get(&base, Duration::from_millis(config.connect_timeout_ms))?,
             headers: headers(config)?,
@@ -72,8 +72,8 @@ impl Target {
     }
 
     /// The address, safe to display.
-    pub(crate) fn shown(&self) -> &str {
-        &self.shown
+    pub(crate) fn display_url(&self) -> &str {
+        &self.display_url
     }
 
     /// The route to it, for display.
@@ -105,7 +105,7 @@ impl Target {
 
     /// URL and headers of a request to a path, without secrets in the URL.
     pub(crate) fn shown_call(&self, path: &str) -> (String, HeaderMap) {
-        (shown(&self.at(path)), self.headers_of_call())
+        (redacted(&self.at(path)), self.headers_of_call())
     }
 
     pub(super) fn headers_of_call(&self) -> HeaderMap {
@@ -140,7 +140,7 @@ impl Target {
 
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.shown)
+        f.write_str(&self.display_url)
     }
 }
 
@@ -170,7 +170,7 @@ fn parse(base_url: &str, wire: Wire) -> Result<Url, ModelConfigError> {
     Ok(url)
 }
 
-fn shown(base: &Url) -> String {
+fn redacted(base: &Url) -> String {
     let mut url = base.clone();
     // These only fail for addresses without a host, which were rejected before.
     let _ = url.set_username("");
@@ -329,7 +329,7 @@ mod tests {
     fn messages_url_contains_v1_once() {
         for (base, shown) in [("http://h/v1/", "http://h/v1"), ("http://h/anthropic", "http://h/anthropic/v1")] {
             let target = Target::new(&ModelConfig::new(Wire::Anthropic, base), &mut Clients::default()).unwrap();
-            assert_eq!((target.at("/messages").as_str(), target.shown()), (&*format!("{shown}/messages"), shown));
+            assert_eq!((target.at("/messages").as_str(), target.display_url()), (&*format!("{shown}/messages"), shown));
             assert_eq!(target.at("/models?limit=2").as_str(), format!("{shown}/models?limit=2"));
         }
     }

@@ -256,8 +256,8 @@ async fn paused_answer_is_continued_as_one() {
     assert_eq!((outcome.text.as_str(), outcome.calls.len(), outcome.end), ("First. Second.", 1, Some(Finish::Stop)));
     assert_eq!(server.refusals(), [""; 0]);
     let requests = server.requests();
-    let begun = requests[1].messages();
-    assert_eq!((begun.len(), &begun[1]["content"].as_array().unwrap().last().unwrap()), (2, &&search));
+    let messages = requests[1].messages();
+    assert_eq!((messages.len(), &messages[1]["content"].as_array().unwrap().last().unwrap()), (2, &&search));
     assert_eq!(outcome.usage.map(|usage| usage.prompt_tokens), Some(20));
     // All of it is sent back.
     assert_eq!(ask(&model, request_after(&model.info().origin(), &outcome)).await.error, None);

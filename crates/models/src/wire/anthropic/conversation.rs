@@ -313,7 +313,7 @@ mod tests {
 
     const ORIGIN: &str = "m@host/v1";
 
-    fn written(messages: &[Message]) -> Conversation {
+    fn write_conversation(messages: &[Message]) -> Conversation {
         let recipient = Recipient { origin: ORIGIN, distrusted: &HashSet::new(), without_thoughts: false };
         write(messages, "[]", recipient)
     }
@@ -362,11 +362,11 @@ mod tests {
                 Message::System { text: "s".to_owned() },
                 Message::User { text: "begin".to_owned() },
             ];
-            let mut before = written(&messages);
+            let mut before = write_conversation(&messages);
             for (number, content) in content.iter().enumerate() {
                 messages.extend(answer(number, content, &before.fingerprint));
                 messages.push(Message::User { text: format!("and {content}") });
-                let next = written(&messages);
+                let next = write_conversation(&messages);
                 prop_assert_eq!(&blocks(&next)[..blocks(&before).len()], &blocks(&before)[..]);
                 prop_assert_eq!(thoughts(&next), number + 1);
                 before = next;
@@ -374,7 +374,7 @@ mod tests {
             // A user's message changes: all answers after it lose their reasoning, earlier ones do not.
             let at = changed.index(content.len());
             messages[4 + 3 * at] = Message::User { text: "something else".to_owned() };
-            let after = written(&messages);
+            let after = write_conversation(&messages);
             prop_assert_eq!(thoughts(&after), at + 1);
             prop_assert_eq!(blocks(&after).len(), blocks(&before).len() - (content.len() - at - 1));
         }

@@ -48,7 +48,7 @@ pub(crate) struct OpenAi {
 impl Dialect for OpenAi {
     fn encode(&self, plan: &RequestPlan<'_>) -> Result<EncodedRequest, Failure> {
         let RequestPlan { config, target, info, request, form, .. } = *plan;
-        let (host, native, origin) = (target.host(), plan.is_native(), model_origin(&info.id, target.shown()));
+        let (host, native, origin) = (target.host(), plan.is_native(), model_origin(&info.id, target.display_url()));
         let messages = text_protocol::messages(request, native);
         let tools = self.tools.for_request(plan, wire_tool)?;
         let renamed = form.has(&Change::MaxCompletionTokens);

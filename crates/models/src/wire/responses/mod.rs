@@ -409,7 +409,7 @@ mod tests {
     const ORIGIN: &str = "m@host/v1";
 
     /// The items of a request with these messages, as they are sent.
-    fn written(messages: &[Message]) -> String {
+    fn write_items(messages: &[Message]) -> String {
         let distrusted = HashSet::new();
         let recipient =
             Recipient { origin: ORIGIN, distrusted: &distrusted, without_thoughts: false, requires_alternation: false };
@@ -498,10 +498,10 @@ mod tests {
         fn request_prefix_is_byte_identical_to_the_previous_one(steps in proptest::collection::vec(step(), 1..8)) {
             let mut messages =
                 vec![Message::System { text: "s".to_owned() }, Message::User { text: "begin".to_owned() }];
-            let mut before = written(&messages);
+            let mut before = write_items(&messages);
             for (number, step) in steps.iter().enumerate() {
                 messages.extend(step.messages(number));
-                let next = written(&messages);
+                let next = write_items(&messages);
                 // More text may follow the last one.
                 let repeated = before.trim_end_matches(['"', '}', ']']);
                 prop_assert!(next.starts_with(repeated), "{next}\n\ndoes not begin with\n\n{repeated}");
