@@ -174,7 +174,7 @@ pub async fn assemble(
         languages: languages.clone(),
         audit: audit.clone(),
         redact: Arc::new(own_redactor.with_patterns()),
-        permits: tokio::sync::Semaphore::new(MAX_REMAX_REPLAYS),
+        permits: tokio::sync::Semaphore::new(MAX_REPLAYS),
     });
     let (replays, drafts) = (Arc::clone(&player), workspaces.clone());
     // Two tasks, so that a failure of one does not affect the other.

@@ -155,7 +155,7 @@ pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<ModelS
         let Some(layer) = slots.remove(&slot) else { continue };
         // `chat: {temperature: 0.2}` is the model of base with other settings. Settings without any model, for example
         // because `${NAME:-}` expanded to nothing, leave the slot empty.
-        let varies_base = slot != Slot::Base && base.has_address() && origins.any_below(&format!("models.{slot}."));
+        let varies_base = slot != Slot::Base && base.has_address() && origins.has_prefix(&format!("models.{slot}."));
         if layer.names_a_model() || varies_base {
             settings.push((slot, layer.complete(slot, &base, &anthropic, &others)?));
         }

@@ -196,8 +196,8 @@ impl Pages {
                 self.notes.push(format!("not all documents{below} were found: {cut}"));
             }
             // Some documents may have disappeared since they were counted.
-            self.offset += wanted;
-            if page.found <= wanted {
+            self.offset += limit;
+            if page.found <= limit {
                 self.paths.pop_front();
                 self.offset = 0;
             }

@@ -62,7 +62,7 @@ service! { Plugins:
 
     async fn show(&self, request: v1::ShowPluginRequest) -> v1::Plugin {
         let report = match request.what {
-            Some(show_plugin_request::What::Folder(folder)) => self.control.look_at_plugin(absolute(folder)?).await?,
+            Some(show_plugin_request::What::Folder(folder)) => self.control.inspect_plugin(absolute(folder)?).await?,
             Some(show_plugin_request::What::Name(name)) => {
                 let found = self.control.list_plugins().await?.into_iter().find(|report| report.name == name);
                 found.ok_or_else(|| unknown("plugin", &name, "`agentctl plugin list` shows all"))?
