@@ -13,8 +13,8 @@ const PACKS_RELOCATIONS: (u32, u32) = (2, 36);
 /// Folder of the bundled skills, relative to this crate.
 const SKILLS: &str = "../skills";
 
-/// Leftovers of tools in a checkout, which are skipped.
-const PASSED_OVER: [&str; 4] = ["__pycache__", ".pytest_cache", ".venv", ".DS_Store"];
+/// Names of files that tools leave in a checkout. They are not bundled.
+const SKIPPED_NAMES: [&str; 4] = ["__pycache__", ".pytest_cache", ".venv", ".DS_Store"];
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
@@ -25,7 +25,7 @@ fn main() {
         println!("cargo::rustc-link-arg-bin=agentd=-Wl,-z,pack-relative-relocs");
     }
     if let Err(error) = bundle() {
-        println!("cargo::error=the skills in {SKILLS} cannot be bundled: {error}");
+        println!("cargo::error=could not bundle the skills in {SKILLS}: {error}");
     }
 }
 
@@ -46,10 +46,10 @@ fn bundle() -> io::Result<()> {
         let _ = writeln!(list, "    ({name:?}, include_bytes!({path:?})),");
     }
     let text = format!(
-        "/// Another for other files.\npub(super) const EDITION: &str = \"{edition:016x}\";\n\n/// Paths and contents.\n\
+        "/// Hash of all files.\npub(super) const EDITION: &str = \"{edition:016x}\";\n\n/// Paths and contents.\n\
          pub(super) static FILES: &[(&str, &[u8])] = &[\n{list}];\n"
     );
-    let out = std::env::var_os("OUT_DIR").ok_or_else(|| io::Error::other("there is no OUT_DIR"))?;
+    let out = std::env::var_os("OUT_DIR").ok_or_else(|| io::Error::other("OUT_DIR is not set"))?;
     fs::write(Path::new(&out).join("bundled_skills.rs"), text)
 }
 
@@ -58,7 +58,7 @@ fn visit(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let name = entry.file_name();
-        if PASSED_OVER.iter().any(|passed| name == *passed) {
+        if SKIPPED_NAMES.iter().any(|skipped| name == *skipped) {
             continue;
         }
         let is_folder = entry.file_type()?.is_dir();

@@ -29,7 +29,7 @@ DEFAULTS = {
     "anthropic": {"base": "claude-sonnet-5-5", "reasoning": "claude-opus-5-5"},
     "openai": {"base": "gpt-6.1-sol"},
 }
-# Forms that providers want requests in, as crates/models/src/http/learning.rs names them.
+# Forms that providers want requests in, as crates/models/src/http/refusals.rs names them.
 FORMS = {"openai": ["max_completion_tokens"], "deepseek": ["echo_reasoning"], "moonshot": ["echo_reasoning"]}
 # Prices, and their names in the table; and the names of prices for requests above a border.
 RATES = {

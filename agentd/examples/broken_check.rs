@@ -18,7 +18,7 @@ struct Broken;
 
 impl Check for Broken {
     fn objects(&self, facts: &CallContext<'_>) -> Option<String> {
-        assert!(!facts.arguments.contains("brittle"), "a mistake in a check");
+        assert!(!facts.arguments.contains("brittle"), "bug in a check");
         None
     }
 }

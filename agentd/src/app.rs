@@ -23,7 +23,7 @@ use crate::{
     failure::{Failure, with_causes},
     footprint,
     health::Health,
-    listener::{Presence, SocketPlaces},
+    listener::{Presence, SocketPaths},
     lock::FolderLock,
     logging::LogHandle,
     paths::ConfigSource,
@@ -64,7 +64,7 @@ pub async fn run(
     started: Instant,
     config: Config,
     source: ConfigSource,
-    sockets: SocketPlaces,
+    sockets: SocketPaths,
     mut supervisor: Supervisor,
     log: LogHandle,
     lock: &mut FolderLock,
@@ -87,9 +87,9 @@ pub async fn run(
         health: Arc::clone(&health),
         started_with: source.env.start_variables(),
     };
-    let (stop, mut stop_asked) = mpsc::channel(1);
-    let (config, parts_of) = (config.into(), Arc::clone(&parts));
-    let control = Arc::new(DaemonControl { source, config, parts: parts_of, log, stop });
+    let (stop, mut stop_requests) = mpsc::channel(1);
+    let (config, control_parts) = (config.into(), Arc::clone(&parts));
+    let control = Arc::new(DaemonControl { source, config, parts: control_parts, log, stop });
     let closing = CancellationToken::new();
     let router = rpc::router(info, control.clone(), closing.clone())
         .await
@@ -97,7 +97,7 @@ pub async fn run(
     let mut server: Server = tokio::spawn(rpc::serve(router, incoming, closing.clone(), CLOSING_GRACE));
 
     supervisor.ready();
-    tokio::spawn(look_at_sandbox(sandbox.clone()));
+    tokio::spawn(probe_sandbox(sandbox.clone()));
     tokio::spawn(log_lost_sessions(health));
     tokio::spawn(finish_removals(engine.clone()));
     log_language_servers(languages);
@@ -107,15 +107,15 @@ pub async fn run(
     tracing::info!(pid = std::process::id(), socket = %socket.display(), ready_after_ms, "agentd is ready");
 
     let drain = tokio::select! {
-        drain = until_stop(&mut signals, &mut stop_asked, &control) => {
+        drain = until_stop(&mut signals, &mut stop_requests, &control) => {
             drain.unwrap_or_else(|| control.config().daemon.service.drain_deadline.0)
         }
         () = footprint::follow(engine.activity()) => return Err(Failure::broken("the engine ended")),
         () = retention::follow(Arc::clone(&parts.retention), engine.activity()) => {
             return Err(Failure::broken("the retention task ended"));
         }
-        () = audit::keep_noted(audit, store) => return Err(Failure::broken("the audit task ended")),
-        () = presence.keep() => return Err(Failure::broken("the socket is no longer watched")),
+        () = audit::store_head_periodically(audit, store) => return Err(Failure::broken("the audit task ended")),
+        () = presence.maintain() => return Err(Failure::broken("the socket is no longer watched")),
         () = feed_watchdog(&supervisor, engine) => return Err(Failure::broken("the watchdog ended")),
         ended = &mut server => {
             let failure = Failure::broken("the server ended unexpectedly");
@@ -132,7 +132,7 @@ pub async fn run(
     tracing::info!(deadline = ?drain, "stopping; running turns may finish until the deadline");
     tokio::select! {
         () = finish(Arc::clone(&parts), server, closing, presence, exporters, drain) => Ok(()),
-        () = signals.next_stop() => Err(Failure::broken("stopped at once by a second signal")
+        () = signals.next_stop() => Err(Failure::broken("stopped immediately by a second signal")
             .with_hint("interrupted turns can be resumed after the next start")),
     }
 }
@@ -148,7 +148,7 @@ fn log_language_servers(languages: &LanguagePool) {
 }
 
 /// Detects the kernel's sandbox features before the first command needs them, and logs the missing ones.
-async fn look_at_sandbox(sandbox: Arc<Sandbox>) {
+async fn probe_sandbox(sandbox: Arc<Sandbox>) {
     let status = sandbox.status().await;
     for weakness in &status.weaknesses {
         tracing::warn!(mode = %status.mode, commands_run = status.runs, "the sandbox: {weakness}");
@@ -157,7 +157,7 @@ async fn look_at_sandbox(sandbox: Arc<Sandbox>) {
 
 /// Logs sessions that are missing from the journal.
 async fn log_lost_sessions(health: Arc<Health>) {
-    for finding in health.cut_off().into_iter().chain(health.lost().await) {
+    for finding in health.loss_report().into_iter().chain(health.missing_data().await) {
         tracing::warn!(hint = finding.hint, "{}", finding.message);
     }
 }
@@ -198,44 +198,44 @@ async fn recover(engine: &Engine) -> Result<(), Failure> {
 /// first signal reloads at once, and all signals within the following second share one reload.
 async fn until_stop(
     signals: &mut Signals,
-    stop_asked: &mut mpsc::Receiver<Option<Duration>>,
+    stop_requests: &mut mpsc::Receiver<Option<Duration>>,
     control: &DaemonControl,
 ) -> Option<Duration> {
     let mut reloads = Reloads::default();
     loop {
-        let stops = tokio::select! {
-            stops = signals.next() => stops,
+        let is_stop = tokio::select! {
+            is_stop = signals.next() => is_stop,
             // The sender is in `control`, which outlives this future.
-            drain = stop_asked.recv() => return drain.flatten(),
-            () = reloads.due() => {
-                reloads.done();
+            drain = stop_requests.recv() => return drain.flatten(),
+            () = reloads.wait_until_due() => {
+                reloads.mark_done();
                 // The outcome is in the log and the audit log.
-                drop(control.follow(false).await);
+                drop(control.reload_and_log(false).await);
                 continue;
             }
         };
-        if stops {
+        if is_stop {
             return None;
         }
-        reloads.asked = true;
+        reloads.is_requested = true;
     }
 }
 
 /// Rate limit for the reloads that signals request.
 #[derive(Default)]
 struct Reloads {
-    asked: bool,
+    is_requested: bool,
     last: Option<tokio::time::Instant>,
 }
 
 impl Reloads {
-    fn done(&mut self) {
-        *self = Self { asked: false, last: Some(tokio::time::Instant::now()) };
+    fn mark_done(&mut self) {
+        *self = Self { is_requested: false, last: Some(tokio::time::Instant::now()) };
     }
 
     /// Waits until a requested reload is due. Never returns if none was requested.
-    async fn due(&self) {
-        if !self.asked {
+    async fn wait_until_due(&self) {
+        if !self.is_requested {
             return std::future::pending().await;
         }
         if let Some(last) = self.last {
@@ -261,7 +261,7 @@ async fn feed_watchdog(supervisor: &Supervisor, engine: &Engine) {
 
 /// Shuts down in order. Turns end first, so that every stream shows the end of its turn. Then the streams close, then
 /// the MCP servers, the index and the audit log, and then the journal, which has no writers left. The socket is removed
-/// last: once it is gone, nothing is half alive.
+/// last, so that its absence means that the shutdown is complete.
 ///
 /// Events that the exporters have not sent yet are sent after the next start.
 async fn finish(
@@ -285,7 +285,7 @@ async fn finish(
     .await
     .is_err()
     {
-        tracing::warn!("MCP or language servers took too long to exit and are killed");
+        tracing::warn!("MCP or language servers did not exit in time and were killed");
     }
     if timeout(CLOSING_INDEX, parts.library.close()).await.is_err() {
         tracing::warn!("the index of documents took too long to close; missing parts are indexed again when needed");
@@ -311,17 +311,17 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn concurrent_signals_cause_one_reload() {
         let mut reloads = Reloads::default();
-        let begun = tokio::time::Instant::now();
-        let mut made = Vec::new();
+        let start = tokio::time::Instant::now();
+        let mut seconds = Vec::new();
         for _ in 0..3 {
             for _ in 0..100 {
-                reloads.asked = true;
+                reloads.is_requested = true;
             }
-            reloads.due().await;
-            reloads.done();
-            made.push(begun.elapsed().as_secs());
+            reloads.wait_until_due().await;
+            reloads.mark_done();
+            seconds.push(start.elapsed().as_secs());
         }
-        assert_eq!(made, [0, 1, 2]);
-        assert!(timeout(Duration::from_secs(60), reloads.due()).await.is_err(), "nobody has asked");
+        assert_eq!(seconds, [0, 1, 2]);
+        assert!(timeout(Duration::from_secs(60), reloads.wait_until_due()).await.is_err(), "no reload was requested");
     }
 }

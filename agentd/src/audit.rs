@@ -32,7 +32,7 @@ use crate::{
 /// line can cut off the lines of one interval without a trace.
 const HEAD_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Opens the log, which must contain at least the lines up to the noted head. A damaged log is continued and records
+/// Opens the log, which must contain at least the lines up to the stored head. A damaged log is continued and records
 /// the damage itself; `agentctl audit verify` shows it.
 ///
 /// # Errors
@@ -42,10 +42,10 @@ pub async fn open(
     paths: &Paths,
     redactor: Redactor,
     clock: Arc<dyn Clock>,
-    noted: Option<AuditHead>,
+    stored: Option<AuditHead>,
 ) -> Result<Arc<AuditLog>, Failure> {
-    let mut settings = AuditConfig::new(&paths.data, redactor.by_form_too(), clock);
-    settings.noted = noted;
+    let mut settings = AuditConfig::new(&paths.data, redactor.with_patterns(), clock);
+    settings.noted = stored;
     settings.rotate_at = config.daemon.audit.max_file_bytes.0;
     let opened = tokio::task::spawn_blocking(move || AuditLog::open(settings)).await;
     let opened = opened.map_err(|error| Failure::broken("could not open the audit log").with_source(error))?;
@@ -70,7 +70,7 @@ pub fn rules_read(rules: &RuleSettings) -> AuditFact {
 }
 
 /// The head of the log as stored in the journal, or `None` if it cannot be read.
-pub async fn noted(store: &SqliteStore) -> Option<AuditHead> {
+pub async fn stored_head(store: &SqliteStore) -> Option<AuditHead> {
     store.audit_head().await.unwrap_or_else(|error| {
         tracing::warn!("could not read the last audit position from the journal: {error}");
         None
@@ -79,18 +79,18 @@ pub async fn noted(store: &SqliteStore) -> Option<AuditHead> {
 
 /// Periodically stores the log's durable head in the journal, so the journal's position is never ahead of the log.
 /// Never returns.
-pub async fn keep_noted(log: &AuditLog, store: &SqliteStore) {
-    let mut known = None;
+pub async fn store_head_periodically(log: &AuditLog, store: &SqliteStore) {
+    let mut last = None;
     loop {
-        note(store, &mut known, log.synced_head().await).await;
+        store_head(store, &mut last, log.synced_head().await).await;
         tokio::time::sleep(HEAD_INTERVAL).await;
     }
 }
 
-async fn note(store: &SqliteStore, known: &mut Option<AuditHead>, head: Option<AuditHead>) {
-    let Some(head) = head.filter(|head| known.as_ref() != Some(head)) else { return };
+async fn store_head(store: &SqliteStore, last: &mut Option<AuditHead>, head: Option<AuditHead>) {
+    let Some(head) = head.filter(|head| last.as_ref() != Some(head)) else { return };
     match store.note_audit_head(head.clone()).await {
-        Ok(()) => *known = Some(head),
+        Ok(()) => *last = Some(head),
         Err(error) => tracing::debug!("could not store the audit position: {error}"),
     }
 }
@@ -100,11 +100,11 @@ pub async fn close(log: &AuditLog, store: &SqliteStore, clock: &dyn Clock) {
     let stopped = AuditFact::DaemonStopped { pid: std::process::id() };
     log.note(AuditEntry::general(clock.now(), stopped)).await;
     let head = log.close().await;
-    note(store, &mut None, head).await;
+    store_head(store, &mut None, head).await;
 }
 
 /// Value of the setting that disables the collector.
-const NONE: &str = "none";
+const DISABLED: &str = "none";
 
 /// Starts the exporters. They send turns that end from now on, and turns that ended since the last run and were not
 /// acknowledged. The tasks stop when the returned set is dropped. If export is disabled, the stored position is
@@ -118,7 +118,7 @@ pub(crate) async fn start(
 ) -> JoinSet<()> {
     let settings = &config.daemon.telemetry;
     let configured = ConfiguredTelemetry {
-        endpoint: Some(settings.endpoint.as_str()).filter(|endpoint| *endpoint != NONE),
+        endpoint: Some(settings.endpoint.as_str()).filter(|endpoint| *endpoint != DISABLED),
         content: settings.content,
         version: env!("CARGO_PKG_VERSION"),
     };
@@ -132,8 +132,8 @@ pub(crate) async fn start(
         }
     };
     for signal in Signal::ALL {
-        let sent = telemetry.as_ref().filter(|telemetry| telemetry.signal(signal).is_some());
-        let Some(telemetry) = sent.cloned() else {
+        let exported = telemetry.as_ref().filter(|telemetry| telemetry.signal(signal).is_some());
+        let Some(telemetry) = exported.cloned() else {
             if let Err(error) = position_file(&data, signal).forget() {
                 tracing::warn!("could not remove an old telemetry position: {error}");
             }

@@ -35,11 +35,11 @@ use crate::{
     documents::{self, Library},
     environment::{Environment, OWN_PROGRAM},
     failure::Failure,
-    listener::SocketPlaces,
+    listener::SocketPaths,
     models::{ModelMaker, ReloadableModels},
     paths::{ConfigSource, Paths},
     redact::Redactor,
-    replay::{PLAYS, Player},
+    replay::{MAX_REPLAYS, Player},
     retention::Retention,
     sandbox, skills,
     toolbox::{self, DaemonTools},
@@ -80,7 +80,7 @@ pub struct Parts {
     /// The models in use. Replaced at a reload.
     pub models: Arc<ReloadableModels>,
     /// Factory for `models` at a reload.
-    pub makers: ModelMaker,
+    pub model_maker: ModelMaker,
     /// All skills. Their settings are updated at a reload.
     pub skills: SkillStore,
     /// The tools. Reconfigured at a reload.
@@ -106,18 +106,19 @@ pub struct Parts {
 pub async fn assemble(
     config: &Config,
     source: &ConfigSource,
-    sockets: &SocketPlaces,
+    sockets: &SocketPaths,
     redactor: Redactor,
 ) -> Result<Parts, Failure> {
     let ConfigSource { paths, env, .. } = source;
     agentd_models::init_crypto();
     let own_redactor = redactor.clone();
-    let makers = ModelMaker::new(&paths.data, ModelRecords::open(paths.data.join("model-facts.json")), env.routes());
-    let models = Arc::new(ReloadableModels(RwLock::new(makers.make(config)?.into())));
+    let model_maker =
+        ModelMaker::new(&paths.data, ModelRecords::open(paths.data.join("model-facts.json")), env.routes());
+    let models = Arc::new(ReloadableModels(RwLock::new(model_maker.make(config)?.into())));
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let store = Arc::new(open_store(paths.data.join("agentd.db")).await?);
-    let noted = audit::noted(&store).await;
-    let audit = audit::open(config, paths, redactor.clone(), Arc::clone(&clock), noted).await?;
+    let stored_head = audit::stored_head(&store).await;
+    let audit = audit::open(config, paths, redactor.clone(), Arc::clone(&clock), stored_head).await?;
     audit::record_start(&audit, &*clock, &config.rules).await;
     let exchanges = audit::exchanges(config, paths.data.join("traces"), own_redactor.clone(), Arc::clone(&clock));
     let confinement = sandbox::settings(config, paths, sockets, env);
@@ -140,8 +141,8 @@ pub async fn assemble(
     let builtin: Arc<dyn Toolbox> = Arc::new(BuiltinToolbox::new(tools));
     let session_servers = skills::session_servers(env, redactor.clone());
     let mcp = skills::pool(&config.mcp, &paths.data, env, redactor, Arc::clone(&builtin), plugins);
-    let (servers, now) = (Arc::clone(&session_servers), idle_now(&languages));
-    // The web settings are read only at the start, and so is this.
+    let (servers, now) = (Arc::clone(&session_servers), tools_without_language_server(&languages));
+    // The web settings are read only at the start, so these tools stay unavailable until a restart.
     let idle = if config.web.search.is_some() { Vec::new() } else { ToolRow::needing(ToolPart::WebSearch) };
     let toolbox = DaemonTools::new(builtin, Arc::clone(&mcp), servers, &config.tools, idle, now);
     // All tools that can be disabled or given another description.
@@ -172,12 +173,12 @@ pub async fn assemble(
         snapshots: snapshot_config(config, env),
         languages: languages.clone(),
         audit: audit.clone(),
-        redact: Arc::new(own_redactor.by_form_too()),
-        room: tokio::sync::Semaphore::new(PLAYS),
+        redact: Arc::new(own_redactor.with_patterns()),
+        permits: tokio::sync::Semaphore::new(MAX_REPLAYS),
     });
-    let (plays, drafts) = (Arc::clone(&player), workspaces.clone());
+    let (replays, drafts) = (Arc::clone(&player), workspaces.clone());
     // Two tasks, so that a failure of one does not affect the other.
-    let _ = tokio::task::spawn_blocking(move || plays.sweep()).await;
+    let _ = tokio::task::spawn_blocking(move || replays.sweep()).await;
     let _ = tokio::task::spawn_blocking(move || drafts.sweep()).await;
     let engine = Engine::new(
         Ports {
@@ -194,13 +195,13 @@ pub async fn assemble(
         },
         engine_config(config),
     );
-    let (kept, data) = (config.daemon.retention.clone(), paths.data.clone());
-    let retention = Retention::new(engine.clone(), store.clone(), audit.clone(), clock.clone(), data, kept);
+    let (limits, data) = (config.daemon.retention.clone(), paths.data.clone());
+    let retention = Retention::new(engine.clone(), store.clone(), audit.clone(), clock.clone(), data, limits);
     let mut notes = toolbox::notes(&config.tools, &configurable, &engine.tools());
     notes.extend(BuiltinToolbox::limit_warnings(&tool_limits(config)));
     notes.extend(layers::exposed(&config.files));
-    let known = engine.tools();
-    notes.extend(agents::notes(&config.agents, &config.agent_plugins, known.iter().map(|tool| tool.name.as_str())));
+    let tools = engine.tools();
+    notes.extend(agents::notes(&config.agents, &config.agent_plugins, tools.iter().map(|tool| tool.name.as_str())));
     Ok(Parts {
         engine,
         store,
@@ -210,7 +211,7 @@ pub async fn assemble(
         clock,
         sandbox,
         models,
-        makers,
+        model_maker,
         toolbox,
         languages,
         mcp,
@@ -231,9 +232,9 @@ fn worktrees(config: &Config, paths: &Paths, env: &Environment, sandbox: Arc<San
 }
 
 /// Tools that cannot work at the moment because no language server is installed.
-pub fn idle_now(languages: &LanguagePool) -> Vec<&'static str> {
-    let is_there = languages.found().iter().any(|server| server.program.is_some());
-    if is_there { Vec::new() } else { ToolRow::needing(ToolPart::Languages) }
+pub fn tools_without_language_server(languages: &LanguagePool) -> Vec<&'static str> {
+    let has_server = languages.found().iter().any(|server| server.program.is_some());
+    if has_server { Vec::new() } else { ToolRow::needing(ToolPart::Languages) }
 }
 
 /// Opens the journal on a blocking thread. This may take a while after an unclean stop.
@@ -302,7 +303,7 @@ fn tool_limits(config: &Config) -> BTreeMap<String, BTreeMap<String, u64>> {
 fn toolbox_config(
     config: &Config,
     env: &Environment,
-    confined: Arc<Sandbox>,
+    sandbox: Arc<Sandbox>,
     knowledge: Arc<dyn Knowledge>,
     code: Option<Arc<dyn CodeReader>>,
 ) -> ToolboxConfig {
@@ -311,7 +312,7 @@ fn toolbox_config(
     toolbox.tool_limits = tool_limits(config);
     toolbox.environment = env.only(&PASSED_TO_COMMANDS);
     toolbox.standing = sandbox::variables(config, env);
-    toolbox.sandbox = Some(confined);
+    toolbox.sandbox = Some(sandbox);
     toolbox.hard_links = config.daemon.sandbox.hard_links;
     toolbox.limits.whole_file_bytes = config.daemon.reading.whole_file_bytes.0;
     toolbox.limits.page_chars = config.daemon.reading.page_chars.size();
@@ -322,11 +323,11 @@ fn toolbox_config(
 }
 
 /// Creates the language servers, which run in the same environment as commands.
-fn language_pool(config: &Config, paths: &Paths, env: &Environment, confined: Arc<Sandbox>) -> LanguagePool {
-    let place = paths.data.join("languages");
+fn language_pool(config: &Config, paths: &Paths, env: &Environment, sandbox: Arc<Sandbox>) -> LanguagePool {
+    let folder = paths.data.join("languages");
     let variables = sandbox::variables(config, env);
     let programs =
-        ConfinedPrograms::new(confined, env.only(&PASSED_TO_COMMANDS), variables, place, agentd_policy::holds_secrets);
+        ConfinedPrograms::new(sandbox, env.only(&PASSED_TO_COMMANDS), variables, folder, agentd_policy::holds_secrets);
     let rustup = env.path("RUSTUP_HOME").or_else(|| env.path("HOME").map(|home| home.join(".rustup")));
     let search_path = env.text("PATH").unwrap_or_default().into();
     LanguagePool::new(config.languages.clone(), ProgramPlaces { search_path, rustup }, Arc::new(programs))
@@ -335,13 +336,14 @@ fn language_pool(config: &Config, paths: &Paths, env: &Environment, confined: Ar
 fn snapshot_config(config: &Config, env: &Environment) -> SnapshotConfig {
     let (bounds, home) = (&config.daemon.undo, env.path("HOME"));
     let settings = env.path("XDG_CONFIG_HOME").or_else(|| Some(home.as_ref()?.join(".config")));
-    let own = [home.as_ref().map(|home| home.join(".gitconfig")), settings.as_ref().map(|of| of.join("git/config"))];
+    let user_configs =
+        [home.as_ref().map(|home| home.join(".gitconfig")), settings.as_ref().map(|folder| folder.join("git/config"))];
     SnapshotConfig {
         max_file_bytes: bounds.max_file_bytes.0,
         max_total_bytes: bounds.max_total_bytes.0,
         max_files: bounds.max_files.size(),
         max_changes: bounds.max_changes.size(),
-        git_configs: own.into_iter().flatten().chain(["/etc/gitconfig".into()]).collect(),
+        git_configs: user_configs.into_iter().flatten().chain(["/etc/gitconfig".into()]).collect(),
         home,
         settings,
     }

@@ -63,18 +63,18 @@ impl DaemonControl {
         let new = self.source.read()?;
         // The last step that can fail must come before the first change.
         let parts = &*self.parts;
-        let models = parts.makers.make(&new)?;
+        let models = parts.model_maker.make(&new)?;
         self.log.apply(&new.daemon.service.log_level, secrets(&new, &self.source.env));
         parts.models.replace(models);
         parts.skills.follow_settings(new.skills.clone());
         parts.engine.reconfigure(boot::engine_config(&new));
         parts.sandbox.set_network(sandbox::network(&new));
         parts.languages.reconfigure(new.languages.clone());
-        parts.toolbox.follow_settings(&new.tools, boot::idle_now(&parts.languages));
+        parts.toolbox.follow_settings(&new.tools, boot::tools_without_language_server(&parts.languages));
         parts.mcp.reconfigure(new.mcp.clone());
         parts.exchanges.follow_settings(new.daemon.trace.requests);
         parts.retention.follow_settings(new.daemon.retention.clone());
-        let notes = held_back(&current, &new);
+        let notes = restart_notes(&current, &new);
         *current = new;
         Ok(ReloadOutcome { config_sources: sources(&current), notes })
     }
@@ -84,7 +84,7 @@ impl DaemonControl {
     ///
     /// # Errors
     /// Same as [`Self::reread`].
-    pub async fn follow(&self, is_asked_for: bool) -> Result<ReloadOutcome, Failure> {
+    pub async fn reload_and_log(&self, is_requested: bool) -> Result<ReloadOutcome, Failure> {
         let before = self.config().rules.sha256.clone();
         let outcome = tokio::task::block_in_place(|| self.reread());
         let fact = match &outcome {
@@ -94,7 +94,7 @@ impl DaemonControl {
                 AuditFact::RulesRead { sources: Vec::new(), sha256: None, problem: Some(with_causes(failure)) }
             }
         };
-        if is_asked_for || outcome.is_err() || self.config().rules.sha256 != before {
+        if is_requested || outcome.is_err() || self.config().rules.sha256 != before {
             self.parts.audit.note(AuditEntry::general(self.parts.clock.now(), fact)).await;
         }
         match &outcome {
@@ -107,7 +107,7 @@ impl DaemonControl {
         outcome
     }
 
-    /// Begins to stop, and returns at once. Running turns have `drain`, or the configured time, to end.
+    /// Requests a stop without waiting for it. Running turns may take `drain`, or the configured time, to finish.
     pub(crate) fn stop(&self, drain: Option<Duration>) {
         // The channel is full if a stop was already requested.
         let _ = self.stop.try_send(drain);
@@ -115,7 +115,7 @@ impl DaemonControl {
 
     /// Reloads the configuration at the request of a client. An invalid configuration changes nothing.
     pub(crate) async fn reload(&self) -> Result<ReloadOutcome, Refusal> {
-        self.follow(true).await.map_err(|failure| {
+        self.reload_and_log(true).await.map_err(|failure| {
             let hint = failure.hint().unwrap_or("the running configuration stays active").to_owned();
             Refusal::from(failure).with_hint(hint)
         })
@@ -126,12 +126,12 @@ impl DaemonControl {
         self.log.redactor().set_client_secrets(self.parts.mcp.set_client_values(session, values));
     }
 
-    /// Passes every line of the audit log to `see`, oldest first.
+    /// Passes every line of the audit log to `visit`, oldest first.
     ///
     /// # Errors
     /// Fails if the audit log cannot be read.
-    pub(crate) fn each_audited(&self, see: &mut dyn FnMut(AuditLine)) -> Result<(), Refusal> {
-        agentd_audit::read::each(&self.source.paths.data, see).map_err(|error| {
+    pub(crate) fn for_each_audit_line(&self, visit: &mut dyn FnMut(AuditLine)) -> Result<(), Refusal> {
+        agentd_audit::read::each(&self.source.paths.data, visit).map_err(|error| {
             Refusal::new(ErrorKind::Storage, format!("could not read the audit log: {error}"))
                 .with_hint("`agentctl audit verify` shows what is wrong")
         })
@@ -147,7 +147,7 @@ impl DaemonControl {
         let config = self.config();
         let secrets: Vec<&str> = secrets(&config, &self.source.env).collect();
         let redactor = self.log.redactor();
-        config.values.shown(&config.origins, &secrets, &|text| redactor.clean(text))
+        config.values.render(&config.origins, &secrets, &|text| redactor.clean(text))
     }
 
     /// Variables that the configuration lets clients pass to tools, in addition to those that are always allowed.
@@ -162,7 +162,7 @@ impl DaemonControl {
         let installed = blocking(UNREADABLE, move || plugins.refresh()).await?;
         // A plugin that has changed since it was added is no longer used.
         if states(&installed) != before
-            && let Err(failure) = self.follow(false).await
+            && let Err(failure) = self.reload_and_log(false).await
         {
             tracing::warn!("a plugin changed, but the configuration could not be read: {failure}");
         }
@@ -171,7 +171,7 @@ impl DaemonControl {
     }
 
     /// Describes the plugin in a folder without adding it.
-    pub(crate) async fn look_at_plugin(&self, folder: PathBuf) -> Result<PluginReport, Refusal> {
+    pub(crate) async fn inspect_plugin(&self, folder: PathBuf) -> Result<PluginReport, Refusal> {
         let plugins = self.source.plugins.clone();
         let report = blocking(UNREADABLE, move || plugins.inspect(&folder)).await??;
         Ok(self.checked(report, &self.parts.skills.reports(None).await))
@@ -187,16 +187,16 @@ impl DaemonControl {
     ) -> Result<PluginReport, Refusal> {
         // With an invalid configuration, the plugin would be added but never loaded.
         tokio::task::block_in_place(|| self.source.read()).map_err(|failure| {
-            let message = format!("nothing was added: {}", with_causes(&failure));
+            let message = format!("could not add the plugin: {}", with_causes(&failure));
             Refusal::new(ErrorKind::Configuration, message).with_hint("fix the configuration first")
         })?;
         let plugins = self.source.plugins.clone();
-        let (looking, looked_at) = (plugins.clone(), folder.clone());
-        let known = blocking(UNREADABLE, move || looking.inspect(&looked_at)).await??;
+        let (store, inspected_folder) = (plugins.clone(), folder.clone());
+        let report = blocking(UNREADABLE, move || store.inspect(&inspected_folder)).await??;
         let source = if source.is_empty() { folder.display().to_string() } else { source };
-        if known.hash == hash {
+        if report.hash == hash {
             let fact = AuditFact::PluginAdded {
-                plugin: known.name.clone(),
+                plugin: report.name.clone(),
                 sha256: hash.clone(),
                 source: source.clone(),
                 by: client_of(&client),
@@ -204,12 +204,12 @@ impl DaemonControl {
             // A plugin is only added if the audit log has recorded it.
             let recorded = self.parts.audit.record(AuditEntry::general(self.parts.clock.now(), fact)).await;
             recorded.map_err(|error| {
-                let message = format!("nothing was added, because the audit log cannot be written: {error}");
+                let message = format!("could not add the plugin: the audit log cannot be written: {error}");
                 Refusal::new(ErrorKind::Storage, message).with_hint("`agentctl doctor` checks the data folder")
             })?;
         }
         let report = blocking(UNREADABLE, move || plugins.add(&folder, &hash, &source, &client)).await??;
-        self.follow(false).await.map_err(|failure| unread("added", &failure))?;
+        self.reload_and_log(false).await.map_err(|failure| configuration_unreadable("added", &failure))?;
         Ok(self.checked(report, &self.parts.skills.reports(None).await))
     }
 
@@ -222,7 +222,7 @@ impl DaemonControl {
         let fact = AuditFact::PluginRemoved { plugin: report.name.clone(), by: client_of(&client) };
         // A removal must not fail because the audit log cannot be written.
         self.parts.audit.note(AuditEntry::general(self.parts.clock.now(), fact)).await;
-        self.follow(false).await.map_err(|failure| unread("removed", &failure))?;
+        self.reload_and_log(false).await.map_err(|failure| configuration_unreadable("removed", &failure))?;
         Ok(Some(report))
     }
 
@@ -241,11 +241,11 @@ impl DaemonControl {
             clashes.check_name("server", &server.name, owner, "mcp_servers.yaml");
         }
         for skill in &report.skills {
-            let same = |known: &&SkillReport| known.usable && known.skill.name.eq_ignore_ascii_case(&skill.name);
-            let Some(known) = skills.iter().find(same) else { continue };
-            match known.skill.origin {
+            let same = |other: &&SkillReport| other.usable && other.skill.name.eq_ignore_ascii_case(&skill.name);
+            let Some(other) = skills.iter().find(same) else { continue };
+            match other.skill.origin {
                 SkillOrigin::Person => clashes.check_name("skill", &skill.name, Some(None), "your own skills"),
-                SkillOrigin::Plugin => clashes.check_name("skill", &skill.name, Some(Some(&known.plugin)), ""),
+                SkillOrigin::Plugin => clashes.check_name("skill", &skill.name, Some(Some(&other.plugin)), ""),
                 SkillOrigin::Bundled => {
                     let message = format!("the skill {} replaces the bundled one", skill.name);
                     clashes.note(message, false);
@@ -277,13 +277,13 @@ fn sources(config: &Config) -> Vec<String> {
 }
 
 /// Warnings about changed settings that take effect only at the next start.
-fn held_back(old: &Config, new: &Config) -> Vec<String> {
-    let mut notes: Vec<String> = new.mcp.broken.values().map(|why| why.replace('\n', "; ")).collect();
+fn restart_notes(old: &Config, new: &Config) -> Vec<String> {
+    let mut notes: Vec<String> = new.mcp.broken.values().map(|problem| problem.replace('\n', "; ")).collect();
     notes.extend(config::layers::exposed(&new.files));
     let (before, after) = (&old.daemon, &new.daemon);
     let network = before.sandbox.network;
     let sizes = |trace: &TraceSettings| (trace.max_file_bytes, trace.max_files);
-    let waiting = [
+    let changes = [
         (
             before.tools.command_timeout != after.tools.command_timeout,
             "tools.command_timeout has changed; restart to apply it to commands",
@@ -300,7 +300,7 @@ fn held_back(old: &Config, new: &Config) -> Vec<String> {
         (sizes(&before.trace) != sizes(&after.trace), "the sizes in `trace` have changed; restart to apply them"),
         (before.audit != after.audit, "audit.max_file_bytes has changed; restart to apply it"),
     ];
-    notes.extend(waiting.into_iter().filter(|(has_changed, _)| *has_changed).map(|(_, note)| note.to_owned()));
+    notes.extend(changes.into_iter().filter(|(has_changed, _)| *has_changed).map(|(_, note)| note.to_owned()));
     notes
 }
 
@@ -319,14 +319,14 @@ struct Clashes {
 
 impl Clashes {
     /// Adds a problem if another plugin, or the user's own `file` (`Some(None)`), owns this name.
-    fn check_name(&mut self, what: &str, part: &str, owner: Option<Option<&String>>, file: &str) {
-        let whose = match owner {
+    fn check_name(&mut self, kind: &str, part: &str, owner: Option<Option<&String>>, file: &str) {
+        let owner_name = match owner {
             None => return,
             Some(Some(plugin)) if *plugin == self.name => return,
             Some(Some(plugin)) => format!("the plugin {plugin}"),
             Some(None) => file.to_owned(),
         };
-        self.note(format!("the {what} {part} is ignored: the name is already used by {whose}"), true);
+        self.note(format!("the {kind} {part} is ignored: the name is already used by {owner_name}"), true);
     }
 
     fn note(&mut self, message: String, is_fatal: bool) {
@@ -342,7 +342,7 @@ fn client_of(name: &str) -> AnsweredBy {
     AnsweredBy::Client(name.chars().take(MAX_NAME).collect())
 }
 
-fn unread(what: &str, failure: &Failure) -> Refusal {
-    let message = format!("the plugin was {what}, but the configuration cannot be read: {}", with_causes(failure));
+fn configuration_unreadable(change: &str, failure: &Failure) -> Refusal {
+    let message = format!("the plugin was {change}, but the configuration cannot be read: {}", with_causes(failure));
     Refusal::new(ErrorKind::Configuration, message).with_hint("fix it and run `agentctl reload`")
 }

@@ -2,7 +2,7 @@
 //! it.
 
 #[cfg(feature = "documents")]
-mod present {
+mod adapter {
     //! Adapter that reads documents in workers and searches them in an index.
 
     use std::{
@@ -58,7 +58,7 @@ mod present {
         Library::new(extractor, config)
     }
 
-    /// Creates the converter that makes pictures fit for models.
+    /// Creates the converter that prepares pictures for models.
     pub(crate) fn pictures() -> Option<Arc<dyn Pictures>> {
         Some(Arc::new(PictureReader::new(OWN_PROGRAM.into())))
     }
@@ -76,7 +76,7 @@ mod present {
 }
 
 #[cfg(not(feature = "documents"))]
-mod missing {
+mod substitute {
     //! Substitutes for a build without the feature `documents`.
 
     use std::{
@@ -95,7 +95,7 @@ mod missing {
     use tokio_util::sync::CancellationToken;
 
     /// First bytes of documents: PDF, archives of newer office formats, containers of older ones.
-    const DOCUMENTS: [&[u8]; 3] = [b"%PDF-", b"PK\x03\x04", b"\xd0\xcf\x11\xe0"];
+    const DOCUMENT_SIGNATURES: [&[u8]; 3] = [b"%PDF-", b"PK\x03\x04", b"\xd0\xcf\x11\xe0"];
 
     /// Library that refuses to read and to search.
     #[derive(Debug)]
@@ -126,7 +126,7 @@ mod missing {
 
     impl Knowledge for Library {
         fn is_document(&self, _name: &str, head: &[u8]) -> bool {
-            DOCUMENTS.iter().any(|begin| head.starts_with(begin))
+            DOCUMENT_SIGNATURES.iter().any(|signature| head.starts_with(signature))
         }
 
         fn read(
@@ -136,7 +136,7 @@ mod missing {
             _progress: OnProgress,
             _cancel: CancellationToken,
         ) -> BoxFuture<'_, Result<Reading, KnowledgeError>> {
-            refused()
+            unsupported()
         }
 
         fn search(
@@ -146,39 +146,39 @@ mod missing {
             _progress: OnProgress,
             _cancel: CancellationToken,
         ) -> BoxFuture<'_, Result<DocumentFinds, KnowledgeError>> {
-            refused()
+            unsupported()
         }
 
         fn ingest(
             &self,
             _documents: Vec<OpenDocument>,
-            _again: bool,
+            _reindex: bool,
             _progress: OnProgress,
             _cancel: CancellationToken,
         ) -> BoxFuture<'_, Result<Vec<DocumentState>, KnowledgeError>> {
-            refused()
+            unsupported()
         }
 
         fn states(&self, _documents: Vec<OpenDocument>) -> BoxFuture<'_, Result<Vec<DocumentState>, KnowledgeError>> {
-            refused()
+            unsupported()
         }
 
         fn stats(&self) -> BoxFuture<'_, Result<KnowledgeStats, KnowledgeError>> {
-            refused()
+            unsupported()
         }
     }
 
-    fn refused<T: Send + 'static>() -> BoxFuture<'static, Result<T, KnowledgeError>> {
+    fn unsupported<T: Send + 'static>() -> BoxFuture<'static, Result<T, KnowledgeError>> {
         let error = KnowledgeError::new(ErrorKind::Configuration, "this agentd was built without document support")
             .with_hint("build it with the feature `documents` (on by default)");
         std::future::ready(Err(error)).boxed()
     }
 }
 
-#[cfg(not(feature = "documents"))]
-use missing as chosen;
 #[cfg(feature = "documents")]
-use present as chosen;
+use adapter as chosen;
+#[cfg(not(feature = "documents"))]
+use substitute as chosen;
 
 pub use chosen::{Library, run_worker};
 pub(crate) use chosen::{library, pictures, release_memory};

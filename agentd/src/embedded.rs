@@ -2,7 +2,7 @@
 //! model.
 
 #[cfg(feature = "builtin-model")]
-mod present {
+mod adapter {
     //! Adapter for the models of the crate `agentd-local`.
 
     use std::{path::PathBuf, sync::Arc, time::Duration};
@@ -20,17 +20,17 @@ mod present {
 
     /// Model servers on this machine. The built-in model names them to users who ask for a larger model.
     fn neighbours() -> BoxFuture<'static, Vec<Neighbour>> {
-        let named = |server: &local_servers::LocalServer| Neighbour {
+        let neighbour = |server: &local_servers::LocalServer| Neighbour {
             name: server.name,
             title: server.title,
             url: server.base_url.to_owned(),
         };
-        local_servers::listening().map(move |found| found.into_iter().map(named).collect()).boxed()
+        local_servers::listening().map(move |found| found.into_iter().map(neighbour).collect()).boxed()
     }
 }
 
 #[cfg(not(feature = "builtin-model"))]
-mod missing {
+mod substitute {
     //! Substitutes for a build without the feature `builtin-model`.
 
     use std::{num::NonZero, path::PathBuf, sync::Arc, thread, time::Duration};
@@ -45,7 +45,7 @@ mod missing {
         stream::{self, BoxStream},
     };
 
-    /// Number of threads that a model would use. Other libraries keep to it.
+    /// Number of threads that a model would use. Other libraries use the same number.
     pub fn recommended_threads() -> usize {
         thread::available_parallelism().map_or(1, NonZero::get)
     }
@@ -78,10 +78,10 @@ mod missing {
     }
 }
 
-#[cfg(not(feature = "builtin-model"))]
-use missing as chosen;
 #[cfg(feature = "builtin-model")]
-use present as chosen;
+use adapter as chosen;
+#[cfg(not(feature = "builtin-model"))]
+use substitute as chosen;
 
 pub(crate) use chosen::model;
 pub use chosen::recommended_threads;

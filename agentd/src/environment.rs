@@ -67,8 +67,8 @@ impl Environment {
 
     /// Values of variables whose names mark them as secret. They are redacted in logs.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
-        const MARKS: [&str; 4] = ["KEY", "TOKEN", "SECRET", "PASSWORD"];
-        let is_secret = |name: &str| name.to_ascii_uppercase().split('_').any(|word| MARKS.contains(&word));
+        const SECRET_WORDS: [&str; 4] = ["KEY", "TOKEN", "SECRET", "PASSWORD"];
+        let is_secret = |name: &str| name.to_ascii_uppercase().split('_').any(|word| SECRET_WORDS.contains(&word));
         self.pairs().filter(move |(name, _)| is_secret(name)).map(|(_, value)| value)
     }
 
@@ -147,8 +147,8 @@ Examples:
 Exit codes: 0 stopped on request, 1 could not start or run, 2 usage or configuration.";
 
 /// Write permission of other users.
-const OTHERS: u32 = 0o002;
-const GROUP: u32 = 0o020;
+const OTHERS_WRITE: u32 = 0o002;
+const GROUP_WRITE: u32 = 0o020;
 
 /// User and group that agentd runs as.
 #[derive(Debug, Clone, Copy)]
@@ -157,23 +157,23 @@ struct Identity {
     group: u32,
 }
 
-/// Names who else may write a file or folder that agentd relies on, as the end of a sentence that starts with its path.
-/// Returns `None` if it is safe.
+/// Describes which other users can write a file or folder that agentd relies on, as the end of a sentence that starts
+/// with its path. Returns `None` if it is safe.
 pub(crate) fn objection(found: &Metadata) -> Option<String> {
-    let we = Identity { user: nix::unistd::geteuid().as_raw(), group: nix::unistd::getegid().as_raw() };
-    judged(we, found.uid(), found.gid(), found.mode())
+    let identity = Identity { user: nix::unistd::geteuid().as_raw(), group: nix::unistd::getegid().as_raw() };
+    ownership_problem(identity, found.uid(), found.gid(), found.mode())
 }
 
 /// Root is accepted, as the administrator can write the file anyway. Our own group may write too: it is mostly private
 /// to the user, and many systems create files that way.
-fn judged(we: Identity, user: u32, group: u32, mode: u32) -> Option<String> {
-    if user != we.user && user != 0 {
-        return Some(format!("it is owned by user {user}, but agentd runs as user {}", we.user));
+fn ownership_problem(identity: Identity, user: u32, group: u32, mode: u32) -> Option<String> {
+    if user != identity.user && user != 0 {
+        return Some(format!("it is owned by user {user}, but agentd runs as user {}", identity.user));
     }
-    if mode & OTHERS != 0 {
+    if mode & OTHERS_WRITE != 0 {
         return Some(format!("it is writable by all users (mode {:04o})", mode & 0o7777));
     }
-    if mode & GROUP != 0 && group != we.group {
+    if mode & GROUP_WRITE != 0 && group != identity.group {
         return Some(format!("it is writable by group {group} (mode {:04o})", mode & 0o7777));
     }
     None
@@ -206,10 +206,10 @@ mod tests {
 
     #[test]
     fn files_writable_by_others_are_rejected() {
-        let check = |user, group, mode, why: Option<&str>| {
-            let said = judged(Identity { user: 1000, group: 1000 }, user, group, mode);
-            assert_eq!(said.is_some(), why.is_some(), "{said:?}");
-            assert!(said.unwrap_or_default().contains(why.unwrap_or_default()));
+        let check = |user, group, mode, expected: Option<&str>| {
+            let problem = ownership_problem(Identity { user: 1000, group: 1000 }, user, group, mode);
+            assert_eq!(problem.is_some(), expected.is_some(), "{problem:?}");
+            assert!(problem.unwrap_or_default().contains(expected.unwrap_or_default()));
         };
         check(1000, 1000, 0o600, None);
         check(1000, 1000, 0o664, None);

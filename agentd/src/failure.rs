@@ -104,7 +104,7 @@ impl Refusal {
         Self { hint: Some(hint.into()), ..self }
     }
 
-    /// Message and hint in one line, for places with room for one text only.
+    /// Message and hint on one line, for outputs that take a single text.
     pub(crate) fn sentence(&self) -> String {
         match &self.hint {
             Some(hint) => format!("{}; {hint}", self.message),
@@ -114,7 +114,7 @@ impl Refusal {
 }
 
 /// Conversions from errors that have a kind and a hint.
-macro_rules! refused {
+macro_rules! refusal_from {
     ($($error:ty),*) => {$(
         impl From<$error> for Refusal {
             fn from(error: $error) -> Self {
@@ -124,7 +124,7 @@ macro_rules! refused {
     )*};
 }
 
-refused!(EngineError, WorkspaceError, KnowledgeError, AuditError, ModelError, StoreError);
+refusal_from!(EngineError, WorkspaceError, KnowledgeError, AuditError, ModelError, StoreError);
 
 impl From<WireError> for Refusal {
     fn from(error: WireError) -> Self {
@@ -145,12 +145,12 @@ impl From<Refusal> for Status {
     }
 }
 
-/// Runs `work` on a blocking thread. If it panics, the result is a refusal with the message `failed`.
+/// Runs `work` on a blocking thread. If it panics, the result is a refusal with `message`.
 pub(crate) async fn blocking<T: Send + 'static>(
-    failed: &str,
+    message: &str,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Refusal> {
-    tokio::task::spawn_blocking(work).await.map_err(|_| Refusal::new(ErrorKind::Internal, failed))
+    tokio::task::spawn_blocking(work).await.map_err(|_| Refusal::new(ErrorKind::Internal, message))
 }
 
 /// The message of an error and of all its causes. Repetitions are left out, as many errors include their cause in their

@@ -12,7 +12,7 @@ use tokio::{
 /// Returns memory that the next work does not need: freed heap memory, and code pages of the previous work.
 fn release_memory() {
     crate::documents::release_memory();
-    if let Err(error) = forget_code() {
+    if let Err(error) = release_code() {
         tracing::debug!(%error, "could not unmap unused code");
     }
 }
@@ -23,14 +23,14 @@ fn release_memory() {
 ///
 /// # Errors
 /// Fails if the kernel does not report the mappings, or refuses. The only effect is higher memory use.
-fn forget_code() -> io::Result<()> {
+fn release_code() -> io::Result<()> {
     // A debugger has written its breakpoints into these pages.
     if is_traced(&fs::read_to_string("/proc/self/status")?) {
         return Ok(());
     }
     let program = fs::read_link("/proc/self/exe")?;
-    for (start, length) in code(&fs::read_to_string("/proc/self/maps")?, &program) {
-        forget(start, length)?;
+    for (start, length) in code_mappings(&fs::read_to_string("/proc/self/maps")?, &program) {
+        unmap(start, length)?;
     }
     Ok(())
 }
@@ -44,7 +44,7 @@ fn is_traced(status: &str) -> bool {
 /// Maximum number of heaps that threads share. The C library creates up to eight per core and returns little of them:
 /// indexing documents, whose parts move between threads, retained three times the memory it needed.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-const HEAPS: libc::c_int = 2;
+const MAX_HEAPS: libc::c_int = 2;
 
 /// Size in bytes from which a block is mapped separately and returned to the kernel when it is freed. The C library
 /// raises its own threshold up to 32 MB with each such block that is freed, and later blocks then leave holes in the
@@ -53,17 +53,17 @@ const HEAPS: libc::c_int = 2;
 const LARGE_BLOCK: libc::c_int = 1 << 20;
 
 /// Limits the number of heaps, and keeps large blocks out of them. Must be called before any thread is started.
-#[allow(unsafe_code, reason = "there is no wrapper")]
+#[allow(unsafe_code, reason = "no safe wrapper exists")]
 pub(crate) fn bound_heaps() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     for (setting, value) in [
-        (libc::M_ARENA_MAX, HEAPS),
+        (libc::M_ARENA_MAX, MAX_HEAPS),
         (libc::M_MMAP_THRESHOLD, LARGE_BLOCK),
         // Free memory at the end of a heap that triggers a trim: twice the block size, as in the C library.
         (libc::M_TRIM_THRESHOLD, 2 * LARGE_BLOCK),
     ] {
         // SAFETY: the call takes two numbers and sets one of the allocator's parameters under the allocator's own lock.
-        // It refuses a parameter that it does not know, and then nothing changes.
+        // An unknown parameter is rejected and changes nothing.
         unsafe {
             libc::mallopt(setting, value);
         }
@@ -71,12 +71,12 @@ pub(crate) fn bound_heaps() {
 }
 
 /// Mappings of a program's code, as address and length in bytes: readable, executable, private and not writable.
-fn code<'a>(maps: &'a str, program: &'a Path) -> impl Iterator<Item = (usize, usize)> + 'a {
+fn code_mappings<'a>(maps: &'a str, program: &'a Path) -> impl Iterator<Item = (usize, usize)> + 'a {
     maps.lines().filter_map(move |line| {
-        let mut words = line.split_ascii_whitespace();
-        let (range, rights) = (words.next()?, words.next()?);
+        let mut fields = line.split_ascii_whitespace();
+        let (range, rights) = (fields.next()?, fields.next()?);
         // Offset, device and inode come between. A path with blanks does not match, and its code stays mapped.
-        if rights != "r-xp" || Path::new(words.nth(3)?) != program || words.next().is_some() {
+        if rights != "r-xp" || Path::new(fields.nth(3)?) != program || fields.next().is_some() {
             return None;
         }
         let (start, end) = range.split_once('-')?;
@@ -85,10 +85,10 @@ fn code<'a>(maps: &'a str, program: &'a Path) -> impl Iterator<Item = (usize, us
     })
 }
 
-#[allow(unsafe_code, reason = "an address is a number, and only we can say what lies there")]
-fn forget(start: usize, length: usize) -> io::Result<()> {
+#[allow(unsafe_code, reason = "an address is a number, and only this function knows what is mapped there")]
+fn unmap(start: usize, length: usize) -> io::Result<()> {
     // SAFETY: the range is a private file mapping without write permission, and code has no relocations. So no page
-    // differs from the file, except for a debugger's breakpoints, which are checked for before. The kernel reads pages
+    // differs from the file, except for a debugger's breakpoints, which are checked for above. The kernel reads pages
     // that are touched later from the file again, with the same bytes, so other threads may run in the range meanwhile.
     // The kernel refuses a range that is no longer mapped.
     let outcome = unsafe { libc::madvise(start as *mut libc::c_void, length, libc::MADV_DONTNEED) };
@@ -96,25 +96,25 @@ fn forget(start: usize, length: usize) -> io::Result<()> {
 }
 
 /// Time without a change after which the daemon counts as idle. Longer than the gap between two turns of a script.
-const PAUSE: Duration = Duration::from_secs(5);
+const IDLE_AFTER: Duration = Duration::from_secs(5);
 /// Interval of the check, after work has begun.
-const LOOK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Returns memory now, after the start, and each time the daemon becomes idle after work. Ends when the engine is gone.
 pub(crate) async fn follow(activity: watch::Receiver<Activity>) {
-    each_rest(activity, || async {
+    on_each_idle(activity, || async {
         // Trimming takes the allocator's locks, and milliseconds if much was freed.
         let _ = tokio::task::spawn_blocking(release_memory).await;
     })
     .await;
 }
 
-/// Runs `action` at once, and each time nothing has changed for [`PAUSE`] and no turn is running. Further work delays
-/// it, and one idle period triggers it once. Ends with the engine.
-async fn each_rest<Done: Future<Output = ()>>(mut activity: watch::Receiver<Activity>, action: impl Fn() -> Done) {
+/// Runs `action` at once, and each time nothing has changed for [`IDLE_AFTER`] and no turn is running. Further work
+/// delays it, and one idle period triggers it once. Ends with the engine.
+async fn on_each_idle<Done: Future<Output = ()>>(mut activity: watch::Receiver<Activity>, action: impl Fn() -> Done) {
     loop {
         action().await;
-        if activity.changed().await.is_err() || until_rest(&mut activity).await.is_err() {
+        if activity.changed().await.is_err() || wait_until_idle(&mut activity).await.is_err() {
             return;
         }
     }
@@ -122,13 +122,13 @@ async fn each_rest<Done: Future<Output = ()>>(mut activity: watch::Receiver<Acti
 
 /// Returns when the daemon is idle, or fails when the engine is gone. It polls instead of waiting for changes: each
 /// turn causes two, and waking up would delay the turn's first token.
-async fn until_rest(activity: &mut watch::Receiver<Activity>) -> Result<(), RecvError> {
-    let mut still = Duration::ZERO;
-    while still < PAUSE {
-        sleep(LOOK).await;
+async fn wait_until_idle(activity: &mut watch::Receiver<Activity>) -> Result<(), RecvError> {
+    let mut idle_time = Duration::ZERO;
+    while idle_time < IDLE_AFTER {
+        sleep(CHECK_INTERVAL).await;
         let has_changed = activity.has_changed()?;
-        let is_still = activity.borrow_and_update().is_quiet() && !has_changed;
-        still = if is_still { still + LOOK } else { Duration::ZERO };
+        let is_idle = activity.borrow_and_update().is_quiet() && !has_changed;
+        idle_time = if is_idle { idle_time + CHECK_INTERVAL } else { Duration::ZERO };
     }
     Ok(())
 }
@@ -152,7 +152,7 @@ mod tests {
             8000-9000 r-xp 00001000 fe:00 12 /bin/agentd (deleted)\n\
             9000-a000 r-xp 00000000 00:00 0 [vdso]\n\
             nonsense\n";
-        let found: Vec<_> = code(maps, Path::new("/bin/agentd")).collect();
+        let found: Vec<_> = code_mappings(maps, Path::new("/bin/agentd")).collect();
         assert_eq!(found, [(0x2000, 0x3000)]);
     }
 
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn released_code_still_runs() {
-        forget_code().unwrap();
+        release_code().unwrap();
         assert_eq!(fs::read_link("/proc/self/exe").unwrap(), std::env::current_exe().unwrap());
     }
 
@@ -174,21 +174,21 @@ mod tests {
 
     struct World {
         activity: watch::Sender<Activity>,
-        rests: Arc<AtomicUsize>,
+        releases: Arc<AtomicUsize>,
     }
 
     impl World {
         async fn new() -> Self {
             let (activity, receiver) = watch::channel(Activity::default());
-            let rests = Arc::<AtomicUsize>::default();
-            let counter = rests.clone();
-            tokio::spawn(each_rest(receiver, move || {
+            let releases = Arc::<AtomicUsize>::default();
+            let counter = releases.clone();
+            tokio::spawn(on_each_idle(receiver, move || {
                 let counter = counter.clone();
                 async move {
                     counter.fetch_add(1, Ordering::Relaxed);
                 }
             }));
-            let world = Self { activity, rests };
+            let world = Self { activity, releases };
             world.after(Duration::from_millis(1)).await;
             world
         }
@@ -196,24 +196,24 @@ mod tests {
         /// Number of idle periods so far, after this time on the paused clock.
         async fn after(&self, time: Duration) -> usize {
             sleep(time).await;
-            self.rests.load(Ordering::Relaxed)
+            self.releases.load(Ordering::Relaxed)
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn releases_once_after_start_while_idle() {
         let world = World::new().await;
-        assert_eq!(world.after(PAUSE * 100).await, 1);
+        assert_eq!(world.after(IDLE_AFTER * 100).await, 1);
     }
 
     #[tokio::test(start_paused = true)]
     async fn releases_once_after_work_has_ended() {
         let world = World::new().await;
         world.activity.send_replace(WORKING);
-        assert_eq!(world.after(PAUSE * 100).await, 1, "a turn at work is no rest");
+        assert_eq!(world.after(IDLE_AFTER * 100).await, 1, "a running turn is not idle time");
         world.activity.send_replace(LOADED);
-        assert_eq!(world.after(PAUSE / 2).await, 1, "it may go on at once");
-        assert_eq!(world.after(PAUSE * 100).await, 2);
+        assert_eq!(world.after(IDLE_AFTER / 2).await, 1, "the next turn may start right away");
+        assert_eq!(world.after(IDLE_AFTER * 100).await, 2);
     }
 
     #[tokio::test(start_paused = true)]
@@ -221,34 +221,34 @@ mod tests {
         let world = World::new().await;
         for _ in 0..20 {
             world.activity.send_replace(WORKING);
-            sleep(PAUSE / 4).await;
+            sleep(IDLE_AFTER / 4).await;
             world.activity.send_replace(LOADED);
-            assert_eq!(world.after(PAUSE / 2).await, 1);
+            assert_eq!(world.after(IDLE_AFTER / 2).await, 1);
         }
-        assert_eq!(world.after(PAUSE * 2).await, 2);
+        assert_eq!(world.after(IDLE_AFTER * 2).await, 2);
     }
 
     #[tokio::test(start_paused = true)]
     async fn turn_waiting_for_the_user_counts_as_idle() {
         let world = World::new().await;
         world.activity.send_replace(WORKING);
-        sleep(PAUSE).await;
+        sleep(IDLE_AFTER).await;
         world.activity.send_replace(WAITING);
-        assert_eq!(world.after(PAUSE * 2).await, 2);
+        assert_eq!(world.after(IDLE_AFTER * 2).await, 2);
     }
 
     #[tokio::test(start_paused = true)]
     async fn release_task_ends_with_the_engine() {
-        for at in [None, Some(WORKING), Some(LOADED)] {
+        for next in [None, Some(WORKING), Some(LOADED)] {
             let (activity, receiver) = watch::channel(Activity::default());
-            let following = tokio::spawn(each_rest(receiver, || async {}));
-            sleep(PAUSE * 2).await;
-            if let Some(at) = at {
-                activity.send_replace(at);
-                sleep(PAUSE / 2).await;
+            let task = tokio::spawn(on_each_idle(receiver, || async {}));
+            sleep(IDLE_AFTER * 2).await;
+            if let Some(next) = next {
+                activity.send_replace(next);
+                sleep(IDLE_AFTER / 2).await;
             }
             drop(activity);
-            following.await.unwrap();
+            task.await.unwrap();
         }
     }
 }

@@ -17,7 +17,7 @@ use tokio::task::spawn_blocking;
 const TRIAL_BYTES: usize = 64 << 10;
 
 /// Maximum number of sessions or events listed in a finding.
-const NAMED: usize = 20;
+const MAX_LISTED: usize = 20;
 
 /// Checks the data folder and the journal.
 pub struct Health {
@@ -38,31 +38,31 @@ impl Health {
     pub async fn problems(&self) -> Vec<Finding> {
         let data = self.data.clone();
         let disk = spawn_blocking(move || disk(&data)).await.unwrap_or_default();
-        let journal = self.store.check_files().err().map(|error| of_store("journal", &error));
-        disk.into_iter().chain(journal).chain(self.cut_off()).collect()
+        let journal = self.store.check_files().err().map(|error| store_failure("journal", &error));
+        disk.into_iter().chain(journal).chain(self.loss_report()).collect()
     }
 
     /// All problems, including those that take a pass over all stored data.
     pub async fn examine(&self) -> Vec<Finding> {
         let mut findings = self.problems().await;
-        findings.extend(self.lost().await);
+        findings.extend(self.missing_data().await);
         if findings.iter().all(|finding| !finding.is_failure) {
-            findings.extend(self.store.try_write().await.err().map(|error| of_store("journal", &error)));
+            findings.extend(self.store.try_write().await.err().map(|error| store_failure("journal", &error)));
         }
         match self.store.damaged().await {
-            Ok(damaged) => findings.extend(damaged.iter().map(of_session)),
-            Err(error) => findings.push(of_store("journal", &error)),
+            Ok(damaged) => findings.extend(damaged.iter().map(damaged_session)),
+            Err(error) => findings.push(store_failure("journal", &error)),
         }
         match self.store.size().await {
-            Ok(size) if size.stuck_sessions > 0 => findings.push(of_stuck(size.stuck_sessions)),
+            Ok(size) if size.stuck_sessions > 0 => findings.push(stuck_sessions(size.stuck_sessions)),
             Ok(_) => {}
-            Err(error) => findings.push(of_store("journal", &error)),
+            Err(error) => findings.push(store_failure("journal", &error)),
         }
         findings
     }
 
     /// Report of a journal that was damaged and lost its newest part, until the user removes the loss file.
-    pub fn cut_off(&self) -> Option<Finding> {
+    pub fn loss_report(&self) -> Option<Finding> {
         let loss = self.store.loss()?;
         let hint = format!(
             "restore the latest data from a backup of the whole data folder, if there is one; see docs/operations.md. To \
@@ -73,7 +73,7 @@ impl Health {
     }
 
     /// Signs that the journal was removed or replaced: an older audit log, or files of unknown sessions.
-    pub async fn lost(&self) -> Vec<Finding> {
+    pub async fn missing_data(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
         if self.journal_was_lost {
             let message = "the journal is newer than the audit log: it was removed or emptied";
@@ -82,9 +82,9 @@ impl Health {
         let workspaces = self.data.join("workspace");
         let folders = spawn_blocking(move || sessions_in(&workspaces)).await.unwrap_or_default();
         match self.store.unknown(folders).await {
-            Ok(unknown) if !unknown.is_empty() => findings.push(of_unknown(&unknown)),
+            Ok(unknown) if !unknown.is_empty() => findings.push(unknown_sessions(&unknown)),
             Ok(_) => {}
-            Err(error) => findings.push(of_store("journal", &error)),
+            Err(error) => findings.push(store_failure("journal", &error)),
         }
         findings
     }
@@ -98,11 +98,11 @@ fn failure(subject: &str, message: impl Into<String>, hint: impl Into<String>) -
     Finding { is_failure: true, ..warning(subject, message, hint) }
 }
 
-fn of_store(subject: &str, error: &StoreError) -> Finding {
+fn store_failure(subject: &str, error: &StoreError) -> Finding {
     failure(subject, error.to_string(), error.hint().unwrap_or_default())
 }
 
-fn of_session(damaged: &DamagedSession) -> Finding {
+fn damaged_session(damaged: &DamagedSession) -> Finding {
     let hint = "the rest can be read and resumed; `agentctl sessions delete` removes it";
     match damaged.id {
         None => {
@@ -110,31 +110,31 @@ fn of_session(damaged: &DamagedSession) -> Finding {
         }
         Some(id) if damaged.events.is_empty() => failure("session", format!("session {id} cannot be read"), hint),
         Some(id) => {
-            let numbers: Vec<String> = damaged.events.iter().take(NAMED).map(ToString::to_string).collect();
-            let more = if damaged.events.len() > NAMED { " and more" } else { "" };
+            let numbers: Vec<String> = damaged.events.iter().take(MAX_LISTED).map(ToString::to_string).collect();
+            let more = if damaged.events.len() > MAX_LISTED { " and more" } else { "" };
             let message = format!("session {id} has damaged events: {}{more}", numbers.join(", "));
             failure("session", message, hint)
         }
     }
 }
 
-fn of_unknown(unknown: &[SessionId]) -> Finding {
-    let named: Vec<String> = unknown.iter().take(NAMED).map(ToString::to_string).collect();
-    let more = unknown.len().saturating_sub(NAMED);
+fn unknown_sessions(unknown: &[SessionId]) -> Finding {
+    let ids: Vec<String> = unknown.iter().take(MAX_LISTED).map(ToString::to_string).collect();
+    let more = unknown.len().saturating_sub(MAX_LISTED);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     warning(
         "journal",
-        format!("workspace/ has files of sessions that are not in the journal: {}{more}", named.join(", ")),
+        format!("workspace/ has files of sessions that are not in the journal: {}{more}", ids.join(", ")),
         "if agentd.db was removed or replaced, restore it from a backup; otherwise remove these folders",
     )
 }
 
-fn of_stuck(sessions: u64) -> Finding {
-    let what =
+fn stuck_sessions(sessions: u64) -> Finding {
+    let subject =
         if sessions == 1 { "1 deleted session is".to_owned() } else { format!("{sessions} deleted sessions are") };
     failure(
         "journal",
-        format!("{what} still in agentd.db: the damaged part cannot be overwritten; they are not listed anywhere"),
+        format!("{subject} still in agentd.db: the damaged part cannot be overwritten; they are not listed anywhere"),
         "the next start retries; see docs/operations.md to rebuild the journal from what can be read",
     )
 }

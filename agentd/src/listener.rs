@@ -27,15 +27,15 @@ use crate::{
     lock::{self, FolderLock, LockState},
 };
 
-/// Capacity for accepted connections that wait for the server. It takes them at once.
-const WAITING: usize = 16;
+/// Capacity for accepted connections that wait for the server. The server accepts them immediately.
+const BACKLOG: usize = 16;
 
 /// Interval of the check. Clients wait slightly longer for a daemon that is alive but cannot be found.
-const PERIOD: Duration = Duration::from_secs(5);
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Socket paths that the daemon may listen on.
 #[derive(Debug, Clone)]
-pub struct SocketPlaces {
+pub struct SocketPaths {
     /// The path that clients try first.
     pub first: PathBuf,
     /// Alternatives if the first is not available.
@@ -44,7 +44,7 @@ pub struct SocketPlaces {
     pub is_named: bool,
 }
 
-impl SocketPlaces {
+impl SocketPaths {
     /// All paths, best first.
     pub fn all(&self) -> impl Iterator<Item = &PathBuf> {
         std::iter::once(&self.first).chain(&self.others)
@@ -53,22 +53,22 @@ impl SocketPlaces {
 
 /// Socket and lock file, by which clients find the daemon. The socket keeps listening even if its path is gone.
 pub(crate) struct Presence<'a> {
-    places: SocketPlaces,
+    paths: SocketPaths,
     /// `None` if the socket has no path, or has lost it.
-    name: Option<SocketName>,
+    name: Option<BoundSocket>,
     /// True if the supervisor passed a socket without a path.
-    is_nameless: bool,
+    is_pathless: bool,
     connections: mpsc::Sender<Io>,
     accepting: JoinHandle<()>,
     lock: &'a mut FolderLock,
     store: Arc<SqliteStore>,
     socket: watch::Sender<PathBuf>,
     /// Problems that were already logged, so that each is logged once.
-    logged: OpenComplaints,
+    logged: LoggedProblems,
 }
 
 /// Path of a bound socket.
-struct SocketName {
+struct BoundSocket {
     file: SocketFile,
     /// True if the daemon must remove it. A supervisor's socket is not removed.
     is_ours: bool,
@@ -78,7 +78,7 @@ struct SocketName {
 
 /// Problems that persist and were already logged.
 #[derive(Default)]
-struct OpenComplaints {
+struct LoggedProblems {
     socket: bool,
     lock: bool,
     folder: bool,
@@ -86,13 +86,13 @@ struct OpenComplaints {
 }
 
 impl<'a> Presence<'a> {
-    /// Takes over the socket that was passed, or binds the first of the places. If another daemon has that one and the
+    /// Takes over the socket that was passed, or binds the first of the paths. If another daemon uses it and the
     /// user has not named it, the next one is bound: clients find it through the lock file, which publishes its path.
     ///
     /// # Errors
-    /// Fails if the path cannot be a socket, or if it is taken.
+    /// Fails if the path cannot be a socket, or if it is in use.
     pub(crate) async fn open(
-        places: SocketPlaces,
+        paths: SocketPaths,
         inherited: Option<OwnedFd>,
         lock: &'a mut FolderLock,
         store: Arc<SqliteStore>,
@@ -101,42 +101,42 @@ impl<'a> Presence<'a> {
             Some(fd) => {
                 let (incoming, path) = socket::adopt(fd).map_err(failure)?;
                 let file = path.and_then(|path| SocketFile::open_existing(&path).ok());
-                (incoming, file.map(|file| SocketName { file, is_ours: false, _lock: None }))
+                (incoming, file.map(|file| BoundSocket { file, is_ours: false, _lock: None }))
             }
             None => {
-                let (incoming, name) = open_first(&places).await?;
+                let (incoming, name) = open_first(&paths).await?;
                 (incoming, Some(name))
             }
         };
-        let is_nameless = name.is_none();
-        let (connections, taken) = mpsc::channel(WAITING);
+        let is_pathless = name.is_none();
+        let (connections, accepted) = mpsc::channel(BACKLOG);
         let accepting = tokio::spawn(accept(incoming, connections.clone()));
-        let taken = futures_util::stream::unfold(taken, |mut taken| async move {
-            Some((Ok::<_, io::Error>(taken.recv().await?), taken))
+        let accepted = futures_util::stream::unfold(accepted, |mut accepted| async move {
+            Some((Ok::<_, io::Error>(accepted.recv().await?), accepted))
         });
-        let (socket, logged) = (watch::Sender::default(), OpenComplaints::default());
-        let mut presence = Self { places, name, is_nameless, connections, accepting, lock, store, socket, logged };
+        let (socket, logged) = (watch::Sender::default(), LoggedProblems::default());
+        let mut presence = Self { paths, name, is_pathless, connections, accepting, lock, store, socket, logged };
         presence.publish_socket();
-        Ok((presence, taken))
+        Ok((presence, accepted))
     }
 
-    /// Path at which the daemon can be reached, or the wanted path if there is none.
+    /// Path at which the daemon can be reached, or the preferred path if there is none.
     fn path(&self) -> &Path {
-        self.name.as_ref().map_or(&self.places.first, |name| name.file.path())
+        self.name.as_ref().map_or(&self.paths.first, |name| name.file.path())
     }
 
     /// Returns true if the path still leads to this socket, or if the socket never had a path.
     fn is_found(&self) -> bool {
-        self.name.as_ref().map_or(self.is_nameless, |name| name.file.exists())
+        self.name.as_ref().map_or(self.is_pathless, |name| name.file.exists())
     }
 
-    /// Binds the socket again, at the first place available. Existing connections are not affected. On an error, which
-    /// is that of the last place, the daemon has no path until the next check.
+    /// Binds the socket again, at the first available path. Existing connections are not affected. On an error, which
+    /// is that of the last path, the daemon has no path until the next check.
     async fn rebind(&mut self) -> Result<(), Failure> {
         let before = self.path().to_owned();
-        // The lock file is named after the socket. It must be released before it is taken again.
+        // The lock file is named after the socket. It must be released before it is locked again.
         self.name.take_if(|name| name.is_ours);
-        let others: Vec<PathBuf> = self.places.all().filter(|path| **path != before).cloned().collect();
+        let others: Vec<PathBuf> = self.paths.all().filter(|path| **path != before).cloned().collect();
         let (incoming, name) = bind_any(std::iter::once(&before).chain(&others)).await?;
         self.accepting.abort();
         self.accepting = tokio::spawn(accept(incoming, self.connections.clone()));
@@ -151,7 +151,7 @@ impl<'a> Presence<'a> {
 
     /// Removes the socket's path, unless it now belongs to a successor.
     pub(crate) fn remove(self) {
-        if let Some(SocketName { file, is_ours: true, .. }) = self.name
+        if let Some(BoundSocket { file, is_ours: true, .. }) = self.name
             && let Err(error) = file.remove()
         {
             tracing::warn!(%error, "could not remove the socket");
@@ -163,18 +163,18 @@ impl<'a> Presence<'a> {
     }
 
     /// Checks socket, lock file and journal periodically. Never returns.
-    pub(crate) async fn keep(&mut self) {
-        let mut ticks = interval(PERIOD);
+    pub(crate) async fn maintain(&mut self) {
+        let mut ticks = interval(CHECK_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            self.look_at_lock();
-            self.look_at_socket().await;
-            self.look_at_journal();
+            self.check_lock();
+            self.check_socket().await;
+            self.check_journal();
         }
     }
 
-    async fn look_at_socket(&mut self) {
+    async fn check_socket(&mut self) {
         if self.is_found() {
             self.logged.socket = false;
             return;
@@ -198,10 +198,10 @@ impl<'a> Presence<'a> {
         self.publish_socket();
     }
 
-    fn look_at_lock(&mut self) {
+    fn check_lock(&mut self) {
         match self.lock.check() {
-            Ok(LockState::There) => (self.logged.lock, self.logged.folder) = (false, false),
-            Ok(LockState::Renewed) => tracing::warn!("the lock file was missing and was created again"),
+            Ok(LockState::InPlace) => (self.logged.lock, self.logged.folder) = (false, false),
+            Ok(LockState::Recreated) => tracing::warn!("the lock file was missing and was created again"),
             Ok(LockState::FolderGone) => {
                 if !std::mem::replace(&mut self.logged.folder, true) {
                     tracing::error!("the data folder was moved; move it back or stop the daemon");
@@ -215,7 +215,7 @@ impl<'a> Presence<'a> {
         }
     }
 
-    fn look_at_journal(&mut self) {
+    fn check_journal(&mut self) {
         match self.store.check_files() {
             Ok(()) => self.logged.journal = false,
             Err(error) => {
@@ -244,22 +244,22 @@ async fn accept(incoming: IncomingConnections, connections: mpsc::Sender<Io>) {
     }
 }
 
-async fn open_first(places: &SocketPlaces) -> Result<(IncomingConnections, SocketName), Failure> {
-    let refused = match bind(&places.first).await {
+async fn open_first(paths: &SocketPaths) -> Result<(IncomingConnections, BoundSocket), Failure> {
+    let error = match bind(&paths.first).await {
         Ok(bound) => return Ok(bound),
-        Err(refused) => refused,
+        Err(error) => error,
     };
-    if places.is_named || !socket::is_live(&places.first).await {
-        return Err(refused);
+    if paths.is_named || !socket::is_live(&paths.first).await {
+        return Err(error);
     }
-    let Ok(bound) = bind_any(places.others.iter()).await else { return Err(refused) };
+    let Ok(bound) = bind_any(paths.others.iter()).await else { return Err(error) };
     let socket = bound.1.file.path().display();
-    tracing::info!(taken = %places.first.display(), %socket, "another daemon uses the default socket");
+    tracing::info!(taken = %paths.first.display(), %socket, "another daemon uses the default socket");
     Ok(bound)
 }
 
 /// Binds the first available path. The error is that of the last one.
-async fn bind_any(paths: impl Iterator<Item = &PathBuf>) -> Result<(IncomingConnections, SocketName), Failure> {
+async fn bind_any(paths: impl Iterator<Item = &PathBuf>) -> Result<(IncomingConnections, BoundSocket), Failure> {
     let mut last = None;
     for path in paths {
         match bind(path).await {
@@ -273,24 +273,24 @@ async fn bind_any(paths: impl Iterator<Item = &PathBuf>) -> Result<(IncomingConn
     Err(last.unwrap_or_else(|| Failure::broken("no path for a socket")))
 }
 
-async fn bind(path: &Path) -> Result<(IncomingConnections, SocketName), Failure> {
+async fn bind(path: &Path) -> Result<(IncomingConnections, BoundSocket), Failure> {
     let lock = lock_beside(path)?;
     let (incoming, file) = socket::bind(path).await.map_err(failure)?;
-    Ok((incoming, SocketName { file, is_ours: true, _lock: lock }))
+    Ok((incoming, BoundSocket { file, is_ours: true, _lock: lock }))
 }
 
 /// Locks a file beside the socket. Two daemons with different data folders may be configured with the same socket; both
-/// would find it dead, and the second would remove the socket of the first.
+/// would consider it stale, and the second would remove the socket of the first.
 ///
 /// Nothing is written to a folder that does not exist yet or that others may write to. Binding creates the former, so a
 /// race needs two first starts. Binding rejects the latter.
 fn lock_beside(path: &Path) -> Result<Option<File>, Failure> {
     let owner = nix::unistd::geteuid().as_raw();
-    let ours = |folder: &Path| {
+    let is_private = |folder: &Path| {
         folder.metadata().is_ok_and(|meta| meta.is_dir() && meta.uid() == owner && meta.mode() & 0o022 == 0)
     };
     match (path.parent(), path.file_name()) {
-        (Some(folder), Some(name)) if ours(folder) => {
+        (Some(folder), Some(name)) if is_private(folder) => {
             let mut name = name.to_owned();
             name.push(".lock");
             lock::take(&folder.join(name)).map(Some)
@@ -301,6 +301,6 @@ fn lock_beside(path: &Path) -> Result<Option<File>, Failure> {
 
 /// A path that cannot be a socket is a configuration error. All other errors are failures of the system.
 pub(crate) fn failure(error: SocketError) -> Failure {
-    let make = if error.kind() == ErrorKind::Configuration { Failure::usage } else { Failure::broken };
-    make(error.to_string()).with_hint(error.hint())
+    let failure_kind = if error.kind() == ErrorKind::Configuration { Failure::usage } else { Failure::broken };
+    failure_kind(error.to_string()).with_hint(error.hint())
 }

@@ -37,7 +37,7 @@ fn take_unnamed(path: &Path) -> Result<File, Failure> {
     let file = open(path, false).map_err(|error| broken(path, error))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(held(path, LockRecord::read(&file))),
+        Err(TryLockError::WouldBlock) => Err(already_running(path, LockRecord::read(&file))),
         Err(TryLockError::Error(error)) => Err(broken(path, error)),
     }
 }
@@ -72,9 +72,9 @@ pub struct FolderLock {
 #[derive(Debug, PartialEq, Eq)]
 pub enum LockState {
     /// The lock file is in place.
-    There,
+    InPlace,
     /// The lock file was missing and was created again.
-    Renewed,
+    Recreated,
     /// The data folder itself was moved or removed.
     FolderGone,
 }
@@ -91,7 +91,7 @@ impl FolderLock {
         match folder.try_lock() {
             Ok(()) => {}
             // The other daemon's lock file was removed, so ours is a new one.
-            Err(TryLockError::WouldBlock) => return Err(held(data, None)),
+            Err(TryLockError::WouldBlock) => return Err(already_running(data, None)),
             // Some network file systems cannot lock folders. The file's lock is enough.
             Err(TryLockError::Error(error)) => tracing::warn!("could not lock the data folder itself: {error}"),
         }
@@ -119,21 +119,22 @@ impl FolderLock {
         }
         let path = self.path.join(LOCK_FILE);
         if is_at(&self.lock, fs::symlink_metadata(&path)) {
-            return Ok(LockState::There);
+            return Ok(LockState::InPlace);
         }
         // Lock and contents are complete before the file gets its name.
-        let made = self.path.join(format!("{LOCK_FILE}.{}", std::process::id()));
-        let renewed = make(&made, self.socket.as_deref()).and_then(|lock| fs::rename(&made, &path).map(|()| lock));
-        if renewed.is_err() {
+        let temporary = self.path.join(format!("{LOCK_FILE}.{}", std::process::id()));
+        let recreated = create_locked(&temporary, self.socket.as_deref())
+            .and_then(|lock| fs::rename(&temporary, &path).map(|()| lock));
+        if recreated.is_err() {
             // The file may not exist if creating it failed.
-            let _ = fs::remove_file(&made);
+            let _ = fs::remove_file(&temporary);
         }
-        self.lock = renewed?;
-        Ok(LockState::Renewed)
+        self.lock = recreated?;
+        Ok(LockState::Recreated)
     }
 }
 
-fn make(path: &Path, socket: Option<&Path>) -> io::Result<File> {
+fn create_locked(path: &Path, socket: Option<&Path>) -> io::Result<File> {
     let lock = open(path, true)?;
     lock.try_lock()?;
     name_holder(&lock);
@@ -166,9 +167,9 @@ fn broken(path: &Path, error: io::Error) -> Failure {
 }
 
 /// The other daemon may be between locking and writing. Its process ID is unknown then.
-fn held(path: &Path, record: Option<LockRecord>) -> Failure {
-    let who = record.map(|record| format!("(pid {}) ", record.pid)).unwrap_or_default();
-    Failure::broken(format!("agentd is already running {who}with the lock {}", path.display()))
+fn already_running(path: &Path, record: Option<LockRecord>) -> Failure {
+    let holder = record.map(|record| format!("(pid {}) ", record.pid)).unwrap_or_default();
+    Failure::broken(format!("agentd is already running {holder}with the lock {}", path.display()))
         .with_hint("`agentctl status` shows it and `agentctl stop` ends it; set AGENTD_DATA_DIR and AGENTD_SOCKET to run a second one")
 }
 

@@ -31,7 +31,7 @@ use crate::{
 };
 
 /// Size in bytes above which the log file is rotated. One rotated file is kept.
-const LARGEST_FILE: u64 = 10 << 20;
+const MAX_FILE_BYTES: u64 = 10 << 20;
 
 /// Changes the log filter while the daemon runs.
 #[derive(Clone)]
@@ -47,7 +47,7 @@ pub struct LogHandle {
 /// Fails if the log file cannot be written, or on a second call.
 pub fn start(
     log_file: Option<&Path>,
-    is_journal: bool,
+    is_journald: bool,
     settings: &ServiceSettings,
     redactor: Redactor,
 ) -> Result<LogHandle, Failure> {
@@ -61,10 +61,10 @@ pub fn start(
         })
     };
     let file = log_file.map(open).transpose()?.map(Mutex::new);
-    let is_journal = is_journal && file.is_none();
+    let is_journald = is_journald && file.is_none();
     let layer = tracing_subscriber::fmt::layer().with_writer(RedactingWriter { file, redactor: redactor.clone() });
     let out: Box<dyn Layer<Registry> + Send + Sync> = match settings.log_format {
-        _ if is_journal => {
+        _ if is_journald => {
             layer.event_format(JournalFormat(plain.without_time().with_level(false))).with_ansi(false).boxed()
         }
         LogFormat::Text => layer.event_format(plain).with_ansi(false).boxed(),
@@ -170,10 +170,10 @@ impl LogFile {
     }
 
     fn write(&mut self, line: &str) -> io::Result<()> {
-        if self.size > LARGEST_FILE {
-            let mut aside = self.path.clone().into_os_string();
-            aside.push(".1");
-            std::fs::rename(&self.path, aside)?;
+        if self.size > MAX_FILE_BYTES {
+            let mut rotated = self.path.clone().into_os_string();
+            rotated.push(".1");
+            std::fs::rename(&self.path, rotated)?;
             *self = Self::open(&self.path)?;
         }
         self.file.write_all(line.as_bytes())?;
@@ -192,7 +192,7 @@ mod tests {
         let path = folder.path().join("agentd.log");
         let mut log = LogFile::open(&path).unwrap();
         log.write("old\n").unwrap();
-        log.size = LARGEST_FILE + 1;
+        log.size = MAX_FILE_BYTES + 1;
         log.write("new\n").unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "new\n");
         assert_eq!(std::fs::read_to_string(folder.path().join("agentd.log.1")).unwrap(), "old\n");

@@ -15,7 +15,7 @@ use agentd_sandbox::{host::HELPER_ARGUMENT, run_helper};
 use clap::{CommandFactory as _, Parser as _};
 use clap_mangen::Man;
 
-/// Variables that limit the threads of the libraries behind the built-in model. Each is read once.
+/// Variables that limit the threads of the libraries that the built-in model uses. Each is read once.
 const THREAD_LIMITS: [&str; 2] = ["CANDLE_NUM_THREADS", "RAYON_NUM_THREADS"];
 
 fn main() -> ExitCode {
@@ -30,8 +30,8 @@ fn main() -> ExitCode {
             return run_guard(&arguments.collect::<Vec<_>>());
         }
         let rest: Vec<_> = arguments.collect();
-        if let Some(ended) = documents::run_worker(&first, &rest).or_else(|| code::run_worker(&first, &rest)) {
-            return ended;
+        if let Some(exit_code) = documents::run_worker(&first, &rest).or_else(|| code::run_worker(&first, &rest)) {
+            return exit_code;
         }
     }
     let args = Args::parse();
@@ -54,14 +54,14 @@ fn main() -> ExitCode {
 fn run(args: &Args) -> Result<(), Failure> {
     let environment = Environment::capture();
     let supervisor = Supervisor::take(&environment)?;
-    settle_environment(&environment);
+    prepare_environment(&environment);
     start::start(args, environment, supervisor, |_| {})
 }
 
 /// Sets thread limits that leave a core free while the built-in model computes. Removes the supervisor's variables, so
-/// that child processes do not take them for theirs.
-#[allow(unsafe_code, reason = "the environment can only be changed before there are threads, which is here")]
-fn settle_environment(environment: &Environment) {
+/// that child processes do not mistake them for their own.
+#[allow(unsafe_code, reason = "the environment may only be changed while the process has a single thread, as here")]
+fn prepare_environment(environment: &Environment) {
     let threads = embedded::recommended_threads().to_string();
     // SAFETY: no other thread exists that could read the environment: `main` has started none, and neither the argument
     // parser nor the code that ran since starts one.

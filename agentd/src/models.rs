@@ -15,7 +15,7 @@ use agentd_core::{
 use agentd_models::{ModelRecords, ModelRouter};
 
 use crate::{
-    config::{Config, ModelPlace},
+    config::{Config, ModelLocation},
     embedded,
     failure::Failure,
 };
@@ -48,10 +48,10 @@ impl ModelMaker {
     pub fn make(&self, config: &Config) -> Result<SlotModels, Failure> {
         let mut servers = BTreeMap::new();
         let mut files = BTreeMap::new();
-        for (slot, place) in &config.models {
-            match place {
-                ModelPlace::Server(model) => drop(servers.insert(*slot, (**model).clone())),
-                ModelPlace::Gguf(path) => drop(files.insert(*slot, path.clone())),
+        for (slot, model) in &config.models {
+            match model {
+                ModelLocation::Server(model) => drop(servers.insert(*slot, (**model).clone())),
+                ModelLocation::Gguf(path) => drop(files.insert(*slot, path.clone())),
             }
         }
         // A file in the base slot replaces the built-in model, also for all slots that fall back to it.
@@ -59,14 +59,14 @@ impl ModelMaker {
             .remove(&Slot::Base)
             .or_else(|| config.daemon.named_weights())
             .unwrap_or_else(|| self.built_in_weights());
-        let mut kept = Vec::new();
-        let base = self.embedded(config, weights, &mut kept);
-        let local = files.into_iter().map(|(slot, path)| (slot, self.embedded(config, path, &mut kept))).collect();
+        let mut in_use = Vec::new();
+        let base = self.embedded(config, weights, &mut in_use);
+        let local = files.into_iter().map(|(slot, path)| (slot, self.embedded(config, path, &mut in_use))).collect();
         let router = ModelRouter::with_records(&servers, base, Arc::clone(&self.records), self.routes.clone());
         let router = router.map_err(|error| {
             Failure::usage(error.to_string()).with_source(error).with_hint("fix it in models.yaml or in MODEL_*")
         })?;
-        *self.embedded.lock().unwrap_or_else(PoisonError::into_inner) = kept;
+        *self.embedded.lock().unwrap_or_else(PoisonError::into_inner) = in_use;
         Ok(SlotModels { router, local })
     }
 
@@ -78,14 +78,14 @@ impl ModelMaker {
         if own.exists() { own } else { packaged.unwrap_or(own) }
     }
 
-    fn embedded(&self, config: &Config, path: PathBuf, kept: &mut LoadedModels) -> Arc<dyn Model> {
-        let wanted = (path, config.daemon.embedded.idle_release.0);
-        let known = self.embedded.lock().unwrap_or_else(PoisonError::into_inner);
-        let model = match known.iter().chain(kept.iter()).find(|(known, _)| *known == wanted) {
+    fn embedded(&self, config: &Config, path: PathBuf, in_use: &mut LoadedModels) -> Arc<dyn Model> {
+        let key = (path, config.daemon.embedded.idle_release.0);
+        let loaded = self.embedded.lock().unwrap_or_else(PoisonError::into_inner);
+        let model = match loaded.iter().chain(in_use.iter()).find(|(loaded_key, _)| *loaded_key == key) {
             Some((_, model)) => Arc::clone(model),
-            None => embedded::model(wanted.0.clone(), wanted.1),
+            None => embedded::model(key.0.clone(), key.1),
         };
-        kept.push((wanted, Arc::clone(&model)));
+        in_use.push((key, Arc::clone(&model)));
         model
     }
 }
@@ -133,11 +133,11 @@ impl Models for ReloadableModels {
             return Vec::new();
         }
         // The model of a fallback slot may run in this process.
-        let stand_in = |fallback: FallbackModel| match local.get(&fallback.slot) {
+        let resolve_local = |fallback: FallbackModel| match local.get(&fallback.slot) {
             Some(model) => FallbackModel { model: Arc::clone(model), ..fallback },
             None => fallback,
         };
-        router.fallbacks(slot).into_iter().map(stand_in).collect()
+        router.fallbacks(slot).into_iter().map(resolve_local).collect()
     }
 
     fn list(&self) -> Vec<SlotInfo> {

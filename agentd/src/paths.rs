@@ -29,8 +29,8 @@ impl Paths {
     /// Fails if neither a flag, a variable nor `HOME` determines a folder.
     pub fn resolve(args: &Args, env: &Environment, current: &Path) -> Result<Self, Failure> {
         let own = |flag: &Option<PathBuf>, variable, xdg, fallback| {
-            let place = flag.clone().or_else(|| env.path(variable)).map(|path| current.join(path));
-            place.or_else(|| xdg_folder(env, xdg, fallback)).ok_or_else(|| {
+            let path = flag.clone().or_else(|| env.path(variable)).map(|path| current.join(path));
+            path.or_else(|| xdg_folder(env, xdg, fallback)).ok_or_else(|| {
                 Failure::usage("no folder for configuration and data: HOME is not set")
                     .with_hint(format!("set HOME, or set the folder with {variable}"))
             })
@@ -89,7 +89,7 @@ impl ConfigSource {
     }
 
     pub(crate) fn sources(&self) -> Result<Sources, Failure> {
-        let files = config::layers::gather(&self.paths.system_config, &self.paths.config)?;
+        let files = config::layers::load(&self.paths.system_config, &self.paths.config)?;
         let plugins = self.plugins.refresh();
         Ok(Sources { files, plugins, env: self.env.clone(), log_level: self.log_level.clone() }.with_dotenv()?)
     }

@@ -6,12 +6,12 @@ use agentd_audit::redact::Patterns;
 use aho_corasick::AhoCorasick;
 
 /// Minimum length of a secret in bytes. Shorter values would match inside common words, and protect nothing.
-const SHORTEST: usize = 6;
+const MIN_SECRET_BYTES: usize = 6;
 
 const MASK: &str = "[redacted]";
 
 /// Texts that precede a credential in headers and addresses.
-const MARKS: [&str; 4] = ["Bearer ", "bearer ", "api_key=", "api-key: "];
+const CREDENTIAL_PREFIXES: [&str; 4] = ["Bearer ", "bearer ", "api_key=", "api-key: "];
 
 /// Replaces known secrets and likely credentials in text. Cheap to clone; all clones share the known secrets.
 #[derive(Clone, Default)]
@@ -21,11 +21,11 @@ pub struct Redactor(Arc<RwLock<KnownSecrets>>);
 #[derive(Default)]
 struct KnownSecrets {
     configured: Vec<String>,
-    lent: Vec<String>,
-    brought: Vec<String>,
+    from_clients: Vec<String>,
+    from_session_servers: Vec<String>,
     /// All secrets, longest first, so that none is redacted partially.
     all: Vec<String>,
-    /// Matches any secret or mark in one pass. Texts are long, and nearly all contain none.
+    /// Matches any secret or prefix in one pass. Texts are long, and nearly all contain none.
     any: Option<AhoCorasick>,
 }
 
@@ -37,31 +37,31 @@ impl Redactor {
 
     /// Replaces the known secrets that clients lend.
     pub fn set_client_secrets(&self, secrets: Vec<String>) {
-        self.change(|known| known.lent = secrets);
+        self.change(|known| known.from_clients = secrets);
     }
 
     /// Replaces the known secrets of servers that clients bring for sessions.
-    pub fn learn_brought(&self, secrets: Vec<String>) {
-        self.change(|known| known.brought = secrets);
+    pub fn set_session_server_secrets(&self, secrets: Vec<String>) {
+        self.change(|known| known.from_session_servers = secrets);
     }
 
     fn change(&self, change: impl FnOnce(&mut KnownSecrets)) {
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         change(&mut known);
-        let all = known.configured.iter().chain(&known.lent).chain(&known.brought);
-        let all = all.filter(|secret| secret.len() >= SHORTEST);
+        let all = known.configured.iter().chain(&known.from_clients).chain(&known.from_session_servers);
+        let all = all.filter(|secret| secret.len() >= MIN_SECRET_BYTES);
         // In JSON, a secret appears with its quotes escaped.
         let escaped =
             |secret: &String| serde_json::to_string(secret).map(|text| text.trim_matches('"').to_owned()).ok();
         let mut all: Vec<String> = all.flat_map(|secret| [Some(secret.clone()), escaped(secret)]).flatten().collect();
         all.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
         all.dedup();
-        known.any = AhoCorasick::new(all.iter().map(String::as_str).chain(MARKS)).ok();
+        known.any = AhoCorasick::new(all.iter().map(String::as_str).chain(CREDENTIAL_PREFIXES)).ok();
         known.all = all;
     }
 
     /// Returns a function that also redacts unknown secrets, recognised by their form.
-    pub fn by_form_too(self) -> impl Fn(&str) -> String + Send + Sync + 'static {
+    pub fn with_patterns(self) -> impl Fn(&str) -> String + Send + Sync + 'static {
         let patterns = Patterns::default();
         move |text| patterns.clean(&self.clean(text))
     }
@@ -76,20 +76,20 @@ impl Redactor {
         for secret in &known.all {
             text = text.replace(secret.as_str(), MASK);
         }
-        for mark in MARKS {
-            text = mask_after(&text, mark);
+        for prefix in CREDENTIAL_PREFIXES {
+            text = mask_after(&text, prefix);
         }
         text
     }
 }
 
-fn mask_after(text: &str, mark: &str) -> String {
+fn mask_after(text: &str, prefix: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
-    while let Some(at) = rest.find(mark) {
-        let value = &rest[at + mark.len()..];
+    while let Some(at) = rest.find(prefix) {
+        let value = &rest[at + prefix.len()..];
         let end = value.find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '&' | ',')).unwrap_or(value.len());
-        out.push_str(&rest[..at + mark.len()]);
+        out.push_str(&rest[..at + prefix.len()]);
         if end > 0 {
             out.push_str(MASK);
         }
@@ -115,7 +115,7 @@ mod tests {
         redactor.set_client_secrets(vec!["of-a-client".to_owned()]);
         redactor.learn([]);
         check("s3cret-key of-a-client", "s3cret-key [redacted]");
-        redactor.learn_brought(vec!["of-a-server".to_owned()]);
+        redactor.set_session_server_secrets(vec!["of-a-server".to_owned()]);
         redactor.set_client_secrets(Vec::new());
         check("of-a-client of-a-server", "of-a-client [redacted]");
     }

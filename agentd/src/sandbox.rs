@@ -11,7 +11,7 @@ use agentd_sandbox::config::{SandboxConfig, SandboxLimits};
 use crate::{
     config::Config,
     environment::{Environment, OWN_PROGRAM},
-    listener::SocketPlaces,
+    listener::SocketPaths,
     paths::Paths,
     skills,
 };
@@ -125,24 +125,24 @@ pub fn variables(config: &Config, env: &Environment) -> BTreeMap<String, String>
     let settings = &config.daemon.sandbox;
     let Some(home) = env.path("HOME").filter(|home| home.is_absolute()) else { return BTreeMap::new() };
     let is_readable = |path: &Path| {
-        path.exists() && settings.read.iter().chain(&settings.write).any(|place| path.starts_with(&place.path))
+        path.exists() && settings.read.iter().chain(&settings.write).any(|allowed| path.starts_with(&allowed.path))
     };
     let always = HOME_VARIABLES.iter().map(|(name, path)| (*name, *path, *path));
     let offline = HOME_VARIABLES_OFFLINE.iter().copied().filter(|_| !network(config));
-    let wanted = always.chain(offline).filter(|(_, _, needed)| is_readable(&home.join(needed)));
-    wanted.filter_map(|(name, path, _)| Some((name.to_owned(), home.join(path).to_str()?.to_owned()))).collect()
+    let variables = always.chain(offline).filter(|(_, _, needed)| is_readable(&home.join(needed)));
+    variables.filter_map(|(name, path, _)| Some((name.to_owned(), home.join(path).to_str()?.to_owned()))).collect()
 }
 
 /// Sandbox settings of the tools.
-pub fn settings(config: &Config, paths: &Paths, sockets: &SocketPlaces, env: &Environment) -> SandboxConfig {
+pub fn settings(config: &Config, paths: &Paths, sockets: &SocketPaths, env: &Environment) -> SandboxConfig {
     let settings = &config.daemon.sandbox;
     SandboxConfig {
         mode: settings.mode,
         helper: OWN_PROGRAM.into(),
         network: network(config),
         // The environments of skills are in the daemon's data folder, and must be readable.
-        read: settings.read.iter().map(|place| place.path.clone()).chain([skills::environments(paths)]).collect(),
-        write: settings.write.iter().map(|place| place.path.clone()).collect(),
+        read: settings.read.iter().map(|entry| entry.path.clone()).chain([skills::environments(paths)]).collect(),
+        write: settings.write.iter().map(|entry| entry.path.clone()).collect(),
         hidden: hidden(paths, sockets, env.path("HOME")),
         home: env.path("HOME").filter(|home| home.is_absolute()),
         limits: SandboxLimits {
@@ -161,7 +161,7 @@ fn mebibytes(number: u64) -> u64 {
 }
 
 /// Hidden paths: the daemon's own folders and sockets, and the user's secrets.
-fn hidden(paths: &Paths, sockets: &SocketPlaces, home: Option<PathBuf>) -> Vec<PathBuf> {
+fn hidden(paths: &Paths, sockets: &SocketPaths, home: Option<PathBuf>) -> Vec<PathBuf> {
     let own = [&paths.data, &paths.config].into_iter().chain(sockets.all()).cloned();
     let home = home.filter(|home| home.is_absolute());
     let secrets = home.iter().flat_map(|home| SECRETS.iter().map(|name| home.join(name)));
@@ -176,7 +176,7 @@ mod tests {
     fn daemon_folders_and_user_keys_are_hidden() {
         let paths = Paths { system_config: Vec::new(), config: "/c".into(), data: "/d".into() };
         let others = vec!["/tmp/agentd-1/a.sock".into()];
-        let sockets = SocketPlaces { first: "/run/agentd.sock".into(), others, is_named: false };
+        let sockets = SocketPaths { first: "/run/agentd.sock".into(), others, is_named: false };
         let hidden = hidden(&paths, &sockets, Some("/home/p".into()));
         for path in ["/c", "/d", "/run/agentd.sock", "/tmp/agentd-1/a.sock", "/home/p/.ssh", "/home/p/.gnupg"] {
             assert!(hidden.contains(&path.into()), "{path}");

@@ -35,8 +35,8 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    /// Takes over what the supervisor passed. Called once, by `main`, before [`VARIABLES`] are removed and before any
-    /// other file is opened.
+    /// Takes over the values that the supervisor passed. Called once, by `main`, before [`VARIABLES`] are removed and
+    /// before any other file is opened.
     ///
     /// # Errors
     /// Fails if more than one socket was passed, or if the supervisor cannot be reached.
@@ -54,7 +54,7 @@ impl Supervisor {
         self.send_states(&[NotifyState::Ready, NotifyState::Status("ready")]);
     }
 
-    /// Notifies the watchdog that the daemon works.
+    /// Notifies the watchdog that the daemon is alive.
     pub fn alive(&self) {
         self.send_states(&[NotifyState::Watchdog]);
     }
@@ -85,7 +85,10 @@ fn open(path: &Path) -> io::Result<UnixDatagram> {
     Ok(socket)
 }
 
-#[allow(unsafe_code, reason = "a passed descriptor is a number, and only we can say that nobody else owns it")]
+#[allow(
+    unsafe_code,
+    reason = "a passed descriptor is a number, and only this function knows that it has no other owner"
+)]
 fn inherited_socket() -> Result<Option<OwnedFd>, Failure> {
     let mut passed = sd_notify::listen_fds()
         .map_err(|error| Failure::broken("could not take over the inherited socket").with_source(error))?;

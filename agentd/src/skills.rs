@@ -99,7 +99,7 @@ pub async fn skill_store(
             None
         }
     };
-    let place = SkillConfig {
+    let skill_config = SkillConfig {
         person: paths.config.join("skills"),
         bundled,
         environments: environments(paths),
@@ -110,15 +110,15 @@ pub async fn skill_store(
         sandbox: Some(sandbox),
         package_hosts: config.daemon.skills.package_hosts.clone(),
     };
-    SkillStore::new(place, config.skills.clone())
+    SkillStore::new(skill_config, config.skills.clone())
 }
 
 /// Unpacks this edition below `folder`, and removes earlier ones.
 fn unpack(folder: &Path) -> io::Result<PathBuf> {
     let edition = format!("{EDITION}{}", bundled::EDITION);
-    let place = folder.join(&edition);
-    if place.is_dir() {
-        return Ok(place);
+    let target = folder.join(&edition);
+    if target.is_dir() {
+        return Ok(target);
     }
     let private = |path: &Path| fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
     let draft = folder.join(".unpacking");
@@ -133,7 +133,7 @@ fn unpack(folder: &Path) -> io::Result<PathBuf> {
         let mut file = options.write(true).create_new(true).mode(0o600).open(&path)?;
         io::Write::write_all(&mut file, content)?;
     }
-    fs::rename(&draft, &place)?;
+    fs::rename(&draft, &target)?;
     for entry in fs::read_dir(folder)?.flatten() {
         let name = entry.file_name();
         if name.to_string_lossy().starts_with(EDITION) && name != *edition {
@@ -141,12 +141,12 @@ fn unpack(folder: &Path) -> io::Result<PathBuf> {
             let _ = fs::remove_dir_all(entry.path());
         }
     }
-    Ok(place)
+    Ok(target)
 }
 
-/// Variables of the daemon's environment that are passed to MCP servers, which are the user's programs and work in the
+/// Variables of the daemon's environment that are passed to MCP servers, which are the user's programs and run in the
 /// user's home. None of them may hold a secret.
-const PASSED: [&str; 14] = [
+const PASSED_TO_SERVERS: [&str; 14] = [
     "HOME",
     "LANG",
     "LC_ALL",
@@ -173,14 +173,14 @@ pub fn pool(
     data: &Path,
     env: &Environment,
     redactor: Redactor,
-    ours: Arc<dyn Toolbox>,
+    builtin: Arc<dyn Toolbox>,
     plugins: PluginStore,
 ) -> Arc<McpPool> {
     let environment = environment(env);
     let own: Vec<String> = agentd_engine::own_tools().into_iter().map(|tool| tool.name).collect();
     let reserved = move |name: &str| {
-        // Names that other systems use for our tools are not reserved: the user may give them to other tools.
-        ours.specs().iter().any(|spec| spec.name == name) || own.iter().any(|tool| tool == name)
+        // Names that other systems use for built-in tools are not reserved: the user may give them to other tools.
+        builtin.specs().iter().any(|spec| spec.name == name) || own.iter().any(|tool| tool == name)
     };
     McpPool::new(PoolParts {
         config: config.clone(),
@@ -188,7 +188,7 @@ pub fn pool(
         guard: OWN_PROGRAM.into(),
         logins: Logins::new(data.join("mcp").join("tokens")).with_routes(env.routes()),
         environment,
-        clean: SecretFilter::new(move |words| redactor.clean(words)),
+        clean: SecretFilter::new(move |text| redactor.clean(text)),
         reserved: Box::new(reserved),
         owner: PoolOwner::Daemon,
         plugin_check: PluginCheck::new(move |name| {
@@ -205,19 +205,19 @@ pub fn pool(
 /// Creates the pool for servers that clients bring for sessions. They receive the same environment variables as
 /// configured servers.
 pub fn session_servers(env: &Environment, redactor: Redactor) -> Arc<SessionServers> {
-    let (learning, cleaning) = (redactor.clone(), redactor);
+    let (learner, cleaner) = (redactor.clone(), redactor);
     Arc::new(SessionServers::new(SessionServersParts {
         guard: OWN_PROGRAM.into(),
         environment: environment(env),
         routes: env.routes(),
-        clean: SecretFilter::new(move |words| cleaning.clean(words)),
-        learn_secrets: Box::new(move |secrets| learning.learn_brought(secrets)),
+        clean: SecretFilter::new(move |text| cleaner.clean(text)),
+        learn_secrets: Box::new(move |secrets| learner.set_session_server_secrets(secrets)),
     }))
 }
 
 /// Base environment of MCP servers.
 fn environment(env: &Environment) -> BTreeMap<String, String> {
-    let mut environment = env.only(&PASSED);
+    let mut environment = env.only(&PASSED_TO_SERVERS);
     environment.entry("PATH".to_owned()).or_insert_with(|| PATH.to_owned());
     environment
 }
@@ -232,13 +232,13 @@ mod tests {
         let folder = folder.path().join("skills");
         fs::create_dir_all(folder.join("bundled-before/pdf")).unwrap();
         fs::create_dir_all(folder.join(".unpacking/half")).unwrap();
-        let place = unpack(&folder).unwrap();
-        assert!(place.join("pdf/SKILL.md").is_file() && !place.join("half").exists());
-        let shared = |skill: &str| fs::read(place.join(skill).join("scripts/cli.py")).unwrap();
-        assert_eq!(shared("pdf"), shared("documents"), "each skill is whole by itself");
+        let unpacked = unpack(&folder).unwrap();
+        assert!(unpacked.join("pdf/SKILL.md").is_file() && !unpacked.join("half").exists());
+        let shared = |skill: &str| fs::read(unpacked.join(skill).join("scripts/cli.py")).unwrap();
+        assert_eq!(shared("pdf"), shared("documents"), "each skill has its own copy");
         assert!(!folder.join("bundled-before").exists() && !folder.join(".unpacking").exists());
-        fs::remove_file(place.join("pdf/SKILL.md")).unwrap();
-        assert_eq!(unpack(&folder).unwrap(), place);
-        assert!(!place.join("pdf/SKILL.md").exists(), "what is there is not written again");
+        fs::remove_file(unpacked.join("pdf/SKILL.md")).unwrap();
+        assert_eq!(unpack(&folder).unwrap(), unpacked);
+        assert!(!unpacked.join("pdf/SKILL.md").exists(), "an unpacked edition is not written again");
     }
 }

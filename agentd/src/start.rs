@@ -20,7 +20,7 @@ use crate::{
     environment::{Args, Environment, objection},
     failure::Failure,
     footprint,
-    listener::{self, SocketPlaces},
+    listener::{self, SocketPaths},
     lock::FolderLock,
     logging,
     paths::{ConfigSource, Paths},
@@ -29,9 +29,9 @@ use crate::{
 };
 
 /// Time limit for blocked threads at the end of the process.
-const LAST_WAIT: Duration = Duration::from_millis(500);
+const SHUTDOWN_WAIT: Duration = Duration::from_millis(500);
 
-/// Wanted limit of open files. Every client and every call of a model takes one, so the usual limit of a thousand is
+/// Wanted limit of open files. Every client and every model call uses one, so the usual limit of a thousand is
 /// too low for five hundred turns.
 const OPEN_FILES: u64 = 16_384;
 
@@ -60,10 +60,10 @@ pub fn start(
     let redactor = Redactor::default();
     redactor.learn(control::secrets(&config, &source.env));
     let log_file = args.log_file.as_ref().map(|path| current.join(path));
-    let is_journal = source.env.text("JOURNAL_STREAM").is_some();
-    let log = logging::start(log_file.as_deref(), is_journal, &config.daemon.service, redactor)?;
-    for why in config.mcp.broken.values() {
-        tracing::warn!("an MCP server is down: {why}");
+    let is_journald = source.env.text("JOURNAL_STREAM").is_some();
+    let log = logging::start(log_file.as_deref(), is_journald, &config.daemon.service, redactor)?;
+    for problem in config.mcp.broken.values() {
+        tracing::warn!("an MCP server is down: {problem}");
     }
     // Held until the function returns: no other daemon may open the journal before this one closes it.
     let mut lock = own_data_folder(&source.paths)?;
@@ -71,32 +71,32 @@ pub fn start(
     footprint::bound_heaps();
     let runtime = runtime()?;
     let outcome = runtime.block_on(app::run(started, config, source, sockets, supervisor, log, &mut lock));
-    runtime.shutdown_timeout(LAST_WAIT);
+    runtime.shutdown_timeout(SHUTDOWN_WAIT);
     outcome
 }
 
-fn sockets(args: &Args, source: &ConfigSource, current: &Path) -> Result<SocketPlaces, Failure> {
+fn sockets(args: &Args, source: &ConfigSource, current: &Path) -> Result<SocketPaths, Failure> {
     let ConfigSource { paths, env, .. } = source;
     let explicit = args.socket.as_ref().map(|path| current.join(path)).or_else(|| env.path("AGENTD_SOCKET"));
     let runtime_dir = env.path("XDG_RUNTIME_DIR").map(Into::into);
     let place = SocketSettings::of_this_user(explicit.map(Into::into), runtime_dir, paths.data.clone());
     let first = socket_path(&place).map_err(listener::failure)?;
-    Ok(SocketPlaces { first, others: other_paths(&place), is_named: place.named().is_some() })
+    Ok(SocketPaths { first, others: other_paths(&place), is_named: place.named().is_some() })
 }
 
 /// Creates the data folder with mode 0700, takes its lock and makes it the working directory, because the folder that
 /// the daemon was started from may be removed.
 fn own_data_folder(paths: &Paths) -> Result<FolderLock, Failure> {
-    let refuse = |what: &str, error: io::Error| {
-        Failure::broken(format!("could not {what} the data folder {}", paths.data.display()))
+    let refuse = |verb: &str, error: io::Error| {
+        Failure::broken(format!("could not {verb} the data folder {}", paths.data.display()))
             .with_source(error)
             .with_hint(
                 "use a folder that you own, on a writable disk with free space; AGENTD_DATA_DIR sets another one",
             )
     };
     DirBuilder::new().recursive(true).mode(0o700).create(&paths.data).map_err(|error| refuse("create", error))?;
-    let found = std::fs::metadata(&paths.data).map_err(|error| refuse("read", error))?;
-    if let Some(objection) = objection(&found) {
+    let metadata = std::fs::metadata(&paths.data).map_err(|error| refuse("read", error))?;
+    if let Some(objection) = objection(&metadata) {
         let shown = paths.data.display();
         return Err(Failure::broken(format!("the data folder {shown} has unsafe permissions: {objection}")).with_hint(format!(
             "if it is yours, `chown \"$(id -u)\" '{shown}'` and `chmod 700 '{shown}'`; AGENTD_DATA_DIR sets another one"
@@ -110,8 +110,8 @@ fn own_data_folder(paths: &Paths) -> Result<FolderLock, Failure> {
 /// Raises the soft limit of open files as far as the hard limit allows. If it fails, the daemon serves fewer turns at
 /// once.
 fn allow_many_files() {
-    let raised = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(now, most)| match OPEN_FILES.min(most) {
-        wanted if wanted > now => setrlimit(Resource::RLIMIT_NOFILE, wanted, most),
+    let raised = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(now, max)| match OPEN_FILES.min(max) {
+        wanted if wanted > now => setrlimit(Resource::RLIMIT_NOFILE, wanted, max),
         _ => Ok(()),
     });
     if let Err(error) = raised {
@@ -135,13 +135,13 @@ fn runtime() -> Result<Runtime, Failure> {
 
 /// Prints the output of `--check-config`: all locations, and the origin of every value that is not a default. Never
 /// prints a secret.
-#[expect(clippy::print_stdout, clippy::print_stderr, reason = "this is what the option is for")]
+#[expect(clippy::print_stdout, clippy::print_stderr, reason = "the option prints to the terminal")]
 fn report(config: &Config, paths: &Paths, socket: &Path) {
     if config.mcp.broken.is_empty() {
         println!("the configuration is valid");
     }
-    for why in config.mcp.broken.values().cloned().chain(layers::exposed(&config.files)) {
-        eprintln!("{why}");
+    for problem in config.mcp.broken.values().cloned().chain(layers::exposed(&config.files)) {
+        eprintln!("{problem}");
     }
     println!("configuration folder: {}", paths.config.display());
     println!("data folder: {}", paths.data.display());

@@ -23,28 +23,28 @@ use crate::config::{ToolSettings, nearest};
 
 /// Prefix of `stands_for` for a tool of a session's server, followed by the session's ID and a space. The values of
 /// configured servers start with the server's name, which contains no space.
-const MARK: &str = "session ";
+const SESSION_MARK: &str = "session ";
 
 /// Message to a model whose session's MCP server is gone.
-const GONE: &str = "the client's MCP server with this tool is gone: agentd restarted, or the client removed the server. The call did \
-                    not run. Continue without this tool, and mention it if relevant";
+const SERVER_GONE: &str = "the client's MCP server with this tool is gone: agentd restarted, or the client removed the \
+                           server. The call did not run. Continue without this tool, and mention it if relevant";
 
 /// All tools of the daemon: those of agentd, of configured MCP servers and of the servers of sessions.
 pub struct DaemonTools {
-    ours: Arc<dyn Toolbox>,
+    builtin: Arc<dyn Toolbox>,
     /// The MCP servers of the configuration, shared by all sessions.
     pool: Arc<McpPool>,
     servers: Arc<SessionServers>,
     /// Names of tools that cannot work in this run. A reload does not change them.
     idle: Vec<&'static str>,
     /// The settings and the catalogue built from them. Locked only for short lookups.
-    made: Mutex<MadeCatalogue>,
+    current: Mutex<ConfiguredCatalogue>,
     /// Catalogues of sessions with their own servers, as of their last use. Locked only for short lookups.
-    together: Mutex<HashMap<SessionId, MergedTools>>,
+    merged_tools: Mutex<HashMap<SessionId, MergedTools>>,
 }
 
 /// A catalogue and the inputs that it was built from.
-struct MadeCatalogue {
+struct ConfiguredCatalogue {
     settings: ToolSettings,
     /// Names of tools that cannot work at the moment.
     idle: Vec<&'static str>,
@@ -55,133 +55,134 @@ struct MadeCatalogue {
 
 impl DaemonTools {
     /// Creates the toolbox. `idle` tools cannot work in this run, `now` tools cannot work at the moment; neither is
-    /// offered. Names in `ours` never occur in `pool`, and names in either never occur in `servers`.
+    /// offered. Names in `builtin` never occur in `pool`, and names in either never occur in `servers`.
     pub fn new(
-        ours: Arc<dyn Toolbox>,
+        builtin: Arc<dyn Toolbox>,
         pool: Arc<McpPool>,
         servers: Arc<SessionServers>,
         settings: &ToolSettings,
         idle: Vec<&'static str>,
         now: Vec<&'static str>,
     ) -> Self {
-        let made = Mutex::new(made(&*ours, pool.published(), settings.clone(), [&idle, &now]));
-        Self { ours, pool, servers, idle, made, together: Mutex::default() }
+        let current = Mutex::new(build(&*builtin, pool.published(), settings.clone(), [&idle, &now]));
+        Self { builtin, pool, servers, idle, current, merged_tools: Mutex::default() }
     }
 
     /// All current tools, regardless of the settings.
     pub fn all(&self) -> Vec<ToolSpec> {
-        all(&self.ours.catalogue(), &self.pool.published()).tools.into_iter().map(|tool| tool.spec).collect()
+        all(&self.builtin.catalogue(), &self.pool.published()).tools.into_iter().map(|tool| tool.spec).collect()
     }
 
     /// Applies other settings from the next turn on. The tools in `idle` cannot work at the moment.
     pub fn follow_settings(&self, settings: &ToolSettings, idle: Vec<&'static str>) {
-        let mut known = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.settings != *settings || known.idle != idle {
-            let published = Arc::clone(&known.published);
-            *known = made(&*self.ours, published, settings.clone(), [&self.idle, &idle]);
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if current.settings != *settings || current.idle != idle {
+            let published = Arc::clone(&current.published);
+            *current = build(&*self.builtin, published, settings.clone(), [&self.idle, &idle]);
         }
     }
 
-    /// Passes the current catalogue to `look`, rebuilt if servers offer other tools. Servers that were never queried
+    /// Passes the current catalogue to `read`, rebuilt if servers offer other tools. Servers that were never queried
     /// are queried in the background.
-    fn now<T>(&self, look: impl FnOnce(&MadeCatalogue) -> T) -> T {
+    fn with_current<T>(&self, read: impl FnOnce(&ConfiguredCatalogue) -> T) -> T {
         self.pool.list_missing();
         let published = self.pool.published();
-        let mut known = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        if !Arc::ptr_eq(&known.published, &published) {
-            let (settings, idle) = (std::mem::take(&mut known.settings), std::mem::take(&mut known.idle));
-            *known = made(&*self.ours, published, settings, [&self.idle, &idle]);
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if !Arc::ptr_eq(&current.published, &published) {
+            let (settings, idle) = (std::mem::take(&mut current.settings), std::mem::take(&mut current.idle));
+            *current = build(&*self.builtin, published, settings, [&self.idle, &idle]);
         }
-        look(&known)
+        read(&current)
     }
 
     /// Returns the reason if the tool is unknown or disabled. The engine checks that the model was shown the tool.
     fn refusal(&self, call: &ToolCall) -> Option<ToolOutput> {
-        let name = self.ours.canonical_name(&call.name);
-        let known = self.now(|made| made.specs.iter().any(|spec| spec.name == name || spec.name == call.name));
+        let name = self.builtin.canonical_name(&call.name);
+        let is_enabled =
+            self.with_current(|current| current.specs.iter().any(|spec| spec.name == name || spec.name == call.name));
         let message = "unknown or disabled tool; use another one";
-        (!known).then(|| ToolOutput::error(ToolErrorCode::UnknownTool, message))
+        (!is_enabled).then(|| ToolOutput::error(ToolErrorCode::UnknownTool, message))
     }
 
     /// The toolbox of a tool that all sessions share.
-    fn whose(&self, call: &ToolCall) -> Arc<dyn Toolbox> {
+    fn toolbox_of(&self, call: &ToolCall) -> Arc<dyn Toolbox> {
         let theirs = McpToolbox::new(Arc::clone(&self.pool));
-        if theirs.has(&call.name) { Arc::new(theirs) } else { Arc::clone(&self.ours) }
+        if theirs.has(&call.name) { Arc::new(theirs) } else { Arc::clone(&self.builtin) }
     }
 
-    /// The same for a call in a turn. A name that is an alias of our tool may have been given to a server's tool
-    /// meanwhile. It means the server's tool only if the turn was offered that one, because the call was judged as
+    /// The same for a call in a turn. A name that is an alias of a built-in tool may meanwhile belong to a server's
+    /// tool. It refers to the server's tool only if the turn was offered that one, because the call was evaluated as
     /// such.
-    fn whose_in(&self, context: &ToolContext, call: &ToolCall) -> Arc<dyn Toolbox> {
-        let is_alias = self.ours.canonical_name(&call.name) != call.name;
-        if is_alias && context.stands_for.is_none() { Arc::clone(&self.ours) } else { self.whose(call) }
+    fn toolbox_in_turn(&self, context: &ToolContext, call: &ToolCall) -> Arc<dyn Toolbox> {
+        let is_alias = self.builtin.canonical_name(&call.name) != call.name;
+        if is_alias && context.stands_for.is_none() { Arc::clone(&self.builtin) } else { self.toolbox_of(call) }
     }
 
     /// The toolbox of the session's server if the turn was offered its tool; `None` for tools that all sessions share.
     /// Returns an error if the session's server is gone.
     fn of_session(&self, context: &ToolContext) -> Option<Result<Arc<dyn Toolbox>, ToolOutput>> {
-        let (session, _) = context.stands_for.as_ref()?.strip_prefix(MARK)?.split_once(' ')?;
+        let (session, _) = context.stands_for.as_ref()?.strip_prefix(SESSION_MARK)?.split_once(' ')?;
         let pool = session.parse().ok().and_then(|session| self.servers.of(session));
         let theirs = |pool| Arc::new(McpToolbox::marked(pool, mark(session))) as Arc<dyn Toolbox>;
-        Some(pool.map(theirs).ok_or_else(gone))
+        Some(pool.map(theirs).ok_or_else(server_gone))
     }
 
     /// The toolbox that inspects a call without running it.
-    fn looked_at_by(&self, context: &ToolContext, call: &ToolCall) -> Option<Arc<dyn Toolbox>> {
-        self.of_session(context).unwrap_or_else(|| Ok(self.whose_in(context, call))).ok()
+    fn inspecting_toolbox(&self, context: &ToolContext, call: &ToolCall) -> Option<Arc<dyn Toolbox>> {
+        self.of_session(context).unwrap_or_else(|| Ok(self.toolbox_in_turn(context, call))).ok()
     }
 
     /// The toolbox that runs a call, or the reason why it cannot run.
-    fn made_by(&self, context: &ToolContext, call: &ToolCall) -> Result<Arc<dyn Toolbox>, ToolOutput> {
+    fn running_toolbox(&self, context: &ToolContext, call: &ToolCall) -> Result<Arc<dyn Toolbox>, ToolOutput> {
         match self.of_session(context) {
             Some(theirs) => theirs,
-            None => self.refusal(call).map_or_else(|| Ok(self.whose_in(context, call)), Err),
+            None => self.refusal(call).map_or_else(|| Ok(self.toolbox_in_turn(context, call)), Err),
         }
     }
 
-    fn together(&self) -> MutexGuard<'_, HashMap<SessionId, MergedTools>> {
-        self.together.lock().unwrap_or_else(PoisonError::into_inner)
+    fn merged_tools(&self) -> MutexGuard<'_, HashMap<SessionId, MergedTools>> {
+        self.merged_tools.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Toolbox for DaemonTools {
     fn specs(&self) -> Arc<[ToolSpec]> {
-        self.now(|made| Arc::clone(&made.specs))
+        self.with_current(|current| Arc::clone(&current.specs))
     }
 
     fn catalogue(&self) -> Arc<Catalogue> {
-        self.now(|made| Arc::clone(&made.catalogue))
+        self.with_current(|current| Arc::clone(&current.catalogue))
     }
 
     fn canonical_name<'a>(&self, name: &'a str) -> &'a str {
-        self.ours.canonical_name(name)
+        self.builtin.canonical_name(name)
     }
 
     fn can_enforce_read_only(&self) -> BoxFuture<'_, bool> {
-        self.ours.can_enforce_read_only()
+        self.builtin.can_enforce_read_only()
     }
 
     fn can_contain_commands(&self) -> BoxFuture<'_, bool> {
-        self.ours.can_contain_commands()
+        self.builtin.can_contain_commands()
     }
 
     fn session_catalogue(&self, session: SessionId) -> Option<Arc<Catalogue>> {
         let Some(pool) = self.servers.of(session) else {
-            self.together().remove(&session);
+            self.merged_tools().remove(&session);
             return None;
         };
         // Servers that did not answer are queried again.
         pool.list_missing();
         let (base, published) = (self.catalogue(), pool.published());
-        let mut together = self.together();
-        let known = together.get(&session);
+        let mut merged_tools = self.merged_tools();
+        let cached = merged_tools.get(&session);
         let is_same =
-            |known: &&MergedTools| Arc::ptr_eq(&known.base, &base) && Arc::ptr_eq(&known.published, &published);
-        if let Some(known) = known.filter(is_same) {
-            return Some(Arc::clone(&known.catalogue));
+            |cached: &&MergedTools| Arc::ptr_eq(&cached.base, &base) && Arc::ptr_eq(&cached.published, &published);
+        if let Some(cached) = cached.filter(is_same) {
+            return Some(Arc::clone(&cached.catalogue));
         }
         let catalogue = Arc::new(merged(session, &base, &published));
-        together.insert(session, MergedTools { base, published, catalogue: Arc::clone(&catalogue) });
+        merged_tools.insert(session, MergedTools { base, published, catalogue: Arc::clone(&catalogue) });
         Some(catalogue)
     }
 
@@ -200,20 +201,20 @@ impl Toolbox for DaemonTools {
     }
 
     fn end_session(&self, session: SessionId) -> BoxFuture<'_, ()> {
-        self.together().remove(&session);
+        self.merged_tools().remove(&session);
         async move {
-            self.ours.end_session(session).await;
+            self.builtin.end_session(session).await;
             self.servers.remove(session).await;
         }
         .boxed()
     }
 
     fn adapt(&self, call: &ToolCall) -> Option<AdaptedCall> {
-        self.whose(call).adapt(call)
+        self.toolbox_of(call).adapt(call)
     }
 
     fn changes(&self, context: &ToolContext, call: &ToolCall) -> Option<Vec<String>> {
-        self.looked_at_by(context, call)?.changes(context, call)
+        self.inspecting_toolbox(context, call)?.changes(context, call)
     }
 
     fn preview<'a>(
@@ -225,24 +226,24 @@ impl Toolbox for DaemonTools {
             let is_known = || self.specs().iter().any(|spec| spec.name == call.name);
             // The call names a tool of a session's server that the turn was not offered.
             if context.stands_for.is_none() && is_of_session_server(&call.name) && !is_known() {
-                return Err(gone());
+                return Err(server_gone());
             }
-            self.made_by(context, call)?.preview(context, call).await
+            self.running_toolbox(context, call)?.preview(context, call).await
         }
         .boxed()
     }
 
     fn follow<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, Option<FollowedLink>> {
-        async move { self.looked_at_by(context, call)?.follow(context, call).await }.boxed()
+        async move { self.inspecting_toolbox(context, call)?.follow(context, call).await }.boxed()
     }
 
     fn start<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, Option<StartFolder>> {
-        async move { self.looked_at_by(context, call)?.start(context, call).await }.boxed()
+        async move { self.inspecting_toolbox(context, call)?.start(context, call).await }.boxed()
     }
 
     fn call<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, ToolOutput> {
         async move {
-            match self.made_by(context, call) {
+            match self.running_toolbox(context, call) {
                 Ok(toolbox) => toolbox.call(context, call).await,
                 Err(refusal) => refusal,
             }
@@ -251,30 +252,30 @@ impl Toolbox for DaemonTools {
     }
 }
 
-fn made(
-    ours: &dyn Toolbox,
+fn build(
+    builtin: &dyn Toolbox,
     published: Arc<PublishedTools>,
     settings: ToolSettings,
     idle: [&[&'static str]; 2],
-) -> MadeCatalogue {
-    let catalogue = Arc::new(configured(&all(&ours.catalogue(), &published), &settings, &idle.concat()));
-    let there = catalogue.tools.iter().filter(|tool| tool.label.tier != ToolTier::Off);
-    let mut specs: Vec<ToolSpec> = there.map(|tool| tool.spec.clone()).collect();
+) -> ConfiguredCatalogue {
+    let catalogue = Arc::new(configured(&all(&builtin.catalogue(), &published), &settings, &idle.concat()));
+    let enabled = catalogue.tools.iter().filter(|tool| tool.label.tier != ToolTier::Off);
+    let mut specs: Vec<ToolSpec> = enabled.map(|tool| tool.spec.clone()).collect();
     specs.dedup_by(|later, first| later.name == first.name);
-    MadeCatalogue { settings, idle: idle[1].to_vec(), published, catalogue, specs: specs.into() }
+    ConfiguredCatalogue { settings, idle: idle[1].to_vec(), published, catalogue, specs: specs.into() }
 }
 
 /// Merges our tools with those of servers, sorted by name.
-fn all(ours: &Catalogue, published: &PublishedTools) -> Catalogue {
-    let mut tools = ours.tools.clone();
+fn all(builtin: &Catalogue, published: &PublishedTools) -> Catalogue {
+    let mut tools = builtin.tools.clone();
     tools.extend(published.specs.iter().filter_map(|spec| offered(spec, published)));
-    tools.sort_by(|one, other| one.spec.name.cmp(&other.spec.name));
-    Catalogue { tools, labels: ours.labels.clone(), servers: published.servers.clone() }
+    tools.sort_by(|a, b| a.spec.name.cmp(&b.spec.name));
+    Catalogue { tools, labels: builtin.labels.clone(), servers: published.servers.clone() }
 }
 
-/// A server's tool as models are offered it. It is offered in every turn if the configuration says so, or by default
-/// while there is room. Otherwise it is offered when it is mentioned or found by a search. Agents with a list of tools
-/// only get what they list, unless the configuration sets `always_available`.
+/// A server's tool as it is offered to models. It is offered in every turn if the configuration says so, or by default
+/// up to a limit. Otherwise it is offered when it is mentioned or found by a search. Agents with a list of tools
+/// only get the listed ones, unless the configuration sets `always_available`.
 fn offered(spec: &ToolSpec, published: &PublishedTools) -> Option<CatalogueTool> {
     let route = published.routes.get(&spec.name)?;
     let server = route.server.clone();
@@ -294,7 +295,7 @@ fn offered(spec: &ToolSpec, published: &PublishedTools) -> Option<CatalogueTool>
 fn configured(from: &Catalogue, settings: &ToolSettings, idle: &[&str]) -> Catalogue {
     let tool = |tool: &CatalogueTool| {
         let is_idle = tool.origin == ToolOrigin::BuiltIn && idle.contains(&tool.spec.name.as_str());
-        let tool = as_set(tool, settings);
+        let tool = with_setting(tool, settings);
         let tier = if is_idle { ToolTier::Off } else { tool.label.tier };
         CatalogueTool { label: ToolLabel { tier, ..tool.label }, ..tool }
     };
@@ -307,7 +308,7 @@ fn configured(from: &Catalogue, settings: &ToolSettings, idle: &[&str]) -> Catal
 }
 
 /// Applies the settings to one tool.
-fn as_set(tool: &CatalogueTool, settings: &ToolSettings) -> CatalogueTool {
+fn with_setting(tool: &CatalogueTool, settings: &ToolSettings) -> CatalogueTool {
     let Some(setting) = settings.get(&tool.spec.name) else { return tool.clone() };
     let description = setting.description.clone().unwrap_or_else(|| tool.spec.description.clone());
     let spec = ToolSpec { description, ..tool.spec.clone() };
@@ -339,11 +340,11 @@ struct MergedTools {
 }
 
 fn mark(session: impl std::fmt::Display) -> String {
-    format!("{MARK}{session} ")
+    format!("{SESSION_MARK}{session} ")
 }
 
-fn gone() -> ToolOutput {
-    ToolOutput::error(ToolErrorCode::UnknownTool, GONE)
+fn server_gone() -> ToolOutput {
+    ToolOutput::error(ToolErrorCode::UnknownTool, SERVER_GONE)
 }
 
 /// Merges both. A tool of the session never replaces another one.
@@ -356,9 +357,9 @@ fn merged(session: SessionId, base: &Catalogue, published: &PublishedTools) -> C
     };
     let mut catalogue = base.clone();
     catalogue.tools.extend(offered.map(marked));
-    catalogue.tools.sort_by(|one, other| one.spec.name.cmp(&other.spec.name));
+    catalogue.tools.sort_by(|a, b| a.spec.name.cmp(&b.spec.name));
     catalogue.servers.extend(published.servers.iter().cloned());
-    catalogue.servers.sort_by(|one, other| one.name.cmp(&other.name));
+    catalogue.servers.sort_by(|a, b| a.name.cmp(&b.name));
     catalogue
 }
 
@@ -385,7 +386,7 @@ mod tests {
         };
         assert_eq!(tiers(ToolOrigin::BuiltIn), [ToolTier::Off, ToolTier::Enabled]);
         let theirs = ToolOrigin::Mcp { server: "other".to_owned() };
-        assert_eq!(tiers(theirs), [ToolTier::Enabled, ToolTier::Enabled], "of that name, and another tool");
+        assert_eq!(tiers(theirs), [ToolTier::Enabled, ToolTier::Enabled], "a server's tools are not affected");
     }
 
     #[test]

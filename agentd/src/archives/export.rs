@@ -31,7 +31,7 @@ pub enum ExportFailure {
     /// The engine cannot read the session.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// The output cannot be written, mostly because the client is gone.
+    /// The output cannot be written, usually because the client disconnected.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
@@ -99,10 +99,10 @@ impl Exporter {
         }
         let mut archive = ArchiveWriter::begin(out, &self.manifest())?;
         let events = self.events(&mut |event| archive.event(&event))?;
-        let (mut written, mut skipped, mut taken) = (FilesCopied::default(), 0, BTreeSet::new());
+        let (mut written, mut skipped, mut used_paths) = (FilesCopied::default(), 0, BTreeSet::new());
         if let Some(session) = self.export.sessions.first() {
             let found = self.engine.exported_files(session.id, &mut |file, content| {
-                let added = self.file(&mut archive, file, content, &mut taken)?;
+                let added = self.file(&mut archive, file, content, &mut used_paths)?;
                 match added {
                     Some(bytes) => {
                         written.files += 1;
@@ -135,7 +135,7 @@ impl Exporter {
         archive: &mut ArchiveWriter<impl Write>,
         file: TreeFile,
         content: &mut dyn Read,
-        taken: &mut BTreeSet<String>,
+        used_paths: &mut BTreeSet<String>,
     ) -> io::Result<Option<u64>> {
         let Some(redactor) = &self.redactor else {
             archive.file(&file, content)?;
@@ -151,7 +151,7 @@ impl Exporter {
             return Ok(None);
         }
         let text = redactor.text(&text);
-        let file = TreeFile { bytes: text.len() as u64, path: redactor.path(&file.path, taken), ..file };
+        let file = TreeFile { bytes: text.len() as u64, path: redactor.path(&file.path, used_paths), ..file };
         archive.file(&file, &mut text.as_bytes())?;
         Ok(Some(file.bytes))
     }
@@ -172,7 +172,7 @@ impl ArchiveRedactor {
         };
         let mut masked = value.clone();
         scrub(&mut masked, &|text| (self.0)(text));
-        // Of a duplicate key, parsing only retains the last value. The whole text is therefore checked too.
+        // Parsing keeps only the last value of a duplicate key, so the whole text is checked too.
         if masked == value && (self.0)(text) == text {
             return text.to_owned();
         }
@@ -180,8 +180,8 @@ impl ArchiveRedactor {
         if masked.contains(PRIVATE_KEY) { (self.0)(&masked) } else { masked }
     }
 
-    /// Masks secrets in a path. The result differs from all paths in `taken`.
-    fn path(&self, path: &str, taken: &mut BTreeSet<String>) -> String {
+    /// Masks secrets in a path. The result differs from all `used_paths`.
+    fn path(&self, path: &str, used_paths: &mut BTreeSet<String>) -> String {
         let parts: Vec<String> = path.split('/').map(|part| (self.0)(part).replace('/', "_")).collect();
         let masked = parts.join("/");
         let (stem, end) = match masked.rsplit_once('.') {
@@ -189,8 +189,8 @@ impl ArchiveRedactor {
             _ => (masked.clone(), String::new()),
         };
         let numbered = (2..).map(|number| format!("{stem}-{number}{end}"));
-        let free = std::iter::once(masked).chain(numbered).find(|name| !taken.contains(name)).unwrap_or_default();
-        taken.insert(free.clone());
+        let free = std::iter::once(masked).chain(numbered).find(|name| !used_paths.contains(name)).unwrap_or_default();
+        used_paths.insert(free.clone());
         free
     }
 
@@ -203,7 +203,7 @@ impl ArchiveRedactor {
             let mut masked = value.clone();
             scrub(&mut masked, &|text| self.text(text));
             serde_json::from_value(masked).or_else(|_| {
-                // A field with the name of a secret may require a certain form. Only its texts are masked then.
+                // A field named like a secret may require a certain type. Then only its strings are masked.
                 let mut texts = value;
                 self.texts(&mut texts);
                 serde_json::from_value(texts)
@@ -300,9 +300,9 @@ mod tests {
 
     #[test]
     fn masked_paths_stay_distinct() {
-        let (redactor, mut taken) = (redactor(), BTreeSet::new());
+        let (redactor, mut used_paths) = (redactor(), BTreeSet::new());
         let masked = ["uploads/token=abc/part-0.csv", "uploads/token=def/part-0.csv", "a/b", "a/b.c/d"]
-            .map(|path| redactor.path(path, &mut taken));
+            .map(|path| redactor.path(path, &mut used_paths));
         let expected =
             ["uploads/token=[redacted]/part-0.csv", "uploads/token=[redacted]/part-0-2.csv", "a/b", "a/b.c/d"];
         assert_eq!(masked, expected);

@@ -32,7 +32,7 @@ pub const QUEUE: usize = 4;
 /// Size of a piece in bytes.
 const PIECE: usize = 256 << 10;
 /// Time limit for a client to read or send the next piece. Long, as users may view an export in a pager.
-const PATIENCE: Duration = Duration::from_secs(3600);
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Sends values to a client from a blocking thread.
 pub struct BlockingSender<T> {
@@ -46,8 +46,8 @@ impl<T> BlockingSender<T> {
     /// # Errors
     /// Fails if the client disconnected, or does not read within the time limit.
     pub fn send(&self, value: T) -> io::Result<()> {
-        let sent = self.runtime.block_on(timeout(PATIENCE, self.sender.send(value)));
-        match sent {
+        let result = self.runtime.block_on(timeout(CLIENT_TIMEOUT, self.sender.send(value)));
+        match result {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) => Err(io::Error::new(io::ErrorKind::BrokenPipe, "the client disconnected")),
             Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "the client stopped reading")),
@@ -56,7 +56,7 @@ impl<T> BlockingSender<T> {
 }
 
 /// Runs blocking work, and returns the stream of the values that it sends.
-pub fn poured<T: Send + 'static>(work: impl FnOnce(&BlockingSender<T>) + Send + 'static) -> ReceiverStream<T> {
+pub fn stream_blocking<T: Send + 'static>(work: impl FnOnce(&BlockingSender<T>) + Send + 'static) -> ReceiverStream<T> {
     let (sender, values) = mpsc::channel(QUEUE);
     let sink = BlockingSender { sender, runtime: Handle::current() };
     tokio::task::spawn_blocking(move || work(&sink));
@@ -79,12 +79,12 @@ impl<'a, T> PieceWriter<'a, T> {
 
 impl<T> Write for PieceWriter<'_, T> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let taken = bytes.len().min(PIECE - self.piece.len());
-        self.piece.extend_from_slice(&bytes[..taken]);
+        let count = bytes.len().min(PIECE - self.piece.len());
+        self.piece.extend_from_slice(&bytes[..count]);
         if self.piece.len() == PIECE {
             self.flush()?;
         }
-        Ok(taken)
+        Ok(count)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -104,13 +104,13 @@ pub struct PieceReader {
     pieces: mpsc::Receiver<SourcePiece>,
     runtime: Handle,
     piece: io::Cursor<Vec<u8>>,
-    is_over: bool,
+    is_finished: bool,
 }
 
 impl PieceReader {
-    /// Creates a reader of that queue. Must be called inside a runtime, and used on a blocking thread.
+    /// Creates a reader of this queue. Must be called inside a runtime, and used on a blocking thread.
     pub fn new(pieces: mpsc::Receiver<SourcePiece>) -> Self {
-        Self { pieces, runtime: Handle::current(), piece: io::Cursor::default(), is_over: false }
+        Self { pieces, runtime: Handle::current(), piece: io::Cursor::default(), is_finished: false }
     }
 }
 
@@ -118,13 +118,13 @@ impl Read for PieceReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             let read = self.piece.read(buffer)?;
-            if read > 0 || buffer.is_empty() || self.is_over {
+            if read > 0 || buffer.is_empty() || self.is_finished {
                 return Ok(read);
             }
-            match self.runtime.block_on(timeout(PATIENCE, self.pieces.recv())) {
+            match self.runtime.block_on(timeout(CLIENT_TIMEOUT, self.pieces.recv())) {
                 Ok(Some(piece)) => match piece? {
                     Some(piece) => self.piece = io::Cursor::new(piece),
-                    None => self.is_over = true,
+                    None => self.is_finished = true,
                 },
                 Ok(None) => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the client disconnected")),
                 Err(_) => return Err(io::Error::new(io::ErrorKind::TimedOut, "the client stopped sending")),
@@ -134,7 +134,7 @@ impl Read for PieceReader {
 }
 
 /// Number of events of a foreign history stored at a time.
-const TOGETHER: usize = 64;
+const EVENT_BATCH: usize = 64;
 
 impl From<ArchiveError> for Refusal {
     fn from(error: ArchiveError) -> Self {
@@ -177,16 +177,16 @@ pub fn foreign(
     let runtime = Handle::current();
     let history = foreign::read(source, format)?;
     let session = history.session.id;
-    let begun = runtime.block_on(engine.begin_import(vec![history.session], as_new))?;
-    let mut import = begun.without_usage().with_origin(format.program(), &client);
+    let import = runtime.block_on(engine.begin_import(vec![history.session], as_new))?;
+    let mut import = import.without_usage().with_origin(format.program(), &client);
     let mut events = history.events.into_iter();
     loop {
         // Small batches, as others write to the journal too.
-        let some: Vec<Event> = events.by_ref().take(TOGETHER).collect();
-        if some.is_empty() {
+        let batch: Vec<Event> = events.by_ref().take(EVENT_BATCH).collect();
+        if batch.is_empty() {
             break;
         }
-        if let Err(error) = runtime.block_on(import.add(session, some)) {
+        if let Err(error) = runtime.block_on(import.add(session, batch)) {
             runtime.block_on(import.abandon());
             return Err(error.into());
         }
@@ -214,9 +214,9 @@ impl Unpack for IncomingArchive {
     type Error = Refusal;
 
     fn manifest(&mut self, manifest: &Manifest) -> Result<(), Refusal> {
-        let begun = self.engine.begin_import(manifest.sessions.clone(), self.as_new);
-        let begun = self.runtime.block_on(begun)?;
-        self.import = Some(begun.with_origin(&manifest.made_by, &self.client));
+        let import = self.engine.begin_import(manifest.sessions.clone(), self.as_new);
+        let import = self.runtime.block_on(import)?;
+        self.import = Some(import.with_origin(&manifest.made_by, &self.client));
         Ok(())
     }
 
@@ -236,11 +236,11 @@ mod tests {
 
     #[tokio::test]
     async fn upload_ends_only_with_an_explicit_end() {
-        for is_declared in [true, false] {
+        for has_end_marker in [true, false] {
             let (sender, pieces) = mpsc::channel(QUEUE);
             let mut reader = PieceReader::new(pieces);
             sender.send(Ok(Some(b"half".to_vec()))).await.unwrap();
-            if is_declared {
+            if has_end_marker {
                 sender.send(Ok(None)).await.unwrap();
             }
             drop(sender);
@@ -248,7 +248,7 @@ mod tests {
                 let mut bytes = Vec::new();
                 reader.read_to_end(&mut bytes).map_err(|error| error.kind())
             });
-            let expected = if is_declared { Ok(4) } else { Err(io::ErrorKind::UnexpectedEof) };
+            let expected = if has_end_marker { Ok(4) } else { Err(io::ErrorKind::UnexpectedEof) };
             assert_eq!(read.await.unwrap(), expected);
         }
     }

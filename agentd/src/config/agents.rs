@@ -20,8 +20,8 @@ use serde::{Deserialize, Deserializer, de};
 use serde_saphyr::Spanned;
 
 use crate::config::{
-    ConfigError, ErrorPlace, Sources,
-    groups::take,
+    ConfigError, ErrorLocation, Sources,
+    groups::overlay_fields,
     layers::{Origins, SourceFile, Subject},
     nearest, yaml,
 };
@@ -29,13 +29,13 @@ use crate::config::{
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct AgentsFile {
-    agents: Option<BTreeMap<String, Card>>,
+    agents: Option<BTreeMap<String, AgentLayer>>,
 }
 
 /// Settings of one agent in one layer.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Card {
+struct AgentLayer {
     /// Other systems write both fields. Only the key of the map counts here.
     #[serde(rename = "id")]
     _id: Option<String>,
@@ -61,97 +61,98 @@ pub(super) fn resolve(
 ) -> Result<(Agents, BTreeMap<String, String>), ConfigError> {
     let variables = sources.env.texts();
     let mut cards: BTreeMap<String, AgentCard> = BTreeMap::new();
-    for file in sources.files_about(Subject::Agents) {
+    for file in sources.files_of(Subject::Agents) {
         let AgentsFile { agents } = yaml::parse(file, &variables)?;
-        for (id, over) in agents.into_iter().flatten() {
+        for (id, overrides) in agents.into_iter().flatten() {
             // An ID becomes part of a tool's name, and users type it after an `@`.
-            AgentCard::check_id(&id).map_err(|why| {
-                ConfigError::new(ErrorPlace::File(file.origin.path(), None), format!("the agent {id:?}: {why}"))
+            AgentCard::check_id(&id).map_err(|reason| {
+                ConfigError::new(ErrorLocation::File(file.origin.path(), None), format!("the agent {id:?}: {reason}"))
                     .with_hint("choose another name, such as `researcher`")
             })?;
             let card = cards.entry(id.clone()).or_insert_with(|| AgentCard::new(&id));
-            overlay(card, over, file, sources, origins)?;
+            overlay(card, overrides, file, sources, origins)?;
         }
     }
-    let mut of_plugins = BTreeMap::new();
+    let mut agent_plugins = BTreeMap::new();
     for plugin in sources.plugins.iter().filter(|plugin| plugin.is_used()) {
         for card in plugin.report.agents.iter().filter(|card| !cards.contains_key(&card.id)).collect::<Vec<_>>() {
-            of_plugins.insert(card.id.clone(), plugin.report.name.clone());
+            agent_plugins.insert(card.id.clone(), plugin.report.name.clone());
             cards.insert(card.id.clone(), card.clone());
         }
     }
     for tools in cards.values_mut().filter_map(|card| card.tools.as_mut()) {
-        tools.iter_mut().for_each(|name| *name = names.ours(name).to_owned());
+        tools.iter_mut().for_each(|name| *name = names.canonical(name).to_owned());
     }
     for card in cards.values() {
-        check_whole(card)?;
+        check_complete(card)?;
     }
-    Ok((Agents::new(cards.into_values()), of_plugins))
+    Ok((Agents::new(cards.into_values()), agent_plugins))
 }
 
 fn overlay(
     card: &mut AgentCard,
-    over: Card,
+    overrides: AgentLayer,
     file: &SourceFile,
     sources: &Sources,
     origins: &mut Origins,
 ) -> Result<(), ConfigError> {
-    let refuse = |value: &Spanned<String>, why: String| Err(ConfigError::new(yaml::place(file, value.defined), why));
+    let refuse =
+        |value: &Spanned<String>, message: String| Err(ConfigError::new(yaml::locate(file, value.defined), message));
     let mut set = |key: &str| origins.set(format!("agents.{}.{key}", card.id), &file.origin);
-    if let Some(description) = over.description {
-        let most = AgentCard::LONGEST_DESCRIPTION;
-        if description.value.chars().count() > most {
-            return refuse(&description, format!("a description has at most {most} characters"));
+    if let Some(description) = overrides.description {
+        let limit = AgentCard::LONGEST_DESCRIPTION;
+        if description.value.chars().count() > limit {
+            return refuse(&description, format!("a description has at most {limit} characters"));
         }
         card.description = description.value.trim().to_owned();
         set("description");
     }
-    if let Some(path) = over.prompt_file {
-        if over.prompt.is_some() {
+    if let Some(path) = overrides.prompt_file {
+        if overrides.prompt.is_some() {
             return refuse(&path, "an agent has either `prompt` or `prompt_file`, not both".to_owned());
         }
-        let place = sources.path_in(file, &path.value);
-        card.prompt = match fs::read_to_string(&place) {
+        let prompt_path = sources.path_in(file, &path.value);
+        card.prompt = match fs::read_to_string(&prompt_path) {
             Ok(prompt) => prompt.trim().to_owned(),
             Err(error) => {
-                return refuse(&path, format!("could not read the prompt in {}: {error}", place.display()));
+                return refuse(&path, format!("could not read the prompt in {}: {error}", prompt_path.display()));
             }
         };
         set("prompt");
-    } else if let Some(prompt) = over.prompt {
+    } else if let Some(prompt) = overrides.prompt {
         card.prompt = prompt.trim().to_owned();
         set("prompt");
     }
-    if let Some(steps) = over.max_steps {
+    if let Some(steps) = overrides.max_steps {
         if !(1..=1000).contains(&steps.value) {
-            return Err(ConfigError::new(yaml::place(file, steps.defined), "max_steps must be from 1 to 1000"));
+            return Err(ConfigError::new(yaml::locate(file, steps.defined), "max_steps must be from 1 to 1000"));
         }
         card.max_steps = Some(steps.value);
         set("max_steps");
     }
-    take!(card, over, set; tools, skills, slot);
-    if let Some(enabled) = over.enabled {
+    overlay_fields!(card, overrides, set; tools, skills, slot);
+    if let Some(enabled) = overrides.enabled {
         card.enabled = enabled;
         set("enabled");
     }
     Ok(())
 }
 
-fn check_whole(card: &AgentCard) -> Result<(), ConfigError> {
-    let refuse = |what: &str, hint: &str| {
-        Err(ConfigError::new(ErrorPlace::Setting(format!("agents.{}", card.id)), what).with_hint(hint))
+fn check_complete(card: &AgentCard) -> Result<(), ConfigError> {
+    let refuse = |message: &str, hint: &str| {
+        Err(ConfigError::new(ErrorLocation::Setting(format!("agents.{}", card.id)), message).with_hint(hint))
     };
     if card.description.is_empty() {
         return refuse(
             "the agent has no description",
-            "describe its purpose in one sentence; other agents choose by it",
+            "describe its purpose in one sentence; other agents choose it by this",
         );
     }
     if card.prompt.is_empty() {
         return refuse("the agent has no prompt", "set `prompt` or `prompt_file`");
     }
     if card.prompt.len() > AgentCard::LONGEST_PROMPT {
-        return refuse("its prompt is longer than 32 KiB", "move long parts into a skill and refer to it");
+        return refuse("the prompt is longer than 32 KiB", "move long parts into a skill and refer to it");
     }
     Ok(())
 }
@@ -159,14 +160,14 @@ fn check_whole(card: &AgentCard) -> Result<(), ConfigError> {
 /// Warnings about settings without effect: an agent works without the tools that do not exist.
 pub fn notes<'a>(
     agents: &Agents,
-    of_plugins: &BTreeMap<String, String>,
+    agent_plugins: &BTreeMap<String, String>,
     tools: impl Iterator<Item = &'a str> + Clone,
 ) -> Vec<String> {
     let mut notes = Vec::new();
     // Problems of plugins are reported with the plugins.
-    for card in agents.iter().filter(|card| !of_plugins.contains_key(&card.id)) {
+    for card in agents.iter().filter(|card| !agent_plugins.contains_key(&card.id)) {
         for name in card.named_tools().filter(|name| !tools.clone().any(|tool| tool == *name)) {
-            let guess = nearest(name, tools.clone()).map(|meant| format!(", did you mean `{meant}`?"));
+            let guess = nearest(name, tools.clone()).map(|name| format!(", did you mean `{name}`?"));
             notes.push(format!("agents.yaml: {} names an unknown tool `{name}`{}", card.id, guess.unwrap_or_default()));
         }
     }
@@ -212,7 +213,7 @@ pub enum ToolSwitch {
 /// are enabled for. For skills, the sections only affect the display.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default, bound = "T: Default + Deserialize<'de>")]
-struct TwoParts<T> {
+struct SectionedFile<T> {
     core: Option<BTreeMap<String, T>>,
     optional: Option<BTreeMap<String, T>>,
 }
@@ -220,22 +221,23 @@ struct TwoParts<T> {
 pub(super) fn tools(sources: &Sources, names: &ToolNames, origins: &mut Origins) -> Result<ToolSettings, ConfigError> {
     let variables = sources.env.texts();
     let mut tools = ToolSettings::new();
-    for file in sources.files_about(Subject::Tools) {
-        let TwoParts { core, optional } = yaml::parse(file, &variables)?;
-        let core = core.into_iter().flatten().map(|(name, over)| (name, ToolSetting { is_core: true, ..over }));
+    for file in sources.files_of(Subject::Tools) {
+        let SectionedFile { core, optional } = yaml::parse(file, &variables)?;
+        let core =
+            core.into_iter().flatten().map(|(name, overrides)| (name, ToolSetting { is_core: true, ..overrides }));
         let mut named: Vec<(String, ToolSetting)> = core.chain(optional.into_iter().flatten()).collect();
         // The entry under the tool's own name overrides entries under other names.
-        named.sort_by_key(|(name, _)| names.ours(name) == name);
-        for (name, over) in named {
-            let name = names.ours(&name);
+        named.sort_by_key(|(name, _)| names.canonical(name) == name);
+        for (name, overrides) in named {
+            let name = names.canonical(&name);
             let tool = tools.entry(name.to_owned()).or_default();
             let mut note = |field: &str| origins.set(format!("tools.{name}.{field}"), &file.origin);
-            take!(tool, over, note; enabled, always_available, category, tags, description);
-            for (limit, number) in over.limits.into_iter().flatten() {
+            overlay_fields!(tool, overrides, note; enabled, always_available, category, tags, description);
+            for (limit, number) in overrides.limits.into_iter().flatten() {
                 note(&format!("limits.{limit}"));
                 tool.limits.get_or_insert_default().insert(limit, number);
             }
-            tool.is_core |= over.is_core;
+            tool.is_core |= overrides.is_core;
         }
     }
     Ok(tools)
@@ -243,20 +245,20 @@ pub(super) fn tools(sources: &Sources, names: &ToolNames, origins: &mut Origins)
 
 impl ToolSetting {
     /// The label with these settings applied.
-    pub fn label(&self, under: &ToolLabel) -> ToolLabel {
-        let always_available = self.always_available.unwrap_or(under.always_available);
+    pub fn label(&self, default: &ToolLabel) -> ToolLabel {
+        let always_available = self.always_available.unwrap_or(default.always_available);
         let tier = match self.enabled {
             Some(ToolSwitch::Never) => ToolTier::Off,
             Some(ToolSwitch::WhenMentioned) => ToolTier::Discovered,
             _ if self.is_core || self.always_available == Some(true) => ToolTier::Core,
             Some(ToolSwitch::Always) => ToolTier::Enabled,
-            None => under.tier,
+            None => default.tier,
         };
         ToolLabel {
             tier,
             always_available,
-            category: self.category.clone().unwrap_or_else(|| under.category.clone()),
-            tags: self.tags.clone().unwrap_or_else(|| under.tags.clone()),
+            category: self.category.clone().unwrap_or_else(|| default.category.clone()),
+            tags: self.tags.clone().unwrap_or_else(|| default.tags.clone()),
         }
     }
 
@@ -309,14 +311,15 @@ struct SkillFile {
 pub(super) fn skills(sources: &Sources, origins: &mut Origins) -> Result<SkillSettings, ConfigError> {
     let variables = sources.env.texts();
     let mut skills = SkillSettings::new();
-    for file in sources.files_about(Subject::Skills) {
-        let TwoParts::<SkillFile> { core, optional } = yaml::parse(file, &variables)?;
-        for (name, over) in core.into_iter().chain(optional).flatten() {
+    for file in sources.files_of(Subject::Skills) {
+        let SectionedFile::<SkillFile> { core, optional } = yaml::parse(file, &variables)?;
+        for (name, overrides) in core.into_iter().chain(optional).flatten() {
             let mut note = |key: &str| origins.set(format!("skills.{name}.{key}"), &file.origin);
             let setting = skills.entry(name.clone()).or_default();
-            take!(setting, over, note; enabled, description);
-            if let Some(types) = over.auto_load_on_file_types {
-                setting.file_types = types.iter().map(|kind| kind.trim().trim_start_matches('.').to_owned()).collect();
+            overlay_fields!(setting, overrides, note; enabled, description);
+            if let Some(types) = overrides.auto_load_on_file_types {
+                setting.file_types =
+                    types.iter().map(|extension| extension.trim().trim_start_matches('.').to_owned()).collect();
                 note("auto_load_on_file_types");
             }
         }
@@ -328,19 +331,19 @@ pub(super) fn skills(sources: &Sources, origins: &mut Origins) -> Result<SkillSe
 #[derive(Debug, Default)]
 pub struct ToolNames {
     /// Aliases that the user gave to tools of MCP servers. They have no other meaning.
-    given: BTreeSet<String>,
+    aliases: BTreeSet<String>,
 }
 
 impl ToolNames {
     /// Creates the resolver. Aliases in this configuration are never translated.
-    pub(super) fn besides(mcp: &McpConfig) -> Self {
+    pub(super) fn new(mcp: &McpConfig) -> Self {
         let tools = mcp.servers.values().flat_map(|server| server.tools.values());
-        Self { given: tools.filter_map(|tool| tool.alias.clone()).collect() }
+        Self { aliases: tools.filter_map(|tool| tool.alias.clone()).collect() }
     }
 
-    /// Our name of the tool, or the name itself if it is unknown.
-    pub(super) fn ours<'a>(&self, name: &'a str) -> &'a str {
-        if self.given.contains(name) {
+    /// Canonical name of the tool, or `name` itself if it is unknown.
+    pub(super) fn canonical<'a>(&self, name: &'a str) -> &'a str {
+        if self.aliases.contains(name) {
             return name;
         }
         agentd_engine::own_name(ToolRow::find(name).map_or(name, |tool| tool.name))
@@ -373,9 +376,9 @@ mod tests {
 
     #[test]
     fn invalid_agents_are_rejected_with_a_location() {
-        let check = |text: &str, words: &[&str]| {
+        let check = |text: &str, parts: &[&str]| {
             let error = resolved(text).unwrap_err().to_string();
-            assert!(words.iter().all(|word| error.contains(word)), "{error}");
+            assert!(parts.iter().all(|part| error.contains(part)), "{error}");
         };
         check("agents:\n  poet: {descripton: x}", &["/conf/agents.yaml:2", "description"]);
         check("agents:\n  poet: {description: x}", &["agents.poet", "no prompt"]);
@@ -403,8 +406,8 @@ mod tests {
     }
 
     #[test]
-    fn foreign_tool_names_map_to_ours_unless_taken() {
-        let names = ToolNames { given: ["fs_read".to_owned()].into() };
+    fn foreign_tool_names_are_translated_unless_used_as_aliases() {
+        let names = ToolNames { aliases: ["fs_read".to_owned()].into() };
         for (theirs, ours) in [
             ("fetch_web", "read_url"),
             ("jina_reader", "read_url"),
@@ -422,7 +425,7 @@ mod tests {
             ("fs_write", "write_file"),
             ("extract_links", "extract_links"),
         ] {
-            assert_eq!(names.ours(theirs), ours);
+            assert_eq!(names.canonical(theirs), ours);
         }
     }
 }

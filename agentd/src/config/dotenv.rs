@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use agentd_mcp::config::ConfigText;
 
 use crate::{
-    config::{ConfigError, ErrorPlace, SourceFile, Sources, Subject},
+    config::{ConfigError, ErrorLocation, SourceFile, Sources, Subject},
     environment::Environment,
 };
 
@@ -23,13 +23,15 @@ pub fn variables(files: &[SourceFile], env: &Environment) -> Result<Environment,
     let mut found: BTreeMap<String, String> = BTreeMap::new();
     for file in files.iter().filter(|file| file.subject == Subject::Dotenv) {
         for (number, line) in (1..).zip(file.text.lines()) {
-            let known = |name: &str| env.text(name).map(str::to_owned).or_else(|| found.get(name).cloned());
-            let (name, value) = match read(line, &known) {
+            let lookup = |name: &str| env.text(name).map(str::to_owned).or_else(|| found.get(name).cloned());
+            let (name, value) = match read(line, &lookup) {
                 Ok(None) => continue,
                 Ok(Some(variable)) => variable,
-                Err(why) => {
-                    let place = ErrorPlace::File(file.origin.path(), Some((number, 1)));
-                    return Err(ConfigError::new(place, why).with_hint("write NAME=value, or NAME=\"the value\""));
+                Err(message) => {
+                    let location = ErrorLocation::File(file.origin.path(), Some((number, 1)));
+                    return Err(
+                        ConfigError::new(location, message).with_hint("write NAME=value, or NAME=\"the value\"")
+                    );
                 }
             };
             found.insert(name, value);
@@ -46,7 +48,7 @@ pub fn variables(files: &[SourceFile], env: &Environment) -> Result<Environment,
 /// Fails on a line that is not a variable. The error does not quote it, as it may contain a secret.
 pub(super) fn mcp_secrets(sources: &Sources) -> Result<HashMap<String, String>, ConfigError> {
     let mut variables = HashMap::new();
-    for file in sources.files_about(Subject::McpSecrets) {
+    for file in sources.files_of(Subject::McpSecrets) {
         for (number, line) in (1..).zip(file.text.lines()) {
             if line.trim().is_empty() || line.trim_start().starts_with('#') {
                 continue;
@@ -54,8 +56,8 @@ pub(super) fn mcp_secrets(sources: &Sources) -> Result<HashMap<String, String>, 
             match line.split_once('=') {
                 Some((name, value)) if is_name(name) => variables.insert(name.to_owned(), value.to_owned()),
                 _ => {
-                    let place = ErrorPlace::File(file.origin.path(), Some((number, 1)));
-                    return Err(ConfigError::new(place, "not a variable assignment").with_hint("write NAME=value"));
+                    let location = ErrorLocation::File(file.origin.path(), Some((number, 1)));
+                    return Err(ConfigError::new(location, "not a variable assignment").with_hint("write NAME=value"));
                 }
             };
         }
@@ -70,7 +72,7 @@ fn is_name(name: &str) -> bool {
 }
 
 /// The variable of a line, or `None` for a blank line or a comment.
-fn read(line: &str, known: &dyn Fn(&str) -> Option<String>) -> Result<Option<(String, String)>, &'static str> {
+fn read(line: &str, lookup: &dyn Fn(&str) -> Option<String>) -> Result<Option<(String, String)>, &'static str> {
     let line = line.trim().trim_start_matches('\u{feff}');
     if line.is_empty() || line.starts_with('#') {
         return Ok(None);
@@ -88,12 +90,12 @@ fn read(line: &str, known: &dyn Fn(&str) -> Option<String>) -> Result<Option<(St
             if !rest.is_empty() && !rest.starts_with('#') {
                 return Err("unexpected text after the closing quote");
             }
-            if quote == '"' { filled(&text, known) } else { text }
+            if quote == '"' { expand(&text, lookup) } else { text }
         }
         _ => {
             let end = value.find(" #").or_else(|| value.find("\t#")).unwrap_or(value.len());
             let value = if value.starts_with('#') { "" } else { &value[..end] };
-            filled(value.trim_end(), known)
+            expand(value.trim_end(), lookup)
         }
     };
     if value.contains('\0') {
@@ -122,14 +124,14 @@ fn quoted(text: &str, quote: char) -> Option<(String, &str)> {
 }
 
 /// Replaces `${NAME}` and `${NAME:-default}` by the values of variables.
-fn filled(text: &str, known: &dyn Fn(&str) -> Option<String>) -> String {
+fn expand(text: &str, lookup: &dyn Fn(&str) -> Option<String>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
-    while let Some((before, behind)) = rest.split_once("${") {
-        let Some((named, after)) = behind.split_once('}') else { break };
+    while let Some((before, tail)) = rest.split_once("${") {
+        let Some((named, after)) = tail.split_once('}') else { break };
         let (name, default) = named.split_once(":-").unwrap_or((named, ""));
         out.push_str(before);
-        out.push_str(&known(name).unwrap_or_else(|| default.to_owned()));
+        out.push_str(&lookup(name).unwrap_or_else(|| default.to_owned()));
         rest = after;
     }
     out.push_str(rest);
@@ -137,75 +139,77 @@ fn filled(text: &str, known: &dyn Fn(&str) -> Option<String>) -> String {
 }
 
 /// Minimum length of a secret in bytes. Shorter values would match inside common words, and protect nothing.
-const SHORTEST: usize = 6;
+const MIN_SECRET_BYTES: usize = 6;
 /// Mask of a secret that is written literally.
-const HIDDEN: &str = "[…]";
+const MASK: &str = "[…]";
 /// Variables that never hold secrets.
 const HARMLESS: [&str; 12] =
     ["HOME", "HOSTNAME", "LANG", "LOGNAME", "OLDPWD", "PATH", "PWD", "SHELL", "TERM", "TMPDIR", "TZ", "USER"];
-const HARMLESS_BEGIN: [&str; 2] = ["LC_", "XDG_"];
-/// Words in a name that mark its value as a secret.
-const MARKS: [&str; 6] = ["APIKEY", "AUTHORIZATION", "KEY", "PASSWORD", "SECRET", "TOKEN"];
+const HARMLESS_PREFIXES: [&str; 2] = ["LC_", "XDG_"];
+/// Words in a variable name that mark its value as secret.
+const SECRET_WORDS: [&str; 6] = ["APIKEY", "AUTHORIZATION", "KEY", "PASSWORD", "SECRET", "TOKEN"];
 
 /// Finds secrets in texts of a file.
-pub(super) struct InText<'a> {
+pub(super) struct SecretFinder<'a> {
     /// Variables that the file references, longest values first, so that none is redacted partially.
     named: Vec<(&'a str, &'a str)>,
 }
 
-impl<'a> InText<'a> {
-    /// Creates a finder for the variables that this file references.
+impl<'a> SecretFinder<'a> {
+    /// Creates a finder for the variables that `file` references.
     pub(super) fn new(file: &str, variables: &'a HashMap<String, String>) -> Self {
         let is_named = |name: &str| file.contains(&format!("${{{name}}}")) || file.contains(&format!("${{{name}:-"));
         let pairs = variables.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        let mut named: Vec<_> = pairs.filter(|(name, value)| value.len() >= SHORTEST && is_named(name)).collect();
+        let mut named: Vec<_> =
+            pairs.filter(|(name, value)| value.len() >= MIN_SECRET_BYTES && is_named(name)).collect();
         named.sort_by(|one, other| other.1.len().cmp(&one.1.len()).then_with(|| one.cmp(other)));
         Self { named }
     }
 
     /// Finds secrets in arguments. An option may mark the following argument as a secret.
-    pub(super) fn of_args(&self, args: Vec<String>) -> Vec<ConfigText> {
+    pub(super) fn in_args(&self, args: Vec<String>) -> Vec<ConfigText> {
         let mut before = String::new();
-        let mut written = Vec::with_capacity(args.len());
+        let mut texts = Vec::with_capacity(args.len());
         for arg in args {
-            let mut text = self.of_text(&arg);
-            if let Some(secret) = written_out(&arg, &before) {
-                text.shown = text.shown.replace(secret, HIDDEN);
+            let mut text = self.in_text(&arg);
+            if let Some(secret) = literal_secret(&arg, &before) {
+                text.shown = text.shown.replace(secret, MASK);
                 text.secrets.push(secret.to_owned());
             }
             before = arg;
-            written.push(text);
+            texts.push(text);
         }
-        written
+        texts
     }
 
     /// Finds secrets in an address. Its query and fragment are never shown.
-    pub(super) fn of_url(&self, url: String) -> ConfigText {
-        let mut text = self.of_text(&url);
+    pub(super) fn in_url(&self, url: String) -> ConfigText {
+        let mut text = self.in_text(&url);
         let query = url.split_once('?').map(|(_, query)| query).unwrap_or_default();
         let values = query.split(['&', '#']).map(|pair| pair.split_once('=').map_or(pair, |(_, value)| value));
         text.shown = text.shown.split(['?', '#']).next().unwrap_or_default().to_owned();
-        text.secrets.extend(values.filter(|value| value.len() >= SHORTEST).map(str::to_owned));
+        text.secrets.extend(values.filter(|value| value.len() >= MIN_SECRET_BYTES).map(str::to_owned));
         text
     }
 
-    fn of_text(&self, text: &str) -> ConfigText {
-        let mut written = ConfigText::from(text);
+    fn in_text(&self, text: &str) -> ConfigText {
+        let mut masked = ConfigText::from(text);
         for (name, value) in &self.named {
-            if written.shown.contains(value) {
-                written.shown = written.shown.replace(value, &format!("${{{name}}}"));
-                let is_harmless = HARMLESS.contains(name) || HARMLESS_BEGIN.iter().any(|begin| name.starts_with(begin));
+            if masked.shown.contains(value) {
+                masked.shown = masked.shown.replace(value, &format!("${{{name}}}"));
+                let is_harmless =
+                    HARMLESS.contains(name) || HARMLESS_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
                 if !is_harmless {
-                    written.secrets.push((*value).to_owned());
+                    masked.secrets.push((*value).to_owned());
                 }
             }
         }
-        written
+        masked
     }
 }
 
 /// The literal secret in an argument, identified by the text before it: `--api-key=…`, `--token …`, `Bearer …`.
-fn written_out<'a>(arg: &'a str, before: &str) -> Option<&'a str> {
+fn literal_secret<'a>(arg: &'a str, before: &str) -> Option<&'a str> {
     let found = match (arg.split_once("Bearer "), arg.split_once('=')) {
         (Some((_, token)), _) => Some(token),
         (None, Some((name, value))) if is_secret(name) => Some(value),
@@ -214,13 +218,13 @@ fn written_out<'a>(arg: &'a str, before: &str) -> Option<&'a str> {
         }
         _ => None,
     };
-    found.map(str::trim).filter(|secret| secret.len() >= SHORTEST && !secret.starts_with(['/', '~', '.']))
+    found.map(str::trim).filter(|secret| secret.len() >= MIN_SECRET_BYTES && !secret.starts_with(['/', '~', '.']))
 }
 
 /// Returns true if a variable of this name holds a secret.
 fn is_secret(name: &str) -> bool {
     name.split(|letter: char| !letter.is_ascii_alphanumeric())
-        .any(|word| MARKS.contains(&word.to_ascii_uppercase().as_str()))
+        .any(|word| SECRET_WORDS.contains(&word.to_ascii_uppercase().as_str()))
 }
 
 impl Sources {
@@ -241,7 +245,7 @@ mod tests {
     use super::*;
     use crate::config::Origin;
 
-    fn found(texts: &[&str], env: &[(&str, &str)]) -> Result<Vec<(String, String)>, ConfigError> {
+    fn parse_texts(texts: &[&str], env: &[(&str, &str)]) -> Result<Vec<(String, String)>, ConfigError> {
         let file = |text: &&str| {
             let origin = Origin::User(PathBuf::from("/home/me/.config/agentd/.env"));
             SourceFile { subject: Subject::Dotenv, origin, text: (*text).to_owned() }
@@ -254,7 +258,7 @@ mod tests {
     #[test]
     fn dotenv_lines_parse_in_common_forms() {
         let check = |line: &str, expected: Option<(&str, &str)>| {
-            let found = found(&[line], &[("HOST", "here")]).unwrap();
+            let found = parse_texts(&[line], &[("HOST", "here")]).unwrap();
             let found = found.first().map(|(name, value)| (name.as_str(), value.as_str()));
             assert_eq!(found, expected, "{line}");
         };
@@ -274,16 +278,16 @@ mod tests {
     }
 
     #[test]
-    fn higher_layers_and_process_variables_win() {
-        let found = found(&["A=1\nB=1\nC=1\n", "B=2\nD=${A}${B}\n"], &[("C", "3"), ("A", "")]).unwrap();
+    fn higher_layers_and_process_variables_take_precedence() {
+        let found = parse_texts(&["A=1\nB=1\nC=1\n", "B=2\nD=${A}${B}\n"], &[("C", "3"), ("A", "")]).unwrap();
         let found: Vec<(&str, &str)> = found.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        assert_eq!(found, [("A", "1"), ("B", "2"), ("D", "12")], "a variable that is empty is not set");
+        assert_eq!(found, [("A", "1"), ("B", "2"), ("D", "12")], "an empty variable counts as unset");
     }
 
     #[test]
     fn invalid_dotenv_line_is_rejected_without_quoting_it() {
         for line in ["s3cret", "s3cret key=1", "A=\"s3cret", "A=\"x\" s3cret", "1A=s3cret", "A=\"s3cret\0\""] {
-            let error = found(&["B=1", &format!("# one\n{line}")], &[]).unwrap_err().to_string();
+            let error = parse_texts(&["B=1", &format!("# one\n{line}")], &[]).unwrap_err().to_string();
             assert!(error.contains(".env:2") && !error.contains("s3cret"), "{error}");
         }
     }

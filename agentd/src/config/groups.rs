@@ -10,22 +10,22 @@ use serde::{Deserialize, Deserializer};
 use serde_saphyr::Spanned;
 
 use crate::config::{
-    ConfigError, ErrorPlace, Sources,
+    ConfigError, ErrorLocation, Sources,
     layers::{Origin, Origins, SourceFile},
     yaml::{self, Auto, Bounded, Limit, Span},
 };
 
 /// Overwrites the fields that a higher layer sets, and notes each by its name.
-macro_rules! take {
-    ($under:expr, $over:expr, $note:expr; $($field:ident),* $(,)?) => {$(
-        if $over.$field.is_some() {
-            $under.$field = $over.$field;
+macro_rules! overlay_fields {
+    ($lower:expr, $overrides:expr, $note:expr; $($field:ident),* $(,)?) => {$(
+        if $overrides.$field.is_some() {
+            $lower.$field = $overrides.$field;
             $note(stringify!($field));
         }
     )*};
 }
 
-pub(super) use take;
+pub(super) use overlay_fields;
 
 /// Generates one group of keys: the complete settings, and the same with optional fields for one layer.
 macro_rules! group {
@@ -41,20 +41,20 @@ macro_rules! group {
         impl $layer {
             pub(in crate::config) fn overlay(
                 &mut self,
-                over: Option<Self>,
+                overrides: Option<Self>,
                 group: &str,
                 origin: &Origin,
                 origins: &mut Origins,
             ) {
-                let over = over.unwrap_or_default();
+                let overrides = overrides.unwrap_or_default();
                 let mut note = |field| origins.set(format!("{group}.{field}"), origin);
-                $crate::config::groups::take!(self, over, note; $($field),*);
+                $crate::config::groups::overlay_fields!(self, overrides, note; $($field),*);
             }
 
             pub(in crate::config) fn complete(self, group: &str) -> Result<$name, ConfigError> {
                 let missing = |field| {
-                    let place = ErrorPlace::Setting(format!("{group}.{field}"));
-                    move || ConfigError::new(place, "no layer sets this key")
+                    let location = ErrorLocation::Setting(format!("{group}.{field}"));
+                    move || ConfigError::new(location, "no layer sets this key")
                 };
                 Ok($name { $($field: self.$field.ok_or_else(missing(stringify!($field)))?,)* })
             }
@@ -80,8 +80,8 @@ macro_rules! groups {
         pub(super) struct $layers { $(pub(super) $group: Option<$layer>,)* }
 
         impl $layers {
-            pub(super) fn overlay(&mut self, over: Self, origin: &Origin, origins: &mut Origins) {
-                $(self.$group.get_or_insert_default().overlay(over.$group, stringify!($group), origin, origins);)*
+            pub(super) fn overlay(&mut self, overrides: Self, origin: &Origin, origins: &mut Origins) {
+                $(self.$group.get_or_insert_default().overlay(overrides.$group, stringify!($group), origin, origins);)*
             }
 
             pub(super) fn complete(self) -> Result<$name, ConfigError> {
@@ -162,7 +162,7 @@ groups! {
             /// Number of tokens above which the output of a command is condensed.
             feedback_tokens: Limit<u64>,
         }
-        /// Amounts of a file that are read in one call.
+        /// Amounts read from a file in one call.
         reading: ReadingSettings, ReadingLayer {
             /// Size in bytes up to which a text file is read completely.
             whole_file_bytes: Bounded<1024, 10_485_760>,
@@ -341,7 +341,7 @@ impl PartialEq for FilePath {
 }
 
 impl FilePath {
-    pub(super) fn place(&mut self, file: &SourceFile, sources: &Sources) -> Result<(), ConfigError> {
+    pub(super) fn resolve(&mut self, file: &SourceFile, sources: &Sources) -> Result<(), ConfigError> {
         if let Some(written) = self.written.take() {
             self.text = yaml::text(file, &written, &sources.env.texts())?;
             self.path = sources.path_in(file, &self.text);

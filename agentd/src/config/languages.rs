@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_saphyr::Spanned;
 
 use crate::config::{
-    ConfigError, ErrorPlace, Sources,
+    ConfigError, ErrorLocation, Sources,
     groups::group,
     layers::{Origin, Origins, Subject},
     yaml::{self, Bounded, Limit, Reader, Span, address},
@@ -43,7 +43,7 @@ group! {
         wait: Span,
         /// Time that a step waits for diagnostics of a server that has just started.
         cold_wait: Span,
-        /// Memory of each process, in MiB.
+        /// Memory limit of each process, in MiB.
         memory_mib: Limit<u64>,
     }
 }
@@ -63,24 +63,24 @@ struct ServerFile {
 struct Server {
     enabled: bool,
     config: ServerConfig,
-    /// Place of its last definition.
-    place: ErrorPlace,
+    /// Location of its last definition.
+    location: ErrorLocation,
 }
 
 pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<LanguageConfig, ConfigError> {
     let variables = sources.env.texts();
     let mut limits = GlobalFile::default();
     let mut servers: BTreeMap<String, Server> = BTreeMap::new();
-    for file in sources.files_about(Subject::Languages) {
+    for file in sources.files_of(Subject::Languages) {
         let LanguagesFile { global, servers: named } = yaml::parse(file, &variables)?;
         limits.overlay(global, GLOBAL, &file.origin, origins);
-        for (name, over) in named.into_iter().flatten() {
-            let place = yaml::place(file, over.defined);
-            check_name(&name, &place)?;
-            let server = servers.entry(name.clone()).or_insert_with(|| Server::new(&name, place.clone()));
-            server.place = place;
+        for (name, overrides) in named.into_iter().flatten() {
+            let location = yaml::locate(file, overrides.defined);
+            check_name(&name, &location)?;
+            let server = servers.entry(name.clone()).or_insert_with(|| Server::new(&name, location.clone()));
+            server.location = location;
             server.overlay(
-                over.value.unwrap_or_default(),
+                overrides.value.unwrap_or_default(),
                 &Reader { file, sources, variables: &variables },
                 origins,
             )?;
@@ -114,7 +114,7 @@ fn command(reader: &Reader<'_>, value: &Spanned<String>) -> Result<String, Confi
 }
 
 impl Server {
-    fn new(name: &str, place: ErrorPlace) -> Self {
+    fn new(name: &str, location: ErrorLocation) -> Self {
         let config = ServerConfig {
             name: name.to_owned(),
             command: String::new(),
@@ -123,30 +123,35 @@ impl Server {
             languages: BTreeMap::new(),
             root_markers: Vec::new(),
         };
-        Self { enabled: true, config, place }
+        Self { enabled: true, config, location }
     }
 
-    fn overlay(&mut self, over: ServerFile, reader: &Reader<'_>, origins: &mut Origins) -> Result<(), ConfigError> {
+    fn overlay(
+        &mut self,
+        overrides: ServerFile,
+        reader: &Reader<'_>,
+        origins: &mut Origins,
+    ) -> Result<(), ConfigError> {
         let name = self.config.name.clone();
         let mut note = |key: &str| origins.set(format!("languages.servers.{name}.{key}"), &reader.file.origin);
-        if let Some(enabled) = over.enabled {
+        if let Some(enabled) = overrides.enabled {
             self.enabled = enabled;
             note("enabled");
         }
-        if let Some(value) = over.command {
+        if let Some(value) = overrides.command {
             self.config.command = command(reader, &value)?;
             note("command");
         }
-        if let Some(args) = over.args {
+        if let Some(args) = overrides.args {
             self.config.args = reader.texts(&args)?;
             note("args");
         }
-        if let Some(env) = over.env {
+        if let Some(env) = overrides.env {
             let texts = env.iter().map(|(name, value)| Ok((name.clone(), reader.text(value)?)));
             self.config.environment = texts.collect::<Result<_, ConfigError>>()?;
             note("env");
         }
-        if let Some(languages) = over.languages {
+        if let Some(languages) = overrides.languages {
             let extension = |text: &str| text.trim().trim_start_matches('.').to_lowercase();
             let pairs = languages.iter().flat_map(|(language, extensions)| {
                 extensions.iter().map(move |text| (extension(text), language.clone()))
@@ -154,7 +159,7 @@ impl Server {
             self.config.languages = pairs.collect();
             note("languages");
         }
-        if let Some(markers) = over.root_markers {
+        if let Some(markers) = overrides.root_markers {
             self.config.root_markers = markers;
             note("root_markers");
         }
@@ -162,14 +167,14 @@ impl Server {
     }
 
     fn complete(self) -> Result<ServerConfig, ConfigError> {
-        let Self { config, place, .. } = self;
+        let Self { config, location, .. } = self;
         let name = &config.name;
         if config.command.is_empty() {
-            let error = ConfigError::new(place, format!("the language server `{name}` has no `command`"));
+            let error = ConfigError::new(location, format!("the language server `{name}` has no `command`"));
             return Err(error.with_hint("set `command` to its program"));
         }
         if config.languages.is_empty() {
-            let error = ConfigError::new(place, format!("the language server `{name}` has no `languages`"));
+            let error = ConfigError::new(location, format!("the language server `{name}` has no `languages`"));
             return Err(error.with_hint("for example, languages: {python: [py]}"));
         }
         Ok(config)
@@ -177,18 +182,18 @@ impl Server {
 }
 
 /// Checks a server's name, which is shown to users and models and is part of keys of the configuration.
-fn check_name(name: &str, place: &ErrorPlace) -> Result<(), ConfigError> {
-    let is_fit = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-');
-    if !name.is_empty() && name.len() <= 40 && name.chars().all(is_fit) {
+fn check_name(name: &str, location: &ErrorLocation) -> Result<(), ConfigError> {
+    let is_allowed = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-');
+    if !name.is_empty() && name.len() <= 40 && name.chars().all(is_allowed) {
         return Ok(());
     }
     let shown: String = name.chars().take(80).collect();
-    Err(ConfigError::new(place.clone(), format!("invalid language server name `{shown}`"))
+    Err(ConfigError::new(location.clone(), format!("invalid language server name `{shown}`"))
         .with_hint("use at most 40 ASCII letters, digits, `-` and `_`"))
 }
 
-/// Hint on the right place for a search engine's key.
-const INSTEAD: &str = "put the key into the variable named by api_key_env";
+/// Hint on where to put the key of a search engine.
+const KEY_HINT: &str = "put the key into the variable named by api_key_env";
 
 /// Search engine that answers web searches.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
@@ -242,11 +247,11 @@ struct Search {
 pub(super) fn web(sources: &Sources, origins: &mut Origins) -> Result<WebConfig, ConfigError> {
     let variables = sources.env.texts();
     let (mut web, mut search) = (WebConfig::default(), Search::default());
-    for file in sources.files_about(Subject::Web) {
-        let WebFile { fetch, search: over } = yaml::parse(file, &variables)?;
+    for file in sources.files_of(Subject::Web) {
+        let WebFile { fetch, search: overrides } = yaml::parse(file, &variables)?;
         let reader = Reader { file, sources, variables: &variables };
         fetch.unwrap_or_default().overlay(&reader, &mut web, origins)?;
-        search.overlay(over.unwrap_or_default(), &reader, origins)?;
+        search.overlay(overrides.unwrap_or_default(), &reader, origins)?;
     }
     web.search = search.complete(sources, origins)?;
     Ok(web)
@@ -261,12 +266,12 @@ impl FetchFile {
         }
         // The range was checked when the numbers were parsed.
         let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-        if let Some(most) = self.max_bytes {
-            web.max_bytes = size(most.0);
+        if let Some(limit) = self.max_bytes {
+            web.max_bytes = size(limit.0);
             set("max_bytes");
         }
-        if let Some(most) = self.max_redirects {
-            web.max_redirects = size(most.0);
+        if let Some(limit) = self.max_redirects {
+            web.max_redirects = size(limit.0);
             set("max_redirects");
         }
         if let Some(contact) = &self.contact {
@@ -289,13 +294,18 @@ impl FetchFile {
 }
 
 impl Search {
-    fn overlay(&mut self, over: SearchFile, reader: &Reader<'_>, origins: &mut Origins) -> Result<(), ConfigError> {
+    fn overlay(
+        &mut self,
+        overrides: SearchFile,
+        reader: &Reader<'_>,
+        origins: &mut Origins,
+    ) -> Result<(), ConfigError> {
         let mut set = |key: &str| origins.set(format!("web.search.{key}"), &reader.file.origin);
-        if let Some(provider) = over.provider {
+        if let Some(provider) = overrides.provider {
             self.provider = provider;
             set("provider");
         }
-        let SearchFile { base_url, api_key_env, results, title, url, snippet, key_header, .. } = over;
+        let SearchFile { base_url, api_key_env, results, title, url, snippet, key_header, .. } = overrides;
         let server = [("base_url", base_url), ("api_key_env", api_key_env)];
         let fields = [("results", results), ("title", title), ("url", url), ("snippet", snippet)];
         for (key, text) in server.into_iter().chain(fields).chain([("key_header", key_header)]) {
@@ -308,9 +318,9 @@ impl Search {
 
     fn complete(mut self, sources: &Sources, origins: &Origins) -> Result<Option<SearchConfig>, ConfigError> {
         let mut text = |key: &str| self.texts.remove(key).unwrap_or_default();
-        let wrong = |key: &str, why: String| {
+        let invalid = |key: &str, reason: String| {
             let key = format!("web.search.{key}");
-            ConfigError::new(origins.place(&key), format!("{key}: {why}"))
+            ConfigError::new(origins.location(&key), format!("{key}: {reason}"))
         };
         let dialect = match self.provider {
             Provider::None => return Ok(None),
@@ -329,21 +339,24 @@ impl Search {
         let base_url = match (base_url.as_str(), dialect.default_base_url()) {
             ("", Some(usual)) => usual,
             ("", None) => {
-                let why = format!("{dialect} has no default address");
-                return Err(wrong("base_url", why).with_hint("set it in web.yaml, for example http://localhost:8888"));
+                let reason = format!("{dialect} has no default address");
+                return Err(
+                    invalid("base_url", reason).with_hint("set it in web.yaml, for example http://localhost:8888")
+                );
             }
             (named, _) => named,
         };
-        let base_url = address(base_url, "http://localhost:8888", INSTEAD).map_err(|why| wrong("base_url", why))?;
-        let is_letter = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+        let base_url =
+            address(base_url, "http://localhost:8888", KEY_HINT).map_err(|reason| invalid("base_url", reason))?;
+        let is_name_char = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
         // Users sometimes put the key itself here. It must not appear in a message.
-        if api_key_env.len() > 64 || !api_key_env.chars().all(is_letter) {
-            let error = wrong("api_key_env", "not the name of an environment variable".to_owned());
+        if api_key_env.len() > 64 || !api_key_env.chars().all(is_name_char) {
+            let error = invalid("api_key_env", "not the name of an environment variable".to_owned());
             return Err(error.with_hint("put the key itself into the daemon's environment, not into a file"));
         }
         if api_key_env.is_empty() && dialect.needs_key() {
-            let error = wrong("api_key_env", format!("{dialect} needs a key"));
-            return Err(error.with_hint("set it to the daemon's environment variable that holds the key"));
+            let error = invalid("api_key_env", format!("{dialect} requires a key"));
+            return Err(error.with_hint("set it to the name of the environment variable that contains the key"));
         }
         let api_key = sources.env.text(&api_key_env).map(|key| SecretString::from(key.trim()));
         let key_variable = Some(api_key_env).filter(|name| !name.is_empty());

@@ -1,6 +1,6 @@
 //! The configuration files, lowest layer first.
 //!
-//! Also the origin of each value, and errors with place, message and suggested correction.
+//! Also the origin of each value, and errors with location, message and suggested correction.
 
 use std::{
     collections::BTreeMap,
@@ -15,7 +15,7 @@ use agentd_extensions::plugins::InstalledPlugin;
 use crate::environment::{Environment, objection};
 
 /// Maximum size of a configuration file in bytes. Prevents reading a device or a log that was named by mistake.
-const LONGEST_FILE: u64 = 1 << 20;
+const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// Table of the files: subject, name in each configuration folder, and built-in content.
 macro_rules! subjects {
@@ -92,7 +92,7 @@ impl SourceFile {
 
 /// Warnings about files with keys that other users of the machine can read, one sentence each.
 pub fn exposed(files: &[PathBuf]) -> Vec<String> {
-    let holds_keys = |path: &&PathBuf| {
+    let contains_keys = |path: &&PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str());
         name.is_some_and(|name| {
             [Subject::Dotenv, Subject::McpSecrets].iter().any(|subject| subject.file_name() == name)
@@ -101,9 +101,9 @@ pub fn exposed(files: &[PathBuf]) -> Vec<String> {
     let is_open = |path: &&PathBuf| fs::metadata(path).is_ok_and(|found| found.mode() & 0o077 != 0);
     let note = |path: &PathBuf| {
         let shown = path.display();
-        format!("{shown} holds keys, but other users can read it: chmod 600 '{shown}'")
+        format!("{shown} contains keys, but other users can read it; run chmod 600 '{shown}'")
     };
-    files.iter().filter(holds_keys).filter(is_open).map(note).collect()
+    files.iter().filter(contains_keys).filter(is_open).map(note).collect()
 }
 
 /// The built-in files, one per subject.
@@ -118,7 +118,7 @@ pub fn built_in() -> Vec<SourceFile> {
 /// # Errors
 /// Fails if an existing file cannot be read, is too long or is not UTF-8. Also fails if another user can write the file
 /// or its folder.
-pub fn gather(system: &[PathBuf], user: &Path) -> Result<Vec<SourceFile>, ConfigError> {
+pub fn load(system: &[PathBuf], user: &Path) -> Result<Vec<SourceFile>, ConfigError> {
     let mut files = built_in();
     for folder in system {
         add_folder(&mut files, folder, Origin::System)?;
@@ -146,13 +146,14 @@ fn add_folder(files: &mut Vec<SourceFile>, folder: &Path, layer: fn(PathBuf) -> 
 fn check_owner(path: &Path, found: &fs::Metadata) -> Result<(), ConfigError> {
     let Some(objection) = objection(found) else { return Ok(()) };
     let shown = path.display();
-    Err(ConfigError::new(ErrorPlace::File(path.to_path_buf(), None), format!("unsafe permissions: {objection}")).with_hint(format!(
+    let location = ErrorLocation::File(path.to_path_buf(), None);
+    Err(ConfigError::new(location, format!("unsafe permissions: {objection}")).with_hint(format!(
         "if it is yours, `chown \"$(id -u)\" '{shown}'` and `chmod go-w '{shown}'`; AGENTD_CONFIG_DIR sets another folder"
     )))
 }
 
 fn read(path: &Path) -> Result<Option<String>, ConfigError> {
-    let refuse = |message: String| ConfigError::new(ErrorPlace::File(path.to_path_buf(), None), message);
+    let refuse = |message: String| ConfigError::new(ErrorLocation::File(path.to_path_buf(), None), message);
     let meta = match fs::metadata(path) {
         Ok(meta) => meta,
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
@@ -169,8 +170,8 @@ fn read(path: &Path) -> Result<Option<String>, ConfigError> {
     {
         check_owner(folder, &found)?;
     }
-    if meta.len() > LONGEST_FILE {
-        return Err(refuse("larger than 1 MiB, too large for a configuration file".to_owned()));
+    if meta.len() > MAX_FILE_BYTES {
+        return Err(refuse("larger than 1 MiB, the limit of configuration files".to_owned()));
     }
     match fs::read(path).map(String::from_utf8) {
         Ok(Ok(text)) => Ok(Some(text)),
@@ -232,34 +233,34 @@ impl Origins {
         self.keys.insert(key.into(), origin.clone());
     }
 
-    /// Place to name in an error about the value of a key.
-    pub(super) fn place(&self, key: &str) -> ErrorPlace {
+    /// Location to report in an error about the value of a key.
+    pub(super) fn location(&self, key: &str) -> ErrorLocation {
         match self.keys.get(key) {
-            None | Some(Origin::BuiltIn) => ErrorPlace::Setting(key.to_owned()),
-            Some(Origin::Flag(name)) => ErrorPlace::Flag((*name).to_owned()),
-            Some(Origin::Variable(name)) => ErrorPlace::Variable((*name).to_owned()),
-            Some(file) => ErrorPlace::File(file.path(), None),
+            None | Some(Origin::BuiltIn) => ErrorLocation::Setting(key.to_owned()),
+            Some(Origin::Flag(name)) => ErrorLocation::Flag((*name).to_owned()),
+            Some(Origin::Variable(name)) => ErrorLocation::Variable((*name).to_owned()),
+            Some(file) => ErrorLocation::File(file.path(), None),
         }
     }
 
     /// Returns true if a key with this prefix has a value.
-    pub(super) fn any_below(&self, prefix: &str) -> bool {
+    pub(super) fn has_prefix(&self, prefix: &str) -> bool {
         self.keys.range(prefix.to_owned()..).next().is_some_and(|(key, _)| key.starts_with(prefix))
     }
 }
 
 /// Invalid setting in the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{place}: {message}")]
+#[error("{location}: {message}")]
 pub struct ConfigError {
-    place: ErrorPlace,
+    location: ErrorLocation,
     message: String,
     hint: Option<String>,
 }
 
-/// Place of an error.
+/// Location of an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ErrorPlace {
+pub enum ErrorLocation {
     /// A file. Line and column count from 1; `None` if the whole file is meant.
     File(PathBuf, Option<(u64, u64)>),
     /// A variable of the environment.
@@ -271,9 +272,9 @@ pub enum ErrorPlace {
 }
 
 impl ConfigError {
-    /// Creates an error at a place.
-    pub fn new(place: ErrorPlace, message: impl Into<String>) -> Self {
-        Self { place, message: message.into(), hint: None }
+    /// Creates an error at a location.
+    pub fn new(location: ErrorLocation, message: impl Into<String>) -> Self {
+        Self { location, message: message.into(), hint: None }
     }
 
     /// Adds a hint on what to write instead.
@@ -289,7 +290,7 @@ impl ConfigError {
     }
 }
 
-impl fmt::Display for ErrorPlace {
+impl fmt::Display for ErrorLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(path, Some((line, column))) => write!(f, "{}:{line}:{column}", path.display()),
@@ -326,7 +327,7 @@ pub struct Sources {
 }
 
 impl Sources {
-    pub(super) fn files_about(&self, subject: Subject) -> impl Iterator<Item = &SourceFile> {
+    pub(super) fn files_of(&self, subject: Subject) -> impl Iterator<Item = &SourceFile> {
         self.files.iter().filter(move |file| file.subject == subject)
     }
 

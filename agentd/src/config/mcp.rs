@@ -18,9 +18,9 @@ use serde_saphyr::Spanned;
 
 use self::file::{GlobalFile, GlobalSettings, McpFile, Mode, OAuthFile, ServerFile, ToolFile};
 use crate::config::{
-    ConfigError, ErrorPlace, Sources,
-    dotenv::{self, InText},
-    groups::take,
+    ConfigError, ErrorLocation, Sources,
+    dotenv::{self, SecretFinder},
+    groups::overlay_fields,
     layers::{Origin, Origins, SourceFile, Subject},
     yaml::{self, Limit, Reader, Span, address},
 };
@@ -29,7 +29,7 @@ use crate::config::{
 const GLOBAL: &str = "mcp_servers.global";
 
 /// Maximum length of a server's name, which is part of the names of its tools.
-const LONGEST_NAME: usize = 40;
+const MAX_NAME_LENGTH: usize = 40;
 
 /// Merged layers of one server.
 #[derive(Debug, Default)]
@@ -40,7 +40,7 @@ struct Server {
     env: BTreeMap<String, SecretString>,
     cwd: Option<PathBuf>,
     /// Folder of the file that set the command.
-    home: PathBuf,
+    command_folder: PathBuf,
     mode: Option<Mode>,
     url: Option<ConfigText>,
     headers: BTreeMap<String, SecretString>,
@@ -56,8 +56,8 @@ struct Server {
     defaults: ToolDefaults,
     grants: Option<ToolGrants>,
     tools: BTreeMap<String, ToolSetting>,
-    /// Place of its last definition.
-    place: Option<ErrorPlace>,
+    /// Location of its last definition.
+    location: Option<ErrorLocation>,
     /// Plugin that provides the server.
     plugin: Option<String>,
 }
@@ -68,7 +68,7 @@ pub(super) fn resolve(
     origins: &mut Origins,
 ) -> Result<(McpConfig, BTreeMap<String, String>), ConfigError> {
     let (mut config, broken, plugins) = read(sources, origins)?;
-    // The reason is shown to users with its place.
+    // Users see each reason together with its location.
     config.broken = broken.into_iter().map(|(name, error)| (name, error.to_string())).collect();
     Ok((config, plugins))
 }
@@ -84,28 +84,29 @@ fn read(
     let mut global = GlobalFile::default();
     let mut servers: BTreeMap<String, Server> = BTreeMap::new();
     let mut broken = BTreeMap::new();
-    let known = dotenv::mcp_secrets(sources)?;
-    for file in sources.files_about(Subject::Mcp) {
-        let (file, variables) = &with_marks(file, &known);
-        let McpFile { global: over, servers: named, unread } = McpFile::read(file, variables)?;
+    let variables = dotenv::mcp_secrets(sources)?;
+    for file in sources.files_of(Subject::Mcp) {
+        let (file, variables) = &mark_unset_variables(file, &variables);
+        let McpFile { global: overrides, servers: named, invalid } = McpFile::read(file, variables)?;
         let reader = Reader { file, sources, variables };
-        global.overlay(over, GLOBAL, &file.origin, origins);
-        for (name, error) in unread {
+        global.overlay(overrides, GLOBAL, &file.origin, origins);
+        for (name, error) in invalid {
             servers.entry(name.clone()).or_default();
             broken.insert(name, error);
         }
-        for (name, over) in named {
-            let place = yaml::place(file, over.defined);
+        for (name, overrides) in named {
+            let location = yaml::locate(file, overrides.defined);
             origins.set(format!("mcp_servers.{name}"), &file.origin);
             let server = servers.entry(name.clone()).or_default();
-            server.place = Some(place.clone());
-            let read = check_name(&name, &place).and_then(|()| reader.server(over.value.unwrap_or_default(), server));
+            server.location = Some(location.clone());
+            let read =
+                check_name(&name, &location).and_then(|()| reader.server(overrides.value.unwrap_or_default(), server));
             if let Err(error) = read {
                 broken.insert(name, error);
             }
         }
     }
-    let plugins = file::add(sources, &known, &mut servers, &mut broken, origins);
+    let plugins = file::add_plugin_servers(sources, &variables, &mut servers, &mut broken, origins);
     let global = global.complete(GLOBAL)?;
     let mut complete = BTreeMap::new();
     for (name, server) in servers {
@@ -120,21 +121,21 @@ fn read(
 }
 
 /// Replaces each unset variable of the file by a mark, because clients may lend its value. Variables with a default are
-/// marked in the text, as each place has its own default. The daemon's own values of folder variables are ignored.
-fn with_marks(file: &SourceFile, known: &HashMap<String, String>) -> (SourceFile, HashMap<String, String>) {
-    let mut variables = known.clone();
+/// marked in the text, as each occurrence has its own default. The daemon's own values of folder variables are ignored.
+fn mark_unset_variables(file: &SourceFile, values: &HashMap<String, String>) -> (SourceFile, HashMap<String, String>) {
+    let mut variables = values.clone();
     variables.retain(|name, _| !variables::is_place(name));
     let mut marks = HashMap::new();
     let mut pieces = file.text.split("${");
     let mut text = pieces.next().unwrap_or_default().to_owned();
     for piece in pieces {
-        let (written, rest) = piece.split_once('}').unwrap_or_default();
-        let (name, default) = variables::parts(written);
+        let (reference, rest) = piece.split_once('}').unwrap_or_default();
+        let (name, default) = variables::parts(reference);
         let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
         let is_free = !name.is_empty() && name.chars().all(is_name) && !variables.contains_key(name);
-        if is_free && default.is_some() && !text.ends_with('$') && !written.contains('\n') {
-            let home = known.get("HOME").map_or("~", String::as_str);
-            text += &variables::mark(&written.replacen(":-~/", &format!(":-{home}/"), 1));
+        if is_free && default.is_some() && !text.ends_with('$') && !reference.contains('\n') {
+            let home = values.get("HOME").map_or("~", String::as_str);
+            text += &variables::mark(&reference.replacen(":-~/", &format!(":-{home}/"), 1));
             text += rest;
             continue;
         }
@@ -148,16 +149,16 @@ fn with_marks(file: &SourceFile, known: &HashMap<String, String>) -> (SourceFile
     (SourceFile { text, ..file.clone() }, variables)
 }
 
-/// Checks whether the user's file could have this text.
+/// Checks `text` as new content of the user's file.
 ///
 /// # Errors
-/// Returns the first invalid entry, with its place.
-pub fn over(sources: &Sources, text: String, path: PathBuf) -> Result<(), ConfigError> {
-    let mut tried = sources.clone();
-    tried.files.retain(|file| !(file.subject == Subject::Mcp && matches!(file.origin, Origin::User(_))));
-    tried.files.push(SourceFile { subject: Subject::Mcp, origin: Origin::User(path), text });
+/// Returns the first invalid entry, with its location.
+pub fn check_user_file(sources: &Sources, text: String, path: PathBuf) -> Result<(), ConfigError> {
+    let mut candidate = sources.clone();
+    candidate.files.retain(|file| !(file.subject == Subject::Mcp && matches!(file.origin, Origin::User(_))));
+    candidate.files.push(SourceFile { subject: Subject::Mcp, origin: Origin::User(path), text });
     let before = read(sources, &mut Origins::default()).map(|(_, broken, _)| broken).unwrap_or_default();
-    let (_, broken, _) = read(&tried, &mut Origins::default())?;
+    let (_, broken, _) = read(&candidate, &mut Origins::default())?;
     // A server that was broken before does not prevent the change.
     match broken.into_iter().find(|(name, _)| !before.contains_key(name)) {
         Some((_, error)) => Err(error),
@@ -166,53 +167,53 @@ pub fn over(sources: &Sources, text: String, path: PathBuf) -> Result<(), Config
 }
 
 /// Checks a server's name, which is part of the names of its tools and of commands that users type.
-fn check_name(name: &str, place: &ErrorPlace) -> Result<(), ConfigError> {
-    let is_fit = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-' | '.');
-    let starts_well = name.starts_with(|letter: char| letter.is_ascii_alphanumeric());
-    if starts_well && name.len() <= LONGEST_NAME && name.chars().all(is_fit) {
+fn check_name(name: &str, location: &ErrorLocation) -> Result<(), ConfigError> {
+    let is_allowed = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-' | '.');
+    let starts_alphanumeric = name.starts_with(|letter: char| letter.is_ascii_alphanumeric());
+    if starts_alphanumeric && name.len() <= MAX_NAME_LENGTH && name.chars().all(is_allowed) {
         return Ok(());
     }
     let shown: String = name.chars().take(80).collect();
-    Err(ConfigError::new(place.clone(), format!("invalid MCP server name `{shown}`")).with_hint(format!(
-        "start with a letter or digit; use ASCII letters, digits, `-`, `_` and `.`, at most {LONGEST_NAME}"
+    Err(ConfigError::new(location.clone(), format!("invalid MCP server name `{shown}`")).with_hint(format!(
+        "start with a letter or digit; use ASCII letters, digits, `-`, `_` and `.`, at most {MAX_NAME_LENGTH}"
     )))
 }
 
 impl Reader<'_> {
-    fn server(&self, over: ServerFile, server: &mut Server) -> Result<(), ConfigError> {
-        if let Some(command) = &over.command {
+    fn server(&self, overrides: ServerFile, server: &mut Server) -> Result<(), ConfigError> {
+        if let Some(command) = &overrides.command {
             server.command = Some(self.text(command)?);
-            server.home = self.file.folder();
+            server.command_folder = self.file.folder();
         }
-        if let Some(args) = &over.args {
-            server.args = self.secrets().of_args(self.texts(args)?);
+        if let Some(args) = &overrides.args {
+            server.args = self.secrets().in_args(self.texts(args)?);
         }
-        if let Some(cwd) = &over.cwd {
+        if let Some(cwd) = &overrides.cwd {
             let text = self.text(cwd)?;
-            let is_whole = variables::written(&text).starts_with("${");
-            server.cwd = Some(if is_whole { PathBuf::from(text) } else { self.path(&text) });
+            let is_variable = variables::written(&text).starts_with("${");
+            server.cwd = Some(if is_variable { PathBuf::from(text) } else { self.path(&text) });
         }
-        if let Some(url) = &over.url {
+        if let Some(url) = &overrides.url {
             let text = self.text(url)?;
             self.check_url(url, &text)?;
-            server.url = Some(self.secrets().of_url(text));
+            server.url = Some(self.secrets().in_url(text));
         }
-        for (name, value) in over.env.iter().flatten() {
+        for (name, value) in overrides.env.iter().flatten() {
             if name.is_empty() || name.contains(['=', '\0']) || value.value.contains('\0') {
                 return Err(self.refuse(value, "invalid environment variable"));
             }
             server.env.insert(name.clone(), self.text(value)?.into());
         }
-        for (name, value) in over.headers.iter().flatten() {
+        for (name, value) in overrides.headers.iter().flatten() {
             let text = self.text(value)?;
             let is_token = |letter: char| letter.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(letter);
-            let fits = !name.is_empty() && name.chars().all(is_token) && !text.contains(['\n', '\r', '\0']);
-            if !fits {
+            let is_valid = !name.is_empty() && name.chars().all(is_token) && !text.contains(['\n', '\r', '\0']);
+            if !is_valid {
                 return Err(self.refuse(value, "invalid header"));
             }
             server.headers.insert(name.clone(), text.into());
         }
-        let OAuthFile { client_id, client_secret, issuer } = over.oauth.unwrap_or_default();
+        let OAuthFile { client_id, client_secret, issuer } = overrides.oauth.unwrap_or_default();
         if let Some(id) = &client_id {
             server.client_id = Some(self.credential(id)?);
         }
@@ -224,29 +225,29 @@ impl Reader<'_> {
             self.check_url(issuer, &text)?;
             server.issuer = Some(text);
         }
-        server.enabled = over.enabled.or(server.enabled);
-        server.mode = over.connection_mode.or(server.mode);
-        server.sampling = over.sampling.or(server.sampling);
-        server.defaults.always_available = over.always_available.or(server.defaults.always_available);
-        server.defaults.effect = over.effect.map(Into::into).or(server.defaults.effect);
-        server.grants = over.grants.map(|grants| grants.0).or(server.grants.take());
+        server.enabled = overrides.enabled.or(server.enabled);
+        server.mode = overrides.connection_mode.or(server.mode);
+        server.sampling = overrides.sampling.or(server.sampling);
+        server.defaults.always_available = overrides.always_available.or(server.defaults.always_available);
+        server.defaults.effect = overrides.effect.map(Into::into).or(server.defaults.effect);
+        server.grants = overrides.grants.map(|grants| grants.0).or(server.grants.take());
         let note = |_| {};
-        take!(server, over, note; lazy_startup, start_timeout, call_timeout, call_limit, idle_stop);
-        for (name, over) in over.tools.into_iter().flatten() {
-            overlay(server.tools.entry(name).or_default(), over.unwrap_or_default());
+        overlay_fields!(server, overrides, note; lazy_startup, start_timeout, call_timeout, call_limit, idle_stop);
+        for (name, overrides) in overrides.tools.into_iter().flatten() {
+            overlay(server.tools.entry(name).or_default(), overrides.unwrap_or_default());
         }
         Ok(())
     }
 
-    /// A credential for a server, which is sent as it is.
+    /// Reads a credential for a server, which is sent unchanged.
     fn credential(&self, value: &Spanned<String>) -> Result<String, ConfigError> {
         let text = self.text(value)?;
-        let fits = !text.trim().is_empty() && !text.contains(char::is_control);
-        if fits { Ok(text) } else { Err(self.refuse(value, "invalid client credential")) }
+        let is_valid = !text.trim().is_empty() && !text.contains(char::is_control);
+        if is_valid { Ok(text) } else { Err(self.refuse(value, "invalid client credential")) }
     }
 
-    fn secrets(&self) -> InText<'_> {
-        InText::new(&self.file.text, self.variables)
+    fn secrets(&self) -> SecretFinder<'_> {
+        SecretFinder::new(&self.file.text, self.variables)
     }
 
     fn check_url(&self, value: &Spanned<String>, text: &str) -> Result<(), ConfigError> {
@@ -255,12 +256,12 @@ impl Reader<'_> {
             return Ok(());
         }
         let checked = address(text, "https://example.org/mcp", "put the key into `headers`");
-        checked.map(drop).map_err(|why| self.refuse(value, why))
+        checked.map(drop).map_err(|reason| self.refuse(value, reason))
     }
 }
 
-fn overlay(tool: &mut ToolSetting, over: ToolFile) {
-    let ToolFile { enabled, always_available, alias, description, effect } = over;
+fn overlay(tool: &mut ToolSetting, overrides: ToolFile) {
+    let ToolFile { enabled, always_available, alias, description, effect } = overrides;
     tool.enabled = enabled.or(tool.enabled);
     tool.always_available = always_available.or(tool.always_available);
     tool.alias = alias.or(tool.alias.take()).filter(|alias| !alias.is_empty());
@@ -270,14 +271,15 @@ fn overlay(tool: &mut ToolSetting, over: ToolFile) {
 
 impl Server {
     fn complete(self, name: &str, global: &GlobalSettings) -> Result<ServerConfig, ConfigError> {
-        let wrong = |why: &str, hint: &str| {
-            let place = self.place.clone().unwrap_or_else(|| ErrorPlace::Setting(format!("mcp_servers.{name}")));
-            ConfigError::new(place, format!("the MCP server `{name}` {why}")).with_hint(hint)
+        let invalid = |problem: &str, hint: &str| {
+            let location =
+                self.location.clone().unwrap_or_else(|| ErrorLocation::Setting(format!("mcp_servers.{name}")));
+            ConfigError::new(location, format!("the MCP server `{name}` {problem}")).with_hint(hint)
         };
         let mode = self.mode.unwrap_or(if self.url.is_some() { Mode::Http } else { Mode::Stdio });
         let client = match (self.client_id.clone(), &self.client_secret, &self.issuer) {
             (Some(_), Some(_), None) => {
-                return Err(wrong(
+                return Err(invalid(
                     "has a `client_secret` but no `issuer`",
                     "set `issuer: https://…` in `oauth` to where agentd is registered: the secret is sent only there",
                 ));
@@ -285,15 +287,15 @@ impl Server {
             (Some(id), secret, issuer) => Some(OAuthClient { id, secret: secret.clone(), issuer: issuer.clone() }),
             (None, None, None) => None,
             (None, secret, _) => {
-                let what = if secret.is_some() { "client_secret" } else { "issuer" };
-                return Err(wrong(&format!("has a `{what}` but no `client_id`"), "set both in `oauth`"));
+                let key = if secret.is_some() { "client_secret" } else { "issuer" };
+                return Err(invalid(&format!("has a `{key}` but no `client_id`"), "set both in `oauth`"));
             }
         };
         if client.is_some() && mode == Mode::Stdio {
-            return Err(wrong("is a local program, which needs no login", "use `oauth` only with a `url:`"));
+            return Err(invalid("is a local program, which needs no login", "use `oauth` only with a `url:`"));
         }
         if client.is_some() && mode == Mode::Sse {
-            return Err(wrong(
+            return Err(invalid(
                 "has `oauth`, but `connection_mode: sse` does not support login",
                 "remove `connection_mode` if the server supports streamable HTTP, or put a key into `headers`",
             ));
@@ -304,10 +306,10 @@ impl Server {
                 args: self.args.clone(),
                 env: self.env.clone(),
                 // Relative paths refer to the folder of the file that set the command.
-                cwd: self.cwd.clone().unwrap_or_else(|| self.home.clone()),
+                cwd: self.cwd.clone().unwrap_or_else(|| self.command_folder.clone()),
             },
             (Mode::Stdio, ..) => {
-                return Err(wrong(
+                return Err(invalid(
                     "has no command",
                     "set `command: npx` with its `args`, or `url:` for a remote server",
                 ));
@@ -319,7 +321,7 @@ impl Server {
                 client,
             },
             (Mode::Http | Mode::Sse, _, None) => {
-                return Err(wrong(
+                return Err(invalid(
                     "has no address",
                     "set `url: https://…`, or `connection_mode: stdio` with a command",
                 ));

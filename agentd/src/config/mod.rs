@@ -18,9 +18,9 @@ pub use crate::config::{
         DaemonSettings, IndexSettings, LogFormat, OnDeadline, ReadingSettings, RetentionSettings, SandboxSettings,
         ServiceSettings, TraceSettings,
     },
-    layers::{ConfigError, ErrorPlace, Origin, Origins, SourceFile, Sources, Subject, nearest},
-    mcp::over as try_mcp,
-    models::{ModelPlace, ModelSettings},
+    layers::{ConfigError, ErrorLocation, Origin, Origins, SourceFile, Sources, Subject, nearest},
+    mcp::check_user_file as check_mcp_file,
+    models::{ModelLocation, ModelSettings},
     values::ConfigValues,
 };
 
@@ -100,14 +100,14 @@ pub struct Config {
 /// Merges all layers.
 ///
 /// # Errors
-/// Returns the first invalid setting, with its place.
+/// Returns the first invalid setting, with its location.
 pub fn resolve(sources: &Sources) -> Result<Config, ConfigError> {
     let mut origins = Origins::default();
     let sources = &sources.with_dotenv()?;
     let daemon = daemon_settings(sources, &mut origins)?;
     let models = models::resolve(sources, &mut origins)?;
     let (mcp, server_plugins) = mcp::resolve(sources, &mut origins)?;
-    let names = ToolNames::besides(&mcp);
+    let names = ToolNames::new(&mcp);
     let tools = agents::tools(sources, &names, &mut origins)?;
     let (agents, agent_plugins) = agents::resolve(sources, &names, &mut origins)?;
     let skills = agents::skills(sources, &mut origins)?;
@@ -143,7 +143,7 @@ pub fn resolve(sources: &Sources) -> Result<Config, ConfigError> {
 /// The prompt of the highest layer that has one. Prompts are not merged.
 fn prompt(sources: &Sources, subject: Subject, key: &'static str, origins: &mut Origins) -> String {
     let mut text = String::new();
-    for file in sources.files_about(subject).filter(|file| !file.text.trim().is_empty()) {
+    for file in sources.files_of(subject).filter(|file| !file.text.trim().is_empty()) {
         text = file.text.trim().to_owned();
         origins.set(key, &file.origin);
     }
@@ -153,49 +153,49 @@ fn prompt(sources: &Sources, subject: Subject, key: &'static str, origins: &mut 
 impl Config {
     /// All secrets of the configuration.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
-        let servers = self.models.iter().filter_map(|(_, place)| match place {
-            ModelPlace::Server(model) => Some(model),
-            ModelPlace::Gguf(_) => None,
+        let servers = self.models.iter().filter_map(|(_, model)| match model {
+            ModelLocation::Server(model) => Some(model),
+            ModelLocation::Gguf(_) => None,
         });
-        let of_search = self.web.search.iter().filter_map(|search| search.api_key.as_ref());
-        let of_models = servers.flat_map(|model| model.api_key.iter().chain(model.headers.values()));
-        let known = of_models.chain(of_search).map(SecretString::expose_secret);
-        known.chain(self.mcp.secrets()).chain(self.dotenv.secrets())
+        let search_keys = self.web.search.iter().filter_map(|search| search.api_key.as_ref());
+        let model_keys = servers.flat_map(|model| model.api_key.iter().chain(model.headers.values()));
+        let keys = model_keys.chain(search_keys).map(SecretString::expose_secret);
+        keys.chain(self.mcp.secrets()).chain(self.dotenv.secrets())
     }
 }
 
 /// Variable that sets `turns.max_message_history`.
-const HISTORY: &str = "MAX_MESSAGE_HISTORY";
+const HISTORY_VARIABLE: &str = "MAX_MESSAGE_HISTORY";
 
 /// Variable that sets `service.log_level`.
-const LOG: &str = "AGENTD_LOG";
+const LOG_VARIABLE: &str = "AGENTD_LOG";
 
 fn daemon_settings(sources: &Sources, origins: &mut Origins) -> Result<DaemonSettings, ConfigError> {
-    let mut sum = DaemonLayer::default();
+    let mut merged = DaemonLayer::default();
     let variables = sources.env.texts();
-    for file in sources.files_about(Subject::Daemon) {
+    for file in sources.files_of(Subject::Daemon) {
         let mut layer: DaemonLayer = yaml::parse(file, &variables)?;
         let sandbox = layer.sandbox.iter_mut().flat_map(|sandbox| [&mut sandbox.read, &mut sandbox.write]);
         let weights = layer.embedded.iter_mut().flat_map(|embedded| &mut embedded.weights);
         for path in sandbox.flatten().flatten().chain(weights) {
-            path.place(file, sources)?;
+            path.resolve(file, sources)?;
         }
-        sum.overlay(layer, &file.origin, origins);
+        merged.overlay(layer, &file.origin, origins);
     }
 
-    if let Some(text) = sources.env.text(HISTORY) {
-        let number =
-            Auto::parse(text).map_err(|why| ConfigError::new(ErrorPlace::Variable(HISTORY.to_owned()), why))?;
+    if let Some(text) = sources.env.text(HISTORY_VARIABLE) {
+        let number = Auto::parse(text)
+            .map_err(|message| ConfigError::new(ErrorLocation::Variable(HISTORY_VARIABLE.to_owned()), message))?;
         let turns = Some(TurnLayer { max_message_history: Some(number), ..TurnLayer::default() });
-        sum.overlay(DaemonLayer { turns, ..DaemonLayer::default() }, &Origin::Variable(HISTORY), origins);
+        merged.overlay(DaemonLayer { turns, ..DaemonLayer::default() }, &Origin::Variable(HISTORY_VARIABLE), origins);
     }
-    let variable = sources.env.text(LOG).map(|level| (level, Origin::Variable(LOG)));
+    let variable = sources.env.text(LOG_VARIABLE).map(|level| (level, Origin::Variable(LOG_VARIABLE)));
     let flag = sources.log_level.as_deref().map(|level| (level, Origin::Flag("--log-level")));
     for (level, origin) in variable.into_iter().chain(flag) {
         let service = Some(ServiceLayer { log_level: Some(level.to_owned()), ..ServiceLayer::default() });
-        sum.overlay(DaemonLayer { service, ..DaemonLayer::default() }, &origin, origins);
+        merged.overlay(DaemonLayer { service, ..DaemonLayer::default() }, &origin, origins);
     }
-    let settings = sum.complete()?;
+    let settings = merged.complete()?;
     settings.index.check(origins)?;
     settings.service.check(origins)?;
     Ok(settings)
@@ -205,7 +205,7 @@ impl IndexSettings {
     /// Checks that overlaps are at most half a chunk, so that chunks advance, and that documents are not removed before
     /// they are stale.
     fn check(&self, origins: &Origins) -> Result<(), ConfigError> {
-        let refuse = |key: &str, why: &str| Err(ConfigError::new(origins.place(key), format!("{key} {why}")));
+        let refuse = |key: &str, rule: &str| Err(ConfigError::new(origins.location(key), format!("{key} {rule}")));
         if self.chunk_overlap.0 * 2 > self.chunk_chars.0 {
             return refuse("index.chunk_overlap", "must be at most half of index.chunk_chars");
         }
@@ -226,7 +226,7 @@ impl ServiceSettings {
             return Ok(());
         }
         let error =
-            ConfigError::new(origins.place("service.log_level"), format!("invalid log level `{}`", self.log_level));
+            ConfigError::new(origins.location("service.log_level"), format!("invalid log level `{}`", self.log_level));
         Err(error.with_hint("use error, warn, info, debug or trace, or a filter such as `info,agentd_models=debug`"))
     }
 }
@@ -258,7 +258,7 @@ pub struct RuleSettings {
 fn rules(sources: &Sources, tools: &ToolNames, origins: &mut Origins) -> Result<RuleSettings, ConfigError> {
     let mut rules = RuleFile::default();
     let (mut names, mut texts) = (Vec::new(), String::new());
-    for file in sources.files_about(Subject::HitlRules) {
+    for file in sources.files_of(Subject::HitlRules) {
         apply_layer(file, sources, tools, &mut rules, origins)?;
         names.push(file.origin.to_string());
         texts.push_str(&file.text);
@@ -271,13 +271,13 @@ fn rules(sources: &Sources, tools: &ToolNames, origins: &mut Origins) -> Result<
 /// Rules with `text` in place of the user's file at `path`, to check it before it is used.
 ///
 /// # Errors
-/// Returns the first invalid entry, with its place.
-pub fn rules_over(sources: &Sources, text: String, path: PathBuf) -> Result<RuleSettings, ConfigError> {
-    let mut tried = sources.clone();
-    tried.files.retain(|file| !(file.subject == Subject::HitlRules && matches!(file.origin, Origin::User(_))));
-    tried.files.push(SourceFile { subject: Subject::HitlRules, origin: Origin::User(path), text });
-    let names = ToolNames::besides(&mcp::resolve(&tried, &mut Origins::default())?.0);
-    rules(&tried, &names, &mut Origins::default())
+/// Returns the first invalid entry, with its location.
+pub fn rules_with_user_file(sources: &Sources, text: String, path: PathBuf) -> Result<RuleSettings, ConfigError> {
+    let mut candidate = sources.clone();
+    candidate.files.retain(|file| !(file.subject == Subject::HitlRules && matches!(file.origin, Origin::User(_))));
+    candidate.files.push(SourceFile { subject: Subject::HitlRules, origin: Origin::User(path), text });
+    let names = ToolNames::new(&mcp::resolve(&candidate, &mut Origins::default())?.0);
+    rules(&candidate, &names, &mut Origins::default())
 }
 
 fn apply_layer(
@@ -287,21 +287,21 @@ fn apply_layer(
     rules: &mut RuleFile,
     origins: &mut Origins,
 ) -> Result<(), ConfigError> {
-    let mut over: RuleFile = yaml::parse(file, &sources.env.texts())?;
-    if let Some(tools) = over.tools.take() {
+    let mut overrides: RuleFile = yaml::parse(file, &sources.env.texts())?;
+    if let Some(tools) = overrides.tools.take() {
         let mut named = BTreeMap::new();
         for (name, section) in tools {
-            let ours = names.ours(&name).to_owned();
-            if named.insert(ours.clone(), section).is_some() {
+            let canonical = names.canonical(&name).to_owned();
+            if named.insert(canonical.clone(), section).is_some() {
                 // Without this error, one of the two sections would be lost silently.
-                let twice = format!("`{name}` and another name in `tools` both mean {ours}");
-                let place = ErrorPlace::File(file.origin.path(), find(&file.text, &name));
-                return Err(ConfigError::new(place, twice).with_hint(format!("put all rules under `{ours}`")));
+                let message = format!("`{name}` and another name in `tools` both refer to {canonical}");
+                let location = ErrorLocation::File(file.origin.path(), find(&file.text, &name));
+                return Err(ConfigError::new(location, message).with_hint(format!("put all rules under `{canonical}`")));
             }
         }
-        over.tools = Some(named);
+        overrides.tools = Some(named);
     }
-    rules.overlay(over, &mut |key| origins.set(format!("{PREFIX}.{key}"), &file.origin));
+    rules.overlay(overrides, &mut |key| origins.set(format!("{PREFIX}.{key}"), &file.origin));
     Ok(())
 }
 
@@ -316,18 +316,18 @@ fn describe(sources: &Sources, origins: &Origins, error: &RuleError) -> ConfigEr
     // A list of global patterns is one value within its level.
     let keys = [format!("{PREFIX}.{}", error.key), format!("{PREFIX}.{}.patterns", error.key)];
     let Some(origin) = keys.iter().find_map(|key| origins.keys.get(key)) else {
-        return ConfigError::new(ErrorPlace::Setting(error.key.clone()), error.message.clone()).with_hint(hint);
+        return ConfigError::new(ErrorLocation::Setting(error.key.clone()), error.message.clone()).with_hint(hint);
     };
-    let file = sources.files_about(Subject::HitlRules).find(|file| file.origin == *origin);
-    let place = file.and_then(|file| find(&file.text, &error.value));
-    ConfigError::new(ErrorPlace::File(origin.path(), place), message).with_hint(hint)
+    let file = sources.files_of(Subject::HitlRules).find(|file| file.origin == *origin);
+    let location = file.and_then(|file| find(&file.text, &error.value));
+    ConfigError::new(ErrorLocation::File(origin.path(), location), message).with_hint(hint)
 }
 
 /// Line and column of a value, as it is written plainly or in quotes.
 fn find(text: &str, value: &str) -> Option<(u64, u64)> {
-    let written = [value.to_owned(), value.replace('\\', "\\\\"), value.replace('\'', "''")];
+    let spellings = [value.to_owned(), value.replace('\\', "\\\\"), value.replace('\'', "''")];
     let at = |(number, line): (usize, &str)| {
-        let column = written.iter().filter(|value| !value.is_empty()).find_map(|value| line.find(value.as_str()))?;
+        let column = spellings.iter().filter(|value| !value.is_empty()).find_map(|value| line.find(value.as_str()))?;
         Some((number as u64 + 1, column as u64 + 1))
     };
     text.lines().enumerate().find_map(at)

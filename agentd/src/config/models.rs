@@ -19,8 +19,8 @@ use serde_json::{Map, Value};
 use serde_saphyr::Spanned;
 
 use crate::config::{
-    ConfigError, ErrorPlace, Sources,
-    groups::take,
+    ConfigError, ErrorLocation, Sources,
+    groups::overlay_fields,
     layers::{Origin, Origins, Subject},
     yaml::{self, Reader, Span},
 };
@@ -39,12 +39,12 @@ const OPENAI_KEY_VARIABLE: &str = "OPENAI_API_KEY";
 /// Minimum size of a context window in tokens.
 const MIN_WINDOW: u64 = 256;
 
-/// Models by slot. Slots that are not listed are empty.
-pub type ModelSettings = Vec<(Slot, ModelPlace)>;
+/// Models by slot. Slots not listed are empty.
+pub type ModelSettings = Vec<(Slot, ModelLocation)>;
 
 /// Location of a model.
 #[derive(Debug, Clone)]
-pub enum ModelPlace {
+pub enum ModelLocation {
     /// Model on a server.
     Server(Box<ModelConfig>),
     /// GGUF file that runs in the daemon's process.
@@ -113,13 +113,13 @@ struct SlotLayer {
 }
 
 /// Error message for invalid prices.
-const PRICES: &str = "prices must be from 0 to 10000, and their tiers in ascending order";
+const INVALID_PRICES: &str = "prices must be from 0 to 10000, and their tiers in ascending order";
 
 pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<ModelSettings, ConfigError> {
     let variables = sources.env.texts();
     let mut slots: HashMap<Slot, SlotLayer> = HashMap::new();
     let mut others: BTreeMap<String, SlotLayer> = BTreeMap::new();
-    for file in sources.files_about(Subject::Models) {
+    for file in sources.files_of(Subject::Models) {
         let ModelsFile { base, reasoning, vision, code, chat, others: named } = yaml::parse(file, &variables)?;
         let reader = Reader { file, sources, variables: &variables };
         for (slot, layer) in Slot::ALL.into_iter().zip([base, reasoning, vision, code, chat]) {
@@ -142,20 +142,20 @@ pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<ModelS
     }
 
     if !slots.values().any(SlotLayer::names_a_model) && !slots.values().any(SlotLayer::has_address) {
-        by_key_alone(sources, &mut slots, origins)?;
+        use_provider_key(sources, &mut slots, origins)?;
     }
     let base = slots.get(&Slot::Base).cloned().unwrap_or_default();
-    let anthropic = AnthropicDefaults::of(sources);
+    let anthropic = AnthropicDefaults::from_env(sources);
     let others = others
         .into_iter()
-        .map(|(name, layer)| layer.standing_by(&name, &anthropic).map(|model| (name, model)))
+        .map(|(name, layer)| layer.into_fallback(&name, &anthropic).map(|model| (name, model)))
         .collect::<Result<_, _>>()?;
     let mut settings = ModelSettings::new();
     for slot in Slot::ALL {
         let Some(layer) = slots.remove(&slot) else { continue };
         // `chat: {temperature: 0.2}` is the model of base with other settings. Settings without any model, for example
         // because `${NAME:-}` expanded to nothing, leave the slot empty.
-        let varies_base = slot != Slot::Base && base.has_address() && origins.any_below(&format!("models.{slot}."));
+        let varies_base = slot != Slot::Base && base.has_address() && origins.has_prefix(&format!("models.{slot}."));
         if layer.names_a_model() || varies_base {
             settings.push((slot, layer.complete(slot, &base, &anthropic, &others)?));
         }
@@ -175,32 +175,32 @@ impl SlotLayer {
     }
 
     /// Merges a higher layer into this one.
-    fn overlay(&mut self, over: Self, slot: Slot, origins: &mut Origins, origin: impl Fn(&str) -> Origin) {
-        self.make_way_for(&over, slot, origins);
+    fn overlay(&mut self, overrides: Self, slot: Slot, origins: &mut Origins, origin: impl Fn(&str) -> Origin) {
+        self.clear_overridden(&overrides, slot, origins);
         let mut note = |field| origins.set(format!("models.{slot}.{field}"), &origin(field));
-        take!(self, over, note; base_url, api_key, id, gguf, wire, context_window, headers, fallback);
-        let (more, over) = (&mut self.more, over.more);
-        take!(more, over, note; temperature, max_tokens, native_tools, echo_reasoning, sees_pictures, thinking, effort);
-        take!(more, over, note; cache_reasons, prices, retries, body, chat_template);
-        let (timeouts, over) = (more.timeouts.get_or_insert_default(), over.timeouts.unwrap_or_default());
-        take!(timeouts, over, note; connect, first_byte, idle);
+        overlay_fields!(self, overrides, note; base_url, api_key, id, gguf, wire, context_window, headers, fallback);
+        let (more, overrides) = (&mut self.more, overrides.more);
+        overlay_fields!(more, overrides, note; temperature, max_tokens, native_tools, echo_reasoning, sees_pictures);
+        overlay_fields!(more, overrides, note; thinking, effort, cache_reasons, prices, retries, body, chat_template);
+        let (timeouts, overrides) = (more.timeouts.get_or_insert_default(), overrides.timeouts.unwrap_or_default());
+        overlay_fields!(timeouts, overrides, note; connect, first_byte, idle);
     }
 
     /// Clears the settings that a higher layer invalidates. A key belongs to the address that it was written with and
     /// must never be sent to another layer's address. A slot has either an address or a file.
-    fn make_way_for(&mut self, over: &Self, slot: Slot, origins: &mut Origins) {
-        let moved = over.base_url.is_some() && over.base_url != self.base_url;
+    fn clear_overridden(&mut self, overrides: &Self, slot: Slot, origins: &mut Origins) {
+        let has_moved = overrides.base_url.is_some() && overrides.base_url != self.base_url;
         let mut clear = |key: &str| drop(origins.keys.remove(&format!("models.{slot}.{key}")));
-        if moved || over.gguf.is_some() {
+        if has_moved || overrides.gguf.is_some() {
             // Headers may contain keys too.
             (self.api_key, self.headers) = (None, None);
             clear("api_key");
             clear("headers");
         }
-        if over.gguf.is_some() {
+        if overrides.gguf.is_some() {
             self.base_url = None;
             clear("base_url");
-        } else if over.base_url.is_some() {
+        } else if overrides.base_url.is_some() {
             self.gguf = None;
             clear("gguf");
         }
@@ -212,9 +212,9 @@ impl SlotLayer {
         base: &Self,
         anthropic: &AnthropicDefaults,
         others: &BTreeMap<String, ModelConfig>,
-    ) -> Result<ModelPlace, ConfigError> {
+    ) -> Result<ModelLocation, ConfigError> {
         if let Some(path) = self.gguf {
-            return Ok(ModelPlace::Gguf(path));
+            return Ok(ModelLocation::Gguf(path));
         }
         // A slot that sets neither an address nor a key is another model on the server of base. It shares the
         // connection settings, but neither the limits nor the prices of base's model.
@@ -259,25 +259,25 @@ impl SlotLayer {
         model.idle_timeout_ms = millis(own.idle, shared.idle, model.idle_timeout_ms);
         let fallback = self.fallback.as_ref().or(server.fallback.as_ref());
         model.fallback = fallback.into_iter().flatten().filter_map(|name| fallback_named(slot, name, others)).collect();
-        Ok(ModelPlace::Server(Box::new(model)))
+        Ok(ModelLocation::Server(Box::new(model)))
     }
 
     /// A model without a slot that only serves as a fallback.
-    fn standing_by(self, name: &str, anthropic: &AnthropicDefaults) -> Result<ModelConfig, ConfigError> {
-        let place = || ErrorPlace::Setting(format!("models.others.{name}"));
-        let odd = |why: &str| Err(ConfigError::new(place(), why));
+    fn into_fallback(self, name: &str, anthropic: &AnthropicDefaults) -> Result<ModelConfig, ConfigError> {
+        let location = || ErrorLocation::Setting(format!("models.others.{name}"));
+        let invalid = |message: &str| Err(ConfigError::new(location(), message));
         if name.parse::<Slot>().is_ok() {
-            return odd("reserved name of a slot: choose another name");
+            return invalid("reserved name of a slot; choose another name");
         }
         if self.fallback.is_some() {
-            return odd("a fallback model cannot have a `fallback`");
+            return invalid("a fallback model cannot have a `fallback`");
         }
         if !self.has_address() {
-            return odd("no address for this model: set base_url or api_key");
+            return invalid("no address for this model; set base_url or api_key");
         }
         match self.complete(Slot::Base, &Self::default(), anthropic, &BTreeMap::new())? {
-            ModelPlace::Server(model) => Ok(*model),
-            ModelPlace::Gguf(_) => odd("a file can only be used by a slot: name that slot in `fallback`"),
+            ModelLocation::Server(model) => Ok(*model),
+            ModelLocation::Gguf(_) => invalid("only a slot can use a file; name that slot in `fallback`"),
         }
     }
 }
@@ -299,27 +299,27 @@ struct AnthropicDefaults {
 }
 
 impl AnthropicDefaults {
-    fn of(sources: &Sources) -> Self {
+    fn from_env(sources: &Sources) -> Self {
         let text = |name| sources.env.text(name).map(str::trim).filter(|text| !text.is_empty());
         let address = text(ANTHROPIC_ADDRESS_VARIABLE).unwrap_or(ANTHROPIC_BASE_URL).to_owned();
         Self { address, key: text(ANTHROPIC_KEY_VARIABLE).map(SecretString::from) }
     }
 
-    /// The address. It is checked only if a slot needs it, as other programs read the variable too.
+    /// The address. Checked only if a slot needs it, as other programs read the variable too.
     fn base_url(&self) -> Result<String, ConfigError> {
         url_in(ANTHROPIC_ADDRESS_VARIABLE, &self.address)
     }
 
     /// The key, only for the server that it belongs to.
     fn key_for(&self, wire: Wire, base_url: &str) -> Option<SecretString> {
-        let is_meant = origin_of(base_url).is_some_and(|origin| Some(origin) == origin_of(&self.address));
-        self.key.clone().filter(|_| wire == Wire::Anthropic && is_meant)
+        let is_same_origin = origin_of(base_url).is_some_and(|origin| Some(origin) == origin_of(&self.address));
+        self.key.clone().filter(|_| wire == Wire::Anthropic && is_same_origin)
     }
 }
 
-/// Sets up the models of a provider by its API key alone. This only applies if no model is configured and the
-/// environment has the key under the name that the provider's SDKs use.
-fn by_key_alone(
+/// Sets up the models of a provider from its API key alone. Applies only if no model is configured and the environment
+/// has the key under the name that the provider's SDKs use.
+fn use_provider_key(
     sources: &Sources,
     slots: &mut HashMap<Slot, SlotLayer>,
     origins: &mut Origins,
@@ -363,7 +363,7 @@ fn origin_of(address: &str) -> Option<url::Origin> {
 
 fn no_address(slot: Slot) -> ConfigError {
     ConfigError::new(
-        ErrorPlace::Setting(format!("models.{slot}")),
+        ErrorLocation::Setting(format!("models.{slot}")),
         "the slot has settings, but no address for its model",
     )
     .with_hint(format!(
@@ -390,7 +390,7 @@ impl Reader<'_> {
         self.check(slot.temperature.as_ref(), |t| (0.0..=2.0).contains(t), "temperature must be from 0 to 2")?;
         self.check(slot.max_tokens.as_ref(), |n| *n > 0, "max_tokens must be above 0")?;
         self.check(slot.context_window.as_ref(), |n| *n >= MIN_WINDOW, "context_window must be at least 256")?;
-        self.check(slot.prices.as_ref(), |prices| prices.above == 0 && prices.are_plausible(), PRICES)?;
+        self.check(slot.prices.as_ref(), |prices| prices.above == 0 && prices.are_plausible(), INVALID_PRICES)?;
         self.check(slot.retries.as_ref(), |n| *n <= 20, "retries must be at most 20")?;
         Ok(SlotLayer {
             base_url,
@@ -420,11 +420,16 @@ impl Reader<'_> {
 
     fn url(&self, value: &Spanned<String>) -> Result<Option<String>, ConfigError> {
         let text = self.optional(Some(value))?;
-        text.map(|text| check_url(&text).map_err(|why| self.refuse(value, why))).transpose()
+        text.map(|text| check_url(&text).map_err(|message| self.refuse(value, message))).transpose()
     }
 
-    fn check<T>(&self, value: Option<&Spanned<T>>, holds: impl Fn(&T) -> bool, rule: &str) -> Result<(), ConfigError> {
-        value.filter(|value| !holds(&value.value)).map_or(Ok(()), |value| Err(self.refuse(value, rule)))
+    fn check<T>(
+        &self,
+        value: Option<&Spanned<T>>,
+        is_valid: impl Fn(&T) -> bool,
+        rule: &str,
+    ) -> Result<(), ConfigError> {
+        value.filter(|value| !is_valid(&value.value)).map_or(Ok(()), |value| Err(self.refuse(value, rule)))
     }
 
     fn key_in(&self, value: &Spanned<String>) -> Result<String, ConfigError> {
@@ -445,8 +450,8 @@ impl Reader<'_> {
 }
 
 fn url_in(variable: &str, text: &str) -> Result<String, ConfigError> {
-    check_url(text).map_err(|why| {
-        ConfigError::new(ErrorPlace::Variable(variable.to_owned()), why.replace("base_url", "the address"))
+    check_url(text).map_err(|message| {
+        ConfigError::new(ErrorLocation::Variable(variable.to_owned()), message.replace("base_url", "the address"))
     })
 }
 

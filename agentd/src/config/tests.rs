@@ -28,11 +28,11 @@ fn config(files: &[(Subject, &str)], env: &[(&str, &str)]) -> Config {
 }
 
 /// `base_url|key|id` of a server, or the path of a file.
-fn place(config: &Config, slot: Slot) -> String {
-    match config.models.iter().find(|(known, _)| *known == slot).map(|(_, place)| place) {
+fn model_at(config: &Config, slot: Slot) -> String {
+    match config.models.iter().find(|(other, _)| *other == slot).map(|(_, model)| model) {
         None => "empty".to_owned(),
-        Some(ModelPlace::Gguf(path)) => path.display().to_string(),
-        Some(ModelPlace::Server(model)) => {
+        Some(ModelLocation::Gguf(path)) => path.display().to_string(),
+        Some(ModelLocation::Server(model)) => {
             let key = model.api_key.as_ref().map_or("-", |key| key.expose_secret());
             format!("{}|{key}|{}", model.base_url, model.id)
         }
@@ -44,7 +44,7 @@ fn anthropic_key_is_sent_to_its_own_address_only() {
     const KEY: (&str, &str) = ("ANTHROPIC_API_KEY", "sk-ant");
     let check = |file: &str, env: &[(&str, &str)], slot: Slot, expected: &str| {
         let env = [&[KEY], env].concat();
-        assert_eq!(place(&config(&[(Subject::Models, file)], &env), slot), expected, "{file} {env:?}");
+        assert_eq!(model_at(&config(&[(Subject::Models, file)], &env), slot), expected, "{file} {env:?}");
     };
     const HERE: &str = "https://api.anthropic.com";
     check("base: {wire: anthropic}", &[], Slot::Base, &format!("{HERE}|sk-ant|"));
@@ -63,7 +63,7 @@ fn anthropic_key_is_sent_to_its_own_address_only() {
     check("base: {wire: anthropic, base_url: http://127.0.0.1:8080}", &[], Slot::Base, "http://127.0.0.1:8080|-|");
     check("base: {wire: anthropic, base_url: https://api.anthropic.com}", &[proxy], Slot::Base, &format!("{HERE}|-|"));
     check("base: {base_url: https://api.anthropic.com/v1}", &[], Slot::Base, &format!("{HERE}/v1|-|"));
-    // Beside a base of the other wire, whose key stays with it.
+    // A base of the other wire keeps its own key.
     let base = "base: {base_url: http://h/v1, api_key: other}\n";
     check(&format!("{base}code: {{wire: anthropic, id: m}}"), &[], Slot::Code, &format!("{HERE}|sk-ant|m"));
     let base = "base: {wire: anthropic, base_url: http://h, api_key: k}\n";
@@ -78,7 +78,11 @@ fn api_key_alone_selects_default_models() {
     let anthropic = ("ANTHROPIC_API_KEY", "sk-ant");
     let openai = ("OPENAI_API_KEY", "sk-o");
     let check = |env: &[(&str, &str)], slot: Slot, expected: &str| {
-        assert!(place(&config(&[], env), slot).starts_with(expected), "{env:?}: {}", place(&config(&[], env), slot));
+        assert!(
+            model_at(&config(&[], env), slot).starts_with(expected),
+            "{env:?}: {}",
+            model_at(&config(&[], env), slot)
+        );
     };
     check(&[anthropic], Slot::Base, "https://api.anthropic.com|sk-ant|claude-");
     check(&[anthropic], Slot::Reasoning, "https://api.anthropic.com|sk-ant|claude-");
@@ -87,7 +91,7 @@ fn api_key_alone_selects_default_models() {
     check(&[("OPENAI_BASE_URL", "http://proxy/v1"), openai], Slot::Base, "http://proxy/v1|sk-o|");
     check(&[("ANTHROPIC_BASE_URL", "http://proxy"), anthropic], Slot::Base, "http://proxy|sk-ant|");
     let wire = |env: &[(&str, &str)]| match config(&[], env).models.remove(0) {
-        (Slot::Base, ModelPlace::Server(model)) => model.wire,
+        (Slot::Base, ModelLocation::Server(model)) => model.wire,
         other => panic!("{other:?}"),
     };
     // Compatible servers may only support chat completions.
@@ -97,8 +101,8 @@ fn api_key_alone_selects_default_models() {
     // A configured model takes precedence, and the key is not sent.
     check(&[openai, ("MODEL_BASIC_BASE_URL", "http://h/v1")], Slot::Base, "http://h/v1|-|");
     assert!(config(&[], &[("ANTHROPIC_API_KEY", " ")]).models.is_empty());
-    let nonsense = resolve(&sources(&[], &[openai, ("OPENAI_BASE_URL", "ftp://h")])).unwrap_err();
-    assert!(nonsense.to_string().contains("OPENAI_BASE_URL"), "{nonsense}");
+    let error = resolve(&sources(&[], &[openai, ("OPENAI_BASE_URL", "ftp://h")])).unwrap_err();
+    assert!(error.to_string().contains("OPENAI_BASE_URL"), "{error}");
 }
 
 #[test]
@@ -109,7 +113,7 @@ fn fallback_models_are_named_or_described() {
     let config = config(&[(Subject::Models, text)], &[]);
     let fallback = |slot: Slot| {
         let found = config.models.iter().find(|(of, _)| *of == slot);
-        let Some((_, ModelPlace::Server(model))) = found else { panic!("{slot} has no server") };
+        let Some((_, ModelLocation::Server(model))) = found else { panic!("{slot} has no server") };
         let named = model.fallback.iter().map(|fallback| match fallback {
             Fallback::Slot(slot) => format!("slot {slot}"),
             Fallback::Id(id) => format!("id {id}"),
@@ -179,7 +183,7 @@ vision: {gguf: ~/v.gguf}
     let check = |text: &str, env: &[(&str, &str)], expected: &[(Slot, &str)]| {
         let config = config(&[(Subject::Models, text)], env);
         for (slot, expected) in expected {
-            assert_eq!(place(&config, *slot), *expected, "{slot} with {env:?}");
+            assert_eq!(model_at(&config, *slot), *expected, "{slot} with {env:?}");
         }
     };
     use Slot::{Base, Chat, Code, Reasoning, Vision};
@@ -219,8 +223,8 @@ vision: {gguf: ~/v.gguf}
 fn context_window_can_be_set_by_a_variable() {
     let window = |text: &str, slot: Slot, env: &[(&str, &str)]| {
         let config = config(&[(Subject::Models, text)], env);
-        config.models.iter().find_map(|(known, place)| match place {
-            ModelPlace::Server(model) if *known == slot => model.context_window,
+        config.models.iter().find_map(|(other, model)| match model {
+            ModelLocation::Server(model) if *other == slot => model.context_window,
             _ => None,
         })
     };
@@ -229,7 +233,7 @@ fn context_window_can_be_set_by_a_variable() {
     assert_eq!(window(FILE, Slot::Base, &[BASIC]), Some(65_536));
     assert_eq!(window(FILE, Slot::Base, &[("MODEL_BASIC_CONTEXT_WINDOW", "")]), Some(9000));
     assert_eq!(window("", Slot::Base, &[BASIC, ("MODEL_BASIC_BASE_URL", "http://here/v1")]), Some(65_536));
-    assert_eq!(window("", Slot::Base, &[BASIC]), None, "there is no model that has it");
+    assert_eq!(window("", Slot::Base, &[BASIC]), None, "the slot has no model");
     assert_eq!(window(FILE, Slot::Chat, &[("MODEL_CHAT_CONTEXT_WINDOW", "4096")]), Some(4096));
 }
 
@@ -240,7 +244,7 @@ fn api_key_can_be_read_from_a_file() {
     std::fs::write(&path, "from-file\n").unwrap();
     let text = format!("base: {{base_url: 'http://x', api_key_file: {}}}", path.display());
     let config = config(&[(Subject::Models, &text)], &[]);
-    assert_eq!(place(&config, Slot::Base), "http://x|from-file|");
+    assert_eq!(model_at(&config, Slot::Base), "http://x|from-file|");
     assert_eq!(config.secrets().collect::<Vec<_>>(), ["from-file"]);
     assert!(!format!("{config:?}").contains("from-file"));
 }
@@ -252,7 +256,7 @@ fn both_tool_groups_are_read() {
     let tools = config(&[(Subject::Tools, text)], &[]).tools;
     assert_eq!(tools["run_bash_command"].enabled, Some(ToolSwitch::WhenMentioned));
     assert_eq!(tools["run_bash_command"].category.as_deref(), Some("execute"));
-    assert_eq!(tools["read_url"].enabled, Some(ToolSwitch::Always), "under its name of another system");
+    assert_eq!(tools["read_url"].enabled, Some(ToolSwitch::Always), "resolved from a name in another system");
     assert!(!tools.contains_key("fetch_web"));
     let both = "optional: {read_url: {enabled: never}, fetch_web: {enabled: true, category: web}}";
     let tools = config(&[(Subject::Tools, both)], &[]).tools;
@@ -272,7 +276,7 @@ fn errors_have_a_location_and_a_suggestion() {
         Models,
         "base:\n  tempreture: 0.2\n",
         "/conf/models.yaml:2:3: unknown key `tempreture`, did you mean `temperature`?",
-        "valid here: base_url, api_key",
+        "expected one of: base_url, api_key",
     );
     check(
         Models,
@@ -305,7 +309,7 @@ fn errors_have_a_location_and_a_suggestion() {
         "/conf/models.yaml:1:34: a slot has either `gguf` or `base_url`, not both",
         "",
     );
-    check(Models, "base: {id: a, id: b}", "/conf/models.yaml:1:15: the key `id` stands here twice", "");
+    check(Models, "base: {id: a, id: b}", "/conf/models.yaml:1:15: duplicate key `id`", "");
     check(
         Daemon,
         "turns:\n  time_limit: soon\n",
@@ -330,7 +334,7 @@ fn web_settings_are_read_and_invalid_ones_reported() {
     let config = config(&[(Subject::Web, "search: {provider: tavily, api_key_env: WHALE}")], &[("WHALE", "hunter2")]);
     assert_eq!(config.secrets().collect::<Vec<_>>(), ["hunter2"]);
     assert!(!format!("{config:?}").contains("hunter2"));
-    for (text, words) in [
+    for (text, parts) in [
         ("fetch: {timeuot: 3s}", ["web.yaml:1:9", "did you mean `timeout`?"]),
         ("fetch: {allow: ['http://localhost']}", ["web.yaml:1:17", "neither a host"]),
         ("fetch: {contact: 'a b'}", ["web.yaml:1:18", "without spaces"]),
@@ -339,14 +343,14 @@ fn web_settings_are_read_and_invalid_ones_reported() {
         ("search: {provider: searxng}", ["search.base_url", "has no default address"]),
         ("search: {provider: json, base_url: 'ftp://a:hunter2@b'}", ["search.base_url", "must start with http"]),
         ("search: {provider: json, base_url: 'http://a:hunter2@b'}", ["search.base_url", "user name or password"]),
-        ("search: {provider: brave}", ["search.api_key_env", "needs a key"]),
+        ("search: {provider: brave}", ["search.api_key_env", "requires a key"]),
         (
             "search: {provider: tavily, api_key_env: tvly-hunter2}",
             ["search.api_key_env", "not the name of an environment"],
         ),
     ] {
         let error = web(text).unwrap_err().to_string();
-        assert!(words.iter().all(|word| error.contains(word)), "{text}: {error}");
+        assert!(parts.iter().all(|part| error.contains(part)), "{text}: {error}");
         assert!(!error.contains("hunter2"), "{error}");
     }
 }
@@ -375,10 +379,10 @@ fn invalid_variables_are_reported_without_values() {
     check("MODEL_BASIC_CONTEXT_WINDOW", "128K", window);
     check("MODEL_BASIC_CONTEXT_WINDOW", "255", window);
     let address = "environment variable ANTHROPIC_BASE_URL: the address must start with http:// or https://";
-    let nonsense = [("ANTHROPIC_BASE_URL", "ftp://u:secret@x")];
-    assert!(resolve(&sources(&[], &nonsense)).is_ok(), "nobody asked for it");
-    let wanted = [&nonsense[..], &[("MODEL_BASIC_WIRE", "anthropic")]].concat();
-    assert_eq!(resolve(&sources(&[], &wanted)).unwrap_err().to_string(), address);
+    let invalid = [("ANTHROPIC_BASE_URL", "ftp://u:secret@x")];
+    assert!(resolve(&sources(&[], &invalid)).is_ok(), "the variable is not used");
+    let used = [&invalid[..], &[("MODEL_BASIC_WIRE", "anthropic")]].concat();
+    assert_eq!(resolve(&sources(&[], &used)).unwrap_err().to_string(), address);
     check(
         "MODEL_CODE_WIRE",
         "antropic",

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use crate::config::{
     Sources,
-    dotenv::InText,
+    dotenv::SecretFinder,
     layers::{Origin, Origins, SourceFile, Subject},
     yaml,
 };
@@ -21,7 +21,7 @@ use crate::config::{
 const MASK: &str = "•••";
 
 /// Suffixes of names of secrets, in lower case without punctuation.
-const SECRET_ENDS: [&str; 13] = [
+const SECRET_SUFFIXES: [&str; 13] = [
     "key",
     "token",
     "secret",
@@ -40,7 +40,7 @@ const SECRET_ENDS: [&str; 13] = [
 /// Maps whose values are all secrets.
 const SECRET_MAPS: [&str; 2] = ["env", "headers"];
 
-/// Layers of a configuration, kept for displaying values.
+/// Layers of a configuration, stored to display its values.
 #[derive(Clone)]
 pub struct ConfigValues(pub(super) Arc<Sources>);
 
@@ -54,7 +54,7 @@ impl fmt::Debug for ConfigValues {
 impl ConfigValues {
     /// The value of each key that has an origin, in the same order, or `None` if it cannot be determined. `secrets` are
     /// the secrets in the typed settings, and `clean` redacts known secrets in a text.
-    pub fn shown(&self, origins: &Origins, secrets: &[&str], clean: &dyn Fn(&str) -> String) -> Vec<ConfigOrigin> {
+    pub fn render(&self, origins: &Origins, secrets: &[&str], clean: &dyn Fn(&str) -> String) -> Vec<ConfigOrigin> {
         let trees: Vec<Option<Value>> = self.0.files.iter().map(|file| self.tree(file)).collect();
         let patterns = redact::Patterns::default();
         let clean = |text: &str| patterns.clean(&clean(text)).replace(redact::MASK, MASK);
@@ -62,7 +62,7 @@ impl ConfigValues {
         let value = |key: &str, origin: &Origin| {
             // A server's name is not checked for the names of secrets: it does not describe the values below it.
             let name = if is_server(key) { "" } else { key.rsplit('.').next().unwrap_or_default() };
-            mask.of(name, self.value(&trees, key, origin)?).into()
+            mask.mask(name, self.value(&trees, key, origin)?).into()
         };
         let view = |(key, origin): (&String, &Origin)| ConfigOrigin {
             key: key.clone(),
@@ -81,7 +81,7 @@ impl ConfigValues {
             Origin::Plugin(..) => {
                 let name = key.strip_prefix("mcp_servers.")?;
                 let mut servers = plugins.iter().flat_map(|plugin| &plugin.servers);
-                return servers.find(|(known, _)| known == name).map(|(_, entry)| entry.clone());
+                return servers.find(|(server, _)| server == name).map(|(_, entry)| entry.clone());
             }
             Origin::BuiltIn | Origin::System(_) | Origin::User(_) => {}
         }
@@ -118,9 +118,9 @@ fn is_server(key: &str) -> bool {
 
 /// The file of a key, and its possible paths in that file. No paths if the file is a single text.
 fn paths(key: &str) -> (Subject, Vec<String>) {
-    let (room, rest) = key.split_once('.').unwrap_or((key, ""));
+    let (group, rest) = key.split_once('.').unwrap_or((key, ""));
     let either = || vec![format!("core.{rest}"), format!("optional.{rest}")];
-    match room {
+    match group {
         "models" => {
             let (slot, field) = rest.split_once('.').unwrap_or((rest, ""));
             let other = if field == "api_key" { format!("{rest}_file") } else { format!("{slot}.timeouts.{field}") };
@@ -153,17 +153,17 @@ fn find<'a>(tree: &'a Value, path: &str) -> Option<&'a Value> {
 }
 
 /// Merges a layer over another one, key by key.
-fn merged(under: Value, over: Value) -> Value {
-    match (under, over) {
-        (Value::Object(mut under), Value::Object(over)) => {
-            for (name, value) in over {
-                let below = under.remove(&name).unwrap_or_default();
-                under.insert(name, merged(below, value));
+fn merged(lower: Value, overrides: Value) -> Value {
+    match (lower, overrides) {
+        (Value::Object(mut lower), Value::Object(overrides)) => {
+            for (name, value) in overrides {
+                let below = lower.remove(&name).unwrap_or_default();
+                lower.insert(name, merged(below, value));
             }
-            Value::Object(under)
+            Value::Object(lower)
         }
-        (under, Value::Null) => under,
-        (_, over) => over,
+        (lower, Value::Null) => lower,
+        (_, overrides) => overrides,
     }
 }
 
@@ -198,7 +198,7 @@ struct Mask<'a> {
 
 impl Mask<'_> {
     /// Masks the value of this name.
-    fn of(&self, name: &str, value: Value) -> Value {
+    fn mask(&self, name: &str, value: Value) -> Value {
         if is_secret(name) || are_secrets(name, &value) {
             return hidden(value);
         }
@@ -206,16 +206,16 @@ impl Mask<'_> {
             Value::String(text) => self.text(&text).into(),
             Value::Array(items) if name == "args" => {
                 let plain = |item| if let Value::String(text) = item { text } else { item.to_string() };
-                let shown = InText::new("", &HashMap::new()).of_args(items.into_iter().map(plain).collect());
+                let shown = SecretFinder::new("", &HashMap::new()).in_args(items.into_iter().map(plain).collect());
                 shown.into_iter().map(|arg| Value::from(self.text(&arg.shown))).collect()
             }
-            Value::Array(items) => items.into_iter().map(|item| self.of("", item)).collect(),
+            Value::Array(items) => items.into_iter().map(|item| self.mask("", item)).collect(),
             Value::Object(fields) if SECRET_MAPS.contains(&name) => {
                 fields.into_iter().map(|(name, value)| (name, hidden(value))).collect::<Map<_, _>>().into()
             }
             Value::Object(fields) => {
                 let fields = fields.into_iter().map(|(name, value)| {
-                    let value = self.of(&name, value);
+                    let value = self.mask(&name, value);
                     (name, value)
                 });
                 fields.collect::<Map<_, _>>().into()
@@ -246,7 +246,7 @@ fn hidden(value: Value) -> Value {
 /// else: `token_budget`, `api_key_env`, `max_tokens`.
 fn is_secret(name: &str) -> bool {
     let name: String = name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
-    SECRET_ENDS.iter().any(|end| name.ends_with(end))
+    SECRET_SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
 }
 
 /// Returns true if a value of this name holds several secrets. Numbers do not, such as `max_tokens`.
@@ -262,24 +262,25 @@ fn without_credentials(text: &str) -> String {
         let (before, address) = rest.split_at(at + "://".len());
         out.push_str(before);
         let end = address.find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`')).unwrap_or(address.len());
-        let (address, behind) = address.split_at(end);
+        let (address, tail) = address.split_at(end);
         // A password may contain any character, so only the last `@` is known to end it.
-        let place = match address.rsplit_once('@') {
-            Some((_, place)) => {
+        let host_and_path = match address.rsplit_once('@') {
+            Some((_, host_and_path)) => {
                 out.push_str(&format!("{MASK}@"));
-                place
+                host_and_path
             }
             None => address,
         };
-        let (place, fragment) = place.split_once('#').map_or((place, None), |(place, rest)| (place, Some(rest)));
-        match place.split_once('?') {
+        let (host_and_path, fragment) =
+            host_and_path.split_once('#').map_or((host_and_path, None), |(before, rest)| (before, Some(rest)));
+        match host_and_path.split_once('?') {
             Some((path, query)) => out.push_str(&format!("{path}?{}", query_without_values(query))),
-            None => out.push_str(place),
+            None => out.push_str(host_and_path),
         }
         if let Some(fragment) = fragment {
             out.push_str(&format!("#{}", if fragment.contains('=') { MASK } else { fragment }));
         }
-        rest = behind;
+        rest = tail;
     }
     out.push_str(rest);
     out
@@ -305,11 +306,11 @@ mod tests {
     use crate::config::{resolve, tests::sources};
 
     /// The values with these files above the built-in ones.
-    fn shown(files: &[(Subject, &str)], env: &[(&str, &str)]) -> BTreeMap<String, Value> {
+    fn render_values(files: &[(Subject, &str)], env: &[(&str, &str)]) -> BTreeMap<String, Value> {
         let sources = Sources { log_level: Some("debug".to_owned()), ..sources(files, env) };
         let config = resolve(&sources).unwrap();
         let secrets: Vec<&str> = config.secrets().chain(sources.env.secrets()).collect();
-        let shown = config.values.shown(&config.origins, &secrets, &str::to_owned);
+        let shown = config.values.render(&config.origins, &secrets, &str::to_owned);
         let missing: Vec<_> = shown.iter().filter(|key| key.value.is_none()).collect();
         assert!(missing.is_empty(), "these keys have no value: {missing:?}");
         shown.into_iter().map(|ConfigOrigin { key, value, .. }| (key, value.unwrap())).collect()
@@ -317,7 +318,7 @@ mod tests {
 
     #[test]
     fn shown_values_contain_no_secret() {
-        let values = shown(
+        let values = render_values(
             &[
                 (
                     Subject::Models,
@@ -359,10 +360,10 @@ mod tests {
     #[test]
     fn server_layers_merge() {
         let file = |text: &str| serde_json::from_str::<Value>(text).unwrap();
-        let under = file(r#"{"command": "x", "env": {"A": 1}, "args": ["a", "b"]}"#);
-        let over = file(r#"{"enabled": false, "env": {"B": 2}, "args": ["c"], "cwd": null}"#);
+        let lower = file(r#"{"command": "x", "env": {"A": 1}, "args": ["a", "b"]}"#);
+        let overrides = file(r#"{"enabled": false, "env": {"B": 2}, "args": ["c"], "cwd": null}"#);
         let expected = json!({"command": "x", "env": {"A": 1, "B": 2}, "args": ["c"], "enabled": false, "cwd": null});
-        assert_eq!(merged(under, over), expected);
+        assert_eq!(merged(lower, overrides), expected);
     }
 
     #[test]

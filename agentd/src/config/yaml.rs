@@ -14,7 +14,7 @@ use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 use url::Url;
 
-use crate::config::{ConfigError, ErrorPlace, Sources, layers::SourceFile, nearest};
+use crate::config::{ConfigError, ErrorLocation, Sources, layers::SourceFile, nearest};
 
 /// Parses a file. An empty one sets nothing.
 pub(super) fn parse<T: DeserializeOwned>(
@@ -57,7 +57,7 @@ pub(super) fn parse_seed<S: for<'de> DeserializeSeed<'de, Value = T> + Copy, T>(
     })
 }
 
-/// Reads values of one file: expands variables, resolves paths, and reports errors with their place.
+/// Reads values of one file: expands variables, resolves paths, and reports errors with their location.
 #[derive(Clone, Copy)]
 pub(super) struct Reader<'a> {
     pub(super) file: &'a SourceFile,
@@ -79,8 +79,8 @@ impl Reader<'_> {
         self.sources.path_in(self.file, path)
     }
 
-    pub(super) fn refuse<T>(&self, value: &Spanned<T>, why: impl Into<String>) -> ConfigError {
-        ConfigError::new(place(self.file, value.defined), why)
+    pub(super) fn refuse<T>(&self, value: &Spanned<T>, message: impl Into<String>) -> ConfigError {
+        ConfigError::new(locate(self.file, value.defined), message)
     }
 }
 
@@ -94,12 +94,12 @@ pub(super) fn text(
     if !is_quoted(file, value.defined) || !value.value.contains('$') {
         return Ok(value.value.clone());
     }
-    expand(&value.value, variables).map_err(|message| ConfigError::new(place(file, value.defined), message))
+    expand(&value.value, variables).map_err(|message| ConfigError::new(locate(file, value.defined), message))
 }
 
-pub(super) fn place(file: &SourceFile, location: Location) -> ErrorPlace {
-    let known = location.line() > 0;
-    ErrorPlace::File(file.origin.path(), known.then(|| (location.line(), location.column())))
+pub(super) fn locate(file: &SourceFile, location: Location) -> ErrorLocation {
+    let has_position = location.line() > 0;
+    ErrorLocation::File(file.origin.path(), has_position.then(|| (location.line(), location.column())))
 }
 
 /// Returns true if the file has only comments. The parser would reject such a document, as it has no content.
@@ -144,22 +144,25 @@ fn unset(name: &str) -> String {
 
 fn describe(file: &SourceFile, error: &Error) -> ConfigError {
     let error = error.without_snippet();
-    let place = error.location().map_or_else(|| ErrorPlace::File(file.origin.path(), None), |at| place(file, at));
+    let location =
+        error.location().map_or_else(|| ErrorLocation::File(file.origin.path(), None), |at| locate(file, at));
     match error {
-        Error::SerdeUnknownField { field, expected, .. } => unknown(place, "key", field, expected),
-        Error::SerdeUnknownVariant { variant, expected, .. } => unknown(place, "value", variant, expected),
-        Error::UnresolvedProperty { name, .. } => ConfigError::new(place, unset(name)),
-        Error::DuplicateMappingKey { key: Some(key), .. } => ConfigError::new(place, format!("duplicate key `{key}`")),
-        other => ConfigError::new(place, without_location(&other.to_string())),
+        Error::SerdeUnknownField { field, expected, .. } => unknown(location, "key", field, expected),
+        Error::SerdeUnknownVariant { variant, expected, .. } => unknown(location, "value", variant, expected),
+        Error::UnresolvedProperty { name, .. } => ConfigError::new(location, unset(name)),
+        Error::DuplicateMappingKey { key: Some(key), .. } => {
+            ConfigError::new(location, format!("duplicate key `{key}`"))
+        }
+        other => ConfigError::new(location, without_location(&other.to_string())),
     }
 }
 
-fn unknown(place: ErrorPlace, what: &str, word: &str, expected: &[&'static str]) -> ConfigError {
-    let shown: String = word.chars().take(80).collect();
-    let listed = format!("valid here: {}", expected.join(", "));
-    match nearest(word, expected.iter().copied()) {
-        Some(meant) => ConfigError::new(place, format!("unknown {what} `{shown}`, did you mean `{meant}`?")),
-        None => ConfigError::new(place, format!("unknown {what} `{shown}`")),
+fn unknown(location: ErrorLocation, kind: &str, name: &str, expected: &[&'static str]) -> ConfigError {
+    let shown: String = name.chars().take(80).collect();
+    let listed = format!("expected one of: {}", expected.join(", "));
+    match nearest(name, expected.iter().copied()) {
+        Some(nearest) => ConfigError::new(location, format!("unknown {kind} `{shown}`, did you mean `{nearest}`?")),
+        None => ConfigError::new(location, format!("unknown {kind} `{shown}`")),
     }
     .with_hint(listed)
 }
@@ -172,7 +175,7 @@ fn without_location(message: &str) -> String {
 
 /// Log target with whole messages of MCP servers, of any size and content. `agentctl mcp logs` shows the relevant
 /// parts.
-const QUIET: &str = "rmcp";
+const SILENCED_TARGET: &str = "rmcp";
 
 /// Duration: `250ms`, `30s`, `5m`, `2h`, `7d`, or a number of seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -356,9 +359,9 @@ pub(super) fn address(text: &str, example: &str, instead: &str) -> Result<Url, S
 /// single word that is not a level, which would otherwise count as a module name and silence all others.
 pub fn log_filter(text: &str) -> Option<Targets> {
     let level = |word: &str| Some(word.trim()).filter(|word| !word.is_empty())?.parse::<LevelFilter>().ok();
-    let known = text.split(',').all(|part| level(part.rsplit('=').next().unwrap_or(part)).is_some());
-    let filter: Targets = known.then(|| text.parse().ok()).flatten()?;
-    Some(if text.contains(QUIET) { filter } else { filter.with_target(QUIET, LevelFilter::OFF) })
+    let are_levels = text.split(',').all(|part| level(part.rsplit('=').next().unwrap_or(part)).is_some());
+    let filter: Targets = are_levels.then(|| text.parse().ok()).flatten()?;
+    Some(if text.contains(SILENCED_TARGET) { filter } else { filter.with_target(SILENCED_TARGET, LevelFilter::OFF) })
 }
 
 #[cfg(test)]
@@ -383,7 +386,7 @@ mod tests {
         check("$A and $", Ok("$A and $"));
         check("$${A}", Ok("${A}"));
         check("${B}", Err("variable B is not set"));
-        check("${A", Err("not closed"));
+        check("${A", Err("missing `}`"));
     }
 
     #[test]
@@ -420,7 +423,7 @@ mod tests {
     }
     #[test]
     fn log_filter_accepts_levels_only() {
-        let check = |text, known| assert_eq!(log_filter(text).is_some(), known, "{text}");
+        let check = |text, is_valid| assert_eq!(log_filter(text).is_some(), is_valid, "{text}");
         check("info", true);
         check("off", true);
         check("warn,agentd_models=debug", true);

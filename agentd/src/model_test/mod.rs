@@ -16,7 +16,7 @@ use agentd_core::{
 };
 use agentd_engine::ProbedModel;
 
-use self::questions::{CODE_WORD, COLOUR, HeardAnswer, LongQuestion, complete_answer};
+use self::questions::{CODE_WORD, COLOUR, LongQuestion, ReceivedAnswer, complete_answer};
 
 const REQUESTS: u32 = 6;
 
@@ -27,12 +27,12 @@ const SHORT_TOKENS: u64 = 2_000;
 const FIRST_LIMIT: Duration = Duration::from_secs(6 * 60);
 
 /// Time limit of each further answer.
-const LIMIT: Duration = Duration::from_secs(2 * 60);
+const ANSWER_LIMIT: Duration = Duration::from_secs(2 * 60);
 
 /// Minimum speedup of the second answer that indicates a cache, and minimum time of the first answer for it to be
 /// significant.
-const SOONER: u32 = 3;
-const LEAST_WAIT: Duration = Duration::from_millis(600);
+const CACHE_SPEEDUP: u32 = 3;
+const MIN_FIRST_WAIT: Duration = Duration::from_millis(600);
 
 /// Test in progress. Dropping it cancels it.
 pub(crate) struct ModelTest {
@@ -40,12 +40,12 @@ pub(crate) struct ModelTest {
     session: SessionId,
     long: LongQuestion,
     /// Remaining checks of the test.
-    left: slice::Iter<'static, (Stage, &'static str, &'static str)>,
+    remaining: slice::Iter<'static, (Stage, &'static str, &'static str)>,
     /// True once the model made a valid call.
     calls: bool,
     /// First answer to the long question.
-    read: Option<HeardAnswer>,
-    spent: Usage,
+    long_answer: Option<ReceivedAnswer>,
+    usage_so_far: Usage,
 }
 
 /// Checks, in their order.
@@ -67,11 +67,11 @@ impl Stage {
     /// All checks, with their names and their messages for the built-in model.
     const ALL: &[(Self, &str, &str)] = &[
         (Self::Reach, "reachable", NO_SERVER),
-        (Self::Tools, "tools", CHOSEN),
-        (Self::ParallelCalls, "parallel calls", CHOSEN),
+        (Self::Tools, "tools", TOOLS_CHOSEN),
+        (Self::ParallelCalls, "parallel calls", TOOLS_CHOSEN),
         (Self::Thoughts, "thoughts", "does not apply: the built-in model does not reason"),
-        (Self::Window, "window", HELD),
-        (Self::SilentCut, "silent cut", HELD),
+        (Self::Window, "window", WINDOW_ENFORCED),
+        (Self::SilentCut, "silent cut", WINDOW_ENFORCED),
         (Self::Cache, "cache", NO_SERVER),
         (Self::Pictures, "pictures", "does not apply: the built-in model does not accept pictures"),
         (Self::Parameters, "parameters", NO_SERVER),
@@ -81,8 +81,8 @@ impl Stage {
 
 /// Messages of checks that do not apply to the built-in model.
 const NO_SERVER: &str = "does not apply: the built-in model has no server";
-const CHOSEN: &str = "does not apply: the daemon chooses the tools for the built-in model";
-const HELD: &str = "does not apply: the daemon enforces its window";
+const TOOLS_CHOSEN: &str = "does not apply: the daemon chooses the tools for the built-in model";
+const WINDOW_ENFORCED: &str = "does not apply: the daemon enforces its window";
 
 /// Result of a check, without its name.
 type Finding = (CheckState, String, Option<String>);
@@ -103,8 +103,8 @@ fn fail(message: impl Into<String>, hint: Option<String>) -> Finding {
     (CheckState::Fail, message.into(), hint)
 }
 
-fn refused(what: &str, error: &ModelError) -> Finding {
-    fail(format!("{what}: {error}"), error.hint().map(str::to_owned))
+fn refused(problem: &str, error: &ModelError) -> Finding {
+    fail(format!("{problem}: {error}"), error.hint().map(str::to_owned))
 }
 
 impl ModelTest {
@@ -119,8 +119,8 @@ impl ModelTest {
             }
         };
         let long = LongQuestion::for_window(window);
-        let (session, left) = (SessionId::generate(), Stage::ALL.iter());
-        Self { probed, session, long, left, calls: false, read: None, spent: Usage::default() }
+        let (session, remaining) = (SessionId::generate(), Stage::ALL.iter());
+        Self { probed, session, long, remaining, calls: false, long_answer: None, usage_so_far: Usage::default() }
     }
 
     /// Outline of the test, with the number of requests and tokens.
@@ -136,14 +136,14 @@ impl ModelTest {
 
     /// Runs the next check. `None` at the end, or after the model could not be reached.
     pub(crate) async fn next(&mut self) -> Option<ModelCheck> {
-        let (stage, name, of_built_in) = *self.left.next()?;
+        let (stage, name, skip_reason) = *self.remaining.next()?;
         let (state, message, hint) = if self.probed.model.info().embedded && stage != Stage::Reach {
-            skipped(of_built_in)
+            skipped(skip_reason)
         } else {
             self.check(stage).await
         };
         if stage == Stage::Reach && state == CheckState::Fail {
-            self.left = [].iter();
+            self.remaining = [].iter();
         }
         Some(ModelCheck { name: name.to_owned(), state, message, hint })
     }
@@ -164,45 +164,45 @@ impl ModelTest {
     }
 
     /// Sends a request to the model and counts its usage.
-    async fn ask(&mut self, request: ModelRequest, limit: Duration) -> Result<HeardAnswer, ModelError> {
-        let (heard, usage) = complete_answer(&*self.probed.model, request, limit).await;
+    async fn ask(&mut self, request: ModelRequest, limit: Duration) -> Result<ReceivedAnswer, ModelError> {
+        let (answer, usage) = complete_answer(&*self.probed.model, request, limit).await;
         self.probed.count(usage).await;
-        self.spent += usage;
-        heard
+        self.usage_so_far += usage;
+        answer
     }
 
     async fn reach(&mut self) -> Finding {
         match self.ask(questions::greeting(self.session), FIRST_LIMIT).await {
-            Ok(heard) => {
+            Ok(answer) => {
                 // Only a server that answers invalidates what was learnt earlier.
                 self.probed.windows.forget(self.probed.model.info());
                 self.probed.model.forget();
                 self.probed.model.look_up().await;
                 self.probed.model.look_up_vision().await;
                 let ModelInfo { id, base_url, .. } = self.probed.model.info();
-                let place = base_url.as_ref().map_or_else(String::new, |url| format!(" at {url}"));
-                ok(format!("{id}{place} answered, first token after {:.1} s", heard.first.as_secs_f64()))
+                let location = base_url.as_ref().map_or_else(String::new, |url| format!(" at {url}"));
+                ok(format!("{id}{location} answered, first token after {:.1} s", answer.latency.as_secs_f64()))
             }
             Err(error) => fail(error.to_string(), error.hint().map(str::to_owned)),
         }
     }
 
     async fn tools(&mut self) -> Finding {
-        let mut heard = self.ask(questions::one_call(self.session), LIMIT).await;
+        let mut answer = self.ask(questions::one_call(self.session), ANSWER_LIMIT).await;
         // A single refusal may be accidental, so it is tried twice.
-        if heard.is_ok() && !self.learnt(ChangeTopic::Tools).is_empty() {
-            heard = self.ask(questions::one_call(self.session), LIMIT).await;
+        if answer.is_ok() && !self.learnt(ChangeTopic::Tools).is_empty() {
+            answer = self.ask(questions::one_call(self.session), ANSWER_LIMIT).await;
         }
-        let heard = match heard {
-            Ok(heard) => heard,
+        let answer = match answer {
+            Ok(answer) => answer,
             Err(error) => return refused("rejected", &error),
         };
-        self.calls = heard.calls.iter().any(questions::is_call);
+        self.calls = answer.calls.iter().any(questions::is_call);
         let native = self.probed.model.info().native_tools;
         if !self.calls {
-            let how = if native { "" } else { ", with calls written as text" };
+            let mode = if native { "" } else { ", with calls written as text" };
             return fail(
-                format!("asked to call a tool, but it did not{how}: {}", heard.excerpt()),
+                format!("the model did not call the requested tool{mode}: {}", answer.excerpt()),
                 Some(
                     "use a model with tool support, let its server parse tool calls, or try native_tools: false".into(),
                 ),
@@ -212,7 +212,7 @@ impl ModelTest {
         match (native, learnt.is_empty()) {
             (true, true) => ok("native tool calls work"),
             (true, false) => {
-                warn(format!("tool calls work; {learnt}"), "no action needed, requests cost slightly more")
+                warn(format!("tool calls work; {learnt}"), "no action needed; requests cost slightly more")
             }
             (false, true) => ok("calls are read from the text, as configured"),
             (false, false) => warn(
@@ -230,18 +230,18 @@ impl ModelTest {
         if !self.probed.model.info().native_tools {
             return skipped("calls in the text are made one at a time");
         }
-        match self.ask(questions::two_calls(self.session), LIMIT).await {
-            Ok(heard) if heard.calls.iter().filter(|call| questions::is_call(call)).count() > 1 => {
+        match self.ask(questions::two_calls(self.session), ANSWER_LIMIT).await {
+            Ok(answer) if answer.calls.iter().filter(|call| questions::is_call(call)).count() > 1 => {
                 ok("several calls in one answer")
             }
-            Ok(_) => warn("one call per answer", "no action needed: turns take more steps"),
+            Ok(_) => warn("one call per answer", "no action needed; turns take more steps"),
             Err(error) => refused("rejected", &error),
         }
     }
 
     async fn thoughts(&mut self) -> Finding {
         let request = questions::answered_call(self.session);
-        match self.ask(request, LIMIT).await {
+        match self.ask(request, ANSWER_LIMIT).await {
             Ok(_) if self.probed.model.info().echo_reasoning => {
                 ok("earlier reasoning is sent back, as required by the server or configured")
             }
@@ -252,8 +252,8 @@ impl ModelTest {
 
     async fn silent_cut(&mut self) -> Finding {
         let tokens = self.long.tokens();
-        let heard = match self.ask(self.long.request(self.session), LIMIT).await {
-            Ok(heard) => heard,
+        let answer = match self.ask(self.long.request(self.session), ANSWER_LIMIT).await {
+            Ok(answer) => answer,
             Err(error) => {
                 if let Some(window) = error.window() {
                     self.probed.model.note_window(window, WindowSource::Refusal);
@@ -264,19 +264,19 @@ impl ModelTest {
                 );
             }
         };
-        let Usage { prompt_tokens, cached_tokens, .. } = heard.usage.counted().unwrap_or_default();
+        let Usage { prompt_tokens, cached_tokens, .. } = answer.usage.counted().unwrap_or_default();
         let read = prompt_tokens.saturating_add(cached_tokens);
-        let remembers = heard.text.to_lowercase().contains(CODE_WORD);
-        self.read = Some(heard);
+        let recalls_start = answer.text.to_lowercase().contains(CODE_WORD);
+        self.long_answer = Some(answer);
         if read == 0 {
-            return if remembers {
+            return if recalls_start {
                 ok(format!("the start of about {tokens} tokens was recalled; the server reports no token counts"))
             } else {
-                warn("the start was not recalled, and the server reports no token counts", CURE)
+                warn("the start was not recalled, and the server reports no token counts", WINDOW_HINT)
             };
         }
         // Each word and each number of the text is at least one token in any vocabulary.
-        match (read >= tokens / 10 * 7, remembers) {
+        match (read >= tokens / 10 * 7, recalls_start) {
             (true, true) => ok(format!("{prompt_tokens} tokens were read, and their start was recalled")),
             (true, false) => warn(
                 format!("{prompt_tokens} tokens were counted, but their start was not recalled"),
@@ -287,28 +287,28 @@ impl ModelTest {
             )),
             (false, false) => {
                 self.probed.model.note_window(prompt_tokens, WindowSource::Cut);
-                warn(format!("of about {tokens} tokens, only {prompt_tokens} were read, without an error"), CURE)
+                warn(format!("of about {tokens} tokens, only {prompt_tokens} were read, without an error"), WINDOW_HINT)
             }
         }
     }
 
     async fn cache(&mut self) -> Finding {
-        let Some(first) = self.read.take() else { return skipped("the long request was rejected") };
-        let again = match self.ask(self.long.request(self.session), LIMIT).await {
-            Ok(again) => again,
+        let Some(first) = self.long_answer.take() else { return skipped("the long request was rejected") };
+        let second = match self.ask(self.long.request(self.session), ANSWER_LIMIT).await {
+            Ok(second) => second,
             Err(error) => return warn(format!("the repeated request was rejected: {error}"), "test again later"),
         };
-        let Usage { prompt_tokens, cached_tokens, .. } = again.usage.counted().unwrap_or_default();
+        let Usage { prompt_tokens, cached_tokens, .. } = second.usage.counted().unwrap_or_default();
         if cached_tokens > 0 {
             return ok(format!(
                 "{cached_tokens} of {prompt_tokens} tokens of the repeated request came from the cache"
             ));
         }
-        if first.first >= LEAST_WAIT && again.first * SOONER < first.first {
+        if first.latency >= MIN_FIRST_WAIT && second.latency * CACHE_SPEEDUP < first.latency {
             return ok(format!(
                 "the repeated request was answered after {:.1} s instead of {:.1} s; the server reports no cached tokens",
-                again.first.as_secs_f64(),
-                first.first.as_secs_f64()
+                second.latency.as_secs_f64(),
+                first.latency.as_secs_f64()
             ));
         }
         warn(
@@ -324,17 +324,17 @@ impl ModelTest {
             );
         }
         const HINT: &str = "set sees_pictures: false in models.yaml, or set a vision model in the slot vision";
-        match self.ask(questions::picture(self.session), LIMIT).await {
+        match self.ask(questions::picture(self.session), ANSWER_LIMIT).await {
             Ok(_) if !self.learnt(ChangeTopic::Pictures).is_empty() => {
                 fail("the server rejects pictures", Some(HINT.to_owned()))
             }
-            Ok(heard)
-                if heard.text.to_lowercase().split(|char: char| !char.is_alphabetic()).any(|word| word == COLOUR) =>
+            Ok(answer)
+                if answer.text.to_lowercase().split(|char: char| !char.is_alphabetic()).any(|word| word == COLOUR) =>
             {
                 ok("the model recognised a picture")
             }
-            Ok(heard) => warn(
-                format!("a red picture was accepted, but not recognised: {}", heard.excerpt()),
+            Ok(answer) => warn(
+                format!("a red picture was accepted, but not recognised: {}", answer.excerpt()),
                 "the model may have poor vision, or its server drops pictures",
             ),
             Err(error) => fail(format!("a picture was rejected: {error}"), Some(HINT.to_owned())),
@@ -343,8 +343,8 @@ impl ModelTest {
 
     /// Cost of the test itself.
     fn price(&self) -> Finding {
-        let tokens = self.spent.tokens();
-        match self.spent.cost_microusd.filter(|_| self.spent.unpriced_calls == 0) {
+        let tokens = self.usage_so_far.tokens();
+        match self.usage_so_far.cost_microusd.filter(|_| self.usage_so_far.unpriced_calls == 0) {
             Some(cost) => ok(format!("this test used {tokens} tokens, about ${:.4}", micros(cost))),
             None => (
                 CheckState::Skipped,
@@ -376,8 +376,8 @@ fn micros(cost: u64) -> f64 {
     cost as f64 / 1_000_000.0
 }
 
-const CURE: &str = "increase the window: in Ollama set OLLAMA_CONTEXT_LENGTH, or num_ctx of the model; elsewhere the \
-                    context size of the server";
+const WINDOW_HINT: &str = "increase the window: in Ollama set OLLAMA_CONTEXT_LENGTH, or num_ctx of the model; \
+                           elsewhere the context size of the server";
 
 fn window(info: &ModelInfo) -> Finding {
     let tokens = info.context_window;
@@ -390,6 +390,8 @@ fn window(info: &ModelInfo) -> Finding {
         WindowSource::Catalogue => ok(format!("{tokens} tokens, as published")),
         WindowSource::Server => ok(format!("{tokens} tokens, as reported by the server")),
         WindowSource::Refusal => ok(format!("{tokens} tokens, as reported when the server refused a longer request")),
-        WindowSource::Cut => warn(format!("{tokens} tokens: the server silently truncates longer requests"), CURE),
+        WindowSource::Cut => {
+            warn(format!("{tokens} tokens: the server silently truncates longer requests"), WINDOW_HINT)
+        }
     }
 }

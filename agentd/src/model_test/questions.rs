@@ -168,25 +168,25 @@ const MAX_TEXT: usize = 4_000;
 const MAX_CALLS: usize = 8;
 
 /// Maximum length of an excerpt in characters.
-const SHOWN: usize = 120;
+const MAX_EXCERPT: usize = 120;
 
 #[derive(Debug, Default)]
-pub(super) struct HeardAnswer {
+pub(super) struct ReceivedAnswer {
     pub(super) text: String,
     /// Calls as pairs of tool and arguments.
     pub(super) calls: Vec<(String, String)>,
     pub(super) usage: CallUsage,
     /// Time until the first output.
-    pub(super) first: Duration,
+    pub(super) latency: Duration,
 }
 
-impl HeardAnswer {
+impl ReceivedAnswer {
     /// Beginning of the text, on one line.
     pub(super) fn excerpt(&self) -> String {
         let text: String = self.text.split_whitespace().collect::<Vec<_>>().join(" ");
         match text.chars().count() {
             0 => "empty answer".to_owned(),
-            count if count > SHOWN => format!("{:?}…", text.chars().take(SHOWN).collect::<String>()),
+            count if count > MAX_EXCERPT => format!("{:?}…", text.chars().take(MAX_EXCERPT).collect::<String>()),
             _ => format!("{text:?}"),
         }
     }
@@ -197,56 +197,56 @@ pub(super) async fn complete_answer(
     model: &dyn Model,
     request: ModelRequest,
     limit: Duration,
-) -> (Result<HeardAnswer, ModelError>, Usage) {
-    let asked = Instant::now();
-    let mut heard = HeardAnswer::default();
+) -> (Result<ReceivedAnswer, ModelError>, Usage) {
+    let sent_at = Instant::now();
+    let mut answer = ReceivedAnswer::default();
     let mut chunks = model.stream(request);
-    let listening = async {
+    let receiving = async {
         while let Some(chunk) = chunks.next().await {
             let chunk = chunk?;
-            heard.usage.note(&chunk);
-            let begins = match chunk {
+            answer.usage.note(&chunk);
+            let is_output = match chunk {
                 ModelChunk::Text(text) => {
-                    let room = MAX_TEXT.saturating_sub(heard.text.len());
-                    heard.text.push_str(&text[..text.floor_char_boundary(room)]);
+                    let capacity = MAX_TEXT.saturating_sub(answer.text.len());
+                    answer.text.push_str(&text[..text.floor_char_boundary(capacity)]);
                     true
                 }
-                ModelChunk::ToolCall { name, arguments, .. } if heard.calls.len() < MAX_CALLS => {
-                    heard.calls.push((name, arguments));
+                ModelChunk::ToolCall { name, arguments, .. } if answer.calls.len() < MAX_CALLS => {
+                    answer.calls.push((name, arguments));
                     true
                 }
                 ModelChunk::Reasoning(_) => true,
                 // Waits and retries before the answer are not part of its latency.
                 ModelChunk::Retry { .. } => false,
                 ModelChunk::WasReasoning => {
-                    heard.text.clear();
+                    answer.text.clear();
                     true
                 }
                 // The answer broke off and is requested again.
                 ModelChunk::Discarded => {
-                    heard = HeardAnswer { usage: heard.usage, ..HeardAnswer::default() };
+                    answer = ReceivedAnswer { usage: answer.usage, ..ReceivedAnswer::default() };
                     false
                 }
                 _ => false,
             };
-            if begins && heard.first.is_zero() {
-                heard.first = asked.elapsed();
+            if is_output && answer.latency.is_zero() {
+                answer.latency = sent_at.elapsed();
             }
         }
         Ok::<_, ModelError>(())
     };
-    let end = timeout(limit, listening).await;
+    let end = timeout(limit, receiving).await;
     drop(chunks);
     // A refused request costs nothing. A broken answer does, even if its usage is unknown.
-    let has_answered = matches!(end, Ok(Ok(())) | Err(_)) || !heard.first.is_zero();
-    let usage = heard.usage.total(if has_answered { Usage::of_call(None) } else { Usage::of_failed_call() });
-    let heard = match end {
-        Ok(Ok(())) => Ok(heard),
+    let has_answered = matches!(end, Ok(Ok(())) | Err(_)) || !answer.latency.is_zero();
+    let usage = answer.usage.total(if has_answered { Usage::of_call(None) } else { Usage::of_failed_call() });
+    let answer = match end {
+        Ok(Ok(())) => Ok(answer),
         Ok(Err(error)) => Err(error),
         Err(_) => {
             let message = format!("no answer within {} seconds", limit.as_secs());
             Err(ModelError::new(ErrorKind::Timeout, message).with_hint("is the server busy, or the model very slow?"))
         }
     };
-    (heard, usage)
+    (answer, usage)
 }

@@ -33,42 +33,44 @@ use crate::replay::{PlayError, PlayOptions};
 const CLIENT: &str = "replay";
 
 /// One replay in progress.
-pub(super) struct Drive<'a> {
+pub(super) struct ReplayRun<'a> {
     pub(super) engine: &'a Engine,
     pub(super) session: &'a SessionHandle,
     pub(super) script: &'a Arc<Script>,
-    pub(super) clock: &'a PlayedClock,
+    pub(super) clock: &'a ReplayClock,
     pub(super) options: &'a PlayOptions,
-    pub(super) news: &'a mpsc::Sender<Arc<Event>>,
+    pub(super) events: &'a mpsc::Sender<Arc<Event>>,
 }
 
-impl Drive<'_> {
+impl ReplayRun<'_> {
     /// Replays all turns, or up to the first that deviates from the recording. Returns their number.
-    pub(super) async fn all(&self) -> Result<usize, PlayError> {
-        for place in 0..self.script.turns() {
-            let Some(turn) = self.script.turn(place) else { break };
+    pub(super) async fn run(&self) -> Result<usize, PlayError> {
+        for index in 0..self.script.turns() {
+            let Some(turn) = self.script.turn(index) else { break };
             self.clock.set(turn.start.at);
-            self.script.begin(place, self.session.id());
-            let Some(result) = self.one(&turn).await? else { return Ok(place) };
+            self.script.begin(index, self.session.id());
+            let Some(result) = self.play_turn(&turn).await? else { return Ok(index) };
             self.compare(turn.end.as_ref(), &result);
-            let goes_on = self.options.play != Play::Strict || self.script.problems().is_empty();
-            if !goes_on {
-                return Ok(place + 1);
+            let should_continue = self.options.play != Play::Strict || self.script.problems().is_empty();
+            if !should_continue {
+                return Ok(index + 1);
             }
         }
         Ok(self.script.turns())
     }
 
     /// Replays a turn. Returns `None` if the client is gone.
-    async fn one(&self, turn: &RecordedTurn) -> Result<Option<TurnResult>, PlayError> {
+    async fn play_turn(&self, turn: &RecordedTurn) -> Result<Option<TurnResult>, PlayError> {
         let mut started = self.session.start_turn(self.start(turn)).await?;
         while let Some(event) = started.events.next().await {
             let event = event?;
-            if self.news.send(Arc::clone(&event)).await.is_err() {
+            if self.events.send(Arc::clone(&event)).await.is_err() {
                 return Ok(None);
             }
             match &event.kind {
-                EventKind::InterruptRaised { interrupt } if self.answers() => self.answer(interrupt).await?,
+                EventKind::InterruptRaised { interrupt } if self.uses_recorded_answers() => {
+                    self.answer(interrupt).await?
+                }
                 EventKind::TurnEnded { result } if event.turn_id == Some(started.turn_id) => {
                     return Ok(Some((**result).clone()));
                 }
@@ -91,7 +93,7 @@ impl Drive<'_> {
             answer_schema: start.answer_schema,
             slot: Some(start.slot),
             max_steps: Some(start.max_steps).filter(|steps| *steps > 0),
-            on_interrupt: match (self.answers(), self.options.approve) {
+            on_interrupt: match (self.uses_recorded_answers(), self.options.approve) {
                 (true, _) => OnInterrupt::Wait,
                 (false, true) => OnInterrupt::Approve,
                 (false, false) => OnInterrupt::Deny,
@@ -104,7 +106,7 @@ impl Drive<'_> {
 
     /// Returns true if recorded answers are used. Never with live tools: a recording may come from anywhere and must
     /// not approve anything.
-    fn answers(&self) -> bool {
+    fn uses_recorded_answers(&self) -> bool {
         self.options.play != Play::LiveTools
     }
 
@@ -163,12 +165,12 @@ impl Drive<'_> {
 }
 
 /// Clock of a replay. Shows the time of the recorded turn, unless live tools or a live model run.
-pub(super) struct PlayedClock(Option<Mutex<Timestamp>>);
+pub(super) struct ReplayClock(Option<Mutex<Timestamp>>);
 
-impl PlayedClock {
+impl ReplayClock {
     pub(super) fn new(play: Play) -> Self {
-        let is_played = matches!(play, Play::Learn | Play::Strict);
-        Self(is_played.then(|| Mutex::new(Timestamp::UNIX_EPOCH)))
+        let has_recorded_time = matches!(play, Play::Learn | Play::Strict);
+        Self(has_recorded_time.then(|| Mutex::new(Timestamp::UNIX_EPOCH)))
     }
 
     pub(super) fn set(&self, now: Timestamp) {
@@ -178,7 +180,7 @@ impl PlayedClock {
     }
 }
 
-impl Clock for PlayedClock {
+impl Clock for ReplayClock {
     fn now(&self) -> Timestamp {
         self.0.as_ref().map_or_else(Timestamp::now, |time| *time.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -248,9 +250,9 @@ impl Snapshots for NoSnapshots {
     }
 }
 
-pub(super) struct PlayFolder(PathBuf);
+pub(super) struct ReplayFolder(PathBuf);
 
-impl PlayFolder {
+impl ReplayFolder {
     /// Creates a folder with mode 0700 below `base`.
     pub(super) fn create(base: &Path) -> io::Result<Self> {
         let path = base.join(SessionId::generate().to_string());
@@ -263,7 +265,7 @@ impl PlayFolder {
     }
 }
 
-impl Drop for PlayFolder {
+impl Drop for ReplayFolder {
     fn drop(&mut self) {
         let path = std::mem::take(&mut self.0);
         // Tools may have left many files.

@@ -34,16 +34,16 @@ use agentd_workspace::snapshots::{FileSnapshots, SnapshotConfig};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
-use crate::replay::drive::{NoAudit, NoSnapshots, PlayFolder, PlayedClock};
+use crate::replay::drive::{NoAudit, NoSnapshots, ReplayClock, ReplayFolder};
 
 /// Maximum number of simultaneous replays. Each has its own journal.
-pub const PLAYS: usize = 8;
+pub const MAX_REPLAYS: usize = 8;
 
 /// Number of events read at a time.
 const PAGE: usize = 1000;
 
 /// Maximum number of events of a recording, including those of subagents.
-const MOST: usize = 1_000_000;
+const MAX_EVENTS: usize = 1_000_000;
 
 /// Replays and makes recordings, using parts of the daemon.
 pub struct Player {
@@ -63,8 +63,8 @@ pub struct Player {
     pub audit: Arc<dyn Audit>,
     /// Redacts secrets in a text.
     pub redact: Redaction,
-    /// Permits for [`PLAYS`] simultaneous replays.
-    pub room: Semaphore,
+    /// Permits for [`MAX_REPLAYS`] simultaneous replays.
+    pub permits: Semaphore,
 }
 
 /// Options of a replay.
@@ -87,11 +87,11 @@ pub struct PlayOutcome {
     pub problems: Vec<PlayProblem>,
     /// Number of replayed turns.
     pub turns: usize,
-    /// The recording updated with this replay's requests, if it was made for that.
+    /// The recording updated with this replay's requests, if it was run for that purpose.
     pub learned: Option<Recording>,
 }
 
-/// Reason why a recording could not be replayed or made.
+/// Error while replaying or making a recording.
 #[derive(Debug, thiserror::Error)]
 pub enum PlayError {
     /// The engine returned an error.
@@ -115,7 +115,7 @@ pub enum PlayError {
 }
 
 impl Player {
-    /// Removes the folders of replays that a stop cut off. Blocks.
+    /// Removes the folders of interrupted replays. Blocks.
     pub fn sweep(&self) {
         let folder = &self.folder;
         if let Err(error) = std::fs::remove_dir_all(folder)
@@ -130,16 +130,16 @@ impl Player {
     /// # Errors
     /// Fails if the journal cannot be read, or if the session cannot be replayed.
     pub async fn record(&self, engine: &Engine, session: SessionId) -> Result<Recording, PlayError> {
-        let captured = gather(engine, session).await?;
+        let captured = collect_events(engine, session).await?;
         let project = engine.session(session).await?.show().await?.session.settings.project;
         let recording = agentd_replay::capture(&captured, env!("CARGO_PKG_VERSION"));
         let recording = self.clean(recording)?;
         let folder = project.map(|mount| mount.path);
         let options = PlayOptions { play: Play::Learn, project: folder, writable: false, approve: false };
-        let (news, mut reported) = mpsc::channel(64);
-        let listen = async { while reported.recv().await.is_some() {} };
+        let (events, mut receiver) = mpsc::channel(64);
+        let discard = async { while receiver.recv().await.is_some() {} };
         let stop = CancellationToken::new();
-        let (outcome, ()) = tokio::join!(self.play(engine, recording.clone(), options, news, &stop), listen);
+        let (outcome, ()) = tokio::join!(self.play(engine, recording.clone(), options, events, &stop), discard);
         self.clean(outcome?.learned.unwrap_or(recording))
     }
 
@@ -158,7 +158,7 @@ impl Player {
         Ok(agentd_replay::redacted(&recording, &self.redact)?)
     }
 
-    /// Replays a recording. Its events are sent to `news`. Closing `news` or cancelling `stop` ends the replay.
+    /// Replays a recording. Its events are sent to `events`. Closing `events` or cancelling `stop` ends the replay.
     ///
     /// # Errors
     /// Fails if the replay could not start, or if the engine fails. Deviations from the recording are not errors.
@@ -167,17 +167,17 @@ impl Player {
         engine: &Engine,
         recording: Recording,
         options: PlayOptions,
-        news: mpsc::Sender<Arc<Event>>,
+        events: mpsc::Sender<Arc<Event>>,
         stop: &CancellationToken,
     ) -> Result<PlayOutcome, PlayError> {
-        let _turn = self.room.acquire().await.map_err(|_| PlayError::Stopping)?;
-        let folder = PlayFolder::create(&self.folder)?;
+        let _permit = self.permits.acquire().await.map_err(|_| PlayError::Stopping)?;
+        let folder = ReplayFolder::create(&self.folder)?;
         let script = Arc::new(Script::new(recording, options.play, Arc::clone(&self.redact)));
-        let clock = Arc::new(PlayedClock::new(options.play));
+        let clock = Arc::new(ReplayClock::new(options.play));
         let store = open_store(folder.path().join("journal.db")).await?;
         let played = self.engine(engine, &script, &folder, &store, &clock, options.play);
         let outcome = tokio::select! {
-            outcome = self.play_in(&played, &store, &script, &clock, &options, &news) => outcome,
+            outcome = self.play_in(&played, &store, &script, &clock, &options, &events) => outcome,
             () = stop.cancelled() => Err(PlayError::Stopping),
         };
         played.drain(std::time::Duration::ZERO).await;
@@ -192,9 +192,9 @@ impl Player {
         played: &Engine,
         store: &SqliteStore,
         script: &Arc<Script>,
-        clock: &PlayedClock,
+        clock: &ReplayClock,
         options: &PlayOptions,
-        news: &mpsc::Sender<Arc<Event>>,
+        events: &mpsc::Sender<Arc<Event>>,
     ) -> Result<PlayOutcome, PlayError> {
         let head = script.head();
         let id = SessionId::generate();
@@ -208,8 +208,8 @@ impl Player {
         clock.set(head.began);
         store.create_session(id, head.began, settings, first.into_iter().collect()).await?;
         let session = played.session(id).await?;
-        let drive = drive::Drive { engine: played, session: &session, script, clock, options, news };
-        let turns = drive.all().await?;
+        let run = drive::ReplayRun { engine: played, session: &session, script, clock, options, events };
+        let turns = run.run().await?;
         let learned = (options.play == Play::Learn).then(|| script.learned());
         Ok(PlayOutcome { problems: script.problems(), turns, learned })
     }
@@ -219,17 +219,17 @@ impl Player {
         &self,
         engine: &Engine,
         script: &Arc<Script>,
-        folder: &PlayFolder,
+        folder: &ReplayFolder,
         store: &Arc<SqliteStore>,
-        clock: &Arc<PlayedClock>,
+        clock: &Arc<ReplayClock>,
         play: Play,
     ) -> Engine {
         let models: Arc<dyn Models> = match play {
             Play::LiveModel => Arc::clone(&self.models),
             Play::Learn | Play::Strict | Play::LiveTools => Arc::new(PlayedModels::new(script)),
         };
-        let runs = play == Play::LiveTools;
-        let toolbox: Arc<dyn Toolbox> = match runs {
+        let is_live = play == Play::LiveTools;
+        let toolbox: Arc<dyn Toolbox> = match is_live {
             true => Arc::clone(&self.toolbox),
             false => Arc::new(PlayedToolbox::new(Arc::clone(&self.toolbox), Arc::clone(script))),
         };
@@ -239,13 +239,13 @@ impl Player {
             store: store.clone(),
             workspaces: Arc::new((self.workspaces)(&folder.path().join("workspace"))),
             pictures: None,
-            snapshots: match runs {
+            snapshots: match is_live {
                 true => Arc::new(FileSnapshots::new(folder.path().join("undo"), self.snapshots.clone())),
                 false => Arc::new(NoSnapshots),
             },
-            languages: if runs { Arc::clone(&self.languages) } else { Arc::new(NoLanguages) },
+            languages: if is_live { Arc::clone(&self.languages) } else { Arc::new(NoLanguages) },
             exchanges: NoExchanges::port(),
-            audit: if runs { Arc::clone(&self.audit) } else { Arc::new(NoAudit) },
+            audit: if is_live { Arc::clone(&self.audit) } else { Arc::new(NoAudit) },
             clock: clock.clone(),
         };
         // The request that asks a model for the intent is not part of recordings.
@@ -257,8 +257,8 @@ impl Player {
 fn mount(recorded: Option<RecordedProject>, options: &PlayOptions) -> Result<Option<Mount>, PlayError> {
     match (recorded, &options.project) {
         (Some(recorded), Some(path)) => {
-            let runs = options.play == Play::LiveTools;
-            let writable = if runs { options.writable } else { recorded.writable };
+            let is_live = options.play == Play::LiveTools;
+            let writable = if is_live { options.writable } else { recorded.writable };
             Ok(Some(Mount { path: path.clone(), writable }))
         }
         (Some(_), None) => Err(PlayError::NoProject),
@@ -274,19 +274,19 @@ async fn open_store(path: PathBuf) -> Result<Arc<SqliteStore>, PlayError> {
 }
 
 /// Collects the events of a session and of all its subagents.
-async fn gather(engine: &Engine, session: SessionId) -> Result<CapturedSession, EngineError> {
+async fn collect_events(engine: &Engine, session: SessionId) -> Result<CapturedSession, EngineError> {
     let view = engine.session(session).await?.show().await?;
-    let mut room = MOST;
-    let events = read(engine, session, &mut room).await?;
+    let mut remaining = MAX_EVENTS;
+    let events = read(engine, session, &mut remaining).await?;
     let mut subagents = HashMap::new();
-    let mut open = children(&events);
-    while let Some(child) = open.pop() {
+    let mut pending = children(&events);
+    while let Some(child) = pending.pop() {
         if subagents.contains_key(&child) {
             continue;
         }
         // A deleted subagent only has its result.
-        let events = read(engine, child, &mut room).await.unwrap_or_default();
-        open.extend(children(&events));
+        let events = read(engine, child, &mut remaining).await.unwrap_or_default();
+        pending.extend(children(&events));
         subagents.insert(child, events);
     }
     let summary = view.session.summary;
@@ -302,32 +302,32 @@ async fn gather(engine: &Engine, session: SessionId) -> Result<CapturedSession, 
 
 /// The models of the slots, as used by their last turns: an imported session may have used other models.
 fn models(mut models: Vec<SlotInfo>, events: &[Arc<Event>], origin: Option<&ImportOrigin>) -> Vec<SlotInfo> {
-    let figures = origin.and_then(|origin| origin.context.as_ref());
+    let context = origin.and_then(|origin| origin.context.as_ref());
     let mut reported: HashMap<Slot, &str> = HashMap::new();
     for event in events {
         if let EventKind::TurnStarted { slot, model, .. } = &event.kind {
             reported.insert(*slot, model);
         }
     }
-    for known in &mut models {
-        let Some(id) = reported.get(&known.slot).filter(|id| !id.is_empty()) else { continue };
-        (*id).clone_into(&mut known.model.id);
-        if let Some(view) = figures.filter(|view| view.model == *id) {
-            known.model.context_window = view.window;
+    for info in &mut models {
+        let Some(id) = reported.get(&info.slot).filter(|id| !id.is_empty()) else { continue };
+        (*id).clone_into(&mut info.model.id);
+        if let Some(view) = context.filter(|view| view.model == *id) {
+            info.model.context_window = view.window;
         }
     }
     models
 }
 
-async fn read(engine: &Engine, session: SessionId, room: &mut usize) -> Result<Vec<Arc<Event>>, EngineError> {
+async fn read(engine: &Engine, session: SessionId, remaining: &mut usize) -> Result<Vec<Arc<Event>>, EngineError> {
     let mut events: Vec<Arc<Event>> = Vec::new();
-    while *room > 0 {
+    while *remaining > 0 {
         let after = events.last().map_or(0, |event| event.seq);
-        let page = engine.ports().store.events(session, after, PAGE.min(*room)).await?;
+        let page = engine.ports().store.events(session, after, PAGE.min(*remaining)).await?;
         if page.is_empty() {
             break;
         }
-        *room -= page.len();
+        *remaining -= page.len();
         events.extend(page);
     }
     Ok(events)

@@ -43,7 +43,7 @@ pub const SCHEDULE: &str = "schedule";
 /// Number of sessions read per page when pruning.
 const PAGE: usize = 200;
 /// Maximum number of removed sessions listed in a report.
-const NAMED: usize = 1000;
+const MAX_LISTED: usize = 1000;
 
 /// Removes unused data from the data folder.
 pub struct Retention {
@@ -54,7 +54,7 @@ pub struct Retention {
     data: PathBuf,
     settings: watch::Sender<RetentionSettings>,
     /// Held during a cleanup, so that only one runs at a time.
-    turn: Mutex<()>,
+    running: Mutex<()>,
 }
 
 impl Retention {
@@ -67,7 +67,7 @@ impl Retention {
         data: PathBuf,
         settings: RetentionSettings,
     ) -> Self {
-        Self { engine, store, audit, clock, data, settings: watch::Sender::new(settings), turn: Mutex::default() }
+        Self { engine, store, audit, clock, data, settings: watch::Sender::new(settings), running: Mutex::default() }
     }
 
     /// Applies new settings from the next cleanup on.
@@ -82,8 +82,8 @@ impl Retention {
     pub async fn storage(&self) -> Result<StorageView, EngineError> {
         let size = self.store.size().await?;
         let data = self.data.clone();
-        let looked = tokio::task::spawn_blocking(move || schedule::of(&data)).await.map_err(io::Error::other);
-        let parts = looked.and_then(|looked| looked).map_err(|error| {
+        let sizes = tokio::task::spawn_blocking(move || schedule::disk_usage(&data)).await.map_err(io::Error::other);
+        let parts = sizes.and_then(|sizes| sizes).map_err(|error| {
             EngineError::new(ErrorKind::Storage, format!("could not scan {}: {error}", self.data.display()))
                 .with_hint("you must own the data folder, and it must be readable")
         })?;
@@ -101,9 +101,9 @@ impl Retention {
     /// # Errors
     /// Fails if the sessions cannot be listed.
     pub async fn clean(&self, by: &str, trial: bool) -> Result<CleanReport, EngineError> {
-        let _turn = self.turn.lock().await;
+        let _guard = self.running.lock().await;
         let settings = self.settings.borrow().clone();
-        let mut cleaning = Cleaning {
+        let mut cleanup = Cleanup {
             retention: self,
             due: KeepSince::new(&settings, self.clock.now()),
             settings,
@@ -111,11 +111,11 @@ impl Retention {
             report: CleanReport::default(),
         };
         let sessions = self.engine.filtered_page(None, usize::MAX, true, &Default::default()).await?.sessions;
-        let left = cleaning.sessions(sessions).await;
-        cleaning.files(&left).await;
-        cleaning.audit().await;
-        cleaning.rest(by).await;
-        let report = cleaning.report;
+        let remaining = cleanup.sessions(sessions).await;
+        cleanup.files(&remaining).await;
+        cleanup.audit().await;
+        cleanup.rest(by).await;
+        let report = cleanup.report;
         if !trial && !report.parts.is_empty() {
             let fact = AuditFact::Cleaned { parts: report.parts.clone(), by: by.to_owned() };
             self.audit.note(AuditEntry::general(self.clock.now(), fact)).await;
@@ -137,7 +137,7 @@ impl Retention {
         trial: bool,
         by: &str,
     ) -> Result<PruneReport, EngineError> {
-        let _turn = self.turn.lock().await;
+        let _guard = self.running.lock().await;
         let mut candidates = Vec::new();
         let mut next = None;
         loop {
@@ -171,7 +171,7 @@ impl Retention {
             Ok(true) => {
                 report.count += 1;
                 report.bytes += bytes;
-                if report.sessions.len() < NAMED {
+                if report.sessions.len() < MAX_LISTED {
                     report.sessions.push(session);
                 }
             }
@@ -193,7 +193,7 @@ impl Retention {
 }
 
 /// One cleanup in progress.
-struct Cleaning<'a> {
+struct Cleanup<'a> {
     retention: &'a Retention,
     settings: RetentionSettings,
     due: KeepSince,
@@ -201,7 +201,7 @@ struct Cleaning<'a> {
     report: CleanReport,
 }
 
-impl Cleaning<'_> {
+impl Cleanup<'_> {
     /// Deletes expired and excess sessions, and returns the others.
     async fn sessions(&mut self, sessions: Vec<SessionSummary>) -> Vec<SessionSummary> {
         let size = self.retention.store.size().await.ok();
@@ -209,8 +209,8 @@ impl Cleaning<'_> {
         // space.
         let size = size.filter(|size| size.removed_sessions == 0);
         let used = size.map_or(0, |size| size.bytes.saturating_sub(size.spare_bytes));
-        let mut excess = self.settings.journal_bytes.0.map_or(0, |most| used.saturating_sub(most));
-        let mut gone: Vec<SessionId> = Vec::new();
+        let mut excess = self.settings.journal_bytes.0.map_or(0, |limit| used.saturating_sub(limit));
+        let mut removed: Vec<SessionId> = Vec::new();
         for Candidate { id, last_used, bytes, is_old } in self.due.sessions(&sessions, used) {
             if !is_old && excess == 0 {
                 break;
@@ -220,20 +220,20 @@ impl Cleaning<'_> {
                 Ok(true) => {
                     excess = excess.saturating_sub(bytes);
                     self.report.add(CleanedPart::Sessions, 1, 0, bytes);
-                    gone.push(id);
+                    removed.push(id);
                 }
                 Ok(false) => self.report.kept_sessions += 1,
                 Err(error) => {
                     self.problem(&format!("could not delete session {id}"), &error);
                     // The next cleanup removes the rest of it.
-                    gone.push(id);
+                    removed.push(id);
                 }
             }
         }
         sessions
             .into_iter()
             .filter(|session| {
-                !gone.contains(&session.id) && session.parent.is_none_or(|parent| !gone.contains(&parent))
+                !removed.contains(&session.id) && session.parent.is_none_or(|parent| !removed.contains(&parent))
             })
             .collect()
     }
@@ -300,7 +300,7 @@ impl Cleaning<'_> {
             }
         }
         match self.retention.engine.clean_leftovers(self.trial).await {
-            Ok(left) => self.report.add(CleanedPart::Leftovers, 0, left.files, left.bytes),
+            Ok(content) => self.report.add(CleanedPart::Leftovers, 0, content.files, content.bytes),
             Err(error) => self.problem("could not remove leftover workspaces", &error),
         }
         // Shrinking may take long, so it only runs on request.
@@ -312,8 +312,8 @@ impl Cleaning<'_> {
         }
     }
 
-    fn problem(&mut self, what: &str, error: &dyn std::error::Error) {
-        self.report.problems.push(format!("{what}: {error}"));
+    fn problem(&mut self, action: &str, error: &dyn std::error::Error) {
+        self.report.problems.push(format!("{action}: {error}"));
     }
 }
 
@@ -334,14 +334,14 @@ fn old_logs(folder: &Path, before: Timestamp, trial: bool) -> io::Result<(u64, u
     let (mut files, mut bytes) = (0, 0);
     for entry in entries {
         let entry = entry?;
-        let about = entry.metadata()?;
-        let is_aside = entry.path().extension().is_none_or(|ending| ending != "log");
-        if about.is_file() && is_aside && about.modified()? < SystemTime::from(before) {
+        let metadata = entry.metadata()?;
+        let is_rotated = entry.path().extension().is_none_or(|ending| ending != "log");
+        if metadata.is_file() && is_rotated && metadata.modified()? < SystemTime::from(before) {
             if !trial {
                 fs::remove_file(entry.path())?;
             }
             files += 1;
-            bytes += about.len();
+            bytes += metadata.len();
         }
     }
     Ok((files, bytes))

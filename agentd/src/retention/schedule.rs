@@ -67,14 +67,14 @@ impl KeepSince {
     ) -> Vec<(WorkspaceArea, Timestamp)> {
         let users = || children.iter().copied().chain([session]);
         let is_due = |(_, since): &&(WorkspaceArea, Timestamp)| {
-            users().all(|session| rests(session) && session.updated_at < *since)
+            users().all(|session| is_inactive(session) && session.updated_at < *since)
         };
         self.areas.iter().filter(is_due).copied().collect()
     }
 
     /// Returns true if the contents needed to undo the session's changes are expired.
     pub(super) fn undo(&self, session: &SessionSummary) -> bool {
-        rests(session) && self.undo.is_some_and(|since| session.updated_at < since)
+        is_inactive(session) && self.undo.is_some_and(|since| session.updated_at < since)
     }
 
     /// Sessions that may be removed, least recently used first. `used` is the used size of the journal in bytes.
@@ -96,7 +96,7 @@ impl KeepSince {
             }
         };
         let mut oldest: Vec<Candidate> =
-            sessions.iter().filter(|session| session.parent.is_none() && rests(session)).map(candidate).collect();
+            sessions.iter().filter(|session| session.parent.is_none() && is_inactive(session)).map(candidate).collect();
         oldest.sort_by_key(|candidate| candidate.last_used);
         oldest
     }
@@ -114,8 +114,8 @@ pub(super) struct Candidate {
     pub(super) is_old: bool,
 }
 
-/// Returns true if no turn of the session runs or waits. Whether clients use it is only known to the session itself.
-fn rests(session: &SessionSummary) -> bool {
+/// Returns true if no turn of the session runs or waits. Only the session itself knows whether clients use it.
+fn is_inactive(session: &SessionSummary) -> bool {
     matches!(session.status, SessionStatus::Idle | SessionStatus::Interrupted)
 }
 
@@ -125,25 +125,25 @@ fn ago(now: Timestamp, limit: Limit<Span>) -> Option<Timestamp> {
 }
 
 /// Delay of the first cleanup after the start, so that it does not slow down a user's first turns.
-const FIRST: Duration = Duration::from_secs(5 * 60);
+const FIRST_DELAY: Duration = Duration::from_secs(5 * 60);
 /// Interval of the check. Due times follow the clock, not the sleeps, as the machine may be suspended.
-const LOOK: Duration = Duration::from_secs(60);
+const CHECK_INTERVAL: Duration = Duration::from_secs(60);
 /// Time that a due cleanup waits for the daemon to become idle.
-const PATIENCE: Duration = Duration::from_secs(60 * 60);
+const MAX_DELAY: Duration = Duration::from_secs(60 * 60);
 
 /// Runs scheduled cleanups, preferably while no turn runs. Never returns.
 pub async fn follow(retention: Arc<Retention>, activity: watch::Receiver<Activity>) {
     let mut next = NextCleanup::first(retention.clock.now());
     loop {
-        sleep(LOOK).await;
+        sleep(CHECK_INTERVAL).await;
         let every = retention.settings.borrow().every.0.map(|span| span.0);
         let is_quiet = activity.borrow().is_quiet();
-        if next.has_come(retention.clock.now(), every, is_quiet) {
+        if next.advance_if_due(retention.clock.now(), every, is_quiet) {
             match retention.clean(SCHEDULE, false).await {
                 Ok(report) => {
-                    tracing::debug!(parts = ?report.parts, "searched for unused files")
+                    tracing::debug!(parts = ?report.parts, "scheduled cleanup finished")
                 }
-                Err(error) => tracing::warn!("the search for unused files failed: {error}"),
+                Err(error) => tracing::warn!("could not clean up unused data: {error}"),
             }
         }
     }
@@ -154,21 +154,21 @@ struct NextCleanup(Timestamp);
 
 impl NextCleanup {
     fn first(now: Timestamp) -> Self {
-        Self(now.saturating_add(FIRST).unwrap_or(now))
+        Self(now.saturating_add(FIRST_DELAY).unwrap_or(now))
     }
 
     /// Returns true if a cleanup is due, and then schedules the next one.
-    fn has_come(&mut self, now: Timestamp, every: Option<Duration>, is_quiet: bool) -> bool {
+    fn advance_if_due(&mut self, now: Timestamp, every: Option<Duration>, is_quiet: bool) -> bool {
         let Some(every) = every else { return false };
-        let then = now.saturating_add(every).unwrap_or(now);
+        let following = now.saturating_add(every).unwrap_or(now);
         // The clock may have been set back.
-        self.0 = self.0.min(then.max(Self::first(now).0));
-        let overdue = self.0.saturating_add(PATIENCE).unwrap_or(self.0);
-        let has_come = if is_quiet { now >= self.0 } else { now >= overdue };
-        if has_come {
-            self.0 = then;
+        self.0 = self.0.min(following.max(Self::first(now).0));
+        let overdue = self.0.saturating_add(MAX_DELAY).unwrap_or(self.0);
+        let is_due = if is_quiet { now >= self.0 } else { now >= overdue };
+        if is_due {
+            self.0 = following;
         }
-        has_come
+        is_due
     }
 }
 
@@ -184,16 +184,16 @@ pub(super) struct Content {
 }
 
 /// Size of each part of the data folder.
-pub(super) fn of(data: &Path) -> io::Result<Vec<PartSize>> {
+pub(super) fn disk_usage(data: &Path) -> io::Result<Vec<PartSize>> {
     let mut parts: Vec<PartSize> =
         StoragePart::ALL.into_iter().map(|part| PartSize { part, bytes: 0, files: 0 }).collect();
     for entry in fs::read_dir(data)? {
         let entry = entry?;
         let part = part(&entry.file_name().to_string_lossy());
         let content = measure(entry.path());
-        if let Some(known) = parts.iter_mut().find(|known| known.part == part) {
-            known.bytes += content.bytes;
-            known.files += content.files;
+        if let Some(size) = parts.iter_mut().find(|size| size.part == part) {
+            size.bytes += content.bytes;
+            size.files += content.files;
         }
     }
     Ok(parts)
@@ -226,16 +226,16 @@ fn part(name: &str) -> StoragePart {
 /// Measures without following links. Files that disappear meanwhile or are not accessible count as empty.
 fn measure(path: PathBuf) -> Content {
     let mut content = Content::default();
-    let mut left = vec![path];
-    while let Some(path) = left.pop() {
-        let Ok(about) = fs::symlink_metadata(&path) else { continue };
-        content.bytes += about.blocks() * BLOCK;
-        if !about.is_dir() {
+    let mut stack = vec![path];
+    while let Some(path) = stack.pop() {
+        let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
+        content.bytes += metadata.blocks() * BLOCK;
+        if !metadata.is_dir() {
             content.files += 1;
             continue;
         }
         if let Ok(entries) = fs::read_dir(&path) {
-            left.extend(entries.flatten().map(|entry| entry.path()));
+            stack.extend(entries.flatten().map(|entry| entry.path()));
         }
     }
     content
@@ -373,7 +373,7 @@ mod tests {
         let hour = Some(Duration::from_secs(3600));
         let mut next = NextCleanup::first(minute(0));
         let mut check = |at: i64, every, is_quiet, expected| {
-            assert_eq!(next.has_come(minute(at), every, is_quiet), expected, "minute {at}");
+            assert_eq!(next.advance_if_due(minute(at), every, is_quiet), expected, "minute {at}");
         };
         check(1, hour, true, false);
         check(6, hour, true, true);
@@ -406,8 +406,8 @@ mod tests {
         write("workspace/a/outputs/x", 50_000);
         write("agentd.lock", 5);
         std::os::unix::fs::symlink("/usr", folder.path().join("workspace/a/outputs/usr")).unwrap();
-        let parts = of(folder.path()).unwrap();
-        let find = |part| parts.iter().find(|known| known.part == part).unwrap();
+        let parts = disk_usage(folder.path()).unwrap();
+        let find = |part| parts.iter().find(|size| size.part == part).unwrap();
         assert_eq!(parts.len(), StoragePart::ALL.len());
         assert!((100_000..120_000).contains(&find(StoragePart::Journal).bytes));
         assert_eq!(find(StoragePart::Audit).files, 2);

@@ -1,6 +1,6 @@
-//! Tests of cleanups over thirty days of work. [`following`] tests the schedule.
+//! Tests of cleanups over thirty days of work. [`schedule_task`] tests the schedule.
 
-mod following;
+mod schedule_task;
 
 use std::{
     fs,
@@ -35,15 +35,15 @@ const DAY: u64 = 24 * 60 * 60;
 const RESULT: usize = 50_000;
 
 /// Clock that is advanced by days.
-struct Days {
-    begun: Timestamp,
+struct DayClock {
+    start: Timestamp,
     day: AtomicI64,
 }
 
-impl Clock for Days {
+impl Clock for DayClock {
     fn now(&self) -> Timestamp {
         let days = Duration::from_secs(DAY) * u32::try_from(self.day.load(Ordering::Relaxed)).unwrap();
-        self.begun.checked_add(days).unwrap()
+        self.start.checked_add(days).unwrap()
     }
 }
 
@@ -68,7 +68,7 @@ fn settings() -> RetentionSettings {
 
 struct World {
     folder: tempfile::TempDir,
-    clock: Arc<Days>,
+    clock: Arc<DayClock>,
     engine: Engine,
     store: Arc<SqliteStore>,
     snapshots: Arc<FileSnapshots>,
@@ -80,7 +80,7 @@ impl World {
     fn new(settings: RetentionSettings) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().to_path_buf();
-        let clock = Arc::new(Days { begun: Timestamp::now(), day: AtomicI64::new(0) });
+        let clock = Arc::new(DayClock { start: Timestamp::now(), day: AtomicI64::new(0) });
         let model = ScriptedModel::new([]);
         model.respond_with(|_| says(&"What was said that day. ".repeat(4000)));
         let store = Arc::new(SqliteStore::open(StoreConfig::at(data.join("agentd.db"))).unwrap());
@@ -175,14 +175,17 @@ impl World {
     }
 
     async fn unloaded(&self, id: SessionId) {
-        until("nobody uses it", async || self.engine.live_session(id).await.unwrap().is_none().then_some(())).await;
+        until("the session is unloaded", async || self.engine.live_session(id).await.unwrap().is_none().then_some(()))
+            .await;
     }
 
     async fn clean(&self) -> CleanReport {
         let report = self.retention.clean(SCHEDULE, false).await.unwrap();
         assert_eq!(report.problems, Vec::<String>::new());
-        until("all is overwritten", async || (self.store.size().await.unwrap().removed_sessions == 0).then_some(()))
-            .await;
+        until("removed sessions are overwritten", async || {
+            (self.store.size().await.unwrap().removed_sessions == 0).then_some(())
+        })
+        .await;
         report
     }
 
@@ -190,8 +193,8 @@ impl World {
         self.clock.day.store(day, Ordering::Relaxed);
     }
 
-    fn folders(&self, of: &str) -> usize {
-        fs::read_dir(self.path(of)).map_or(0, Iterator::count)
+    fn folders(&self, parent: &str) -> usize {
+        fs::read_dir(self.path(parent)).map_or(0, Iterator::count)
     }
 
     fn holds(&self, id: SessionId, file: &str) -> bool {
@@ -226,12 +229,12 @@ async fn data_folder_stops_growing_within_thirty_days() {
         sizes.push(world.retention.storage().await.unwrap());
     }
     let bytes = |day: usize, part: StoragePart| {
-        sizes[day].parts.iter().find(|known| known.part == part).map_or(0, |known| known.bytes)
+        sizes[day].parts.iter().find(|size| size.part == part).map_or(0, |size| size.bytes)
     };
     for part in [StoragePart::Workspaces, StoragePart::Audit] {
-        let (then, now) = (bytes(14, part), bytes(29, part));
+        let (before, now) = (bytes(14, part), bytes(29, part));
         // One file more or less is not growth.
-        assert!(now <= then + then / 4 + 8_192, "{part:?} has grown from {then} to {now}");
+        assert!(now <= before + before / 4 + 8_192, "{part:?} has grown from {before} to {now}");
         assert!(now > 0, "{part:?}");
     }
     // Overwritten sessions leave space in the journal that is reused.
@@ -244,13 +247,13 @@ async fn data_folder_stops_growing_within_thirty_days() {
         (bytes <= 10 * RESULT as u64).then_some(())
     })
     .await;
-    assert!(world.holds(pinned.unwrap(), "outputs/report.txt"), "it was pinned");
+    assert!(world.holds(pinned.unwrap(), "outputs/report.txt"), "the files of a pinned session stay");
     let report = world.audit.verify(None).await.unwrap();
     assert!(report.is_intact(), "{report:?}");
     // The newest file may have just been started.
     let files = fs::read_dir(world.folder.path()).unwrap().map(|file| file.unwrap().path());
-    let of_log = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().starts_with("audit");
-    let log: String = files.filter(of_log).map(|path| fs::read_to_string(path).unwrap()).collect();
+    let is_log = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().starts_with("audit");
+    let log: String = files.filter(is_log).map(|path| fs::read_to_string(path).unwrap()).collect();
     assert!(log.contains("log_trimmed") || log.contains("\"cleaned\""), "{log}");
 }
 
@@ -271,7 +274,7 @@ async fn areas_expire_by_age_and_history_stays() {
     world.set_day(9);
     world.clean().await;
     assert!(!world.holds(id, "outputs/report.txt") && !world.holds(id, "large_tool_results/y.txt"));
-    assert!(world.holds(id, "conversation_history/h.md"), "that is a part of the history");
+    assert!(world.holds(id, "conversation_history/h.md"), "the compacted history stays");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -305,7 +308,7 @@ async fn cleaning_does_not_count_as_use() {
     }
     world.set_day(9);
     world.clean().await;
-    assert_eq!(last_used().await, None, "it went at its time");
+    assert_eq!(last_used().await, None, "the session expired on time");
     for folder in ["workspace", "undo"] {
         assert!(!world.path(&format!("{folder}/{id}")).exists(), "{folder}");
     }

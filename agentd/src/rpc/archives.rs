@@ -30,7 +30,7 @@ use crate::{
     archives::{
         self, BlockingSender, PieceReader, PieceWriter, SourcePiece,
         export::{ExportFailure, Exporter},
-        poured,
+        stream_blocking,
     },
     replay::{PlayError, PlayOptions, PlayOutcome, Player},
     rpc::{Refusal, ReplyStream, absolute},
@@ -51,10 +51,10 @@ service! { Archives:
                 .with_hint(format!("`agentctl sessions export {parent}` exports both"))
                 .into());
         }
-        let redact = request.redact.then(|| Arc::new(self.control.log.redactor().by_form_too()) as Redaction);
+        let redact = request.redact.then(|| Arc::new(self.control.log.redactor().with_patterns()) as Redaction);
         let exporter = Exporter::new(self.engine.clone(), export, redact);
         let summary = (&exporter.summary()).into();
-        let pieces = poured(move |sink| {
+        let pieces = stream_blocking(move |sink| {
             let exported = sink.send(Ok(piece(export_piece::Part::Session(summary))));
             let exported = exported.map_err(ExportFailure::from).and_then(|()| write(&exporter, form, sink));
             match exported {
@@ -62,7 +62,7 @@ service! { Archives:
                 Err(ExportFailure::Io(error)) => tracing::debug!("an export ended early: {error}"),
                 Err(ExportFailure::Engine(error)) => {
                     // A client that no longer reads does not need the error.
-                    let _gone = sink.send(Err(Refusal::from(error).into()));
+                    let _ = sink.send(Err(Refusal::from(error).into()));
                 }
             }
         });
@@ -75,15 +75,15 @@ service! { Archives:
         let Some(import_piece::Part::Header(v1::ImportHeader { as_new, from, client })) = first else {
             return Err(Refusal::invalid("the first piece of an import must be its header").into());
         };
-        let format = if from.is_empty() { None } else { Some(from.parse::<ForeignFormat>().map_err(unknown)?) };
+        let format = if from.is_empty() { None } else { Some(from.parse::<ForeignFormat>().map_err(unknown_format)?) };
         let (sender, queue) = mpsc::channel(archives::QUEUE);
         let (engine, source) = (self.engine.clone(), PieceReader::new(queue));
-        let importing = tokio::task::spawn_blocking(move || match format {
+        let import = tokio::task::spawn_blocking(move || match format {
             None => archives::archive(engine, source, as_new, client),
             Some(format) => archives::foreign(engine, source, format, as_new, client),
         });
         forward_pieces(pieces, sender).await;
-        let imported = importing.await.map_err(|error| {
+        let imported = import.await.map_err(|error| {
             tracing::error!("an import ended early: {error}");
             Refusal::new(ErrorKind::Internal, "the import ended early")
         })?;
@@ -91,7 +91,7 @@ service! { Archives:
     }
 }
 
-fn unknown(message: String) -> Refusal {
+fn unknown_format(message: String) -> Refusal {
     Refusal::invalid(message)
         .with_hint("--from accepts claude-code, codex or opencode; without it, the input must be an archive")
 }
@@ -131,7 +131,7 @@ async fn forward_pieces(
         }
     }
     // If the send fails, the import has already ended.
-    let _gone = queue.send(Ok(None)).await;
+    let _ = queue.send(Ok(None)).await;
 }
 
 /// Maximum number of queued events of a replay.
@@ -190,18 +190,18 @@ async fn play(
     client: mpsc::Sender<Result<v1::PlayEvent, Status>>,
     stop: CancellationToken,
 ) -> Result<(), Status> {
-    let (news, mut heard) = mpsc::channel::<Arc<Event>>(QUEUE);
-    let forward_pieces = async {
-        while let Some(event) = heard.recv().await {
+    let (events, mut receiver) = mpsc::channel::<Arc<Event>>(QUEUE);
+    let forward_events = async {
+        while let Some(event) = receiver.recv().await {
             let event = v1::PlayEvent { kind: Some(play_event::Kind::Event((&*event).into())) };
             if client.send(Ok(event)).await.is_err() {
                 break;
             }
         }
         // Dropping the receiver ends the replay.
-        drop(heard);
+        drop(receiver);
     };
-    let (outcome, ()) = tokio::join!(player.play(&engine, recording, options, news, &stop), forward_pieces);
+    let (outcome, ()) = tokio::join!(player.play(&engine, recording, options, events, &stop), forward_events);
     let PlayOutcome { problems, turns, learned } = outcome.map_err(Refusal::from)?;
     let learned = learned.filter(|_| update).map(|recording| pieces(&recording)).transpose()?;
     for data in learned.into_iter().flatten() {
@@ -220,7 +220,9 @@ fn options(start: v1::PlayStart) -> Result<PlayOptions, Status> {
         (v1::PlayMode::Unspecified, false) => Play::Strict,
         (v1::PlayMode::Unspecified, true) => Play::Learn,
         (_, true) => {
-            return Err(Refusal::invalid("only a play with recorded answers and results can be updated").into());
+            return Err(
+                Refusal::invalid("only a replay with recorded answers and results can update its recording").into()
+            );
         }
         (v1::PlayMode::LiveTools, false) => Play::LiveTools,
         (v1::PlayMode::LiveModel, false) => Play::LiveModel,
@@ -235,12 +237,12 @@ async fn receive(
 ) -> Result<(v1::PlayStart, Recording), Status> {
     let first = parts.next().await.transpose()?.and_then(|request| request.part);
     let Some(play_request::Part::Start(start)) = first else {
-        return Err(Refusal::invalid("the first message of a play must be its start").into());
+        return Err(Refusal::invalid("the first message of a replay must be its start").into());
     };
     let mut text = Vec::new();
     while let Some(request) = parts.next().await {
         let Some(play_request::Part::Data(data)) = request?.part else {
-            return Err(Refusal::invalid("only pieces of the recording may follow the start of a play").into());
+            return Err(Refusal::invalid("only pieces of the recording may follow the start of a replay").into());
         };
         if text.len() + data.len() > MAX_RECORDING {
             let message = format!("the recording is larger than {} MiB", MAX_RECORDING >> 20);
@@ -287,7 +289,7 @@ impl From<PlayError> for Refusal {
 const MAX_NUMBERS: usize = 16;
 
 /// Hint on how to enable the log of requests.
-const HOW: &str = "record future requests with `agentctl run --trace` for a session, or with \
+const RECORD_HINT: &str = "record future requests with `agentctl run --trace` for a session, or with \
                    `trace: {requests: true}` in agentd.yaml for all";
 
 service! { Traces:
@@ -298,14 +300,14 @@ service! { Traces:
             return Err(Refusal::invalid(format!("at most {MAX_NUMBERS} exchanges can be read at once")).into());
         }
         let id = self.session_id(&request.session).await?;
-        let stored = self.engine.session(id).await?.show().await?;
-        let owner = stored.session.settings.files_of(id);
-        let mut kept = self.parts().exchanges.read(owner, request.numbers).await?;
+        let view = self.engine.session(id).await?.show().await?;
+        let owner = view.session.settings.files_of(id);
+        let mut stored = self.parts().exchanges.read(owner, request.numbers).await?;
         if owner != id {
-            kept.exchanges.retain(|exchange| exchange.source.session_id == id);
+            stored.exchanges.retain(|exchange| exchange.source.session_id == id);
         }
-        let pieces = poured(move |sink| {
-            if let Err(error) = write_exchanges(&kept, sink) {
+        let pieces = stream_blocking(move |sink| {
+            if let Err(error) = write_exchanges(&stored, sink) {
                 tracing::debug!("a client did not read all exchanges: {error}");
             }
         });
@@ -313,15 +315,15 @@ service! { Traces:
     }
 }
 
-fn write_exchanges(kept: &StoredExchanges, sink: &BlockingSender<Result<v1::TracePiece, Status>>) -> io::Result<()> {
+fn write_exchanges(stored: &StoredExchanges, sink: &BlockingSender<Result<v1::TracePiece, Status>>) -> io::Result<()> {
     let mut writer = PieceWriter::new(sink, |data| Ok(v1::TracePiece { part: Some(trace_piece::Part::Data(data)) }));
-    for exchange in &kept.exchanges {
+    for exchange in &stored.exchanges {
         serde_json::to_writer(&mut writer, exchange)?;
         writer.write_all(b"\n")?;
     }
     writer.flush()?;
     // Without a summary, the client knows that the output is incomplete.
-    let summary = v1::TraceSummary { remarks: kept.remarks.clone() };
+    let summary = v1::TraceSummary { remarks: stored.remarks.clone() };
     sink.send(Ok(v1::TracePiece { part: Some(trace_piece::Part::Summary(summary)) }))
 }
 
@@ -329,7 +331,7 @@ impl From<ReadFailure> for Refusal {
     fn from(failure: ReadFailure) -> Self {
         match failure {
             ReadFailure::NothingStored => {
-                Self::new(ErrorKind::NotFound, "no requests of this session are stored").with_hint(HOW)
+                Self::new(ErrorKind::NotFound, "no requests of this session are stored").with_hint(RECORD_HINT)
             }
             ReadFailure::NoSuchNumber { number, stored: (first, last) } => {
                 Self::new(ErrorKind::NotFound, format!("no request {number} in this session"))

@@ -1,6 +1,6 @@
 //! The daemon itself, its storage, and the tokens and cost of its model calls.
 //!
-//! Also `Watch`, one client's stream of events of all sessions. Events are pulled when the connection has room for
+//! Also `Watch`, one client's stream of events of all sessions. Events are pulled when the connection has capacity for
 //! them. Changes of a session are coalesced: its summary is read from the journal once for all of them. A slow client
 //! loses the oldest events and is notified of it; nothing waits for it.
 
@@ -45,7 +45,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 const SLOT: &str = "the model slot";
 
 /// Maximum length of a client's name in characters. The rest is truncated.
-const LONGEST_NAME: usize = 60;
+const MAX_CLIENT_NAME: usize = 60;
 
 service! { Daemon:
     type TestModelStream = ReplyStream<v1::TestModelResponse>;
@@ -69,8 +69,9 @@ service! { Daemon:
     async fn status(&self, _: v1::StatusRequest) -> v1::StatusResponse {
         let stats = self.engine.stats();
         let (socket, languages) = (self.info.socket.borrow().clone(), Arc::clone(&self.parts().languages));
-        let converted = |FoundServer { name, hint, .. }| LanguageServer { name, hint };
-        let language_servers = tokio::task::spawn_blocking(move || languages.found().into_iter().map(converted).collect());
+        let to_view = |FoundServer { name, hint, .. }| LanguageServer { name, hint };
+        let language_servers =
+            tokio::task::spawn_blocking(move || languages.found().into_iter().map(to_view).collect());
         let status = DaemonStatus {
             version: VERSION.to_owned(),
             pid: process::id(),
@@ -166,7 +167,7 @@ service! { Storage:
     }
 
     async fn clean(&self, request: v1::CleanRequest) -> v1::CleanResponse {
-        let client: String = request.client.chars().take(LONGEST_NAME).collect();
+        let client: String = request.client.chars().take(MAX_CLIENT_NAME).collect();
         let by = if client.is_empty() { "client" } else { client.as_str() };
         Ok((&self.parts().retention.clean(by, request.dry_run).await?).into())
     }
@@ -267,7 +268,7 @@ impl Watch {
                 },
             };
             match news {
-                Ok(news) => self.take(news).await?,
+                Ok(news) => self.handle(news).await?,
                 Err(MissedNews(missed)) => {
                     self.changed.clear();
                     self.ready.push_back(Kind::Lagged(Lagged { missed }));
@@ -287,7 +288,7 @@ impl Watch {
             limit => limit.min(MAX_SESSIONS),
         };
         let page = self.engine.filtered_page(None, limit, self.request.children, &Default::default()).await?;
-        let interrupts = super::policy::in_view(self.engine.interrupts(None).await?);
+        let interrupts = super::policy::limit_previews(self.engine.interrupts(None).await?);
         self.ready.push_back(Kind::Snapshot(Snapshot {
             more: page.next.is_some(),
             sessions: page.sessions.iter().map(Into::into).collect(),
@@ -296,7 +297,7 @@ impl Watch {
         Ok(())
     }
 
-    async fn take(&mut self, news: SessionNews) -> Result<(), Refusal> {
+    async fn handle(&mut self, news: SessionNews) -> Result<(), Refusal> {
         match news {
             SessionNews::Created(session) => {
                 self.ready.extend(self.summary(session).await?.map(Kind::SessionCreated));

@@ -21,17 +21,17 @@ use tonic::Status;
 use super::{Context, Refusal, ReplyStream};
 
 /// Capacity for progress that the client has not read yet. Further progress is dropped, as later messages supersede it.
-const STEPS: usize = 32;
+const PROGRESS_QUEUE: usize = 32;
 /// Maximum number of paths of one request.
-const MOST_PATHS: usize = 10_000;
+const MAX_PATHS: usize = 10_000;
 /// Maximum number of open documents for one request.
-const OPEN_AT_ONCE: usize = 300;
-/// Time after which one search starts on no further documents.
-const SEARCH_PATIENCE: Duration = Duration::from_secs(120);
+const MAX_OPEN_DOCUMENTS: usize = 300;
+/// Time after which a search starts no further documents.
+const SEARCH_TIME_LIMIT: Duration = Duration::from_secs(120);
 /// Maximum number of results of one request.
-const MOST_FINDS: usize = 200;
+const MAX_RESULTS: usize = 200;
 /// Maximum size of a query in bytes.
-const MOST_QUERY: usize = 2000;
+const MAX_QUERY_BYTES: usize = 2000;
 
 service! { Documents:
     type IndexStream = ReplyStream<v1::IndexDocumentsResponse>;
@@ -46,8 +46,8 @@ service! { Documents:
         Ok(self.steps(progress, async move |context, progress, cancel| {
             let mut states = Vec::new();
             while let Some(documents) = page.take() {
-                let done = context.knowledge().ingest(documents, request.again, Arc::clone(&progress), cancel.clone());
-                states.extend(done.await?);
+                let ingested = context.knowledge().ingest(documents, request.again, Arc::clone(&progress), cancel.clone());
+                states.extend(ingested.await?);
                 page = pages.next(&context.engine).await?;
             }
             Ok(part(Part::Done(listed(&states, pages.notes))))
@@ -66,7 +66,7 @@ service! { Documents:
     async fn read(&self, request: v1::ReadDocumentRequest) -> v1::ReadDocumentResponse {
         let range = PartRange::from(&request);
         if request.path.is_empty() {
-            return Err(Refusal::invalid("the request names no document").into());
+            return Err(Refusal::invalid("missing document path").into());
         }
         let mut pages = self.documents(&request.session, vec![request.path.clone()]).await?;
         let documents = pages.next(&self.engine).await?.unwrap_or_default();
@@ -125,7 +125,7 @@ impl Context {
         step: impl Fn(DocumentProgress) -> T + Send + Sync + 'static,
         work: impl FnOnce(Self, OnProgress, CancellationToken) -> F,
     ) -> ReplyStream<T> {
-        let (steps, received) = mpsc::channel(STEPS);
+        let (steps, received) = mpsc::channel(PROGRESS_QUEUE);
         let cancel = self.shutdown.child_token();
         let guard = cancel.clone().drop_guard();
         let sender = steps.clone();
@@ -145,26 +145,26 @@ impl Context {
     /// The documents at these paths, each once. Without paths, all documents of the session.
     async fn documents(&self, session: &str, paths: Vec<String>) -> Result<Pages, Refusal> {
         let session = self.session_id(session).await?;
-        if paths.len() > MOST_PATHS {
-            return Err(Refusal::invalid(format!("too many paths (at most {MOST_PATHS} at once)")));
+        if paths.len() > MAX_PATHS {
+            return Err(Refusal::invalid(format!("too many paths (at most {MAX_PATHS} at once)")));
         }
         let paths = if paths.is_empty() { vec![String::new()] } else { paths };
-        Ok(Pages { session, paths: paths.into(), taken: 0, names: HashSet::new(), notes: Vec::new() })
+        Ok(Pages { session, paths: paths.into(), offset: 0, names: HashSet::new(), notes: Vec::new() })
     }
 
     /// The documents and the query of a search.
     async fn search_of(&self, request: v1::SearchDocumentsRequest) -> Result<(Pages, DocumentQuery), Refusal> {
         let query = DocumentQuery::from(&request);
-        if query.text.trim().is_empty() || query.text.len() > MOST_QUERY {
-            let why = format!("invalid query: it must have 1 to {MOST_QUERY} bytes and must not be blank");
-            return Err(Refusal::invalid(why));
+        if query.text.trim().is_empty() || query.text.len() > MAX_QUERY_BYTES {
+            let message = format!("invalid query: it must have 1 to {MAX_QUERY_BYTES} bytes and must not be blank");
+            return Err(Refusal::invalid(message));
         }
         let mut pages = self.documents(&request.session, request.paths).await?;
-        if query.limit > MOST_FINDS {
-            let asked = query.limit;
-            pages.notes.push(format!("a search returns at most {MOST_FINDS} results, and {asked} were requested"));
+        if query.limit > MAX_RESULTS {
+            let requested = query.limit;
+            pages.notes.push(format!("a search returns at most {MAX_RESULTS} results, and {requested} were requested"));
         }
-        let limit = query.limit.min(MOST_FINDS);
+        let limit = query.limit.min(MAX_RESULTS);
         Ok((pages, DocumentQuery { limit, ..query }))
     }
 }
@@ -174,7 +174,7 @@ struct Pages {
     session: SessionId,
     paths: VecDeque<String>,
     /// Number of documents already returned for the first path.
-    taken: usize,
+    offset: usize,
     /// Names of all returned documents, as two paths may lead to the same one.
     names: HashSet<String>,
     /// Reasons why some documents were not found, by path.
@@ -185,21 +185,21 @@ impl Pages {
     /// The next page, or `None` at the end.
     async fn next(&mut self, engine: &Engine) -> Result<Option<Vec<OpenDocument>>, Refusal> {
         let mut documents = Vec::new();
-        while documents.len() < OPEN_AT_ONCE
+        while documents.len() < MAX_OPEN_DOCUMENTS
             && let Some(path) = self.paths.front()
         {
-            let wanted = OPEN_AT_ONCE - documents.len();
+            let limit = MAX_OPEN_DOCUMENTS - documents.len();
             let tree = engine.tree(self.session).await?;
-            let page = engine.ports().workspaces.open_documents(tree, path.clone(), self.taken, wanted).await?;
-            if let (Some(cut), 0) = (&page.cut, self.taken) {
+            let page = engine.ports().workspaces.open_documents(tree, path.clone(), self.offset, limit).await?;
+            if let (Some(cut), 0) = (&page.cut, self.offset) {
                 let below = if path.is_empty() { String::new() } else { format!(" below {path}") };
                 self.notes.push(format!("not all documents{below} were found: {cut}"));
             }
             // Some documents may have disappeared since they were counted.
-            self.taken += wanted;
-            if page.found <= wanted {
+            self.offset += limit;
+            if page.found <= limit {
                 self.paths.pop_front();
-                self.taken = 0;
+                self.offset = 0;
             }
             let names = &mut self.names;
             documents.extend(page.documents.into_iter().filter(|document| names.insert(document.name.clone())));
@@ -208,14 +208,14 @@ impl Pages {
     }
 
     /// Number of remaining documents.
-    async fn left(&mut self, engine: &Engine) -> Result<usize, Refusal> {
-        let mut left = 0;
+    async fn count_remaining(&mut self, engine: &Engine) -> Result<usize, Refusal> {
+        let mut count = 0;
         while let Some(path) = self.paths.pop_front() {
             let tree = engine.tree(self.session).await?;
-            left += engine.ports().workspaces.open_documents(tree, path, self.taken, 0).await?.found;
-            self.taken = 0;
+            count += engine.ports().workspaces.open_documents(tree, path, self.offset, 0).await?.found;
+            self.offset = 0;
         }
-        Ok(left)
+        Ok(count)
     }
 }
 
@@ -228,7 +228,7 @@ async fn search_all(
     progress: &OnProgress,
     cancel: &CancellationToken,
 ) -> Result<DocumentFinds, Refusal> {
-    let begin_by = query.begin_by.unwrap_or_else(|| Instant::now() + SEARCH_PATIENCE);
+    let begin_by = query.begin_by.unwrap_or_else(|| Instant::now() + SEARCH_TIME_LIMIT);
     let query = DocumentQuery { begin_by: Some(begin_by), ..query };
     let (mut finds, mut is_first) = (DocumentFinds::default(), true);
     while let Some(documents) = pages.next(engine).await? {
@@ -241,7 +241,7 @@ async fn search_all(
         }
         is_first = false;
         if Instant::now() > begin_by {
-            finds.not_searched += pages.left(engine).await?;
+            finds.not_searched += pages.count_remaining(engine).await?;
             break;
         }
     }

@@ -28,7 +28,7 @@ use agentd_proto::{
 };
 
 use crate::{
-    config::{nearest, try_mcp},
+    config::{check_mcp_file, nearest},
     failure::{Failure, blocking},
     rpc::{Context, Refusal, absolute},
 };
@@ -62,7 +62,7 @@ service! { Plugins:
 
     async fn show(&self, request: v1::ShowPluginRequest) -> v1::Plugin {
         let report = match request.what {
-            Some(show_plugin_request::What::Folder(folder)) => self.control.look_at_plugin(absolute(folder)?).await?,
+            Some(show_plugin_request::What::Folder(folder)) => self.control.inspect_plugin(absolute(folder)?).await?,
             Some(show_plugin_request::What::Name(name)) => {
                 let found = self.control.list_plugins().await?.into_iter().find(|report| report.name == name);
                 found.ok_or_else(|| unknown("plugin", &name, "`agentctl plugin list` shows all"))?
@@ -151,35 +151,35 @@ impl Context {
         }
         let servers = request.servers.into_iter().map(definition).collect::<Result<Vec<_>, _>>()?;
         let client = ClientEnvironment::unchecked(request.environment).allowed(&self.control.passed_variables());
-        let brought = &self.parts().session_servers;
-        let set = brought.set(session.id(), &servers, &client, request.replaces).await?;
+        let session_servers = &self.parts().session_servers;
+        let set = session_servers.set(session.id(), &servers, &client, request.replaces).await?;
         tracing::info!(session = %session.id(), servers = set.servers.len(), "a client has set the MCP servers of a session");
         // The session may have been deleted meanwhile.
-        if let Err(gone) = self.session_id(&request.session).await {
-            brought.remove(session.id()).await;
-            return Err(gone);
+        if let Err(refusal) = self.session_id(&request.session).await {
+            session_servers.remove(session.id()).await;
+            return Err(refusal);
         }
         Ok((set.servers, set.version))
     }
 
     /// Returns the name if a server has it, or an error with a suggestion.
-    fn known(&self, name: String) -> Result<String, Refusal> {
+    fn check_server_name(&self, name: String) -> Result<String, Refusal> {
         let reports = self.parts().mcp.report();
         if reports.iter().any(|server| server.name == name) {
             return Ok(name);
         }
         let shown: String = name.chars().take(80).collect();
         let hint = match nearest(&shown, reports.iter().map(|server| server.name.as_str())) {
-            Some(meant) => format!("did you mean `{meant}`?"),
+            Some(nearest) => format!("did you mean `{nearest}`?"),
             None => "`agentctl mcp list` shows them, and `agentctl mcp add` adds one".to_owned(),
         };
-        Err(Refusal::new(ErrorKind::NotFound, format!("there is no MCP server `{shown}`")).with_hint(hint))
+        Err(Refusal::new(ErrorKind::NotFound, format!("no such MCP server: {shown}")).with_hint(hint))
     }
 }
 
 fn unknown(kind: &str, name: &str, hint: &str) -> Refusal {
     let shown: String = name.chars().take(80).collect();
-    Refusal::new(ErrorKind::NotFound, format!("there is no {kind} {shown:?}")).with_hint(hint)
+    Refusal::new(ErrorKind::NotFound, format!("no such {kind}: {shown:?}")).with_hint(hint)
 }
 
 service! { Mcp:
@@ -193,44 +193,44 @@ service! { Mcp:
     }
 
     async fn start(&self, request: v1::StartMcpServerRequest) -> v1::StartMcpServerResponse {
-        let name = self.known(request.name)?;
+        let name = self.check_server_name(request.name)?;
         let folder = Some(PathBuf::from(request.folder)).filter(|folder| folder.is_absolute());
-        let report = self.parts().mcp.start(&name, folder).await.map_err(|why| {
-            Refusal::new(ErrorKind::Conflict, format!("the MCP server {name} could not be started: {why}"))
+        let report = self.parts().mcp.start(&name, folder).await.map_err(|reason| {
+            Refusal::new(ErrorKind::Conflict, format!("could not start the MCP server {name}: {reason}"))
                 .with_hint(format!("`agentctl mcp logs {name}` shows its log"))
         })?;
         Ok(v1::StartMcpServerResponse { server: Some((&view(&report)).into()) })
     }
 
     async fn stop(&self, request: v1::StopMcpServerRequest) -> v1::StopMcpServerResponse {
-        let name = self.known(request.name)?;
+        let name = self.check_server_name(request.name)?;
         self.parts().mcp.stop(&name).await.map_err(Refusal::invalid)?;
         Ok(v1::StopMcpServerResponse {})
     }
 
     async fn logs(&self, request: v1::McpServerLogsRequest) -> v1::McpServerLogsResponse {
-        let name = self.known(request.name)?;
-        let most = usize::try_from(request.lines).ok().filter(|lines| *lines > 0).unwrap_or(usize::MAX);
-        let lines = self.parts().mcp.log(&name).map(|log| log.last(most)).unwrap_or_default();
+        let name = self.check_server_name(request.name)?;
+        let limit = usize::try_from(request.lines).ok().filter(|lines| *lines > 0).unwrap_or(usize::MAX);
+        let lines = self.parts().mcp.log(&name).map(|log| log.last(limit)).unwrap_or_default();
         Ok(v1::McpServerLogsResponse { lines })
     }
 
     async fn begin_login(&self, request: v1::BeginMcpLoginRequest) -> v1::BeginMcpLoginResponse {
-        let name = self.known(request.name)?;
-        let begun = self.parts().mcp.begin_login(&name, &request.redirect).await;
-        Ok(v1::BeginMcpLoginResponse { address: begun.map_err(|why| no_login(&name, &why))? })
+        let name = self.check_server_name(request.name)?;
+        let address = self.parts().mcp.begin_login(&name, &request.redirect).await;
+        Ok(v1::BeginMcpLoginResponse { address: address.map_err(|reason| login_failed(&name, &reason))? })
     }
 
     async fn finish_login(&self, request: v1::FinishMcpLoginRequest) -> v1::FinishMcpLoginResponse {
-        let name = self.known(request.name)?;
-        let finished = self.parts().mcp.finish_login(&name, &request.came_back_to).await;
-        finished.map_err(|why| no_login(&name, &why))?;
+        let name = self.check_server_name(request.name)?;
+        let result = self.parts().mcp.finish_login(&name, &request.came_back_to).await;
+        result.map_err(|reason| login_failed(&name, &reason))?;
         Ok(v1::FinishMcpLoginResponse {})
     }
 
     async fn check(&self, request: v1::CheckMcpServersRequest) -> v1::CheckMcpServersResponse {
         let sources = self.control.source.sources()?;
-        try_mcp(&sources, request.text, request.path.into()).map_err(Failure::from)?;
+        check_mcp_file(&sources, request.text, request.path.into()).map_err(Failure::from)?;
         Ok(v1::CheckMcpServersResponse {})
     }
 
@@ -244,8 +244,8 @@ service! { Mcp:
     }
 }
 
-fn no_login(name: &str, why: &str) -> Refusal {
-    Refusal::new(ErrorKind::Conflict, format!("could not log in to the MCP server {name}: {why}"))
+fn login_failed(name: &str, reason: &str) -> Refusal {
+    Refusal::new(ErrorKind::Conflict, format!("could not log in to the MCP server {name}: {reason}"))
         .with_hint("if the server uses a key, put it into `headers` in mcp_servers.yaml")
 }
 

@@ -1,6 +1,6 @@
 //! One client's stream of a session's events.
 //!
-//! Events are pulled when the connection has room for them. A client that stops reading only stops the pulling: the
+//! Events are pulled when the connection has capacity for them. A client that stops reading only stops the pulling: the
 //! engine has a bounded queue per reader, drops the deltas that do not fit, and reads the rest from the journal once
 //! the client continues.
 //!
@@ -22,6 +22,7 @@ use agentd_proto::{
     convert::answered_file,
     v1::{
         self,
+        event::Kind,
         turn_request::{FileAnswer, Start, ToolAnswer, tool_answer::Outcome},
     },
 };
@@ -39,11 +40,11 @@ pub(super) type EventStream = ReplyStream<v1::Event>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FeedEnd {
     /// When the client disconnects.
-    Forever,
+    Disconnect,
     /// When this turn ends.
-    TurnEnds(TurnId),
+    TurnEnd(TurnId),
     /// When all stored events were sent.
-    Current,
+    CaughtUp,
 }
 
 /// Message from the reader of a client's commands to the client's own stream. The contents are boxed, as every turn
@@ -66,7 +67,7 @@ pub(super) struct Feed {
     pub(super) feed_end: FeedEnd,
     /// Turn that the notices refer to.
     pub(super) turn_id: Option<TurnId>,
-    pub(super) remarks: mpsc::Receiver<ClientNotice>,
+    pub(super) notices: mpsc::Receiver<ClientNotice>,
     pub(super) shutdown: CancellationToken,
     /// Stops the reader of commands when the client disconnects.
     pub(super) _reader: Option<DropGuard>,
@@ -85,22 +86,22 @@ impl Feed {
         seen: u64,
         shutdown: CancellationToken,
     ) -> Self {
-        let (_, remarks) = mpsc::channel(1);
-        Self { subscription, feed_end, turn_id: None, remarks, shutdown, _reader: None, seen }
+        let (_, notices) = mpsc::channel(1);
+        Self { subscription, feed_end, turn_id: None, notices, shutdown, _reader: None, seen }
     }
 
     /// Converts the feed into the stream for the client.
     pub(super) fn into_stream(self) -> EventStream {
         stream::unfold(Some(self), |feed| async move {
             let mut feed = feed?;
-            let (event, goes_on) = feed.next().await?;
-            Some((event, goes_on.then_some(feed)))
+            let (event, has_more) = feed.next().await?;
+            Some((event, has_more.then_some(feed)))
         })
         .boxed()
     }
 
     async fn next(&mut self) -> Option<NextEvent> {
-        if self.feed_end == FeedEnd::Current && self.subscription.is_current() {
+        if self.feed_end == FeedEnd::CaughtUp && self.subscription.is_current() {
             return None;
         }
         let end = |refusal: Refusal| Some((Err(refusal.into()), false));
@@ -111,10 +112,12 @@ impl Feed {
                 Ok(event) => Some(self.show(&event)),
                 Err(error) => end(error.into()),
             },
-            Some(remark) = self.remarks.recv() => match remark {
+            Some(notice) = self.notices.recv() => match notice {
                 ClientNotice::Refused(refusal) => Some((Ok((&self.warning(&refusal)).into()), true)),
-                ClientNotice::ToolRequested(call) => Some(self.asked(v1::event::Kind::ToolRequested((&*call).into()))),
-                ClientNotice::FileRequested(asked) => Some(self.asked(v1::event::Kind::FileRequested((*asked).into()))),
+                ClientNotice::ToolRequested(call) => Some(self.request_event(Kind::ToolRequested((&*call).into()))),
+                ClientNotice::FileRequested(request) => {
+                    Some(self.request_event(Kind::FileRequested((*request).into())))
+                }
                 ClientNotice::Broken(refusal) => end(*refusal),
             },
             () = self.shutdown.cancelled() => end(Refusal::stopping()),
@@ -124,12 +127,12 @@ impl Feed {
     fn show(&mut self, event: &Event) -> NextEvent {
         self.seen = event.seq;
         let ended = matches!(event.kind, EventKind::TurnEnded { .. });
-        let is_last = matches!(self.feed_end, FeedEnd::TurnEnds(turn) if ended && event.turn_id == Some(turn));
+        let is_last = matches!(self.feed_end, FeedEnd::TurnEnd(turn) if ended && event.turn_id == Some(turn));
         (Ok(event.into()), !is_last)
     }
 
     /// Event with a request to the client. It is not stored: the session records the call and its result.
-    fn asked(&self, kind: v1::event::Kind) -> NextEvent {
+    fn request_event(&self, kind: Kind) -> NextEvent {
         let event = v1::Event {
             session_id: self.subscription.session_id().to_string(),
             turn_id: self.turn_id.map(|turn| turn.to_string()),
@@ -149,14 +152,14 @@ impl Feed {
 }
 
 /// Requests from the engine to the client's stream, and the channels for pending answers.
-struct Line<Q, A> {
+struct PendingRequests<Q, A> {
     requests: Option<mpsc::Receiver<Q>>,
-    waiting: HashMap<String, oneshot::Sender<A>>,
+    pending: HashMap<String, oneshot::Sender<A>>,
 }
 
-impl<Q, A> Line<Q, A> {
+impl<Q, A> PendingRequests<Q, A> {
     fn new(requests: Option<mpsc::Receiver<Q>>) -> Self {
-        Self { requests, waiting: HashMap::new() }
+        Self { requests, pending: HashMap::new() }
     }
 
     /// The next request. Never returns if there is no line or the turn has ended.
@@ -171,22 +174,22 @@ impl<Q, A> Line<Q, A> {
 
     /// Registers the channel for an answer. Channels whose other end is gone are removed.
     fn wait(&mut self, id: String, reply: oneshot::Sender<A>) {
-        self.waiting.retain(|_, waiting| !waiting.is_closed());
-        self.waiting.insert(id, reply);
+        self.pending.retain(|_, pending| !pending.is_closed());
+        self.pending.insert(id, reply);
     }
 
     /// Rejects an answer that no request waits for.
-    fn check(&self, id: &str, what: &str, hint: &str) -> Result<(), Refusal> {
-        if self.waiting.get(id).is_some_and(|waiting| !waiting.is_closed()) {
+    fn check(&self, id: &str, message: &str, hint: &str) -> Result<(), Refusal> {
+        if self.pending.get(id).is_some_and(|pending| !pending.is_closed()) {
             return Ok(());
         }
         let shown: String = id.chars().take(80).collect();
-        Err(Refusal::invalid(what.replace("{}", &format!("{shown:?}"))).with_hint(hint))
+        Err(Refusal::invalid(message.replace("{}", &format!("{shown:?}"))).with_hint(hint))
     }
 
     /// Sends an answer to its request. A turn that has ended no longer needs it.
     fn reply(&mut self, id: &str, answer: A) {
-        if let Some(reply) = self.waiting.remove(id) {
+        if let Some(reply) = self.pending.remove(id) {
             let _ = reply.send(answer);
         }
     }
@@ -202,8 +205,8 @@ pub(super) enum ClientQuestion {
 
 /// Request lines to the client of one turn.
 pub(super) struct ClientCalls {
-    tools: Line<ClientToolRequest, ClientToolAnswer>,
-    files: Line<ClientFileQuestion, ClientFileAnswer>,
+    tools: PendingRequests<ClientToolRequest, ClientToolAnswer>,
+    files: PendingRequests<ClientFileQuestion, ClientFileAnswer>,
 }
 
 impl ClientCalls {
@@ -214,7 +217,7 @@ impl ClientCalls {
         let access = |writes| if writes { ClientFileAccess::ReadWrite } else { ClientFileAccess::Read };
         let (files, questions) = start.client_files.as_ref().map(|client| FileLine::new(access(client.writes))).unzip();
         let lines = ClientLines { tools, files: files.into_iter().collect() };
-        (Self { tools: Line::new(requests), files: Line::new(questions) }, lines)
+        (Self { tools: PendingRequests::new(requests), files: PendingRequests::new(questions) }, lines)
     }
 
     pub(super) async fn next(&mut self) -> ClientQuestion {
@@ -258,7 +261,7 @@ impl ClientCalls {
         };
         let (text, failed) = match outcome {
             Some(Outcome::Text(text)) => (text, false),
-            Some(Outcome::Error(why)) => (why, true),
+            Some(Outcome::Error(message)) => (message, true),
             None => (String::new(), false),
         };
         self.tools.reply(&call_id, ClientToolAnswer { text, failed, picture });

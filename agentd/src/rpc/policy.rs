@@ -31,16 +31,16 @@ use prost::Message as _;
 use serde_json::Value;
 
 use crate::{
-    config::rules_over,
+    config::rules_with_user_file,
     failure::{Failure, blocking},
     rpc::{Context, Refusal},
 };
 
 /// Maximum number of calls compared in one request.
-const MOST_CALLS: usize = 1000;
+const MAX_CALLS: usize = 1000;
 
 /// Error message of a failed comparison.
-const UNJUDGED: &str = "could not evaluate the policy";
+const EVALUATION_FAILED: &str = "could not evaluate the policy";
 
 service! { Policy:
     async fn explain(&self, request: v1::ExplainRequest) -> v1::Explanation {
@@ -50,13 +50,15 @@ service! { Policy:
         let dry_run_subject = self.dry_run_subject(&request.session).await?;
         let config = self.engine.config();
         let looked_up = self.engine.look_up(&dry_run_subject, &tool, &arguments).await;
-        Ok((&blocking(UNJUDGED, move || dry_run_subject.judge(&config.policy, &tool, &arguments, &looked_up)).await?).into())
+        let explanation =
+            blocking(EVALUATION_FAILED, move || dry_run_subject.judge(&config.policy, &tool, &arguments, &looked_up));
+        Ok((&explanation.await?).into())
     }
 
     async fn test(&self, request: v1::TestRulesRequest) -> v1::TestRulesResponse {
-        let tried = self.tried(request.rules).await?;
-        if request.calls.len() > MOST_CALLS {
-            return Err(Refusal::invalid(format!("too many calls (at most {MOST_CALLS} at once)")).into());
+        let proposed = self.proposed(request.rules).await?;
+        if request.calls.len() > MAX_CALLS {
+            return Err(Refusal::invalid(format!("too many calls (at most {MAX_CALLS} at once)")).into());
         }
         let calls: Vec<PolicyCall> = convert::all(request.calls)?;
         let tools = calls.iter().map(|call| self.engine.tool(&call.tool)).collect::<Result<Vec<_>, _>>()?;
@@ -71,10 +73,10 @@ service! { Policy:
         for (call, tool) in calls.iter().zip(&tools) {
             found.push(self.engine.look_up(&dry_run_subject, tool, &call.arguments).await);
         }
-        let comparisons = blocking(UNJUDGED, move || {
+        let comparisons = blocking(EVALUATION_FAILED, move || {
             let judged = calls.into_iter().zip(&tools).zip(&found).map(|((call, tool), looked_up)| Comparison {
                 now: dry_run_subject.judge(&config.policy, tool, &call.arguments, looked_up),
-                then: dry_run_subject.judge(&tried, tool, &call.arguments, looked_up),
+                then: dry_run_subject.judge(&proposed, tool, &call.arguments, looked_up),
                 call,
             });
             judged.map(|comparison| (&comparison).into()).collect()
@@ -83,26 +85,27 @@ service! { Policy:
     }
 
     async fn test_audit(&self, request: v1::TestAuditRequest) -> v1::TestAuditResponse {
-        let tried = self.tried(request.rules).await?;
+        let proposed = self.proposed(request.rules).await?;
         let since: Option<Timestamp> = Wire::from_wire(request.since, "the time")?;
         let (context, config, tools) = (self.clone(), self.engine.config(), self.engine.tools());
         let runtime = tokio::runtime::Handle::current();
-        let outcome = blocking(UNJUDGED, move || {
-            let mut rehearsal = PolicyDryRun::new(&config.policy, &tried, &tools);
+        let outcome = blocking(EVALUATION_FAILED, move || {
+            let mut dry_run = PolicyDryRun::new(&config.policy, &proposed, &tools);
             // Consecutive lines mostly belong to the same session, so only the last subject is cached.
             let mut last: Option<(Option<SessionId>, DryRunSubject)> = None;
-            context.control.each_audited(&mut |line| {
+            context.control.for_each_audit_line(&mut |line| {
                 let AuditFact::CallDecided(decision) = &line.entry.fact else { return };
                 if since.is_some_and(|at| line.entry.at < at) {
                     return;
                 }
                 let session = line.entry.session_id;
-                let known = last.take().filter(|(of, _)| *of == session);
-                let (_, dry_run_subject) =
-                    last.insert(known.unwrap_or_else(|| (session, runtime.block_on(context.subject_of_session(session)))));
-                rehearsal.judge(decision, dry_run_subject);
+                let cached = last.take().filter(|(of, _)| *of == session);
+                let (_, dry_run_subject) = last.insert(
+                    cached.unwrap_or_else(|| (session, runtime.block_on(context.subject_of_session(session)))),
+                );
+                dry_run.judge(decision, dry_run_subject);
             })?;
-            Ok::<_, Refusal>(rehearsal.outcome())
+            Ok::<_, Refusal>(dry_run.outcome())
         });
         Ok((&outcome.await??).into())
     }
@@ -144,20 +147,20 @@ impl Context {
     }
 
     /// The compiled rules with this file in place of the user's.
-    async fn tried(&self, rules: Option<v1::RuleText>) -> Result<Arc<Rules>, Refusal> {
+    async fn proposed(&self, rules: Option<v1::RuleText>) -> Result<Arc<Rules>, Refusal> {
         let RuleText { text, path } = convert::part(rules, "the rules")?;
         let control = Arc::clone(&self.control);
-        let over = move || -> Result<_, Refusal> {
-            Ok(rules_over(&control.source.sources()?, text, path.into()).map_err(Failure::from)?.policy)
+        let compile = move || -> Result<_, Refusal> {
+            Ok(rules_with_user_file(&control.source.sources()?, text, path.into()).map_err(Failure::from)?.policy)
         };
-        blocking(UNJUDGED, over).await?
+        blocking(EVALUATION_FAILED, compile).await?
     }
 }
 
 /// Maximum number of distinct kinds of changes. Further ones are merged by verdict.
-const MOST_KINDS: usize = 200;
+const MAX_KINDS: usize = 200;
 /// Marker of a truncated text in the log.
-const CUT: &str = "[cut: ";
+const TRUNCATION_MARK: &str = "[cut: ";
 
 /// Comparison of two sets of rules.
 pub(crate) struct PolicyDryRun<'a> {
@@ -184,7 +187,7 @@ impl<'a> PolicyDryRun<'a> {
         Self { now, then, tools, calls: 0, skipped: 0, kinds: HashMap::new() }
     }
 
-    /// Judges a logged decision again, by the model's original arguments, the link target recorded then, and the
+    /// Evaluates a logged decision again, with the model's original arguments, the recorded link target, and the
     /// session's current state. Lines of earlier versions do not record link targets.
     pub(crate) fn judge(&mut self, decision: &Decision, dry_run_subject: &DryRunSubject) {
         let arguments = match &decision.args {
@@ -192,13 +195,13 @@ impl<'a> PolicyDryRun<'a> {
             args => args.to_string(),
         };
         let leads_to = decision.leads_to.as_deref();
-        if [Some(arguments.as_str()), leads_to].into_iter().flatten().any(|text| text.contains(CUT)) {
+        if [Some(arguments.as_str()), leads_to].into_iter().flatten().any(|text| text.contains(TRUNCATION_MARK)) {
             self.skipped += 1;
             return;
         }
         self.calls += 1;
-        let known = self.tools.iter().find(|tool| tool.name == decision.tool);
-        let tool = known.map_or_else(|| Cow::Owned(unknown_tool(&decision.tool)), Cow::Borrowed);
+        let tool = self.tools.iter().find(|tool| tool.name == decision.tool);
+        let tool = tool.map_or_else(|| Cow::Owned(unknown_tool(&decision.tool)), Cow::Borrowed);
         let followed = leads_to.and_then(|leads_to| FollowedLink::reconstruct(&arguments, leads_to));
         // The log does not record where a command started.
         let looked_up = LookedUp { followed, start: None };
@@ -216,7 +219,7 @@ impl<'a> PolicyDryRun<'a> {
         let (now, then) = (discriminant(&comparison.now.verdict), discriminant(&comparison.then.verdict));
         let rule = comparison.then.rule.clone();
         let mut kind = Kind { tool: comparison.call.tool.clone(), now, then, rule };
-        if self.kinds.len() >= MOST_KINDS && !self.kinds.contains_key(&kind) {
+        if self.kinds.len() >= MAX_KINDS && !self.kinds.contains_key(&kind) {
             // Beyond the limit, kinds only differ by their verdicts, of which there are few.
             kind.tool.clear();
             kind.rule.clear();
@@ -236,7 +239,7 @@ impl<'a> PolicyDryRun<'a> {
 }
 
 /// Maximum size of a list in bytes. A single interrupt may exceed it.
-const MOST_LISTED: usize = MAX_MESSAGE_BYTES / 2;
+const MAX_LIST_BYTES: usize = MAX_MESSAGE_BYTES / 2;
 
 service! { Interrupts:
     async fn list(&self, request: v1::ListInterruptsRequest) -> v1::ListInterruptsResponse {
@@ -304,7 +307,7 @@ fn page(pending: &[Interrupt]) -> v1::ListInterruptsResponse {
     for interrupt in pending {
         let interrupt = v1::Interrupt::from(interrupt);
         bytes += interrupt.encoded_len();
-        if bytes > MOST_LISTED && !page.interrupts.is_empty() {
+        if bytes > MAX_LIST_BYTES && !page.interrupts.is_empty() {
             page.more = true;
             break;
         }
@@ -315,12 +318,12 @@ fn page(pending: &[Interrupt]) -> v1::ListInterruptsResponse {
 
 /// Limits pending interrupts for the view of a whole session. Previews that exceed the size of a message are left out;
 /// the list of interrupts contains them.
-pub(super) fn in_view(mut pending: Vec<Interrupt>) -> Vec<Interrupt> {
+pub(super) fn limit_previews(mut pending: Vec<Interrupt>) -> Vec<Interrupt> {
     let mut bytes = 0;
     for interrupt in &mut pending {
         if let Ask::Approval { preview, .. } = &mut interrupt.ask {
             bytes += preview.as_ref().map_or(0, String::len);
-            preview.take_if(|_| bytes > MOST_LISTED);
+            preview.take_if(|_| bytes > MAX_LIST_BYTES);
         }
     }
     pending
@@ -348,16 +351,16 @@ mod tests {
     #[test]
     fn number_of_reported_kinds_is_bounded() {
         let (now, then) = (denying("x"), denying("y"));
-        let mut rehearsal = PolicyDryRun::new(&now, &then, &[]);
+        let mut dry_run = PolicyDryRun::new(&now, &then, &[]);
         let comparison = |number: usize| {
-            let said = DryRunSubject::default().judge(&now, &unknown_tool("t"), "{}", &LookedUp::default());
+            let explanation = DryRunSubject::default().judge(&now, &unknown_tool("t"), "{}", &LookedUp::default());
             let call = PolicyCall { tool: format!("t{number}"), arguments: "{}".to_owned() };
-            Comparison { call, now: said.clone(), then: said }
+            Comparison { call, now: explanation.clone(), then: explanation }
         };
-        (0..10 * MOST_KINDS).for_each(|number| rehearsal.count(comparison(number)));
-        let outcome = rehearsal.outcome();
-        assert_eq!(outcome.changes.len(), MOST_KINDS + 1);
-        assert_eq!(outcome.changes.iter().map(|change| change.count).sum::<u64>(), 10 * MOST_KINDS as u64);
+        (0..10 * MAX_KINDS).for_each(|number| dry_run.count(comparison(number)));
+        let outcome = dry_run.outcome();
+        assert_eq!(outcome.changes.len(), MAX_KINDS + 1);
+        assert_eq!(outcome.changes.iter().map(|change| change.count).sum::<u64>(), 10 * MAX_KINDS as u64);
     }
 
     fn interrupt(preview: usize) -> Interrupt {
@@ -403,8 +406,10 @@ mod tests {
             }
         }
         assert_eq!(listed, 10);
-        let in_view =
-            v1::ListInterruptsResponse { interrupts: in_view(pending).iter().map(Into::into).collect(), more: false };
-        assert!(in_view.interrupts.len() == 10 && in_view.encoded_len() < MAX_MESSAGE_BYTES);
+        let view = v1::ListInterruptsResponse {
+            interrupts: limit_previews(pending).iter().map(Into::into).collect(),
+            more: false,
+        };
+        assert!(view.interrupts.len() == 10 && view.encoded_len() < MAX_MESSAGE_BYTES);
     }
 }

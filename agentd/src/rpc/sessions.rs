@@ -19,10 +19,10 @@ const DEFAULT_SESSIONS: usize = 100;
 const DEFAULT_ITEMS: usize = 1000;
 
 /// Default number of search results.
-const DEFAULT_FINDS: usize = 20;
+const DEFAULT_RESULTS: usize = 20;
 
 /// Maximum number of search results.
-const MAX_FINDS: usize = 200;
+const MAX_RESULTS: usize = 200;
 
 /// Maximum number of items.
 const MAX_ITEMS: usize = 10_000;
@@ -37,9 +37,9 @@ service! { Sessions:
     }
 
     async fn list(&self, request: v1::ListSessionsRequest) -> v1::ListSessionsResponse {
-        let after = place(&request.after)?;
+        let after = parse_cursor(&request.after)?;
         let filter: SessionFilter = request.filter.unwrap_or_default().try_into()?;
-        let limit = given(request.limit).unwrap_or(DEFAULT_SESSIONS);
+        let limit = nonzero(request.limit).unwrap_or(DEFAULT_SESSIONS);
         let page = self.engine.filtered_page(after, limit, request.children, &filter).await?;
         Ok(v1::ListSessionsResponse {
             sessions: page.sessions.iter().map(Into::into).collect(),
@@ -89,7 +89,7 @@ service! { Sessions:
         let filter: SessionFilter = request.filter.unwrap_or_default().try_into()?;
         let unused_since: Option<Timestamp> = Wire::from_wire(request.unused_since, "the last use of the sessions")?;
         let unused_since = unused_since.ok_or_else(|| {
-            Refusal::invalid("missing time since which sessions are unused").with_hint("set a time, such as now")
+            Refusal::invalid("missing `unused_since`").with_hint("set a time, such as now")
         })?;
         Ok((&self.parts().retention.prune(&filter, unused_since, request.dry_run, "prune").await?).into())
     }
@@ -137,12 +137,12 @@ service! { Sessions:
 
     async fn search(&self, request: v1::SearchRequest) -> v1::SearchResponse {
         let session = self.named_session(&request.session).await?;
-        let limit = given(request.limit).unwrap_or(DEFAULT_FINDS).min(MAX_FINDS);
+        let limit = nonzero(request.limit).unwrap_or(DEFAULT_RESULTS).min(MAX_RESULTS);
         Ok((&self.engine.search(&request.query, session, limit).await?).into())
     }
 
     async fn items(&self, request: v1::ListItemsRequest) -> v1::ListItemsResponse {
-        let limit = given(request.limit).unwrap_or(DEFAULT_ITEMS).min(MAX_ITEMS);
+        let limit = nonzero(request.limit).unwrap_or(DEFAULT_ITEMS).min(MAX_ITEMS);
         let session = self.session_id(&request.session).await?;
         let before = Some(request.before_seq).filter(|before| *before > 0);
         let items = self.engine.ports().store.items_between(session, request.after_seq, before, limit).await?;
@@ -223,7 +223,7 @@ async fn receive(
 
 fn add(content: &mut Vec<u8>, data: &[u8]) -> Result<(), Refusal> {
     let too_large =
-        |what: &str, limit: usize| Refusal::invalid(format!("{what} is larger than {} MiB", limit / 1024 / 1024));
+        |subject: &str, limit: usize| Refusal::invalid(format!("{subject} is larger than {} MiB", limit / 1024 / 1024));
     if data.len() > MAX_CHUNK_BYTES {
         return Err(too_large("a chunk of the upload", MAX_CHUNK_BYTES).with_hint("send the file in smaller chunks"));
     }
@@ -241,37 +241,41 @@ async fn show(session: &SessionHandle) -> Result<v1::Session, Refusal> {
 
 async fn view(session: &SessionHandle) -> Result<SessionView, Refusal> {
     let view = session.show().await?;
-    Ok(SessionView { session: view.session, pending: super::policy::in_view(view.pending), live_turn: view.live_turn })
+    Ok(SessionView {
+        session: view.session,
+        pending: super::policy::limit_previews(view.pending),
+        live_turn: view.live_turn,
+    })
 }
 
 /// Cursor in the list of sessions, from `next` of an earlier answer.
-fn place(after: &str) -> Result<Option<u64>, Refusal> {
+fn parse_cursor(after: &str) -> Result<Option<u64>, Refusal> {
     if after.is_empty() {
         return Ok(None);
     }
     after.parse().map(Some).map_err(|_| {
-        Refusal::invalid("invalid `after`: not a place in the session list")
+        Refusal::invalid("invalid `after`: not a cursor of the session list")
             .with_hint("use `next` of the previous answer, or nothing for the first page")
     })
 }
 
 /// Zero means "not set" in the protocol's numbers.
-fn given(limit: u32) -> Option<usize> {
+fn nonzero(limit: u32) -> Option<usize> {
     (limit > 0).then_some(usize::try_from(limit).unwrap_or(usize::MAX))
 }
 
 /// The newest items that fit into one message, oldest first.
 fn newest_that_fit(items: Vec<(u64, Item)>) -> Vec<v1::NumberedItem> {
-    let mut room = MAX_ITEMS_BYTES;
-    let mut kept: Vec<v1::NumberedItem> = items
+    let mut remaining = MAX_ITEMS_BYTES;
+    let mut newest: Vec<v1::NumberedItem> = items
         .into_iter()
         .rev()
         .map(|(seq, item)| v1::NumberedItem::from(&NumberedItem { seq, item }))
         .map_while(|item| {
-            room = room.checked_sub(prost::Message::encoded_len(&item))?;
+            remaining = remaining.checked_sub(prost::Message::encoded_len(&item))?;
             Some(item)
         })
         .collect();
-    kept.reverse();
-    kept
+    newest.reverse();
+    newest
 }

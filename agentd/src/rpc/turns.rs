@@ -23,8 +23,8 @@ use crate::rpc::{
     feed::{ClientCalls, ClientNotice, EventStream, Feed, FeedEnd},
 };
 
-/// Capacity for notices to a client. Further ones are dropped: a client that lags this far does not read them.
-const REMARK_QUEUE: usize = 64;
+/// Capacity for notices to a client. Further ones are dropped: a client that far behind does not read them.
+const NOTICE_QUEUE: usize = 64;
 
 #[tonic::async_trait]
 impl Turns for Context {
@@ -37,26 +37,26 @@ impl Turns for Context {
             frame = frames.message() => frame?,
             () = self.shutdown.cancelled() => return Err(Refusal::stopping().into()),
         };
-        let start = start_of(first)?;
+        let start = parse_start(first)?;
         let (client, while_connected) = (start.client.clone(), start.while_connected);
         let (calls, lines) = ClientCalls::of(&start);
         let (session, started) = self.start_turn(start, lines).await?;
 
         let (session_id, turn_id) = (session.id(), started.turn_id);
-        let (remarks, heard) = mpsc::channel(REMARK_QUEUE);
-        let gone = CancellationToken::new();
+        let (notices, notice_receiver) = mpsc::channel(NOTICE_QUEUE);
+        let disconnected = CancellationToken::new();
         // A client that joined another client's turn does not affect it by leaving.
         let reports_disconnect = while_connected && !started.joined;
         let reader =
-            CommandReader { engine: self.engine.clone(), session, turn_id, client, reports_disconnect, remarks };
-        tokio::spawn(reader.run(frames, calls, gone.clone()));
+            CommandReader { engine: self.engine.clone(), session, turn_id, client, reports_disconnect, notices };
+        tokio::spawn(reader.run(frames, calls, disconnected.clone()));
         let feed = Feed {
             subscription: started.events,
-            feed_end: FeedEnd::TurnEnds(turn_id),
+            feed_end: FeedEnd::TurnEnd(turn_id),
             turn_id: Some(turn_id),
-            remarks: heard,
+            notices: notice_receiver,
             shutdown: self.shutdown.clone(),
-            _reader: Some(gone.drop_guard()),
+            _reader: Some(disconnected.drop_guard()),
             seen: 0,
         };
         // IDs are sent in headers before the first event, as a queued turn may have no events for a long time.
@@ -75,9 +75,9 @@ impl Turns for Context {
         let session = self.session(&request.session).await?;
         let subscription = session.subscribe(request.after_seq).await.map_err(Refusal::from)?;
         let feed_end = match (request.until_idle, subscription.live_turn()) {
-            (false, _) => FeedEnd::Forever,
-            (true, Some(turn)) => FeedEnd::TurnEnds(turn),
-            (true, None) => FeedEnd::Current,
+            (false, _) => FeedEnd::Disconnect,
+            (true, Some(turn)) => FeedEnd::TurnEnd(turn),
+            (true, None) => FeedEnd::CaughtUp,
         };
         tracing::debug!(session = %session.id(), after = request.after_seq, "a client follows a session");
         let feed = Feed::of_reader(subscription, feed_end, request.after_seq, self.shutdown.clone());
@@ -115,7 +115,7 @@ impl Context {
     /// ID of the session with this ID or unique prefix.
     pub(super) async fn session_id(&self, id_or_prefix: &str) -> Result<SessionId, Refusal> {
         if id_or_prefix.is_empty() {
-            return Err(Refusal::invalid("the request names no session")
+            return Err(Refusal::invalid("missing session")
                 .with_hint("pass its id or the start of it, see `agentctl sessions list`"));
         }
         Ok(self.engine.find_session(id_or_prefix).await?)
@@ -131,14 +131,14 @@ impl Context {
 
     /// Starts a turn in the named session, or in a new one.
     async fn start_turn(&self, mut start: Start, lines: ClientLines) -> Result<(SessionHandle, StartedTurn), Refusal> {
-        let lent = std::mem::take(&mut start.variables);
-        if lent.is_empty() {
+        let variables = std::mem::take(&mut start.variables);
+        if variables.is_empty() {
             return self.start_turn_here(start, lines).await;
         }
         // The turn may call a server before its session is known. It then uses the latest lent values, which are these.
-        self.control.set_client_values(None, lent.clone());
+        self.control.set_client_values(None, variables.clone());
         let started = self.start_turn_here(start, lines).await?;
-        self.control.set_client_values(Some(started.0.id()), lent);
+        self.control.set_client_values(Some(started.0.id()), variables);
         Ok(started)
     }
 
@@ -147,11 +147,11 @@ impl Context {
         mut start: Start,
         lines: ClientLines,
     ) -> Result<(SessionHandle, StartedTurn), Refusal> {
-        let (words, parts) = input_parts(std::mem::take(&mut start.parts))?;
-        if !words.is_empty() {
+        let (texts, parts) = input_parts(std::mem::take(&mut start.parts))?;
+        if !texts.is_empty() {
             // One line per text.
-            let all: Vec<String> = start.text.take().into_iter().chain(words).collect();
-            check_length(start.text.insert(all.join("\n")))?;
+            let lines: Vec<String> = start.text.take().into_iter().chain(texts).collect();
+            check_length(start.text.insert(lines.join("\n")))?;
         }
         let (id, mut settings, title) = (std::mem::take(&mut start.session), start.settings.take(), start.title.take());
         let folders = std::mem::take(&mut start.folders);
@@ -214,15 +214,15 @@ struct CommandReader {
     client: String,
     /// True if the turn is notified when the client disconnects.
     reports_disconnect: bool,
-    remarks: mpsc::Sender<ClientNotice>,
+    notices: mpsc::Sender<ClientNotice>,
 }
 
 impl CommandReader {
-    async fn run(self, mut frames: Streaming<v1::TurnRequest>, calls: ClientCalls, gone: CancellationToken) {
-        self.read(&mut frames, calls, &gone).await;
+    async fn run(self, mut frames: Streaming<v1::TurnRequest>, calls: ClientCalls, disconnected: CancellationToken) {
+        self.read(&mut frames, calls, &disconnected).await;
         if self.reports_disconnect {
             // A client that only reads closes its half of the stream but is still connected.
-            gone.cancelled().await;
+            disconnected.cancelled().await;
             if let Err(error) = self.session.client_left(self.turn_id).await {
                 tracing::debug!(turn = %self.turn_id, "could not notify the turn that its client disconnected: {error}");
             }
@@ -230,32 +230,37 @@ impl CommandReader {
     }
 
     /// Reads commands. Pending calls and questions end with the client's half of the stream, as no answers can follow.
-    async fn read(&self, frames: &mut Streaming<v1::TurnRequest>, mut calls: ClientCalls, gone: &CancellationToken) {
+    async fn read(
+        &self,
+        frames: &mut Streaming<v1::TurnRequest>,
+        mut calls: ClientCalls,
+        disconnected: &CancellationToken,
+    ) {
         loop {
             let frame = tokio::select! {
                 frame = frames.message() => frame,
                 question = calls.next() => {
-                    calls.offer(self.turn_id, question, &self.remarks);
+                    calls.offer(self.turn_id, question, &self.notices);
                     continue;
                 }
-                () = gone.cancelled() => return,
+                () = disconnected.cancelled() => return,
             };
             let frame = match frame {
                 Ok(Some(frame)) => frame,
                 Err(status) if status.code() == Code::OutOfRange => {
-                    let _ = self.remarks.try_send(ClientNotice::Refused(Box::new(too_large())));
+                    let _ = self.notices.try_send(ClientNotice::Refused(Box::new(too_large())));
                     return;
                 }
                 // Any other error is the end of the connection. It cancels nothing.
                 _ => return,
             };
             // Boxed, as most clients never send commands and need no memory for them.
-            let remark = match Box::pin(self.execute(frame.command, &mut calls)).await {
+            let notice = match Box::pin(self.execute(frame.command, &mut calls)).await {
                 Ok(()) => continue,
-                Err(remark) => remark,
+                Err(notice) => notice,
             };
-            let broken = matches!(remark, ClientNotice::Broken(_));
-            if self.remarks.try_send(remark).is_err() {
+            let broken = matches!(notice, ClientNotice::Broken(_));
+            if self.notices.try_send(notice).is_err() {
                 tracing::debug!(turn = %self.turn_id, "could not report a refused command to its client");
             }
             if broken {
@@ -265,7 +270,7 @@ impl CommandReader {
     }
 
     async fn execute(&self, command: Option<Command>, calls: &mut ClientCalls) -> Result<(), ClientNotice> {
-        let carried_out = match command {
+        let result = match command {
             Some(Command::ToolAnswer(answer)) => calls.answer_tool(&self.engine, answer).await,
             Some(Command::FileAnswer(answer)) => calls.answer_file(answer),
             Some(Command::Answer(answer)) => self.answer(answer).await,
@@ -278,7 +283,7 @@ impl CommandReader {
             }
             None => return Err(ClientNotice::Broken(Box::new(unknown_command()))),
         };
-        carried_out.map_err(|refusal| ClientNotice::Refused(Box::new(refusal)))
+        result.map_err(|refusal| ClientNotice::Refused(Box::new(refusal)))
     }
 
     async fn answer(&self, command: AnswerInterrupt) -> Result<(), Refusal> {
@@ -292,7 +297,7 @@ impl CommandReader {
     }
 }
 
-fn start_of(first: Option<v1::TurnRequest>) -> Result<Start, Refusal> {
+fn parse_start(first: Option<v1::TurnRequest>) -> Result<Start, Refusal> {
     let first = first.ok_or_else(|| Refusal::invalid("the turn stream ended before its start"))?;
     let start = match first.command {
         Some(Command::Start(start)) => start,

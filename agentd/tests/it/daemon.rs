@@ -15,7 +15,7 @@ use nix::{
 };
 
 /// Time limit of every wait. Never reached in a passing test.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) struct Home {
     folder: tempfile::TempDir,
@@ -28,7 +28,7 @@ pub(crate) struct Daemon {
 }
 
 /// Exit status and output of a daemon.
-pub(crate) struct Ended {
+pub(crate) struct ExitOutput {
     pub(crate) status: ExitStatus,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
@@ -39,7 +39,7 @@ impl Home {
         // Not in `TMPDIR`, as socket paths must be short.
         let folder = tempfile::tempdir_in("/tmp").unwrap();
         let notify = UnixDatagram::bind(folder.path().join("notify")).unwrap();
-        notify.set_read_timeout(Some(PATIENCE)).unwrap();
+        notify.set_read_timeout(Some(TIMEOUT)).unwrap();
         Self { folder, notify }
     }
 
@@ -92,8 +92,8 @@ impl Home {
         command.arg("--log-file").arg(self.path().join("log"));
         let mut daemon = self.spawn(command);
         wait_until("the daemon is ready", || {
-            assert!(daemon.child.try_wait().unwrap().is_none(), "it ended: {}", daemon.stderr());
-            self.heard_within(Duration::from_millis(50)).is_some_and(|message| message.contains("READY=1"))
+            assert!(daemon.child.try_wait().unwrap().is_none(), "the daemon exited: {}", daemon.stderr());
+            self.next_notification_within(Duration::from_millis(50)).is_some_and(|message| message.contains("READY=1"))
         });
         daemon
     }
@@ -104,16 +104,16 @@ impl Home {
     }
 
     /// Runs a daemon that is expected to exit.
-    pub(crate) fn fails(&self, command: &mut Command) -> Ended {
-        self.spawn(command).ended()
+    pub(crate) fn run(&self, command: &mut Command) -> ExitOutput {
+        self.spawn(command).wait()
     }
 
     /// The daemon's next notification to its supervisor.
-    pub(crate) fn heard(&self) -> String {
-        self.heard_within(PATIENCE).expect("the daemon says nothing")
+    pub(crate) fn next_notification(&self) -> String {
+        self.next_notification_within(TIMEOUT).expect("no notification from the daemon")
     }
 
-    fn heard_within(&self, limit: Duration) -> Option<String> {
+    fn next_notification_within(&self, limit: Duration) -> Option<String> {
         self.notify.set_read_timeout(Some(limit)).unwrap();
         let mut message = [0; 4096];
         let length = self.notify.recv(&mut message).ok()?;
@@ -130,7 +130,7 @@ impl Daemon {
         kill(Pid::from_raw(self.child.id().try_into().unwrap()), signal).unwrap();
     }
 
-    pub(crate) fn ended(mut self) -> Ended {
+    pub(crate) fn wait(mut self) -> ExitOutput {
         let mut status = None;
         wait_until("the daemon ends", || {
             status = self.child.try_wait().unwrap();
@@ -139,12 +139,12 @@ impl Daemon {
         let stderr = self.stderr();
         let mut stdout = String::new();
         self.child.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
-        Ended { status: status.unwrap(), stdout, stderr }
+        ExitOutput { status: status.unwrap(), stdout, stderr }
     }
 
-    pub(crate) fn stop(self) -> Ended {
+    pub(crate) fn stop(self) -> ExitOutput {
         self.signal(Signal::SIGTERM);
-        self.ended()
+        self.wait()
     }
 
     fn stderr(&mut self) -> String {
@@ -163,22 +163,22 @@ impl Drop for Daemon {
     }
 }
 
-impl Ended {
+impl ExitOutput {
     /// Checks the exit code, and that standard error contains each of these texts.
     #[track_caller]
-    pub(crate) fn says(&self, code: i32, words: &[&str]) {
-        for word in words {
-            assert!(self.stderr.contains(word), "{word:?} is missing in:\n{}", self.stderr);
+    pub(crate) fn assert_exit(&self, code: i32, parts: &[&str]) {
+        for part in parts {
+            assert!(self.stderr.contains(part), "{part:?} is missing in:\n{}", self.stderr);
         }
         assert_eq!(self.status.code(), Some(code), "{}", self.stderr);
     }
 }
 
 #[track_caller]
-pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn wait_until(condition: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
-        assert!(start.elapsed() < PATIENCE, "waited in vain until {what}");
+        assert!(start.elapsed() < TIMEOUT, "timed out waiting until {condition}");
         std::thread::sleep(Duration::from_millis(2));
     }
 }

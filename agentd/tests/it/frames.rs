@@ -20,9 +20,9 @@ use tonic_reflection::pb::v1::{
     server_reflection_request::MessageRequest, server_reflection_response::MessageResponse,
 };
 
-use crate::stopping::Stuck;
+use crate::stopping::StuckDaemon;
 
-async fn bare(path: PathBuf) -> Channel {
+async fn raw_channel(path: PathBuf) -> Channel {
     let connector = tower::service_fn(move |_| {
         let path = path.clone();
         async move { Ok::<_, std::io::Error>(hyper_util::rt::TokioIo::new(connect(&path).await?)) }
@@ -32,11 +32,11 @@ async fn bare(path: PathBuf) -> Channel {
 
 /// Runs a test with a raw connection, a client and a session.
 fn with_daemon<F: Future<Output = ()>>(test: impl FnOnce(Channel, Client, String) -> F) {
-    let stuck = Stuck::new("1s");
+    let stuck = StuckDaemon::new("1s");
     stuck.runtime.block_on(async {
         let client = Client::connect(&stuck.home.socket()).await.unwrap();
         let session = client.create_session(&NewSession::default()).await.unwrap();
-        test(bare(stuck.home.socket()).await, client, session.session.summary.id.to_string()).await;
+        test(raw_channel(stuck.home.socket()).await, client, session.session.summary.id.to_string()).await;
     });
 }
 
@@ -55,7 +55,7 @@ fn uploads_are_atomic() {
             let chunks = parts.into_iter().map(|part| v1::UploadChunk { part: Some(part) }).collect::<Vec<_>>();
             let status = SessionsClient::new(channel.clone()).upload(stream::iter(chunks)).await.unwrap_err();
             assert_eq!(status.code(), Code::InvalidArgument, "{status:?}");
-            assert!(status.message().contains(part), "{status:?} lacks {part:?}");
+            assert!(status.message().contains(part), "{part:?} is missing in {status:?}");
         };
         check(vec![], "header").await;
         check(vec![data(1)], "header").await;
@@ -83,7 +83,7 @@ fn health_and_reflection_services_answer() {
         let Some(MessageResponse::ListServicesResponse(listed)) =
             answers.message().await.unwrap().unwrap().message_response
         else {
-            panic!("asked for services");
+            panic!("expected a list of services");
         };
         let names: Vec<_> = listed.service.iter().map(|service| service.name.as_str()).collect();
         for name in ["Turns", "Sessions", "Interrupts", "Daemon"] {

@@ -51,8 +51,8 @@ impl Models for OneModel {
     }
 }
 
-fn words() -> impl Strategy<Value = String> {
-    let words = [
+fn text() -> impl Strategy<Value = String> {
+    let texts = [
         "",
         " \n\t",
         "hello",
@@ -66,7 +66,7 @@ fn words() -> impl Strategy<Value = String> {
         // A picture whose file is gone: it is described in text by its path.
         "![a picture](/large_tool_results/gone.png)",
     ];
-    select(words.to_vec()).prop_map(str::to_owned)
+    select(texts.to_vec()).prop_map(str::to_owned)
 }
 
 fn name() -> impl Strategy<Value = String> {
@@ -111,7 +111,7 @@ fn call() -> impl Strategy<Value = ToolCall> {
 
 fn result() -> impl Strategy<Value = ToolResult> {
     let error = proptest::option::of(select(vec![ToolErrorCode::Tool, ToolErrorCode::NotRun]));
-    (call_id(), name(), words(), error).prop_map(|(call_id, name, text, error)| ToolResult {
+    (call_id(), name(), text(), error).prop_map(|(call_id, name, text, error)| ToolResult {
         text,
         error,
         ..ToolResult::empty(call_id, name)
@@ -120,13 +120,13 @@ fn result() -> impl Strategy<Value = ToolResult> {
 
 fn body() -> impl Strategy<Value = ItemBody> {
     prop_oneof![
-        2 => (words(), any::<bool>()).prop_map(|(text, steered)| ItemBody::UserMessage { text, steered, typed_bytes: None, stored: None }),
-        1 => words().prop_map(|text| ItemBody::AgentMessage { text }),
-        1 => words().prop_map(|text| ItemBody::Reasoning { text }),
+        2 => (text(), any::<bool>()).prop_map(|(text, steered)| ItemBody::UserMessage { text, steered, typed_bytes: None, stored: None }),
+        1 => text().prop_map(|text| ItemBody::AgentMessage { text }),
+        1 => text().prop_map(|text| ItemBody::Reasoning { text }),
         3 => call().prop_map(ItemBody::ToolCall),
         3 => result().prop_map(ItemBody::ToolResult),
-        1 => words().prop_map(|summary| ItemBody::Compaction(Compaction { summary, ..Compaction::default() })),
-        1 => words().prop_map(ItemBody::notice),
+        1 => text().prop_map(|summary| ItemBody::Compaction(Compaction { summary, ..Compaction::default() })),
+        1 => text().prop_map(ItemBody::notice),
     ]
 }
 
@@ -137,17 +137,17 @@ struct History {
     /// Maximum number of messages sent.
     limit: usize,
     /// True if a message is sent; otherwise the last turn is resumed.
-    speaks: bool,
+    has_message: bool,
     /// True if only one step is left, so that the final answer is requested without tools.
     is_last: bool,
 }
 
 fn history() -> impl Strategy<Value = History> {
     let turns = vec(vec(body(), 0..25), 1..4);
-    (turns, 10..30usize, any::<bool>(), any::<bool>()).prop_map(|(turns, limit, speaks, is_last)| History {
+    (turns, 10..30usize, any::<bool>(), any::<bool>()).prop_map(|(turns, limit, has_message, is_last)| History {
         turns,
         limit,
-        speaks,
+        has_message,
         is_last,
     })
 }
@@ -199,8 +199,8 @@ async fn journal(session: SessionId, turns: Vec<Vec<ItemBody>>) -> Arc<MemorySto
 }
 
 /// Runs one more turn on the history, and returns the problem, if any.
-async fn goes_on(model: &Arc<dyn Model>, history: History) -> Option<String> {
-    let History { turns, limit, speaks, is_last } = history;
+async fn run_next_turn(model: &Arc<dyn Model>, history: History) -> Option<String> {
+    let History { turns, limit, has_message, is_last } = history;
     let session = SessionId::generate();
     let disk = Arc::new(MemoryDisk::default());
     let engine = Engine::new(
@@ -219,7 +219,7 @@ async fn goes_on(model: &Arc<dyn Model>, history: History) -> Option<String> {
         EngineConfig { max_message_history: Some(limit), ..EngineConfig::default() },
     );
     let start = StartTurn {
-        text: speaks.then(|| "go on".to_owned()),
+        text: has_message.then(|| "go on".to_owned()),
         max_steps: is_last.then_some(1),
         on_interrupt: OnInterrupt::Deny,
         client: "test".to_owned(),
@@ -260,16 +260,16 @@ fn every_history_is_accepted(native: bool, configure: impl Fn(&mut ModelConfig))
     let model = connect(&config).unwrap();
     let mut runner = TestRunner::new(Config { cases: CASES, failure_persistence: None, ..Config::default() });
     let outcome = runner.run(&history(), |history| {
-        let wrong = runtime.block_on(goes_on(&model, history));
-        prop_assert_eq!(wrong, None);
+        let problem = runtime.block_on(run_next_turn(&model, history));
+        prop_assert_eq!(problem, None);
         Ok(())
     });
     outcome.unwrap();
     let requests = server.requests();
     assert!(requests.len() >= 2 * CASES as usize, "both requests of each turn are checked");
     let forbids = |choice: &Value| choice == "none" || choice["type"] == "none";
-    let last = requests.iter().filter(|request| forbids(&request.body["tool_choice"])).count();
-    assert_eq!(last > 0, native, "last requests are among them, where tools are named");
+    let final_requests = requests.iter().filter(|request| forbids(&request.body["tool_choice"])).count();
+    assert_eq!(final_requests > 0, native, "final requests forbid calls only with native tools");
     assert_eq!(server.refusals(), Vec::<String>::new());
 }
 

@@ -23,10 +23,10 @@ fn daemon_starts_serves_and_leaves_no_files() {
     assert_eq!(fs::read_link(format!("/proc/{}/cwd", daemon.pid())).unwrap(), home.data().canonicalize().unwrap());
     let record = format!("{}\nsocket {}\n", daemon.pid(), home.socket().display());
     assert_eq!(fs::read_to_string(home.data().join("agentd.lock")).unwrap(), record);
-    let ended = daemon.stop();
-    assert_eq!((ended.status.code(), ended.stderr.as_str(), ended.stdout.as_str()), (Some(0), "", ""));
+    let output = daemon.stop();
+    assert_eq!((output.status.code(), output.stderr.as_str(), output.stdout.as_str()), (Some(0), "", ""));
     assert!(!home.socket().exists());
-    assert!(home.heard().contains("STOPPING=1"));
+    assert!(home.next_notification().contains("STOPPING=1"));
     assert!(home.log().contains("stopped"), "{}", home.log());
 }
 
@@ -35,7 +35,7 @@ fn sigint_stops_the_daemon() {
     let home = Home::new();
     let daemon = home.start();
     daemon.signal(Signal::SIGINT);
-    assert_eq!(daemon.ended().status.code(), Some(0));
+    assert_eq!(daemon.wait().status.code(), Some(0));
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn reload_applies_valid_files_and_rejects_invalid_ones() {
     let daemon = home.start();
     home.configure("models.yaml", "base: {base_url: 'http://127.0.0.1:9/v1', tempreture: 1}\n");
     daemon.signal(Signal::SIGHUP);
-    wait_until("the mistake is logged", || home.log().contains("did you mean `temperature`?"));
+    wait_until("the configuration error is logged", || home.log().contains("did you mean `temperature`?"));
     assert!(home.log().contains("could not reload the configuration"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -83,7 +83,7 @@ fn daemon_notifies_the_watchdog() {
     let mut command = home.command();
     let daemon = home.start_with(command.env("WATCHDOG_USEC", "200000"));
     for _ in 0..3 {
-        assert!(home.heard().contains("WATCHDOG=1"));
+        assert!(home.next_notification().contains("WATCHDOG=1"));
     }
     assert_eq!(daemon.stop().status.code(), Some(0));
 }
@@ -94,8 +94,8 @@ fn journald_lines_have_priorities_and_no_timestamps() {
     let mut command = home.command();
     command.env("JOURNAL_STREAM", "8:1");
     let daemon = home.spawn(&mut command);
-    assert!(home.heard().contains("READY=1"));
-    let ended = daemon.stop();
-    assert!(ended.stderr.lines().all(|line| line.starts_with("<6>")), "{}", ended.stderr);
-    assert!(ended.stderr.contains("agentd is ready"), "{}", ended.stderr);
+    assert!(home.next_notification().contains("READY=1"));
+    let output = daemon.stop();
+    assert!(output.stderr.lines().all(|line| line.starts_with("<6>")), "{}", output.stderr);
+    assert!(output.stderr.contains("agentd is ready"), "{}", output.stderr);
 }

@@ -1,7 +1,7 @@
 //! Tests of the real binary: start, errors and stop. Also checks that all parts together never produce a history that a
 //! provider rejects.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on says so by panicking")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests panic on failure")]
 
 mod daemon;
 

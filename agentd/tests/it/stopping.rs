@@ -10,17 +10,17 @@ use agentd_core::{
 use agentd_proto::client::{Client, NewSession, SessionChoice, StartRequest, TurnStream};
 use nix::sys::signal::Signal;
 
-use crate::daemon::{Daemon, Ended, Home, wait_until};
+use crate::daemon::{Daemon, ExitOutput, Home, wait_until};
 
 /// Daemon whose turns never end: its model accepts connections and never answers.
-pub(crate) struct Stuck {
+pub(crate) struct StuckDaemon {
     pub(crate) home: Home,
     daemon: Daemon,
     _model: TcpListener,
     pub(crate) runtime: tokio::runtime::Runtime,
 }
 
-impl Stuck {
+impl StuckDaemon {
     pub(crate) fn new(drain_deadline: &str) -> Self {
         let model = TcpListener::bind("127.0.0.1:0").unwrap();
         let home = Home::new();
@@ -35,7 +35,7 @@ impl Stuck {
     }
 
     /// Starts a turn and reads until it has started.
-    fn turn(&self) -> TurnStream {
+    fn start_turn(&self) -> TurnStream {
         self.runtime.block_on(async {
             let client = Client::connect(&self.home.socket()).await.unwrap();
             let mut turn = client.turn(request()).await.unwrap();
@@ -44,7 +44,7 @@ impl Stuck {
         })
     }
 
-    fn reads_its_end(&self, turn: &mut TurnStream) -> StopReason {
+    fn read_end(&self, turn: &mut TurnStream) -> StopReason {
         self.runtime.block_on(async {
             loop {
                 if let EventKind::TurnEnded { result } = next(turn).await.kind {
@@ -54,13 +54,13 @@ impl Stuck {
         })
     }
 
-    fn ended(self) -> (Home, Ended) {
-        (self.home, self.daemon.ended())
+    fn wait(self) -> (Home, ExitOutput) {
+        (self.home, self.daemon.wait())
     }
 }
 
 async fn next(turn: &mut TurnStream) -> Event {
-    turn.next().await.unwrap().expect("the stream ends before its turn")
+    turn.next().await.unwrap().expect("the stream ended before its turn")
 }
 
 fn request() -> StartRequest {
@@ -72,15 +72,15 @@ fn request() -> StartRequest {
 
 #[test]
 fn turn_exceeding_the_drain_time_is_suspended() {
-    let stuck = Stuck::new("100ms");
-    let mut turn = stuck.turn();
+    let stuck = StuckDaemon::new("100ms");
+    let mut turn = stuck.start_turn();
     let session = turn.session_id().to_string();
     let mut events = stuck.runtime.block_on(async {
         let client = Client::connect(&stuck.home.socket()).await.unwrap();
         client.subscribe(&session, 0, false).await.unwrap()
     });
     stuck.daemon.signal(Signal::SIGTERM);
-    assert_eq!(stuck.reads_its_end(&mut turn), StopReason::Suspended);
+    assert_eq!(stuck.read_end(&mut turn), StopReason::Suspended);
     let closed = stuck.runtime.block_on(async {
         let mut has_ended = false;
         loop {
@@ -92,10 +92,10 @@ fn turn_exceeding_the_drain_time_is_suspended() {
         }
     });
     assert_eq!(closed.and_then(|error| error.answered()), Some(ErrorKind::ShuttingDown));
-    let (home, ended) = stuck.ended();
-    ended.says(0, &[]);
+    let (home, output) = stuck.wait();
+    output.assert_exit(0, &[]);
     assert!(!home.socket().exists());
-    assert!(home.log().contains("turn") && !home.log().contains('\u{1b}'), "a log has no colours");
+    assert!(home.log().contains("turn") && !home.log().contains('\u{1b}'), "the log contains no colour codes");
     // The next daemon has nothing to recover: the end of the turn was stored.
     let next = home.start();
     assert!(!home.log().contains("when the daemon last stopped"), "{}", home.log());
@@ -103,24 +103,24 @@ fn turn_exceeding_the_drain_time_is_suspended() {
 }
 
 #[test]
-fn second_signal_stops_at_once() {
-    let stuck = Stuck::new("1h");
-    let _turn = stuck.turn();
+fn second_signal_stops_immediately() {
+    let stuck = StuckDaemon::new("1h");
+    let _turn = stuck.start_turn();
     stuck.daemon.signal(Signal::SIGTERM);
     wait_until("the stop has begun", || stuck.home.log().contains("stopping"));
     stuck.daemon.signal(Signal::SIGTERM);
-    let (home, ended) = stuck.ended();
-    ended.says(1, &["stopped at once by a second signal", "hint: "]);
+    let (home, output) = stuck.wait();
+    output.assert_exit(1, &["stopped immediately by a second signal", "hint: "]);
     // The next start reports the turn that the stop cut off.
     let next = home.start();
-    wait_until("the turn is told", || home.log().contains("when the daemon last stopped"));
+    wait_until("the interrupted turn is reported", || home.log().contains("when the daemon last stopped"));
     assert_eq!(next.stop().status.code(), Some(0));
 }
 
 #[test]
 fn turns_are_rejected_while_stopping() {
-    let stuck = Stuck::new("1h");
-    let _turn = stuck.turn();
+    let stuck = StuckDaemon::new("1h");
+    let _turn = stuck.start_turn();
     stuck.daemon.signal(Signal::SIGTERM);
     wait_until("the stop has begun", || stuck.home.log().contains("stopping"));
     let answered = stuck.runtime.block_on(async {
@@ -129,5 +129,5 @@ fn turns_are_rejected_while_stopping() {
     });
     assert_eq!(answered, Some(ErrorKind::ShuttingDown));
     stuck.daemon.signal(Signal::SIGINT);
-    stuck.ended().1.says(1, &[]);
+    stuck.wait().1.assert_exit(1, &[]);
 }

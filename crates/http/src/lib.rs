@@ -34,7 +34,7 @@ pub fn client(
         return builder().tls_certs_only([]).build();
     }
     builder().build().or_else(|error| {
-        tracing::warn!(%error, "the system's certificates cannot be read, using the built-in ones");
+        tracing::warn!(%error, "could not read the system's certificates; using the built-in ones");
         let roots = webpki_root_certs::TLS_SERVER_ROOT_CERTS;
         builder().tls_certs_only(roots.iter().filter_map(|root| Certificate::from_der(root).ok())).build()
     })

@@ -26,7 +26,7 @@ use futures_util::{
 };
 use reqwest::Response;
 
-use self::reading::{AnswerStream, Progress, Words};
+use self::reading::{AnswerStream, Progress, TextFilter};
 use crate::{
     config::{ModelConfig, ModelConfigError, Wire},
     facts::{
@@ -36,7 +36,7 @@ use crate::{
     },
     http::{
         failure::Failure,
-        learning::{Change, RequestForm, Trials},
+        refusals::{Change, RequestForm, Trials},
         request::Recording,
         retry::{Retries, Retry},
         target::{Clients, Deadline, Target},
@@ -51,10 +51,10 @@ use crate::{
 };
 
 /// Maximum number of retries of answers that broke off after they had started.
-const MOST_CUTS: u32 = 5;
+const MAX_CUT_RETRIES: u32 = 5;
 
 /// Maximum number of pauses of one answer.
-const MOST_PAUSES: u32 = 16;
+const MAX_PAUSES: u32 = 16;
 
 /// Model on an HTTP server.
 pub(crate) struct HttpModel(Arc<Inner>);
@@ -80,7 +80,7 @@ impl HttpModel {
             Wire::Anthropic => Box::new(Anthropic::default()),
             Wire::Responses => Box::new(Responses::default()),
         };
-        let record = records.of(RecordKey::new(target.shown(), config));
+        let record = records.of(RecordKey::new(target.display_url(), config));
         let facts = ModelFacts::new(config.clone(), target, record);
         Ok(Arc::new(Self(Arc::new(Inner { dialect, facts, unneeded: Mutex::default() }))))
     }
@@ -132,7 +132,7 @@ impl Model for HttpModel {
 
     fn learnt(&self) -> Vec<LearntForm> {
         let form = |change: &Change| LearntForm { topic: change.topic(), words: change.to_string() };
-        self.0.facts.record.known().changes.iter().map(|learnt| form(&learnt.change)).collect()
+        self.0.facts.record.current().changes.iter().map(|learnt| form(&learnt.change)).collect()
     }
 
     fn can_forbid_calls(&self) -> bool {
@@ -154,7 +154,7 @@ struct Call {
     /// All tools of the request, including those that are not sent.
     tools: Arc<[ToolSpec]>,
     trials: Trials,
-    /// True once the server failed by itself, which may be over at the next attempt.
+    /// True once the server failed on its own. The next attempt may succeed.
     has_failed: bool,
     retries: Retries,
     /// Retries of answers that broke off after they had started.
@@ -173,7 +173,7 @@ impl Call {
     fn new(model: Arc<Inner>, request: ModelRequest) -> Self {
         let config = &model.facts.config;
         // No retries of any kind if they are disabled.
-        let cuts = if config.retries == 0 { 0 } else { MOST_CUTS };
+        let cuts = if config.retries == 0 { 0 } else { MAX_CUT_RETRIES };
         Self {
             retries: Retries::new(config, config.retries, request.has_fallback),
             cut_retries: Retries::new(config, cuts, request.has_fallback),
@@ -207,13 +207,13 @@ impl Call {
                 Phase::Opening => {
                     let mut form = self.model.facts.form();
                     form.0.extend(self.trials.current().iter().cloned());
-                    let leaves_out = self.names_only() && form.has(&Change::WithoutNamedTools);
-                    self.request.tools = if leaves_out { Arc::default() } else { sent_tools(&self.tools, &form) };
-                    let begun = self.paused.as_ref().map(|(_, begun)| begun.as_str());
+                    let omits_tools = self.names_only() && form.has(&Change::WithoutNamedTools);
+                    self.request.tools = if omits_tools { Arc::default() } else { sent_tools(&self.tools, &form) };
+                    let paused_content = self.paused.as_ref().map(|(_, paused_content)| paused_content.as_str());
                     self.attempts += 1;
-                    let (request, recording) = (form.shown(&self.request), &mut self.recording);
-                    let opened = self.model.open(&request, &form, begun, self.attempts, recording).await;
-                    if opened.is_ok() && leaves_out && begun.is_none() {
+                    let (request, recording) = (form.omit_refused_pictures(&self.request), &mut self.recording);
+                    let opened = self.model.open(&request, &form, paused_content, self.attempts, recording).await;
+                    if opened.is_ok() && omits_tools && paused_content.is_none() {
                         self.chunks.push_back(ModelChunk::WithoutTools);
                     }
                     opened.map(|(response, deadline, reader)| {
@@ -224,8 +224,9 @@ impl Call {
                             }
                             None => {
                                 let facts = &self.model.facts;
-                                let words = Words::new(self.request.tools.clone(), !form.native_tools(&facts.config));
-                                Box::new(AnswerStream::new(response, deadline, reader, words, facts.prices()))
+                                let text_filter =
+                                    TextFilter::new(self.request.tools.clone(), !form.native_tools(&facts.config));
+                                Box::new(AnswerStream::new(response, deadline, reader, text_filter, facts.prices()))
                             }
                         };
                         Some(Phase::Reading(reading))
@@ -241,14 +242,14 @@ impl Call {
                     self.recording.chunks(&self.chunks);
                     match progress {
                         Ok(Progress::More) => Ok(None),
-                        Ok(Progress::Paused(begun)) => {
+                        Ok(Progress::Paused(paused_content)) => {
                             self.recording.end(ExchangeOutcome::Paused, None);
-                            self.pause(begun);
+                            self.pause(paused_content);
                             continue;
                         }
                         Ok(Progress::Ended) => {
                             self.recording.end(ExchangeOutcome::Whole, None);
-                            self.keep_what_was_taken();
+                            self.record_accepted_changes();
                             Ok(Some(Phase::Ended(None)))
                         }
                         Err(failure) => Err(failure),
@@ -300,14 +301,14 @@ impl Call {
     }
 
     /// Continues a paused answer with another request.
-    fn pause(&mut self, begun: String) {
+    fn pause(&mut self, paused_content: String) {
         self.pauses += 1;
         let Phase::Reading(reading) = std::mem::replace(&mut self.phase, Phase::Opening) else { return };
-        if self.pauses > MOST_PAUSES {
+        if self.pauses > MAX_PAUSES {
             let message = format!("the model at {} paused its answer too many times", self.model.facts.target);
             self.phase = Phase::Ended(Some(Failure::protocol(message).error));
         } else {
-            self.paused = Some((reading, begun));
+            self.paused = Some((reading, paused_content));
         }
     }
 
@@ -317,7 +318,7 @@ impl Call {
     }
 }
 
-/// The tools except for those that the server refuses.
+/// The tools except those that the server refuses.
 fn sent_tools(tools: &Arc<[ToolSpec]>, form: &RequestForm) -> Arc<[ToolSpec]> {
     if tools.iter().all(|tool| form.sends_tool(&tool.name)) {
         return Arc::clone(tools);
@@ -342,8 +343,8 @@ impl Inner {
         recording: &mut Recording,
     ) -> Result<(Response, Deadline, Box<dyn AnswerReader>), Failure> {
         let ModelFacts { config, target, .. } = &self.facts;
-        let depends = config.needs_id() || self.facts.lacks_abilities();
-        if depends {
+        let needs_facts = config.needs_id() || self.facts.lacks_abilities();
+        if needs_facts {
             self.facts.look_up().await;
         }
         let deadline = target.deadlines.first_byte();
@@ -353,12 +354,12 @@ impl Inner {
         let sent = SentRequest { wire, model, url: "", headers: &[], attempt, body: &body };
         *recording = Recording::begin(&request.tap, target, &path, &sent);
         let posted = pin!(target.post(&path, body, &deadline, recording));
-        let looking = pin!(async {
-            if !depends {
+        let lookup = pin!(async {
+            if !needs_facts {
                 self.facts.look_up().await
             }
         });
-        let response = match select(posted, looking).await {
+        let response = match select(posted, lookup).await {
             Either::Left((response, _)) => response,
             Either::Right(((), posted)) => posted.await,
         }?;

@@ -125,7 +125,7 @@ pub struct ModelConfig {
     pub max_retry_delay_ms: u64,
     /// Additional headers. Their values are treated as secrets.
     pub headers: BTreeMap<String, SecretString>,
-    /// Additional fields of every request's body. They override ours.
+    /// Additional fields of every request's body. They override the ones that agentd sets.
     pub body: Map<String, Value>,
     /// Prompt template for `llamacpp`.
     pub chat_template: ChatTemplate,
@@ -171,7 +171,7 @@ impl ModelConfig {
     }
 
     /// Maximum number of tokens of the answer to a request. `None` for the server's limit.
-    pub(crate) fn most_tokens(&self, request: &ModelRequest) -> Option<u64> {
+    pub(crate) fn max_answer_tokens(&self, request: &ModelRequest) -> Option<u64> {
         self.max_tokens.into_iter().chain(request.max_tokens).min()
     }
 
@@ -231,7 +231,7 @@ impl Default for ChatTemplate {
 #[derive(Debug, thiserror::Error)]
 pub enum ModelConfigError {
     /// The address is invalid.
-    #[error("the base_url {base_url:?} cannot be used: {reason}; use a URL such as http://127.0.0.1:8080/v1")]
+    #[error("invalid base_url {base_url:?}: {reason}; use a URL such as http://127.0.0.1:8080/v1")]
     BaseUrl {
         /// The address, truncated, without a password.
         base_url: String,
@@ -239,7 +239,7 @@ pub enum ModelConfigError {
         reason: String,
     },
     /// A header cannot be sent.
-    #[error("the header {name:?} cannot be sent: {reason}")]
+    #[error("invalid header {name:?}: {reason}")]
     Header {
         /// Name of the header.
         name: String,

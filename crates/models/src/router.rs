@@ -20,7 +20,7 @@ use crate::{
 
 /// The five slots. An empty one falls back to the base slot, and an empty base slot to the embedded model.
 pub struct ModelRouter {
-    filled: BTreeMap<Slot, FilledSlot>,
+    slots: BTreeMap<Slot, FilledSlot>,
     named: Mutex<NamedModels>,
     embedded: Arc<dyn Model>,
     records: Arc<ModelRecords>,
@@ -30,7 +30,7 @@ struct FilledSlot {
     config: ModelConfig,
     model: Arc<dyn Model>,
     /// Fallback models that have their own configuration, by position in the list of fallbacks.
-    standing_by: BTreeMap<usize, Arc<dyn Model>>,
+    fallback_models: BTreeMap<usize, Arc<dyn Model>>,
 }
 
 /// Models that sessions chose by ID, and the HTTP clients for creating more.
@@ -46,7 +46,7 @@ const MAX_NAMED: usize = 64;
 
 /// Slot whose model is configured incorrectly.
 #[derive(Debug, thiserror::Error)]
-#[error("the model of slot {slot} cannot be used")]
+#[error("invalid model for slot {slot}")]
 pub struct SlotError {
     /// Slot with the invalid configuration.
     pub slot: Slot,
@@ -67,37 +67,37 @@ impl ModelRouter {
         routes: Routes,
     ) -> Result<Self, SlotError> {
         let mut clients = Clients::new(routes);
-        let mut filled = BTreeMap::new();
+        let mut filled_slots = BTreeMap::new();
         for (slot, config) in slots {
             let mut open = |config| {
                 HttpModel::open(config, &mut clients, &records).map_err(|source| SlotError { slot: *slot, source })
             };
-            let (model, mut standing_by) = (open(config)?, BTreeMap::new());
-            for (place, fallback) in config.fallback.iter().enumerate() {
+            let (model, mut fallback_models) = (open(config)?, BTreeMap::new());
+            for (index, fallback) in config.fallback.iter().enumerate() {
                 if let Fallback::Model(config) = fallback {
-                    standing_by.insert(place, open(config)?);
+                    fallback_models.insert(index, open(config)?);
                 }
             }
-            filled.insert(*slot, FilledSlot { config: config.clone(), model, standing_by });
+            filled_slots.insert(*slot, FilledSlot { config: config.clone(), model, fallback_models });
         }
         let named = Mutex::new(NamedModels { clients, models: HashMap::new() });
-        Ok(Self { filled, named, embedded, records })
+        Ok(Self { slots: filled_slots, named, embedded, records })
     }
 
     /// The slot that serves this one, if any.
-    fn serving(&self, slot: Slot) -> Option<(Slot, &FilledSlot)> {
-        let slot = if self.filled.contains_key(&slot) { slot } else { Slot::Base };
-        Some((slot, self.filled.get(&slot)?))
+    fn resolve(&self, slot: Slot) -> Option<(Slot, &FilledSlot)> {
+        let slot = if self.slots.contains_key(&slot) { slot } else { Slot::Base };
+        Some((slot, self.slots.get(&slot)?))
     }
 }
 
 impl Models for ModelRouter {
     fn get(&self, slot: Slot) -> Arc<dyn Model> {
-        self.serving(slot).map_or(&self.embedded, |(_, serving)| &serving.model).clone()
+        self.resolve(slot).map_or(&self.embedded, |(_, filled)| &filled.model).clone()
     }
 
     fn named(&self, slot: Slot, id: &str) -> Option<Arc<dyn Model>> {
-        let (slot, FilledSlot { config, model: own, .. }) = self.serving(slot)?;
+        let (slot, FilledSlot { config, model: own, .. }) = self.resolve(slot)?;
         if config.wire == Wire::LlamaCpp {
             return None;
         }
@@ -111,7 +111,7 @@ impl Models for ModelRouter {
         }
         let config = ModelConfig { sees_pictures: (slot == Slot::Vision).then_some(true), ..config.with_id(id) };
         let model = HttpModel::open(&config, clients, &self.records)
-            .inspect_err(|error| tracing::warn!("a named model cannot be used: {error}"));
+            .inspect_err(|error| tracing::warn!("could not set up a named model: {error}"));
         let model = model.ok()?;
         if models.len() >= MAX_NAMED {
             models.clear();
@@ -121,16 +121,16 @@ impl Models for ModelRouter {
     }
 
     fn own_slots(&self) -> Vec<Slot> {
-        self.filled.keys().copied().collect()
+        self.slots.keys().copied().collect()
     }
 
     fn fallbacks(&self, slot: Slot) -> Vec<FallbackModel> {
-        let Some((slot, FilledSlot { config, standing_by, .. })) = self.serving(slot) else { return Vec::new() };
-        let fallback = |(place, fallback): (usize, &Fallback)| {
+        let Some((slot, FilledSlot { config, fallback_models, .. })) = self.resolve(slot) else { return Vec::new() };
+        let fallback = |(index, fallback): (usize, &Fallback)| {
             let (slot, model) = match fallback {
                 Fallback::Slot(other) => (*other, Some(self.get(*other))),
                 Fallback::Id(id) => (slot, self.named(slot, id)),
-                Fallback::Model(_) => (slot, standing_by.get(&place).cloned()),
+                Fallback::Model(_) => (slot, fallback_models.get(&index).cloned()),
             };
             Some(FallbackModel { slot, model: model? })
         };
@@ -138,7 +138,7 @@ impl Models for ModelRouter {
     }
 
     fn list(&self) -> Vec<SlotInfo> {
-        let falls_back_to = |slot: Slot| (slot != Slot::Base && !self.filled.contains_key(&slot)).then_some(Slot::Base);
+        let falls_back_to = |slot: Slot| (slot != Slot::Base && !self.slots.contains_key(&slot)).then_some(Slot::Base);
         Slot::ALL
             .into_iter()
             .map(|slot| SlotInfo { slot, falls_back_to: falls_back_to(slot), model: self.get(slot).info().clone() })

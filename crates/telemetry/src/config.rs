@@ -12,7 +12,7 @@ use crate::otlp::Temporality;
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Maximum number of resource attributes, and of headers.
-const MOST: usize = 128;
+const MAX_PAIRS: usize = 128;
 
 /// Kind of exported data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,7 +121,9 @@ impl TelemetryConfig {
         }
         let content = match variable("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT").map(str::trim) {
             None => configured.content,
-            Some(value) => ["true", "span_only", "span_and_event"].iter().any(|yes| value.eq_ignore_ascii_case(yes)),
+            Some(value) => {
+                ["true", "span_only", "span_and_event"].iter().any(|enabled| value.eq_ignore_ascii_case(enabled))
+            }
         };
         let temporality = match variable("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE").map(str::trim) {
             Some(value) if value.eq_ignore_ascii_case("delta") => Temporality::Delta,
@@ -150,29 +152,30 @@ fn signal<'a>(
         return Ok(None);
     }
     // Settings of one signal take precedence over those of all.
-    let said = |what: &str| {
-        let names = [format!("OTEL_EXPORTER_OTLP_{upper}_{what}"), format!("OTEL_EXPORTER_OTLP_{what}")];
+    let setting = |suffix: &str| {
+        let names = [format!("OTEL_EXPORTER_OTLP_{upper}_{suffix}"), format!("OTEL_EXPORTER_OTLP_{suffix}")];
         names.into_iter().find_map(|name| Some((variable(&name)?.trim(), name)))
     };
-    let own = variable(&format!("OTEL_EXPORTER_OTLP_{upper}_ENDPOINT")).is_some();
-    let Some((text, name)) = said("ENDPOINT").or_else(|| Some((configured?, "telemetry.endpoint".to_owned()))) else {
+    let is_specific = variable(&format!("OTEL_EXPORTER_OTLP_{upper}_ENDPOINT")).is_some();
+    let Some((text, name)) = setting("ENDPOINT").or_else(|| Some((configured?, "telemetry.endpoint".to_owned())))
+    else {
         return Ok(None);
     };
-    let protocol = match said("PROTOCOL") {
+    let protocol = match setting("PROTOCOL") {
         None => Protocol::Http,
         Some(("http/protobuf", _)) => Protocol::Http,
         Some(("grpc", _)) => Protocol::Grpc,
         Some((_, name)) => return Err(TelemetryConfigError::new(name, "is neither http/protobuf nor grpc")),
     };
-    let endpoint = endpoint(text, &name, protocol, (!own).then_some(signal))?;
-    let headers = match said("HEADERS") {
+    let endpoint = endpoint(text, &name, protocol, (!is_specific).then_some(signal))?;
+    let headers = match setting("HEADERS") {
         Some((text, name)) => {
             pairs(text).ok_or_else(|| TelemetryConfigError::new(name, "is not a list of key=value"))?
         }
         None => Vec::new(),
     };
     let headers = headers.into_iter().map(|(name, value)| (name.to_ascii_lowercase(), value.into())).collect();
-    let timeout = match said("TIMEOUT") {
+    let timeout = match setting("TIMEOUT") {
         Some((text, name)) => {
             let milliseconds = text.parse().ok().filter(|milliseconds| (1..=600_000).contains(milliseconds));
             let problem = || TelemetryConfigError::new(name, "is not a number of milliseconds from 1 to 600000");
@@ -235,8 +238,8 @@ fn pairs(text: &str) -> Option<Vec<(String, String)>> {
     let mut pairs = Vec::new();
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
         let (key, value) = part.split_once('=')?;
-        let (key, value) = (key.trim(), decoded(value.trim())?);
-        if key.is_empty() || pairs.len() >= MOST {
+        let (key, value) = (key.trim(), percent_decoded(value.trim())?);
+        if key.is_empty() || pairs.len() >= MAX_PAIRS {
             return None;
         }
         pairs.push((key.to_owned(), value));
@@ -245,7 +248,7 @@ fn pairs(text: &str) -> Option<Vec<(String, String)>> {
 }
 
 /// Decodes percent-encoding such as `%41`. A `+` is not decoded.
-fn decoded(text: &str) -> Option<String> {
+fn percent_decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, more)) = rest.split_first() {

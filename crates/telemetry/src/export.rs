@@ -29,20 +29,20 @@ use crate::{
 /// Number of turns read from the journal at a time.
 const BATCH: usize = 64;
 /// Maximum number of spans per message, and their approximate maximum size in bytes. Servers accept 4 MiB by default.
-const MOST_SPANS: usize = 400;
-const MOST_BYTES: usize = 1 << 20;
+const MAX_SPANS: usize = 400;
+const MAX_MESSAGE_BYTES: usize = 1 << 20;
 /// Maximum number of tries of a message that may itself be the reason for the collector's failure.
-const MOST_TRIES: u32 = 8;
+const MAX_TRIES: u32 = 8;
 /// Number of events read at a time, and maximum number of events of one session.
 const PAGE: usize = 1000;
-const MOST_EVENTS: usize = 200_000;
+const MAX_EVENTS: usize = 200_000;
 
 /// Backoff after a failure: the first pause, which doubles, and the longest.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+const MAX_PAUSE: Duration = Duration::from_secs(300);
 /// Interval of checks without activity, and delay of the check after activity.
-const LOOK: Duration = Duration::from_secs(60);
-const SOON: Duration = Duration::from_millis(250);
+const CHECK_INTERVAL: Duration = Duration::from_secs(60);
+const SETTLE_DELAY: Duration = Duration::from_millis(250);
 
 /// The journal, from which turns are exported.
 pub type TurnSource = Arc<dyn Store>;
@@ -56,7 +56,7 @@ pub fn position_file(folder: &Path, signal: Signal) -> PositionFile {
 /// Called before the first turn can start.
 pub async fn anchor(signal: Signal, source: &TurnSource, folder: &Path) {
     let file = position_file(folder, signal);
-    let marked = async {
+    let anchored = async {
         // An unreadable file is reported when it is used.
         if !matches!(file.load(), Ok(None)) {
             return Ok(());
@@ -65,13 +65,13 @@ pub async fn anchor(signal: Signal, source: &TurnSource, folder: &Path) {
         let position = Position { place: end, turn_id: None, at: Timestamp::now() };
         file.save(position).map_err(|error| error.to_string())
     };
-    if let Err(error) = marked.await {
+    if let Err(error) = anchored.await {
         tracing::warn!("could not write the telemetry position: {error}");
     }
 }
 
-/// Follows the journal for one signal. Only returns if the collector's address is invalid. `signs` changes when a turn
-/// may have ended.
+/// Follows the journal for one signal. Only returns if the collector's address is invalid. `activity` changes when a
+/// turn may have ended.
 ///
 /// # Errors
 /// Fails if the client cannot be created.
@@ -80,10 +80,10 @@ pub async fn follow<T: Clone>(
     config: &TelemetryConfig,
     source: TurnSource,
     folder: &Path,
-    mut signs: watch::Receiver<T>,
+    mut activity: watch::Receiver<T>,
 ) -> Result<(), CollectorError> {
-    let Some(way) = config.signal(signal) else { return Ok(()) };
-    let collector = Collector::new(signal, way)?;
+    let Some(signal_config) = config.signal(signal) else { return Ok(()) };
+    let collector = Collector::new(signal, signal_config)?;
     let mut export = Export::begin(signal, config, source, position_file(folder, signal), collector).await;
     let mut pause = FIRST_PAUSE;
     loop {
@@ -92,18 +92,18 @@ pub async fn follow<T: Clone>(
             Ok(false) => {
                 pause = FIRST_PAUSE;
                 tokio::select! {
-                    changed = signs.changed() => match changed {
+                    changed = activity.changed() => match changed {
                         // The end of a turn is stored at about the same time as it is announced.
-                        Ok(()) => sleep(SOON).await,
-                        Err(_) => sleep(LOOK).await,
+                        Ok(()) => sleep(SETTLE_DELAY).await,
+                        Err(_) => sleep(CHECK_INTERVAL).await,
                     },
-                    () = sleep(LOOK) => {}
+                    () = sleep(CHECK_INTERVAL) => {}
                 }
             }
-            Err(Delay { why, after }) => {
-                tracing::warn!(signal = signal.as_str(), "could not send telemetry, retrying later: {why}");
+            Err(Delay { reason, after }) => {
+                tracing::warn!(signal = signal.as_str(), "could not send telemetry; retrying later: {reason}");
                 sleep(after.unwrap_or(pause).max(FIRST_PAUSE)).await;
-                pause = (pause * 2).min(LONGEST_PAUSE);
+                pause = (pause * 2).min(MAX_PAUSE);
             }
         }
     }
@@ -111,13 +111,13 @@ pub async fn follow<T: Clone>(
 
 /// Reason to retry later.
 struct Delay {
-    why: String,
+    reason: String,
     after: Option<Duration>,
 }
 
 impl From<StoreError> for Delay {
     fn from(error: StoreError) -> Self {
-        Self { why: error.to_string(), after: None }
+        Self { reason: error.to_string(), after: None }
     }
 }
 
@@ -130,10 +130,10 @@ struct Export {
     file: PositionFile,
     collector: Collector,
     position: Option<Position>,
-    /// Turns that were found and not exported yet.
-    due: VecDeque<EndedTurn>,
-    /// Number of spans of the first due turn that were accepted.
-    taken: usize,
+    /// Turns that were found but not exported yet.
+    queue: VecDeque<EndedTurn>,
+    /// Number of spans of the first queued turn that were accepted.
+    sent_spans: usize,
     /// Failed tries of the next message.
     tries: u32,
     measures: Measures,
@@ -149,10 +149,10 @@ impl Export {
         file: PositionFile,
         collector: Collector,
     ) -> Self {
-        let loading = file.clone();
-        let loaded = tokio::task::spawn_blocking(move || loading.load()).await.unwrap_or(Ok(None));
+        let reader = file.clone();
+        let loaded = tokio::task::spawn_blocking(move || reader.load()).await.unwrap_or(Ok(None));
         let position = loaded.unwrap_or_else(|error| {
-            tracing::warn!("could not read the telemetry position, starting with the next turn: {error}");
+            tracing::warn!("could not read the telemetry position; starting with the next turn: {error}");
             None
         });
         let attributes = config.resource.iter().map(|(name, value)| KeyValue::new(name, value.as_str())).collect();
@@ -165,8 +165,8 @@ impl Export {
             file,
             collector,
             position,
-            due: VecDeque::new(),
-            taken: 0,
+            queue: VecDeque::new(),
+            sent_spans: 0,
             tries: 0,
             measures: Measures::default(),
             since: Timestamp::now(),
@@ -178,15 +178,15 @@ impl Export {
         let position = match self.position {
             Some(position) => position,
             None => {
-                // Turns before the first start of the export are not wanted.
+                // Turns before the first start of the export are not exported.
                 let end = self.source.ended_turns(u64::MAX, 0).await?.end;
                 self.note(Position { place: end, turn_id: None, at: Timestamp::now() }).await?
             }
         };
-        if self.due.is_empty() {
-            self.due = self.find(position).await?.into();
+        if self.queue.is_empty() {
+            self.queue = self.find(position).await?.into();
         }
-        let Some(turn) = self.due.front().copied() else { return Ok(false) };
+        let Some(turn) = self.queue.front().copied() else { return Ok(false) };
         if let Some((tree, traceparent)) = self.read(turn).await? {
             match self.signal {
                 Signal::Traces => self.send_spans(&tree, traceparent.as_deref()).await?,
@@ -194,8 +194,8 @@ impl Export {
             }
         }
         self.note(Position::of(&turn)).await?;
-        self.due.pop_front();
-        self.taken = 0;
+        self.queue.pop_front();
+        self.sent_spans = 0;
         Ok(true)
     }
 
@@ -210,16 +210,16 @@ impl Export {
         Ok(position)
     }
 
-    /// Turns after the position. If its place may belong to another turn by now, the time decides.
+    /// Turns after the position. If another turn may occupy its place by now, the time decides.
     async fn find(&mut self, position: Position) -> Result<Vec<EndedTurn>, Delay> {
         let page = self.source.ended_turns(position.place.saturating_sub(1), BATCH).await?;
-        let is_kept = match position.turn_id {
+        let is_current = match position.turn_id {
             Some(turn) => {
                 page.turns.first().is_some_and(|first| first.place == position.place && first.turn_id == turn)
             }
             None => page.end >= position.place,
         };
-        if is_kept {
+        if is_current {
             return Ok(page.turns.into_iter().filter(|turn| turn.place > position.place).collect());
         }
         let mut after = 0;
@@ -257,14 +257,14 @@ impl Export {
             }
             _ => None,
         });
-        let of_child = |session| async move { Ok::<_, Delay>(turns(&self.events(session, 0, u64::MAX).await?)) };
-        nest_all(std::slice::from_mut(&mut tree), of_child).await?;
+        let child_turns = |session| async move { Ok::<_, Delay>(turns(&self.events(session, 0, u64::MAX).await?)) };
+        nest_all(std::slice::from_mut(&mut tree), child_turns).await?;
         Ok(Some((tree, traceparent)))
     }
 
     async fn events(&self, session: SessionId, after: u64, last: u64) -> Result<Vec<Event>, Delay> {
         let (mut events, mut after): (Vec<Event>, u64) = (Vec::new(), after);
-        while events.len() < MOST_EVENTS && after < last {
+        while events.len() < MAX_EVENTS && after < last {
             let page = self.source.events(session, after, PAGE).await?;
             let Some(end) = page.last().map(|event| event.seq) else { break };
             events.extend(page.into_iter().filter(|event| event.seq <= last).map(Arc::unwrap_or_clone));
@@ -279,20 +279,20 @@ impl Export {
             return Ok(());
         }
         let spans = spans::of_turn(tree, &context, self.content);
-        let mut most = MOST_BYTES;
-        while let Some(left) = spans.get(self.taken..).filter(|left| !left.is_empty()) {
-            let part = &left[..fitting(left, most)];
+        let mut limit = MAX_MESSAGE_BYTES;
+        while let Some(remaining) = spans.get(self.sent_spans..).filter(|remaining| !remaining.is_empty()) {
+            let part = &remaining[..count_fitting(remaining, limit)];
             let scope_spans = vec![otlp::ScopeSpans { scope: Some(scope()), spans: part.to_vec() }];
             let message = otlp::ExportTraces {
                 resource_spans: vec![otlp::ResourceSpans { resource: Some(self.resource.clone()), scope_spans }],
             };
             let size = message.encoded_len();
             match self.collector.export(message).await {
-                ExportOutcome::TooLarge(_) if part.len() > 1 => most = most.min(size) / 2,
+                ExportOutcome::TooLarge(_) if part.len() > 1 => limit = limit.min(size) / 2,
                 outcome => {
                     let count = part.len();
                     self.process_outcome(outcome)?;
-                    self.taken += count;
+                    self.sent_spans += count;
                 }
             }
         }
@@ -302,7 +302,7 @@ impl Export {
     async fn send_measures(&mut self, tree: &TurnTrace) -> Result<(), Delay> {
         let is_delta = self.temporality == Temporality::Delta;
         let mut measures = if is_delta { Measures::default() } else { self.measures.clone() };
-        measures.take(tree);
+        measures.add(tree);
         let now = Timestamp::now();
         let metrics = measures.encode(self.since, now, self.temporality);
         let scope_metrics = vec![otlp::ScopeMetrics { scope: Some(scope()), metrics }];
@@ -324,15 +324,15 @@ impl Export {
         let signal = self.signal.as_str();
         self.tries += 1;
         match outcome {
-            ExportOutcome::Later { why, after, is_doubtful } if !is_doubtful || self.tries < MOST_TRIES => {
-                return Err(Delay { why, after });
+            ExportOutcome::Retry { reason, after, is_doubtful } if !is_doubtful || self.tries < MAX_TRIES => {
+                return Err(Delay { reason, after });
             }
-            ExportOutcome::Taken { rejected: 0 } => {}
-            ExportOutcome::Taken { rejected } => {
+            ExportOutcome::Accepted { rejected: 0 } => {}
+            ExportOutcome::Accepted { rejected } => {
                 tracing::warn!(signal, rejected, "the collector rejected part of a turn");
             }
-            ExportOutcome::Refused(why) | ExportOutcome::TooLarge(why) | ExportOutcome::Later { why, .. } => {
-                tracing::warn!(signal, "the collector rejected a turn, skipping it: {why}");
+            ExportOutcome::Rejected(reason) | ExportOutcome::TooLarge(reason) | ExportOutcome::Retry { reason, .. } => {
+                tracing::warn!(signal, "the collector rejected a turn; skipping it: {reason}");
             }
         }
         self.tries = 0;
@@ -341,13 +341,13 @@ impl Export {
 }
 
 /// Number of spans in the next message: as many as fit, at least one.
-fn fitting(spans: &[otlp::Span], most: usize) -> usize {
+fn count_fitting(spans: &[otlp::Span], limit: usize) -> usize {
     let mut size = 0;
     let fits = |span: &&otlp::Span| {
         size += span.encoded_len();
-        size <= most
+        size <= limit
     };
-    spans.iter().take(MOST_SPANS).take_while(fits).count().max(1)
+    spans.iter().take(MAX_SPANS).take_while(fits).count().max(1)
 }
 
 fn scope() -> Scope {

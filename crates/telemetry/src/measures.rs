@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Maximum number of series. Further ones, for example of arbitrary names, are merged.
-const MOST_SERIES: usize = 2000;
+const MAX_SERIES: usize = 2000;
 
 /// Histogram bounds: seconds of calls and tools, seconds of turns, and numbers of calls.
 const SHORT: [f64; 14] = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
@@ -31,12 +31,12 @@ pub struct Measures {
 enum SeriesValue {
     Count(u64),
     Amount(f64),
-    Spread { bounds: &'static [f64], buckets: Vec<u64>, sum: f64 },
+    Distribution { bounds: &'static [f64], buckets: Vec<u64>, sum: f64 },
 }
 
 impl Measures {
     /// Adds a turn and its subagents' turns.
-    pub fn take(&mut self, turn: &TurnTrace) {
+    pub fn add(&mut self, turn: &TurnTrace) {
         let mut calls = CallCounts::default();
         self.spans(turn, &turn.spans, &mut calls);
         let mut agent = vec![(names::OPERATION, names::INVOKE_AGENT.to_owned()), (names::AGENT, turn.agent.clone())];
@@ -57,7 +57,7 @@ impl Measures {
                     calls.tools += 1.0;
                     self.tool(turn, span, tool);
                 }
-                SpanKind::Subagent(work) => work.turns.iter().for_each(|turn| self.take(turn)),
+                SpanKind::Subagent(work) => work.turns.iter().for_each(|turn| self.add(turn)),
                 _ => {}
             }
             self.spans(turn, &span.children, calls);
@@ -65,29 +65,29 @@ impl Measures {
     }
 
     fn call(&mut self, span: &Span, call: &ModelCallSpan) {
-        let mut attributes = of_model(&call.model, call.server.as_deref());
-        self.spent(&attributes, &call.usage);
+        let mut attributes = model_attributes(&call.model, call.server.as_deref());
+        self.add_usage(&attributes, &call.usage);
         if let Some(first) = call.first_token_ms {
             self.observe("gen_ai.client.inference.time_to_first_chunk", attributes.clone(), &SHORT, seconds(first));
         }
         attributes.extend(call_failure(span, call).map(|error| (names::ERROR, error.to_owned())));
-        let took = call.took_ms.unwrap_or_else(|| span.duration_ms());
-        self.observe("gen_ai.client.inference.duration", attributes, &SHORT, seconds(took));
+        let duration = call.took_ms.unwrap_or_else(|| span.duration_ms());
+        self.observe("gen_ai.client.inference.duration", attributes, &SHORT, seconds(duration));
     }
 
     fn tool(&mut self, turn: &TurnTrace, span: &Span, tool: &ToolSpan) {
         if tool.sampled != Usage::default() {
-            self.spent(&of_model(&turn.model, None), &tool.sampled);
+            self.add_usage(&model_attributes(&turn.model, None), &tool.sampled);
         }
         let mut attributes =
             vec![(names::OPERATION, names::EXECUTE_TOOL.to_owned()), (names::TOOL, tool_name(tool).to_owned())];
         attributes.extend(tool_failure(span, tool).map(|error| (names::ERROR, error.to_owned())));
         // Excludes waiting for the user. A tool that never ran took no time.
-        let took = tool.duration_ms.unwrap_or_else(|| if tool.ran { span.duration_ms() } else { 0 });
-        self.observe("gen_ai.execute_tool.duration", attributes, &SHORT, seconds(took));
+        let duration = tool.duration_ms.unwrap_or_else(|| if tool.ran { span.duration_ms() } else { 0 });
+        self.observe("gen_ai.execute_tool.duration", attributes, &SHORT, seconds(duration));
     }
 
-    fn spent(&mut self, model: &Attributes, usage: &Usage) {
+    fn add_usage(&mut self, model: &Attributes, usage: &Usage) {
         let mut attributes = model.clone();
         if let Some(cost) = usage.cost_microusd {
             let empty = SeriesValue::Amount(0.0);
@@ -112,8 +112,8 @@ impl Measures {
     }
 
     fn observe(&mut self, name: &'static str, attributes: Attributes, bounds: &'static [f64], value: f64) {
-        let empty = SeriesValue::Spread { bounds, buckets: vec![0; bounds.len() + 1], sum: 0.0 };
-        if let SeriesValue::Spread { bounds, buckets, sum } = self.series(name, attributes, empty) {
+        let empty = SeriesValue::Distribution { bounds, buckets: vec![0; bounds.len() + 1], sum: 0.0 };
+        if let SeriesValue::Distribution { bounds, buckets, sum } = self.series(name, attributes, empty) {
             *sum += value;
             let bucket = bounds.iter().position(|bound| value <= *bound).unwrap_or(bounds.len());
             if let Some(count) = buckets.get_mut(bucket) {
@@ -124,7 +124,7 @@ impl Measures {
 
     fn series(&mut self, name: &'static str, attributes: Attributes, empty: SeriesValue) -> &mut SeriesValue {
         let key = (name, attributes);
-        let is_new = self.series.len() >= MOST_SERIES && !self.series.contains_key(&key);
+        let is_new = self.series.len() >= MAX_SERIES && !self.series.contains_key(&key);
         let key = if is_new { (name, vec![("otel.metric.overflow", "true".to_owned())]) } else { key };
         self.series.entry(key).or_insert(empty)
     }
@@ -133,22 +133,22 @@ impl Measures {
     pub fn encode(&self, start: Timestamp, now: Timestamp, temporality: otlp::Temporality) -> Vec<otlp::Metric> {
         let (start_ns, time_ns) = (nanoseconds(start), nanoseconds(now).max(nanoseconds(start)));
         let mut metrics: Vec<otlp::Metric> = Vec::new();
-        for ((name, attributes), measured) in &self.series {
+        for ((name, attributes), series_value) in &self.series {
             let attributes: Vec<KeyValue> =
                 attributes.iter().map(|(key, value)| KeyValue::new(key, value.as_str())).collect();
             if metrics.last().is_none_or(|metric| metric.name != *name) {
-                metrics.push(empty_metric(name, measured, temporality));
+                metrics.push(empty_metric(name, series_value, temporality));
             }
             let point =
                 |value| otlp::NumberPoint { start_ns, time_ns, value: Some(value), attributes: attributes.clone() };
-            match (metrics.last_mut().and_then(|metric| metric.data.as_mut()), measured) {
+            match (metrics.last_mut().and_then(|metric| metric.data.as_mut()), series_value) {
                 (Some(otlp::MetricData::Sum(sum)), SeriesValue::Count(count)) => {
                     sum.points.push(point(otlp::Number::Int(i64::try_from(*count).unwrap_or(i64::MAX))));
                 }
                 (Some(otlp::MetricData::Sum(sum)), SeriesValue::Amount(amount)) => {
                     sum.points.push(point(otlp::Number::Double(*amount)));
                 }
-                (Some(otlp::MetricData::Histogram(histogram)), SeriesValue::Spread { bounds, buckets, sum }) => {
+                (Some(otlp::MetricData::Histogram(histogram)), SeriesValue::Distribution { bounds, buckets, sum }) => {
                     histogram.points.push(otlp::HistogramPoint {
                         start_ns,
                         time_ns,
@@ -173,7 +173,7 @@ struct CallCounts {
     tools: f64,
 }
 
-fn of_model(model: &str, server: Option<&str>) -> Attributes {
+fn model_attributes(model: &str, server: Option<&str>) -> Attributes {
     let (host, _) = address(server.unwrap_or_default());
     vec![
         (names::OPERATION, names::CHAT.to_owned()),
@@ -182,17 +182,17 @@ fn of_model(model: &str, server: Option<&str>) -> Attributes {
     ]
 }
 
-fn empty_metric(name: &str, measured: &SeriesValue, temporality: otlp::Temporality) -> otlp::Metric {
+fn empty_metric(name: &str, series_value: &SeriesValue, temporality: otlp::Temporality) -> otlp::Metric {
     let temporality = temporality.into();
     let sum = otlp::MetricData::Sum(otlp::Sum { points: Vec::new(), temporality, is_monotonic: true });
-    let spread = otlp::MetricData::Histogram(otlp::Histogram { points: Vec::new(), temporality });
-    let (unit, data) = match measured {
+    let distribution = otlp::MetricData::Histogram(otlp::Histogram { points: Vec::new(), temporality });
+    let (unit, data) = match series_value {
         SeriesValue::Count(_) => ("{token}", sum),
         SeriesValue::Amount(_) => ("USD", sum),
-        SeriesValue::Spread { .. } if [names::AGENT_CALLS, names::AGENT_TOOL_CALLS].contains(&name) => {
-            ("{call}", spread)
+        SeriesValue::Distribution { .. } if [names::AGENT_CALLS, names::AGENT_TOOL_CALLS].contains(&name) => {
+            ("{call}", distribution)
         }
-        SeriesValue::Spread { .. } => ("s", spread),
+        SeriesValue::Distribution { .. } => ("s", distribution),
     };
     otlp::Metric { name: name.to_owned(), unit: unit.to_owned(), data: Some(data) }
 }

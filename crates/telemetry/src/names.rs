@@ -17,7 +17,7 @@ pub const EXECUTE_TOOL: &str = "execute_tool";
 pub const INVOKE_AGENT: &str = "invoke_agent";
 
 /// Name prefix of the tools of MCP servers.
-pub(crate) const OF_SERVER: &str = "mcp_";
+pub(crate) const MCP_PREFIX: &str = "mcp_";
 
 /// Attribute: name of an agent.
 pub const AGENT: &str = "gen_ai.agent.name";
@@ -59,9 +59,9 @@ const PROVIDERS: [(&str, &str); 12] = [
 
 /// Provider of the server with that host. `agentd` if it is unknown, as for a local model.
 pub fn provider(host: &str) -> &'static str {
-    let is_of =
+    let matches_domain =
         |domain: &str| host == domain || host.strip_suffix(domain).is_some_and(|rest| rest.ends_with(['.', '-']));
-    PROVIDERS.iter().find(|(domain, _)| is_of(domain)).map_or("agentd", |(_, name)| name)
+    PROVIDERS.iter().find(|(domain, _)| matches_domain(domain)).map_or("agentd", |(_, name)| name)
 }
 
 /// Variable in which a client passes its trace context.
@@ -150,7 +150,7 @@ mod tests {
         assert_eq!((context.trace_id[0], context.parent.unwrap()[7], context.is_sampled), (0x0a, 0x31, true));
         assert!(!TraceContext::parse(&good.replace("-01", "-00")).unwrap().is_sampled);
         assert!(TraceContext::parse(&format!("{}-later", good.replacen("00", "01", 1))).is_some());
-        for wrong in [
+        for invalid in [
             "",
             "00",
             "ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
@@ -161,7 +161,7 @@ mod tests {
             "00-0af7651916cd43dd8448eb211c80319-b7ad6b7169203331-01",
             "00-0af7651916cd43dd8448eb211c80319é-b7ad6b7169203331-01",
         ] {
-            assert_eq!(TraceContext::parse(wrong), None, "{wrong}");
+            assert_eq!(TraceContext::parse(invalid), None, "{invalid}");
         }
     }
 

@@ -3,11 +3,11 @@
 /// Defines messages, one row per field: its name, its type, and its encoding.
 macro_rules! messages {
     ($($(#[$doc:meta])* $name:ident {
-        $($(#[$field_doc:meta])* $field:ident: $kind:ty = ($($how:tt)*),)*
+        $($(#[$field_doc:meta])* $field:ident: $kind:ty = ($($options:tt)*),)*
     })*) => {$(
         $(#[$doc])*
         #[derive(Clone, PartialEq, prost::Message)]
-        pub struct $name { $($(#[$field_doc])* #[prost($($how)*)] pub $field: $kind,)* }
+        pub struct $name { $($(#[$field_doc])* #[prost($($options)*)] pub $field: $kind,)* }
     )*};
 }
 
@@ -205,10 +205,10 @@ impl KeyValue {
 }
 
 macro_rules! values {
-    ($($kind:ty: $value:ident => $made:expr;)*) => {$(
+    ($($kind:ty: $value:ident => $converted:expr;)*) => {$(
         impl From<$kind> for Value {
             fn from($value: $kind) -> Self {
-                $made
+                $converted
             }
         }
     )*};

@@ -11,7 +11,7 @@ use agentd_core::{Timestamp, ids::TurnId, session::EndedTurn};
 use serde::{Deserialize, Serialize};
 
 /// Maximum size of the file in bytes.
-const LARGEST: u64 = 4096;
+const MAX_FILE_BYTES: u64 = 4096;
 
 /// The last acknowledged turn, or the start of the export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,7 +48,7 @@ impl PositionFile {
     /// Fails if the file cannot be read or is invalid.
     pub fn load(&self) -> io::Result<Option<Position>> {
         let text = match fs::metadata(&self.0) {
-            Ok(meta) if meta.len() > LARGEST => return Err(io::Error::other("not a position file")),
+            Ok(meta) if meta.len() > MAX_FILE_BYTES => return Err(io::Error::other("not a position file")),
             Ok(_) => fs::read_to_string(&self.0)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),

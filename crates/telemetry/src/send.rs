@@ -19,30 +19,30 @@ use crate::{
 };
 
 /// Maximum size of a response in bytes.
-const LONGEST_ANSWER: usize = 64 << 10;
+const MAX_RESPONSE_BYTES: usize = 64 << 10;
 
 /// Maximum pause that a collector may request.
-const LONGEST_PAUSE: Duration = Duration::from_secs(600);
+const MAX_PAUSE: Duration = Duration::from_secs(600);
 
 /// Outcome of an export.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ExportOutcome {
     /// Accepted, except for rejected parts, which must not be sent again.
-    Taken {
+    Accepted {
         /// Number of rejected parts.
         rejected: u64,
     },
     /// Rejected for good, with the reason.
-    Refused(String),
+    Rejected(String),
     /// Too large for one message. Parts of it may be accepted.
     TooLarge(String),
     /// Failed, and can be retried.
-    Later {
+    Retry {
         /// Reason of the failure.
-        why: String,
+        reason: String,
         /// Pause that the collector requested.
         after: Option<Duration>,
-        /// True if the message itself may be the reason, so that it is not retried for ever.
+        /// True if the message itself may be the reason, so that it is not retried forever.
         is_doubtful: bool,
     },
 }
@@ -96,8 +96,8 @@ impl Collector {
                 Transport::Grpc(channel) => self.call(channel.clone(), message).await,
             }
         };
-        let late = || later("the collector did not answer in time".to_owned());
-        tokio::time::timeout(self.timeout, sent).await.unwrap_or_else(|_| late())
+        let timed_out = || retry("the collector did not answer in time".to_owned());
+        tokio::time::timeout(self.timeout, sent).await.unwrap_or_else(|_| timed_out())
     }
 
     async fn post(&self, client: &Client, url: &url::Url, route: &str, message: &impl Message) -> ExportOutcome {
@@ -109,33 +109,35 @@ impl Collector {
         }
         let mut response = match request.body(message.encode_to_vec()).send().await {
             Ok(response) => response,
-            Err(error) if error.is_connect() => return later(format!("could not connect {route}: {}", reason(error))),
-            Err(error) => return later(reason(error)),
+            Err(error) if error.is_connect() => {
+                return retry(format!("could not connect {route}: {}", root_cause(error)));
+            }
+            Err(error) => return retry(root_cause(error)),
         };
         let status = response.status();
         if status.is_success() {
             let mut body = Vec::new();
             while let Ok(Some(piece)) = response.chunk().await {
-                if body.len() + piece.len() > LONGEST_ANSWER {
+                if body.len() + piece.len() > MAX_RESPONSE_BYTES {
                     break;
                 }
                 body.extend_from_slice(&piece);
             }
-            return taken(ExportResponse::decode(body.as_slice()).unwrap_or_default());
+            return accepted(ExportResponse::decode(body.as_slice()).unwrap_or_default());
         }
-        let why = format!("the collector answered {}", status.as_u16());
+        let reason = format!("the collector answered {}", status.as_u16());
         match status {
             // These mean that the message itself is invalid. All other causes may be fixed: a key, a path, overload.
             StatusCode::BAD_REQUEST | StatusCode::UNSUPPORTED_MEDIA_TYPE | StatusCode::UNPROCESSABLE_ENTITY => {
-                ExportOutcome::Refused(why)
+                ExportOutcome::Rejected(reason)
             }
-            StatusCode::PAYLOAD_TOO_LARGE => ExportOutcome::TooLarge(why),
+            StatusCode::PAYLOAD_TOO_LARGE => ExportOutcome::TooLarge(reason),
             _ => {
                 let seconds =
                     response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-                let after = seconds.map(|seconds| Duration::from_secs(seconds).min(LONGEST_PAUSE));
+                let after = seconds.map(|seconds| Duration::from_secs(seconds).min(MAX_PAUSE));
                 let is_doubtful = status == StatusCode::INTERNAL_SERVER_ERROR;
-                ExportOutcome::Later { why, after, is_doubtful }
+                ExportOutcome::Retry { reason, after, is_doubtful }
             }
         }
     }
@@ -155,23 +157,23 @@ impl Collector {
             value.set_sensitive(true);
             request.metadata_mut().insert(name, value);
         }
-        let mut grpc = Grpc::new(channel).max_decoding_message_size(LONGEST_ANSWER);
+        let mut grpc = Grpc::new(channel).max_decoding_message_size(MAX_RESPONSE_BYTES);
         if let Err(error) = grpc.ready().await {
-            return later(reason(error));
+            return retry(root_cause(error));
         }
         let codec = tonic_prost::ProstCodec::<M, ExportResponse>::default();
         match grpc.unary(request, tonic::codegen::http::uri::PathAndQuery::from_static(path), codec).await {
-            Ok(response) => taken(response.into_inner()),
+            Ok(response) => accepted(response.into_inner()),
             Err(status) => {
-                let why = format!("the collector answered {:?}", status.code());
+                let reason = format!("the collector answered {:?}", status.code());
                 match status.code() {
-                    Code::InvalidArgument | Code::DataLoss => ExportOutcome::Refused(why),
+                    Code::InvalidArgument | Code::DataLoss => ExportOutcome::Rejected(reason),
                     // With details, it is a rate limit. Without, the message is too large.
-                    Code::ResourceExhausted if !status.details().is_empty() => later(why),
-                    Code::OutOfRange | Code::ResourceExhausted => ExportOutcome::TooLarge(why),
+                    Code::ResourceExhausted if !status.details().is_empty() => retry(reason),
+                    Code::OutOfRange | Code::ResourceExhausted => ExportOutcome::TooLarge(reason),
                     code => {
                         let is_doubtful = matches!(code, Code::Internal | Code::Unknown);
-                        ExportOutcome::Later { why, after: None, is_doubtful }
+                        ExportOutcome::Retry { reason, after: None, is_doubtful }
                     }
                 }
             }
@@ -179,17 +181,17 @@ impl Collector {
     }
 }
 
-fn later(why: String) -> ExportOutcome {
-    ExportOutcome::Later { why, after: None, is_doubtful: false }
+fn retry(reason: String) -> ExportOutcome {
+    ExportOutcome::Retry { reason, after: None, is_doubtful: false }
 }
 
-fn taken(response: ExportResponse) -> ExportOutcome {
+fn accepted(response: ExportResponse) -> ExportOutcome {
     let rejected = response.partial.map_or(0, |partial| u64::try_from(partial.rejected).unwrap_or(0));
-    ExportOutcome::Taken { rejected }
+    ExportOutcome::Accepted { rejected }
 }
 
 /// The root cause of an error. Its full text may contain an address with keys.
-fn reason(error: impl std::error::Error) -> String {
+fn root_cause(error: impl std::error::Error) -> String {
     let causes = std::iter::successors(Some(&error as &dyn std::error::Error), |&error| error.source());
     causes.last().map(ToString::to_string).unwrap_or_default()
 }

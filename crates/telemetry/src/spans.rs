@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Maximum length of a tool's name in bytes.
-const LONGEST_NAME: usize = 128;
+const MAX_NAME_BYTES: usize = 128;
 
 /// Spans of a turn and of its subagents' turns.
 pub fn of_turn(turn: &TurnTrace, context: &TraceContext, content: bool) -> Vec<otlp::Span> {
@@ -42,7 +42,7 @@ impl SpanWriter {
             attributes.push(KeyValue::new(names::WAITED, seconds(turn.waited_ms)));
         }
         let outcome = turn.outcome.as_ref();
-        attributes.extend(outcome.map(|end| KeyValue::new("agentd.stop_reason", word(&end.reason))));
+        attributes.extend(outcome.map(|end| KeyValue::new("agentd.stop_reason", variant_name(&end.reason))));
         let error = failure(turn);
         let message = outcome.and_then(|end| end.error.as_ref()).map(|error| error.message.as_str());
         if self.content {
@@ -54,8 +54,8 @@ impl SpanWriter {
         self.parts(turn, &turn.spans, id, at);
     }
 
-    /// Adds a part of a turn. `above` is the index of the span that gets the part if it is an event.
-    fn part(&mut self, turn: &TurnTrace, span: &Span, parent: [u8; 8], above: usize) {
+    /// Adds a part of a turn. `owner` is the index of the span that gets the part if it is an event.
+    fn part(&mut self, turn: &TurnTrace, span: &Span, parent: [u8; 8], owner: usize) {
         match &span.kind {
             SpanKind::ModelCall(call) => {
                 let at = self.chat(turn, span, call, parent);
@@ -63,13 +63,13 @@ impl SpanWriter {
             }
             SpanKind::Tool(tool) => self.tool(turn, span, tool, parent),
             SpanKind::Subagent(work) => work.turns.iter().for_each(|turn| self.turn(turn, Some(parent))),
-            SpanKind::Interrupt(asked) => self.event(above, span, "agentd.interrupt", answer(asked)),
+            SpanKind::Interrupt(interrupt) => self.event(owner, span, "agentd.interrupt", answer(interrupt)),
             SpanKind::Compaction { .. } => {
-                self.event(above, span, "agentd.compaction", Vec::new());
-                self.parts(turn, &span.children, parent, above);
+                self.event(owner, span, "agentd.compaction", Vec::new());
+                self.parts(turn, &span.children, parent, owner);
             }
             SpanKind::Warning { code, .. } => {
-                self.event(above, span, "agentd.warning", vec![KeyValue::new("agentd.code", code.as_str())]);
+                self.event(owner, span, "agentd.warning", vec![KeyValue::new("agentd.code", code.as_str())]);
             }
             SpanKind::Input { .. }
             | SpanKind::Message { .. }
@@ -79,14 +79,14 @@ impl SpanWriter {
         }
     }
 
-    fn parts(&mut self, turn: &TurnTrace, spans: &[Span], parent: [u8; 8], above: usize) {
+    fn parts(&mut self, turn: &TurnTrace, spans: &[Span], parent: [u8; 8], owner: usize) {
         for span in spans {
-            self.part(turn, span, parent, above);
+            self.part(turn, span, parent, owner);
         }
     }
 
     fn chat(&mut self, turn: &TurnTrace, span: &Span, call: &ModelCallSpan, parent: [u8; 8]) -> usize {
-        let mut attributes = of_call(turn, &call.model, call.server.as_deref(), &call.usage);
+        let mut attributes = call_attributes(turn, &call.model, call.server.as_deref(), &call.usage);
         attributes.push(KeyValue::new("gen_ai.request.stream", true));
         attributes.push(KeyValue::new(names::STEP, u64::from(call.step)));
         attributes.extend(call.slot.map(|slot| KeyValue::new("agentd.slot", slot.as_str())));
@@ -117,7 +117,7 @@ impl SpanWriter {
             KeyValue::new(names::CONVERSATION, turn.session_id.to_string()),
             KeyValue::new(names::STEP, u64::from(tool.step)),
         ];
-        if tool.name.starts_with(names::OF_SERVER) {
+        if tool.name.starts_with(names::MCP_PREFIX) {
             attributes.push(KeyValue::new("mcp.method.name", "tools/call"));
         }
         if let Some(code) = tool.exit_code {
@@ -131,7 +131,7 @@ impl SpanWriter {
         let at = self.add(kind, name, (id, Some(parent)), times, attributes, error);
         // Usage of the model by the tool itself (sampling).
         if tool.sampled != Usage::default() {
-            let attributes = of_call(turn, &turn.model, None, &tool.sampled);
+            let attributes = call_attributes(turn, &turn.model, None, &tool.sampled);
             let own = span_id(turn.session_id, turn.turn_id, &format!("{} sampled", span.id));
             let name = format!("{} {}", names::CHAT, turn.model);
             self.add(otlp::SpanKind::Client, name, (own, Some(id)), times, attributes, (None, None));
@@ -151,7 +151,7 @@ impl SpanWriter {
         (error, message): (Option<&str>, Option<&str>),
     ) -> usize {
         attributes.extend(error.map(|error| KeyValue::new(names::ERROR, error)));
-        let message = message.filter(|_| self.content).map(cut).unwrap_or_default();
+        let message = message.filter(|_| self.content).map(truncated).unwrap_or_default();
         let status = error.map(|_| otlp::Status { message, code: otlp::StatusCode::Error.into() });
         self.spans.push(otlp::Span {
             trace_id: self.trace_id.to_vec(),
@@ -168,18 +168,18 @@ impl SpanWriter {
         self.spans.len() - 1
     }
 
-    fn event(&mut self, above: usize, span: &Span, name: &str, mut attributes: Vec<KeyValue>) {
+    fn event(&mut self, owner: usize, span: &Span, name: &str, mut attributes: Vec<KeyValue>) {
         if span.duration_ms() > 0 {
             attributes.push(KeyValue::new(names::WAITED, seconds(span.duration_ms())));
         }
-        if let Some(above) = self.spans.get_mut(above) {
+        if let Some(owner) = self.spans.get_mut(owner) {
             let time_ns = nanoseconds(span.at);
-            above.events.push(otlp::SpanEvent { time_ns, name: name.to_owned(), attributes });
+            owner.events.push(otlp::SpanEvent { time_ns, name: name.to_owned(), attributes });
         }
     }
 }
 
-fn of_call(turn: &TurnTrace, model: &str, server: Option<&str>, usage: &Usage) -> Vec<KeyValue> {
+fn call_attributes(turn: &TurnTrace, model: &str, server: Option<&str>, usage: &Usage) -> Vec<KeyValue> {
     let (host, port) = address(server.unwrap_or_default());
     let mut attributes = vec![
         KeyValue::new(names::OPERATION, names::CHAT),
@@ -219,12 +219,12 @@ fn add_usage(attributes: &mut Vec<KeyValue>, usage: &Usage) {
     attributes.extend(usage.cost_microusd.map(|cost| KeyValue::new("agentd.cost.usd", dollars(cost))));
 }
 
-fn answer(asked: &InterruptSpan) -> Vec<KeyValue> {
-    let answer = asked.answer.as_ref().and_then(|answer| {
+fn answer(interrupt: &InterruptSpan) -> Vec<KeyValue> {
+    let answer = interrupt.answer.as_ref().and_then(|answer| {
         let answer = serde_json::to_value(answer).ok()?;
         Some(answer.get("answer")?.as_str()?.to_owned())
     });
-    let by = match &asked.by {
+    let by = match &interrupt.by {
         Some(AnsweredBy::Client(name)) => Some(name.as_str()),
         Some(AnsweredBy::Deadline) => Some("deadline"),
         Some(AnsweredBy::Daemon) => Some("daemon"),
@@ -237,8 +237,8 @@ fn answer(asked: &InterruptSpan) -> Vec<KeyValue> {
 /// Kind of the error of a turn that did not complete.
 pub(crate) fn failure(turn: &TurnTrace) -> Option<String> {
     let Some(end) = &turn.outcome else { return Some("interrupted".to_owned()) };
-    let error = end.error.as_ref().map(|error| word(&error.kind));
-    error.or_else(|| (end.reason != StopReason::Completed).then(|| word(&end.reason)))
+    let error = end.error.as_ref().map(|error| variant_name(&error.kind));
+    error.or_else(|| (end.reason != StopReason::Completed).then(|| variant_name(&end.reason)))
 }
 
 /// Kind of the error of a model call.
@@ -250,7 +250,7 @@ pub(crate) fn call_failure<'a>(span: &Span, call: &'a ModelCallSpan) -> Option<&
 pub(crate) fn tool_name(tool: &ToolSpan) -> &str {
     match tool.error {
         Some(ToolErrorCode::UnknownTool) => "unknown",
-        _ => &tool.name[..tool.name.floor_char_boundary(LONGEST_NAME)],
+        _ => &tool.name[..tool.name.floor_char_boundary(MAX_NAME_BYTES)],
     }
 }
 
@@ -264,7 +264,7 @@ pub(crate) fn tool_failure(span: &Span, tool: &ToolSpan) -> Option<&'static str>
 }
 
 /// Name of a unit variant, as in JSON.
-fn word(value: &impl serde::Serialize) -> String {
+fn variant_name(value: &impl serde::Serialize) -> String {
     serde_json::to_value(value).ok().and_then(|value| Some(value.as_str()?.to_owned())).unwrap_or_default()
 }
 
@@ -283,17 +283,17 @@ pub(crate) fn nanoseconds(at: Timestamp) -> u64 {
 }
 
 /// Maximum length of a text in bytes.
-const LONGEST: usize = 16 << 10;
+const MAX_TEXT_BYTES: usize = 16 << 10;
 
 fn turn_content(turn: &TurnTrace) -> Vec<KeyValue> {
-    let said = |span: &Span| match &span.kind {
+    let input_message = |span: &Span| match &span.kind {
         SpanKind::Input { text, .. } => Some(message("user", vec![part("text", text)])),
         _ => None,
     };
-    let input: Vec<Value> = turn.spans.iter().filter_map(said).collect();
+    let input: Vec<Value> = turn.spans.iter().filter_map(input_message).collect();
     let answer = turn.outcome.as_ref().map(|end| {
         let finish = if end.error.is_some() { "error" } else { "stop" };
-        said_by_model(vec![part("text", &end.text)], finish)
+        assistant_message(vec![part("text", &end.text)], finish)
     });
     let mut attributes = vec![KeyValue::new("gen_ai.input.messages", Value::Array(input).to_string())];
     attributes.extend(answer.map(|answer| KeyValue::new(names::OUTPUT_MESSAGES, json!([answer]).to_string())));
@@ -304,14 +304,14 @@ fn turn_content(turn: &TurnTrace) -> Vec<KeyValue> {
 /// step of the call before it.
 fn call_content(turn: &TurnTrace, span: &Span, call: &ModelCallSpan) -> Vec<KeyValue> {
     let is_of_turn = turn.spans.iter().any(|own| own.id == span.id);
-    let words = span.children.iter().filter_map(|child| match &child.kind {
+    let texts = span.children.iter().filter_map(|child| match &child.kind {
         SpanKind::Message { text } => Some(part("text", text)),
         SpanKind::Reasoning { text } => Some(part("reasoning", text)),
         _ => None,
     });
     let calls = turn.spans.iter().filter_map(|span| match &span.kind {
         SpanKind::Tool(tool) if is_of_turn && tool.step == call.step => {
-            let arguments = cut(&tool.arguments);
+            let arguments = truncated(&tool.arguments);
             let arguments = serde_json::from_str(&arguments).unwrap_or(Value::String(arguments));
             Some(json!({"type": "tool_call", "id": tool.call_id, "name": tool.name, "arguments": arguments}))
         }
@@ -323,31 +323,31 @@ fn call_content(turn: &TurnTrace, span: &Span, call: &ModelCallSpan) -> Vec<KeyV
         true => "stop",
         false => "tool_call",
     };
-    let parts: Vec<Value> = words.chain(calls).collect();
-    vec![KeyValue::new(names::OUTPUT_MESSAGES, json!([said_by_model(parts, finish)]).to_string())]
+    let parts: Vec<Value> = texts.chain(calls).collect();
+    vec![KeyValue::new(names::OUTPUT_MESSAGES, json!([assistant_message(parts, finish)]).to_string())]
 }
 
 fn tool_content(tool: &ToolSpan) -> Vec<KeyValue> {
     let arguments = tool.ran_with.as_ref().unwrap_or(&tool.arguments);
     vec![
-        KeyValue::new("gen_ai.tool.call.arguments", cut(arguments)),
-        KeyValue::new("gen_ai.tool.call.result", cut(&tool.text)),
+        KeyValue::new("gen_ai.tool.call.arguments", truncated(arguments)),
+        KeyValue::new("gen_ai.tool.call.result", truncated(&tool.text)),
     ]
 }
 
 /// The text, truncated to the limit.
-fn cut(text: &str) -> String {
-    text[..text.floor_char_boundary(LONGEST)].to_owned()
+fn truncated(text: &str) -> String {
+    text[..text.floor_char_boundary(MAX_TEXT_BYTES)].to_owned()
 }
 
 fn message(role: &str, parts: Vec<Value>) -> Value {
     json!({"role": role, "parts": parts})
 }
 
-fn said_by_model(parts: Vec<Value>, finish: &str) -> Value {
+fn assistant_message(parts: Vec<Value>, finish: &str) -> Value {
     json!({"role": "assistant", "parts": parts, "finish_reason": finish})
 }
 
 fn part(kind: &str, text: &str) -> Value {
-    json!({"type": kind, "content": cut(text)})
+    json!({"type": kind, "content": truncated(text)})
 }

@@ -45,7 +45,7 @@ async fn failing_check_denies_the_call_and_the_daemon_survives() {
     assert_eq!(result["denials"].as_array().unwrap().len(), 3, "{result:#}");
     assert!(!world.path().join("project/brittle").exists());
     let log = world.log();
-    assert!(log.contains("panic: a mistake in a check"), "the operator can find the cause: {log}");
+    assert!(log.contains("panic: bug in a check"), "the operator can find the cause: {log}");
     let audited = calls_in_audit(&world).await;
     assert_eq!(audited.len(), 3);
     for call in &audited {

@@ -20,9 +20,9 @@ use serde_json::json;
 use serde_saphyr::Spanned;
 
 use crate::config::{
-    ConfigError, ErrorPlace, Origin, Origins, SourceFile, Sources, Subject,
+    ConfigError, ErrorLocation, Origin, Origins, SourceFile, Sources, Subject,
     groups::group,
-    mcp::{Server, check_name, with_marks},
+    mcp::{Server, check_name, mark_unset_variables},
     yaml::{self, Limit, Reader, Span},
 };
 
@@ -32,7 +32,7 @@ pub(super) struct McpFile {
     pub(super) global: Option<GlobalFile>,
     pub(super) servers: BTreeMap<String, Entry>,
     /// Servers whose entry is invalid, with the reason.
-    pub(super) unread: BTreeMap<String, ConfigError>,
+    pub(super) invalid: BTreeMap<String, ConfigError>,
 }
 
 /// Settings of one server, with their location.
@@ -52,24 +52,24 @@ impl McpFile {
     pub(super) fn read(file: &SourceFile, variables: &HashMap<String, String>) -> Result<Self, ConfigError> {
         match yaml::parse(file, variables) {
             Ok(WholeFile { global, servers }) => {
-                Ok(Self { global, servers: servers.unwrap_or_default(), unread: BTreeMap::new() })
+                Ok(Self { global, servers: servers.unwrap_or_default(), invalid: BTreeMap::new() })
             }
-            Err(why) => Self::piece_by_piece(file, variables).ok_or(why),
+            Err(error) => Self::read_each_entry(file, variables).ok_or(error),
         }
     }
 
     /// Reads the entries one by one. `None` if the error is not in an entry.
-    fn piece_by_piece(file: &SourceFile, variables: &HashMap<String, String>) -> Option<Self> {
+    fn read_each_entry(file: &SourceFile, variables: &HashMap<String, String>) -> Option<Self> {
         let WholeFile::<IgnoredAny> { global, servers } = yaml::parse(file, variables).ok()?;
         let mut read = Self { global, ..Self::default() };
         for name in servers.unwrap_or_default().into_keys() {
             match yaml::parse_seed(file, variables, EntrySeed { name: &name, is_root: true }) {
                 Ok(Some(entry)) => drop(read.servers.insert(name, entry)),
                 Ok(None) => {}
-                Err(why) => drop(read.unread.insert(name, why)),
+                Err(error) => drop(read.invalid.insert(name, error)),
             }
         }
-        (!read.unread.is_empty()).then_some(read)
+        (!read.invalid.is_empty()).then_some(read)
     }
 }
 
@@ -194,8 +194,8 @@ pub(super) enum ToolEffect {
 }
 
 impl From<ToolEffect> for Effect {
-    fn from(does: ToolEffect) -> Self {
-        match does {
+    fn from(effect: ToolEffect) -> Self {
+        match effect {
             ToolEffect::Read => Self::Read,
             ToolEffect::Write => Self::Write,
             ToolEffect::Execute => Self::Execute,
@@ -248,59 +248,60 @@ impl<'de> Visitor<'de> for GrantsVisitor {
 }
 
 /// Adds the servers of plugins, and returns the plugin of each.
-pub(super) fn add(
+pub(super) fn add_plugin_servers(
     sources: &Sources,
-    known: &HashMap<String, String>,
+    values: &HashMap<String, String>,
     servers: &mut BTreeMap<String, Server>,
     broken: &mut BTreeMap<String, ConfigError>,
     origins: &mut Origins,
 ) -> BTreeMap<String, String> {
-    let mut of_plugins = BTreeMap::new();
+    let mut server_plugins = BTreeMap::new();
     for plugin in sources.plugins.iter() {
         let origin = Origin::Plugin(plugin.report.name.clone(), plugin.report.folder.join("mcp.json"));
         for (name, entry) in &plugin.servers {
-            let of_person = servers.get(name).is_some_and(|server| server.command.is_some() || server.url.is_some());
-            if of_person || of_plugins.contains_key(name) {
+            let is_user_defined =
+                servers.get(name).is_some_and(|server| server.command.is_some() || server.url.is_some());
+            if is_user_defined || server_plugins.contains_key(name) {
                 continue;
             }
-            of_plugins.insert(name.clone(), plugin.report.name.clone());
+            server_plugins.insert(name.clone(), plugin.report.name.clone());
             origins.set(format!("mcp_servers.{name}"), &origin);
             let text = json!({"servers": {name: entry}}).to_string();
             let file = SourceFile { subject: Subject::Mcp, origin: origin.clone(), text };
-            match read(sources, known, plugin, &file, name) {
+            match read(sources, values, plugin, &file, name) {
                 Ok(server) => {
-                    let over = servers.remove(name).unwrap_or_default();
-                    servers.insert(name.clone(), over.above(server));
+                    let overrides = servers.remove(name).unwrap_or_default();
+                    servers.insert(name.clone(), overrides.merged_over(server));
                 }
                 Err(error) => drop(broken.insert(name.clone(), error)),
             }
         }
     }
-    of_plugins
+    server_plugins
 }
 
 fn read(
     sources: &Sources,
-    known: &HashMap<String, String>,
+    values: &HashMap<String, String>,
     plugin: &InstalledPlugin,
     file: &SourceFile,
     name: &str,
 ) -> Result<Server, ConfigError> {
     let plugin_name = &plugin.report.name;
-    let place = ErrorPlace::Setting(format!("plugin {plugin_name}"));
-    check_name(name, &place)?;
+    let location = ErrorLocation::Setting(format!("plugin {plugin_name}"));
+    check_name(name, &location)?;
     if !plugin.is_used() {
         let message = "its files differ from those you approved, so its servers are disabled";
         return Err(
-            ConfigError::new(place, message).with_hint(format!("`agentctl plugin show {plugin_name}` lists them"))
+            ConfigError::new(location, message).with_hint(format!("`agentctl plugin show {plugin_name}` lists them"))
         );
     }
-    let (file, variables) = &with_marks(file, known);
-    let McpFile { servers, unread, .. } = McpFile::read(file, variables)?;
-    if let Some((_, error)) = unread.into_iter().next() {
+    let (file, variables) = &mark_unset_variables(file, values);
+    let McpFile { servers, invalid, .. } = McpFile::read(file, variables)?;
+    if let Some((_, error)) = invalid.into_iter().next() {
         return Err(error);
     }
-    let mut server = Server { place: Some(place), plugin: Some(plugin_name.clone()), ..Server::default() };
+    let mut server = Server { location: Some(location), plugin: Some(plugin_name.clone()), ..Server::default() };
     let reader = Reader { file, sources, variables };
     for entry in servers.into_values() {
         reader.server(entry.value.unwrap_or_default(), &mut server)?;
@@ -310,19 +311,19 @@ fn read(
 
 impl Server {
     /// Merges the user's settings over a plugin's server.
-    fn above(self, of_plugin: Self) -> Self {
-        let (mut env, mut headers) = (of_plugin.env, of_plugin.headers);
+    fn merged_over(self, plugin_server: Self) -> Self {
+        let (mut env, mut headers) = (plugin_server.env, plugin_server.headers);
         env.extend(self.env);
         headers.extend(self.headers);
         Self {
-            command: of_plugin.command,
-            args: of_plugin.args,
-            url: of_plugin.url,
-            mode: of_plugin.mode,
-            home: of_plugin.home,
-            cwd: self.cwd.or(of_plugin.cwd),
-            place: of_plugin.place,
-            plugin: of_plugin.plugin,
+            command: plugin_server.command,
+            args: plugin_server.args,
+            url: plugin_server.url,
+            mode: plugin_server.mode,
+            command_folder: plugin_server.command_folder,
+            cwd: self.cwd.or(plugin_server.cwd),
+            location: plugin_server.location,
+            plugin: plugin_server.plugin,
             env,
             headers,
             ..self

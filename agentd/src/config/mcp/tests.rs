@@ -26,11 +26,11 @@ fn variables_of_the_secrets_file_are_secrets() {
     let config = read("# mine\n\nNOTE= \"a=b\" #c\r\nTOKEN=of-the-file\n").unwrap();
     let ServerAddress::Stdio { args, env, .. } = &config.servers["a"].address else { panic!() };
     assert_eq!((args[0].value.as_str(), args[0].shown.as_str()), (" \"a=b\" #c", "${NOTE}"));
-    assert_eq!(env["T"].expose_secret(), "hunter2", "the environment counts more");
-    assert!(variables::has_mark(env["L"].expose_secret()), "clients may have what is nowhere");
+    assert_eq!(env["T"].expose_secret(), "hunter2", "the environment takes precedence");
+    assert!(variables::has_mark(env["L"].expose_secret()), "a client may have the variable");
     assert!(config.secrets().any(|secret| secret == " \"a=b\" #c"));
-    for wrong in ["A=1\nsup3rsecret", "A B=sup3rsecret", "=sup3rsecret", "export A=sup3rsecret"] {
-        let error = read(wrong).unwrap_err().to_string();
+    for invalid in ["A=1\nsup3rsecret", "A B=sup3rsecret", "=sup3rsecret", "export A=sup3rsecret"] {
+        let error = read(invalid).unwrap_err().to_string();
         assert!(error.contains("mcp_secrets.env:") && !error.contains("sup3rsecret"), "{error}");
     }
 }
@@ -217,16 +217,16 @@ servers:
   d: {command: x, always_available: false}
 "#])
     .unwrap();
-    let said = |server: &str, tool: &str| {
+    let effective = |server: &str, tool: &str| {
         let server = &config.servers[server];
         let setting = server.tool(tool);
         (setting.always_available, setting.effect, server.grants.hold(tool))
     };
-    assert_eq!(said("a", "t"), (Some(false), Some(Effect::Write), true));
-    assert_eq!(said("a", "v"), (Some(true), Some(Effect::Read), false));
-    assert_eq!(said("b", "t"), (None, None, true));
-    assert_eq!(said("c", "t"), (None, None, true));
-    assert_eq!(said("d", "t"), (Some(false), None, false));
+    assert_eq!(effective("a", "t"), (Some(false), Some(Effect::Write), true));
+    assert_eq!(effective("a", "v"), (Some(true), Some(Effect::Read), false));
+    assert_eq!(effective("b", "t"), (None, None, true));
+    assert_eq!(effective("c", "t"), (None, None, true));
+    assert_eq!(effective("d", "t"), (Some(false), None, false));
     assert_eq!((config.offered_tools, read(&[]).unwrap().offered_tools), (12, OFFERED_TOOLS));
     // A layer that sets the key replaces it.
     let layered = read(&["servers: {a: {command: x, grants: '*'}}", "servers: {a: {grants: []}}"]).unwrap();

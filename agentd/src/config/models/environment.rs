@@ -6,26 +6,27 @@ use secrecy::SecretString;
 use serde::{Deserialize as _, de::IntoDeserializer as _};
 
 use super::{MIN_WINDOW, SlotLayer, url_in};
-use crate::config::{ConfigError, ErrorPlace, Sources};
+use crate::config::{ConfigError, ErrorLocation, Sources};
 
 pub(super) fn layer(sources: &Sources, slot: Slot) -> Result<SlotLayer, ConfigError> {
     let text = |key| sources.env.text(variable(slot, key)).map(|text| text.trim().to_owned());
-    let some = |key| text(key).filter(|text| !text.is_empty());
-    let wrong = |key, why: String| ConfigError::new(ErrorPlace::Variable(variable(slot, key).to_owned()), why);
+    let non_empty = |key| text(key).filter(|text| !text.is_empty());
+    let invalid =
+        |key, message: String| ConfigError::new(ErrorLocation::Variable(variable(slot, key).to_owned()), message);
     let window = |text: String| {
         let tokens = text.parse().ok().filter(|tokens| *tokens >= MIN_WINDOW);
-        tokens.ok_or_else(|| wrong("context_window", format!("must be a number of tokens, at least {MIN_WINDOW}")))
+        tokens.ok_or_else(|| invalid("context_window", format!("must be a number of tokens, at least {MIN_WINDOW}")))
     };
     let wire = |text: String| {
         let named: Result<Wire, serde::de::value::Error> = Wire::deserialize(text.into_deserializer());
-        named.map_err(|_| wrong("wire", "must be openai, responses, anthropic or llamacpp".to_owned()))
+        named.map_err(|_| invalid("wire", "must be openai, responses, anthropic or llamacpp".to_owned()))
     };
     Ok(SlotLayer {
         base_url: text("base_url").map(|url| url_in(variable(slot, "base_url"), &url)).transpose()?,
-        wire: some("wire").map(wire).transpose()?,
+        wire: non_empty("wire").map(wire).transpose()?,
         api_key: text("api_key").map(SecretString::from),
         id: text("id"),
-        context_window: some("context_window").map(window).transpose()?,
+        context_window: non_empty("context_window").map(window).transpose()?,
         ..SlotLayer::default()
     })
 }

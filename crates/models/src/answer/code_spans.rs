@@ -9,7 +9,7 @@ pub(crate) struct CodeSpans {
     /// Mark of the open fence, and its number at the start.
     fence: Option<(char, usize)>,
     /// True in the line that opened the fence, where backticks may also close it.
-    opens: bool,
+    is_opening_line: bool,
     in_ticks: bool,
     /// Length of the current run of backticks.
     run: usize,
@@ -62,9 +62,9 @@ impl CodeSpans {
                 self.line = self.line.with(character);
                 // A fence of tildes, which must be at the start of a line.
                 if let Line::Marks { mark: '~', count: count @ FENCE.., ended: false } = self.line
-                    && (self.fence.is_none() || self.opens)
+                    && (self.fence.is_none() || self.is_opening_line)
                 {
-                    (self.fence, self.opens, self.in_ticks) = (Some(('~', count)), true, false);
+                    (self.fence, self.is_opening_line, self.in_ticks) = (Some(('~', count)), true, false);
                 }
             }
             self.last = Some(character);
@@ -73,20 +73,22 @@ impl CodeSpans {
 
     /// Closes a fence if the line only contains its mark, at least as often as at the start.
     fn end_line(&mut self) {
-        if let (Line::Marks { mark, count, .. }, Some((opened, least))) = (self.line, self.fence)
-            && !self.opens
-            && mark == opened
-            && count >= least
+        if let (Line::Marks { mark, count, .. }, Some((opening_mark, min_count))) = (self.line, self.fence)
+            && !self.is_opening_line
+            && mark == opening_mark
+            && count >= min_count
         {
             self.fence = None;
         }
-        (self.line, self.opens, self.in_ticks, self.is_quoted) = (Line::Blank, false, false, false);
+        (self.line, self.is_opening_line, self.in_ticks, self.is_quoted) = (Line::Blank, false, false, false);
     }
 
     fn end_run(&mut self) {
         match (std::mem::take(&mut self.run), self.fence) {
-            (count @ FENCE.., None) => (self.fence, self.opens, self.in_ticks) = (Some(('`', count)), true, false),
-            (FENCE.., Some(_)) if self.opens => self.fence = None,
+            (count @ FENCE.., None) => {
+                (self.fence, self.is_opening_line, self.in_ticks) = (Some(('`', count)), true, false)
+            }
+            (FENCE.., Some(_)) if self.is_opening_line => self.fence = None,
             (1.., None) => self.in_ticks = !self.in_ticks,
             _ => {}
         }
@@ -100,7 +102,7 @@ impl CodeSpans {
     /// Returns true if the text at this position of the line is within a fence.
     pub(crate) fn is_fenced(&self) -> bool {
         let is_mark = self.run >= FENCE;
-        if self.fence.is_some() { !(is_mark && self.opens) } else { is_mark }
+        if self.fence.is_some() { !(is_mark && self.is_opening_line) } else { is_mark }
     }
 
     pub(crate) fn last(&self) -> Option<char> {
@@ -109,7 +111,7 @@ impl CodeSpans {
 }
 
 /// Length of the longest suffix of a text that may start one of these marks.
-pub(crate) fn begun_mark(text: &str, marks: &[&str]) -> usize {
+pub(crate) fn partial_mark_length(text: &str, marks: &[&str]) -> usize {
     let longest = marks.iter().map(|mark| mark.len()).max().unwrap_or(0);
     let from = text.ceil_char_boundary(text.len().saturating_sub(longest));
     text[from..]
@@ -159,9 +161,9 @@ mod tests {
 
     #[test]
     fn partial_marker_at_the_end_is_recognised() {
-        assert_eq!(begun_mark("a <thi", &["<think>", "[THINK]"]), 4);
-        assert_eq!(begun_mark("a <think>", &["<think>"]), 0);
-        assert_eq!(begun_mark("◁", &["◁think▷"]), 3);
-        assert_eq!(begun_mark("a", &["<think>"]), 0);
+        assert_eq!(partial_mark_length("a <thi", &["<think>", "[THINK]"]), 4);
+        assert_eq!(partial_mark_length("a <think>", &["<think>"]), 0);
+        assert_eq!(partial_mark_length("◁", &["◁think▷"]), 3);
+        assert_eq!(partial_mark_length("a", &["<think>"]), 0);
     }
 }

@@ -21,7 +21,7 @@ pub(crate) const MAX_CALLS: usize = 128;
 pub(crate) const MAX_ARGUMENT_BYTES: usize = 1 << 20;
 
 /// Maximum size of the text of one answer, in bytes. Clients get it completely, and at worst twice in one message, so
-/// it stays far below the protocol's message limit (16 MiB). Longer texts are always mistakes of a model.
+/// it stays far below the protocol's message limit (16 MiB). Longer texts are always a malfunction of the model.
 const MAX_TEXT_BYTES: usize = 4 << 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub(crate) struct RawCall {
     pub(crate) fields: ServerFields,
 }
 
-/// Answer as far as it was read.
+/// Answer read so far.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
     /// Text that was not emitted yet. Adjacent text of one kind is merged.
@@ -62,31 +62,31 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    pub(crate) fn push(&mut self, kind: Kind, words: &str) {
-        if words.is_empty() {
+    pub(crate) fn push(&mut self, kind: Kind, text: &str) {
+        if text.is_empty() {
             return;
         }
         self.began = true;
-        self.size += words.len();
-        let room = MAX_TEXT_BYTES - self.text_bytes;
-        let kept = &words[..words.floor_char_boundary(room)];
-        if kept.len() < words.len() {
+        self.size += text.len();
+        let capacity = MAX_TEXT_BYTES - self.text_bytes;
+        let accepted = &text[..text.floor_char_boundary(capacity)];
+        if accepted.len() < text.len() {
             self.runaway.get_or_insert_with(|| format!("exceeded {} MiB", MAX_TEXT_BYTES >> 20));
         }
-        self.text_bytes += kept.len();
+        self.text_bytes += accepted.len();
         match self.pieces.back_mut() {
-            _ if kept.is_empty() => {}
-            Some((last, words)) if *last == kind => words.push_str(kept),
-            _ => self.pieces.push_back((kind, kept.to_owned())),
+            _ if accepted.is_empty() => {}
+            Some((last, text)) if *last == kind => text.push_str(accepted),
+            _ => self.pieces.push_back((kind, accepted.to_owned())),
         }
     }
 
     /// Adds a remark of the server, without duplicates and up to a limit.
     pub(crate) fn remark(&mut self, reason: &str, tokens: u64) {
         let remark = ServerRemark::new(reason, tokens);
-        let room = ServerRemark::MAX_PER_REQUEST.saturating_sub(self.remarks.len());
+        let capacity = ServerRemark::MAX_PER_REQUEST.saturating_sub(self.remarks.len());
         let new = remark.filter(|remark| !self.remarks.contains(remark));
-        self.remarks.extend(new.into_iter().take(room));
+        self.remarks.extend(new.into_iter().take(capacity));
     }
 
     /// The usage with its cost: as charged by the server, or by its prices.

@@ -25,15 +25,15 @@ pub(crate) const ARGUMENTS: Limits =
     Limits { brackets: 1_000, characters: 4_000, windows: [(16 << 10, 64), (64 << 10, 16)] };
 
 /// Maximum length of a repeated phrase in a message, in characters.
-const MAX_QUOTED: usize = 60;
+const MAX_PHRASE: usize = 60;
 
 /// Position and description of a repetition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Runaway {
-    /// Number of bytes of the last piece that are kept.
+    /// Number of bytes of the last piece to keep.
     pub(crate) keep: usize,
     /// Description of the repeated text.
-    pub(crate) what: String,
+    pub(crate) description: String,
 }
 
 /// Checks one text for repetition.
@@ -71,7 +71,10 @@ impl Guard {
             self.run += 1;
             let limit = if matches!(character, '[' | '{') { self.limits.brackets } else { self.limits.characters };
             if self.run > limit {
-                return Some(Runaway { keep: at + character.len_utf8(), what: description(&character.to_string()) });
+                return Some(Runaway {
+                    keep: at + character.len_utf8(),
+                    description: describe(&character.to_string()),
+                });
             }
         }
         None
@@ -82,15 +85,15 @@ impl Guard {
         let mut rest = piece.as_bytes();
         while !rest.is_empty() {
             // Checks happen at fixed distances from the start, regardless of the pieces.
-            let taken = rest.len().min(step - self.seen % step);
-            self.remember(&rest[..taken]);
-            rest = &rest[taken..];
+            let length = rest.len().min(step - self.seen % step);
+            self.remember(&rest[..length]);
+            rest = &rest[length..];
             if self.seen.is_multiple_of(step)
                 && let Some(phrase) = self.phrase()
             {
                 let keep = piece.len() - rest.len();
                 let keep = (keep..=piece.len()).find(|at| piece.is_char_boundary(*at)).unwrap_or(piece.len());
-                return Some(Runaway { keep, what: description(&String::from_utf8_lossy(phrase)) });
+                return Some(Runaway { keep, description: describe(&String::from_utf8_lossy(phrase)) });
             }
         }
         None
@@ -134,9 +137,9 @@ fn shortest_period(text: &[u8]) -> usize {
     text.len() - border
 }
 
-fn description(what: &str) -> String {
-    let mut description: String = what.chars().take(MAX_QUOTED).collect();
-    if description.len() < what.len() {
+fn describe(phrase: &str) -> String {
+    let mut description: String = phrase.chars().take(MAX_PHRASE).collect();
+    if description.len() < phrase.len() {
         description.push('…');
     }
     format!("repeated {description:?} without end")
@@ -155,7 +158,7 @@ mod tests {
         for piece in characters.chunks(piece) {
             let piece: String = piece.iter().collect();
             if let Some(runaway) = guard.check(&piece) {
-                return Some((before + runaway.keep, runaway.what));
+                return Some((before + runaway.keep, runaway.description));
             }
             before += piece.len();
         }
@@ -166,7 +169,7 @@ mod tests {
     fn only_runaway_answers_are_cut() {
         let check = |text: &str, expected: Option<&str>| {
             for piece in [1, 7, 10_000_000] {
-                let found = run(text, piece).map(|(_, what)| what);
+                let found = run(text, piece).map(|(_, description)| description);
                 let expected = expected.map(|phrase| format!("repeated {phrase:?} without end"));
                 assert_eq!(found, expected, "{:.40} in pieces of {piece}", text);
             }
@@ -182,8 +185,8 @@ mod tests {
         check(&format!("Here it is. {}", "I will do it. ".repeat(1_000)), Some("it. I will do "));
         let paragraph: String = (0..200).map(|n| format!("word{n} ")).collect();
         check(&paragraph.repeat(4), None);
-        let found = run(&paragraph.repeat(40), 5).map(|(_, what)| what.chars().count());
-        assert_eq!(found, Some(MAX_QUOTED + 1 + "repeated \"\" without end".len()));
+        let found = run(&paragraph.repeat(40), 5).map(|(_, description)| description.chars().count());
+        assert_eq!(found, Some(MAX_PHRASE + 1 + "repeated \"\" without end".len()));
         let numbers: String = (0..20_000).map(|n| format!("{n}\n")).collect();
         check(&numbers, None);
         check(&"| a | b |\n|---|---|\n| 1 | 2 |\n".repeat(20), None);

@@ -1,11 +1,11 @@
 //! Splits off reasoning that a server leaves in the text, before any other processing.
 //!
-//! Reasoning is recognised by its marks at the start of an answer, after blanks or other reasoning: `<emit_thought>` and
+//! Reasoning is recognised by its marks at the start of an answer, after blanks or other reasoning: `<think>` and
 //! similar, or a channel of gpt-oss, whose marks count from then on. A closing mark without an opening one turns the
 //! text before it into reasoning, unless it is only a mention: some templates open the reasoning in the prompt.
 //! Anywhere else, marks are text.
 
-use crate::answer::code_spans::{CodeSpans, begun_mark};
+use crate::answer::code_spans::{CodeSpans, partial_mark_length};
 
 /// Pairs of marks around reasoning.
 const TAGS: [(&str, &str); 9] = [
@@ -45,11 +45,11 @@ pub(crate) enum Part {
 pub(crate) struct Splitter {
     state: State,
     /// Buffered text that is not classified yet.
-    held: String,
+    pending: String,
     /// Code spans of the text so far.
-    words: CodeSpans,
+    code_spans: CodeSpans,
     /// True once the text is not blank.
-    has_words: bool,
+    has_text: bool,
     /// True once further closing marks are only mentions.
     is_settled: bool,
 }
@@ -60,11 +60,11 @@ enum State {
     #[default]
     Start,
     /// After reasoning. Blanks are dropped.
-    Behind,
-    /// In reasoning up to `end`. `begun` is true once it is not blank.
-    Thoughts { end: &'static str, begun: bool },
+    AfterThoughts,
+    /// In reasoning up to `end`. `has_content` is true once it is not blank.
+    Thoughts { end: &'static str, has_content: bool },
     /// In text outside of reasoning.
-    Words,
+    Text,
     /// In the head of a channel.
     Head,
     /// In the content of a channel.
@@ -75,7 +75,7 @@ enum State {
 
 impl Splitter {
     pub(crate) fn push(&mut self, piece: &str) -> Vec<Part> {
-        self.held.push_str(piece);
+        self.pending.push_str(piece);
         self.run(false)
     }
 
@@ -86,114 +86,114 @@ impl Splitter {
 
     fn run(&mut self, last: bool) -> Vec<Part> {
         let mut parts = Vec::new();
-        while !self.held.is_empty() && self.step(last, &mut parts) {}
+        while !self.pending.is_empty() && self.step(last, &mut parts) {}
         parts
     }
 
     /// Classifies the next bytes. Returns false if more are needed.
     fn step(&mut self, last: bool, parts: &mut Vec<Part>) -> bool {
         match self.state {
-            State::Start | State::Behind => self.start(last),
-            State::Thoughts { end, begun } => self.thoughts(end, begun, last, parts),
-            State::Words => self.words(last, parts),
+            State::Start | State::AfterThoughts => self.start(last),
+            State::Thoughts { end, has_content } => self.thoughts(end, has_content, last, parts),
+            State::Text => self.text(last, parts),
             State::Head => self.head(last),
             State::Channel { thoughts } => self.channel(thoughts, last, parts),
-            State::Raw => self.emit_text(self.held.len(), parts),
+            State::Raw => self.emit_text(self.pending.len(), parts),
         }
     }
 
     fn start(&mut self, last: bool) -> bool {
-        let is_behind = matches!(self.state, State::Behind);
-        let rest = self.held.trim_start();
-        let blank = self.held.len() - rest.len();
+        let is_after_thoughts = matches!(self.state, State::AfterThoughts);
+        let rest = self.pending.trim_start();
+        let blank = self.pending.len() - rest.len();
         let found = if rest.is_empty() {
             None
         } else if let Some((begin, end)) = TAGS.into_iter().find(|(begin, _)| rest.starts_with(begin)) {
-            Some((begin.len(), State::Thoughts { end, begun: false }))
-        } else if let Some((_, end)) = TAGS.into_iter().find(|(_, end)| !is_behind && rest.starts_with(end)) {
-            Some((end.len(), State::Behind))
+            Some((begin.len(), State::Thoughts { end, has_content: false }))
+        } else if let Some((_, end)) = TAGS.into_iter().find(|(_, end)| !is_after_thoughts && rest.starts_with(end)) {
+            Some((end.len(), State::AfterThoughts))
         } else if HEADS.into_iter().any(|head| rest.starts_with(head)) {
             Some((0, State::Head))
         } else {
             None
         };
         if let Some((mark, state)) = found {
-            self.held.drain(..blank + mark);
+            self.pending.drain(..blank + mark);
             (self.state, self.is_settled) = (state, true);
             return true;
         }
         let begins = |mark: &str| mark.starts_with(rest);
-        let may_begin = TAGS.into_iter().any(|(begin, end)| begins(begin) || (!is_behind && begins(end)))
+        let may_begin = TAGS.into_iter().any(|(begin, end)| begins(begin) || (!is_after_thoughts && begins(end)))
             || HEADS.into_iter().any(begins);
         if !last && (rest.is_empty() || may_begin) {
             return false;
         }
-        if is_behind {
-            self.held.drain(..blank);
+        if is_after_thoughts {
+            self.pending.drain(..blank);
         }
-        self.state = State::Words;
+        self.state = State::Text;
         true
     }
 
-    fn thoughts(&mut self, end: &'static str, begun: bool, last: bool, parts: &mut Vec<Part>) -> bool {
-        let found = self.held.find(end);
-        let upto = match found {
+    fn thoughts(&mut self, end: &'static str, has_content: bool, last: bool, parts: &mut Vec<Part>) -> bool {
+        let found = self.pending.find(end);
+        let end_of_part = match found {
             Some(at) => at,
-            None if last => self.held.len(),
-            None => self.held.len() - begun_mark(&self.held, &[end]),
+            None if last => self.pending.len(),
+            None => self.pending.len() - partial_mark_length(&self.pending, &[end]),
         };
-        let begun = self.emit_thought(upto, begun, parts);
+        let has_content = self.emit_thought(end_of_part, has_content, parts);
         match found {
             Some(_) => {
-                self.held.drain(..end.len());
-                self.state = State::Behind;
+                self.pending.drain(..end.len());
+                self.state = State::AfterThoughts;
             }
-            None => self.state = State::Thoughts { end, begun },
+            None => self.state = State::Thoughts { end, has_content },
         }
         found.is_some()
     }
 
     /// Processes text up to the next mark.
-    fn words(&mut self, last: bool, parts: &mut Vec<Part>) -> bool {
+    fn text(&mut self, last: bool, parts: &mut Vec<Part>) -> bool {
         if self.is_settled {
-            return self.emit_text(self.held.len(), parts);
+            return self.emit_text(self.pending.len(), parts);
         }
-        match self.held.find(['<', '[', '◁']) {
-            None => return self.emit_text(self.held.len(), parts),
+        match self.pending.find(['<', '[', '◁']) {
+            None => return self.emit_text(self.pending.len(), parts),
             Some(0) => {}
             Some(at) => return self.emit_text(at, parts),
         }
         let mut marks = TAGS.into_iter().flat_map(|(begin, end)| [(begin, false), (end, true)]);
-        let Some((mark, is_end)) = marks.clone().find(|(mark, _)| self.held.starts_with(mark)) else {
-            let may_come = marks.any(|(mark, _)| mark.starts_with(&self.held));
-            let first = self.held.chars().next().map_or(0, char::len_utf8);
+        let Some((mark, is_end)) = marks.clone().find(|(mark, _)| self.pending.starts_with(mark)) else {
+            let may_come = marks.any(|(mark, _)| mark.starts_with(&self.pending));
+            let first = self.pending.chars().next().map_or(0, char::len_utf8);
             return (last || !may_come) && self.emit_text(first, parts);
         };
-        if self.words.is_code() {
+        if self.code_spans.is_code() {
             return self.emit_text(mark.len(), parts);
         }
         if !is_end {
             self.is_settled = true;
             return self.emit_text(mark.len(), parts);
         }
-        let Some(next) = self.held[mark.len()..].chars().next().map(Some).or(last.then_some(None)) else {
+        let Some(next) = self.pending[mark.len()..].chars().next().map(Some).or(last.then_some(None)) else {
             return false;
         };
         if self.is_mentioned(next) {
             return self.emit_text(mark.len(), parts);
         }
-        self.held.drain(..mark.len());
-        if self.has_words {
+        self.pending.drain(..mark.len());
+        if self.has_text {
             parts.push(Part::WasThought);
         }
-        (self.state, self.is_settled) = (State::Behind, true);
+        (self.state, self.is_settled) = (State::AfterThoughts, true);
         true
     }
 
     /// Returns true if a closing mark is only mentioned: it is quoted, or surrounded by text of the same line.
     fn is_mentioned(&self, next: Option<char>) -> bool {
         let ends_line = next.is_none_or(|next| matches!(next, '\n' | '\r'));
-        match self.words.last() {
+        match self.code_spans.last() {
             None | Some('\n' | '\r') => false,
             Some('"' | '\'' | '`' | '(' | '[' | '{' | '=' | '“' | '‘' | '«' | '„' | '/' | '|') => true,
             Some(before) => before.is_whitespace() && !ends_line,
@@ -201,70 +201,70 @@ impl Splitter {
     }
 
     fn head(&mut self, last: bool) -> bool {
-        let end = self.held.find(MESSAGE);
-        let head = &self.held[..end.unwrap_or(self.held.len())];
+        let end = self.pending.find(MESSAGE);
+        let head = &self.pending[..end.unwrap_or(self.pending.len())];
         // A call, which a later stage understands.
         let is_call = head.contains("to=");
         match end {
             Some(at) if is_call || at > MAX_HEAD => self.state = State::Raw,
             Some(at) => {
                 self.state = State::Channel { thoughts: head.contains("analysis") };
-                self.held.drain(..at + MESSAGE.len());
+                self.pending.drain(..at + MESSAGE.len());
             }
-            None if last && !is_call => self.held.clear(),
-            None if last || self.held.len() > MAX_HEAD + MESSAGE.len() => self.state = State::Raw,
+            None if last && !is_call => self.pending.clear(),
+            None if last || self.pending.len() > MAX_HEAD + MESSAGE.len() => self.state = State::Raw,
             None => return false,
         }
         true
     }
 
     fn channel(&mut self, thoughts: bool, last: bool, parts: &mut Vec<Part>) -> bool {
-        let ends = CHANNEL_ENDS.into_iter().filter_map(|end| Some((self.held.find(end)?, end)));
+        let ends = CHANNEL_ENDS.into_iter().filter_map(|end| Some((self.pending.find(end)?, end)));
         let found = ends.min_by_key(|(at, _)| *at);
-        let upto = match found {
+        let end_of_part = match found {
             Some((at, _)) => at,
-            None if last => self.held.len(),
-            None => self.held.len() - begun_mark(&self.held, &CHANNEL_ENDS),
+            None if last => self.pending.len(),
+            None => self.pending.len() - partial_mark_length(&self.pending, &CHANNEL_ENDS),
         };
         if thoughts {
-            self.emit_thought(upto, true, parts);
+            self.emit_thought(end_of_part, true, parts);
         } else {
-            self.emit_text(upto, parts);
+            self.emit_text(end_of_part, parts);
         }
         match found {
             Some((_, end)) if HEADS.contains(&end) => self.state = State::Head,
             Some((_, end)) => {
-                self.held.drain(..end.len());
-                self.state = State::Behind;
+                self.pending.drain(..end.len());
+                self.state = State::AfterThoughts;
             }
             None => {}
         }
         found.is_some()
     }
 
-    /// Emits the bytes up to `upto` as text.
-    fn emit_text(&mut self, upto: usize, parts: &mut Vec<Part>) -> bool {
-        let words: String = self.held.drain(..upto).collect();
-        self.words.add(&words);
-        self.has_words |= !words.trim().is_empty();
+    /// Emits the bytes up to `end_of_part` as text.
+    fn emit_text(&mut self, end_of_part: usize, parts: &mut Vec<Part>) -> bool {
+        let text: String = self.pending.drain(..end_of_part).collect();
+        self.code_spans.add(&text);
+        self.has_text |= !text.trim().is_empty();
         match parts.last_mut() {
-            _ if words.is_empty() => {}
-            Some(Part::Text(text)) => text.push_str(&words),
-            _ => parts.push(Part::Text(words)),
+            _ if text.is_empty() => {}
+            Some(Part::Text(last)) => last.push_str(&text),
+            _ => parts.push(Part::Text(text)),
         }
         true
     }
 
-    /// Emits the bytes up to `upto` as reasoning, without leading blanks.
-    fn emit_thought(&mut self, upto: usize, begun: bool, parts: &mut Vec<Part>) -> bool {
-        let thoughts: String = self.held.drain(..upto).collect();
-        let thoughts = if begun { thoughts.as_str() } else { thoughts.trim_start() };
+    /// Emits the bytes up to `end_of_part` as reasoning, without leading blanks.
+    fn emit_thought(&mut self, end_of_part: usize, has_content: bool, parts: &mut Vec<Part>) -> bool {
+        let thoughts: String = self.pending.drain(..end_of_part).collect();
+        let thoughts = if has_content { thoughts.as_str() } else { thoughts.trim_start() };
         match parts.last_mut() {
             _ if thoughts.is_empty() => {}
             Some(Part::Thought(text)) => text.push_str(thoughts),
             _ => parts.push(Part::Thought(thoughts.to_owned())),
         }
-        begun || !thoughts.is_empty()
+        has_content || !thoughts.is_empty()
     }
 }
 
@@ -279,20 +279,20 @@ mod tests {
         let mut splitter = Splitter::default();
         let mut parts: Vec<Part> = pieces.iter().flat_map(|piece| splitter.push(piece)).collect();
         parts.extend(splitter.finish());
-        let (mut thoughts, mut words) = (String::new(), String::new());
+        let (mut thoughts, mut visible) = (String::new(), String::new());
         for part in parts {
             match part {
-                Part::Text(text) => words.push_str(&text),
+                Part::Text(text) => visible.push_str(&text),
                 Part::Thought(text) => thoughts.push_str(&text),
-                Part::WasThought => thoughts.push_str(&std::mem::take(&mut words)),
+                Part::WasThought => thoughts.push_str(&std::mem::take(&mut visible)),
             }
         }
-        (thoughts, words)
+        (thoughts, visible)
     }
 
     #[track_caller]
-    fn check(text: &str, thoughts: &str, words: &str) {
-        let expected = (thoughts.to_owned(), words.to_owned());
+    fn check(text: &str, thoughts: &str, visible: &str) {
+        let expected = (thoughts.to_owned(), visible.to_owned());
         assert_eq!(split(&[text]), expected, "{text:?}");
         let pieces: Vec<&str> = text.split_inclusive(|_: char| true).collect();
         assert_eq!(split(&pieces), expected, "{text:?} by characters");
@@ -402,8 +402,8 @@ mod tests {
             prop_assert_eq!(&split(&pieces), &whole);
             // The head of a channel is a mark.
             if !text.contains("<|") {
-                let kept = format!("{}{}", whole.0, whole.1).matches("wörds").count();
-                prop_assert_eq!(kept, text.matches("wörds").count());
+                let count = format!("{}{}", whole.0, whole.1).matches("wörds").count();
+                prop_assert_eq!(count, text.matches("wörds").count());
             }
         }
     }

@@ -12,7 +12,7 @@ use crate::{
     config::Wire,
     http::{
         failure::Failure,
-        learning::{Change, SentParts, candidates, fingerprint, picture_fingerprint},
+        refusals::{Change, SentParts, candidates, fingerprint, picture_fingerprint},
     },
 };
 
@@ -20,7 +20,7 @@ use crate::{
 const MAX_UNNEEDED: usize = 4096;
 
 /// Fields that only users set.
-const OF_PEOPLE: [&str; 3] = ["temperature", "max_tokens", "max_output_tokens"];
+const USER_FIELDS: [&str; 3] = ["temperature", "max_tokens", "max_output_tokens"];
 
 impl Call {
     /// Selects another form after a refusal, and returns its description.
@@ -51,15 +51,15 @@ impl Call {
             _ => &[],
         });
         let fields = dialect.optional_fields(&request_plan);
-        let is_extra = |field: &&String| !config.body.contains_key(*field) && !OF_PEOPLE.contains(&field.as_str());
+        let is_extra = |field: &&String| !config.body.contains_key(*field) && !USER_FIELDS.contains(&field.as_str());
         SentParts {
             tools: tools.map(|tool| tool.name.clone()).collect(),
             named_only: named_only && !left_out,
             insists_on_native: config.native_tools == Some(true),
-            chosen_limit: config.wire == Wire::Anthropic && config.most_tokens(&self.request).is_none(),
+            chosen_limit: config.wire == Wire::Anthropic && config.max_answer_tokens(&self.request).is_none(),
             signed_thoughts: messages.iter().any(has_blocks),
             history: config.wire == Wire::OpenAi && messages.iter().any(is_answer),
-            words_behind_results: !form.has(&Change::WordsInResults) && has_words_behind_results(messages),
+            text_after_results: !form.has(&Change::WordsInResults) && has_text_after_results(messages),
             echoes: form.echoes(config),
             schema: dialect.sent_schema(&request_plan).map(fingerprint),
             pictures: pictures.filter(|picture| form.shows(picture)).filter_map(picture_fingerprint).collect(),
@@ -69,24 +69,25 @@ impl Call {
     }
 
     /// Counts the changes with which the server accepted and answered the request, and notes unnecessary ones.
-    pub(super) fn keep_what_was_taken(&mut self) {
-        let taken = self.trials.taken();
+    pub(super) fn record_accepted_changes(&mut self) {
+        let accepted = self.trials.take_accepted();
         let mut sent = self.sent();
-        sent.tools
-            .retain(|tool| !taken.contains(&Change::TextTools) && !taken.contains(&Change::WithoutTool(tool.clone())));
-        sent.pictures.retain(|print| !taken.contains(&Change::WithoutPicture(*print)));
+        sent.tools.retain(|tool| {
+            !accepted.contains(&Change::TextTools) && !accepted.contains(&Change::WithoutTool(tool.clone()))
+        });
+        sent.pictures.retain(|print| !accepted.contains(&Change::WithoutPicture(*print)));
         {
             let mut unneeded = self.model.unneeded();
             if unneeded.len() > MAX_UNNEEDED {
                 unneeded.clear();
             }
-            unneeded.extend(sent.unneeded().filter(|change| !taken.contains(change)));
+            unneeded.extend(sent.unneeded().filter(|change| !accepted.contains(change)));
             self.model.facts.record.refute(&unneeded);
         }
-        if taken.contains(&Change::WithoutSignedThoughts) {
+        if accepted.contains(&Change::WithoutSignedThoughts) {
             self.model.dialect.distrust_thoughts(&self.model.request_plan(&self.request, &self.model.facts.form()));
         }
-        let mut lasting: Vec<Change> = taken.into_iter().filter(Change::is_lasting).collect();
+        let mut lasting: Vec<Change> = accepted.into_iter().filter(Change::is_lasting).collect();
         // A model that refused two pictures and never accepted one does not support pictures.
         let is_of_pictures = lasting.iter().any(|change| matches!(change, Change::WithoutPicture(_)));
         if is_of_pictures && !self.model.unneeded().contains(&Change::WithoutPictures) {
@@ -105,10 +106,10 @@ impl Call {
 }
 
 /// Returns true if a user's text directly follows a tool result, ignoring messages of the daemon in between.
-fn has_words_behind_results(messages: &[Message]) -> bool {
+fn has_text_after_results(messages: &[Message]) -> bool {
     let is_of_daemon = |message: &&Message| matches!(message, Message::User { text } if untrusted::is_of_daemon(text));
-    let spoken: Vec<&Message> = messages.iter().filter(|message| !is_of_daemon(message)).collect();
-    spoken.windows(2).any(|pair| matches!(pair, [Message::Tool { .. }, Message::User { .. }]))
+    let relevant: Vec<&Message> = messages.iter().filter(|message| !is_of_daemon(message)).collect();
+    relevant.windows(2).any(|pair| matches!(pair, [Message::Tool { .. }, Message::User { .. }]))
 }
 
 /// Returns true if a message has blocks that its server requires back unchanged.
@@ -119,7 +120,7 @@ fn has_blocks(message: &Message) -> bool {
 
 /// Notice for the user that the model works without something, sent when this first happens.
 fn notice(change: &Change, model: &str) -> Option<ModelChunk> {
-    let (code, what) = match change {
+    let (code, limitation) = match change {
         Change::TextTools => (
             "tools_in_text",
             "native tools, so calls are written as text, one at a time and less reliably: let it parse tool calls (llama.cpp: \
@@ -133,6 +134,6 @@ fn notice(change: &Change, model: &str) -> Option<ModelChunk> {
         ),
         _ => return None,
     };
-    let message = format!("the server of {model} refuses {what}; `agentctl models test` retries");
+    let message = format!("the server of {model} refuses {limitation}; `agentctl models test` retries");
     Some(ModelChunk::Notice { code, message })
 }

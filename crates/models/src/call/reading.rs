@@ -38,7 +38,7 @@ const MAX_WHOLE_BODY: usize = 16 << 20;
 const MAX_STRAY_BYTES: usize = 64 << 10;
 
 /// Maximum number of bytes read at once, if the network is faster than the reader.
-const MAX_GULP: usize = 64 << 10;
+const MAX_READ: usize = 64 << 10;
 
 /// Hint for an answer that broke off.
 const CONNECTION_CLOSED: &str = "the server or a proxy closed the connection; try again";
@@ -60,7 +60,7 @@ enum Form {
 
 pub(super) struct AnswerStream {
     body: BoxStream<'static, reqwest::Result<Bytes>>,
-    says_html: bool,
+    is_html: bool,
     first_byte: Deadline,
     /// Deadline for the next part of the answer, regardless of other data. `None` directly after such a part.
     keep_alive: Option<Deadline>,
@@ -69,7 +69,7 @@ pub(super) struct AnswerStream {
     form: Form,
     reader: Box<dyn AnswerReader>,
     answer: Answer,
-    words: Words,
+    text_filter: TextFilter,
     guard: Guard,
     prices: Option<Prices>,
     /// Usage before the last pause. Each part of a paused answer is a separately priced request.
@@ -83,11 +83,11 @@ impl AnswerStream {
         response: Response,
         first_byte: Deadline,
         reader: Box<dyn AnswerReader>,
-        words: Words,
+        text_filter: TextFilter,
         prices: Option<Prices>,
     ) -> Self {
         Self {
-            says_html: says_html(response.headers()),
+            is_html: is_html(response.headers()),
             body: response.bytes_stream().boxed(),
             first_byte,
             keep_alive: None,
@@ -95,7 +95,7 @@ impl AnswerStream {
             form: Form::Unknown,
             reader,
             answer: Answer::default(),
-            words,
+            text_filter,
             guard: Guard::new(runaway::PROSE),
             prices,
             before_pause: None,
@@ -105,7 +105,7 @@ impl AnswerStream {
 
     /// Continues with the rest of a paused answer.
     pub(super) fn resume(&mut self, response: Response, first_byte: Deadline) {
-        self.says_html = says_html(response.headers());
+        self.is_html = is_html(response.headers());
         self.body = response.bytes_stream().boxed();
         (self.first_byte, self.keep_alive, self.tail, self.form) = (first_byte, None, None, Form::Unknown);
         (self.answer.finish, self.answer.done) = (None, false);
@@ -125,11 +125,11 @@ impl AnswerStream {
         chunks: &mut VecDeque<ModelChunk>,
         recording: &mut Recording,
     ) -> Result<Progress, Failure> {
-        let read = self.gulp(target, recording).await;
+        let read = self.read_available(target, recording).await;
         let runaway = self.emit_pieces(chunks);
         self.send_usage(chunks);
-        if let Some(what) = runaway {
-            return Ok(self.end_runaway(what, chunks));
+        if let Some(description) = runaway {
+            return Ok(self.end_runaway(description, chunks));
         }
         if read? && !self.tail.is_some_and(|tail| tail.has_passed()) {
             return Ok(Progress::More);
@@ -137,19 +137,19 @@ impl AnswerStream {
         let end = self.end(target);
         self.send_usage(chunks);
         end?;
-        if let Some(begun) = self.reader.paused() {
-            return Ok(Progress::Paused(begun));
+        if let Some(content) = self.reader.paused() {
+            return Ok(Progress::Paused(content));
         }
         // The end of the body may have contained one more event.
-        if let Some(what) = self.emit_pieces(chunks) {
-            return Ok(self.end_runaway(what, chunks));
+        if let Some(description) = self.emit_pieces(chunks) {
+            return Ok(self.end_runaway(description, chunks));
         }
         Ok(self.emit_end(chunks))
     }
 
     /// Waits for data and reads all that is available, so that it is emitted together. Returns false at the end.
-    async fn gulp(&mut self, target: &Target, recording: &mut Recording) -> Result<bool, Failure> {
-        let mut taken = 0;
+    async fn read_available(&mut self, target: &Target, recording: &mut Recording) -> Result<bool, Failure> {
+        let mut received = 0;
         let mut next = match self.wait(target).await {
             Ok(next) => next,
             // Missing data after the end of the answer is not a failure.
@@ -166,12 +166,12 @@ impl AnswerStream {
                         .caused_by(error));
                 }
                 Some(Ok(bytes)) => {
-                    taken += bytes.len();
+                    received += bytes.len();
                     recording.bytes(&bytes);
-                    self.take(target, &bytes)?;
+                    self.consume(target, &bytes)?;
                 }
             }
-            if taken > MAX_GULP {
+            if received > MAX_READ {
                 return Ok(true);
             }
             next = match self.body.next().now_or_never() {
@@ -185,26 +185,26 @@ impl AnswerStream {
         let deadlines = &target.deadlines;
         let deadline = if self.answer.done {
             let soon = deadlines.tail(LAST_BYTES);
-            *self.tail.insert(self.tail.map_or(soon, |tail| tail.sooner(soon)))
+            *self.tail.insert(self.tail.map_or(soon, |tail| tail.earlier(soon)))
         } else if self.answer.finish.is_some() {
             *self.tail.get_or_insert_with(|| deadlines.tail(USAGE_TAIL))
         } else if matches!(self.form, Form::Unknown) {
             self.first_byte
         } else {
-            deadlines.idle().sooner(*self.keep_alive.get_or_insert_with(|| deadlines.keep_alive()))
+            deadlines.idle().earlier(*self.keep_alive.get_or_insert_with(|| deadlines.keep_alive()))
         };
         let read = target.within(&deadline, self.body.next()).await;
-        self.first_byte = self.first_byte.once_missed();
-        self.keep_alive = self.keep_alive.map(Deadline::once_missed);
+        self.first_byte = self.first_byte.after_miss();
+        self.keep_alive = self.keep_alive.map(Deadline::after_miss);
         read
     }
 
-    fn take(&mut self, target: &Target, bytes: &[u8]) -> Result<(), Failure> {
+    fn consume(&mut self, target: &Target, bytes: &[u8]) -> Result<(), Failure> {
         if matches!(self.form, Form::Unknown) {
             self.form = match bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
                 None => return Ok(()),
                 Some(b'<') => return Err(Failure::html(target)),
-                Some(_) if self.says_html => return Err(Failure::html(target)),
+                Some(_) if self.is_html => return Err(Failure::html(target)),
                 Some(b'{' | b'[') => Form::Whole(Vec::new()),
                 Some(_) => Form::Events(Decoder::default()),
             };
@@ -285,32 +285,32 @@ impl AnswerStream {
     /// Emits the text read so far. If it repeats something endlessly, it is cut there and the description of the
     /// repetition is returned.
     fn emit_pieces(&mut self, chunks: &mut VecDeque<ModelChunk>) -> Option<String> {
-        while let Some((kind, mut words)) = self.answer.pieces.pop_front() {
-            let runaway = self.guard.check(&words);
+        while let Some((kind, mut text)) = self.answer.pieces.pop_front() {
+            let runaway = self.guard.check(&text);
             if let Some(runaway) = &runaway {
-                words.truncate(runaway.keep);
+                text.truncate(runaway.keep);
             }
             match kind {
-                Kind::Reasoning => chunks.push_back(ModelChunk::Reasoning(words)),
-                Kind::Text => self.words.push(&words, chunks),
+                Kind::Reasoning => chunks.push_back(ModelChunk::Reasoning(text)),
+                Kind::Text => self.text_filter.push(&text, chunks),
             }
             if let Some(runaway) = runaway {
-                return Some(runaway.what);
+                return Some(runaway.description);
             }
         }
         self.answer.runaway.take()
     }
 
-    fn end_runaway(&mut self, what: String, chunks: &mut VecDeque<ModelChunk>) -> Progress {
-        self.words.emit_buffered(chunks);
-        chunks.push_back(ModelChunk::Runaway { what });
+    fn end_runaway(&mut self, description: String, chunks: &mut VecDeque<ModelChunk>) -> Progress {
+        self.text_filter.emit_buffered(chunks);
+        chunks.push_back(ModelChunk::Runaway { what: description });
         self.finish(Finish::Runaway, chunks)
     }
 
     fn emit_end(&mut self, chunks: &mut VecDeque<ModelChunk>) -> Progress {
         let finish = self.answer.finish.unwrap_or(Finish::Stop);
         let calls = self.reader.calls();
-        let (calls, unrun) = self.words.finish(calls, finish == Finish::Length, chunks);
+        let (calls, unrun) = self.text_filter.finish(calls, finish == Finish::Length, chunks);
         if matches!(finish, Finish::Stop | Finish::Length) {
             chunks.extend(self.reader.fields().map(ModelChunk::AnswerFields));
             chunks.extend(calls.into_iter().map(|RawCall { name, arguments, fields }| ModelChunk::ToolCall {
@@ -318,7 +318,7 @@ impl AnswerStream {
                 arguments,
                 fields,
             }));
-            chunks.extend(unrun.map(|(name, why)| ModelChunk::UnrunCall { name, why }));
+            chunks.extend(unrun.map(|(name, reason)| ModelChunk::UnrunCall { name, why: reason }));
         }
         self.finish(finish, chunks)
     }
@@ -342,32 +342,32 @@ impl AnswerStream {
     }
 }
 
-fn says_html(headers: &HeaderMap) -> bool {
+fn is_html(headers: &HeaderMap) -> bool {
     headers.get(CONTENT_TYPE).is_some_and(|value| value.as_bytes().starts_with(b"text/html"))
 }
 
 fn no_events(target: &Target) -> Failure {
     Failure::protocol(format!("the model at {target} did not answer with an event stream"))
-        .hint("is base_url right, and does wire match this server?")
+        .hint("check base_url, and that wire matches this server")
 }
 
 /// Text processing of one answer.
-pub(super) struct Words {
+pub(super) struct TextFilter {
     splitter: Splitter,
     /// Present if the request has tools.
     scanner: Option<Scanner>,
     tools: Arc<[ToolSpec]>,
 }
 
-impl Words {
+impl TextFilter {
     /// Creates the processing for a request with these tools. `text_calls` is true if calls are read from the text.
     pub(super) fn new(tools: Arc<[ToolSpec]>, text_calls: bool) -> Self {
         let scanner = (!tools.is_empty()).then(|| Scanner::new(Arc::clone(&tools), text_calls));
         Self { splitter: Splitter::default(), scanner, tools }
     }
 
-    fn push(&mut self, words: &str, chunks: &mut VecDeque<ModelChunk>) {
-        for part in self.splitter.push(words) {
+    fn push(&mut self, text: &str, chunks: &mut VecDeque<ModelChunk>) {
+        for part in self.splitter.push(text) {
             self.emit(part, chunks);
         }
     }
@@ -377,7 +377,7 @@ impl Words {
         for part in self.splitter.finish() {
             self.emit(part, chunks);
         }
-        self.emit_held(chunks);
+        self.emit_pending(chunks);
     }
 
     /// Ends the answer, which the token limit may have cut. `calls` are those outside of the text. Returns all calls,
@@ -402,18 +402,18 @@ impl Words {
         if let Some(scanner) = &mut self.scanner {
             if calls.is_empty() && unrun.is_none() {
                 let found = scanner.finish(is_cut);
-                push_text(chunks, found.words);
+                push_text(chunks, found.text);
                 calls.extend(found.call);
                 unrun = found.unrun;
             } else {
-                push_text(chunks, Some(scanner.take_held()).filter(|words| !is_mark(words)).unwrap_or_default());
+                push_text(chunks, Some(scanner.take_pending()).filter(|text| !is_mark(text)).unwrap_or_default());
             }
         }
         let cleaned = |name: String| clean_name(&name, &self.tools);
         for call in &mut calls {
             call.name = cleaned(std::mem::take(&mut call.name));
         }
-        (calls, unrun.map(|(name, why)| (cleaned(name), why)))
+        (calls, unrun.map(|(name, reason)| (cleaned(name), reason)))
     }
 
     fn emit(&mut self, part: Part, chunks: &mut VecDeque<ModelChunk>) {
@@ -425,14 +425,14 @@ impl Words {
             }
             Part::WasThought => {
                 // A call in it was only part of the reasoning.
-                self.emit_held(chunks);
+                self.emit_pending(chunks);
                 chunks.push_back(ModelChunk::WasReasoning);
             }
         }
     }
 
-    fn emit_held(&mut self, chunks: &mut VecDeque<ModelChunk>) {
-        push_text(chunks, self.scanner.as_mut().map(Scanner::take_held).unwrap_or_default());
+    fn emit_pending(&mut self, chunks: &mut VecDeque<ModelChunk>) {
+        push_text(chunks, self.scanner.as_mut().map(Scanner::take_pending).unwrap_or_default());
     }
 }
 

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, sync::LazyLock};
 use agentd_core::{model::Slot, usage::Prices};
 use serde::Deserialize;
 
-use crate::http::learning::Change;
+use crate::http::refusals::Change;
 
 const TEXT: &str = include_str!("../../../../config/catalogue.json");
 
@@ -87,7 +87,7 @@ impl Catalogue {
 }
 
 fn provider(host: &str) -> Option<&'static str> {
-    HOSTS.iter().find(|(known, _)| host.eq_ignore_ascii_case(known)).map(|(_, provider)| *provider)
+    HOSTS.iter().find(|(name, _)| host.eq_ignore_ascii_case(name)).map(|(_, provider)| *provider)
 }
 
 /// Published facts about a model at a provider's own address. `None` at other addresses.
@@ -136,11 +136,14 @@ mod tests {
     fn catalogue_parses_with_plausible_figures() {
         let catalogue: Catalogue = serde_json::from_str(TEXT).unwrap();
         assert!(!catalogue.source.is_empty() && catalogue.date.parse::<jiff::civil::Date>().is_ok());
-        let models: Vec<_> =
-            catalogue.models.iter().flat_map(|(of, models)| models.iter().map(move |one| (of, one))).collect();
+        let models: Vec<_> = catalogue
+            .models
+            .iter()
+            .flat_map(|(provider, models)| models.iter().map(move |model| (provider, model)))
+            .collect();
         assert!(models.len() > 200, "{}", models.len());
         for (provider, (id, model)) in models {
-            assert!(HOSTS.iter().any(|(_, known)| known == provider), "{provider}");
+            assert!(HOSTS.iter().any(|(_, name)| name == provider), "{provider}");
             assert!(model.window.is_none_or(|window| (512..20_000_000).contains(&window)), "{id}: {model:?}");
             assert!(model.source.is_none_or(|page| page < catalogue.pages.len()), "{id}");
             let Some(prices) = &model.prices else { continue };
@@ -153,10 +156,10 @@ mod tests {
 
     #[test]
     fn catalogue_models_match_their_provider_only() {
-        let known = published("api.anthropic.com", "claude-opus-4-5").unwrap();
-        assert!(known.pictures && known.thinking && known.tools && known.window == Some(200_000), "{known:?}");
-        assert!(known.origin().starts_with("https://") && known.answer > Some(8000), "{}", known.origin());
-        assert_eq!(published("API.anthropic.com", "claude-opus-4-5-20991231"), Some(known));
+        let model = published("api.anthropic.com", "claude-opus-4-5").unwrap();
+        assert!(model.pictures && model.thinking && model.tools && model.window == Some(200_000), "{model:?}");
+        assert!(model.origin().starts_with("https://") && model.answer > Some(8000), "{}", model.origin());
+        assert_eq!(published("API.anthropic.com", "claude-opus-4-5-20991231"), Some(model));
         assert!(published("generativelanguage.googleapis.com", "models/gemini-2.5-pro").is_some());
         for (host, id) in [
             ("127.0.0.1", "claude-opus-4-5"),

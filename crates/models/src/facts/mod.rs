@@ -30,7 +30,7 @@ use crate::{
         server::{ModelAbilities, ServerFacts},
     },
     http::{
-        learning::{Change, RequestForm},
+        refusals::{Change, RequestForm},
         target::Target,
     },
 };
@@ -39,13 +39,13 @@ use crate::{
 const UNNAMED_MODEL: &str = "default";
 
 /// Time for which a server that could not be reached is not queried again.
-const REST: Duration = Duration::from_secs(60);
+const QUERY_PAUSE: Duration = Duration::from_secs(60);
 
 /// Maximum number of repeated queries to a server that reports the window only once the model is loaded.
-const MAX_ASKED_AGAIN: u32 = 3;
+const MAX_REPEATED_QUERIES: u32 = 3;
 
 /// A request refutes a window if it exceeds it by more than a twentieth, as servers' counts vary slightly.
-const REFUTED_BY: u64 = 20;
+const TOLERANCE_DIVISOR: u64 = 20;
 
 /// Maximum number of states of the facts per run. They rarely change, and each is stored as long as the model.
 const MAX_STATES: u32 = 256;
@@ -55,33 +55,33 @@ pub(crate) struct ModelFacts {
     /// Address and client of its server.
     pub(crate) target: Target,
     /// First state of a linked list. References to older states stay valid.
-    first: KnownFacts,
+    first: FactsState,
     states: AtomicU32,
     pub(crate) record: RecordHandle,
     /// Initialised once the server was queried.
     queried: OnceCell<()>,
     /// Initialised once the server was queried about pictures.
     sight: OnceCell<()>,
-    /// True while the server lists no models although requests must name one, and accepts requests all the same.
+    /// True while the server lists no models although requests must name one, but still accepts requests.
     unlisted: AtomicBool,
     /// Time from which the server may be queried again.
-    rests_until: Mutex<Option<Instant>>,
+    paused_until: Mutex<Option<Instant>>,
     /// True once a query was attempted, regardless of its outcome.
-    asked: AtomicBool,
+    was_queried: AtomicBool,
     /// Remaining repeated queries while the server has not loaded the model.
-    asks_again: AtomicU32,
+    remaining_queries: AtomicU32,
     /// Locked during a repeated query.
-    asking_again: AsyncMutex<()>,
+    repeat_lock: AsyncMutex<()>,
 }
 
 /// One state of the facts, and its successor.
 #[derive(Debug)]
-struct KnownFacts {
+struct FactsState {
     info: ModelInfo,
-    next: OnceLock<Box<KnownFacts>>,
+    next: OnceLock<Box<FactsState>>,
 }
 
-impl KnownFacts {
+impl FactsState {
     fn of(info: ModelInfo) -> Self {
         Self { info, next: OnceLock::new() }
     }
@@ -98,20 +98,20 @@ impl KnownFacts {
 impl ModelFacts {
     /// Creates the facts known from the configuration and the record.
     pub(crate) fn new(config: ModelConfig, target: Target, record: RecordHandle) -> Self {
-        let info = known(&config, &target, &record.known());
+        let info = merged_info(&config, &target, &record.current());
         Self {
             config,
             target,
-            first: KnownFacts::of(info),
+            first: FactsState::of(info),
             states: AtomicU32::new(0),
             record,
             queried: OnceCell::new(),
             sight: OnceCell::new(),
             unlisted: AtomicBool::new(false),
-            rests_until: Mutex::default(),
-            asked: AtomicBool::new(false),
-            asks_again: AtomicU32::new(0),
-            asking_again: AsyncMutex::default(),
+            paused_until: Mutex::default(),
+            was_queried: AtomicBool::new(false),
+            remaining_queries: AtomicU32::new(0),
+            repeat_lock: AsyncMutex::default(),
         }
     }
 
@@ -121,18 +121,18 @@ impl ModelFacts {
 
     /// Abilities of the model, as far as its server reported them.
     pub(crate) fn abilities(&self) -> ModelAbilities {
-        self.record.known().abilities.unwrap_or_default()
+        self.record.current().abilities.unwrap_or_default()
     }
 
     /// Prices of the model: configured, published, or listed by its server.
     pub(crate) fn prices(&self) -> Option<Prices> {
         let published = || catalogue::published(self.target.host(), &self.info().id)?.prices.clone();
-        self.config.prices.clone().or_else(published).or_else(|| self.record.known().prices)
+        self.config.prices.clone().or_else(published).or_else(|| self.record.current().prices)
     }
 
     /// Changes to requests: those that its provider publishes, and those learnt from refusals.
     pub(crate) fn form(&self) -> RequestForm {
-        form(&self.target, &self.record.known())
+        form(&self.target, &self.record.current())
     }
 
     /// Counts changes with which the server accepted a request. Returns those that are new.
@@ -144,12 +144,12 @@ impl ModelFacts {
 
     /// Updates the facts from the record.
     fn refresh(&self) {
-        let mut info = known(&self.config, &self.target, &self.record.known());
+        let mut info = merged_info(&self.config, &self.target, &self.record.current());
         let mut last = self.first.last();
         if info == last.info || self.states.fetch_add(1, Ordering::Relaxed) >= MAX_STATES {
             return;
         }
-        while let Err(refused) = last.next.set(Box::new(KnownFacts::of(info))) {
+        while let Err(refused) = last.next.set(Box::new(FactsState::of(info))) {
             // Another task updated the facts first. Both have read the same record, or this state is newer.
             info = refused.info;
             last = last.last();
@@ -164,8 +164,8 @@ impl ModelFacts {
 
     /// Records that a request of this size was answered. This refutes a smaller observed window.
     pub(crate) fn counted(&self, tokens: u64) {
-        let refutes = |limit: WindowLimit| tokens > limit.tokens.saturating_add(limit.tokens / REFUTED_BY);
-        if self.record.known().limit.is_some_and(refutes) {
+        let refutes = |limit: WindowLimit| tokens > limit.tokens.saturating_add(limit.tokens / TOLERANCE_DIVISOR);
+        if self.record.current().limit.is_some_and(refutes) {
             self.record.lift_limit();
             self.refresh();
         }
@@ -174,7 +174,7 @@ impl ModelFacts {
     /// Removes what refusals and token counts have shown, and allows another query of the server.
     pub(crate) fn forget(&self) {
         self.record.forget();
-        self.asks_again.store(1, Ordering::Relaxed);
+        self.remaining_queries.store(1, Ordering::Relaxed);
         self.refresh();
     }
 
@@ -182,26 +182,31 @@ impl ModelFacts {
     pub(crate) async fn look_up(&self) {
         // Recorded facts may have expired.
         self.refresh();
-        let lacks_something =
-            self.config.id.is_empty() || self.config.context_window.is_none() || self.lacks_abilities();
-        if !lacks_something || self.rests() || self.unlisted.load(Ordering::Relaxed) {
+        let lacks_facts = self.config.id.is_empty() || self.config.context_window.is_none() || self.lacks_abilities();
+        if !lacks_facts || self.is_paused() || self.unlisted.load(Ordering::Relaxed) {
             return;
         }
         if self.queried.initialized() {
             return self.retry_query().await;
         }
-        let ask = || async {
-            match self.ask(false).await {
+        let query = || async {
+            match self.query(false).await {
                 // A server that lists no models now may list some later. Its first model is the one to use.
                 Some(ServerFacts { id: None, .. }) if self.config.needs_id() => {
                     self.unlisted.store(true, Ordering::Relaxed);
                     Err(())
                 }
                 Some(facts) => {
-                    self.asks_again.store(if facts.loads_later { MAX_ASKED_AGAIN } else { 0 }, Ordering::Relaxed);
+                    self.remaining_queries
+                        .store(if facts.loads_later { MAX_REPEATED_QUERIES } else { 0 }, Ordering::Relaxed);
                     self.apply_facts(facts);
                     let ModelInfo { id, context_window, window_source, .. } = self.info();
-                    tracing::debug!(model = id, window = context_window, source = window_source.as_str(), "known");
+                    tracing::debug!(
+                        model = id,
+                        window = context_window,
+                        source = window_source.as_str(),
+                        "looked up a model"
+                    );
                     if *window_source == WindowSource::Default {
                         tracing::warn!(
                             hint =
@@ -214,31 +219,31 @@ impl ModelFacts {
                 None => Err(()),
             }
         };
-        self.asked.store(true, Ordering::Relaxed);
+        self.was_queried.store(true, Ordering::Relaxed);
         // If the query fails, the next request tries again.
-        let _ = self.queried.get_or_try_init(ask).await;
+        let _ = self.queried.get_or_try_init(query).await;
     }
 
     /// Queries the server whether the model accepts pictures, unless this is configured or was already queried.
     pub(crate) async fn look_up_vision(&self) {
         self.look_up().await;
-        if self.config.sees_pictures.is_some() || self.config.wire == Wire::LlamaCpp || self.rests() {
+        if self.config.sees_pictures.is_some() || self.config.wire == Wire::LlamaCpp || self.is_paused() {
             return;
         }
-        let ask = || async {
-            self.apply_facts(self.ask(true).await.ok_or(())?);
+        let query = || async {
+            self.apply_facts(self.query(true).await.ok_or(())?);
             Ok::<(), ()>(())
         };
         // If the query fails, a later request with pictures tries again.
-        let _ = self.sight.get_or_try_init(ask).await;
+        let _ = self.sight.get_or_try_init(query).await;
     }
 
     /// Queries the server. If it does not answer, queries pause for a while. Requests that must name their model query
     /// it each time, as the server may be starting.
-    async fn ask(&self, sight: bool) -> Option<ServerFacts> {
-        let facts = server::ask(&self.target, &self.config, sight).await;
+    async fn query(&self, sight: bool) -> Option<ServerFacts> {
+        let facts = server::query(&self.target, &self.config, sight).await;
         if facts.is_none() && !self.config.needs_id() {
-            *self.rests_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + REST);
+            *self.paused_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + QUERY_PAUSE);
         }
         facts
     }
@@ -250,14 +255,14 @@ impl ModelFacts {
 
     /// Repeats the query of a server that had not loaded the model.
     async fn retry_query(&self) {
-        if self.asks_again.load(Ordering::Relaxed) == 0 {
+        if self.remaining_queries.load(Ordering::Relaxed) == 0 {
             return;
         }
-        let Ok(_asking) = self.asking_again.try_lock() else { return };
-        self.asks_again.fetch_sub(1, Ordering::Relaxed);
-        if let Some(facts) = server::ask(&self.target, &self.config, false).await {
+        let Ok(_guard) = self.repeat_lock.try_lock() else { return };
+        self.remaining_queries.fetch_sub(1, Ordering::Relaxed);
+        if let Some(facts) = server::query(&self.target, &self.config, false).await {
             if !facts.loads_later {
-                self.asks_again.store(0, Ordering::Relaxed);
+                self.remaining_queries.store(0, Ordering::Relaxed);
             }
             self.apply_facts(facts);
         }
@@ -266,8 +271,8 @@ impl ModelFacts {
     fn apply_facts(&self, mut facts: ServerFacts) {
         if facts.abilities.pictures.is_some() {
             let _ = self.sight.set(());
-        } else if !self.config.id.is_empty() || facts.id == self.record.known().id {
-            // Not every query asks for pictures.
+        } else if !self.config.id.is_empty() || facts.id == self.record.current().id {
+            // Not every query includes pictures.
             facts.abilities.pictures = self.abilities().pictures;
         }
         let window = facts.window.tokens(self.target.assumed_window());
@@ -283,14 +288,14 @@ impl ModelFacts {
 
     /// Returns true if nothing is missing, or if the server was queried, with any outcome.
     pub(crate) fn are_known(&self) -> bool {
-        let record = self.record.known();
+        let record = self.record.current();
         let has_id = !self.config.id.is_empty() || record.id.is_some();
-        let has_window = self.config.context_window.is_some() || record.told.is_some();
-        (has_id && has_window) || self.asked.load(Ordering::Relaxed)
+        let has_window = self.config.context_window.is_some() || record.reported_window.is_some();
+        (has_id && has_window) || self.was_queried.load(Ordering::Relaxed)
     }
 
-    fn rests(&self) -> bool {
-        let until = *self.rests_until.lock().unwrap_or_else(PoisonError::into_inner);
+    fn is_paused(&self) -> bool {
+        let until = *self.paused_until.lock().unwrap_or_else(PoisonError::into_inner);
         until.is_some_and(|until| Instant::now() < until)
     }
 }
@@ -302,10 +307,10 @@ fn form(target: &Target, record: &ModelRecord) -> RequestForm {
 }
 
 /// Merges the configured facts, those that the server reported, and those learnt from refusals and token counts.
-fn known(config: &ModelConfig, target: &Target, record: &ModelRecord) -> ModelInfo {
+fn merged_info(config: &ModelConfig, target: &Target, record: &ModelRecord) -> ModelInfo {
     let id = Some(config.id.clone()).filter(|id| !id.is_empty()).or_else(|| record.id.clone());
     let published = id.as_deref().and_then(|id| catalogue::published(target.host(), id));
-    let (mut window, mut source) = match (config.context_window, record.told) {
+    let (mut window, mut source) = match (config.context_window, record.reported_window) {
         (Some(configured), _) => (configured, WindowSource::Configured),
         (None, Some(tokens)) => (tokens, WindowSource::Server),
         (None, None) => match published.and_then(|published| published.window) {
@@ -323,7 +328,7 @@ fn known(config: &ModelConfig, target: &Target, record: &ModelRecord) -> ModelIn
     let info = ModelInfo {
         id: id.unwrap_or_else(|| UNNAMED_MODEL.to_owned()),
         wire: config.wire.as_str().to_owned(),
-        base_url: Some(target.shown().to_owned()),
+        base_url: Some(target.display_url().to_owned()),
         context_window: window,
         window_source: source,
         native_tools: form.native_tools(config),
@@ -346,33 +351,32 @@ fn figures(
     let abilities = record.abilities.unwrap_or_default();
     let page = published.map(PublishedModel::origin).unwrap_or_default();
     let mut figures = vec![figure("window", tokens(info.context_window), window_source(info.window_source, &page))];
-    let answer = config.max_tokens.map(|most| (most, CONFIGURED));
+    let answer = config.max_tokens.map(|limit| (limit, CONFIGURED));
     let answer = answer.or_else(|| Some((abilities.max_answer?, "its server")));
     let answer = answer.or_else(|| Some((published?.answer?, page.as_str())));
-    figures.extend(answer.map(|(most, source)| figure("answer", tokens(most), source)));
+    figures.extend(answer.map(|(limit, source)| figure("answer", tokens(limit), source)));
     figures.push(figure("tools", if info.native_tools { "native" } else { "in the text" }, "its wire"));
     let pictures = if info.sees_pictures { "yes" } else { "no" };
-    let of_pictures = match (config.sees_pictures, abilities.pictures, published) {
+    let pictures_source = match (config.sees_pictures, abilities.pictures, published) {
         (Some(_), ..) => CONFIGURED,
         (None, Some(_), _) => "its server",
         (None, None, Some(_)) => page.as_str(),
         (None, None, None) => "by default",
     };
-    figures.push(figure("pictures", pictures, of_pictures));
+    figures.push(figure("pictures", pictures, pictures_source));
     if published.is_some_and(|published| published.thinking) {
         figures.push(figure("thinking", "yes", &page));
     }
-    let of_page = published.and_then(|published| published.prices.clone());
+    let published_prices = published.and_then(|published| published.prices.clone());
     let prices = config.prices.clone().map(|prices| (prices, CONFIGURED));
-    let prices = prices.or_else(|| Some((of_page?, page.as_str())));
+    let prices = prices.or_else(|| Some((published_prices?, page.as_str())));
     let prices = prices.or_else(|| Some((record.prices.clone()?, "its server")));
     figures.push(match prices {
-        Some((prices, source)) => figure("prices", in_words(&prices), source),
+        Some((prices, source)) => figure("prices", describe_prices(&prices), source),
         None => figure("prices", "unknown", "set prices in models.yaml"),
     });
     figures.push(figure(ROUTE, route, "the daemon's environment"));
-    figures
-        .extend(record.changes.iter().map(|learnt| figure("requests", learnt.change.to_string(), learnt.standing())));
+    figures.extend(record.changes.iter().map(|learnt| figure("requests", learnt.change.to_string(), learnt.status())));
     figures
 }
 
@@ -398,7 +402,7 @@ fn tokens(count: u64) -> String {
 }
 
 /// Prices in dollars per million tokens, as text.
-fn in_words(prices: &Prices) -> String {
+fn describe_prices(prices: &Prices) -> String {
     let tiers = prices.tiers.iter().map(|tier| format!("; in requests above {} tokens, {}", tier.above, rates(tier)));
     format!("{} per million tokens{}", rates(prices), tiers.collect::<String>())
 }

@@ -25,7 +25,7 @@ use crate::{
     facts::server::ModelAbilities,
     http::{
         failure::PLAUSIBLE,
-        learning::{Change, RequestForm},
+        refusals::{Change, RequestForm},
     },
 };
 
@@ -44,9 +44,9 @@ pub struct ModelRecords {
 struct State {
     models: Vec<ModelRecord>,
     /// True if there are unsaved changes.
-    unwritten: bool,
+    has_unsaved: bool,
     /// True while a task writes the file.
-    writing: bool,
+    is_writing: bool,
 }
 
 impl ModelRecords {
@@ -58,7 +58,7 @@ impl ModelRecords {
 
     /// Handle to the record of one model.
     pub(crate) fn of(self: &Arc<Self>, key: RecordKey) -> RecordHandle {
-        RecordHandle { all: Arc::clone(self), key }
+        RecordHandle { records: Arc::clone(self), key }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -69,15 +69,15 @@ impl ModelRecords {
     fn save(self: &Arc<Self>) {
         {
             let mut state = self.state();
-            state.unwritten = true;
-            if self.path.is_none() || std::mem::replace(&mut state.writing, true) {
+            state.has_unsaved = true;
+            if self.path.is_none() || std::mem::replace(&mut state.is_writing, true) {
                 return;
             }
         }
-        let all = Arc::clone(self);
+        let records = Arc::clone(self);
         match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => drop(runtime.spawn_blocking(move || all.write())),
-            Err(_) => all.write(),
+            Ok(runtime) => drop(runtime.spawn_blocking(move || records.write())),
+            Err(_) => records.write(),
         }
     }
 
@@ -86,8 +86,8 @@ impl ModelRecords {
         loop {
             let models = {
                 let mut state = self.state();
-                if !std::mem::take(&mut state.unwritten) {
-                    state.writing = false;
+                if !std::mem::take(&mut state.has_unsaved) {
+                    state.is_writing = false;
                     return;
                 }
                 state.models.clone()
@@ -101,15 +101,15 @@ impl ModelRecords {
 
 #[derive(Debug, Clone)]
 pub(crate) struct RecordHandle {
-    all: Arc<ModelRecords>,
+    records: Arc<ModelRecords>,
     key: RecordKey,
 }
 
 impl RecordHandle {
     /// Current record of the model, without expired facts.
-    pub(crate) fn known(&self) -> ModelRecord {
+    pub(crate) fn current(&self) -> ModelRecord {
         let now = now();
-        let mut state = self.all.state();
+        let mut state = self.records.state();
         let Some(record) = state.models.iter_mut().find(|record| record.key == self.key) else {
             return ModelRecord::new(self.key.clone(), now);
         };
@@ -126,7 +126,7 @@ impl RecordHandle {
 
     /// Removes changes that turned out to be unnecessary.
     pub(crate) fn refute(&self, unneeded: &BTreeSet<Change>) {
-        if self.known().changes.iter().any(|learnt| !learnt.holds()) {
+        if self.current().changes.iter().any(|learnt| !learnt.is_applied()) {
             self.change(|record, _| record.refute(unneeded));
         }
     }
@@ -141,10 +141,10 @@ impl RecordHandle {
         prices: Option<Prices>,
     ) {
         self.change(|record, _| {
-            if window.is_some() && record.told.is_some() && window != record.told {
+            if window.is_some() && record.reported_window.is_some() && window != record.reported_window {
                 record.limit = None;
             }
-            (record.id, record.told) = (id.map(str::to_owned), window);
+            (record.id, record.reported_window) = (id.map(str::to_owned), window);
             record.abilities = Some(abilities).filter(|abilities| *abilities != ModelAbilities::default());
             record.prices = prices;
         });
@@ -174,10 +174,10 @@ impl RecordHandle {
     fn change(&self, change: impl FnOnce(&mut ModelRecord, i64)) {
         let now = now();
         let is_new = {
-            let mut state = self.all.state();
-            let known = state.models.iter().position(|record| record.key == self.key);
-            let mut record = match known {
-                Some(at) => state.models.swap_remove(at),
+            let mut state = self.records.state();
+            let index = state.models.iter().position(|record| record.key == self.key);
+            let mut record = match index {
+                Some(index) => state.models.swap_remove(index),
                 None => ModelRecord::new(self.key.clone(), now),
             };
             let before = record.clone();
@@ -196,7 +196,7 @@ impl RecordHandle {
             is_new
         };
         if is_new {
-            self.all.save();
+            self.records.save();
         }
     }
 }
@@ -206,10 +206,10 @@ fn now() -> i64 {
 }
 
 /// Validity in seconds of an observed window. Servers get reconfigured without notice.
-const BELIEVED: i64 = 30 * DAY;
+const WINDOW_VALIDITY: i64 = 30 * DAY;
 
 /// Validity in seconds of learnt changes.
-const REMEMBERED: i64 = 7 * DAY;
+const CHANGE_VALIDITY: i64 = 7 * DAY;
 
 const DAY: i64 = 24 * 60 * 60;
 
@@ -254,26 +254,26 @@ pub(crate) struct LearntChange {
     /// Last occurrence, in seconds since 1970.
     at: i64,
     /// Number of refusals. Earlier versions did not count, and applied a change after the first.
-    #[serde(default = "believed")]
+    #[serde(default = "default_times")]
     times: u32,
 }
 
-fn believed() -> u32 {
+fn default_times() -> u32 {
     2
 }
 
 impl LearntChange {
     /// Returns true if the change is applied to requests.
-    fn holds(&self) -> bool {
-        self.times >= self.change.needed()
+    fn is_applied(&self) -> bool {
+        self.times >= self.change.required_refusals()
     }
 
     /// Status of the change, for display.
-    pub(crate) fn standing(&self) -> String {
-        if !self.holds() {
+    pub(crate) fn status(&self) -> String {
+        if !self.is_applied() {
             return "refused once".to_owned();
         }
-        let until = Timestamp::from_second(self.at.saturating_add(REMEMBERED)).map(|until| until.to_string());
+        let until = Timestamp::from_second(self.at.saturating_add(CHANGE_VALIDITY)).map(|until| until.to_string());
         format!("refused, remembered until {}", until.as_deref().unwrap_or_default().get(..10).unwrap_or_default())
     }
 }
@@ -299,8 +299,8 @@ pub(crate) struct ModelRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) id: Option<String>,
     /// Window reported by the server, in tokens.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) told: Option<u64>,
+    #[serde(rename = "told", default, skip_serializing_if = "Option::is_none")]
+    pub(crate) reported_window: Option<u64>,
     /// Abilities reported by the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) abilities: Option<ModelAbilities>,
@@ -315,7 +315,16 @@ pub(crate) struct ModelRecord {
 
 impl ModelRecord {
     fn new(key: RecordKey, now: i64) -> Self {
-        Self { key, used: now, id: None, told: None, abilities: None, prices: None, limit: None, changes: Vec::new() }
+        Self {
+            key,
+            used: now,
+            id: None,
+            reported_window: None,
+            abilities: None,
+            prices: None,
+            limit: None,
+            changes: Vec::new(),
+        }
     }
 
     fn is_empty(&self) -> bool {
@@ -324,16 +333,18 @@ impl ModelRecord {
 
     /// The changes that the server requires.
     pub(crate) fn form(&self) -> RequestForm {
-        RequestForm(self.changes.iter().filter(|learnt| learnt.holds()).map(|learnt| learnt.change.clone()).collect())
+        RequestForm(
+            self.changes.iter().filter(|learnt| learnt.is_applied()).map(|learnt| learnt.change.clone()).collect(),
+        )
     }
 
     /// Removes implausible values, and rejects an invalid record: the file may be damaged or edited.
-    fn sound(mut self, now: i64) -> Option<Self> {
+    fn validated(mut self, now: i64) -> Option<Self> {
         if self.key.address.len() > MAX_ADDRESS || self.used > now {
             return None;
         }
         self.id = self.id.filter(|id| is_model_id(id));
-        self.told = self.told.filter(|tokens| PLAUSIBLE.contains(tokens));
+        self.reported_window = self.reported_window.filter(|tokens| PLAUSIBLE.contains(tokens));
         self.prices = self.prices.filter(Prices::are_plausible);
         self.limit = self.limit.filter(|limit| PLAUSIBLE.contains(&limit.tokens) && limit.at <= now);
         self.changes.retain(|learnt| learnt.change.is_sound() && learnt.at <= now);
@@ -345,8 +356,8 @@ impl ModelRecord {
     /// Removes facts that have expired.
     fn forget_old(&mut self, now: i64) {
         let is_fresh = |at: i64, seconds: i64| now.saturating_sub(at) < seconds;
-        self.limit = self.limit.filter(|limit| is_fresh(limit.at, BELIEVED));
-        self.changes.retain(|learnt| is_fresh(learnt.at, REMEMBERED));
+        self.limit = self.limit.filter(|limit| is_fresh(limit.at, WINDOW_VALIDITY));
+        self.changes.retain(|learnt| is_fresh(learnt.at, CHANGE_VALIDITY));
     }
 
     /// Counts changes with which a request was accepted. Returns those that are new.
@@ -368,7 +379,7 @@ impl ModelRecord {
 
     /// Removes changes that turned out to be unnecessary.
     fn refute(&mut self, unneeded: &BTreeSet<Change>) {
-        self.changes.retain(|learnt| learnt.holds() || !unneeded.contains(&learnt.change));
+        self.changes.retain(|learnt| learnt.is_applied() || !unneeded.contains(&learnt.change));
     }
 }
 
@@ -390,18 +401,18 @@ fn read_all(path: &Path, now: i64) -> Vec<ModelRecord> {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Vec::new(),
         Err(error) => {
-            tracing::warn!("could not read {}, asking servers again: {error}", path.display());
+            tracing::warn!("could not read {}; querying the servers again: {error}", path.display());
             return Vec::new();
         }
     };
     match serde_json::from_slice::<RecordFile<Vec<&RawValue>>>(&text) {
         Ok(file) if file.version == VERSION => {
-            let record = |text: &RawValue| serde_json::from_str::<ModelRecord>(text.get()).ok()?.sound(now);
+            let record = |text: &RawValue| serde_json::from_str::<ModelRecord>(text.get()).ok()?.validated(now);
             file.models.into_iter().take(MAX_RECORDS).filter_map(record).collect()
         }
         Ok(_) => Vec::new(),
         Err(error) => {
-            tracing::warn!("{} is damaged, asking servers again: {error}", path.display());
+            tracing::warn!("{} is damaged; querying the servers again: {error}", path.display());
             Vec::new()
         }
     }

@@ -81,10 +81,10 @@ fn plausible(tokens: Option<u64>) -> Option<u64> {
 
 /// Queries a server's facts about a model. With `sight`, also additional documents that may report whether it accepts
 /// pictures. `None` if the server could not be reached.
-pub(crate) async fn ask(target: &Target, config: &ModelConfig, sight: bool) -> Option<ServerFacts> {
+pub(crate) async fn query(target: &Target, config: &ModelConfig, sight: bool) -> Option<ServerFacts> {
     let deadline = target.deadlines.listing();
     if config.wire == Wire::LlamaCpp {
-        let text = target.get(&target.beside("/props"), &deadline).await.ok()?;
+        let text = target.get(&target.root_path("/props"), &deadline).await.ok()?;
         return Some(text.map(|text| properties(&text)).unwrap_or_default());
     }
     let Some(text) = target.get(list_path(config), &deadline).await.ok()? else { return Some(ServerFacts::default()) };
@@ -92,8 +92,8 @@ pub(crate) async fn ask(target: &Target, config: &ModelConfig, sight: bool) -> O
     let mut facts = find(&entries, &config.id).map(|entry| entry.facts.clone()).unwrap_or_default();
     let lacks_window = config.context_window.is_none() && facts.window.exact.is_none();
     if lacks_window || (sight && facts.abilities.pictures.is_none()) {
-        let asked_for = facts.id.as_deref().unwrap_or(&config.id);
-        let found = elsewhere(target, &entries, asked_for, &deadline, sight).await;
+        let id = facts.id.as_deref().unwrap_or(&config.id);
+        let found = query_other_documents(target, &entries, id, &deadline, sight).await;
         if lacks_window {
             facts.window = found.window.or(facts.window);
             facts.loads_later = found.loads_later && facts.window.exact.is_none();
@@ -109,32 +109,32 @@ fn list_path(config: &ModelConfig) -> &'static str {
 }
 
 /// Facts from the additional documents of known kinds of server.
-async fn elsewhere(
+async fn query_other_documents(
     target: &Target,
     entries: &[ListedEntry],
     id: &str,
     deadline: &Deadline,
     sight: bool,
 ) -> ServerFacts {
-    let is_of = |owner: &str| entries.iter().any(|entry| entry.owner == owner);
+    let has_owner = |owner: &str| entries.iter().any(|entry| entry.owner == owner);
     let text = |document: Document| document.ok().flatten().unwrap_or_default();
     // Ollama
-    if is_of("library") {
-        let running = running(&text(target.get(&target.beside("/api/ps"), deadline).await), id);
+    if has_owner("library") {
+        let running = running(&text(target.get(&target.root_path("/api/ps"), deadline).await), id);
         if running.exact.is_some() && !sight {
             return ServerFacts { window: running, loads_later: true, ..ServerFacts::default() };
         }
-        let question = json!({ "model": id }).to_string();
-        let shown = modelfile(&text(target.ask(&target.beside("/api/show"), question, deadline).await));
+        let body = json!({ "model": id }).to_string();
+        let shown = modelfile(&text(target.query(&target.root_path("/api/show"), body, deadline).await));
         return ServerFacts { window: running.or(shown.window), loads_later: true, ..shown };
     }
     // llama.cpp
-    if is_of("llamacpp") || entries.iter().any(|entry| entry.facts.window.bound.is_some()) {
-        return properties(&text(target.get(&target.beside("/props"), deadline).await));
+    if has_owner("llamacpp") || entries.iter().any(|entry| entry.facts.window.bound.is_some()) {
+        return properties(&text(target.get(&target.root_path("/props"), deadline).await));
     }
     // LM Studio
-    if is_of("organization_owner") {
-        let entries = text(target.get(&target.beside("/api/v0/models"), deadline).await);
+    if has_owner("organization_owner") {
+        let entries = text(target.get(&target.root_path("/api/v0/models"), deadline).await);
         let entries = parse(&entries, true).unwrap_or_default();
         let found = find(&entries, id).map(|entry| entry.facts.clone()).unwrap_or_default();
         return ServerFacts { loads_later: true, ..found };
@@ -149,7 +149,7 @@ async fn elsewhere(
 pub(crate) async fn listed(target: &Target, config: &ModelConfig) -> Result<Vec<ListedModel>, Failure> {
     let deadline = target.deadlines.listing();
     if config.wire == Wire::LlamaCpp {
-        target.get(&target.beside("/props"), &deadline).await?;
+        target.get(&target.root_path("/props"), &deadline).await?;
         let message = format!("the server at {target} has a single model that is not selected by name");
         return Err(Failure::new(ErrorKind::Configuration, message)
             .hint("to list its models, set `wire: openai` and a base_url that ends in /v1"));
@@ -196,26 +196,27 @@ fn find<'a>(entries: &'a [ListedEntry], id: &str) -> Option<&'a ListedEntry> {
     if id.is_empty() {
         return entries.first();
     }
-    let is = |wanted: &str| entries.iter().find(|entry| entry.facts.id.as_deref() == Some(wanted));
+    let by_id = |wanted: &str| entries.iter().find(|entry| entry.facts.id.as_deref() == Some(wanted));
     // Ollama accepts a name without its tag.
-    is(id).or_else(|| is(&format!("{id}:latest")))
+    by_id(id).or_else(|| by_id(&format!("{id}:latest")))
 }
 
 fn entry(model: &Value, bounds: bool) -> Option<ListedEntry> {
     let id = model.get("id")?.as_str().filter(|id| is_model_id(id))?;
-    let of = |path: &str| number(model.pointer(path)?);
+    let field = |path: &str| number(model.pointer(path)?);
     // OpenRouter, Together and others. OpenRouter's second field is the limit of the provider that is tried first.
-    let offered = match (of("/context_length"), of("/top_provider/context_length")) {
+    let offered = match (field("/context_length"), field("/top_provider/context_length")) {
         (Some(whole), Some(offered)) => Some(whole.min(offered)),
         (whole, offered) => whole.or(offered),
     };
     // Mistral. In LM Studio, the size for which the model was trained.
-    let longest = of("/max_context_length");
+    let longest = field("/max_context_length");
     // LM Studio for a loaded model; vLLM and SGLang; llama.cpp; Groq.
-    let exact = ["/loaded_context_length", "/max_model_len", "/meta/n_ctx", "/context_window"].into_iter().find_map(of);
+    let exact =
+        ["/loaded_context_length", "/max_model_len", "/meta/n_ctx", "/context_window"].into_iter().find_map(field);
     // Anthropic and LiteLLM
-    let exact = exact.or(offered).or_else(|| of("/max_input_tokens")).or(longest.filter(|_| !bounds));
-    let bound = of("/meta/n_ctx_train").or(longest.filter(|_| bounds));
+    let exact = exact.or(offered).or_else(|| field("/max_input_tokens")).or(longest.filter(|_| !bounds));
+    let bound = field("/meta/n_ctx_train").or(longest.filter(|_| bounds));
     // Anthropic and Mistral
     let supports = |path: &str| {
         let ability = model.get("capabilities")?.pointer(path)?;
@@ -233,7 +234,7 @@ fn entry(model: &Value, bounds: bool) -> Option<ListedEntry> {
         _ => None,
     };
     // LiteLLM and Anthropic. Other servers use the field for other things.
-    let largest = || of("/max_output_tokens").or_else(|| of("/max_tokens"));
+    let largest = || field("/max_output_tokens").or_else(|| field("/max_tokens"));
     let has_input = model.get("max_input_tokens").is_some_and(|tokens| !tokens.is_null());
     let abilities = ModelAbilities {
         max_answer: has_input.then(largest).flatten().filter(|tokens| *tokens > 0),
@@ -257,15 +258,16 @@ const MAX_TIERS: usize = 8;
 /// Prices of a model. `None` if they have another format, or depend on the model that answers.
 fn prices(pricing: &Value) -> Option<Prices> {
     let overrides = pricing.get("overrides").and_then(Value::as_array).into_iter().flatten();
-    let mut tiers: Vec<Prices> = overrides.filter_map(|over| tier(over, pricing)).take(MAX_TIERS).collect();
+    let mut tiers: Vec<Prices> =
+        overrides.filter_map(|tier_prices| tier(tier_prices, pricing)).take(MAX_TIERS).collect();
     tiers.sort_by_key(|tier| tier.above);
     Some(Prices { tiers, ..rates(|name| dollars(pricing.get(name)?))? }).filter(Prices::are_plausible)
 }
 
 /// Prices from a number of tokens on. Missing ones are those of the base tier.
-fn tier(over: &Value, base: &Value) -> Option<Prices> {
-    let from = number(over.get("min_prompt_tokens")?)?;
-    let rates = rates(|name| dollars(over.get(name).or_else(|| base.get(name))?))?;
+fn tier(prices: &Value, base: &Value) -> Option<Prices> {
+    let from = number(prices.get("min_prompt_tokens")?)?;
+    let rates = rates(|name| dollars(prices.get(name).or_else(|| base.get(name))?))?;
     Some(Prices { above: from.checked_sub(1).filter(|above| *above > 0)?, ..rates })
 }
 
@@ -290,7 +292,7 @@ fn dollars(price: &Value) -> Option<f64> {
 pub(crate) fn number(value: &Value) -> Option<u64> {
     match value {
         Value::String(text) => text.trim().parse().ok(),
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "what is out of range is cut to it")]
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "out-of-range values are clamped")]
         Value::Number(number) => number.as_u64().or_else(|| number.as_f64().filter(|n| *n >= 0.0).map(|n| n as u64)),
         _ => None,
     }
@@ -334,12 +336,15 @@ fn modelfile(text: &[u8]) -> ServerFacts {
     let parameters = shown.get("parameters").and_then(Value::as_str).unwrap_or_default();
     let mut set = parameters.lines().filter_map(|line| line.trim().strip_prefix("num_ctx"));
     let set = set.find_map(|number| number.trim().parse().ok());
-    let made_for = shown.get("model_info").and_then(Value::as_object).and_then(|info| {
+    let trained_for = shown.get("model_info").and_then(Value::as_object).and_then(|info| {
         let mut lengths = info.iter().filter(|(name, _)| name.ends_with(".context_length"));
         lengths.find_map(|(_, length)| number(length))
     });
-    let window = WindowFacts::exact(set).or(WindowFacts::bound(made_for));
-    let sees = shown.get("capabilities").and_then(Value::as_array).map(|all| all.iter().any(|one| one == "vision"));
+    let window = WindowFacts::exact(set).or(WindowFacts::bound(trained_for));
+    let sees = shown
+        .get("capabilities")
+        .and_then(Value::as_array)
+        .map(|all| all.iter().any(|capability| capability == "vision"));
     ServerFacts { window, abilities: pictures(sees), ..ServerFacts::default() }
 }
 
@@ -382,18 +387,20 @@ mod tests {
         assert_eq!(facts.abilities, abilities);
         let other = of(json!({"id": "m", "max_input_tokens": 200_000, "max_output_tokens": 8_000, "max_tokens": 9}));
         assert_eq!(other.abilities, ModelAbilities { max_answer: Some(8_000), ..ModelAbilities::default() });
-        for odd in [
+        for invalid in [
             json!({"id": "m", "max_tokens": 5, "capabilities": 7}),
             json!({"id": "m", "capabilities": {"thinking": []}}),
         ] {
-            assert_eq!(of(odd).abilities, ModelAbilities::default());
+            assert_eq!(of(invalid).abilities, ModelAbilities::default());
         }
     }
 
     #[test]
     fn implausible_windows_are_ignored() {
-        for odd in [json!(0), json!(1), json!(-5), json!(1e300), json!("many"), json!([8192]), json!({}), json!(true)] {
-            check(json!({"id": "m", "context_length": odd}), None, None);
+        for invalid in
+            [json!(0), json!(1), json!(-5), json!(1e300), json!("many"), json!([8192]), json!({}), json!(true)]
+        {
+            check(json!({"id": "m", "context_length": invalid}), None, None);
         }
         check(json!({"id": "m"}), None, None);
         check(json!({"id": "m", "meta": 7, "top_provider": [1], "owned_by": {"x": 1}}), None, None);
@@ -411,7 +418,7 @@ mod tests {
         assert_eq!(ids(&odd.to_string()).unwrap(), ["ok"]);
         assert_eq!(ids(r#"{"models":[]}"#), None);
         assert_eq!(ids("<html>"), None);
-        assert_eq!(ids(r#"{"data":[{"id":"a"}"#), None, "a list that was cut");
+        assert_eq!(ids(r#"{"data":[{"id":"a"}"#), None, "a truncated list");
     }
 
     #[test]
@@ -445,7 +452,7 @@ mod tests {
 
     #[test]
     fn malformed_and_implausible_prices_are_ignored() {
-        for odd in [
+        for invalid in [
             json!(null),
             json!("0.1"),
             json!({"prompt": "0.000003"}),
@@ -455,22 +462,22 @@ mod tests {
             json!({"prompt": "1", "completion": "1"}),
             json!({"input": 0.2, "output": 0.2}),
         ] {
-            assert_eq!(prices(&odd), None, "{odd}");
+            assert_eq!(prices(&invalid), None, "{invalid}");
         }
     }
 
     #[test]
     fn malformed_documents_yield_no_facts() {
-        for odd in
+        for invalid in
             ["", "<html>", "[]", r#"{"model_alias": "", "model_path": 7}"#, r#"{"parameters": 3, "model_info": 4}"#]
         {
-            assert_eq!(properties(odd.as_bytes()), ServerFacts::default(), "{odd}");
-            assert_eq!(modelfile(odd.as_bytes()), ServerFacts::default(), "{odd}");
+            assert_eq!(properties(invalid.as_bytes()), ServerFacts::default(), "{invalid}");
+            assert_eq!(modelfile(invalid.as_bytes()), ServerFacts::default(), "{invalid}");
         }
-        for odd in
+        for invalid in
             [r#"{"models": 3}"#, r#"{"models": [7, {"name": "qwen"}, {"name": "other", "context_length": 4096}]}"#]
         {
-            assert_eq!(running(odd.as_bytes(), "qwen"), WindowFacts::default(), "{odd}");
+            assert_eq!(running(invalid.as_bytes(), "qwen"), WindowFacts::default(), "{invalid}");
         }
     }
 }

@@ -18,10 +18,10 @@ use reqwest::{
 
 use self::error_body::{Cause, ServerError, limit_reset, retry_after, retry_at, window_in};
 pub(crate) use self::error_body::{PLAUSIBLE, excerpt, request_id};
-use crate::http::{learning::Refusal, target::Target};
+use crate::http::{refusals::Refusal, target::Target};
 
 /// Status of an error within an answer that does not name one.
-const UNKNOWN: u16 = 0;
+const UNKNOWN_STATUS: u16 = 0;
 
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -31,7 +31,7 @@ pub(crate) struct Failure {
     pub(crate) refusal: Option<Box<Refusal>>,
 }
 
-/// Conditions for another attempt.
+/// Condition for another attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RetryCondition {
     Never,
@@ -48,7 +48,7 @@ pub(crate) enum RetryCondition {
     /// Once the server has loaded the model, which may take minutes.
     Loading,
     /// Immediately, because the model happened to write an invalid answer.
-    Anew,
+    Immediately,
 }
 
 impl Failure {
@@ -65,10 +65,10 @@ impl Failure {
         // Default hints.
         match kind {
             ErrorKind::Protocol => {
-                failure.hint("does the model's wire in models.yaml match this server? see the server's log")
+                failure.hint("check that the model's wire in models.yaml matches this server, and see the server's log")
             }
             ErrorKind::CutStream => failure.hint("try again; if it happens often, check the log of the model server"),
-            ErrorKind::Provider => failure.hint("the model server has a problem: check its log, or try again later"),
+            ErrorKind::Provider => failure.hint("check the log of the model server, or try again later"),
             _ => failure,
         }
     }
@@ -102,7 +102,7 @@ impl Failure {
     }
 
     pub(crate) fn html(target: &Target) -> Self {
-        Self::protocol(format!("the model at {target} answered with HTML, is base_url right?"))
+        Self::protocol(format!("the model at {target} answered with HTML"))
             .hint("base_url must be the model's API, such as http://127.0.0.1:8080/v1, not a web page")
     }
 
@@ -114,12 +114,12 @@ impl Failure {
         if error.is_connect() && error.is_timeout() {
             let message = format!("connecting to the model at {target} {} took too long", target.route());
             return Self::new(ErrorKind::Timeout, message)
-                .hint("is base_url right, and is the server reachable from here?");
+                .hint("check base_url, and that the server is reachable from here");
         }
         if error.is_connect() {
             let message = format!("could not connect to the model at {target} {}: {cause}", target.route());
             return Self::new(ErrorKind::Unreachable, message)
-                .hint("is the model server running, and is base_url right?")
+                .hint("check that the model server is running, and that base_url is right")
                 .caused_by(error);
         }
         if error.is_builder() {
@@ -134,28 +134,28 @@ impl Failure {
     pub(crate) fn status(target: &Target, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Self {
         let error = ServerError::read(body);
         let code = status.as_u16();
-        let mut said = said(target, &error, request_id(headers));
+        let mut details = server_message(target, &error, request_id(headers));
         // A proxy may have answered instead of the server.
         if matches!(code, 407 | 502..=504) {
-            said.push_str(&target.proxy_note());
+            details.push_str(&target.proxy_note());
         }
-        let what = if is_trouble(code) { "failed" } else { "refused the request" };
-        let message = format!("the model at {target} {what} ({status}): {said}");
+        let outcome = if is_server_failure(code) { "failed" } else { "refused the request" };
+        let message = format!("the model at {target} {outcome} ({status}): {details}");
         if status.is_redirection() {
             let location = headers.get(LOCATION).and_then(|value| value.to_str().ok()).unwrap_or("another address");
             return Self::new(ErrorKind::Rejected, message)
                 .hint(&format!("the server redirects to {}; set base_url to it", excerpt(target, location)));
         }
-        Self::answered(target, code, headers, &error, &said, message)
+        Self::answered(target, code, headers, &error, &details, message)
     }
 
     /// An error within an answer that had started successfully.
     pub(crate) fn reported(target: &Target, error: &str) -> Self {
         let error = ServerError::read(error.as_bytes());
-        let said = said(target, &error, error.request_id.as_deref());
-        let message = format!("the model at {target} reported an error: {said}");
-        let code = error.status().unwrap_or(UNKNOWN);
-        Self::answered(target, code, &HeaderMap::new(), &error, &said, message)
+        let details = server_message(target, &error, error.request_id.as_deref());
+        let message = format!("the model at {target} reported an error: {details}");
+        let code = error.status().unwrap_or(UNKNOWN_STATUS);
+        Self::answered(target, code, &HeaderMap::new(), &error, &details, message)
     }
 
     /// An error with this status. `message` is used if the cause is unknown.
@@ -164,29 +164,29 @@ impl Failure {
         status: u16,
         headers: &HeaderMap,
         error: &ServerError,
-        said: &str,
+        details: &str,
         message: String,
     ) -> Self {
         let Some(cause) = error.cause(status) else {
             let mut failure = match status {
-                _ if is_trouble(status) => Self::new(ErrorKind::Provider, message)
+                _ if is_server_failure(status) => Self::new(ErrorKind::Provider, message)
                     .with_retry(retry_after(headers).map_or(RetryCondition::Later, RetryCondition::After)),
                 404 => Self::new(ErrorKind::Rejected, message)
-                    .hint("is the model's id right, and does base_url end where the API begins (often in /v1)?"),
+                    .hint("check the model's id, and that base_url ends where the API begins (often in /v1)"),
                 _ => Self::new(ErrorKind::Rejected, message),
             };
             failure.refusal = Refusal::of(status, &error.body);
             return failure;
         };
         let once = error.is_too_large(status);
-        let more_at = error.reset.or_else(|| retry_at(headers));
+        let retry_time = error.reset.or_else(|| retry_at(headers));
         match cause {
             // An invalid key is never retried.
-            Cause::Key if status == 403 && more_at.is_some() => Self::spent(target, said, more_at),
+            Cause::Key if status == 403 && retry_time.is_some() => Self::exhausted(target, details, retry_time),
             Cause::Key => Self::new(ErrorKind::Auth, message).hint("check the api_key of this model"),
-            Cause::Spent => Self::spent(target, said, more_at),
+            Cause::Exhausted => Self::exhausted(target, details, retry_time),
             Cause::Rate | Cause::Minute => {
-                let message = format!("the model at {target} is rate limited: {said}");
+                let message = format!("the model at {target} is rate limited: {details}");
                 let retry = match retry_after(headers).or(error.wait).or_else(|| limit_reset(headers)) {
                     wait if cause == Cause::Minute => RetryCondition::Limited { wait, once },
                     Some(wait) => RetryCondition::After(wait),
@@ -197,30 +197,30 @@ impl Failure {
                         "a single request exceeds the provider's token limit per minute: use another model, or a plan with a \
                          higher limit"
                     }
-                    false => "wait a little, or send fewer requests",
+                    false => "wait a moment, or send fewer requests",
                 })
             }
-            Cause::Loading => Self::new(ErrorKind::Provider, format!("the model at {target} is not ready: {said}"))
+            Cause::Loading => Self::new(ErrorKind::Provider, format!("the model at {target} is not ready: {details}"))
                 .with_retry(RetryCondition::Loading)
-                .hint("the server is still loading it: try again in a few minutes, or check the server's log"),
-            Cause::Spoilt => Self::new(ErrorKind::Rejected, message)
-                .with_retry(RetryCondition::Anew)
-                .hint("the model wrote a tool call that its server could not parse: try again, or use another model"),
+                .hint("the server is still loading it; try again in a few minutes, or check the server's log"),
+            Cause::InvalidOutput => Self::new(ErrorKind::Rejected, message)
+                .with_retry(RetryCondition::Immediately)
+                .hint("the model wrote a tool call that its server could not parse; try again, or use another model"),
             Cause::Window => {
                 let message =
-                    format!("the conversation does not fit the context window of the model at {target}: {said}");
+                    format!("the conversation does not fit the context window of the model at {target}: {details}");
                 Self::overflow(message, window_in(&error.body))
             }
         }
     }
 
     /// A quota, spending limit or balance is exhausted, until the given time if it is known.
-    fn spent(target: &Target, said: &str, until: Option<Timestamp>) -> Self {
+    fn exhausted(target: &Target, details: &str, until: Option<Timestamp>) -> Self {
         let (kind, when) = match until {
             Some(until) => (ErrorKind::RateLimited, format!(" until {}", until.strftime("%Y-%m-%d %H:%M UTC"))),
             None => (ErrorKind::QuotaExceeded, String::new()),
         };
-        let message = format!("the provider of the model at {target} accepts no more requests: {said}");
+        let message = format!("the provider of the model at {target} accepts no more requests: {details}");
         Self::new(kind, message).with_retry(RetryCondition::Never).hint(&format!(
             "a quota, a spending limit or the balance is used up{when}: raise it in the provider's console, or use \
              another model"
@@ -242,17 +242,17 @@ impl Failure {
 }
 
 /// Message of the server, with the request ID.
-fn said(target: &Target, error: &ServerError, request_id: Option<&str>) -> String {
-    let mut said = excerpt(target, &error.words);
+fn server_message(target: &Target, error: &ServerError, request_id: Option<&str>) -> String {
+    let mut message = excerpt(target, &error.shown);
     if let Some(id) = request_id {
-        said.push_str(&format!(" [request {}]", excerpt(target, id)));
+        message.push_str(&format!(" [request {}]", excerpt(target, id)));
     }
-    said
+    message
 }
 
-/// Returns true if the status indicates trouble of the server, which may be over at the next attempt.
-fn is_trouble(status: u16) -> bool {
-    matches!(status, UNKNOWN | 408 | 409 | 500..=599)
+/// Returns true if the status indicates a failure of the server, which the next attempt may not see.
+fn is_server_failure(status: u16) -> bool {
+    matches!(status, UNKNOWN_STATUS | 408 | 409 | 500..=599)
 }
 
 fn innermost(error: &dyn std::error::Error) -> String {

@@ -2,11 +2,11 @@
 //!
 //! - `target`: addresses, clients and deadlines; `request`: sending requests, and recording the exchanged bytes.
 //! - `retry`: the retry policy; `failure`: failures, and whether a retry can help.
-//! - `learning`: other forms of requests that a server refuses.
+//! - `refusals`: other forms of requests that a server refuses.
 //! - `sse`: decoding of events.
 
 pub(crate) mod failure;
-pub(crate) mod learning;
+pub(crate) mod refusals;
 pub(crate) mod request;
 pub(crate) mod retry;
 pub(crate) mod sse;

@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::http::{
     failure::{self, Failure},
-    target::{Deadline, LAST_LOOK, MissedDeadline, Target},
+    target::{Deadline, MAX_GRACE, MissedDeadline, Target},
 };
 
 /// Maximum size of an error's body in bytes.
@@ -65,8 +65,8 @@ impl Target {
     }
 
     /// Posts a query and gets a JSON document.
-    pub(crate) async fn ask(&self, path: &str, question: String, deadline: &Deadline) -> Document {
-        let request = self.client.post(self.at(path)).header(CONTENT_TYPE, "application/json").body(question);
+    pub(crate) async fn query(&self, path: &str, body: String, deadline: &Deadline) -> Document {
+        let request = self.client.post(self.at(path)).header(CONTENT_TYPE, "application/json").body(body);
         self.document(request, deadline).await
     }
 
@@ -92,10 +92,10 @@ impl Target {
         if let Ok(outcome) = timeout_at(deadline.at, &mut future).await {
             return Ok(outcome);
         }
-        if deadline.is_last_look {
+        if deadline.is_grace {
             return Err(self.missed(deadline));
         }
-        timeout(deadline.at.elapsed().min(LAST_LOOK), future).await.map_err(|_| self.missed(deadline))
+        timeout(deadline.at.elapsed().min(MAX_GRACE), future).await.map_err(|_| self.missed(deadline))
     }
 
     fn missed(&self, deadline: &Deadline) -> Failure {
@@ -119,17 +119,17 @@ impl Target {
 }
 
 /// Reads the body up to the deadline and the limit. After a failure, the part before it is returned.
-async fn capped_body(mut response: Response, deadline: &Deadline, target: &Target, most: usize) -> Vec<u8> {
+async fn capped_body(mut response: Response, deadline: &Deadline, target: &Target, limit: usize) -> Vec<u8> {
     let (mut body, mut deadline) = (Vec::new(), *deadline);
-    while body.len() < most {
+    while body.len() < limit {
         let chunk = target.within(&deadline, response.chunk()).await;
-        deadline = deadline.once_missed();
+        deadline = deadline.after_miss();
         match chunk {
             Ok(Ok(Some(bytes))) => body.extend_from_slice(&bytes),
             _ => break,
         }
     }
-    body.truncate(most);
+    body.truncate(limit);
     body
 }
 
@@ -148,7 +148,7 @@ pub(crate) struct Recording(Option<Box<OpenRecording>>);
 struct OpenRecording {
     recorder: Arc<dyn ExchangeRecorder>,
     key: u64,
-    begun: Instant,
+    started: Instant,
     answer: ReceivedAnswer,
 }
 
@@ -159,8 +159,8 @@ impl Recording {
         let (url, headers) = target.shown_call(path);
         let headers = masked(&headers);
         let key = recorder.sent(&SentRequest { url: &url, headers: &headers, ..*sent });
-        let (recorder, begun) = (Arc::clone(recorder), Instant::now());
-        Self(Some(Box::new(OpenRecording { recorder, key, begun, answer: ReceivedAnswer::default() })))
+        let (recorder, started) = (Arc::clone(recorder), Instant::now());
+        Self(Some(Box::new(OpenRecording { recorder, key, started, answer: ReceivedAnswer::default() })))
     }
 
     pub(crate) fn head(&mut self, response: &Response) {
@@ -175,18 +175,18 @@ impl Recording {
 
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         let Some(open) = &mut self.0 else { return };
-        let since = open.begun.elapsed();
+        let since = open.started.elapsed();
         let answer = &mut open.answer;
         answer.first_byte.get_or_insert(since);
         answer.bytes += bytes.len() as u64;
-        let room = MAX_BODY.saturating_sub(answer.body.len());
-        answer.body.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        let capacity = MAX_BODY.saturating_sub(answer.body.len());
+        answer.body.extend_from_slice(&bytes[..bytes.len().min(capacity)]);
     }
 
     /// Records the time of the first token and the usage.
     pub(crate) fn chunks<'a>(&mut self, chunks: impl IntoIterator<Item = &'a ModelChunk>) {
         let Some(open) = &mut self.0 else { return };
-        let since = open.begun.elapsed();
+        let since = open.started.elapsed();
         for chunk in chunks {
             match chunk {
                 ModelChunk::Text(text) | ModelChunk::Reasoning(text) if text.is_empty() => {}
@@ -207,9 +207,9 @@ impl Recording {
     /// Completes the recording, with the failure if there was one.
     pub(crate) fn end(&mut self, outcome: ExchangeOutcome, error: Option<&ModelError>) {
         let Some(open) = self.0.take() else { return };
-        let OpenRecording { recorder, key, begun, answer } = *open;
+        let OpenRecording { recorder, key, started, answer } = *open;
         let error = error.map(ToString::to_string);
-        recorder.ended(key, ReceivedAnswer { duration: begun.elapsed(), outcome, error, ..answer });
+        recorder.ended(key, ReceivedAnswer { duration: started.elapsed(), outcome, error, ..answer });
     }
 }
 
@@ -243,12 +243,12 @@ mod tests {
         let target = Target::for_tests("http://h/v1", "");
         let mut deadline = target.deadlines.listing();
         advance(Duration::from_secs(60)).await;
-        let mut looks = 0;
+        let mut reads = 0;
         while target.within(&deadline, sleep(Duration::from_millis(10))).await.is_ok() {
-            deadline = deadline.once_missed();
-            looks += 1;
-            assert!(looks < 1_000, "it is never missed");
+            deadline = deadline.after_miss();
+            reads += 1;
+            assert!(reads < 1_000, "the deadline is never enforced");
         }
-        assert!(looks > 0, "what came in time is read");
+        assert!(reads > 0, "data that arrived in time is read");
     }
 }

@@ -12,7 +12,7 @@ use crate::{
     http::failure::{Failure, RetryCondition},
 };
 
-/// Maximum backoff that we choose ourselves.
+/// Maximum backoff if the server requests no wait.
 const MAX_BACKOFF: Duration = Duration::from_secs(8);
 
 /// Factor of the backoff for limits per minute, and the maximum of those waits: slightly more than a minute.
@@ -20,30 +20,30 @@ const MINUTE_FACTOR: u32 = 20;
 const MAX_MINUTE: Duration = Duration::from_secs(90);
 
 /// Maximum time to wait for a server that loads its model, and maximum wait between two attempts.
-const LOADING: Duration = Duration::from_secs(5 * 60);
+const MAX_LOADING_TIME: Duration = Duration::from_secs(5 * 60);
 const MAX_LOADING_WAIT: Duration = Duration::from_secs(5);
 
 /// Interval after which a wait for a loading server is announced again.
 const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Maximum wait before the only retry of a call that has a fallback model.
-const HURRIED_WAIT: Duration = Duration::from_secs(5);
+const FALLBACK_WAIT: Duration = Duration::from_secs(5);
 
 /// Maximum number of immediate retries after an invalid answer of the model.
-const ANEW: u32 = 2;
+const MAX_IMMEDIATE: u32 = 2;
 
 /// Retry state of one call.
 pub(crate) struct Retries {
     waits: Box<dyn Iterator<Item = Duration> + Send>,
     first: Duration,
-    longest: Duration,
+    max_wait: Duration,
     attempt: u32,
     /// Number of immediate retries so far.
-    anew: u32,
+    immediate: u32,
     /// True once it waited for a limit that this request alone may exceed.
-    hopeless: bool,
+    waited_for_limit: bool,
     /// True if there is a fallback model.
-    hurried: bool,
+    has_fallback: bool,
     loading: Option<LoadingWait>,
 }
 
@@ -62,20 +62,20 @@ pub(crate) struct Retry {
 }
 
 impl Retries {
-    /// Creates the policy of a call with at most `retries` retries. A `hurried` call has a fallback model: it gets at
-    /// most one retry, and no long wait.
-    pub(crate) fn new(config: &ModelConfig, retries: u32, hurried: bool) -> Self {
-        let longest = Duration::from_millis(config.max_retry_delay_ms);
-        let first = Duration::from_millis(config.retry_delay_ms).min(longest);
+    /// Creates the policy of a call with at most `retries` retries. A call with a fallback model gets at most one
+    /// retry, and no long wait.
+    pub(crate) fn new(config: &ModelConfig, retries: u32, has_fallback: bool) -> Self {
+        let max_wait = Duration::from_millis(config.max_retry_delay_ms);
+        let first = Duration::from_millis(config.retry_delay_ms).min(max_wait);
         let waits = ExponentialBuilder::default()
             .with_factor(2.0)
             .with_min_delay(first)
-            .with_max_delay(MAX_BACKOFF.max(first).min(longest))
+            .with_max_delay(MAX_BACKOFF.max(first).min(max_wait))
             .with_max_times(usize::try_from(retries).unwrap_or(usize::MAX))
             .with_jitter()
             .build();
         let waits = Box::new(waits);
-        Self { waits, first, longest, attempt: 1, anew: 0, hopeless: false, hurried, loading: None }
+        Self { waits, first, max_wait, attempt: 1, immediate: 0, waited_for_limit: false, has_fallback, loading: None }
     }
 
     /// The next attempt after this failure, or the failure if there is none.
@@ -83,34 +83,34 @@ impl Retries {
         // The fallback model should answer soon.
         let is_slow = match failure.retry {
             RetryCondition::Loading | RetryCondition::Limited { .. } => true,
-            RetryCondition::After(wait) => wait > HURRIED_WAIT,
-            RetryCondition::Never | RetryCondition::Later | RetryCondition::Anew => false,
+            RetryCondition::After(wait) => wait > FALLBACK_WAIT,
+            RetryCondition::Never | RetryCondition::Later | RetryCondition::Immediately => false,
         };
-        if self.hurried && (self.attempt > 1 || is_slow) {
+        if self.has_fallback && (self.attempt > 1 || is_slow) {
             return Err(failure);
         }
-        let (asked, longest, factor) = match failure.retry {
+        let (requested, max_wait, factor) = match failure.retry {
             RetryCondition::Never => return Err(failure),
             RetryCondition::Loading => return self.while_loading(failure),
-            RetryCondition::Anew if self.anew == ANEW => return Err(failure),
-            RetryCondition::Anew => {
-                self.anew += 1;
+            RetryCondition::Immediately if self.immediate == MAX_IMMEDIATE => return Err(failure),
+            RetryCondition::Immediately => {
+                self.immediate += 1;
                 return Ok(self.at_once(failure.error.to_string()));
             }
-            RetryCondition::Limited { once: true, .. } if std::mem::replace(&mut self.hopeless, true) => {
+            RetryCondition::Limited { once: true, .. } if std::mem::replace(&mut self.waited_for_limit, true) => {
                 return Err(failure);
             }
-            RetryCondition::Limited { wait, .. } => (wait, self.longest.max(MAX_MINUTE), MINUTE_FACTOR),
-            RetryCondition::Later => (None, self.longest, 1),
-            RetryCondition::After(wait) => (Some(wait), self.longest, 1),
+            RetryCondition::Limited { wait, .. } => (wait, self.max_wait.max(MAX_MINUTE), MINUTE_FACTOR),
+            RetryCondition::Later => (None, self.max_wait, 1),
+            RetryCondition::After(wait) => (Some(wait), self.max_wait, 1),
         };
-        if let Some(wait) = asked.filter(|wait| *wait > longest) {
-            let hint = format!("the server asks to wait {} seconds", wait.as_secs());
+        if let Some(wait) = requested.filter(|wait| *wait > max_wait) {
+            let hint = format!("try again in {} seconds, as the server requests", wait.as_secs());
             return Err(failure.hint(&hint));
         }
-        let Some(chosen) = self.waits.next() else { return Err(failure) };
+        let Some(backoff) = self.waits.next() else { return Err(failure) };
         // Jitter prevents clients with the same requested wait from returning all at once.
-        let wait = asked.map_or(chosen * factor, |asked| asked.saturating_add(chosen / 10)).min(longest);
+        let wait = requested.map_or(backoff * factor, |requested| requested.saturating_add(backoff / 10)).min(max_wait);
         Ok(self.announce(wait, failure.error.to_string()))
     }
 
@@ -119,14 +119,14 @@ impl Retries {
         let now = Instant::now();
         let first = self.first;
         let loading = self.loading.get_or_insert(LoadingWait { since: now, announced: None, next: first });
-        if now.duration_since(loading.since) >= LOADING {
+        if now.duration_since(loading.since) >= MAX_LOADING_TIME {
             return Err(failure);
         }
         let wait = loading.next.min(MAX_LOADING_WAIT);
         loading.next = wait * 2;
         if loading.announced.is_none_or(|announced| now.duration_since(announced) >= ANNOUNCE_INTERVAL) {
             loading.announced = Some(now);
-            let minutes = LOADING.as_secs() / 60;
+            let minutes = MAX_LOADING_TIME.as_secs() / 60;
             let reason = format!("{}; waiting up to {minutes} minutes", failure.error);
             return Ok(self.announce(wait, reason));
         }
@@ -172,11 +172,11 @@ mod tests {
     #[test]
     fn rate_limits_are_retried_with_long_delays() {
         let limited = |wait, once| Failure { retry: RetryCondition::Limited { wait, once }, ..Failure::cut("limited") };
-        let mut patient = retries();
-        assert!((10_000..=20_000).contains(&patient.after(limited(None, false)).unwrap().wait.as_millis()));
-        let asked = patient.after(limited(Some(Duration::from_secs(61)), false)).unwrap();
-        assert!((61_000..=61_300).contains(&asked.wait.as_millis()), "{asked:?}");
-        assert!(patient.after(limited(Some(Duration::from_secs(91)), false)).is_err());
+        let mut limited_retries = retries();
+        assert!((10_000..=20_000).contains(&limited_retries.after(limited(None, false)).unwrap().wait.as_millis()));
+        let retry = limited_retries.after(limited(Some(Duration::from_secs(61)), false)).unwrap();
+        assert!((61_000..=61_300).contains(&retry.wait.as_millis()), "{retry:?}");
+        assert!(limited_retries.after(limited(Some(Duration::from_secs(91)), false)).is_err());
         let mut retries = retries();
         assert!(retries.after(limited(None, true)).is_ok() && retries.after(limited(None, true)).is_err());
     }
@@ -184,13 +184,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn loading_server_is_retried_for_minutes_with_notices() {
         let loading = || Failure { retry: RetryCondition::Loading, ..Failure::cut("Loading model") };
-        let (mut retries, begun, mut announced) = (retries(), Instant::now(), Vec::new());
+        let (mut retries, start, mut announced) = (retries(), Instant::now(), Vec::new());
         while let Ok(retry) = retries.after(loading()) {
-            announced.extend(retry.announcement.map(|_| begun.elapsed().as_secs() / 60));
+            announced.extend(retry.announcement.map(|_| start.elapsed().as_secs() / 60));
             assert!(retry.wait <= MAX_LOADING_WAIT);
             tokio::time::sleep(retry.wait).await;
         }
         assert_eq!(announced, [0, 1, 2, 3, 4]);
-        assert!((300..310).contains(&begun.elapsed().as_secs()));
+        assert!((300..310).contains(&start.elapsed().as_secs()));
     }
 }

@@ -20,7 +20,7 @@ pub(crate) struct Decoder {
     data: Vec<u8>,
     /// True if the last byte was a carriage return, whose line feed may follow.
     skip_line_feed: bool,
-    started: bool,
+    has_started: bool,
     /// Number of events so far.
     pub(crate) events: u64,
     stray_bytes: usize,
@@ -41,7 +41,7 @@ impl Decoder {
                 continue;
             }
             let Some(end) = memchr2(b'\n', b'\r', bytes) else {
-                self.keep_line(bytes);
+                self.buffer_line(bytes);
                 break;
             };
             let (line, rest) = (&bytes[..end], &bytes[end + 1..]);
@@ -54,17 +54,17 @@ impl Decoder {
                 _ => rest,
             };
             if self.line.is_empty() {
-                self.take_line(line, bytes, on_event)?;
+                self.process_line(line, bytes, on_event)?;
             } else {
-                self.keep_line(line);
+                self.buffer_line(line);
                 if self.is_too_large {
                     break;
                 }
                 let mut whole = std::mem::take(&mut self.line);
-                let taken = self.take_line(&whole, bytes, on_event);
+                let result = self.process_line(&whole, bytes, on_event);
                 whole.clear();
                 self.line = whole;
-                taken?;
+                result?;
             }
         }
         Ok(())
@@ -85,38 +85,38 @@ impl Decoder {
     /// Number of bytes that belong to no known field.
     pub(crate) fn stray_bytes(&self) -> usize {
         // The start of a long event does not count.
-        let of_line = if data_of(&self.line).is_some() { 0 } else { self.line.len() };
-        self.stray_bytes + of_line
+        let line_bytes = if data_of(&self.line).is_some() { 0 } else { self.line.len() };
+        self.stray_bytes + line_bytes
     }
 
-    fn keep_line(&mut self, part: &[u8]) {
+    fn buffer_line(&mut self, part: &[u8]) {
         self.is_too_large = self.line.len() + self.data.len() + part.len() > MAX_EVENT_BYTES;
         if !self.is_too_large {
             self.line.extend_from_slice(part);
         }
     }
 
-    fn take_line<E>(
+    fn process_line<E>(
         &mut self,
         line: &[u8],
-        following: &[u8],
+        next_bytes: &[u8],
         on_event: &mut impl FnMut(&str) -> Result<(), E>,
     ) -> Result<(), E> {
-        let line = if self.started { line } else { line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line) };
-        self.started = true;
+        let line = if self.has_started { line } else { line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line) };
+        self.has_started = true;
         if line.is_empty() {
             return self.end_event(on_event);
         }
         let Some(value) = data_of(line) else {
-            let known = [b":".as_slice(), b"event", b"id", b"retry"];
-            if !known.iter().any(|field| line.starts_with(field)) {
+            let ignored_fields = [b":".as_slice(), b"event", b"id", b"retry"];
+            if !ignored_fields.iter().any(|field| line.starts_with(field)) {
                 self.stray_bytes = self.stray_bytes.saturating_add(line.len());
             }
             return Ok(());
         };
         // Nearly all events are a single line whose closing empty line has already arrived. Such a line is passed on
         // without a copy, and its empty line then closes nothing.
-        if self.data.is_empty() && matches!(following.first(), Some(b'\n' | b'\r')) {
+        if self.data.is_empty() && matches!(next_bytes.first(), Some(b'\n' | b'\r')) {
             self.events += 1;
             return if value.is_empty() { Ok(()) } else { on_event(&text(value)) };
         }
@@ -162,11 +162,11 @@ mod tests {
         let mut decoder = Decoder::default();
         let mut events = Vec::new();
         for part in parts {
-            let mut keep = |data: &str| {
+            let mut collect = |data: &str| {
                 events.push(data.to_owned());
                 Ok::<(), ()>(())
             };
-            decoder.feed(part, &mut keep).unwrap();
+            decoder.feed(part, &mut collect).unwrap();
         }
         let rest = decoder.finish();
         (events, rest)

@@ -20,17 +20,17 @@ const ANTHROPIC_VERSION: &str = "2023-06-01";
 #[derive(Default)]
 pub(crate) struct Clients {
     routes: Routes,
-    made: HashMap<(Duration, bool), Client>,
+    clients: HashMap<(Duration, bool), Client>,
 }
 
 impl Clients {
     pub(crate) fn new(routes: Routes) -> Self {
-        Self { routes, made: HashMap::new() }
+        Self { routes, clients: HashMap::new() }
     }
 
     pub(crate) fn get(&mut self, url: &Url, connect_timeout: Duration) -> Result<Client, ModelConfigError> {
         let tls = url.scheme() == "https";
-        if let Some(client) = self.made.get(&(connect_timeout, tls)) {
+        if let Some(client) = self.clients.get(&(connect_timeout, tls)) {
             return Ok(client.clone());
         }
         let client = agentd_http::client(tls, Some(&self.routes), |builder| {
@@ -38,7 +38,7 @@ impl Clients {
             builder.connect_timeout(connect_timeout).tcp_nodelay(true).redirect(redirect::Policy::none())
         });
         let client = client.map_err(ModelConfigError::Client)?;
-        self.made.insert((connect_timeout, tls), client.clone());
+        self.clients.insert((connect_timeout, tls), client.clone());
         Ok(client)
     }
 }
@@ -46,7 +46,7 @@ impl Clients {
 /// Address of a model and its HTTP settings. Its displayed text contains no password, query or key.
 pub(crate) struct Target {
     base: Url,
-    shown: String,
+    display_url: String,
     routes: Routes,
     pub(super) client: Client,
     pub(super) headers: HeaderMap,
@@ -61,7 +61,7 @@ impl Target {
         secrets.extend(config.api_key.clone());
         secrets.extend(base.password().map(SecretString::from));
         Ok(Self {
-            shown: shown(&base),
+            display_url: redacted(&base),
             routes: clients.routes.clone(),
             client: clients.get(&base, Duration::from_millis(config.connect_timeout_ms))?,
             headers: headers(config)?,
@@ -72,8 +72,8 @@ impl Target {
     }
 
     /// The address, safe to display.
-    pub(crate) fn shown(&self) -> &str {
-        &self.shown
+    pub(crate) fn display_url(&self) -> &str {
+        &self.display_url
     }
 
     /// The route to it, for display.
@@ -105,7 +105,7 @@ impl Target {
 
     /// URL and headers of a request to a path, without secrets in the URL.
     pub(crate) fn shown_call(&self, path: &str) -> (String, HeaderMap) {
-        (shown(&self.at(path)), self.headers_of_call())
+        (redacted(&self.at(path)), self.headers_of_call())
     }
 
     pub(super) fn headers_of_call(&self) -> HeaderMap {
@@ -116,7 +116,7 @@ impl Target {
     }
 
     /// A path below the server's root, relative to the address. Below `/v1`, the same names have another format.
-    pub(crate) fn beside(&self, path: &str) -> String {
+    pub(crate) fn root_path(&self, path: &str) -> String {
         if self.base.path().trim_end_matches('/').ends_with("/v1") { format!("/..{path}") } else { path.to_owned() }
     }
 
@@ -140,7 +140,7 @@ impl Target {
 
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.shown)
+        f.write_str(&self.display_url)
     }
 }
 
@@ -170,7 +170,7 @@ fn parse(base_url: &str, wire: Wire) -> Result<Url, ModelConfigError> {
     Ok(url)
 }
 
-fn shown(base: &Url) -> String {
+fn redacted(base: &Url) -> String {
     let mut url = base.clone();
     // These only fail for addresses without a host, which were rejected before.
     let _ = url.set_username("");
@@ -181,10 +181,10 @@ fn shown(base: &Url) -> String {
 
 fn headers(config: &ModelConfig) -> Result<HeaderMap, ModelConfigError> {
     let mut headers = HeaderMap::new();
-    let refused = |name: &str, reason| ModelConfigError::Header { name: name.chars().take(80).collect(), reason };
+    let invalid = |name: &str, reason| ModelConfigError::Header { name: name.chars().take(80).collect(), reason };
     let value = |name: &str, text: &str| {
         let value = HeaderValue::from_str(text);
-        let mut value = value.map_err(|_| refused(name, "its value contains invalid characters"))?;
+        let mut value = value.map_err(|_| invalid(name, "its value contains invalid characters"))?;
         value.set_sensitive(true);
         Ok(value)
     };
@@ -202,7 +202,7 @@ fn headers(config: &ModelConfig) -> Result<HeaderMap, ModelConfigError> {
     }
     for (name, text) in &config.headers {
         let parsed = HeaderName::from_bytes(name.as_bytes())
-            .map_err(|_| refused(name, "its name contains invalid characters"))?;
+            .map_err(|_| invalid(name, "its name contains invalid characters"))?;
         headers.insert(parsed, value(name, text.expose_secret())?);
     }
     Ok(headers)
@@ -218,7 +218,7 @@ pub(crate) const LAST_BYTES: Duration = Duration::from_millis(100);
 const KEEP_ALIVE_TIMES: u32 = 5;
 
 /// Maximum time for reading data that already arrived, after a deadline was noticed late.
-pub(super) const LAST_LOOK: Duration = Duration::from_secs(2);
+pub(super) const MAX_GRACE: Duration = Duration::from_secs(2);
 
 /// Time limit of a list of models.
 const LISTING: Duration = Duration::from_secs(3);
@@ -236,7 +236,7 @@ pub(crate) struct Deadline {
     pub(super) limit: Duration,
     pub(super) missed: MissedDeadline,
     /// True if it was missed before, and only data that arrived in time is still read.
-    pub(super) is_last_look: bool,
+    pub(super) is_grace: bool,
 }
 
 /// Wait that a deadline limits.
@@ -267,7 +267,7 @@ impl Deadlines {
     }
 
     /// For the next part of the answer itself, from now. A server that processes a long prompt sends comments
-    /// meanwhile; a stuck one may send them for ever.
+    /// meanwhile; a stuck one may send them indefinitely.
     pub(crate) fn keep_alive(&self) -> Deadline {
         Deadline::new(self.first_byte.max(self.idle).saturating_mul(KEEP_ALIVE_TIMES), MissedDeadline::KeepAlive)
     }
@@ -285,7 +285,7 @@ impl Deadlines {
 
 impl Deadline {
     fn new(limit: Duration, missed: MissedDeadline) -> Self {
-        Self { at: Instant::now() + limit, limit, missed, is_last_look: false }
+        Self { at: Instant::now() + limit, limit, missed, is_grace: false }
     }
 
     /// Returns true if the deadline is in the past.
@@ -293,17 +293,17 @@ impl Deadline {
         self.at <= Instant::now()
     }
 
-    /// The same deadline, or one last look if it is in the past. Otherwise each part that arrives late would extend it
-    /// again.
-    pub(crate) fn once_missed(self) -> Self {
-        if self.is_last_look || !self.has_passed() {
+    /// The same deadline, or a short grace period if it is in the past. Otherwise each part that arrives late
+    /// would extend it again.
+    pub(crate) fn after_miss(self) -> Self {
+        if self.is_grace || !self.has_passed() {
             return self;
         }
-        Self { at: Instant::now() + self.at.elapsed().min(LAST_LOOK), is_last_look: true, ..self }
+        Self { at: Instant::now() + self.at.elapsed().min(MAX_GRACE), is_grace: true, ..self }
     }
 
     /// The earlier of two deadlines.
-    pub(crate) fn sooner(self, other: Self) -> Self {
+    pub(crate) fn earlier(self, other: Self) -> Self {
         if other.at < self.at { other } else { self }
     }
 }
@@ -329,7 +329,7 @@ mod tests {
     fn messages_url_contains_v1_once() {
         for (base, shown) in [("http://h/v1/", "http://h/v1"), ("http://h/anthropic", "http://h/anthropic/v1")] {
             let target = Target::new(&ModelConfig::new(Wire::Anthropic, base), &mut Clients::default()).unwrap();
-            assert_eq!((target.at("/messages").as_str(), target.shown()), (&*format!("{shown}/messages"), shown));
+            assert_eq!((target.at("/messages").as_str(), target.display_url()), (&*format!("{shown}/messages"), shown));
             assert_eq!(target.at("/models?limit=2").as_str(), format!("{shown}/models?limit=2"));
         }
     }
@@ -339,19 +339,19 @@ mod tests {
         let check = |base_url: &str, window: u64| {
             assert_eq!(Target::for_tests(base_url, "").assumed_window(), window, "{base_url}");
         };
-        for here in ["http://127.0.0.1:1/v1", "http://[::1]:1", "http://localhost:11434/v1", "http://gpu.localhost"] {
-            check(here, LOCAL_WINDOW);
+        for local in ["http://127.0.0.1:1/v1", "http://[::1]:1", "http://localhost:11434/v1", "http://gpu.localhost"] {
+            check(local, LOCAL_WINDOW);
         }
-        for elsewhere in ["https://api.example.com/v1", "http://192.168.1.7:11434/v1", "http://localhost.example"] {
-            check(elsewhere, REMOTE_WINDOW);
+        for remote in ["https://api.example.com/v1", "http://192.168.1.7:11434/v1", "http://localhost.example"] {
+            check(remote, REMOTE_WINDOW);
         }
     }
 
     #[test]
     fn invalid_urls_are_rejected_without_their_password() {
-        let check = |base_url: &str, words: &str| {
+        let check = |base_url: &str, part: &str| {
             let error = parse(base_url, Wire::OpenAi).unwrap_err().to_string();
-            assert!(error.contains(words) && !error.contains("hunter2"), "{error}");
+            assert!(error.contains(part) && !error.contains("hunter2"), "{error}");
         };
         check("", "relative URL without a base");
         check("localhost:8080", "neither http nor https");

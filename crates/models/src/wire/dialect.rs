@@ -32,7 +32,7 @@ use crate::{
     facts::server::ModelAbilities,
     http::{
         failure::{Failure, excerpt},
-        learning::{Change, RequestForm, fingerprint},
+        refusals::{Change, RequestForm, fingerprint},
         target::Target,
     },
 };
@@ -43,17 +43,17 @@ pub(crate) trait Dialect: Send + Sync + 'static {
     fn encode(&self, plan: &RequestPlan<'_>) -> Result<EncodedRequest, Failure>;
 
     /// Optional fields of the body sent in this form: our own, and those that are configured.
-    fn optional_fields(&self, _order: &RequestPlan<'_>) -> Vec<String> {
+    fn optional_fields(&self, _plan: &RequestPlan<'_>) -> Vec<String> {
         Vec::new()
     }
 
     /// The answer schema, if it is sent in a separate field in this form: [`ModelRequest::answer_schema`].
-    fn sent_schema<'a>(&self, _order: &RequestPlan<'a>) -> Option<&'a AnswerSchema> {
+    fn sent_schema<'a>(&self, _plan: &RequestPlan<'a>) -> Option<&'a AnswerSchema> {
         None
     }
 
     /// Notes that the server refused the reasoning in this request. It is not sent to that server again.
-    fn distrust_thoughts(&self, _order: &RequestPlan<'_>) {}
+    fn distrust_thoughts(&self, _plan: &RequestPlan<'_>) {}
 }
 
 /// Request to be written.
@@ -134,12 +134,12 @@ impl<'a> RequestPlan<'a> {
     }
 
     /// The answer schema, if its field is not configured and does not prevent calls.
-    pub(crate) fn schema_in(&self, field: &str, takes_calls: bool) -> Option<&'a AnswerSchema> {
+    pub(crate) fn schema_in(&self, field: &str, allows_calls: bool) -> Option<&'a AnswerSchema> {
         let Self { request, config, form, .. } = *self;
         let schema = request.answer_schema.as_deref()?;
-        let is_free = takes_calls || !request.may_call || request.tools.is_empty();
-        let is_taken = is_free && !form.has(&Change::WithoutSchema(fingerprint(schema)));
-        Some(schema).filter(|_| is_taken && !config.body.contains_key(field))
+        let is_free = allows_calls || !request.may_call || request.tools.is_empty();
+        let is_sent_as_field = is_free && !form.has(&Change::WithoutSchema(fingerprint(schema)));
+        Some(schema).filter(|_| is_sent_as_field && !config.body.contains_key(field))
     }
 
     /// Names of the optional fields of the request: ours, and the configured ones except for `fixed`.
@@ -149,8 +149,8 @@ impl<'a> RequestPlan<'a> {
         fixed: &[&str],
     ) -> Vec<String> {
         let own = own.into_iter().filter(|(_, is_sent)| *is_sent).map(|(name, _)| name.to_owned());
-        let of_body = |name: &&String| !fixed.contains(&name.as_str()) && name.len() <= RequestForm::MAX_FIELD;
-        let configured = self.config.body.keys().filter(of_body).cloned();
+        let is_optional = |name: &&String| !fixed.contains(&name.as_str()) && name.len() <= RequestForm::MAX_FIELD;
+        let configured = self.config.body.keys().filter(is_optional).cloned();
         let mut fields: Vec<String> = own.chain(configured).filter(|name| self.form.sends(name)).collect();
         fields.dedup();
         fields
@@ -195,7 +195,7 @@ impl Body {
 }
 
 /// Parses an event or a whole answer.
-pub(crate) fn parsed<'a, T: Deserialize<'a>>(target: &Target, data: &'a str) -> Result<T, Failure> {
+pub(crate) fn parse<'a, T: Deserialize<'a>>(target: &Target, data: &'a str) -> Result<T, Failure> {
     serde_json::from_str(data).map_err(|error| {
         let data = excerpt(target, data);
         Failure::protocol(format!("the model at {target} sent an event that cannot be read ({error}): {data}"))
@@ -208,35 +208,35 @@ pub(crate) fn unwritable(error: serde_json::Error) -> Failure {
 
 /// Host that allows tool calls together with an answer schema. Other servers may constrain all output to the schema,
 /// which would prevent calls.
-const CALLS_IN_FORM: &str = "api.openai.com";
+const CALLS_WITH_SCHEMA_HOST: &str = "api.openai.com";
 
 /// The schema as JSON, and true if it only uses features that can be enforced.
-pub(crate) fn judged(schema: &AnswerSchema) -> Result<(&str, bool), Failure> {
+pub(crate) fn check_schema(schema: &AnswerSchema) -> Result<(&str, bool), Failure> {
     let value = serde_json::from_str(schema.text()).map_err(unwritable)?;
     Ok((schema.text(), is_strict(&value)))
 }
 
 /// Returns true if calls are possible at this host although the schema is sent in its field.
-pub(crate) fn takes_calls_in_form(host: &str) -> bool {
-    host.eq_ignore_ascii_case(CALLS_IN_FORM)
+pub(crate) fn allows_calls_with_schema(host: &str) -> bool {
+    host.eq_ignore_ascii_case(CALLS_WITH_SCHEMA_HOST)
 }
 
 /// Keywords of schemas that can be enforced.
-const STRICT: &str = "type properties required additionalProperties items enum const anyOf $defs definitions $ref description \
-    title pattern format minimum maximum multipleOf minItems maxItems $schema $id";
+const STRICT_KEYWORDS: &str = "type properties required additionalProperties items enum const anyOf $defs definitions \
+    $ref description title pattern format minimum maximum multipleOf minItems maxItems $schema $id";
 
 /// Returns true if each object requires all of its properties, and only enforceable keywords are used.
 fn is_strict(schema: &Value) -> bool {
     let Value::Object(object) = schema else { return false };
     let all = |parts: &Map<String, Value>| parts.values().all(is_strict);
-    let known = object.iter().all(|(key, value)| match (key.as_str(), value) {
+    let is_supported = object.iter().all(|(key, value)| match (key.as_str(), value) {
         ("properties" | "$defs" | "definitions", Value::Object(parts)) => all(parts),
         ("items", part) => is_strict(part),
         ("anyOf", Value::Array(parts)) => parts.iter().all(is_strict),
-        (key, _) => STRICT.split(' ').any(|known| known == key),
+        (key, _) => STRICT_KEYWORDS.split(' ').any(|keyword| keyword == key),
     });
-    if !known || object.get("type") != Some(&Value::from("object")) {
-        return known;
+    if !is_supported || object.get("type") != Some(&Value::from("object")) {
+        return is_supported;
     }
     let required = object.get("required").and_then(Value::as_array);
     let is_required = |name: &String| required.is_some_and(|names| names.iter().any(|required| required == name));
@@ -247,7 +247,7 @@ fn is_strict(schema: &Value) -> bool {
 /// Memory of a dialect whose servers sign reasoning and compare requests.
 #[derive(Default)]
 pub(crate) struct Memory {
-    pub(crate) tools: WrittenTools,
+    pub(crate) tools: ToolsJsonCache,
     /// Answers whose reasoning the server has refused, by an identifier of the wire. Their reasoning is not sent again,
     /// all other reasoning is.
     distrusted: Mutex<HashSet<String>>,
@@ -260,11 +260,11 @@ type ToolsAsJson = (Arc<[ToolSpec]>, Arc<RawValue>);
 /// Cache of the last tools as JSON. They are the largest part of a short request, and mostly the same in all steps and
 /// turns.
 #[derive(Debug, Default)]
-pub(crate) struct WrittenTools(Mutex<Option<ToolsAsJson>>);
+pub(crate) struct ToolsJsonCache(Mutex<Option<ToolsAsJson>>);
 
-impl WrittenTools {
+impl ToolsJsonCache {
     /// The tools of a request as JSON in the wire's format. `None` if they are not sent in their own field.
-    pub(crate) fn of(
+    pub(crate) fn for_request(
         &self,
         plan: &RequestPlan<'_>,
         form: impl Fn(&ToolSpec) -> Value,
@@ -273,12 +273,16 @@ impl WrittenTools {
         if specs.is_empty() || !plan.is_native() {
             return Ok(None);
         }
-        self.written(specs, form).map(Some).map_err(unwritable)
+        self.serialise(specs, form).map(Some).map_err(unwritable)
     }
 
-    fn written(&self, specs: &Arc<[ToolSpec]>, form: impl Fn(&ToolSpec) -> Value) -> serde_json::Result<Arc<RawValue>> {
+    fn serialise(
+        &self,
+        specs: &Arc<[ToolSpec]>,
+        form: impl Fn(&ToolSpec) -> Value,
+    ) -> serde_json::Result<Arc<RawValue>> {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, json)) = last.as_ref().filter(|(written, _)| Arc::ptr_eq(written, specs)) {
+        if let Some((_, json)) = last.as_ref().filter(|(cached, _)| Arc::ptr_eq(cached, specs)) {
             return Ok(Arc::clone(json));
         }
         let json: Arc<RawValue> = to_raw_value(&specs.iter().map(form).collect::<Value>())?.into();
@@ -298,11 +302,11 @@ impl Memory {
 
     /// Adds answers whose reasoning was refused.
     pub(crate) fn distrust(&self, refused: impl IntoIterator<Item = String>) {
-        let mut known = self.distrusted();
-        if known.len() > MAX_REFUSED {
-            known.clear();
+        let mut distrusted = self.distrusted();
+        if distrusted.len() > MAX_REFUSED {
+            distrusted.clear();
         }
-        known.extend(refused);
+        distrusted.extend(refused);
     }
 }
 
@@ -320,18 +324,18 @@ pub(crate) struct LastAnswers(Arc<Mutex<HashMap<SessionId, String>>>);
 
 impl LastAnswers {
     /// ID of the answer before this request, if known.
-    pub(crate) fn before(&self, request: &ModelRequest) -> Option<String> {
-        self.known().get(&request.session_id).cloned()
+    pub(crate) fn previous(&self, request: &ModelRequest) -> Option<String> {
+        self.lock().get(&request.session_id).cloned()
     }
 
     /// Creates a note for the answer to this request.
     pub(crate) fn note_of(&self, request: &ModelRequest) -> AnswerNote {
-        let goes_on = request.may_call && !request.tools.is_empty();
-        let session = goes_on.then_some(request.session_id);
+        let is_remembered = request.may_call && !request.tools.is_empty();
+        let session = is_remembered.then_some(request.session_id);
         AnswerNote { answers: self.clone(), session }
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<SessionId, String>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, String>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -347,13 +351,13 @@ impl AnswerNote {
     /// Stores the ID as that of the session's last answer.
     pub(crate) fn record(&self, id: &str) {
         let Some(session) = self.session.filter(|_| !id.is_empty() && id.len() <= MAX_ID) else { return };
-        let mut known = self.answers.known();
-        if known.len() >= MAX_SESSIONS && !known.contains_key(&session) {
+        let mut answers = self.answers.lock();
+        if answers.len() >= MAX_SESSIONS && !answers.contains_key(&session) {
             // Removes an arbitrary one. That session misses one comparison.
-            let other = known.keys().next().copied();
-            other.and_then(|other| known.remove(&other));
+            let other = answers.keys().next().copied();
+            other.and_then(|other| answers.remove(&other));
         }
-        known.insert(session, id.to_owned());
+        answers.insert(session, id.to_owned());
     }
 }
 
@@ -390,9 +394,9 @@ mod tests {
 
     #[test]
     fn serialised_tools_are_cached_per_tool_set() {
-        let written = WrittenTools::default();
+        let cache = ToolsJsonCache::default();
         let (first, second) = (tools("read_file"), tools("grep"));
-        let of = |specs| written.written(specs, |spec| spec.name.as_str().into()).unwrap();
+        let of = |specs| cache.serialise(specs, |spec| spec.name.as_str().into()).unwrap();
         let once = of(&first);
         assert!(Arc::ptr_eq(&once, &of(&first)));
         assert_eq!(of(&second).get(), r#"["grep"]"#);

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{
-    dialect::{AnswerReader, Dialect, EncodedRequest, RequestPlan, parsed},
+    dialect::{AnswerReader, Dialect, EncodedRequest, RequestPlan, parse},
     lenient::{Count, Text},
     openai::Timings,
 };
@@ -35,9 +35,9 @@ impl Dialect for LlamaCpp {
         body.set("stream", &true)?;
         body.set("cache_prompt", &true)?;
         body.set_some("temperature", config.temperature)?;
-        body.set_some("n_predict", config.most_tokens(request))?;
+        body.set_some("n_predict", config.max_answer_tokens(request))?;
         body.set_some("stop", Some(stop).filter(|stop| !stop.is_empty()))?;
-        let path = plan.target.beside("/completion");
+        let path = plan.target.root_path("/completion");
         Ok(EncodedRequest { path, body: body.finish(), reader: Box::new(Reader) })
     }
 }
@@ -62,15 +62,15 @@ struct Chunk<'a> {
 
 impl AnswerReader for Reader {
     fn event(&mut self, target: &Target, data: &str, answer: &mut Answer) -> Result<(), Failure> {
-        let chunk: Chunk<'_> = parsed(target, data)?;
+        let chunk: Chunk<'_> = parse(target, data)?;
         if let Some(error) = chunk.error {
             return Err(Failure::reported(target, error.get()));
         }
         if chunk.content.is_none() && chunk.message.is_some() {
             return Err(Failure::reported(target, data));
         }
-        if let Some(words) = &chunk.content {
-            answer.push(Kind::Text, words);
+        if let Some(text) = &chunk.content {
+            answer.push(Kind::Text, text);
         }
         if chunk.stop {
             let by_limit = chunk.stopped_limit || &*chunk.stop_type == "limit";
@@ -88,7 +88,7 @@ impl AnswerReader for Reader {
 }
 
 fn usage(chunk: &Chunk<'_>) -> Option<Usage> {
-    let counted = match (chunk.tokens_evaluated, chunk.tokens_predicted) {
+    let counts = match (chunk.tokens_evaluated, chunk.tokens_predicted) {
         (None, None) => None,
         (evaluated, predicted) => Some(Usage {
             prompt_tokens: evaluated.unwrap_or_default().0,
@@ -96,7 +96,7 @@ fn usage(chunk: &Chunk<'_>) -> Option<Usage> {
             ..Usage::default()
         }),
     };
-    chunk.timings.map_or(counted, |timings| Some(timings.complete(counted)))
+    chunk.timings.map_or(counts, |timings| Some(timings.complete(counts)))
 }
 
 /// Writes the prompt, which ends with the start of the model's answer.
@@ -113,7 +113,7 @@ fn prompt(template: &ChatTemplate, messages: &[Message]) -> String {
             Message::Assistant { text, .. } => (&template.assistant, text),
         };
         prompt.push_str(&frame.before);
-        prompt.push_str(&harmless(text, &markers));
+        prompt.push_str(&escape_markers(text, &markers));
         prompt.push_str(&frame.after);
     }
     prompt.push_str(&template.assistant.before);
@@ -123,10 +123,10 @@ fn prompt(template: &ChatTemplate, messages: &[Message]) -> String {
 /// Markers that must not occur in a message. Otherwise a document could impersonate the user or the system.
 fn markers(template: &ChatTemplate) -> Vec<&str> {
     let frames = [&template.system, &template.user, &template.assistant];
-    let around = frames.into_iter().flat_map(|Frame { before, after }| [before, after]);
-    let mut markers: Vec<&str> = around
+    let frame_texts = frames.into_iter().flat_map(|Frame { before, after }| [before, after]);
+    let mut markers: Vec<&str> = frame_texts
         .chain(&template.stop)
-        .flat_map(|words| words.split_whitespace())
+        .flat_map(|text| text.split_whitespace())
         // Plain words such as a role's name are not markers.
         .filter(|word| word.chars().any(|character| !character.is_alphanumeric()) && word.len() >= 3)
         // The special part of a word such as `<|im_start|>user`.
@@ -138,18 +138,18 @@ fn markers(template: &ChatTemplate) -> Vec<&str> {
 }
 
 /// Inserts a blank into each marker in the text, even if markers overlap.
-fn harmless<'a>(text: &'a str, markers: &[&str]) -> Cow<'a, str> {
+fn escape_markers<'a>(text: &'a str, markers: &[&str]) -> Cow<'a, str> {
     if !markers.iter().any(|marker| text.contains(marker)) {
         return Cow::Borrowed(text);
     }
-    let mut broken = String::with_capacity(text.len() + 16);
+    let mut escaped = String::with_capacity(text.len() + 16);
     for (at, letter) in text.char_indices() {
-        broken.push(letter);
+        escaped.push(letter);
         if markers.iter().any(|marker| text[at..].starts_with(marker)) {
-            broken.push(' ');
+            escaped.push(' ');
         }
     }
-    Cow::Owned(broken)
+    Cow::Owned(escaped)
 }
 
 #[cfg(test)]
@@ -160,7 +160,7 @@ mod tests {
         #[test]
         fn text_never_contains_prompt_markers(text in "[#<|>a im_start/\\[\\]INST\n]{0,60}") {
             let markers = ["###", "<|im_start|>", "<|", "[INST]", "[/INST]", "##a"];
-            let safe = harmless(&text, &markers);
+            let safe = escape_markers(&text, &markers);
             for marker in markers {
                 proptest::prop_assert!(!safe.contains(marker), "{marker} in {safe:?} of {text:?}");
             }

@@ -1,5 +1,5 @@
-//! Incomplete parts of an answer while their pieces arrive. Also the stored form of an answer: parts that are only kept
-//! in their original bytes, and the positions of text and calls between them.
+//! Incomplete parts of an answer while their pieces arrive. Also the stored form of an answer: parts in their original
+//! bytes that are stored nowhere else, and the positions of text and calls between them.
 
 use std::borrow::Cow;
 
@@ -42,7 +42,7 @@ impl PartialCall {
         answer.began = true;
         self.arguments.push_str(piece);
         if let Some(runaway) = self.guard.check(piece) {
-            answer.runaway = Some(runaway.what);
+            answer.runaway = Some(runaway.description);
         }
     }
 
@@ -65,19 +65,19 @@ pub(crate) struct CallBounds {
 
 impl CallBounds {
     /// Counts another call of the answer.
-    pub(crate) fn begin(&mut self, target: &Target) -> Result<(), Failure> {
+    pub(crate) fn add_call(&mut self, target: &Target) -> Result<(), Failure> {
         self.calls += 1;
         if self.calls <= MAX_CALLS {
             return Ok(());
         }
         Err(Failure::protocol(format!(
-            "the model at {target} asked for more than {MAX_CALLS} tool calls in one answer"
+            "the model at {target} requested more than {MAX_CALLS} tool calls in one answer"
         ))
-        .hint("the model may be confused: try again, or use another model"))
+        .hint("try again, or use another model"))
     }
 
     /// Counts a piece of arguments of this length.
-    pub(crate) fn take(&mut self, target: &Target, bytes: usize, answer: &mut Answer) -> Result<(), Failure> {
+    pub(crate) fn add_bytes(&mut self, target: &Target, bytes: usize, answer: &mut Answer) -> Result<(), Failure> {
         self.bytes += bytes;
         answer.size += bytes;
         if self.bytes <= MAX_ARGUMENT_BYTES {
@@ -98,7 +98,8 @@ impl CallBounds {
 #[serde(bound(deserialize = "'de: 'a"))]
 pub(crate) struct StoredAnswer<'a> {
     /// Hash of the conversation before it. Only blocks have one.
-    pub(crate) behind: Option<String>,
+    #[serde(rename = "behind")]
+    pub(crate) prefix: Option<String>,
     /// The parts. Text is represented by its length in bytes, negative if it is blank, or by phase and length. Calls
     /// are represented by their IDs, and all other parts by their original bytes.
     #[serde(alias = "items")]
@@ -117,20 +118,20 @@ impl<'a> StoredAnswer<'a> {
         parts: &[AnswerPart<'a>],
         ids: &mut WireIds<'a>,
         server_id: impl Fn(&ToolCall, &'a AnswerOrigin) -> Option<&'a str>,
-    ) -> Option<Vec<FilledPlace<'a>>> {
-        let words: String = parts.iter().map(|part| part.text).collect();
-        let mut words = words.as_str();
+    ) -> Option<Vec<FilledPart<'a>>> {
+        let text: String = parts.iter().map(|part| part.text).collect();
+        let mut rest = text.as_str();
         let mut calls = parts.iter().flat_map(|part| part.calls.iter().map(|call| (call, part.origin))).peekable();
         let mut filled = Vec::new();
         for part in self.blocks.iter().copied() {
             let json = part.get();
             filled.push(match json.as_bytes().first()? {
-                b'{' => FilledPlace::AsItCame(part, is_thought(json)),
+                b'{' => FilledPart::Original(part, is_thought(json)),
                 // Blank text is not sent, and may not have been stored.
                 b'-' => {
                     let bytes = json.get(1..)?.parse().ok()?;
-                    let kept = words.split_at_checked(bytes).filter(|(text, _)| is_blank(text));
-                    words = kept.map_or(words, |(_, rest)| rest);
+                    let blank = rest.split_at_checked(bytes).filter(|(text, _)| is_blank(text));
+                    rest = blank.map_or(rest, |(_, after)| after);
                     continue;
                 }
                 b'"' => {
@@ -138,9 +139,9 @@ impl<'a> StoredAnswer<'a> {
                     match calls.next_if(|(call, origin)| server_id(call, origin) == Some(&id)) {
                         Some((call, origin)) => {
                             let own = ids.of_call(&call.call_id, server_id(call, origin));
-                            FilledPlace::Call(call, Some(own).filter(|own| *own == id)?)
+                            FilledPart::Call(call, Some(own).filter(|own| *own == id)?)
                         }
-                        None => FilledPlace::Missing,
+                        None => FilledPart::Missing,
                     }
                 }
                 first => {
@@ -148,13 +149,13 @@ impl<'a> StoredAnswer<'a> {
                         b'[' => serde_json::from_str::<(Option<String>, usize)>(json).ok()?,
                         _ => (None, json.parse().ok()?),
                     };
-                    let (text, rest) = words.split_at_checked(bytes)?;
-                    words = rest;
-                    if is_blank(text) { FilledPlace::Blank } else { FilledPlace::Words(text.to_owned(), phase) }
+                    let (text, after) = rest.split_at_checked(bytes)?;
+                    rest = after;
+                    if is_blank(text) { FilledPart::Blank } else { FilledPart::Text(text.to_owned(), phase) }
                 }
             });
         }
-        (is_blank(words) && calls.next().is_none()).then_some(filled)
+        (is_blank(rest) && calls.next().is_none()).then_some(filled)
     }
 }
 
@@ -176,8 +177,8 @@ impl<'a> AnswerPart<'a> {
             }
             _ => None,
         };
-        let are_answers = |one: &Message, next: &Message| {
-            [one, next].iter().all(|message| matches!(message, Message::Assistant { .. }))
+        let are_answers = |message: &Message, next: &Message| {
+            [message, next].iter().all(|message| matches!(message, Message::Assistant { .. }))
         };
         let runs = messages.chunk_by(are_answers);
         runs.map(move |run| (&run[0], run.iter().filter_map(part).collect()))
@@ -186,9 +187,9 @@ impl<'a> AnswerPart<'a> {
 
 /// Part of a stored answer that is sent back.
 #[derive(Debug)]
-pub(crate) enum FilledPlace<'a> {
+pub(crate) enum FilledPart<'a> {
     /// Text, in a message of that phase.
-    Words(String, Option<String>),
+    Text(String, Option<String>),
     /// Blank text, which is not sent.
     Blank,
     /// A call with its ID.
@@ -196,7 +197,7 @@ pub(crate) enum FilledPlace<'a> {
     /// A call that was cut or not run.
     Missing,
     /// A part with its original bytes; true if it is reasoning.
-    AsItCame(&'a RawValue, bool),
+    Original(&'a RawValue, bool),
 }
 
 fn is_thought(json: &str) -> bool {
@@ -215,16 +216,16 @@ pub(crate) struct AnswerParts {
     parts: Vec<String>,
     bytes: usize,
     /// True once a part exists that is stored nowhere else.
-    has_own: bool,
+    has_original: bool,
 }
 
 impl AnswerParts {
-    pub(crate) fn words(&mut self, words: &str, phase: Option<&str>) -> Option<()> {
-        let bytes = words.len();
+    pub(crate) fn text(&mut self, text: &str, phase: Option<&str>) -> Option<()> {
+        let bytes = text.len();
         match phase {
-            _ if is_blank(words) => self.push(format!("-{bytes}")),
+            _ if is_blank(text) => self.push(format!("-{bytes}")),
             Some(phase) => {
-                self.has_own = true;
+                self.has_original = true;
                 self.push(json!([phase, bytes]).to_string())
             }
             None => self.push(bytes.to_string()),
@@ -235,16 +236,16 @@ impl AnswerParts {
         self.push(json!(id).to_string())
     }
 
-    pub(crate) fn as_it_came(&mut self, part: &RawValue) -> Option<()> {
-        self.has_own = true;
+    pub(crate) fn original(&mut self, part: &RawValue) -> Option<()> {
+        self.has_original = true;
         self.push(part.get().to_owned())
     }
 
-    /// All parts as JSON: blocks if `behind` is set, otherwise items. `None` if text and calls alone are sufficient.
-    pub(crate) fn written(self, behind: Option<&str>) -> Option<String> {
+    /// All parts as JSON: blocks if `prefix` is set, otherwise items. `None` if text and calls alone are sufficient.
+    pub(crate) fn into_json(self, prefix: Option<&str>) -> Option<String> {
         let parts = self.parts.join(",");
-        self.has_own.then(|| match behind {
-            Some(behind) => format!(r#"{{"behind":{},"blocks":[{parts}]}}"#, json!(behind)),
+        self.has_original.then(|| match prefix {
+            Some(prefix) => format!(r#"{{"behind":{},"blocks":[{parts}]}}"#, json!(prefix)),
             None => format!(r#"{{"items":[{parts}]}}"#),
         })
     }

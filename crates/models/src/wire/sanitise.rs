@@ -1,5 +1,5 @@
-//! Sanitises parts of a conversation so that no server refuses them: a refused part would make the session unusable for
-//! good.
+//! Sanitises parts of a conversation so that no server refuses them: a refused part would make the session unusable
+//! permanently.
 //!
 //! Also the IDs of calls in a request. A server gets its own IDs back unchanged, as some encode the tool's name and the
 //! call's number in them. All other calls get an ID that every server accepts, derived from ours, so that a call has
@@ -83,23 +83,23 @@ const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnop
 /// repeats the previous one.
 #[derive(Debug, Default)]
 pub(crate) struct WireIds<'a> {
-    given: HashMap<&'a CallId, Cow<'a, str>>,
-    taken: HashSet<Cow<'a, str>>,
+    assigned: HashMap<&'a CallId, Cow<'a, str>>,
+    used: HashSet<Cow<'a, str>>,
 }
 
 impl<'a> WireIds<'a> {
-    /// ID of a call. `servers` is the ID that its server gave, if it may be used.
-    pub(crate) fn of_call(&mut self, call: &'a CallId, servers: Option<&'a str>) -> Cow<'a, str> {
-        if let Some(known) = self.given.get(call) {
-            return known.clone();
+    /// ID of a call. `server_id` is the ID that its server gave, if it may be used.
+    pub(crate) fn of_call(&mut self, call: &'a CallId, server_id: Option<&'a str>) -> Cow<'a, str> {
+        if let Some(id) = self.assigned.get(call) {
+            return id.clone();
         }
         // Some servers number the calls of each answer from zero, so IDs may repeat.
-        let servers = servers.filter(|id| !id.is_empty() && !self.taken.contains(*id)).map(Cow::Borrowed);
+        let server_id = server_id.filter(|id| !id.is_empty() && !self.used.contains(*id)).map(Cow::Borrowed);
         let mut short = (0..).map(|number| short_id(call.as_str(), number));
         let id =
-            servers.or_else(|| short.find(|id| !self.taken.contains(id.as_str())).map(Cow::Owned)).unwrap_or_default();
-        self.taken.insert(id.clone());
-        self.given.insert(call, id.clone());
+            server_id.or_else(|| short.find(|id| !self.used.contains(id.as_str())).map(Cow::Owned)).unwrap_or_default();
+        self.used.insert(id.clone());
+        self.assigned.insert(call, id.clone());
         id
     }
 
@@ -153,35 +153,35 @@ mod tests {
         let calls = [call("a"), call("b"), call("c"), call("d")];
         let mut ids = WireIds::default();
         assert_eq!(ids.of_call(&calls[0], Some("functions.now:0")), "functions.now:0");
-        let again = ids.of_call(&calls[1], Some("functions.now:0"));
+        let replaced = ids.of_call(&calls[1], Some("functions.now:0"));
         let none = ids.of_call(&calls[2], None);
         let blank = ids.of_call(&calls[3], Some(""));
-        for id in [&again, &none, &blank] {
+        for id in [&replaced, &none, &blank] {
             assert!(id.len() == LENGTH && id.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{id}");
         }
-        assert_eq!(HashSet::from([&again, &none, &blank]).len(), 3);
+        assert_eq!(HashSet::from([&replaced, &none, &blank]).len(), 3);
         assert_eq!(ids.of_result(&calls[0]), "functions.now:0");
-        assert_eq!(ids.of_result(&calls[1]), again);
+        assert_eq!(ids.of_result(&calls[1]), replaced);
     }
 
     #[test]
     fn short_call_ids_are_stable_and_unique() {
         assert_eq!(short_id("call_01a2062d70bd3a7d02865118", 0), "hMhs2rbkF");
-        let made: HashSet<String> = (0..100_000).map(|n| short_id(&format!("call_{n}"), 0)).collect();
-        assert_eq!(made.len(), 100_000);
+        let ids: HashSet<String> = (0..100_000).map(|n| short_id(&format!("call_{n}"), 0)).collect();
+        assert_eq!(ids.len(), 100_000);
     }
 
     #[test]
     fn call_id_collisions_resolve_deterministically() {
         let (first, other) = (call("call_1"), call("call_2"));
         // A server's ID equals the one that another call would get.
-        let taken = short_id("call_2", 0);
+        let server_id = short_id("call_2", 0);
         let mut ids = WireIds::default();
-        ids.of_call(&first, Some(&taken));
+        ids.of_call(&first, Some(&server_id));
         assert_eq!(ids.of_call(&other, None), short_id("call_2", 1));
         // If it arrives later, the server's ID is replaced.
         let mut ids = WireIds::default();
-        assert_eq!(ids.of_call(&other, None), taken);
-        assert_eq!(ids.of_call(&first, Some(&taken)), short_id("call_1", 0));
+        assert_eq!(ids.of_call(&other, None), server_id);
+        assert_eq!(ids.of_call(&first, Some(&server_id)), short_id("call_1", 0));
     }
 }

@@ -28,20 +28,20 @@ fn stream(events: &[Value], stop_reason: &str) -> Reply {
     Reply::events(all.map(ToString::to_string))
 }
 
-fn begins(index: u64, block: Value) -> Value {
+fn block_start(index: u64, block: Value) -> Value {
     json!({"type": "content_block_start", "index": index, "content_block": block})
 }
 
-fn adds(index: u64, delta: Value) -> Value {
+fn block_delta(index: u64, delta: Value) -> Value {
     json!({"type": "content_block_delta", "index": index, "delta": delta})
 }
 
-fn says(index: u64, text: &str) -> Value {
-    adds(index, json!({"type": "text_delta", "text": text}))
+fn text_delta(index: u64, text: &str) -> Value {
+    block_delta(index, json!({"type": "text_delta", "text": text}))
 }
 
 /// Request and conversation with this answer, as given by a model of that origin.
-pub(super) fn answered(origin: &str, outcome: &Outcome) -> ModelRequest {
+pub(super) fn request_after(origin: &str, outcome: &Outcome) -> ModelRequest {
     let mut request = request_with_tools("Hi");
     let whole = outcome.whole.clone().unwrap_or_default();
     let origin_of = |fields: ServerFields| Arc::new(ItemOrigin { model: origin.to_owned(), fields });
@@ -84,23 +84,23 @@ async fn request_follows_the_messages_format() {
             ("Hello from the model server.", Some(Finish::Stop)),
             "{base}"
         );
-        let asked = last(&server);
-        assert_eq!(asked.path, "/v1/messages");
-        assert_eq!((asked.headers["x-api-key"].as_str(), asked.headers.get("authorization")), ("sk-ant-1", None));
-        assert_eq!(asked.headers["anthropic-version"], "2023-06-01");
+        let sent = last(&server);
+        assert_eq!(sent.path, "/v1/messages");
+        assert_eq!((sent.headers["x-api-key"].as_str(), sent.headers.get("authorization")), ("sk-ant-1", None));
+        assert_eq!(sent.headers["anthropic-version"], "2023-06-01");
     }
-    let asked = last(&server).body;
-    assert_eq!(asked["system"][0]["text"], "Be brief.");
-    assert_eq!(asked["messages"][0]["content"][0]["text"], "Hello");
-    assert_eq!(asked["tools"][1]["name"], "read_file");
-    assert_eq!((&asked["max_tokens"], &asked["stream"]), (&json!(8192), &json!(true)));
+    let sent = last(&server).body;
+    assert_eq!(sent["system"][0]["text"], "Be brief.");
+    assert_eq!(sent["messages"][0]["content"][0]["text"], "Hello");
+    assert_eq!(sent["tools"][1]["name"], "read_file");
+    assert_eq!((&sent["max_tokens"], &sent["stream"]), (&json!(8192), &json!(true)));
     for absent in ["temperature", "thinking", "output_config", "tool_choice", "stop_sequences"] {
-        assert!(asked[absent].is_null(), "{absent}: {asked:#}");
+        assert!(sent[absent].is_null(), "{absent}: {sent:#}");
     }
     // Two of the four positions: the last tool, the instructions, and the last messages.
     let marked = |value: &Value| value["cache_control"]["type"] == "ephemeral";
-    assert!(marked(&asked["system"][0]) && marked(&asked["tools"][1]) && !marked(&asked["tools"][0]), "{asked:#}");
-    assert!(marked(&asked["messages"][0]["content"][0]), "{asked:#}");
+    assert!(marked(&sent["system"][0]) && marked(&sent["tools"][1]) && !marked(&sent["tools"][0]), "{sent:#}");
+    assert!(marked(&sent["messages"][0]["content"][0]), "{sent:#}");
 }
 
 #[tokio::test]
@@ -113,10 +113,10 @@ async fn settings_map_to_messages_fields() {
     let mut request = request_with_tools("Hi");
     request.may_call = false;
     ask(&connect(&config).unwrap(), request).await;
-    let asked = last(&server).body;
-    assert_eq!(asked["thinking"], json!({"type": "adaptive", "display": "summarized"}));
-    assert_eq!((&asked["output_config"]["effort"], &asked["max_tokens"]), (&json!("low"), &json!(1_000)));
-    assert_eq!((&asked["tool_choice"]["type"], &asked["metadata"]["user_id"]), (&json!("none"), &json!("u")));
+    let sent = last(&server).body;
+    assert_eq!(sent["thinking"], json!({"type": "adaptive", "display": "summarized"}));
+    assert_eq!((&sent["output_config"]["effort"], &sent["max_tokens"]), (&json!("low"), &json!(1_000)));
+    assert_eq!((&sent["tool_choice"]["type"], &sent["metadata"]["user_id"]), (&json!("none"), &json!("u")));
 }
 
 #[tokio::test]
@@ -127,8 +127,8 @@ async fn capabilities_are_fetched_before_the_first_request() {
     config.max_tokens = Some(100_000);
     let model = connect(&config).unwrap();
     ask(&model, request("Hi")).await;
-    let asked = last(&server).body;
-    assert_eq!((&asked["thinking"]["type"], &asked["max_tokens"]), (&json!("adaptive"), &json!(64_000)));
+    let sent = last(&server).body;
+    assert_eq!((&sent["thinking"]["type"], &sent["max_tokens"]), (&json!("adaptive"), &json!(64_000)));
     let info = model.info();
     assert_eq!((info.context_window, info.window_source), (200_000, WindowSource::Server));
     assert!(info.sees_pictures);
@@ -147,24 +147,24 @@ async fn content_blocks_and_deltas_form_an_answer() {
         stream(
             &[
                 json!({"type": "ping"}),
-                begins(0, json!({"type": "thinking", "thinking": "", "signature": ""})),
-                adds(0, json!({"type": "thinking_delta", "thinking": "Let me "})),
-                adds(0, json!({"type": "thinking_delta", "thinking": "look."})),
-                adds(0, json!({"type": "signature_delta", "signature": "E/8"})),
-                adds(0, json!({"type": "signature_delta", "signature": "=\u{e9}"})),
+                block_start(0, json!({"type": "thinking", "thinking": "", "signature": ""})),
+                block_delta(0, json!({"type": "thinking_delta", "thinking": "Let me "})),
+                block_delta(0, json!({"type": "thinking_delta", "thinking": "look."})),
+                block_delta(0, json!({"type": "signature_delta", "signature": "E/8"})),
+                block_delta(0, json!({"type": "signature_delta", "signature": "=\u{e9}"})),
                 json!({"type": "content_block_stop", "index": 0}),
-                begins(1, json!({"type": "text", "text": "", "citations": []})),
-                says(1, "I "),
-                adds(1, json!({"type": "citations_delta", "citation": {"cited_text": "x"}})),
+                block_start(1, json!({"type": "text", "text": "", "citations": []})),
+                text_delta(1, "I "),
+                block_delta(1, json!({"type": "citations_delta", "citation": {"cited_text": "x"}})),
                 json!({"type": "some_new_event", "index": 9, "content_block": 7}),
-                says(1, "look."),
+                text_delta(1, "look."),
                 json!({"type": "content_block_stop", "index": 1}),
-                begins(2, json!({"type": "tool_use", "id": "toolu_1", "name": "now", "input": {}})),
-                adds(2, json!({"type": "input_json_delta", "partial_json": ""})),
+                block_start(2, json!({"type": "tool_use", "id": "toolu_1", "name": "now", "input": {}})),
+                block_delta(2, json!({"type": "input_json_delta", "partial_json": ""})),
                 json!({"type": "content_block_stop", "index": 2}),
-                begins(3, json!({"type": "tool_use", "id": "toolu_2", "name": "read_file", "input": {}})),
-                adds(3, json!({"type": "input_json_delta", "partial_json": "{\"path\": "})),
-                adds(3, json!({"type": "input_json_delta", "partial_json": "\"a\"}"})),
+                block_start(3, json!({"type": "tool_use", "id": "toolu_2", "name": "read_file", "input": {}})),
+                block_delta(3, json!({"type": "input_json_delta", "partial_json": "{\"path\": "})),
+                block_delta(3, json!({"type": "input_json_delta", "partial_json": "\"a\"}"})),
                 json!({"type": "content_block_stop", "index": 3}),
             ],
             "tool_use",
@@ -206,7 +206,7 @@ async fn answer_is_replayed_verbatim_only_after_the_same_prefix() {
     ]));
     let outcome = ask(&model, request_with_tools("Hi")).await;
     assert_eq!((outcome.text.as_str(), outcome.calls.len()), ("First. Second.\n\n", 1), "{outcome:?}");
-    let back = answered(&model.info().origin(), &outcome);
+    let back = request_after(&model.info().origin(), &outcome);
     assert_eq!(ask(&model, back.clone()).await.error, None);
     let sent = last(&server);
     let blocks = &sent.body["messages"][1]["content"];
@@ -222,7 +222,7 @@ async fn answer_is_replayed_verbatim_only_after_the_same_prefix() {
         request
     };
     for request in [
-        answered("the-model@elsewhere/v1", &outcome),
+        request_after("the-model@elsewhere/v1", &outcome),
         changed(|request| request.messages[1] = user("Hello")),
         changed(|request| request.tools = request.tools[..1].into()),
         changed(|request| request.messages[0] = Message::System { text: "Be long.".to_owned() }),
@@ -256,11 +256,11 @@ async fn paused_answer_is_continued_as_one() {
     assert_eq!((outcome.text.as_str(), outcome.calls.len(), outcome.end), ("First. Second.", 1, Some(Finish::Stop)));
     assert_eq!(server.refusals(), [""; 0]);
     let requests = server.requests();
-    let begun = requests[1].messages();
-    assert_eq!((begun.len(), &begun[1]["content"].as_array().unwrap().last().unwrap()), (2, &&search));
+    let messages = requests[1].messages();
+    assert_eq!((messages.len(), &messages[1]["content"].as_array().unwrap().last().unwrap()), (2, &&search));
     assert_eq!(outcome.usage.map(|usage| usage.prompt_tokens), Some(20));
     // All of it is sent back.
-    assert_eq!(ask(&model, answered(&model.info().origin(), &outcome)).await.error, None);
+    assert_eq!(ask(&model, request_after(&model.info().origin(), &outcome)).await.error, None);
     let kinds = kinds(&last(&server).body["messages"][1]["content"]);
     assert!(kinds.contains(&"server_tool_use".to_owned()) && kinds.ends_with(&["tool_use".to_owned()]), "{kinds:?}");
     assert_eq!(server.refusals(), [""; 0]);
@@ -275,8 +275,8 @@ async fn paused_answer_is_continued_as_one() {
 #[tokio::test]
 async fn call_truncated_before_its_arguments_does_not_run() {
     let server = ModelServer::start().await;
-    let block = |index, id| begins(index, json!({"type": "tool_use", "id": id, "name": "now", "input": {}}));
-    let blank = |index| adds(index, json!({"type": "input_json_delta", "partial_json": ""}));
+    let block = |index, id| block_start(index, json!({"type": "tool_use", "id": id, "name": "now", "input": {}}));
+    let blank = |index| block_delta(index, json!({"type": "input_json_delta", "partial_json": ""}));
     server.reply(stream(&[block(0, "a"), blank(0), block(1, "b"), blank(1)], "max_tokens"));
     let outcome = ask_messages(&server).await;
     assert_eq!((outcome.calls.len(), outcome.unrun.len(), outcome.end), (1, 1, Some(Finish::Length)), "{outcome:?}");
@@ -285,18 +285,20 @@ async fn call_truncated_before_its_arguments_does_not_run() {
 #[tokio::test]
 async fn malformed_events_lose_only_reasoning() {
     let server = ModelServer::start().await;
-    let thought = [
-        begins(0, json!({"type": "thinking", "thinking": "", "signature": ""})),
-        adds(0, json!({"type": "signature_delta", "signature": "s"})),
+    let thinking = [
+        block_start(0, json!({"type": "thinking", "thinking": "", "signature": ""})),
+        block_delta(0, json!({"type": "signature_delta", "signature": "s"})),
     ];
     for odd in [
-        says(7, "lost "),
-        adds(0, json!({"type": "a_new_delta", "x": 1})),
-        begins(1, json!("no block")),
-        adds(9, json!({"type": "signature_delta", "signature": "s"})),
+        text_delta(7, "lost "),
+        block_delta(0, json!({"type": "a_new_delta", "x": 1})),
+        block_start(1, json!("no block")),
+        block_delta(9, json!({"type": "signature_delta", "signature": "s"})),
     ] {
-        let events =
-            [thought.to_vec(), vec![odd.clone(), begins(2, json!({"type": "text", "text": ""})), says(2, "Hi")]];
+        let events = [
+            thinking.to_vec(),
+            vec![odd.clone(), block_start(2, json!({"type": "text", "text": ""})), text_delta(2, "Hi")],
+        ];
         server.reply(stream(&events.concat(), "end_turn"));
         let outcome = ask_messages(&server).await;
         assert!(outcome.text.ends_with("Hi") && outcome.whole.is_none(), "{odd}: {outcome:?}");
@@ -312,22 +314,23 @@ async fn malformed_events_lose_only_reasoning() {
 async fn unsigned_or_trailing_reasoning_is_not_replayed() {
     let server = ModelServer::start().await;
     let model = connect(&messages_config(&server)).unwrap();
-    let thought = |index| begins(index, json!({"type": "thinking", "thinking": "", "signature": ""}));
-    server.reply(stream(&[begins(0, json!({"type": "text", "text": "Hi"})), thought(1)], "max_tokens"));
+    let thinking = |index| block_start(index, json!({"type": "thinking", "thinking": "", "signature": ""}));
+    server.reply(stream(&[block_start(0, json!({"type": "text", "text": "Hi"})), thinking(1)], "max_tokens"));
     let cut = ask(&model, request_with_tools("Hi")).await;
     assert_eq!((cut.text.as_str(), &cut.whole), ("Hi", &None));
-    let signed = adds(1, json!({"type": "signature_delta", "signature": "s"}));
-    server.reply(stream(&[begins(0, json!({"type": "text", "text": "Hi"})), thought(1), signed], "max_tokens"));
+    let signed = block_delta(1, json!({"type": "signature_delta", "signature": "s"}));
+    server.reply(stream(&[block_start(0, json!({"type": "text", "text": "Hi"})), thinking(1), signed], "max_tokens"));
     let ended = ask(&model, request_with_tools("Hi")).await;
     assert!(ended.whole.is_some());
-    assert_eq!(ask(&model, answered(&model.info().origin(), &ended)).await.error, None);
+    assert_eq!(ask(&model, request_after(&model.info().origin(), &ended)).await.error, None);
     assert_eq!(last(&server).body["messages"][1]["content"], json!([{"type": "text", "text": "Hi"}]));
     assert_eq!(server.refusals(), [""; 0]);
 }
 
 #[tokio::test]
 async fn errors_map_to_kinds_and_only_some_are_retried() {
-    let check = |reply, kind, requests, words, hint| check_failure(Wire::Anthropic, reply, kind, requests, words, hint);
+    let check =
+        |reply, kind, requests, message, hint| check_failure(Wire::Anthropic, reply, kind, requests, message, hint);
     let error = Reply::messages_error;
     let in_stream = |kind: &str, message: &str| {
         let error = json!({"type": kind, "message": message});
@@ -336,7 +339,7 @@ async fn errors_map_to_kinds_and_only_some_are_retried() {
     };
     check(error(529, "overloaded_error", "Overloaded"), ErrorKind::Provider, 2, "[request req_scripted]", "").await;
     check(error(401, "authentication_error", "invalid x-api-key"), ErrorKind::Auth, 1, "x-api-key", "api_key").await;
-    check(error(404, "not_found_error", "model: claude-x"), ErrorKind::Rejected, 1, "claude-x", "id right").await;
+    check(error(404, "not_found_error", "model: claude-x"), ErrorKind::Rejected, 1, "claude-x", "model's id").await;
     check(error(402, "billing_error", "pay"), ErrorKind::QuotaExceeded, 1, "pay", "balance").await;
     let poor = "Your credit balance is too low to access the Anthropic API.";
     check(error(400, "invalid_request_error", poor), ErrorKind::QuotaExceeded, 1, "balance is too low", "console")
@@ -358,10 +361,10 @@ async fn errors_map_to_kinds_and_only_some_are_retried() {
 #[tokio::test]
 async fn max_tokens_limit_is_learnt_from_a_refusal() {
     let server = ModelServer::start().await;
-    let said = "max_tokens: 8192 > 4096, which is the maximum allowed number of output tokens for m";
+    let refusal = "max_tokens: 8192 > 4096, which is the maximum allowed number of output tokens for m";
     server.respond_with(move |request| match request.body["max_tokens"].as_u64() {
         Some(..=4096) => Reply::text("Hi"),
-        _ => Reply::messages_error(400, "invalid_request_error", said),
+        _ => Reply::messages_error(400, "invalid_request_error", refusal),
     });
     let mut config = messages_config(&server);
     let model = connect(&config).unwrap();

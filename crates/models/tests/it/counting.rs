@@ -18,7 +18,7 @@ fn messages(usage: Value, events: &[Value]) -> Reply {
     Reply::events(std::iter::once(&start).chain(events).map(ToString::to_string))
 }
 
-fn words() -> Value {
+fn delta() -> Value {
     json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Half"}})
 }
 
@@ -37,8 +37,8 @@ async fn usage_of_a_broken_answer_is_counted() {
     let response = json!({"status": "failed", "output": [], "usage": input, "error": {"code": "server_error"}});
     let response = json!({"type": "response.failed", "sequence_number": 0, "response": response});
     let cases = [
-        (Wire::Anthropic, messages(start.clone(), &[block(), words(), overloaded])),
-        (Wire::Anthropic, messages(start.clone(), &[block(), words()])),
+        (Wire::Anthropic, messages(start.clone(), &[block(), delta(), overloaded])),
+        (Wire::Anthropic, messages(start.clone(), &[block(), delta()])),
         (Wire::Anthropic, messages(start.clone(), &[])),
         (Wire::OpenAi, Reply::events([chunk.to_string()])),
         (Wire::OpenAi, Reply::events([failed.to_string()])),
@@ -54,8 +54,8 @@ async fn usage_of_a_broken_answer_is_counted() {
         assert_eq!(outcome.text, "Whole.", "{outcome:?}");
         let paid = outcome.paid();
         assert_eq!((paid.prompt_tokens, paid.cached_tokens, paid.completion_tokens), (3700, 400, 4), "{broken:?}");
-        let money = 2 * (10_000 + 200 + 50) + 13_000 + 100;
-        assert_eq!((paid.calls, paid.unpriced_calls, paid.cost_microusd), (3, 0, Some(money)), "{broken:?}");
+        let cost = 2 * (10_000 + 200 + 50) + 13_000 + 100;
+        assert_eq!((paid.calls, paid.unpriced_calls, paid.cost_microusd), (3, 0, Some(cost)), "{broken:?}");
     }
 }
 
@@ -82,9 +82,9 @@ async fn each_pause_of_an_answer_is_counted() {
     server.default_reply(messages(usage, &[search, pause, stop]));
     let outcome = ask_config(&priced(&server, Wire::Anthropic)).await;
     assert!(outcome.message().contains("too many times"), "{outcome:?}");
-    let (asked, paid) = (server.requests().len() as u64, outcome.paid());
-    assert_eq!((asked, paid.prompt_tokens, paid.completion_tokens), (17, 17_000, 51));
-    assert_eq!(paid.cost_microusd, Some(asked * (10_000 + 150)));
+    let (requests, paid) = (server.requests().len() as u64, outcome.paid());
+    assert_eq!((requests, paid.prompt_tokens, paid.completion_tokens), (17, 17_000, 51));
+    assert_eq!(paid.cost_microusd, Some(requests * (10_000 + 150)));
 }
 
 #[tokio::test]
@@ -95,7 +95,7 @@ async fn one_hour_cache_writes_have_their_own_price() {
     for usage in [sum, without] {
         let server = ModelServer::start().await;
         let end = json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 3}});
-        server.reply(messages(usage, &[block(), words(), end, json!({"type": "message_stop"})]));
+        server.reply(messages(usage, &[block(), delta(), end, json!({"type": "message_stop"})]));
         let usage = ask_config(&priced(&server, Wire::Anthropic)).await.usage.unwrap();
         assert_eq!((usage.prompt_tokens, usage.cache_write_tokens), (410, 400));
         assert_eq!(usage.cost_microusd, Some(100 + 100 * 12 + 300 * 20 + 150));

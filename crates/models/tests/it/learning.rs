@@ -11,7 +11,7 @@ use agentd_models::{Effort, ModelRecords, ModelRouter, Thinking};
 
 use super::*;
 
-const THOUGHTS_MISSING: &str = "The `reasoning_content` in the thinking mode must be passed back to the API.";
+const REASONING_MISSING: &str = "The `reasoning_content` in the thinking mode must be passed back to the API.";
 
 /// File of records, and its temporary folder.
 pub(super) fn records() -> (tempfile::TempDir, PathBuf) {
@@ -27,14 +27,13 @@ fn router(config: &ModelConfig, file: &Path) -> ModelRouter {
 }
 
 /// Model of a daemon with its records in that file.
-pub(super) fn started(config: &ModelConfig, file: &Path) -> Arc<dyn Model> {
+pub(super) fn start(config: &ModelConfig, file: &Path) -> Arc<dyn Model> {
     router(config, file).get(Slot::Base)
 }
 
 /// Waits until the file contains a text.
-pub(super) async fn written(file: &Path, words: &str) -> String {
-    agentd_testkit::daemon::until(words, async || fs::read_to_string(file).ok().filter(|text| text.contains(words)))
-        .await
+pub(super) async fn wait_for_text(file: &Path, part: &str) -> String {
+    agentd_testkit::daemon::until(part, async || fs::read_to_string(file).ok().filter(|text| text.contains(part))).await
 }
 
 /// Conversation in which the model has reasoned and called a tool.
@@ -59,18 +58,18 @@ async fn text_tools_are_learnt_unless_native_is_configured() {
     });
     let (_folder, file) = records();
     let config = ModelConfig { retries: 0, ..config(&server) };
-    let model = started(&config, &file);
+    let model = start(&config, &file);
     // A single refusal may be accidental.
     for native in [true, false] {
         assert_eq!(ask(&model, request_with_tools("Hi")).await.calls.len(), 1);
         assert_eq!(model.info().native_tools, native);
     }
-    written(&file, "\"times\": 2").await;
+    wait_for_text(&file, "\"times\": 2").await;
     // Another configuration has its own record.
-    assert!(started(&ModelConfig { temperature: Some(0.5), ..config.clone() }, &file).info().native_tools);
+    assert!(start(&ModelConfig { temperature: Some(0.5), ..config.clone() }, &file).info().native_tools);
     // If the configuration requires the field, the user gets the error.
-    let insists = ModelConfig { native_tools: Some(true), ..config };
-    let outcome = ask(&started(&insists, &file), request_with_tools("Hi")).await;
+    let required = ModelConfig { native_tools: Some(true), ..config };
+    let outcome = ask(&start(&required, &file), request_with_tools("Hi")).await;
     assert!(outcome.message().contains("does not support tools"), "{outcome:?}");
 }
 
@@ -78,21 +77,21 @@ async fn text_tools_are_learnt_unless_native_is_configured() {
 async fn reasoning_is_echoed_if_the_server_requires_it() {
     let server = ModelServer::start().await;
     server.respond_with(|request| {
-        let has_thoughts = |message: &Value| message["reasoning_content"] == "I should look.";
-        match request.messages().iter().any(has_thoughts) || request.messages().len() == 2 {
+        let has_reasoning = |message: &Value| message["reasoning_content"] == "I should look.";
+        match request.messages().iter().any(has_reasoning) || request.messages().len() == 2 {
             true => Reply::text("Noon."),
-            false => Reply::refusal(400, THOUGHTS_MISSING),
+            false => Reply::refusal(400, REASONING_MISSING),
         }
     });
     let (_folder, file) = records();
-    let model = started(&config(&server), &file);
+    let model = start(&config(&server), &file);
     ask(&model, request("Hi")).await;
-    assert!(!model.info().echo_reasoning, "nobody demanded it");
+    assert!(!model.info().echo_reasoning, "the server has not required it");
     let outcome = ask(&model, conversation()).await;
     assert_eq!((outcome.text.as_str(), outcome.retries.len()), ("Noon.", 1), "{outcome:?}");
     assert!(model.info().echo_reasoning);
-    written(&file, "echo_reasoning").await;
-    let outcome = ask(&started(&config(&server), &file), conversation()).await;
+    wait_for_text(&file, "echo_reasoning").await;
+    let outcome = ask(&start(&config(&server), &file), conversation()).await;
     assert_eq!((outcome.text.as_str(), outcome.retries.len()), ("Noon.", 0));
 }
 
@@ -100,14 +99,14 @@ async fn reasoning_is_echoed_if_the_server_requires_it() {
 async fn text_after_a_result_is_merged_if_turns_must_alternate() {
     let server = ModelServer::start().await;
     server.respond_with(|request| {
-        let is_person_behind_result = |pair: &[Value]| pair[0]["role"] == "tool" && pair[1]["role"] == "user";
-        match request.messages().windows(2).any(is_person_behind_result) {
+        let is_user_after_result = |pair: &[Value]| pair[0]["role"] == "tool" && pair[1]["role"] == "user";
+        match request.messages().windows(2).any(is_user_after_result) {
             true => Reply::refusal(400, "Unexpected role 'user' after role 'tool'"),
             false => Reply::text("Noon."),
         }
     });
     let (_folder, file) = records();
-    let model = started(&config(&server), &file);
+    let model = start(&config(&server), &file);
     let mut steered = conversation();
     steered.messages.push(user("And the date, please."));
     let outcome = ask(&model, steered.clone()).await;
@@ -116,8 +115,8 @@ async fn text_after_a_result_is_merged_if_turns_must_alternate() {
     assert_eq!(sent.last_role(), "tool");
     let content = sent.messages().last().unwrap()["content"].as_str().unwrap();
     assert_eq!(content, "noon\n\n<person_says>\nAnd the date, please.\n</person_says>");
-    written(&file, "words_in_results").await;
-    let outcome = ask(&started(&config(&server), &file), steered).await;
+    wait_for_text(&file, "words_in_results").await;
+    let outcome = ask(&start(&config(&server), &file), steered).await;
     assert_eq!((outcome.text.as_str(), outcome.retries.len()), ("Noon.", 0));
 }
 
@@ -132,7 +131,7 @@ async fn unhelpful_change_is_not_remembered() {
     assert!(outcome.message().contains("the model is on fire"), "{outcome:?}");
     server.respond_with(|_| Reply::text("Fine."));
     let outcome = ask(&model, request_with_tools("Hi")).await;
-    assert!(outcome.usage.is_some(), "it is asked for as before: {outcome:?}");
+    assert!(outcome.usage.is_some(), "usage is requested as before: {outcome:?}");
     assert_eq!(server.requests()[4].body["stream_options"]["include_usage"], true);
     assert!(has_tools(&server.requests()[4]));
     // All parts were accepted, so none is suspected.
@@ -150,19 +149,19 @@ async fn unhelpful_change_is_not_remembered() {
 async fn learnt_changes_expire() {
     let server = ModelServer::start().await;
     let (_folder, file) = records();
-    let model = started(&config(&server), &file);
+    let model = start(&config(&server), &file);
     server.reply(Reply::refusal(400, "unknown field stream_options"));
     ask(&model, request("Hi")).await;
-    let text = written(&file, "without_field").await;
+    let text = wait_for_text(&file, "without_field").await;
     let now = text.split("\"used\": ").nth(1).unwrap().split(',').next().unwrap().parse::<i64>().unwrap();
     let sends = async |at: i64| {
         fs::write(&file, text.replace(&now.to_string(), &at.to_string())).unwrap();
-        ask(&started(&config(&server), &file), request("Hi")).await;
+        ask(&start(&config(&server), &file), request("Hi")).await;
         !last(&server).body["stream_options"].is_null()
     };
     let day = 24 * 60 * 60;
     assert_eq!((sends(now).await, sends(now - 6 * day).await, sends(now - 8 * day).await), (false, false, true));
-    assert!(sends(now + 31 * day).await, "a time to come is none");
+    assert!(sends(now + 31 * day).await, "a future timestamp is invalid");
 }
 
 #[tokio::test]
@@ -184,16 +183,16 @@ async fn damaged_learning_file_is_ignored() {
         json!({"version": 1, "models": [7, null, {"address": base_url, "model": "m", "wire": "openai", "settings": 3}]}).to_string(),
     ] {
         fs::write(&file, damaged).unwrap();
-        let outcome = ask(&started(&config(&server), &file), request("Hi")).await;
+        let outcome = ask(&start(&config(&server), &file), request("Hi")).await;
         assert_eq!((outcome.text.as_str(), outcome.retries.len()), ("Fine.", 1));
         // The known change repairs it.
-        written(&file, "without_field").await;
-        let outcome = ask(&started(&config(&server), &file), request("Hi")).await;
+        wait_for_text(&file, "without_field").await;
+        let outcome = ask(&start(&config(&server), &file), request("Hi")).await;
         assert_eq!((outcome.text.as_str(), outcome.retries.len()), ("Fine.", 0));
     }
     fs::remove_file(&file).unwrap();
     fs::create_dir(&file).unwrap();
-    assert_eq!(ask(&started(&config(&server), &file), request("Hi")).await.text, "Fine.");
+    assert_eq!(ask(&start(&config(&server), &file), request("Hi")).await.text, "Fine.");
 }
 
 #[tokio::test]
@@ -204,8 +203,8 @@ async fn learning_file_contains_no_secrets() {
     let mut config = config(&server);
     config.base_url = config.base_url.replace("http://", "http://me:hunter2@");
     config.api_key = Some("sk-hunter2".into());
-    ask(&started(&config, &file), request("Hi")).await;
-    let text = written(&file, "without_field").await;
+    ask(&start(&config, &file), request("Hi")).await;
+    let text = wait_for_text(&file, "without_field").await;
     assert!(!text.contains("hunter2") && text.contains(&server.base_url()), "{text}");
     let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&file).unwrap().permissions());
     assert_eq!(mode & 0o777, 0o600);
@@ -220,7 +219,7 @@ async fn learning_file_stays_small_with_many_models() {
         let model = router.named(Slot::Base, &format!("model-{number}-{}", "x".repeat(200))).unwrap();
         model.note_window(4096 + number, agentd_core::model::WindowSource::Refusal);
     }
-    let text = written(&file, "model-399-").await;
+    let text = wait_for_text(&file, "model-399-").await;
     assert_eq!(text.matches("\"address\"").count(), 256);
     assert!(text.len() < 256 * 1024, "{}", text.len());
 }
@@ -228,7 +227,7 @@ async fn learning_file_stays_small_with_many_models() {
 #[tokio::test]
 async fn refused_parameter_is_omitted_and_remembered() {
     use Wire::{Anthropic, Responses};
-    for (wire, sent, said) in [
+    for (wire, sent, refusal) in [
         (Anthropic, "\"temperature\"", "`temperature` may only be set to 1 when thinking is enabled"),
         (Anthropic, "\"temperature\"", "temperature: Extra inputs are not permitted"),
         (Anthropic, "\"thinking\"", "adaptive thinking is not supported on this model"),
@@ -246,16 +245,16 @@ async fn refused_parameter_is_omitted_and_remembered() {
         let server = ModelServer::start().await;
         server.lenient();
         server.respond_with(move |request| match request.text.contains(sent) {
-            true => Reply::refusal(400, said),
+            true => Reply::refusal(400, refusal),
             false => Reply::text("Hi"),
         });
         let mut config = ModelConfig { wire, ..config(&server) };
         (config.temperature, config.max_tokens) = (Some(0.5), Some(100));
         (config.thinking, config.effort) = (Some(Thinking::Adaptive), Some(Effort::Max));
         let model = connect(&config).unwrap();
-        assert_eq!(ask(&model, request_with_tools("Hi")).await.error, None, "{said}");
-        let asked = server.requests().len();
-        assert_eq!(ask(&model, request_with_tools("Hi")).await.retries, [], "{said}");
-        assert_eq!(server.requests().len(), asked + 1);
+        assert_eq!(ask(&model, request_with_tools("Hi")).await.error, None, "{refusal}");
+        let before = server.requests().len();
+        assert_eq!(ask(&model, request_with_tools("Hi")).await.retries, [], "{refusal}");
+        assert_eq!(server.requests().len(), before + 1);
     }
 }

@@ -1,20 +1,20 @@
 //! Models over real HTTP, against a scripted server on loopback.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests panic on failure")]
 
+mod answer_schema;
 mod anthropic;
-mod asking;
 mod counting;
-mod failing;
-mod in_form;
+mod failures;
 mod learning;
 mod llamacpp;
-mod looking_up;
+mod lookup;
 mod origins;
 mod reading;
 mod remarks;
-mod repeating;
+mod requests;
 mod responses;
+mod retries;
 mod routing;
 mod text_tools;
 mod wires;
@@ -72,7 +72,7 @@ impl Outcome {
     }
 
     fn add(&mut self, chunk: Result<ModelChunk, ModelError>) {
-        assert!(self.end.is_none() && self.error.is_none(), "something follows the end: {chunk:?} after {self:?}");
+        assert!(self.end.is_none() && self.error.is_none(), "chunk after the end: {chunk:?} after {self:?}");
         if let Ok(chunk) = &chunk {
             self.spent.note(chunk);
         }
@@ -97,7 +97,7 @@ impl Outcome {
                 self.retries.push((attempt, delay_ms, reason));
             }
             Ok(ModelChunk::WithoutTools) => {
-                assert!(self.text.is_empty() && self.reasoning.is_empty(), "it comes before the answer: {self:?}");
+                assert!(self.text.is_empty() && self.reasoning.is_empty(), "must come before the answer: {self:?}");
                 self.without_tools = true;
             }
             Ok(ModelChunk::Notice { code, message }) => self.notices.push((code, message)),
@@ -178,14 +178,14 @@ fn result(id: &str, text: &str) -> Message {
 }
 
 /// Checks the failure after a reply to a model that accepted everything before, and the number of requests.
-async fn check_failure(wire: Wire, reply: Reply, kind: ErrorKind, requests: usize, words: &str, hint: &str) {
+async fn check_failure(wire: Wire, reply: Reply, kind: ErrorKind, requests: usize, message: &str, hint: &str) {
     let server = ModelServer::start().await;
     server.reply(Reply::text("Hi")).default_reply(reply);
     let model = connect(&ModelConfig { wire, retries: 1, ..config(&server) }).unwrap();
     assert_eq!(ask(&model, request_with_tools("Hi")).await.error, None);
     let outcome = ask(&model, request_with_tools("Hi")).await;
     assert_eq!((outcome.kind(), server.requests().len() - 1), (Some(kind), requests), "{outcome:?}");
-    assert!(outcome.message().contains(words), "{words}: {outcome:?}");
+    assert!(outcome.message().contains(message), "{message}: {outcome:?}");
     assert!(outcome.hint.as_deref().unwrap_or_default().contains(hint), "{hint}: {outcome:?}");
 }
 

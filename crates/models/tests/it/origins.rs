@@ -2,7 +2,7 @@
 
 use agentd_core::origin::MAX_SERVER_FIELDS;
 
-use super::{anthropic::answered, *};
+use super::{anthropic::request_after, *};
 
 /// Event with this delta.
 fn event(delta: &str) -> String {
@@ -15,7 +15,7 @@ async fn echoed_reasoning_is_blank_if_there_is_none() {
     let model = connect(&ModelConfig { echo_reasoning: true, ..config(&server) }).unwrap();
     let calls = vec![("now".to_owned(), "{}".to_owned())];
     let fields = vec![ServerFields::default()];
-    let mut request = answered("m@elsewhere/v1", &Outcome { calls, fields, ..Outcome::default() });
+    let mut request = request_after("m@elsewhere/v1", &Outcome { calls, fields, ..Outcome::default() });
     for thinker in [None, Some(model.info().origin()), Some("m@elsewhere/v1".to_owned())] {
         let mut request = request.clone();
         let Message::Assistant { origin, .. } = &mut request.messages[2] else { panic!("{request:?}") };
@@ -24,10 +24,10 @@ async fn echoed_reasoning_is_blank_if_there_is_none() {
     }
     request.messages.extend([Message::answer("Noon.", Vec::new()), user("Thanks")]);
     ask(&model, request).await;
-    let thoughts =
+    let reasoning =
         |number: usize, at: usize| server.requests()[number].body["messages"][at]["reasoning_content"].clone();
-    assert_eq!((thoughts(0, 2), thoughts(3, 2), thoughts(3, 5)), (json!("hm"), json!(""), json!(null)));
-    assert_eq!((thoughts(1, 2), thoughts(2, 2)), (json!("hm"), json!("")), "nobody's thoughts go to another model");
+    assert_eq!((reasoning(0, 2), reasoning(3, 2), reasoning(3, 5)), (json!("hm"), json!(""), json!(null)));
+    assert_eq!((reasoning(1, 2), reasoning(2, 2)), (json!("hm"), json!("")), "reasoning is not sent to another model");
 }
 
 #[tokio::test]
@@ -50,7 +50,7 @@ async fn errors_in_arrays_and_bare_lines_are_recognised() {
     let line = r#"{"code":500,"message":"the slot is out of memory","type":"server_error"}"#;
     let stream = |body: &str| Reply::status(200, body).header("content-type", "text/event-stream");
     // A 500 may be a refusal of the tools, so it is retried once without their field.
-    for (reply, words, requests) in [
+    for (reply, message, requests) in [
         (Reply::status(200, overloaded), "The model is overloaded.", 2),
         (stream(&format!("data: {overloaded}\n\n")), "The model is overloaded.", 2),
         (stream(&format!("error: {line}\n\n")), "the slot is out of memory", 3),
@@ -59,7 +59,7 @@ async fn errors_in_arrays_and_bare_lines_are_recognised() {
         server.default_reply(reply);
         let outcome = ask_config(&ModelConfig { retries: 1, ..config(&server) }).await;
         assert_eq!((outcome.kind(), server.requests().len()), (Some(ErrorKind::Provider), requests), "{outcome:?}");
-        assert!(outcome.message().contains(words), "{outcome:?}");
+        assert!(outcome.message().contains(message), "{outcome:?}");
     }
     let server = ModelServer::start().await;
     let refusal = r#"[{"error":{"code":400,"message":"Corrupted thought signature.","status":"INVALID_ARGUMENT"}}]"#;

@@ -27,9 +27,9 @@ async fn anthropic_reports_why_its_cache_missed() {
     ]);
     let diagnostics = json!({"cache_miss_reason": reason});
     server.reply(with_head(json!({"id": "msg_2", "diagnostics": diagnostics, "input_transformations": dropped})));
-    let told = ask(&model, request.clone()).await.remarks;
+    let remarks = ask(&model, request.clone()).await.remarks;
     let expected = [("tools_changed", 4185), ("thinking_dropped:prefix_binding_mismatch", 0)];
-    assert_eq!(told, expected.map(|(reason, tokens)| (reason.to_owned(), tokens)));
+    assert_eq!(remarks, expected.map(|(reason, tokens)| (reason.to_owned(), tokens)));
     assert_eq!(last(&server).body["diagnostics"], json!({"previous_message_id": "msg_1"}));
 
     // A request without tools is not part of the conversation, and another session is separate.
@@ -70,7 +70,7 @@ async fn responses_cache_diagnostics_are_requested_if_enabled() {
     let request = request_with_tools("Hi");
     server.reply(with_head(json!({"id": "resp_1", "prompt_cache_diagnostics": {"type": "cache_hit"}})));
     assert_eq!(ask(&model, request.clone()).await.remarks, []);
-    assert!(last(&server).body["prompt_cache_options"].is_null(), "there is nothing to compare with");
+    assert!(last(&server).body["prompt_cache_options"].is_null(), "no earlier response to compare with");
     let miss = json!({"type": "cache_miss", "reason": "context_compacted", "cache_missed_tokens": 900});
     server.reply(with_head(json!({"prompt_cache_diagnostics": miss})));
     assert_eq!(ask(&model, request).await.remarks, [("context_compacted".to_owned(), 900)]);

@@ -3,7 +3,7 @@
 use agentd_models::{Effort, Thinking};
 use secrecy::SecretString;
 
-use super::{anthropic::answered, *};
+use super::{anthropic::request_after, *};
 
 fn responses_config(server: &ModelServer) -> ModelConfig {
     ModelConfig { wire: Wire::Responses, ..config(server) }
@@ -40,7 +40,7 @@ fn done(index: u64, item: Value) -> Value {
     json!({"type": "response.output_item.done", "output_index": index, "item": item})
 }
 
-fn says(index: u64, text: &str) -> Value {
+fn text_delta(index: u64, text: &str) -> Value {
     json!({"type": "response.output_text.delta", "output_index": index, "content_index": 0, "delta": text})
 }
 
@@ -52,7 +52,7 @@ fn call(id: &str, name: &str, arguments: &str) -> Value {
     json!({"type": "function_call", "call_id": id, "name": name, "arguments": arguments})
 }
 
-fn thought(id: &str) -> Value {
+fn reasoning(id: &str) -> Value {
     json!({"id": id, "type": "reasoning", "summary": [], "encrypted_content": "gAAA/\u{e9}="})
 }
 
@@ -70,20 +70,20 @@ async fn request_follows_the_responses_format() {
         let outcome = ask_config(&config).await;
         let text = "Hello from the model server.";
         assert_eq!((outcome.text.as_str(), outcome.end), (text, Some(Finish::Stop)), "{base}");
-        let asked = last(&server);
-        assert_eq!((asked.path.as_str(), asked.headers["authorization"].as_str()), ("/v1/responses", "Bearer sk-1"));
+        let sent = last(&server);
+        assert_eq!((sent.path.as_str(), sent.headers["authorization"].as_str()), ("/v1/responses", "Bearer sk-1"));
     }
-    let asked = last(&server).body;
+    let sent = last(&server).body;
     assert_eq!(
-        (&asked["instructions"], &asked["store"], &asked["stream"]),
+        (&sent["instructions"], &sent["store"], &sent["stream"]),
         (&json!("Be brief."), &json!(false), &json!(true))
     );
-    let said = json!([{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hello"}]}]);
-    assert_eq!((&asked["input"], &asked["include"]), (&said, &json!(["reasoning.encrypted_content"])));
-    assert_eq!((&asked["tools"][1]["name"], &asked["tools"][1]["strict"]), (&json!("read_file"), &json!(false)));
+    let input = json!([{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hello"}]}]);
+    assert_eq!((&sent["input"], &sent["include"]), (&input, &json!(["reasoning.encrypted_content"])));
+    assert_eq!((&sent["tools"][1]["name"], &sent["tools"][1]["strict"]), (&json!("read_file"), &json!(false)));
     for absent in ["temperature", "reasoning", "max_output_tokens", "tool_choice", "previous_response_id", "truncation"]
     {
-        assert!(asked[absent].is_null(), "{absent}: {asked:#}");
+        assert!(sent[absent].is_null(), "{absent}: {sent:#}");
     }
     assert_eq!(server.refusals(), [""; 0]);
 }
@@ -99,19 +99,19 @@ async fn settings_map_to_responses_fields_with_one_cache_key() {
     request.may_call = false;
     let model = connect(&config).unwrap();
     ask(&model, request.clone()).await;
-    let asked = last(&server).body;
-    assert_eq!(asked["reasoning"], json!({"effort": "low", "summary": "auto"}));
-    assert_eq!((&asked["max_output_tokens"], &asked["temperature"]), (&json!(1_000), &json!(0.5)));
-    assert_eq!((&asked["tool_choice"], &asked["metadata"]["of"]), (&json!("none"), &json!("u")));
-    assert_eq!(asked["prompt_cache_key"], request.session_id.to_string());
+    let sent = last(&server).body;
+    assert_eq!(sent["reasoning"], json!({"effort": "low", "summary": "auto"}));
+    assert_eq!((&sent["max_output_tokens"], &sent["temperature"]), (&json!(1_000), &json!(0.5)));
+    assert_eq!((&sent["tool_choice"], &sent["metadata"]["of"]), (&json!("none"), &json!("u")));
+    assert_eq!(sent["prompt_cache_key"], request.session_id.to_string());
     let other = request_with_tools("Hi");
     ask(&model, other.clone()).await;
     assert_eq!(last(&server).body["prompt_cache_key"], other.session_id.to_string());
 
     (config.thinking, config.max_tokens) = (Some(Thinking::Off), Some(1));
     ask_config(&config).await;
-    let asked = last(&server).body;
-    assert_eq!((&asked["reasoning"], &asked["max_output_tokens"]), (&json!({"effort": "none"}), &json!(16)));
+    let sent = last(&server).body;
+    assert_eq!((&sent["reasoning"], &sent["max_output_tokens"]), (&json!({"effort": "none"}), &json!(16)));
     assert_eq!(server.refusals(), [""; 0]);
 }
 
@@ -126,12 +126,12 @@ async fn items_and_deltas_form_an_answer() {
         summary(0, "Let me "),
         summary(0, "look."),
         summary(1, "Well."),
-        done(0, thought("rs_1")),
+        done(0, reasoning("rs_1")),
         added(1, json!({"type": "message", "role": "assistant", "content": [], "phase": "commentary"})),
-        says(1, "I "),
+        text_delta(1, "I "),
         json!({"type": "response.some_new_event", "output_index": 9, "delta": {"x": 7}, "item": 3}),
         json!({"type": "response.output_text.annotation.added", "output_index": 1, "annotation": {}}),
-        says(1, "look."),
+        text_delta(1, "look."),
         done(1, message("I look.")),
         added(2, call("call_1", "now", "")),
         done(2, call("call_1", "now", "")),
@@ -152,7 +152,7 @@ async fn items_and_deltas_form_an_answer() {
     assert_eq!((outcome.calls.as_slice(), outcome.end), (calls.as_slice(), Some(Finish::Stop)));
     let ids: Vec<&str> = outcome.fields.iter().map(|fields| fields.call_id.as_str()).collect();
     assert_eq!(ids, ["call_1", "call_2"]);
-    assert_eq!(stored(&outcome), json!({"items": [thought("rs_1"), ["commentary", 7], "call_1", "call_2"]}));
+    assert_eq!(stored(&outcome), json!({"items": [reasoning("rs_1"), ["commentary", 7], "call_1", "call_2"]}));
     let usage = outcome.usage.unwrap();
     assert_eq!((usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens), (10, 4, 5));
 }
@@ -160,7 +160,7 @@ async fn items_and_deltas_form_an_answer() {
 #[tokio::test]
 async fn items_without_deltas_or_out_of_order_are_accepted() {
     let server = ModelServer::start().await;
-    let whole = [thought("rs_1"), message("I look."), call("call_1", "now", "{}")];
+    let whole = [reasoning("rs_1"), message("I look."), call("call_1", "now", "{}")];
     let usage = json!({"input_tokens": 10, "output_tokens": 5});
     let response = json!({"object": "response", "status": "completed", "output": whole, "usage": usage});
     let at_end = json!({"type": "response.completed", "response": response});
@@ -172,14 +172,14 @@ async fn items_without_deltas_or_out_of_order_are_accepted() {
         vec![at_end.clone()],
         stream(&all_done),
         stream(&[
-            says(1, "I "),
+            text_delta(1, "I "),
             piece,
-            says(1, "look."),
+            text_delta(1, "look."),
             all_done[0].clone(),
             all_done[1].clone(),
             all_done[2].clone(),
         ]),
-        stream(&[says(1, "I"), added(1, message("")), at_end.clone()]),
+        stream(&[text_delta(1, "I"), added(1, message("")), at_end.clone()]),
         whole.iter().map(bare).chain([at_end.clone()]).collect(),
         vec![response.clone()],
     ] {
@@ -187,14 +187,14 @@ async fn items_without_deltas_or_out_of_order_are_accepted() {
         let outcome = ask_responses(&server).await;
         assert_eq!((outcome.text.as_str(), outcome.error.as_ref()), ("I look.", None), "{events:#?}");
         assert_eq!(outcome.calls, [("now".to_owned(), "{}".to_owned())], "{events:#?}");
-        assert_eq!(stored(&outcome)["items"], json!([thought("rs_1"), 7, "call_1"]), "{events:#?}");
+        assert_eq!(stored(&outcome)["items"], json!([reasoning("rs_1"), 7, "call_1"]), "{events:#?}");
     }
 }
 
 #[tokio::test]
 async fn missing_event_is_an_error_and_repeated_one_ignored() {
     let server = ModelServer::start().await;
-    let events = stream(&[added(0, message("")), says(0, "one "), says(0, "two "), says(0, "three")]);
+    let events = stream(&[added(0, message("")), text_delta(0, "one "), text_delta(0, "two "), text_delta(0, "three")]);
     let all = numbered(&events).events.unwrap();
     let without = |at: usize| {
         let mut events = all.clone();
@@ -253,7 +253,7 @@ async fn answer_is_replayed_verbatim_to_its_own_model_only() {
     server.reply(Reply::events(events.chain([end])));
     let outcome = ask(&model, request_with_tools("Hi")).await;
     assert_eq!((outcome.text.as_str(), outcome.calls.len()), ("First. \n\nSecond.", 1), "{outcome:?}");
-    let back = answered(&model.info().origin(), &outcome);
+    let back = request_after(&model.info().origin(), &outcome);
     assert_eq!(ask(&model, back.clone()).await.error, None);
     let sent = last(&server);
     let expected = [
@@ -279,7 +279,7 @@ async fn answer_is_replayed_verbatim_to_its_own_model_only() {
     changed.messages[1] = Message::User { text: "Hello".to_owned() };
     ask(&model, changed).await;
     assert_eq!(kinds(&last(&server).body["input"]), expected);
-    ask(&model, answered("m@elsewhere/v1", &outcome)).await;
+    ask(&model, request_after("m@elsewhere/v1", &outcome)).await;
     assert_eq!(
         kinds(&last(&server).body["input"]),
         ["message", "message", "function_call", "function_call_output", "message"]
@@ -293,9 +293,9 @@ async fn reasoning_is_replayed_only_before_its_item() {
     let model = connect(&responses_config(&server)).unwrap();
     // The limit cuts the second call, so its reasoning is not sent back, nor is that at the end.
     let mut cut = stream(&[
-        done(0, thought("rs_1")),
+        done(0, reasoning("rs_1")),
         done(1, call("call_1", "now", "{}")),
-        done(2, thought("rs_2")),
+        done(2, reasoning("rs_2")),
         added(3, call("call_2", "now", "")),
         json!({"type": "response.function_call_arguments.delta", "output_index": 3, "delta": "{\"pa"}),
     ]);
@@ -304,7 +304,7 @@ async fn reasoning_is_replayed_only_before_its_item() {
     server.reply(numbered(&cut));
     let outcome = ask(&model, request_with_tools("Hi")).await;
     assert_eq!((outcome.calls.len(), outcome.unrun.len(), outcome.end), (1, 1, Some(Finish::Length)), "{outcome:?}");
-    ask(&model, answered(&model.info().origin(), &outcome)).await;
+    ask(&model, request_after(&model.info().origin(), &outcome)).await;
     let sent = last(&server);
     assert_eq!(
         kinds(&sent.body["input"]),
@@ -320,9 +320,9 @@ async fn reasoning_is_replayed_only_before_its_item() {
         let outcome = ask(&model, request_with_tools("Hi")).await;
         assert_eq!((outcome.text.as_str(), &outcome.whole), ("Hi", &None));
     }
-    server.reply(numbered(&stream(&[done(0, message("Hi")), done(1, thought("rs_5"))])));
+    server.reply(numbered(&stream(&[done(0, message("Hi")), done(1, reasoning("rs_5"))])));
     let outcome = ask(&model, request_with_tools("Hi")).await;
-    ask(&model, answered(&model.info().origin(), &outcome)).await;
+    ask(&model, request_after(&model.info().origin(), &outcome)).await;
     assert!(outcome.whole.is_some() && !last(&server).text.contains("rs_5"));
     assert_eq!(server.refusals(), [""; 0]);
 }
@@ -331,12 +331,12 @@ async fn reasoning_is_replayed_only_before_its_item() {
 async fn text_out_of_order_loses_only_reasoning() {
     let server = ModelServer::start().await;
     for odd in [
-        vec![says(1, "a"), says(2, "b"), says(1, "c")],
-        vec![says(2, "b"), says(1, "a")],
-        vec![json!({"type": "response.output_text.delta", "output_index": 0, "delta": "lost"}), says(1, "a")],
-        vec![added(0, json!("no item")), says(1, "a")],
+        vec![text_delta(1, "a"), text_delta(2, "b"), text_delta(1, "c")],
+        vec![text_delta(2, "b"), text_delta(1, "a")],
+        vec![json!({"type": "response.output_text.delta", "output_index": 0, "delta": "lost"}), text_delta(1, "a")],
+        vec![added(0, json!("no item")), text_delta(1, "a")],
     ] {
-        let events = stream(&[vec![done(0, thought("rs_1"))], odd.clone()].concat());
+        let events = stream(&[vec![done(0, reasoning("rs_1"))], odd.clone()].concat());
         server.reply(numbered(&events));
         let outcome = ask_responses(&server).await;
         assert!(
@@ -349,7 +349,7 @@ async fn text_out_of_order_loses_only_reasoning() {
 #[tokio::test]
 async fn unknown_incomplete_reason_is_length_and_refusal_filtered() {
     let incomplete = json!({"status": "incomplete", "incomplete_details": {"reason": "a_new_reason"}});
-    let mut cut = stream(&[added(0, message("")), says(0, "Hi")]);
+    let mut cut = stream(&[added(0, message("")), text_delta(0, "Hi")]);
     *cut.last_mut().unwrap() = json!({"type": "response.incomplete", "response": incomplete});
     let refusal = json!({"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": "Hi"}]});
     for (events, end) in [(cut, Finish::Length), (stream(&[done(0, refusal)]), Finish::Filtered)] {
@@ -360,7 +360,8 @@ async fn unknown_incomplete_reason_is_length_and_refusal_filtered() {
 
 #[tokio::test]
 async fn errors_map_to_kinds_and_only_some_are_retried() {
-    let check = |reply, kind, requests, words, hint| check_failure(Wire::Responses, reply, kind, requests, words, hint);
+    let check =
+        |reply, kind, requests, message, hint| check_failure(Wire::Responses, reply, kind, requests, message, hint);
     let error = Reply::responses_error;
     let created = || json!({"type": "response.created", "response": {}});
     let failed = |code: &str, message: &str| {
@@ -372,7 +373,7 @@ async fn errors_map_to_kinds_and_only_some_are_retried() {
     };
     check(error(500, "server_error", "broken"), ErrorKind::Provider, 2, "[request req_scripted]", "").await;
     check(error(401, "invalid_api_key", "Incorrect API key"), ErrorKind::Auth, 1, "Incorrect", "api_key").await;
-    check(error(404, "model_not_found", "no gpt-x"), ErrorKind::Rejected, 1, "gpt-x", "id right").await;
+    check(error(404, "model_not_found", "no gpt-x"), ErrorKind::Rejected, 1, "gpt-x", "model's id").await;
     check(error(429, "rate_limit_exceeded", "slow down"), ErrorKind::RateLimited, 2, "slow down", "wait").await;
     check(error(429, "insufficient_quota", "pay"), ErrorKind::QuotaExceeded, 1, "pay", "quota").await;
     check(error(400, "context_length_exceeded", "too long"), ErrorKind::ContextOverflow, 1, "too long", "").await;
@@ -401,15 +402,15 @@ async fn items_with_shared_or_changed_index_stay_separate() {
     };
     let call = json!({"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "now", "arguments": "{}"});
     let message = json!({"type": "message", "id": "msg_1", "role": "assistant", "content": [{"type": "output_text", "text": "I look."}]});
-    let thoughts = json!({"type": "reasoning", "id": "rs_1", "summary": []});
+    let item = json!({"type": "reasoning", "id": "rs_1", "summary": []});
     let server = ModelServer::start().await;
     server.default_reply(Reply::events([
-        event(json!({"output_index": 0, "item": thoughts}), "output_item.added"),
+        event(json!({"output_index": 0, "item": item}), "output_item.added"),
         event(json!({"output_index": 0, "item_id": "msg_1", "delta": "I "}), "output_text.delta"),
         event(json!({"output_index": 0, "item_id": "msg_1", "delta": "look."}), "output_text.delta"),
         event(json!({"output_index": 1, "item": call}), "output_item.added"),
         event(json!({"output_index": 1, "item": call}), "output_item.done"),
-        event(json!({"response": {"status": "completed", "output": [thoughts, message, call]}}), "completed"),
+        event(json!({"response": {"status": "completed", "output": [item, message, call]}}), "completed"),
     ]));
     let outcome = ask(&connect(&responses_config(&server)).unwrap(), request_with_tools("Hi")).await;
     assert_eq!((outcome.text.as_str(), outcome.error.as_ref()), ("I look.", None), "{outcome:?}");

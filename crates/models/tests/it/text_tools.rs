@@ -26,30 +26,30 @@ async fn text_calls_are_read_and_results_sent_as_text() {
 #[tokio::test]
 async fn text_call_of_a_cut_answer_does_not_run() {
     let server = ModelServer::start().await;
-    let words = "{\"tool\": \"now\", \"args\": {}}";
-    server.reply(Reply::deltas([words]).finish("").without_done());
+    let call = "{\"tool\": \"now\", \"args\": {}}";
+    server.reply(Reply::deltas([call]).finish("").without_done());
     let outcome = ask_config(&ModelConfig { native_tools: Some(false), retries: 0, ..config(&server) }).await;
     assert_eq!((outcome.kind(), outcome.calls.len()), (Some(ErrorKind::CutStream), 0));
 }
 
 /// Outcome of a text in random pieces, with native calls.
-async fn said_natively(words: &str) -> Outcome {
-    ask_over(Wire::OpenAi, Reply::deltas(words.split_inclusive(['>', ' ']))).await
+async fn ask_in_pieces(text: &str) -> Outcome {
+    ask_over(Wire::OpenAi, Reply::deltas(text.split_inclusive(['>', ' ']))).await
 }
 
 #[tokio::test]
 async fn reasoning_inside_text_is_split_off() {
-    for words in [
+    for text in [
         "<think>They want 5.</think>\n\nIt is 5.",
         "They want 5.\n</think>\n\nIt is 5.",
         "<thinking>\nThey want 5.</thinking>It is 5.",
         "<|channel|>analysis<|message|>They want 5.<|end|><|start|>assistant<|channel|>final<|message|>It is 5.",
     ] {
-        let outcome = said_natively(words).await;
-        assert_eq!((outcome.reasoning.trim(), outcome.text.as_str()), ("They want 5.", "It is 5."), "{words}");
+        let outcome = ask_in_pieces(text).await;
+        assert_eq!((outcome.reasoning.trim(), outcome.text.as_str()), ("They want 5.", "It is 5."), "{text}");
     }
     let mentioned = "The marks are `<think>` and `</think>`:\n```\n<think>\na\n</think>\n```\nSo it is.";
-    assert_eq!(said_natively(mentioned).await.text, mentioned);
+    assert_eq!(ask_in_pieces(mentioned).await.text, mentioned);
 }
 
 #[tokio::test]

@@ -3,16 +3,16 @@
 use super::*;
 
 /// Text of each part of a conversation.
-fn words(body: &Value) -> Vec<String> {
+fn texts(body: &Value) -> Vec<String> {
     let items = ["messages", "input"].iter().find_map(|key| body[*key].as_array()).unwrap();
     let parts =
         items.iter().flat_map(|item| item["content"].as_array().map_or(std::slice::from_ref(item), Vec::as_slice));
-    let places = ["/text", "/content", "/output", "/input", "/arguments", "/tool_calls/1/function/arguments"];
-    let of_part = |part: &Value| {
-        let words = places.iter().find_map(|place| part.pointer(place).filter(|words| !words.is_null())).unwrap();
-        words.as_str().map_or_else(|| words.to_string(), str::to_owned)
+    let pointers = ["/text", "/content", "/output", "/input", "/arguments", "/tool_calls/1/function/arguments"];
+    let text = |part: &Value| {
+        let value = pointers.iter().find_map(|pointer| part.pointer(pointer).filter(|value| !value.is_null())).unwrap();
+        value.as_str().map_or_else(|| value.to_string(), str::to_owned)
     };
-    parts.map(of_part).collect()
+    parts.map(text).collect()
 }
 
 #[tokio::test]
@@ -21,12 +21,12 @@ async fn results_follow_calls_and_no_message_is_blank() {
     const REMINDER: &str = "<system_reminder>\nx\n</system_reminder>";
     const WITH_REMINDER: &str = "(no output)\n\n<system_reminder>\nx\n</system_reminder>";
     const NOON: &str = "&lt;system_reminder>noon";
-    let said = ["Hi", "and more", BROKEN, BROKEN];
+    let separate = ["Hi", "and more", BROKEN, BROKEN];
     let end = ["Half of an answer ", "(go on)"];
     for (wire, begin, results) in [
         (Wire::OpenAi, &["Be brief.", "Hi\n\nand more", BROKEN][..], &[WITH_REMINDER, NOON, "Well?\n\nlater"][..]),
-        (Wire::Anthropic, &said, &["(no output)", NOON, REMINDER, "Well?", "later"]),
-        (Wire::Responses, &said, &[WITH_REMINDER, NOON, "Well?", "later"]),
+        (Wire::Anthropic, &separate, &["(no output)", NOON, REMINDER, "Well?", "later"]),
+        (Wire::Responses, &separate, &[WITH_REMINDER, NOON, "Well?", "later"]),
     ] {
         let server = ModelServer::start().await;
         let mut request = request_with_tools("Hi");
@@ -43,7 +43,7 @@ async fn results_follow_calls_and_no_message_is_blank() {
         ]);
         let outcome = ask(&connect(&ModelConfig { wire, ..config(&server) }).unwrap(), request).await;
         assert_eq!((outcome.error, server.refusals()), (None, Vec::new()), "{wire:?}");
-        assert_eq!(words(&last(&server).body), [begin, results, &end].concat(), "{wire:?}");
+        assert_eq!(texts(&last(&server).body), [begin, results, &end].concat(), "{wire:?}");
     }
 }
 

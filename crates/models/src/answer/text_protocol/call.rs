@@ -17,8 +17,8 @@ pub(super) const MAX_OPENING: usize = 1 << 10;
 /// Mark of a fence.
 pub(super) const FENCE: &str = "```";
 
-/// First keys of a call's object. Other JSON answers are not held back until their end.
-const KEYS: [&str; 9] =
+/// First keys of a call's object. Other JSON answers are not buffered until their end.
+const FIRST_KEYS: [&str; 9] =
     ["name", "tool", "tool_name", "function", "type", "arguments", "args", "parameters", "function_call"];
 
 /// Keys whose value is the name of a tool.
@@ -31,7 +31,7 @@ const WRAPPERS: [&str; 3] = ["function", "tool_call", "function_call"];
 const MAX_WRAPPERS: usize = 2;
 
 /// Start of texts that models invent after a call: results and messages of other roles.
-const INVENTED: [&str; 7] = [
+const INVENTED_STARTS: [&str; 7] = [
     untrusted::RESULT_START,
     "<tool_response>",
     "[TOOL_RESULTS]",
@@ -42,12 +42,12 @@ const INVENTED: [&str; 7] = [
 ];
 
 /// Tags with which models begin and end messages.
-const ENDS: [&str; 8] = ["/s", "eos", "bos", "eot", "end_of_turn", "start_of_turn", "inst", "/inst"];
+const MESSAGE_TAGS: [&str; 8] = ["/s", "eos", "bos", "eot", "end_of_turn", "start_of_turn", "inst", "/inst"];
 
 type Fields<'a> = BTreeMap<Cow<'a, str>, &'a RawValue>;
 
 /// Parses a balanced object as a call if it names a known tool, or has only a name, arguments and harmless keys. The
-/// latter tells the model that the tool does not exist, while JSON in prose stays prose.
+/// latter reports to the model that the tool does not exist, while JSON in prose stays prose.
 pub(super) fn read(object: &str, tools: &[ToolSpec]) -> Option<RawCall> {
     read_strict(object, tools).or_else(|| {
         let repaired = repair(object)?;
@@ -55,8 +55,8 @@ pub(super) fn read(object: &str, tools: &[ToolSpec]) -> Option<RawCall> {
     })
 }
 
-/// The known tool named at the start of an object.
-pub(super) fn begun(object: &str, tools: &[ToolSpec]) -> Option<String> {
+/// Name of a known tool at the start of an object.
+pub(super) fn leading_tool_name(object: &str, tools: &[ToolSpec]) -> Option<String> {
     names_in(object).find(|name| is_known(name, tools)).map(str::to_owned)
 }
 
@@ -75,7 +75,7 @@ pub(super) fn is_known(name: &str, tools: &[ToolSpec]) -> bool {
 }
 
 /// True if the first key allows the object to be a call; `None` if more of the key is needed.
-pub(super) fn may_begin(object: &str, with_any_key: bool) -> Option<bool> {
+pub(super) fn may_be_call(object: &str, with_any_key: bool) -> Option<bool> {
     let key = object[1..].trim_start();
     if object.len() - key.len() > MAX_OPENING {
         return Some(false);
@@ -85,8 +85,8 @@ pub(super) fn may_begin(object: &str, with_any_key: bool) -> Option<bool> {
         return Some(true);
     }
     match key.split_once('"') {
-        Some((key, _)) => Some(KEYS.contains(&key)),
-        None if KEYS.into_iter().any(|known| known.starts_with(key)) => None,
+        Some((key, _)) => Some(FIRST_KEYS.contains(&key)),
+        None if FIRST_KEYS.into_iter().any(|first| first.starts_with(key)) => None,
         None => Some(false),
     }
 }
@@ -96,7 +96,7 @@ pub(super) fn may_begin(object: &str, with_any_key: bool) -> Option<bool> {
 pub(super) fn only_calls(text: &str, is_whole: bool, tools: &[ToolSpec]) -> Result<RawCall, usize> {
     let (mut rest, mut first, mut is_fenced) = (text, None, false);
     while let Some(letter) = rest.chars().next() {
-        rest = if first.is_some() && INVENTED.iter().any(|mark| rest.starts_with(mark)) {
+        rest = if first.is_some() && INVENTED_STARTS.iter().any(|mark| rest.starts_with(mark)) {
             ""
         } else if let Some(code) = rest.strip_prefix(FENCE) {
             let inner = without_label(code);
@@ -112,9 +112,9 @@ pub(super) fn only_calls(text: &str, is_whole: bool, tools: &[ToolSpec]) -> Resu
                 true => break,
                 false => code,
             }
-        } else if let Some(behind) = without_tag(rest) {
-            behind
-        } else if letter == '{' && may_begin(rest, true) == Some(true) {
+        } else if let Some(after) = without_tag(rest) {
+            after
+        } else if letter == '{' && may_be_call(rest, true) == Some(true) {
             let end = Balance::default().end(rest.as_bytes());
             let Some((end, call)) = end.and_then(|end| Some((end, read(&rest[..end], tools)?))) else { break };
             first.get_or_insert(call);
@@ -144,7 +144,8 @@ pub(super) fn without_tag(text: &str) -> Option<&str> {
     let ends = |letter: char| letter.is_whitespace() || matches!(letter, '<' | '>' | '[' | ']' | '{' | '"');
     let end = 1 + text[1..].find(ends)?;
     let tag = text[1..end].to_ascii_lowercase();
-    let is_of_models = ENDS.contains(&&*tag) || ["|", "｜", "tool", "function"].iter().any(|part| tag.contains(part));
+    let is_of_models =
+        MESSAGE_TAGS.contains(&&*tag) || ["|", "｜", "tool", "function"].iter().any(|part| tag.contains(part));
     text[end..].strip_prefix(closing).filter(|_| is_of_models)
 }
 
@@ -194,14 +195,14 @@ fn read_strict(object: &str, tools: &[ToolSpec]) -> Option<RawCall> {
         Some((key, name))
     })?;
     let arguments_key = ["args", "arguments", "parameters", "input"].into_iter().find(|key| fields.contains_key(*key));
-    let known = is_known(&name, tools);
+    let is_tool = is_known(&name, tools);
     let arguments = match arguments_key.and_then(|key| fields.get(key)) {
         Some(arguments) => arguments_of(arguments)?,
         // A known tool without arguments. A name alone may be anything.
-        None if known && (name_key == "tool" || fields.len() == 1) => "{}".to_owned(),
+        None if is_tool && (name_key == "tool" || fields.len() == 1) => "{}".to_owned(),
         None => return None,
     };
-    (known || is_unmistakable(&fields, &name, name_key, &arguments)).then_some(RawCall {
+    (is_tool || is_unmistakable(&fields, &name, name_key, &arguments)).then_some(RawCall {
         name,
         arguments,
         ..RawCall::default()
@@ -220,10 +221,10 @@ fn arguments_of(raw: &RawValue) -> Option<String> {
 }
 
 fn is_unmistakable(fields: &Fields<'_>, name: &str, name_key: &str, arguments: &str) -> bool {
-    let usual = ["tool", "name", "args", "arguments"];
-    let beside = ["id", "type", "thought", "thoughts", "reasoning"];
+    let call_keys = ["tool", "name", "args", "arguments"];
+    let other_keys = ["id", "type", "thought", "thoughts", "reasoning"];
     matches!(name_key, "tool" | "name")
-        && fields.keys().all(|key| usual.contains(&key.as_ref()) || beside.contains(&key.as_ref()))
+        && fields.keys().all(|key| call_keys.contains(&key.as_ref()) || other_keys.contains(&key.as_ref()))
         && arguments.starts_with('{')
         && (1..=MAX_NAME).contains(&name.len())
         && name.chars().all(|character| character.is_ascii_alphanumeric() || matches!(character, '_' | '-' | '.'))
@@ -247,9 +248,9 @@ fn repair(object: &str) -> Option<String> {
             continue;
         }
         if matches!(character, '}' | ']') {
-            let kept = repaired.trim_end();
-            if kept.ends_with(',') {
-                repaired.truncate(kept.len() - 1);
+            let trimmed = repaired.trim_end();
+            if trimmed.ends_with(',') {
+                repaired.truncate(trimmed.len() - 1);
             }
         }
         in_string = character == '"';
@@ -259,7 +260,7 @@ fn repair(object: &str) -> Option<String> {
 }
 
 /// Start marks of calls: Hermes and Qwen, DeepSeek, Kimi, Mistral, LM Studio, Llama, MiniMax and gpt-oss.
-const MARKS: [&str; 18] = [
+const START_MARKS: [&str; 18] = [
     "<tool_call>",
     "<tool_calls>",
     "<tool_use>",
@@ -299,20 +300,20 @@ const BEFORE_NAME: [&str; 10] = [
 
 /// Marks that may start a call at this position of an answer.
 pub(super) fn marks(is_first: bool) -> impl Iterator<Item = &'static str> {
-    MARKS.into_iter().chain(iter::once(RECIPIENT).filter(move |_| is_first))
+    START_MARKS.into_iter().chain(iter::once(RECIPIENT).filter(move |_| is_first))
 }
 
 /// The first tool name in a call of one of these formats. Unknown names count too, as the format defines their
 /// position.
 pub(super) fn named_in(text: &str, tools: &[ToolSpec]) -> Option<String> {
-    let behind = |mark: &str| {
+    let name_after = |mark: &str| {
         let (_, rest) = text.split_once(mark)?;
         let rest = rest.trim_start();
         let rest = rest.strip_prefix("functions.").unwrap_or(rest);
         let end = rest.find(|letter: char| !(letter.is_ascii_alphanumeric() || "_-.".contains(letter)));
         Some(&rest[..end.unwrap_or(rest.len())])
     };
-    let names = names_in(text).chain(BEFORE_NAME.into_iter().filter_map(behind));
+    let names = names_in(text).chain(BEFORE_NAME.into_iter().filter_map(name_after));
     let names: Vec<&str> = names.filter(|name| (1..=MAX_NAME).contains(&name.len())).collect();
     names.iter().find(|name| is_known(name, tools)).or(names.first()).map(|name| (*name).to_owned())
 }

@@ -2,7 +2,7 @@
 //! Everything here is pure.
 //!
 //! - this file: the conversation with tools, calls and results as plain text.
-//! - `scanner`: streaming search for calls; text is passed on at once, and possible calls are held back.
+//! - `scanner`: streaming search for calls; text is passed on at once, and possible calls are buffered.
 //! - `call`: parsing of objects as calls, and of texts that consist only of calls; other call formats.
 
 mod call;
@@ -78,37 +78,37 @@ fn with_calls(text: &str, calls: &[ToolCall]) -> String {
         }
         // Valid JSON arguments keep their bytes, so that the prefix of the conversation does not change.
         let name = Value::from(call.name.as_str());
-        let whole = serde_json::from_str::<serde::de::IgnoredAny>(&call.arguments).is_ok();
+        let is_json = serde_json::from_str::<serde::de::IgnoredAny>(&call.arguments).is_ok();
         let quoted = json!(call.arguments).to_string();
-        let arguments = if whole { call.arguments.trim() } else { &quoted };
+        let arguments = if is_json { call.arguments.trim() } else { &quoted };
         plain.push_str(&format!("{{\"tool\": {name}, \"args\": {arguments}}}"));
     }
     plain
 }
 
-fn add_user(plain: &mut Vec<Message>, words: &str) {
+fn add_user(plain: &mut Vec<Message>, addition: &str) {
     match plain.last_mut() {
-        Some(Message::User { text }) => join(text, words),
-        _ => plain.push(Message::User { text: words.to_owned() }),
+        Some(Message::User { text }) => join(text, addition),
+        _ => plain.push(Message::User { text: addition.to_owned() }),
     }
 }
 
-fn add_assistant(plain: &mut Vec<Message>, words: &str) {
-    if words.is_empty() {
+fn add_assistant(plain: &mut Vec<Message>, addition: &str) {
+    if addition.is_empty() {
         return;
     }
     match plain.last_mut() {
-        Some(Message::Assistant { text, .. }) => join(text, words),
-        _ => plain.push(Message::answer(words, Vec::new())),
+        Some(Message::Assistant { text, .. }) => join(text, addition),
+        _ => plain.push(Message::answer(addition, Vec::new())),
     }
 }
 
 /// Appends a text, with an empty line in between.
-pub(crate) fn join(text: &mut String, words: &str) {
-    if !text.is_empty() && !words.is_empty() {
+pub(crate) fn join(text: &mut String, addition: &str) {
+    if !text.is_empty() && !addition.is_empty() {
         text.push_str("\n\n");
     }
-    text.push_str(words);
+    text.push_str(addition);
 }
 
 #[cfg(test)]
@@ -153,11 +153,12 @@ mod tests {
         fn results_never_contain_protocol_markers(
             pieces in proptest::collection::vec(piece(), 0..30),
             name in "[a-z_<>\"/ \n]{1,12}",
-            said in proptest::collection::vec(piece(), 0..10),
+            user_text in proptest::collection::vec(piece(), 0..10),
         ) {
             let call_id = CallId::from("c".to_owned());
+            let user_text = user_text.concat().replace("system_reminder", "").replace("conversation_summary", "");
             let messages = [
-                Message::User { text: said.concat().replace("system_reminder", "").replace("conversation_summary", "") },
+                Message::User { text: user_text },
                 Message::Tool { call_id: call_id.clone(), name, text: pieces.concat() },
                 Message::Tool { call_id, name: "last".to_owned(), text: "fine".to_owned() },
             ];

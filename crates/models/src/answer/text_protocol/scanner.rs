@@ -1,4 +1,4 @@
-//! Streaming search for calls in an answer: text is passed on at once, and a possible call is held back until the end
+//! Streaming search for calls in an answer: text is passed on at once, and a possible call is buffered until the end
 //! of the answer.
 //!
 //! Only structure decides, not wording. A call runs if it ends the answer: only further calls, marks and results
@@ -13,22 +13,22 @@ use super::call::{self, Balance, FENCE, marks};
 use crate::answer::{RawCall, code_spans::CodeSpans};
 
 /// Maximum size of a pending object in bytes. Larger ones are text.
-const MAX_HELD: usize = 1 << 20;
+const MAX_PENDING: usize = 1 << 20;
 
 /// Searches the text of one answer for calls.
 #[derive(Debug)]
 pub(crate) struct Scanner {
     tools: Arc<[ToolSpec]>,
     /// True if calls are expected in the text. Otherwise the server should have parsed them.
-    reads: bool,
-    /// Text that is held back. Empty while text is passed on.
-    held: String,
+    expects_calls: bool,
+    /// Buffered text. Empty while text is passed on.
+    pending: String,
     /// Code spans of the text before it.
     before: CodeSpans,
-    has_words: bool,
-    /// Scan state of the object at the start of the held text.
+    has_text: bool,
+    /// Scan state of the object at the start of the pending text.
     balance: Balance,
-    /// True once the held text starts with a call or a mark. The end of the answer decides.
+    /// True once the pending text starts with a call or a mark. The end of the answer decides.
     is_found: bool,
     /// Tool of a call within the text.
     doubtful: Option<String>,
@@ -36,21 +36,21 @@ pub(crate) struct Scanner {
 
 #[derive(Debug, Default)]
 pub(crate) struct ScanResult {
-    /// Text that was still held back.
-    pub(crate) words: String,
+    /// Text that was still buffered.
+    pub(crate) text: String,
     pub(crate) call: Option<RawCall>,
     /// Call that does not run, with the reason.
     pub(crate) unrun: Option<(String, UnrunReason)>,
 }
 
-/// Meaning of the held text at some position.
+/// Meaning of the pending text at some position.
 enum Lookahead {
     /// Text up to this position.
-    Words(usize),
+    Text(usize),
     /// Undecided until more arrives.
-    Open,
+    Undecided,
     /// Incomplete object at this position that may become a call.
-    Begun(usize),
+    Incomplete(usize),
     /// Start of a call, or of the fence around it.
     Call,
     /// Mark of another call format.
@@ -58,165 +58,169 @@ enum Lookahead {
 }
 
 impl Scanner {
-    pub(crate) fn new(tools: Arc<[ToolSpec]>, reads: bool) -> Self {
-        let (held, before, balance) = (String::new(), CodeSpans::default(), Balance::default());
-        Self { tools, reads, held, before, has_words: false, balance, is_found: false, doubtful: None }
+    pub(crate) fn new(tools: Arc<[ToolSpec]>, expects_calls: bool) -> Self {
+        let (pending, before, balance) = (String::new(), CodeSpans::default(), Balance::default());
+        Self { tools, expects_calls, pending, before, has_text: false, balance, is_found: false, doubtful: None }
     }
 
     /// Processes the next piece, and returns text that can be passed on.
     pub(crate) fn push(&mut self, piece: &str) -> String {
-        self.held.push_str(piece);
+        self.pending.push_str(piece);
         let mut at = 0;
-        while !self.is_found && at < self.held.len() {
+        while !self.is_found && at < self.pending.len() {
             match self.look_ahead(at) {
-                Lookahead::Words(end) => self.pass(&mut at, end),
+                Lookahead::Text(end) => self.emit(&mut at, end),
                 Lookahead::Call | Lookahead::Mark => self.is_found = true,
-                Lookahead::Open | Lookahead::Begun(_) => break,
+                Lookahead::Undecided | Lookahead::Incomplete(_) => break,
             }
         }
-        self.held.drain(..at).collect()
+        self.pending.drain(..at).collect()
     }
 
     /// Processes the end of the answer, which may have been cut.
     pub(crate) fn finish(&mut self, is_cut: bool) -> ScanResult {
         let (mut at, mut mark) = (0, None);
-        while at < self.held.len() {
+        while at < self.pending.len() {
             match self.look_ahead(at) {
-                Lookahead::Words(end) => {
-                    self.pass(&mut at, end);
+                Lookahead::Text(end) => {
+                    self.emit(&mut at, end);
                     continue;
                 }
-                Lookahead::Begun(start) if is_cut => match call::begun(&self.held[start..], &self.tools) {
-                    Some(name) => return self.unrun(mark.unwrap_or(at), name, UnrunReason::Cut),
-                    None => break,
-                },
-                Lookahead::Open | Lookahead::Begun(_) => break,
+                Lookahead::Incomplete(start) if is_cut => {
+                    match call::leading_tool_name(&self.pending[start..], &self.tools) {
+                        Some(name) => return self.unrun(mark.unwrap_or(at), name, UnrunReason::Cut),
+                        None => break,
+                    }
+                }
+                Lookahead::Undecided | Lookahead::Incomplete(_) => break,
                 Lookahead::Call => {}
                 Lookahead::Mark => {
                     mark.get_or_insert(at);
                 }
             }
-            match call::only_calls(&self.held[at..], !self.has_words, &self.tools) {
+            match call::only_calls(&self.pending[at..], !self.has_text, &self.tools) {
                 Ok(_) if self.doubtful.is_some() => break,
-                Ok(call) if self.reads => {
-                    self.held.truncate(at);
-                    return ScanResult { words: std::mem::take(&mut self.held), call: Some(call), unrun: None };
+                Ok(call) if self.expects_calls => {
+                    self.pending.truncate(at);
+                    return ScanResult { text: std::mem::take(&mut self.pending), call: Some(call), unrun: None };
                 }
                 Ok(call) => return self.unrun(at, call.name, UnrunReason::Foreign),
-                Err(_) if !self.reads => break,
+                Err(_) if !self.expects_calls => break,
                 Err(end) => {
-                    self.doubt(at..at + end);
+                    self.note_doubtful(at..at + end);
                     let end = at + end.max(1);
-                    self.pass(&mut at, end);
+                    self.emit(&mut at, end);
                 }
             }
         }
         // Call formats other than JSON end with a mark, unless the limit has cut them.
-        let is_whole = self.held.trim_end().ends_with(['>', ']', '}']) && self.doubtful.is_none();
+        let is_whole = self.pending.trim_end().ends_with(['>', ']', '}']) && self.doubtful.is_none();
         let named = mark.filter(|_| is_whole || is_cut).and_then(|at| {
-            let name = call::named_in(&self.held[at..], &self.tools)?;
+            let name = call::named_in(&self.pending[at..], &self.tools)?;
             Some((at, name))
         });
         if let Some((at, name)) = named {
             return self.unrun(at, name, if is_cut { UnrunReason::Cut } else { UnrunReason::Foreign });
         }
         let unrun = self.doubtful.take().map(|name| (name, UnrunReason::Doubtful));
-        ScanResult { words: std::mem::take(&mut self.held), call: None, unrun }
+        ScanResult { text: std::mem::take(&mut self.pending), call: None, unrun }
     }
 
-    /// Returns the held text as is and resets the scanner: the text so far is not part of the answer.
-    pub(crate) fn take_held(&mut self) -> String {
-        let held = std::mem::take(&mut self.held);
-        *self = Self::new(Arc::clone(&self.tools), self.reads);
-        held
+    /// Returns the pending text as is and resets the scanner: the text so far is not part of the answer.
+    pub(crate) fn take_pending(&mut self) -> String {
+        let pending = std::mem::take(&mut self.pending);
+        *self = Self::new(Arc::clone(&self.tools), self.expects_calls);
+        pending
     }
 
     /// The text before a call that does not run. The call itself is left out.
-    fn unrun(&mut self, at: usize, name: String, why: UnrunReason) -> ScanResult {
-        self.held.truncate(at);
-        ScanResult { words: std::mem::take(&mut self.held), call: None, unrun: Some((name, why)) }
+    fn unrun(&mut self, at: usize, name: String, reason: UnrunReason) -> ScanResult {
+        self.pending.truncate(at);
+        ScanResult { text: std::mem::take(&mut self.pending), call: None, unrun: Some((name, reason)) }
     }
 
     /// Passes on the text up to `end`.
-    fn pass(&mut self, at: &mut usize, end: usize) {
-        let words = &self.held[*at..end];
-        self.before.add(words);
-        self.has_words |= words.chars().any(char::is_alphanumeric);
+    fn emit(&mut self, at: &mut usize, end: usize) {
+        let text = &self.pending[*at..end];
+        self.before.add(text);
+        self.has_text |= text.chars().any(char::is_alphanumeric);
         self.balance = Balance::default();
         *at = end;
     }
 
     /// Notes a call of a known tool within the text, which may have been meant.
-    fn doubt(&mut self, words: Range<usize>) {
-        if self.reads && self.doubtful.is_none() {
-            self.doubtful = call::begun(&self.held[words], &self.tools);
+    fn note_doubtful(&mut self, range: Range<usize>) {
+        if self.expects_calls && self.doubtful.is_none() {
+            self.doubtful = call::leading_tool_name(&self.pending[range], &self.tools);
         }
     }
 
     fn look_ahead(&mut self, at: usize) -> Lookahead {
-        let rest = &self.held[at..];
-        match rest.find(|letter| matches!(letter, '{' | '`' | '<' | '[') || (letter == 't' && !self.has_words)) {
-            None => return Lookahead::Words(self.held.len()),
+        let rest = &self.pending[at..];
+        match rest.find(|letter| matches!(letter, '{' | '`' | '<' | '[') || (letter == 't' && !self.has_text)) {
+            None => return Lookahead::Text(self.pending.len()),
             Some(0) => {}
-            Some(words) => return Lookahead::Words(at + words),
+            Some(length) => return Lookahead::Text(at + length),
         }
-        let is_first = !self.has_words;
+        let is_first = !self.has_text;
         if rest.starts_with('{') {
             return self.object(at);
         }
         if let Some(code) = rest.strip_prefix(FENCE).filter(|_| is_first && !self.before.is_code()) {
             let code = call::without_label(code);
-            let start = self.held.len() - code.len();
+            let start = self.pending.len() - code.len();
             return match code.chars().next() {
-                _ if start - at > call::MAX_OPENING => Lookahead::Words(at + FENCE.len()),
-                None => Lookahead::Open,
+                _ if start - at > call::MAX_OPENING => Lookahead::Text(at + FENCE.len()),
+                None => Lookahead::Undecided,
                 Some('{') => self.object(start),
-                Some(_) => Lookahead::Words(start),
+                Some(_) => Lookahead::Text(start),
             };
         }
         let may_begin = |mark: &str| mark.starts_with(rest);
         if is_first && may_begin(FENCE) {
-            Lookahead::Open
+            Lookahead::Undecided
         } else if self.before.is_code() {
-            Lookahead::Words(at + 1)
+            Lookahead::Text(at + 1)
         } else if marks(is_first).any(|mark| rest.starts_with(mark)) {
             Lookahead::Mark
         } else if marks(is_first).any(may_begin) {
-            Lookahead::Open
+            Lookahead::Undecided
         } else {
-            Lookahead::Words(at + 1)
+            Lookahead::Text(at + 1)
         }
     }
 
     fn object(&mut self, start: usize) -> Lookahead {
-        let is_code = self.has_words && self.before.is_code();
+        let is_code = self.has_text && self.before.is_code();
         // At the start of a line in a fence, it does not run but may have been meant.
         let is_doubtful = self.before.is_fenced() && self.before.last() == Some('\n');
-        if (is_code && !is_doubtful) || (self.has_words && !self.reads) {
-            return Lookahead::Words(start + 1);
+        if (is_code && !is_doubtful) || (self.has_text && !self.expects_calls) {
+            return Lookahead::Text(start + 1);
         }
-        let object = &self.held[start..];
-        match call::may_begin(object, self.reads) {
+        let object = &self.pending[start..];
+        match call::may_be_call(object, self.expects_calls) {
             Some(true) => {}
-            Some(false) => return Lookahead::Words(start + 1),
-            None => return Lookahead::Open,
+            Some(false) => return Lookahead::Text(start + 1),
+            None => return Lookahead::Undecided,
         }
         let Some(end) = self.balance.end(object.as_bytes()) else {
-            return match object.len() > MAX_HELD {
-                true => Lookahead::Words(self.held.len()),
-                false if is_code => Lookahead::Open,
-                false => Lookahead::Begun(start),
+            return match object.len() > MAX_PENDING {
+                true => Lookahead::Text(self.pending.len()),
+                false if is_code => Lookahead::Undecided,
+                false => Lookahead::Incomplete(start),
             };
         };
         let end = start + end;
         self.balance = Balance::default();
-        match call::read(&self.held[start..end], &self.tools) {
-            Some(call) if !is_code && (self.reads || call::is_known(&call.name, &self.tools)) => Lookahead::Call,
-            Some(_) => {
-                self.doubt(start..end);
-                Lookahead::Words(end)
+        match call::read(&self.pending[start..end], &self.tools) {
+            Some(call) if !is_code && (self.expects_calls || call::is_known(&call.name, &self.tools)) => {
+                Lookahead::Call
             }
-            None => Lookahead::Words(end),
+            Some(_) => {
+                self.note_doubtful(start..end);
+                Lookahead::Text(end)
+            }
+            None => Lookahead::Text(end),
         }
     }
 }
@@ -231,38 +235,44 @@ mod tests {
 
     const CALL: &str = r#"{"tool": "read_file", "args": {"path": "a"}}"#;
 
-    fn scanner(reads: bool) -> Scanner {
+    fn scanner(expects_calls: bool) -> Scanner {
         let tool = |name: &str| ToolSpec {
             name: name.to_owned(),
             description: String::new(),
             parameters: json!({}),
             effect: Effect::Read,
         };
-        Scanner::new(Arc::new([tool("now"), tool("read_file")]), reads)
+        Scanner::new(Arc::new([tool("now"), tool("read_file")]), expects_calls)
     }
 
     /// Text of an answer, its call, and the call that does not run.
     type ScannedText = (String, Option<(String, String)>, Option<(String, UnrunReason)>);
 
-    fn run(pieces: &[&str], reads: bool, is_cut: bool) -> ScannedText {
-        let mut scanner = scanner(reads);
-        let words: String = pieces.iter().map(|piece| scanner.push(piece)).collect();
-        let ScanResult { words: rest, call, unrun } = scanner.finish(is_cut);
-        (words + &rest, call.map(|call| (call.name, call.arguments)), unrun)
+    fn run(pieces: &[&str], expects_calls: bool, is_cut: bool) -> ScannedText {
+        let mut scanner = scanner(expects_calls);
+        let output: String = pieces.iter().map(|piece| scanner.push(piece)).collect();
+        let ScanResult { text: rest, call, unrun } = scanner.finish(is_cut);
+        (output + &rest, call.map(|call| (call.name, call.arguments)), unrun)
     }
 
     #[track_caller]
-    fn check(reads: bool, text: &str, words: &str, call: Option<(&str, &str)>, unrun: Option<(&str, UnrunReason)>) {
+    fn check(
+        expects_calls: bool,
+        text: &str,
+        output: &str,
+        call: Option<(&str, &str)>,
+        unrun: Option<(&str, UnrunReason)>,
+    ) {
         let call = call.map(|(name, arguments)| (name.to_owned(), arguments.to_owned()));
-        let expected = (words.to_owned(), call, unrun.map(|(name, why)| (name.to_owned(), why)));
-        assert_eq!(run(&[text], reads, false), expected, "{text:?}");
+        let expected = (output.to_owned(), call, unrun.map(|(name, reason)| (name.to_owned(), reason)));
+        assert_eq!(run(&[text], expects_calls, false), expected, "{text:?}");
         let pieces: Vec<&str> = text.split_inclusive(|_: char| true).collect();
-        assert_eq!(run(&pieces, reads, false), expected, "{text:?} by characters");
+        assert_eq!(run(&pieces, expects_calls, false), expected, "{text:?} by characters");
     }
 
     #[test]
     fn calls_are_found_in_all_formats() {
-        let check = |text: &str, words: &str, call| check(true, text, words, Some(call), None);
+        let check = |text: &str, output: &str, call| check(true, text, output, Some(call), None);
         let read = ("read_file", r#"{"path": "a"}"#);
         check(CALL, "", read);
         check(r#"{"name":"read_file","arguments":{"path": "a"}}"#, "", read);
@@ -281,7 +291,7 @@ mod tests {
     #[test]
     fn only_trailing_or_fully_fenced_calls_run() {
         let read = Some(("read_file", r#"{"path": "a"}"#));
-        let check = |text: String, words: &str| check(true, &text, words, read, None);
+        let check = |text: String, output: &str| check(true, &text, output, read, None);
         check(format!("I look.\n{CALL}\n"), "I look.\n");
         check(format!("I look: {CALL}"), "I look: ");
         check(format!("{{\"x\": 1}} {CALL}"), "{\"x\": 1} ");
@@ -348,9 +358,9 @@ mod tests {
     #[test]
     fn foreign_call_formats_are_recognised_by_tool_name() {
         let foreign = Some(("read_file", UnrunReason::Foreign));
-        let check = |text: &str, words: &str| {
-            for reads in [true, false] {
-                super::tests::check(reads, text, words, None, foreign);
+        let check = |text: &str, output: &str| {
+            for expects_calls in [true, false] {
+                super::tests::check(expects_calls, text, output, None, foreign);
             }
         };
         check("<tool_call>\n<function=read_file>\n<parameter=path>\na\n</parameter>\n</function>\n</tool_call>", "");
@@ -374,13 +384,13 @@ mod tests {
         check("to=functions.read_file<|channel|>commentary json<|message|>{\"path\": \"a\"}", "");
         check(" to=functions.read_file<|channel|>commentary<|message|>{}<|call|>", " ");
         check("<|channel|>commentary to=functions.read_file <|constrain|>json<|message|>{}<|call|>", "");
-        for (text, words) in [
+        for (text, output) in [
             ("[TOOL_REQUEST]\n{\"name\": \"read_file\", \"arguments\": {}}\n[END_TOOL_REQUEST]", ""),
             ("I look.\n<tool_call>{\"name\": \"read_file\", \"arguments\": {}}</tool_call>", "I look.\n"),
             ("{\"name\": \"read_file\", \"arguments\": {\"path\": \"a\"}}", ""),
             ("```json\n{\"name\": \"read_file\", \"arguments\": {\"path\": \"a\"}}\n```", ""),
         ] {
-            super::tests::check(false, text, words, None, foreign);
+            super::tests::check(false, text, output, None, foreign);
         }
         let unknown = "<tool_call>{\"name\": \"fly\", \"arguments\": {}}</tool_call>";
         super::tests::check(false, unknown, "", None, Some(("fly", UnrunReason::Foreign)));
@@ -437,18 +447,18 @@ mod tests {
     fn truncated_call_is_reported_with_its_name() {
         let cut = || ("I write.\n".to_owned(), None, Some(("read_file".to_owned(), UnrunReason::Cut)));
         assert_eq!(run(&["I write.\n{\"tool\": \"read_file\", \"args\": {\"path\": \"a"], true, true), cut());
-        let (words, _, unrun) = run(&[CALL, " or\n<tool_call>\n{\"name\": \"now\", \"arg"], true, true);
-        assert_eq!((words, unrun), (format!("{CALL} or\n"), Some(("now".to_owned(), UnrunReason::Cut))));
-        for reads in [true, false] {
-            assert_eq!(run(&["I write.\n<tool_call>\n{\"name\": \"read_file\", \"arg"], reads, true), cut());
-            assert_eq!(run(&["I write.\n<function=read_file>\n<parameter=path>a"], reads, true), cut());
+        let (output, _, unrun) = run(&[CALL, " or\n<tool_call>\n{\"name\": \"now\", \"arg"], true, true);
+        assert_eq!((output, unrun), (format!("{CALL} or\n"), Some(("now".to_owned(), UnrunReason::Cut))));
+        for expects_calls in [true, false] {
+            assert_eq!(run(&["I write.\n<tool_call>\n{\"name\": \"read_file\", \"arg"], expects_calls, true), cut());
+            assert_eq!(run(&["I write.\n<function=read_file>\n<parameter=path>a"], expects_calls, true), cut());
         }
     }
 
     #[test]
     fn text_without_a_call_is_streamed_at_once() {
         let mut scanner = scanner(true);
-        let mut check = |piece: &str, words: &str| assert_eq!(scanner.push(piece), words, "{piece:?}");
+        let mut check = |piece: &str, output: &str| assert_eq!(scanner.push(piece), output, "{piece:?}");
         check("``", "");
         check("`ru", "");
         check("st\nfn {\"tool\":", "```rust\nfn {\"tool\":");
@@ -462,18 +472,18 @@ mod tests {
         check("\"now\"}", "");
         check("Tool result", "");
         let mut scanner = super::tests::scanner(false);
-        let mut check = |piece: &str, words: &str| assert_eq!(scanner.push(piece), words, "{piece:?}");
+        let mut check = |piece: &str, output: &str| assert_eq!(scanner.push(piece), output, "{piece:?}");
         check("{\"x", "{\"x");
         check("\": {\"name\": \"now\"", "\": {\"name\": \"now\"");
         // A possible start of a call that never ends.
         let many = 2 * call::MAX_OPENING;
         for (begin, more) in [("{", " "), ("```", "a"), ("```\n", " ")] {
             let mut scanner = super::tests::scanner(true);
-            let words: String = std::iter::once(begin)
+            let output: String = std::iter::once(begin)
                 .chain(std::iter::repeat_n(more, many))
                 .map(|piece| scanner.push(piece))
                 .collect();
-            assert_eq!(words.len(), begin.len() + many, "{begin:?}");
+            assert_eq!(output.len(), begin.len() + many, "{begin:?}");
         }
     }
 
@@ -492,9 +502,9 @@ mod tests {
         for part in [CALL, "<tool_call>", "<tool_call>{\"", "<tool_call>é", "{\"tool\"", "```json\n{\"a\": 1}\n", "<`["]
         {
             let text = part.repeat((2 << 20) / part.len());
-            for reads in [true, false] {
-                let (words, ..) = run(&["x ", &text, " x"], reads, false);
-                assert_eq!(words.len(), text.len() + 4, "{part}");
+            for expects_calls in [true, false] {
+                let (output, ..) = run(&["x ", &text, " x"], expects_calls, false);
+                assert_eq!(output.len(), text.len() + 4, "{part}");
             }
         }
     }
@@ -513,19 +523,19 @@ mod tests {
                 0..12,
             ),
             cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..6),
-            reads in any::<bool>(),
+            expects_calls in any::<bool>(),
         ) {
             let text = parts.concat();
             let mut cuts: Vec<usize> = cuts.iter().map(|cut| text.floor_char_boundary(cut.index(text.len() + 1))).collect();
             cuts.extend([0, text.len()]);
             cuts.sort_unstable();
             let pieces: Vec<&str> = cuts.windows(2).map(|cut| &text[cut[0]..cut[1]]).collect();
-            let whole = run(&[&text], reads, false);
-            prop_assert_eq!(&run(&pieces, reads, false), &whole);
+            let whole = run(&[&text], expects_calls, false);
+            prop_assert_eq!(&run(&pieces, expects_calls, false), &whole);
             prop_assert!(text.starts_with(&whole.0));
-            prop_assert!(whole.1.is_none() || reads);
+            prop_assert!(whole.1.is_none() || expects_calls);
             match &whole.2 {
-                Some((_, why)) => prop_assert!(*why != UnrunReason::Doubtful || whole.0 == text),
+                Some((_, reason)) => prop_assert!(*reason != UnrunReason::Doubtful || whole.0 == text),
                 None => prop_assert!(whole.1.is_some() || whole.0 == text),
             }
         }

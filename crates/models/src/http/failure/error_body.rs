@@ -10,19 +10,19 @@ use jiff::{SignedDuration, Timestamp, fmt::rfc2822};
 use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
 use serde_json::Value;
 
-use crate::http::{failure::UNKNOWN, target::Target};
+use crate::http::{failure::UNKNOWN_STATUS, target::Target};
 
 /// Maximum length of a server's text in a message, in characters.
 const MAX_EXCERPT: usize = 400;
 
 /// Maximum length of a server's text that is searched, in characters.
-const MAX_WORDS: usize = 2_000;
+const MAX_SEARCHED: usize = 2_000;
 
 /// Causes of errors that the status alone does not show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cause {
-    /// Money or quota is exhausted. Only a human can resolve it.
-    Spent,
+    /// Money or quota is exhausted. Only the user can resolve it.
+    Exhausted,
     /// The key is invalid.
     Key,
     /// The rate limit is exceeded.
@@ -32,21 +32,21 @@ pub(super) enum Cause {
     /// The server is loading its model.
     Loading,
     /// The model wrote an invalid answer by chance.
-    Spoilt,
+    InvalidOutput,
     /// The request does not fit the window.
     Window,
 }
 
 impl Cause {
     /// Returns true if an error with this status can have the cause, regardless of its text.
-    fn fits(self, status: u16) -> bool {
+    fn allows_status(self, status: u16) -> bool {
         match self {
-            Self::Spent => matches!(status, UNKNOWN | 400 | 401 | 403 | 412 | 429),
-            Self::Key => matches!(status, UNKNOWN | 400),
-            Self::Minute => matches!(status, UNKNOWN | 400 | 413 | 422 | 429 | 500..=599),
+            Self::Exhausted => matches!(status, UNKNOWN_STATUS | 400 | 401 | 403 | 412 | 429),
+            Self::Key => matches!(status, UNKNOWN_STATUS | 400),
+            Self::Minute => matches!(status, UNKNOWN_STATUS | 400 | 413 | 422 | 429 | 500..=599),
             Self::Loading => status == 503,
             Self::Window => !matches!(status, 401..=404 | 429),
-            Self::Rate | Self::Spoilt => true,
+            Self::Rate | Self::InvalidOutput => true,
         }
     }
 }
@@ -59,7 +59,7 @@ const SIGNS: [(Cause, &str, &str); 6] = [
         "tokens per min; (tpm); requests per min; (rpm)",
     ),
     (
-        Cause::Spent,
+        Cause::Exhausted,
         "insufficient_quota; insufficient_balance; insufficient_credits; exceeded_current_quota; quota_exceeded; quotaexceeded; \
          budget_exceeded; exceededbudget; exceededtokenbudget; spend_limit; usage_limit_reached; billing_; arrearage; freetieronly; \
          blocked_api_access",
@@ -68,7 +68,7 @@ const SIGNS: [(Cause, &str, &str); 6] = [
     ),
     (Cause::Key, "invalid_api_key; api_key_invalid", ""),
     (Cause::Loading, "", "loading"),
-    (Cause::Spoilt, "tool_use_failed", ""),
+    (Cause::InvalidOutput, "tool_use_failed", ""),
     (
         Cause::Window,
         "context_length; exceed_context",
@@ -79,14 +79,14 @@ const SIGNS: [(Cause, &str, &str); 6] = [
 ];
 
 /// Further locations of codes and reasons within an error.
-const CODES: [&str; 6] =
+const CODE_PATHS: [&str; 6] =
     ["/error_code", "/reason", "/details/error_code", "/details/0/reason", "/errors/0/reason", "/innererror/code"];
 
 /// Phrase for a request that alone exceeds a limit per minute.
 const TOO_LARGE: &str = "request too large";
 
-/// Parts of codes and types of errors within an answer, with the equivalent HTTP status. All others are trouble of the
-/// server.
+/// Parts of codes and types of errors within an answer, with the equivalent HTTP status. All others are failures
+/// of the server.
 const STATUSES: [(&str, u16); 11] = [
     ("rate_limit", 429),
     ("invalid", 400),
@@ -105,7 +105,7 @@ const STATUSES: [(&str, u16); 11] = [
 pub(super) struct ServerError {
     pub(super) body: Vec<u8>,
     /// Message with its code or type, for display.
-    pub(super) words: String,
+    pub(super) shown: String,
     /// Codes and types, in lower case.
     codes: String,
     /// Message up to the first quotation, in lower case. Quotations and other JSON may repeat the request.
@@ -143,32 +143,32 @@ impl ServerError {
         let text = text.trim();
         let json = unwrapped(serde_json::from_str(text).unwrap_or(Value::Null));
         let error = json.get("error").filter(|error| !error.is_null()).unwrap_or(&json);
-        let field = |name: &str| error.get(name).or_else(|| json.get(name)).filter(|value| is_there(value));
-        let message = Some(error).filter(|error| error.is_string() && is_there(error));
+        let field = |name: &str| error.get(name).or_else(|| json.get(name)).filter(|value| is_present(value));
+        let message = Some(error).filter(|error| error.is_string() && is_present(error));
         let message = message.or_else(|| field("message")).or_else(|| field("detail"));
         let (code, kind) = (field("code"), field("type"));
-        let words = match (message.map(text_of), code.or(kind).map(text_of)) {
+        let shown = match (message.map(text_of), code.or(kind).map(text_of)) {
             _ if text.is_empty() => "no details".to_owned(),
             _ if text.starts_with('<') => "it sent an HTML page".to_owned(),
             (Some(message), Some(label)) => format!("{message} ({label})"),
             (message, label) => message.or(label).unwrap_or_else(|| text.to_owned()),
         };
-        let places = CODES.map(|place| error.pointer(place));
+        let reasons = CODE_PATHS.map(|path| error.pointer(path));
         // Some servers send a code in place of the error object.
         let bare = Some(error).filter(|error| error.as_str().is_some_and(|text| !text.contains(char::is_whitespace)));
-        let codes: Vec<String> = [kind, code, bare].into_iter().chain(places).flatten().map(text_of).collect();
+        let codes: Vec<String> = [kind, code, bare].into_iter().chain(reasons).flatten().map(text_of).collect();
         let codes = codes.join(" ").to_lowercase();
-        let message = if json.is_null() { words.as_str() } else { message.and_then(Value::as_str).unwrap_or_default() };
-        let message = message.chars().take(MAX_WORDS).collect::<String>().to_lowercase();
+        let message = if json.is_null() { shown.as_str() } else { message.and_then(Value::as_str).unwrap_or_default() };
+        let message = message.chars().take(MAX_SEARCHED).collect::<String>().to_lowercase();
         let plain = unquoted(&message);
         let number = [code, field("status")].into_iter().flatten().find_map(|number| text_of(number).parse().ok());
         let request_id = json.get("request_id").and_then(Value::as_str).map(str::to_owned);
         let now = Timestamp::now();
-        let reset = [error, &json].into_iter().find_map(|place| reset(place, now));
+        let reset = [error, &json].into_iter().find_map(|object| reset(object, now));
         // Google's format of the wait.
         let delays = || error.get("details")?.as_array()?.iter().find_map(|detail| detail.get("retryDelay")?.as_str());
         let wait = wait_in(&plain).or_else(|| Duration::try_from(delays()?.parse::<SignedDuration>().ok()?).ok());
-        Self { words, codes, plain, message, number, wait, reset, request_id, body }
+        Self { shown, codes, plain, message, number, wait, reset, request_id, body }
     }
 
     /// Returns true if the request alone exceeds a limit per minute.
@@ -187,20 +187,20 @@ impl ServerError {
     pub(super) fn cause(&self, status: u16) -> Option<Cause> {
         let has = |text: &str, signs: &str| signs.split("; ").any(|sign| !sign.is_empty() && text.contains(sign));
         // Cerebras uses the same codes for its daily limits.
-        let is_of_day = self.codes.contains("_quota_exceeded") && self.plain.contains("per day");
-        let is_it = |(cause, codes, wordings): &&(Cause, &str, &str)| {
+        let is_daily_limit = self.codes.contains("_quota_exceeded") && self.plain.contains("per day");
+        let matches = |(cause, codes, phrases): &&(Cause, &str, &str)| {
             let text = if *cause == Cause::Window { &self.message } else { &self.plain };
-            let is_known = has(&self.codes, codes) || has(text, wordings);
+            let is_known = has(&self.codes, codes) || has(text, phrases);
             // Gemini calls a limit per minute a quota too. Only that one names a wait, and ends without user action.
             is_known
-                && cause.fits(status)
-                && (*cause != Cause::Spent || self.wait.is_none())
-                && (*cause != Cause::Minute || !is_of_day)
+                && cause.allows_status(status)
+                && (*cause != Cause::Exhausted || self.wait.is_none())
+                && (*cause != Cause::Minute || !is_daily_limit)
         };
         let by_status = match status {
-            402 => Some(Cause::Spent),
+            402 => Some(Cause::Exhausted),
             403 if self.plain.contains("quota exceeded") && self.wait.is_some() => Some(Cause::Rate),
-            403 if self.plain.contains("quota exceeded") => Some(Cause::Spent),
+            403 if self.plain.contains("quota exceeded") => Some(Cause::Exhausted),
             // The key is valid, and can be used with another model.
             403 if self.codes.contains("model_not_found") => None,
             401 | 403 => Some(Cause::Key),
@@ -208,7 +208,7 @@ impl ServerError {
             429 => Some(Cause::Rate),
             _ => None,
         };
-        SIGNS.iter().find(is_it).map(|(cause, ..)| *cause).or(by_status)
+        SIGNS.iter().find(matches).map(|(cause, ..)| *cause).or(by_status)
     }
 }
 
@@ -222,7 +222,7 @@ fn upstream(body: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-fn is_there(value: &Value) -> bool {
+fn is_present(value: &Value) -> bool {
     !value.is_null() && value != ""
 }
 
@@ -246,7 +246,7 @@ pub(crate) fn excerpt(target: &Target, text: &str) -> String {
 }
 
 /// Phrases before the time that a provider asks to wait.
-const WAITS: [&str; 4] = ["try again in ", "retry in ", "try again after ", "retry after "];
+const WAIT_PHRASES: [&str; 4] = ["try again in ", "retry in ", "try again after ", "retry after "];
 
 /// Maximum wait that is accepted: a day.
 const MAX_WAIT: Duration = Duration::from_secs(86_400);
@@ -309,7 +309,7 @@ pub(super) fn retry_at(headers: &HeaderMap) -> Option<Timestamp> {
 
 /// The wait in a lower-case message, such as `7.66s`, `820ms`, `1m2.5s` or `30 seconds`.
 fn wait_in(message: &str) -> Option<Duration> {
-    let (_, rest) = WAITS.iter().find_map(|wait| message.split_once(wait))?;
+    let (_, rest) = WAIT_PHRASES.iter().find_map(|wait| message.split_once(wait))?;
     let words: Vec<&str> = rest.split_whitespace().take(4).collect();
     let of = |count: usize| words[..count].join(" ").trim_end_matches(['.', ',', ';']).parse::<SignedDuration>().ok();
     let wait = (1..=words.len()).rev().find_map(of)?;
@@ -317,7 +317,7 @@ fn wait_in(message: &str) -> Option<Duration> {
 }
 
 /// Names of a window that are followed by its size.
-const NAMES: [&str; 10] = [
+const WINDOW_NAMES: [&str; 10] = [
     "context length",
     "context window",
     "context size",
@@ -330,9 +330,9 @@ const NAMES: [&str; 10] = [
     " > ",
 ];
 /// Name of a window that is preceded by its size.
-const NAME_BEHIND: &str = " maximum context length";
+const TRAILING_NAME: &str = " maximum context length";
 /// Words allowed between name and size.
-const BETWEEN: [&str; 7] = ["is", "of", "only", "size", "n_ctx", "=", "<="];
+const FILLER_WORDS: [&str; 7] = ["is", "of", "only", "size", "n_ctx", "=", "<="];
 /// Plausible windows, in tokens. Smaller ones are useless.
 pub(crate) const PLAUSIBLE: std::ops::RangeInclusive<u64> = 1024..=100_000_000;
 /// Maximum length of a message that is searched, in bytes. Longer ones repeat the request.
@@ -344,18 +344,18 @@ pub(super) fn window_in(body: &[u8]) -> Option<u64> {
     let error = body.get("error").unwrap_or(&body);
     let message = error.as_str().or_else(|| error.get("message").or_else(|| error.get("detail"))?.as_str());
     // llama.cpp adds it in a separate field.
-    let window = error.get("n_ctx").and_then(Value::as_u64).or_else(|| in_words(message?));
+    let window = error.get("n_ctx").and_then(Value::as_u64).or_else(|| window_in_text(message?));
     window.filter(|window| PLAUSIBLE.contains(window))
 }
 
-fn in_words(message: &str) -> Option<u64> {
+fn window_in_text(message: &str) -> Option<u64> {
     if message.len() > MAX_MESSAGE {
         return None;
     }
     let message = unquoted(message);
-    let behind = NAMES.iter().flat_map(|name| message.split(name).skip(1)).filter_map(number);
-    let before = message.match_indices(NAME_BEHIND).filter_map(|(at, _)| number(message[..at].rsplit(' ').next()?));
-    let mut found = behind.chain(before);
+    let after = WINDOW_NAMES.iter().flat_map(|name| message.split(name).skip(1)).filter_map(number);
+    let before = message.match_indices(TRAILING_NAME).filter_map(|(at, _)| number(message[..at].rsplit(' ').next()?));
+    let mut found = after.chain(before);
     let first = found.next()?;
     found.all(|other| other == first).then_some(first)
 }
@@ -378,7 +378,7 @@ fn unquoted(message: &str) -> String {
 /// The number at the start of a text. Numbers with a suffix such as `8k` are rejected.
 fn number(text: &str) -> Option<u64> {
     let mut words = text.split([' ', '(', ')', ':']).filter(|word| !word.is_empty());
-    let number = words.find(|word| !BETWEEN.contains(word))?;
+    let number = words.find(|word| !FILLER_WORDS.contains(word))?;
     number.trim_end_matches([',', '.', ';']).replace([',', '_'], "").parse().ok()
 }
 
@@ -404,8 +404,8 @@ mod tests {
     #[test]
     fn error_messages_are_read_in_all_body_forms() {
         let target = Target::for_tests("http://user:pa55word@host/v1", "sk-secret");
-        let said = |body: &str| excerpt(&target, &ServerError::read(body.as_bytes()).words);
-        let check = |body: &str, expected: &str| assert_eq!(said(body), expected, "{body}");
+        let shown = |body: &str| excerpt(&target, &ServerError::read(body.as_bytes()).shown);
+        let check = |body: &str, expected: &str| assert_eq!(shown(body), expected, "{body}");
         check("", "no details");
         check("<html>", "it sent an HTML page");
         check("plain\nwords", "plain words");
@@ -418,7 +418,7 @@ mod tests {
         check(r#"[{"error":{"code":400,"message":"no","status":"INVALID_ARGUMENT"}}]"#, "no (400)");
         check(r#"["no"]"#, r#"["no"]"#);
         check("Incorrect API key: sk-secret.", "Incorrect API key: [key].");
-        assert_eq!(said(&"x".repeat(10_000)).chars().count(), MAX_EXCERPT + 1);
+        assert_eq!(shown(&"x".repeat(10_000)).chars().count(), MAX_EXCERPT + 1);
     }
 
     #[test]
@@ -459,8 +459,8 @@ mod tests {
 
     #[test]
     fn retry_delays_are_read_from_messages() {
-        let check = |words: &str, milliseconds: Option<u64>| {
-            assert_eq!(wait_in(words), milliseconds.map(Duration::from_millis), "{words}");
+        let check = |text: &str, milliseconds: Option<u64>| {
+            assert_eq!(wait_in(text), milliseconds.map(Duration::from_millis), "{text}");
         };
         check("(tpm): limit 6000, used 5000, requested 2000. please try again in 9.98s.", Some(9980));
         check("please try again in 820ms. visit", Some(820));
@@ -477,9 +477,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn retry_delay_of_any_message_is_bounded(words in "(try again in )?[0-9a-z. é-]{0,40}", more in ".{0,20}") {
-            let said = words + &more;
-            prop_assert!(wait_in(&said).is_none_or(|wait| wait <= MAX_WAIT));
+        fn retry_delay_of_any_message_is_bounded(text in "(try again in )?[0-9a-z. é-]{0,40}", more in ".{0,20}") {
+            let message = text + &more;
+            prop_assert!(wait_in(&message).is_none_or(|wait| wait <= MAX_WAIT));
         }
     }
 
@@ -575,9 +575,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn window_of_any_message_is_plausible(words in ".{0,80}", number in any::<u64>()) {
-            let said = format!("{words} maximum context length is {words}{number} tokens > {number} maximum{words}");
-            let bodies = [said.clone(), json!({"error": {"message": said}}).to_string()];
+        fn window_of_any_message_is_plausible(text in ".{0,80}", number in any::<u64>()) {
+            let message = format!("{text} maximum context length is {text}{number} tokens > {number} maximum{text}");
+            let bodies = [message.clone(), json!({"error": {"message": message}}).to_string()];
             for window in bodies.iter().filter_map(|body| window_in(body.as_bytes())) {
                 prop_assert!(PLAUSIBLE.contains(&window));
             }

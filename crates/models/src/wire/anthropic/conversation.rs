@@ -13,7 +13,7 @@ use serde_json::{json, value::RawValue};
 use siphasher::sip128::{Hasher128 as _, SipHasher13};
 
 use crate::wire::{
-    partial::{AnswerPart, FilledPlace, StoredAnswer},
+    partial::{AnswerPart, FilledPart, StoredAnswer},
     sanitise::{
         GO_ON, NO_OUTPUT, PICTURES, WireIds, is_blank, is_plain_id, split_instructions, tool_arguments, tool_name,
     },
@@ -31,7 +31,7 @@ pub(super) struct Conversation {
     pub(super) system: Vec<Block>,
     pub(super) messages: Vec<WireMessage>,
     /// Hash of the whole conversation.
-    pub(super) behind: String,
+    pub(super) fingerprint: String,
 }
 
 /// Model for which a conversation is written.
@@ -59,7 +59,7 @@ pub(super) fn write(messages: &[Message], tools: &str, recipient: Recipient<'_>)
         writer.push(Role::User, Block::text(GO_ON));
     }
     writer.seal();
-    Conversation { system, behind: writer.prefix.fingerprint(), messages: writer.messages }
+    Conversation { system, fingerprint: writer.prefix.fingerprint(), messages: writer.messages }
 }
 
 /// Prefixes of all answers of that model with stored blocks.
@@ -68,7 +68,7 @@ pub(super) fn prefixes_of_answers(messages: &[Message], origin: &str) -> Vec<Str
         Message::Assistant { origin: of_answer, .. } => StoredAnswer::parse(of_answer.blocks_of(origin)?),
         _ => None,
     });
-    stored.filter_map(|answer| answer.behind).collect()
+    stored.filter_map(|answer| answer.prefix).collect()
 }
 
 struct Writer<'a> {
@@ -114,7 +114,7 @@ impl<'a> Writer<'a> {
             self.push(Role::User, Block::text(GO_ON));
         }
         while let Some((first, after)) = rest.split_first() {
-            let (blocks, next) = self.as_they_came(rest).unwrap_or_else(|| (self.plain(first), after));
+            let (blocks, next) = self.unchanged_answer(rest).unwrap_or_else(|| (self.plain(first), after));
             for block in blocks {
                 self.push(Role::Assistant, block);
             }
@@ -125,21 +125,21 @@ impl<'a> Writer<'a> {
 
     /// The unchanged blocks of the first answer in these parts, and the remaining parts. `None` if it must not be sent
     /// unchanged.
-    fn as_they_came<'r>(&mut self, rest: &'r [AnswerPart<'a>]) -> Option<(Vec<Block>, &'r [AnswerPart<'a>])> {
+    fn unchanged_answer<'r>(&mut self, rest: &'r [AnswerPart<'a>]) -> Option<(Vec<Block>, &'r [AnswerPart<'a>])> {
         let origin = self.recipient.origin;
         if rest.iter().all(|part| part.origin.blocks_of(origin).is_none()) {
             return None;
         }
         self.seal();
-        let behind = self.prefix.fingerprint();
-        (1..=rest.len()).find_map(|parts| Some((self.as_it_came(&rest[..parts], &behind)?, &rest[parts..])))
+        let fingerprint = self.prefix.fingerprint();
+        (1..=rest.len()).find_map(|parts| Some((self.unchanged_blocks(&rest[..parts], &fingerprint)?, &rest[parts..])))
     }
 
     /// The unchanged blocks of an answer that consists of these parts. `None` if it must not be sent unchanged.
-    fn as_it_came(&mut self, parts: &[AnswerPart<'a>], behind: &str) -> Option<Vec<Block>> {
+    fn unchanged_blocks(&mut self, parts: &[AnswerPart<'a>], fingerprint: &str) -> Option<Vec<Block>> {
         let stored = parts.last()?.origin.blocks_of(self.recipient.origin).and_then(StoredAnswer::parse)?;
-        let is_refused = self.recipient.without_thoughts || self.recipient.distrusted.contains(behind);
-        if is_refused || stored.behind.as_deref() != Some(behind) {
+        let is_refused = self.recipient.without_thoughts || self.recipient.distrusted.contains(fingerprint);
+        if is_refused || stored.prefix.as_deref() != Some(fingerprint) {
             return None;
         }
         let recipient = self.recipient;
@@ -148,15 +148,15 @@ impl<'a> Writer<'a> {
         let mut blocks = Vec::new();
         // False once a part is missing. Later reasoning would follow another prefix.
         let mut is_whole = true;
-        for place in filled {
-            match place {
-                FilledPlace::Words(text, _) => blocks.push(Block::text(&text)),
-                FilledPlace::Call(call, id) => {
+        for part in filled {
+            match part {
+                FilledPart::Text(text, _) => blocks.push(Block::text(&text)),
+                FilledPart::Call(call, id) => {
                     blocks.push(Block::call(&id, &tool_name(&call.name), &call.arguments));
                 }
-                FilledPlace::Missing => is_whole = false,
-                FilledPlace::AsItCame(raw, is_thought) if is_whole => blocks.push(Block::as_it_came(raw, is_thought)),
-                FilledPlace::AsItCame(..) | FilledPlace::Blank => {}
+                FilledPart::Missing => is_whole = false,
+                FilledPart::Original(raw, is_thought) if is_whole => blocks.push(Block::original(raw, is_thought)),
+                FilledPart::Original(..) | FilledPart::Blank => {}
             }
         }
         Some(blocks)
@@ -264,7 +264,7 @@ impl Block {
     }
 
     /// A block of an answer with its original bytes.
-    fn as_it_came(raw: &RawValue, is_thought: bool) -> Self {
+    fn original(raw: &RawValue, is_thought: bool) -> Self {
         Self::of(if is_thought { Kind::Thoughts } else { Kind::Other }, raw.get().to_owned())
     }
 
@@ -313,19 +313,19 @@ mod tests {
 
     const ORIGIN: &str = "m@host/v1";
 
-    fn written(messages: &[Message]) -> Conversation {
+    fn write_conversation(messages: &[Message]) -> Conversation {
         let recipient = Recipient { origin: ORIGIN, distrusted: &HashSet::new(), without_thoughts: false };
         write(messages, "[]", recipient)
     }
 
     /// Answer after that prefix with signed reasoning, a call and its result.
-    fn answer(number: usize, words: &str, behind: &str) -> [Message; 2] {
+    fn answer(number: usize, content: &str, prefix: &str) -> [Message; 2] {
         let call_id = CallId::from(format!("c{number}"));
         let fields = ServerFields { call_id: format!("toolu_{number}"), ..ServerFields::default() };
-        let thoughts = json!({"type": "thinking", "thinking": words, "signature": format!("s{number}")});
-        let blank = words.trim().is_empty();
-        let bytes = i64::try_from(words.len()).unwrap() * if blank { -1 } else { 1 };
-        let blocks = json!({"behind": behind, "blocks": [thoughts, bytes, format!("toolu_{number}")]}).to_string();
+        let thoughts = json!({"type": "thinking", "thinking": content, "signature": format!("s{number}")});
+        let blank = content.trim().is_empty();
+        let bytes = i64::try_from(content.len()).unwrap() * if blank { -1 } else { 1 };
+        let blocks = json!({"behind": prefix, "blocks": [thoughts, bytes, format!("toolu_{number}")]}).to_string();
         let of = |fields: ServerFields| Arc::new(ItemOrigin { model: ORIGIN.to_owned(), fields });
         let origin = AnswerOrigin {
             calls: vec![(call_id.clone(), of(fields))],
@@ -334,10 +334,10 @@ mod tests {
             thinker: None,
         };
         let call = ToolCall { call_id: call_id.clone(), name: "now".to_owned(), arguments: "{}".to_owned() };
-        let text = if blank { String::new() } else { words.to_owned() };
+        let text = if blank { String::new() } else { content.to_owned() };
         [
             Message::Assistant { text, reasoning: None, tool_calls: vec![call], origin },
-            Message::Tool { call_id, name: "now".to_owned(), text: words.to_owned() },
+            Message::Tool { call_id, name: "now".to_owned(), text: content.to_owned() },
         ]
     }
 
@@ -355,28 +355,28 @@ mod tests {
     proptest! {
         #[test]
         fn changed_prefix_drops_all_later_reasoning(
-            words in proptest::collection::vec("[a-zé\"\\\\ \n]{0,12}", 1..8),
+            content in proptest::collection::vec("[a-zé\"\\\\ \n]{0,12}", 1..8),
             changed in any::<prop::sample::Index>(),
         ) {
             let mut messages = vec![
                 Message::System { text: "s".to_owned() },
                 Message::User { text: "begin".to_owned() },
             ];
-            let mut before = written(&messages);
-            for (number, words) in words.iter().enumerate() {
-                messages.extend(answer(number, words, &before.behind));
-                messages.push(Message::User { text: format!("and {words}") });
-                let next = written(&messages);
+            let mut before = write_conversation(&messages);
+            for (number, content) in content.iter().enumerate() {
+                messages.extend(answer(number, content, &before.fingerprint));
+                messages.push(Message::User { text: format!("and {content}") });
+                let next = write_conversation(&messages);
                 prop_assert_eq!(&blocks(&next)[..blocks(&before).len()], &blocks(&before)[..]);
                 prop_assert_eq!(thoughts(&next), number + 1);
                 before = next;
             }
             // A user's message changes: all answers after it lose their reasoning, earlier ones do not.
-            let at = changed.index(words.len());
+            let at = changed.index(content.len());
             messages[4 + 3 * at] = Message::User { text: "something else".to_owned() };
-            let after = written(&messages);
+            let after = write_conversation(&messages);
             prop_assert_eq!(thoughts(&after), at + 1);
-            prop_assert_eq!(blocks(&after).len(), blocks(&before).len() - (words.len() - at - 1));
+            prop_assert_eq!(blocks(&after).len(), blocks(&before).len() - (content.len() - at - 1));
         }
     }
 }

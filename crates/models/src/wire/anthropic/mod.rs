@@ -15,13 +15,13 @@ use self::conversation::{Block, Conversation, Recipient, Role, WireMessage};
 use crate::{
     answer::text_protocol,
     config::Thinking,
-    http::{failure::Failure, learning::Change},
-    wire::dialect::{Dialect, EncodedRequest, Memory, RequestPlan, judged},
+    http::{failure::Failure, refusals::Change},
+    wire::dialect::{Dialect, EncodedRequest, Memory, RequestPlan, check_schema},
 };
 
 const ANTHROPIC: &str = "api.anthropic.com";
 
-/// Default maximum tokens of an answer, if the window has room for four such answers.
+/// Default maximum tokens of an answer, if the window fits four such answers.
 const MAX_ANSWER: u64 = 32_000;
 
 /// Divisor of the window for the default maximum of an answer.
@@ -49,7 +49,7 @@ impl Dialect for Anthropic {
     fn encode(&self, plan: &RequestPlan<'_>) -> Result<EncodedRequest, Failure> {
         let RequestPlan { request, form, info, config, .. } = *plan;
         // Calls in a history without tools are refused, so both go into the text.
-        let tools = self.0.tools.of(plan, wire_tool)?;
+        let tools = self.0.tools.for_request(plan, wire_tool)?;
         let messages = text_protocol::messages(request, tools.is_some());
         let (origin, tools_json) = (info.origin(), tools.as_deref().map(RawValue::get).unwrap_or_default());
         let without_thoughts = form.has(&Change::WithoutSignedThoughts);
@@ -71,7 +71,7 @@ impl Dialect for Anthropic {
         // Settings of the answer, if any.
         let effort =
             config.effort.filter(|_| form.sends(OUTPUT)).map(|effort| format!(r#""effort":{}"#, json!(effort)));
-        let schema = self.sent_schema(plan).map(judged).transpose()?;
+        let schema = self.sent_schema(plan).map(check_schema).transpose()?;
         let format = schema.map(|(schema, _)| format!(r#""format":{{"type":"json_schema","schema":{schema}}}"#));
         let settings: Vec<String> = effort.into_iter().chain(format).collect();
         if !settings.is_empty() {
@@ -80,10 +80,10 @@ impl Dialect for Anthropic {
         body.set_some(TEMPERATURE, config.temperature.filter(|_| form.sends(TEMPERATURE)))?;
         body.set("max_tokens", &max_tokens(plan))?;
         body.set_some("stop_sequences", in_text.then_some([text_protocol::STOP]))?;
-        let last_answer = json!({"previous_message_id": self.0.last_answers.before(request)});
+        let last_answer = json!({"previous_message_id": self.0.last_answers.previous(request)});
         body.set_some(DIAGNOSTICS, Some(last_answer).filter(|_| asks_for_reasons(plan) && form.sends(DIAGNOSTICS)))?;
         body.set("stream", &true)?;
-        let reader = reader::Reader::new(conversation.behind, self.0.last_answers.note_of(request));
+        let reader = reader::Reader::new(conversation.fingerprint, self.0.last_answers.note_of(request));
         Ok(EncodedRequest { path: "/messages".to_owned(), body: body.finish(), reader: Box::new(reader) })
     }
 
@@ -114,8 +114,8 @@ fn wire_tool(ToolSpec { name, description, parameters, .. }: &ToolSpec) -> Value
 
 /// The configured reasoning mode. By default adaptive, if the server reports that the model supports it.
 fn thinking(plan: &RequestPlan<'_>) -> Option<Value> {
-    let can = plan.abilities.adaptive_thinking == Some(true);
-    Some(match plan.config.thinking.or(can.then_some(Thinking::Adaptive))? {
+    let is_supported = plan.abilities.adaptive_thinking == Some(true);
+    Some(match plan.config.thinking.or(is_supported.then_some(Thinking::Adaptive))? {
         // Some models only return their reasoning if asked to.
         Thinking::Adaptive => json!({"type": "adaptive", "display": "summarized"}),
         Thinking::Off => json!({"type": "disabled"}),
@@ -124,10 +124,10 @@ fn thinking(plan: &RequestPlan<'_>) -> Option<Value> {
 
 /// Maximum tokens of the answer. The wire requires a limit in every request.
 fn max_tokens(plan: &RequestPlan<'_>) -> u64 {
-    let most = plan.abilities.max_answer.unwrap_or(u64::MAX);
+    let limit = plan.abilities.max_answer.unwrap_or(u64::MAX);
     let learnt = plan.form.answer_limit().unwrap_or(MAX_ANSWER);
-    let usual = MAX_ANSWER.min(learnt).min(plan.info.context_window / ANSWER_PART).max(1);
-    plan.config.most_tokens(plan.request).unwrap_or(usual).min(most)
+    let default = MAX_ANSWER.min(learnt).min(plan.info.context_window / ANSWER_PART).max(1);
+    plan.config.max_answer_tokens(plan.request).unwrap_or(default).min(limit)
 }
 
 /// Returns true if the cache positions are not configured. The server accepts at most four.
@@ -138,8 +138,8 @@ fn caches(plan: &RequestPlan<'_>) -> bool {
 /// Returns true if the server is asked why its cache missed. By default only Anthropic's own server is. Requests
 /// without tools are not part of a conversation.
 fn asks_for_reasons(plan: &RequestPlan<'_>) -> bool {
-    let is_asked = plan.config.cache_reasons.unwrap_or(plan.target.host() == ANTHROPIC);
-    is_asked && !plan.request.tools.is_empty() && !plan.config.body.contains_key(DIAGNOSTICS)
+    let is_wanted = plan.config.cache_reasons.unwrap_or(plan.target.host() == ANTHROPIC);
+    is_wanted && !plan.request.tools.is_empty() && !plan.config.body.contains_key(DIAGNOSTICS)
 }
 
 /// The messages. Cache positions are after the tools, after the instructions, and after the last two user messages: the
@@ -151,15 +151,16 @@ fn wire_messages(conversation: &Conversation, paused: Option<&str>, is_cached: b
         let content = joined(blocks, is_cached && marked.contains(&Some(at)));
         format!("{{\"role\":\"{role}\",\"content\":{content}}}")
     };
-    let begun = paused.map(|begun| format!("{{\"role\":\"assistant\",\"content\":{begun}}}"));
-    let messages: Vec<String> = conversation.messages.iter().enumerate().map(message).chain(begun).collect();
+    let paused_content =
+        paused.map(|paused_content| format!("{{\"role\":\"assistant\",\"content\":{paused_content}}}"));
+    let messages: Vec<String> = conversation.messages.iter().enumerate().map(message).chain(paused_content).collect();
     format!("[{}]", messages.join(","))
 }
 
 /// Messages with a cache position: the last two of the user.
 fn marked(messages: &[WireMessage]) -> [Option<usize>; 2] {
-    let mut of_user = messages.iter().enumerate().rev().filter(|(_, message)| message.role == Role::User);
-    [of_user.next().map(|(at, _)| at), of_user.next().map(|(at, _)| at)]
+    let mut user_messages = messages.iter().enumerate().rev().filter(|(_, message)| message.role == Role::User);
+    [user_messages.next().map(|(at, _)| at), user_messages.next().map(|(at, _)| at)]
 }
 
 fn joined(blocks: &[Block], is_cached: bool) -> String {

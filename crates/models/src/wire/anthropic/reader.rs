@@ -1,4 +1,4 @@
-//! Reads events into the answer. Events are parsed into borrowed types, and unknown kinds and fields are ignored. This
+//! Reads events into the answer. Events are parse into borrowed types, and unknown kinds and fields are ignored. This
 //! wire counts cached tokens separately; here they are included in the prompt tokens, as on every wire. Blocks are
 //! assembled from their pieces.
 
@@ -14,7 +14,7 @@ use crate::{
     http::{failure::Failure, target::Target},
     wire::{
         anthropic::conversation::Block,
-        dialect::{AnswerNote, AnswerReader, parsed},
+        dialect::{AnswerNote, AnswerReader, parse},
         lenient::{Count, Text, counted, is_json},
         partial::{AnswerParts, CallBounds, PartialCall},
         sanitise::is_blank,
@@ -23,7 +23,7 @@ use crate::{
 
 pub(super) struct Reader {
     /// Hash of the request.
-    behind: String,
+    prefix: String,
     note: AnswerNote,
     blocks: PartialBlocks,
     /// Token counts so far, by name.
@@ -33,14 +33,14 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    pub(super) fn new(behind: String, note: AnswerNote) -> Self {
-        Self { behind, note, blocks: PartialBlocks::default(), counts: Map::new(), is_cut: false, is_paused: false }
+    pub(super) fn new(prefix: String, note: AnswerNote) -> Self {
+        Self { prefix, note, blocks: PartialBlocks::default(), counts: Map::new(), is_cut: false, is_paused: false }
     }
 }
 
 impl AnswerReader for Reader {
     fn event(&mut self, target: &Target, data: &str, answer: &mut Answer) -> Result<(), Failure> {
-        let event: Event<'_> = parsed(target, data)?;
+        let event: Event<'_> = parse(target, data)?;
         if event.error.is_some() {
             return Err(Failure::reported(target, data));
         }
@@ -81,9 +81,8 @@ impl AnswerReader for Reader {
                 answer.finish.get_or_insert(Finish::Stop);
             }
             "" => {
-                return Err(Failure::other_wire(target, data).hint(
-                    "is `wire: anthropic` right for this server? OpenAI-compatible servers need `wire: openai`",
-                ));
+                return Err(Failure::other_wire(target, data)
+                    .hint("check `wire`: OpenAI-compatible servers need `wire: openai`"));
             }
             _ => {}
         }
@@ -103,7 +102,7 @@ impl AnswerReader for Reader {
     }
 
     fn fields(&mut self) -> Option<ServerFields> {
-        let blocks = self.blocks.stored(&self.behind)?;
+        let blocks = self.blocks.stored(&self.prefix)?;
         Some(ServerFields { blocks: Some(blocks), ..ServerFields::default() })
     }
 }
@@ -249,7 +248,7 @@ struct PartialBlocks {
     blocks: Vec<PartialBlock>,
     bounds: CallBounds,
     /// True after an unexpected piece. Reasoning is then not sent back, as it would follow another prefix.
-    is_odd: bool,
+    is_malformed: bool,
 }
 
 #[derive(Debug)]
@@ -260,9 +259,9 @@ struct PartialBlock {
 
 #[derive(Debug)]
 enum Body {
-    Words(String),
+    Text(String),
     Thoughts {
-        words: String,
+        text: String,
         signature: String,
     },
     Call(Box<PartialCall>),
@@ -276,7 +275,7 @@ enum Body {
 impl PartialBlocks {
     fn begin(&mut self, target: &Target, index: u64, raw: &RawValue, answer: &mut Answer) -> Result<(), Failure> {
         let Ok(head) = serde_json::from_str::<BlockHead<'_>>(raw.get()) else {
-            self.is_odd = true;
+            self.is_malformed = true;
             return Ok(());
         };
         if self.blocks.len() == MAX_BLOCKS {
@@ -285,26 +284,27 @@ impl PartialBlocks {
             )));
         }
         let body = match &*head.r#type {
-            "text" => Body::Words(String::new()),
-            "thinking" => Body::Thoughts { words: String::new(), signature: head.signature.to_string() },
+            "text" => Body::Text(String::new()),
+            "thinking" => Body::Thoughts { text: String::new(), signature: head.signature.to_string() },
             "tool_use" => {
-                self.bounds.begin(target)?;
+                self.bounds.add_call(target)?;
                 Body::Call(Box::new(PartialCall::new(&head.id, &head.name)))
             }
             _ => Body::Other { raw: raw.to_owned(), input: String::new() },
         };
+        let last = self.blocks.last().map(|block| &block.body);
         let separates = matches!(body, Body::Thoughts { .. })
-            && matches!(self.blocks.last(), Some(PartialBlock { body: Body::Thoughts { words, .. }, .. }) if !words.is_empty());
+            && matches!(last, Some(Body::Thoughts { text, .. }) if !text.is_empty());
         self.blocks.push(PartialBlock { index, body });
         answer.size += 1;
         if separates {
             answer.push(Kind::Reasoning, "\n\n");
         }
         // Whole blocks already have their content.
-        self.words(index, &head.text, answer);
-        self.thoughts(index, &head.thinking, answer);
+        self.add_text(index, &head.text, answer);
+        self.add_thoughts(index, &head.thinking, answer);
         if let Some(input) = head.input.filter(|input| !matches!(input.get(), "{}" | "null")) {
-            self.input(target, index, input.get(), answer)?;
+            self.add_input(target, index, input.get(), answer)?;
         }
         Ok(())
     }
@@ -312,16 +312,16 @@ impl PartialBlocks {
     /// Adds a piece to a block.
     fn add(&mut self, target: &Target, index: u64, delta: &Delta<'_>, answer: &mut Answer) -> Result<(), Failure> {
         match &*delta.r#type {
-            "text_delta" => self.words(index, &delta.text, answer),
-            "thinking_delta" => self.thoughts(index, &delta.thinking, answer),
+            "text_delta" => self.add_text(index, &delta.text, answer),
+            "thinking_delta" => self.add_thoughts(index, &delta.thinking, answer),
             "signature_delta" => match self.block(index) {
                 Some(Body::Thoughts { signature, .. }) => signature.push_str(&delta.signature),
-                _ => self.is_odd = true,
+                _ => self.is_malformed = true,
             },
-            "input_json_delta" => return self.input(target, index, &delta.partial_json, answer),
+            "input_json_delta" => return self.add_input(target, index, &delta.partial_json, answer),
             // Sources of the text. The text can be sent back without them.
             "citations_delta" => {}
-            _ => self.is_odd = true,
+            _ => self.is_malformed = true,
         }
         Ok(())
     }
@@ -337,72 +337,72 @@ impl PartialBlocks {
     }
 
     /// All blocks in stored form, after that prefix. `None` if only text and calls need to be sent back.
-    fn stored(&self, behind: &str) -> Option<String> {
-        if self.is_odd {
-            self.warn_where_thoughts_are_lost();
+    fn stored(&self, prefix: &str) -> Option<String> {
+        if self.is_malformed {
+            self.warn_if_thoughts_are_lost();
             return None;
         }
         let mut stored = AnswerParts::default();
         let fits = self.blocks.iter().try_for_each(|block| match &block.body {
-            Body::Words(words) if words.is_empty() => Some(()),
-            Body::Words(words) => stored.words(words, None),
+            Body::Text(text) if text.is_empty() => Some(()),
+            Body::Text(text) => stored.text(text, None),
             Body::Call(call) => stored.call(&call.id),
             // Reasoning that was cut has no signature yet, and would be refused without one.
             Body::Thoughts { signature, .. } if signature.is_empty() => Some(()),
-            Body::Thoughts { words, signature } => stored.as_it_came(&signed(words, signature)?),
-            Body::Other { raw, input } => stored.as_it_came(&with_input(raw, input)?),
+            Body::Thoughts { text, signature } => stored.original(&signed(text, signature)?),
+            Body::Other { raw, input } => stored.original(&with_input(raw, input)?),
         });
         if fits.is_none() {
-            self.warn_where_thoughts_are_lost();
+            self.warn_if_thoughts_are_lost();
             return None;
         }
-        stored.written(Some(behind))
+        stored.into_json(Some(prefix))
     }
 
     /// All blocks in the format of a message. `None` if they cannot be sent back.
     fn message(&self) -> Option<String> {
         let blocks = self.blocks.iter().filter_map(|block| match &block.body {
-            Body::Words(words) => (!is_blank(words)).then(|| Some(Block::text(words).json)),
+            Body::Text(text) => (!is_blank(text)).then(|| Some(Block::text(text).json)),
             Body::Call(call) => Some(Some(Block::call(&call.id, &call.name, &call.arguments).json)),
-            Body::Thoughts { words, signature } => {
-                (!signature.is_empty()).then(|| Some(signed(words, signature)?.get().to_owned()))
+            Body::Thoughts { text, signature } => {
+                (!signature.is_empty()).then(|| Some(signed(text, signature)?.get().to_owned()))
             }
             Body::Other { raw, input } => Some(with_input(raw, input).map(|raw| raw.get().to_owned())),
         });
         let blocks: Vec<String> = blocks.collect::<Option<_>>()?;
-        (!self.is_odd && !blocks.is_empty()).then(|| format!("[{}]", blocks.join(",")))
+        (!self.is_malformed && !blocks.is_empty()).then(|| format!("[{}]", blocks.join(",")))
     }
 
-    fn warn_where_thoughts_are_lost(&self) {
+    fn warn_if_thoughts_are_lost(&self) {
         if self.blocks.iter().any(|block| matches!(block.body, Body::Thoughts { .. } | Body::Other { .. })) {
             tracing::warn!("blocks of an answer are too large or unreadable and are not sent back");
         }
     }
 
-    fn words(&mut self, index: u64, words: &str, answer: &mut Answer) {
+    fn add_text(&mut self, index: u64, text: &str, answer: &mut Answer) {
         match self.block(index) {
-            _ if words.is_empty() => {}
-            Some(Body::Words(before)) => before.push_str(words),
-            _ => self.is_odd = true,
+            _ if text.is_empty() => {}
+            Some(Body::Text(before)) => before.push_str(text),
+            _ => self.is_malformed = true,
         }
-        answer.push(Kind::Text, words);
+        answer.push(Kind::Text, text);
     }
 
-    fn thoughts(&mut self, index: u64, thoughts: &str, answer: &mut Answer) {
+    fn add_thoughts(&mut self, index: u64, thoughts: &str, answer: &mut Answer) {
         match self.block(index) {
             _ if thoughts.is_empty() => {}
-            Some(Body::Thoughts { words, .. }) => words.push_str(thoughts),
-            _ => self.is_odd = true,
+            Some(Body::Thoughts { text, .. }) => text.push_str(thoughts),
+            _ => self.is_malformed = true,
         }
         answer.push(Kind::Reasoning, thoughts);
     }
 
-    fn input(&mut self, target: &Target, index: u64, piece: &str, answer: &mut Answer) -> Result<(), Failure> {
-        self.bounds.take(target, piece.len(), answer)?;
+    fn add_input(&mut self, target: &Target, index: u64, piece: &str, answer: &mut Answer) -> Result<(), Failure> {
+        self.bounds.add_bytes(target, piece.len(), answer)?;
         match self.block(index) {
             Some(Body::Call(call)) => call.push(piece, answer),
             Some(Body::Other { input, .. }) => input.push_str(piece),
-            _ => self.is_odd = true,
+            _ => self.is_malformed = true,
         }
         Ok(())
     }
@@ -414,8 +414,8 @@ impl PartialBlocks {
 }
 
 /// Signed reasoning in the format in which it is sent back.
-fn signed(words: &str, signature: &str) -> Option<Box<RawValue>> {
-    to_raw_value(&json!({"type": "thinking", "thinking": words, "signature": signature})).ok()
+fn signed(text: &str, signature: &str) -> Option<Box<RawValue>> {
+    to_raw_value(&json!({"type": "thinking", "thinking": text, "signature": signature})).ok()
 }
 
 /// A block with its original bytes, and the input that followed it.

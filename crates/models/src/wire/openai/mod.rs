@@ -25,9 +25,9 @@ use serde_json::{Value, json, value::RawValue};
 pub(crate) use self::reader::Timings;
 use crate::{
     answer::text_protocol::{self, join},
-    http::{failure::Failure, learning::Change},
+    http::{failure::Failure, refusals::Change},
     wire::{
-        dialect::{Dialect, EncodedRequest, RequestPlan, WrittenTools, judged, takes_calls_in_form},
+        dialect::{Dialect, EncodedRequest, RequestPlan, ToolsJsonCache, allows_calls_with_schema, check_schema},
         sanitise::{GO_ON, NO_OUTPUT, PICTURES, WireIds, is_blank, tool_arguments, tool_name},
     },
 };
@@ -42,28 +42,28 @@ const USAGE: &str = "usage";
 /// Dialect of one model.
 #[derive(Default)]
 pub(crate) struct OpenAi {
-    tools: WrittenTools,
+    tools: ToolsJsonCache,
 }
 
 impl Dialect for OpenAi {
     fn encode(&self, plan: &RequestPlan<'_>) -> Result<EncodedRequest, Failure> {
         let RequestPlan { config, target, info, request, form, .. } = *plan;
-        let (host, native, origin) = (target.host(), plan.is_native(), model_origin(&info.id, target.shown()));
+        let (host, native, origin) = (target.host(), plan.is_native(), model_origin(&info.id, target.display_url()));
         let messages = text_protocol::messages(request, native);
-        let tools = self.tools.of(plan, wire_tool)?;
+        let tools = self.tools.for_request(plan, wire_tool)?;
         let renamed = form.has(&Change::MaxCompletionTokens);
-        let max_tokens = config.most_tokens(request).filter(|_| form.sends("max_tokens"));
-        let schema = self.sent_schema(plan).map(judged).transpose()?;
+        let max_tokens = config.max_answer_tokens(request).filter(|_| form.sends("max_tokens"));
+        let schema = self.sent_schema(plan).map(check_schema).transpose()?;
         let recipient = Recipient {
             id: &info.id,
             origin: &origin,
-            wants_thoughts: form.echoes(config),
-            wants_turns: form.has(&Change::WordsInResults),
+            requires_reasoning: form.echoes(config),
+            requires_alternation: form.has(&Change::WordsInResults),
         };
         let mut body = plan.body();
         body.set("model", &info.id)?;
         let mut wire = wire_messages(&messages, recipient);
-        if marks(plan) && form.sends(CACHE) {
+        if sends_cache_marks(plan) && form.sends(CACHE) {
             mark(&mut wire);
         }
         body.set("messages", &wire)?;
@@ -80,33 +80,33 @@ impl Dialect for OpenAi {
         }
         body.set("stream", &true)?;
         body.set_some("stream_options", form.sends("stream_options").then(|| json!({"include_usage": true})))?;
-        let asks_for_money = is_openrouter(host) && form.sends(USAGE);
-        body.set_some(USAGE, asks_for_money.then(|| json!({"include": true})))?;
+        let requests_cost = is_openrouter(host) && form.sends(USAGE);
+        body.set_some(USAGE, requests_cost.then(|| json!({"include": true})))?;
         let reader = Box::new(reader::Reader::default());
         Ok(EncodedRequest { path: "/chat/completions".to_owned(), body: body.finish(), reader })
     }
 
     fn optional_fields(&self, plan: &RequestPlan<'_>) -> Vec<String> {
         let RequestPlan { config, target, request, form, .. } = *plan;
-        let limits_answer = config.most_tokens(request).is_some();
+        let limits_answer = config.max_answer_tokens(request).is_some();
         let own = [
             ("temperature", config.temperature.is_some()),
             ("max_tokens", limits_answer && !form.has(&Change::MaxCompletionTokens)),
             ("stream_options", true),
-            (CACHE, marks(plan)),
+            (CACHE, sends_cache_marks(plan)),
             (USAGE, is_openrouter(target.host())),
         ];
         plan.sent_fields(own, &FIXED)
     }
 
     fn sent_schema<'a>(&self, plan: &RequestPlan<'a>) -> Option<&'a AnswerSchema> {
-        plan.schema_in(RESPONSE_FORMAT, takes_calls_in_form(plan.target.host()))
+        plan.schema_in(RESPONSE_FORMAT, allows_calls_with_schema(plan.target.host()))
     }
 }
 
 /// Returns true if cache marks are sent for this model, unless the field is configured.
-fn marks(plan: &RequestPlan<'_>) -> bool {
-    wants_marks(plan.target.host(), &plan.info.id) && !plan.config.body.contains_key(CACHE)
+fn sends_cache_marks(plan: &RequestPlan<'_>) -> bool {
+    requires_cache_marks(plan.target.host(), &plan.info.id) && !plan.config.body.contains_key(CACHE)
 }
 
 fn wire_tool(ToolSpec { name, description, parameters, .. }: &ToolSpec) -> Value {
@@ -124,18 +124,18 @@ fn is_openrouter(host: &str) -> bool {
 }
 
 /// Returns true if the cache of this model at that host requires marks.
-fn wants_marks(host: &str, id: &str) -> bool {
+fn requires_cache_marks(host: &str, id: &str) -> bool {
     is_openrouter(host) && id.trim_start_matches('~').starts_with("anthropic/")
 }
 
-/// Marks the cache after the instructions and at the last two places where the model answers. Each request finds what
-/// the previous one stored there.
+/// Marks the cache after the instructions and at the last two positions where the model answers. Each request finds
+/// what the previous one stored there.
 fn mark(messages: &mut [WireMessage<'_>]) {
     let is_answer = |message: &WireMessage<'_>| matches!(message, WireMessage::Assistant { .. });
-    let is_place = |at: &usize| !is_answer(&messages[*at]) && messages.get(at + 1).is_none_or(is_answer);
+    let is_cache_position = |at: &usize| !is_answer(&messages[*at]) && messages.get(at + 1).is_none_or(is_answer);
     let is_system = matches!(messages.first(), Some(WireMessage::System { .. }));
-    let places = (0..messages.len()).rev().filter(is_place).take(2).chain(is_system.then_some(0));
-    for at in places.collect::<Vec<usize>>() {
+    let positions = (0..messages.len()).rev().filter(is_cache_position).take(2).chain(is_system.then_some(0));
+    for at in positions.collect::<Vec<usize>>() {
         match &mut messages[at] {
             WireMessage::System { content } | WireMessage::User { content } | WireMessage::Tool { content, .. } => {
                 content.mark();
@@ -261,7 +261,7 @@ fn wire_messages<'a>(messages: &'a [Message], recipient: Recipient<'a>) -> Vec<W
                 Some(_) => add_user(&mut wire, text),
             },
             Message::User { text } => match wire.last_mut() {
-                Some(WireMessage::Tool { content, .. }) if recipient.wants_turns && !is_blank(text) => {
+                Some(WireMessage::Tool { content, .. }) if recipient.requires_alternation && !is_blank(text) => {
                     content.add(untrusted::user_text_after_result(text).into());
                 }
                 _ => add_user(&mut wire, text),
@@ -339,7 +339,7 @@ fn add_answer<'a>(
     tool_calls.extend(calls);
 }
 
-/// A call as it was, except for parts that would make servers reject the whole conversation for good: names with
+/// A call as it was, except for parts that would make servers reject the whole conversation permanently: names with
 /// unsupported characters, and arguments that are not a JSON object, which many servers parse to reformat them.
 fn wire_call<'a>(
     call: &'a ToolCall,
@@ -368,9 +368,9 @@ struct Recipient<'a> {
     /// Its name in the origin of answers.
     origin: &'a str,
     /// True if it needs earlier reasoning back.
-    wants_thoughts: bool,
+    requires_reasoning: bool,
     /// True if it rejects a user message directly after a tool result.
-    wants_turns: bool,
+    requires_alternation: bool,
 }
 
 impl Recipient<'_> {
@@ -379,21 +379,21 @@ impl Recipient<'_> {
     fn thoughts<'a>(&self, reasoning: Option<&'a str>, origin: &'a AnswerOrigin, has_calls: bool) -> Option<&'a str> {
         let own = reasoning.or(origin.unsent_reasoning.as_deref());
         let thoughts = own.filter(|_| !origin.has_foreign_reasoning(self.origin)).or(has_calls.then_some(""));
-        thoughts.filter(|_| self.wants_thoughts)
+        thoughts.filter(|_| self.requires_reasoning)
     }
 
     /// The call's own signature, or the placeholder for a call of another model if one is required.
     fn extra_content<'a>(&self, own: Option<&'a ServerFields>, is_first: bool) -> Option<&'a RawValue> {
         match own {
             Some(fields) => raw(fields.extra_content.as_deref()?),
-            None if is_first && demands_signatures(self.id) => raw(NO_SIGNATURE),
+            None if is_first && requires_signatures(self.id) => raw(NO_SIGNATURE),
             None => None,
         }
     }
 }
 
 /// Returns true if the ID is that of a Gemini model that rejects calls without a signature.
-fn demands_signatures(id: &str) -> bool {
+fn requires_signatures(id: &str) -> bool {
     let version = id.strip_prefix("models/").unwrap_or(id).strip_prefix("gemini-");
     let major = version.and_then(|version| version.split(|letter: char| !letter.is_ascii_digit()).next());
     major.and_then(|major| major.parse::<u32>().ok()).is_some_and(|major| major >= 3)
@@ -410,7 +410,7 @@ mod tests {
 
     #[test]
     fn only_claude_on_openrouter_gets_cache_marks() {
-        let check = |host, id, expected| assert_eq!(wants_marks(host, id), expected, "{host} {id}");
+        let check = |host, id, expected| assert_eq!(requires_cache_marks(host, id), expected, "{host} {id}");
         check("openrouter.ai", "anthropic/claude-sonnet-4.5", true);
         check("eu.openrouter.ai", "~anthropic/claude-sonnet-latest", true);
         check("openrouter.ai", "openai/gpt-5", false);
@@ -422,10 +422,10 @@ mod tests {
 
     #[test]
     fn foreign_call_is_marked_for_gemini() {
-        let check = |id: &str, demands: bool| {
-            let recipient = Recipient { id, origin: "", wants_thoughts: false, wants_turns: false };
+        let check = |id: &str, is_required: bool| {
+            let recipient = Recipient { id, origin: "", requires_reasoning: false, requires_alternation: false };
             let first = recipient.extra_content(None, true).map(RawValue::get);
-            assert_eq!(first, demands.then_some(NO_SIGNATURE), "{id}");
+            assert_eq!(first, is_required.then_some(NO_SIGNATURE), "{id}");
             assert!(recipient.extra_content(None, false).is_none());
             // Its own fields are sent unchanged, even if it has none.
             assert!(recipient.extra_content(Some(&ServerFields::default()), true).is_none());

@@ -26,7 +26,7 @@ use crate::{
     answer::{Answer, Kind, RawCall, text_protocol::Balance},
     http::{failure::Failure, target::Target},
     wire::{
-        dialect::{AnswerReader, parsed},
+        dialect::{AnswerReader, parse},
         lenient::{Count, Text, argument_text, counted, is_json, with_cache},
         openai::is_openrouter,
         partial::{CallBounds, PartialCall},
@@ -44,7 +44,7 @@ impl AnswerReader for Reader {
         if data.starts_with('[') {
             return self.array(target, data, answer);
         }
-        let chunk: Chunk<'_> = parsed(target, data)?;
+        let chunk: Chunk<'_> = parse(target, data)?;
         // Must come first, as a failed answer is charged too.
         account(target, &chunk, answer);
         if let Some(error) = chunk.error {
@@ -80,7 +80,7 @@ impl AnswerReader for Reader {
 impl Reader {
     /// Processes several events in an array, in which Gemini wraps its errors.
     fn array(&mut self, target: &Target, data: &str, answer: &mut Answer) -> Result<(), Failure> {
-        let events: Vec<&RawValue> = parsed(target, data)?;
+        let events: Vec<&RawValue> = parse(target, data)?;
         let objects = events.iter().map(|event| event.get()).filter(|event| event.starts_with('{'));
         objects.into_iter().try_for_each(|event| self.event(target, event, answer))
     }
@@ -104,8 +104,8 @@ impl Reader {
             self.details.add(details);
             answer.size += details.get().len();
         }
-        for words in [&delta.content, &delta.refusal] {
-            answer.push(Kind::Text, words);
+        for text in [&delta.content, &delta.refusal] {
+            answer.push(Kind::Text, text);
         }
         delta.tool_calls.iter().flatten().try_for_each(|call| self.calls.add(target, call, answer))
     }
@@ -183,8 +183,8 @@ struct Delta<'a> {
 impl Delta<'_> {
     /// The text of reasoning. Some servers send the same text under two names.
     fn reasoning(&self) -> &str {
-        let places = [&*self.reasoning_content, &self.reasoning, &self.thinking];
-        places.into_iter().find(|text| !text.is_empty()).unwrap_or_default()
+        let candidates = [&*self.reasoning_content, &self.reasoning, &self.thinking];
+        candidates.into_iter().find(|text| !text.is_empty()).unwrap_or_default()
     }
 }
 
@@ -210,13 +210,13 @@ fn usage(value: &Value) -> Usage {
     let answer = counted(value, ["/completion_tokens"]);
     let whole = answer.saturating_add(reasoning_tokens);
     // Some servers count reasoning separately from the answer, such as xAI's.
-    let is_beside = reasoning_tokens > answer
+    let is_separate = reasoning_tokens > answer
         || reasoning_tokens > 0 && counted(value, ["/total_tokens"]) == request.saturating_add(whole);
     Usage {
         prompt_tokens: with_cache(request, cached_tokens, cache_write_tokens),
         cached_tokens,
         cache_write_tokens,
-        completion_tokens: if is_beside { whole } else { answer },
+        completion_tokens: if is_separate { whole } else { answer },
         reasoning_tokens,
         ..Usage::default()
     }
@@ -226,8 +226,8 @@ fn usage(value: &Value) -> Usage {
 /// provider if the user's own key is used there.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range is checked before the cast")]
 fn charged_microusd(value: &Value) -> Option<u64> {
-    let dollars = |place: &str| {
-        let price = value.pointer(place)?;
+    let dollars = |path: &str| {
+        let price = value.pointer(path)?;
         price.as_f64().or_else(|| price.as_str()?.trim().parse().ok())
     };
     let upstream = dollars("/cost_details/upstream_inference_cost").filter(|_| value["is_byok"] == true);
@@ -248,9 +248,9 @@ pub(crate) struct Timings {
 }
 
 impl Timings {
-    /// Completes a known usage with these counts.
-    pub(crate) fn complete(&self, known: Option<Usage>) -> Usage {
-        let mut usage = known.unwrap_or_else(|| Usage {
+    /// Completes a reported usage with these counts.
+    pub(crate) fn complete(&self, reported: Option<Usage>) -> Usage {
+        let mut usage = reported.unwrap_or_else(|| Usage {
             prompt_tokens: self.prompt_n.0.saturating_add(self.cache_n.0),
             completion_tokens: self.predicted_n.0,
             ..Usage::default()
@@ -275,7 +275,7 @@ struct ReasoningDetails {
     details: Vec<DetailPieces>,
     bytes: usize,
     /// True if they are too large or invalid. Then none are sent back, as an incomplete set would be refused.
-    is_odd: bool,
+    is_malformed: bool,
 }
 
 #[derive(Deserialize)]
@@ -291,13 +291,13 @@ impl ReasoningDetails {
         self.bytes += raw.get().len();
         let pieces = serde_json::from_str::<Option<Vec<&RawValue>>>(raw.get());
         let Some(pieces) = pieces.ok().filter(|_| self.bytes <= MAX_SERVER_FIELDS) else {
-            self.is_odd = true;
+            self.is_malformed = true;
             return;
         };
         for piece in pieces.into_iter().flatten() {
             let labels = serde_json::from_str::<Labels<'_>>(piece.get()).ok();
             let key = labels.and_then(|labels| Some((labels.index?, labels.r#type.unwrap_or_default().into_owned())));
-            match self.details.iter_mut().rev().find(|(begun, _)| key.is_some() && *begun == key) {
+            match self.details.iter_mut().rev().find(|(other_key, _)| key.is_some() && *other_key == key) {
                 Some((_, pieces)) => pieces.push(piece.to_owned()),
                 None => self.details.push((key, vec![piece.to_owned()])),
             }
@@ -306,12 +306,12 @@ impl ReasoningDetails {
 
     /// All details as JSON, or `None` if there are none.
     fn take(&mut self) -> Option<String> {
-        let Self { details, bytes, is_odd } = std::mem::take(self);
-        if details.is_empty() && !is_odd {
+        let Self { details, bytes, is_malformed } = std::mem::take(self);
+        if details.is_empty() && !is_malformed {
             return None;
         }
-        let written: Option<Vec<String>> = details.iter().map(|(_, pieces)| joined(pieces)).collect();
-        let all = written.map(|written| format!("[{}]", written.join(","))).filter(|all| !is_odd && is_json(all));
+        let joined: Option<Vec<String>> = details.iter().map(|(_, pieces)| join_pieces(pieces)).collect();
+        let all = joined.map(|joined| format!("[{}]", joined.join(","))).filter(|all| !is_malformed && is_json(all));
         if all.is_none() {
             tracing::warn!(bytes, "reasoning_details are too large or unreadable and are not sent back");
         }
@@ -320,7 +320,7 @@ impl ReasoningDetails {
 }
 
 /// Joins the pieces of one detail.
-fn joined(pieces: &[Box<RawValue>]) -> Option<String> {
+fn join_pieces(pieces: &[Box<RawValue>]) -> Option<String> {
     if let [whole] = pieces {
         return Some(whole.get().to_owned());
     }
@@ -332,7 +332,7 @@ fn joined(pieces: &[Box<RawValue>]) -> Option<String> {
             } else if let Some(joined) = JOINED.into_iter().find(|joined| *joined == name) {
                 let more: String = serde_json::from_str(value.get()).ok()?;
                 texts.entry(joined).or_default().push_str(&more);
-            } else if name == SIGNATURE || fields.get(&name).is_none_or(|known| known.get() == "null") {
+            } else if name == SIGNATURE || fields.get(&name).is_none_or(|value| value.get() == "null") {
                 fields.insert(name, value);
             }
         }
@@ -389,7 +389,7 @@ impl Calls {
         let at = match self.find(index, id, name, &arguments) {
             Some(at) => at,
             None => {
-                self.bounds.begin(target)?;
+                self.bounds.add_call(target)?;
                 let (call, balance) = (PartialCall::new(id, ""), Balance::default());
                 self.calls.push(NumberedCall { index, call, balance, is_whole: false });
                 self.calls.len() - 1
@@ -411,7 +411,7 @@ impl Calls {
         if call.name != name {
             call.name.push_str(name);
         }
-        self.bounds.take(target, arguments.len() + name.len(), answer)?;
+        self.bounds.add_bytes(target, arguments.len() + name.len(), answer)?;
         call.push(&arguments, answer);
         *is_whole |= balance.end(call.arguments.as_bytes()).is_some();
         Ok(())
@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn reasoning_chunks_are_joined_and_the_rest_kept_verbatim() {
+    fn reasoning_chunks_are_joined_and_other_fields_stay_verbatim() {
         check_details(&[], None);
         check_details(&["null", "[]"], None);
         let encrypted = r#"{"type":"reasoning.encrypted", "data":"A\/b==","id":"x","format":"g","index":0}"#;

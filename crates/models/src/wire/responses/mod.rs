@@ -30,10 +30,10 @@ use crate::{
     answer::text_protocol::{self, join},
     config::Thinking,
     facts::catalogue,
-    http::{failure::Failure, learning::Change},
+    http::{failure::Failure, refusals::Change},
     wire::{
-        dialect::{Dialect, EncodedRequest, Memory, RequestPlan, judged, takes_calls_in_form},
-        partial::{AnswerPart, FilledPlace, StoredAnswer},
+        dialect::{Dialect, EncodedRequest, Memory, RequestPlan, allows_calls_with_schema, check_schema},
+        partial::{AnswerPart, FilledPart, StoredAnswer},
         sanitise::{GO_ON, NO_OUTPUT, PICTURES, WireIds, is_blank, split_instructions, tool_arguments, tool_name},
     },
 };
@@ -65,16 +65,16 @@ impl Dialect for Responses {
     fn encode(&self, plan: &RequestPlan<'_>) -> Result<EncodedRequest, Failure> {
         let RequestPlan { config, request, form, info, .. } = *plan;
         let messages = text_protocol::messages(request, plan.is_native());
-        let tools = self.0.tools.of(plan, wire_tool)?;
+        let tools = self.0.tools.for_request(plan, wire_tool)?;
         let origin = info.origin();
         let recipient = Recipient {
             origin: &origin,
             distrusted: &self.0.distrusted(),
             without_thoughts: form.has(&Change::WithoutSignedThoughts),
-            wants_turns: form.has(&Change::WordsInResults),
+            requires_alternation: form.has(&Change::WordsInResults),
         };
         let Conversation { instructions, items } = write(&messages, recipient);
-        let schema = self.sent_schema(plan).map(judged).transpose()?;
+        let schema = self.sent_schema(plan).map(check_schema).transpose()?;
         let mut body = plan.body();
         body.set("model", &info.id)?;
         body.set_some("instructions", Some(instructions).filter(|instructions| !instructions.is_empty()))?;
@@ -87,15 +87,15 @@ impl Dialect for Responses {
         body.set("store", &false)?;
         body.set_some(CACHE_KEY, form.sends(CACHE_KEY).then(|| request.session_id.to_string()))?;
         let compared =
-            self.0.last_answers.before(request).filter(|_| asks_for_reasons(plan) && form.sends(CACHE_OPTIONS));
+            self.0.last_answers.previous(request).filter(|_| asks_for_reasons(plan) && form.sends(CACHE_OPTIONS));
         body.set_some(CACHE_OPTIONS, compared.map(|id| json!({"comparison_response_id": id})))?;
         if let Some((schema, strict)) = schema {
             let format = format!(r#"{{"type":"json_schema","name":"answer","strict":{strict},"schema":{schema}}}"#);
             body.set_raw(TEXT, &format!(r#"{{"format":{format}}}"#));
         }
         body.set_some(TEMPERATURE, config.temperature.filter(|_| form.sends(TEMPERATURE)))?;
-        let most = config.most_tokens(request).filter(|_| form.sends(MAX_TOKENS));
-        body.set_some(MAX_TOKENS, most.map(|most| most.max(MIN_ANSWER)))?;
+        let limit = config.max_answer_tokens(request).filter(|_| form.sends(MAX_TOKENS));
+        body.set_some(MAX_TOKENS, limit.map(|limit| limit.max(MIN_ANSWER)))?;
         body.set("stream", &true)?;
         let reader = Box::new(reader::Reader::new(self.0.last_answers.note_of(request)));
         Ok(EncodedRequest { path: "/responses".to_owned(), body: body.finish(), reader })
@@ -104,9 +104,9 @@ impl Dialect for Responses {
     fn optional_fields(&self, plan: &RequestPlan<'_>) -> Vec<String> {
         let own = [
             (TEMPERATURE, plan.config.temperature.is_some()),
-            (MAX_TOKENS, plan.config.most_tokens(plan.request).is_some()),
+            (MAX_TOKENS, plan.config.max_answer_tokens(plan.request).is_some()),
             (REASONING, reasoning(plan).is_some()),
-            (SUMMARY, returns_thoughts(plan)),
+            (SUMMARY, requests_summary(plan)),
             (EFFORT, effort(plan).is_some()),
             (INCLUDE, true),
             (CACHE_KEY, true),
@@ -116,7 +116,7 @@ impl Dialect for Responses {
     }
 
     fn sent_schema<'a>(&self, plan: &RequestPlan<'a>) -> Option<&'a AnswerSchema> {
-        plan.schema_in(TEXT, takes_calls_in_form(plan.target.host()))
+        plan.schema_in(TEXT, allows_calls_with_schema(plan.target.host()))
     }
 
     fn distrust_thoughts(&self, plan: &RequestPlan<'_>) {
@@ -126,8 +126,8 @@ impl Dialect for Responses {
 
 /// Returns true if the server is asked why its cache missed. Only newer models support this, so it must be configured.
 fn asks_for_reasons(plan: &RequestPlan<'_>) -> bool {
-    let is_asked = plan.config.cache_reasons == Some(true);
-    is_asked && !plan.request.tools.is_empty() && !plan.config.body.contains_key(CACHE_OPTIONS)
+    let is_wanted = plan.config.cache_reasons == Some(true);
+    is_wanted && !plan.request.tools.is_empty() && !plan.config.body.contains_key(CACHE_OPTIONS)
 }
 
 fn wire_tool(ToolSpec { name, description, parameters, .. }: &ToolSpec) -> Value {
@@ -136,7 +136,7 @@ fn wire_tool(ToolSpec { name, description, parameters, .. }: &ToolSpec) -> Value
 
 fn reasoning(plan: &RequestPlan<'_>) -> Option<Value> {
     let effort = effort(plan).filter(|_| plan.form.sends(EFFORT)).map(|effort| ("effort", effort));
-    let wants_summary = returns_thoughts(plan) && plan.form.sends(SUMMARY);
+    let wants_summary = requests_summary(plan) && plan.form.sends(SUMMARY);
     let fields = effort.into_iter().chain(wants_summary.then(|| ("summary", "auto".into())));
     let fields: Map<String, Value> = fields.map(|(name, value)| (name.to_owned(), value)).collect();
     (!fields.is_empty() && plan.form.sends(REASONING)).then(|| fields.into())
@@ -150,9 +150,9 @@ fn effort(plan: &RequestPlan<'_>) -> Option<Value> {
 }
 
 /// Returns true if the model is asked for a summary of its reasoning: if configured, or if it is known to reason.
-fn returns_thoughts(plan: &RequestPlan<'_>) -> bool {
-    let is_known = || catalogue::published(plan.target.host(), &plan.info.id).is_some_and(|known| known.thinking);
-    plan.config.thinking.map_or_else(is_known, |thinking| thinking == Thinking::Adaptive)
+fn requests_summary(plan: &RequestPlan<'_>) -> bool {
+    let is_reasoning = || catalogue::published(plan.target.host(), &plan.info.id).is_some_and(|model| model.thinking);
+    plan.config.thinking.map_or_else(is_reasoning, |thinking| thinking == Thinking::Adaptive)
 }
 
 /// Conversation in the wire's format.
@@ -173,7 +173,7 @@ struct Recipient<'a> {
     /// True if no reasoning is sent to it.
     without_thoughts: bool,
     /// True if it rejects a user message directly after a tool result.
-    wants_turns: bool,
+    requires_alternation: bool,
 }
 
 fn write<'a>(messages: &'a [Message], recipient: Recipient<'a>) -> Conversation<'a> {
@@ -186,7 +186,7 @@ fn write<'a>(messages: &'a [Message], recipient: Recipient<'a>) -> Conversation<
     }
     // If a turn was stopped and is continued, half an answer may be last.
     if !writer.items.last().is_some_and(InputItem::asks) {
-        writer.add_answer_part(Part::said(GO_ON));
+        writer.add_answer_part(Part::input_text(GO_ON));
     }
     Conversation { instructions, items: writer.items }
 }
@@ -210,10 +210,10 @@ impl<'a> Writer<'a> {
     fn add(&mut self, message: &'a Message) {
         match message {
             Message::System { text } | Message::User { text } if is_blank(text) => {}
-            Message::System { text } => self.add_answer_part(Part::said(text)),
+            Message::System { text } => self.add_answer_part(Part::input_text(text)),
             Message::User { text } => self.add_user_text(text),
             Message::Pictures { text, pictures } => {
-                self.add_answer_part(Part::said(if is_blank(text) { PICTURES } else { text }));
+                self.add_answer_part(Part::input_text(if is_blank(text) { PICTURES } else { text }));
                 for part in pictures.iter().filter_map(Part::picture) {
                     self.add_answer_part(part);
                 }
@@ -231,11 +231,11 @@ impl<'a> Writer<'a> {
     /// as the start of a turn, and drop their earlier reasoning.
     fn add_user_text(&mut self, text: &'a str) {
         if let Some(InputItem::FunctionCallOutput { output, .. }) = self.items.last_mut()
-            && (untrusted::is_of_daemon(text) || self.recipient.wants_turns)
+            && (untrusted::is_of_daemon(text) || self.recipient.requires_alternation)
         {
             return join(output.to_mut(), &untrusted::user_text_after_result(text));
         }
-        self.add_answer_part(Part::said(text));
+        self.add_answer_part(Part::input_text(text));
     }
 
     fn add_answer_part(&mut self, part: Part<'a>) {
@@ -248,35 +248,35 @@ impl<'a> Writer<'a> {
     /// Writes adjacent answers, unchanged if possible.
     fn answers(&mut self, mut rest: &[AnswerPart<'a>]) {
         if self.items.is_empty() && !rest.is_empty() {
-            self.add_answer_part(Part::said(GO_ON));
+            self.add_answer_part(Part::input_text(GO_ON));
         }
         while let Some((first, after)) = rest.split_first() {
-            let as_it_came =
-                (1..=rest.len()).find_map(|parts| Some((self.as_it_came(&rest[..parts])?, &rest[parts..])));
-            let (items, next) = as_it_came.unwrap_or_else(|| (self.plain(first), after));
+            let unchanged =
+                (1..=rest.len()).find_map(|parts| Some((self.unchanged_items(&rest[..parts])?, &rest[parts..])));
+            let (items, next) = unchanged.unwrap_or_else(|| (self.plain(first), after));
             self.items.extend(items);
             rest = next;
         }
     }
 
     /// The unchanged items of an answer that consists of these parts. `None` if it must not be sent unchanged.
-    fn as_it_came(&mut self, parts: &[AnswerPart<'a>]) -> Option<Vec<InputItem<'a>>> {
+    fn unchanged_items(&mut self, parts: &[AnswerPart<'a>]) -> Option<Vec<InputItem<'a>>> {
         let json = parts.last()?.origin.blocks_of(self.recipient.origin)?;
         if self.recipient.without_thoughts || self.recipient.distrusted.contains(&fingerprint(json)) {
             return None;
         }
-        let stored = StoredAnswer::parse(json).filter(|stored| stored.behind.is_none())?;
+        let stored = StoredAnswer::parse(json).filter(|stored| stored.prefix.is_none())?;
         let recipient = self.recipient;
         let server_id = |call: &ToolCall, origin| server_id(call, origin, recipient.origin);
         let mut items = Vec::new();
-        for place in stored.filled(parts, &mut self.ids, server_id)? {
-            match place {
-                FilledPlace::Words(text, phase) => items.push(InputItem::answer(text, phase)),
-                FilledPlace::Call(call, id) => items.push(written_call(call, id)),
+        for part in stored.filled(parts, &mut self.ids, server_id)? {
+            match part {
+                FilledPart::Text(text, phase) => items.push(InputItem::answer(text, phase)),
+                FilledPart::Call(call, id) => items.push(written_call(call, id)),
                 // Reasoning is only sent if the item that it came with follows.
-                FilledPlace::Blank | FilledPlace::Missing => drop_thoughts(&mut items),
-                FilledPlace::AsItCame(raw, true) => items.push(InputItem::Thoughts(raw)),
-                FilledPlace::AsItCame(raw, false) => items.push(InputItem::AsItCame(raw)),
+                FilledPart::Blank | FilledPart::Missing => drop_thoughts(&mut items),
+                FilledPart::Original(raw, true) => items.push(InputItem::Thoughts(raw)),
+                FilledPart::Original(raw, false) => items.push(InputItem::Original(raw)),
             }
         }
         drop_thoughts(&mut items);
@@ -346,7 +346,7 @@ enum InputItem<'a> {
     Thoughts(&'a RawValue),
     /// Another item of an answer with its original bytes.
     #[serde(untagged)]
-    AsItCame(&'a RawValue),
+    Original(&'a RawValue),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -365,7 +365,7 @@ enum Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    fn said(text: impl Into<Cow<'a, str>>) -> Self {
+    fn input_text(text: impl Into<Cow<'a, str>>) -> Self {
         Self::InputText { text: text.into() }
     }
 
@@ -409,10 +409,10 @@ mod tests {
     const ORIGIN: &str = "m@host/v1";
 
     /// The items of a request with these messages, as they are sent.
-    fn written(messages: &[Message]) -> String {
+    fn write_items(messages: &[Message]) -> String {
         let distrusted = HashSet::new();
         let recipient =
-            Recipient { origin: ORIGIN, distrusted: &distrusted, without_thoughts: false, wants_turns: false };
+            Recipient { origin: ORIGIN, distrusted: &distrusted, without_thoughts: false, requires_alternation: false };
         serde_json::to_string(&write(messages, recipient).items).unwrap()
     }
 
@@ -424,13 +424,13 @@ mod tests {
     /// One scripted answer of a server, and the expected result.
     #[derive(Debug, Clone)]
     struct Step {
-        words: String,
+        text: String,
         phase: Option<&'static str>,
         thinks: bool,
         calls: bool,
         result: String,
         reminder: bool,
-        said: Option<String>,
+        input: Option<String>,
     }
 
     fn step() -> impl Strategy<Value = Step> {
@@ -438,14 +438,14 @@ mod tests {
         let phase = proptest::option::of(prop_oneof![Just("commentary"), Just("final_answer")]);
         let of_model = (text(), phase, any::<bool>(), any::<bool>());
         (of_model, text(), any::<bool>(), proptest::option::of(text())).prop_map(
-            |((words, phase, thinks, calls), result, reminder, said)| Step {
-                words,
+            |((text, phase, thinks, calls), result, reminder, input)| Step {
+                text,
                 phase,
                 thinks,
                 calls,
                 result,
                 reminder,
-                said,
+                input,
             },
         )
     }
@@ -453,16 +453,16 @@ mod tests {
     impl Step {
         /// Returns true if its reasoning is sent back, because another item follows it.
         fn shows_thoughts(&self) -> bool {
-            self.thinks && (self.calls || !is_blank(&self.words))
+            self.thinks && (self.calls || !is_blank(&self.text))
         }
 
         fn messages(&self, number: usize) -> Vec<Message> {
             let call_id = CallId::from(format!("c{number}"));
             let mut stored = Vec::new();
             stored.extend(self.thinks.then(|| thought(number)));
-            let bytes = self.words.len();
+            let bytes = self.text.len();
             stored.extend((bytes > 0).then(|| match self.phase {
-                _ if is_blank(&self.words) => format!("-{bytes}"),
+                _ if is_blank(&self.text) => format!("-{bytes}"),
                 Some(phase) => format!("[\"{phase}\",{bytes}]"),
                 None => bytes.to_string(),
             }));
@@ -479,13 +479,13 @@ mod tests {
             let call = ToolCall { call_id: call_id.clone(), name: "now".to_owned(), arguments: "{}".to_owned() };
             let tool_calls = if self.calls { vec![call] } else { Vec::new() };
             let mut messages =
-                vec![Message::Assistant { text: self.words.clone(), reasoning: None, tool_calls, origin }];
+                vec![Message::Assistant { text: self.text.clone(), reasoning: None, tool_calls, origin }];
             let user = |text: &str| Message::User { text: text.to_owned() };
             if self.calls {
                 messages.push(Message::Tool { call_id, name: "now".to_owned(), text: self.result.clone() });
             }
             messages.extend(self.reminder.then(|| user("<system_reminder>\nx\n</system_reminder>")));
-            messages.extend(self.said.as_deref().map(user));
+            messages.extend(self.input.as_deref().map(user));
             if !self.calls {
                 messages.push(user("go on"));
             }
@@ -498,10 +498,10 @@ mod tests {
         fn request_prefix_is_byte_identical_to_the_previous_one(steps in proptest::collection::vec(step(), 1..8)) {
             let mut messages =
                 vec![Message::System { text: "s".to_owned() }, Message::User { text: "begin".to_owned() }];
-            let mut before = written(&messages);
+            let mut before = write_items(&messages);
             for (number, step) in steps.iter().enumerate() {
                 messages.extend(step.messages(number));
-                let next = written(&messages);
+                let next = write_items(&messages);
                 // More text may follow the last one.
                 let repeated = before.trim_end_matches(['"', '}', ']']);
                 prop_assert!(next.starts_with(repeated), "{next}\n\ndoes not begin with\n\n{repeated}");

@@ -6,7 +6,7 @@ use std::mem;
 use agentd_core::origin::MAX_SERVER_FIELDS;
 use serde_json::value::RawValue;
 
-use super::reader::{ItemHead, ItemPlace};
+use super::reader::{ItemHead, ItemKey};
 use crate::{
     answer::{Answer, Kind, RawCall},
     http::{failure::Failure, target::Target},
@@ -20,7 +20,7 @@ use crate::{
 const MAX_ITEMS: usize = 4096;
 
 /// Separator between the texts of two messages, and between parts of reasoning.
-const BETWEEN: &str = "\n\n";
+const SEPARATOR: &str = "\n\n";
 
 /// Items of one answer, in the order in which they started.
 #[derive(Debug, Default)]
@@ -28,12 +28,12 @@ pub(super) struct PartialItems {
     items: Vec<PartialItem>,
     bounds: CallBounds,
     /// Message that received the most recent text.
-    speaker: Option<usize>,
+    last_message: Option<usize>,
     has_thought: bool,
     /// True if no reasoning has arrived since the last text.
-    speaks: bool,
+    last_was_text: bool,
     /// True once text arrived out of order, so that it cannot be attributed to items.
-    is_odd: bool,
+    is_out_of_order: bool,
 }
 
 #[derive(Debug)]
@@ -56,8 +56,8 @@ enum Body {
 #[derive(Debug, Default)]
 struct Message {
     /// Separator between its text and that of the previous message.
-    between: &'static str,
-    words: String,
+    separator: &'static str,
+    text: String,
     phase: Option<String>,
     is_refusal: bool,
 }
@@ -79,22 +79,22 @@ impl PartialItems {
     pub(super) fn begin<'r>(
         &mut self,
         target: &Target,
-        place: ItemPlace<'_>,
+        key: ItemKey<'_>,
         raw: &'r RawValue,
     ) -> Result<Option<(usize, ItemHead<'r>)>, Failure> {
         let Ok(head) = serde_json::from_str::<ItemHead<'_>>(raw.get()) else {
-            self.is_odd = true;
+            self.is_out_of_order = true;
             return Ok(None);
         };
-        let place = ItemPlace { id: if place.id.is_empty() { &head.id } else { place.id }, ..place };
-        let at = match self.find(place) {
+        let key = ItemKey { id: if key.id.is_empty() { &head.id } else { key.id }, ..key };
+        let at = match self.find(key) {
             Some(at) if mem::discriminant(&self.items[at].body) == mem::discriminant(&empty(&head.r#type)) => at,
             // Another kind with the same number: a separate item, which pieces of the other one must not change.
             Some(_) => {
-                self.is_odd = true;
-                self.push(target, ItemPlace { index: None, ..place }, &head.r#type)?
+                self.is_out_of_order = true;
+                self.push(target, ItemKey { index: None, ..key }, &head.r#type)?
             }
-            None => self.push(target, place, &head.r#type)?,
+            None => self.push(target, key, &head.r#type)?,
         };
         match &mut self.items[at] {
             PartialItem { is_done: true, .. } => return Ok(None),
@@ -114,29 +114,29 @@ impl PartialItems {
     pub(super) fn finish(
         &mut self,
         target: &Target,
-        place: ItemPlace<'_>,
+        key: ItemKey<'_>,
         raw: &RawValue,
         answer: &mut Answer,
     ) -> Result<(), Failure> {
-        let Some((at, head)) = self.begin(target, place, raw)? else { return Ok(()) };
+        let Some((at, head)) = self.begin(target, key, raw)? else { return Ok(()) };
         self.items[at].is_done = !head.is_cut();
         answer.size += 1;
-        let goes_back = match &self.items[at].body {
-            Body::Thoughts(_) => head.can_go_back(),
+        let is_sent_back = match &self.items[at].body {
+            Body::Thoughts(_) => head.can_be_sent_back(),
             body => matches!(body, Body::Other(_)),
         };
-        let kept = if goes_back { self.kept(at, raw) } else { None };
+        let original = if is_sent_back { self.stored_original(at, raw) } else { None };
         match &mut self.items[at].body {
             Body::Message(message) => {
                 let parts = head.content.as_deref().unwrap_or_default();
                 let whole: String = parts.iter().flat_map(|part| [&*part.text, &*part.refusal]).collect();
                 let is_refusal = parts.iter().any(|part| !part.refusal.is_empty());
                 // Only text that has not arrived in pieces is new.
-                let rest = whole.strip_prefix(message.words.as_str()).unwrap_or_default();
+                let rest = whole.strip_prefix(message.text.as_str()).unwrap_or_default();
                 self.add_text(at, rest, is_refusal, answer);
             }
             Body::Thoughts(thoughts) => {
-                thoughts.raw = kept;
+                thoughts.raw = original;
                 if thoughts.emitted.is_some() {
                     return Ok(());
                 }
@@ -151,22 +151,22 @@ impl PartialItems {
                     self.complete_arguments(target, at, arguments, answer)?;
                 }
             }
-            Body::Other(item) => *item = kept,
+            Body::Other(item) => *item = original,
         }
         Ok(())
     }
 
     /// The original bytes of an item, as long as the total stays within the limit of stored data.
-    fn kept(&mut self, at: usize, raw: &RawValue) -> Option<Box<RawValue>> {
+    fn stored_original(&mut self, at: usize, raw: &RawValue) -> Option<Box<RawValue>> {
         if !is_json(raw.get()) {
             return None;
         }
         // A cut item is sent again at the end, so its earlier size does not count.
         let others = self.items.iter().enumerate().filter(|(other, _)| *other != at);
         let bytes: usize = others.filter_map(|(_, item)| item.raw()).map(|raw| raw.get().len()).sum();
-        let has_room = bytes + raw.get().len() <= MAX_SERVER_FIELDS;
-        self.is_odd |= !has_room;
-        has_room.then(|| raw.to_owned())
+        let has_capacity = bytes + raw.get().len() <= MAX_SERVER_FIELDS;
+        self.is_out_of_order |= !has_capacity;
+        has_capacity.then(|| raw.to_owned())
     }
 
     /// Returns true if the model has refused to answer.
@@ -188,15 +188,15 @@ impl PartialItems {
         let mut stored = AnswerParts::default();
         let fits = self.in_order().into_iter().try_for_each(|item| match &item.body {
             Body::Message(message) => {
-                if !message.between.is_empty() {
-                    stored.words(message.between, None)?;
+                if !message.separator.is_empty() {
+                    stored.text(message.separator, None)?;
                 }
-                if message.words.is_empty() { Some(()) } else { stored.words(&message.words, message.phase.as_deref()) }
+                if message.text.is_empty() { Some(()) } else { stored.text(&message.text, message.phase.as_deref()) }
             }
             Body::Call(call) => stored.call(&call.id),
-            Body::Thoughts(_) | Body::Other(_) => item.raw().map_or(Some(()), |raw| stored.as_it_came(raw)),
+            Body::Thoughts(_) | Body::Other(_) => item.raw().map_or(Some(()), |raw| stored.original(raw)),
         });
-        let stored = if fits.is_some() && !self.is_odd { stored.written(None) } else { None };
+        let stored = if fits.is_some() && !self.is_out_of_order { stored.into_json(None) } else { None };
         if stored.is_none() && self.items.iter().any(|item| item.raw().is_some()) {
             tracing::warn!("items of an answer are too large or out of order and are not sent back");
         }
@@ -214,90 +214,91 @@ impl PartialItems {
 
     /// The item with that number, or with that ID. If a server does not number its items, the numbers of the whole
     /// answer are positions.
-    fn find(&self, place: ItemPlace<'_>) -> Option<usize> {
-        let by_id = || self.items.iter().rposition(|item| !place.id.is_empty() && item.id == place.id);
-        let Some(index) = place.index else { return by_id() };
+    fn find(&self, key: ItemKey<'_>) -> Option<usize> {
+        let by_id = || self.items.iter().rposition(|item| !key.id.is_empty() && item.id == key.id);
+        let Some(index) = key.index else { return by_id() };
         // An item with another ID only counts if none has this ID.
         let has_other_id =
-            |at: usize| !place.id.is_empty() && !self.items[at].id.is_empty() && self.items[at].id != place.id;
-        let at_its_place = || {
+            |at: usize| !key.id.is_empty() && !self.items[at].id.is_empty() && self.items[at].id != key.id;
+        let by_position = || {
             let at = usize::try_from(index).ok()?;
             self.items.get(at).is_some_and(|item| item.index.is_none()).then_some(at)
         };
-        match self.items.iter().rposition(|item| item.index == Some(index)).or_else(at_its_place) {
+        match self.items.iter().rposition(|item| item.index == Some(index)).or_else(by_position) {
             Some(at) if has_other_id(at) => by_id().or(Some(at)),
             found => found.or_else(by_id),
         }
     }
 
-    fn push(&mut self, target: &Target, place: ItemPlace<'_>, kind: &str) -> Result<usize, Failure> {
+    fn push(&mut self, target: &Target, key: ItemKey<'_>, kind: &str) -> Result<usize, Failure> {
         if self.items.len() == MAX_ITEMS {
             return Err(Failure::protocol(format!("the model at {target} answered with more than {MAX_ITEMS} items")));
         }
         let body = empty(kind);
         if matches!(body, Body::Call(_)) {
-            self.bounds.begin(target)?;
+            self.bounds.add_call(target)?;
         }
-        self.items.push(PartialItem { index: place.index, id: place.id.to_owned(), is_done: false, body });
+        self.items.push(PartialItem { index: key.index, id: key.id.to_owned(), is_done: false, body });
         Ok(self.items.len() - 1)
     }
 
     /// The item for a piece of this kind. Creates it if it has not started yet.
-    pub(super) fn of_kind(&mut self, target: &Target, place: ItemPlace<'_>, kind: &str) -> Result<usize, Failure> {
+    pub(super) fn find_or_create(&mut self, target: &Target, key: ItemKey<'_>, kind: &str) -> Result<usize, Failure> {
         let wanted = mem::discriminant(&empty(kind));
         let fits = |body: &Body| mem::discriminant(body) == wanted;
-        let last = || match (place.index, place.id) {
+        let last = || match (key.index, key.id) {
             (None, "") => self.items.iter().rposition(|item| fits(&item.body)),
             _ => None,
         };
-        match self.find(place).or_else(last) {
+        match self.find(key).or_else(last) {
             Some(at) if fits(&self.items[at].body) => Ok(at),
             Some(_) => {
-                self.is_odd = true;
-                let same = |item: &PartialItem| fits(&item.body) && (item.id == place.id || item.index.is_none());
+                self.is_out_of_order = true;
+                let same = |item: &PartialItem| fits(&item.body) && (item.id == key.id || item.index.is_none());
                 match self.items.iter().rposition(same) {
                     Some(at) => Ok(at),
-                    None => self.push(target, ItemPlace { index: None, ..place }, kind),
+                    None => self.push(target, ItemKey { index: None, ..key }, kind),
                 }
             }
-            None => self.push(target, place, kind),
+            None => self.push(target, key, kind),
         }
     }
 
     /// Adds text to a message.
-    pub(super) fn add_text(&mut self, at: usize, words: &str, is_refusal: bool, answer: &mut Answer) {
-        let before = self.speaker.filter(|before| *before != at);
+    pub(super) fn add_text(&mut self, at: usize, text: &str, is_refusal: bool, answer: &mut Answer) {
+        let before = self.last_message.filter(|before| *before != at);
         let later = before.and_then(|before| self.items[before].index);
         let index = self.items[at].index;
         let Body::Message(message) = &mut self.items[at].body else { return };
         message.is_refusal |= is_refusal;
-        if words.is_empty() {
+        if text.is_empty() {
             return;
         }
         if before.is_some() {
-            self.is_odd |= !message.words.is_empty() || later.is_some_and(|later| index.is_some_and(|own| own < later));
-            if message.words.is_empty() && self.speaks {
-                message.between = BETWEEN;
-                answer.push(Kind::Text, BETWEEN);
+            self.is_out_of_order |=
+                !message.text.is_empty() || later.is_some_and(|later| index.is_some_and(|own| own < later));
+            if message.text.is_empty() && self.last_was_text {
+                message.separator = SEPARATOR;
+                answer.push(Kind::Text, SEPARATOR);
             }
         }
-        message.words.push_str(words);
-        (self.speaker, self.speaks) = (Some(at), true);
-        answer.push(Kind::Text, words);
+        message.text.push_str(text);
+        (self.last_message, self.last_was_text) = (Some(at), true);
+        answer.push(Kind::Text, text);
     }
 
     /// Adds text to a part of a reasoning item.
-    pub(super) fn add_thought(&mut self, at: usize, part: ThoughtPart, words: &str, answer: &mut Answer) {
+    pub(super) fn add_thought(&mut self, at: usize, part: ThoughtPart, text: &str, answer: &mut Answer) {
         let Body::Thoughts(thoughts) = &mut self.items[at].body else { return };
-        if words.is_empty() || thoughts.emitted.is_some_and(|emitted| emitted.0 != part.0) {
+        if text.is_empty() || thoughts.emitted.is_some_and(|emitted| emitted.0 != part.0) {
             return;
         }
         let begins = thoughts.emitted.replace(part) != Some(part);
         if begins && self.has_thought {
-            answer.push(Kind::Reasoning, BETWEEN);
+            answer.push(Kind::Reasoning, SEPARATOR);
         }
-        (self.has_thought, self.speaks) = (true, false);
-        answer.push(Kind::Reasoning, words);
+        (self.has_thought, self.last_was_text) = (true, false);
+        answer.push(Kind::Reasoning, text);
     }
 
     /// Adds a piece of the arguments of a call.
@@ -309,7 +310,7 @@ impl PartialItems {
         answer: &mut Answer,
     ) -> Result<(), Failure> {
         let Body::Call(call) = &mut self.items[at].body else { return Ok(()) };
-        self.bounds.take(target, piece.len(), answer)?;
+        self.bounds.add_bytes(target, piece.len(), answer)?;
         call.push(piece, answer);
         Ok(())
     }

@@ -12,7 +12,7 @@ use crate::{
     answer::{Answer, RawCall},
     http::{failure::Failure, target::Target},
     wire::{
-        dialect::{AnswerNote, AnswerReader, parsed},
+        dialect::{AnswerNote, AnswerReader, parse},
         lenient::{Count, Text, counted, with_cache},
     },
 };
@@ -25,11 +25,11 @@ pub(super) struct Reader {
 }
 
 /// Events that end an answer.
-const ENDS: [&str; 3] = ["response.completed", "response.incomplete", "response.failed"];
+const END_EVENTS: [&str; 3] = ["response.completed", "response.incomplete", "response.failed"];
 
 impl AnswerReader for Reader {
     fn event(&mut self, target: &Target, data: &str, answer: &mut Answer) -> Result<(), Failure> {
-        let event: Event<'_> = parsed(target, data)?;
+        let event: Event<'_> = parse(target, data)?;
         if &*event.object == "response" {
             return self.end(target, data, "", answer);
         }
@@ -39,53 +39,53 @@ impl AnswerReader for Reader {
         }
         match self.numbering.next(event.sequence_number.map(|number| number.0)) {
             // An end is always processed, regardless of its number.
-            EventPlace::Repeated if !ENDS.contains(&kind) => return Ok(()),
-            EventPlace::Next | EventPlace::Repeated => {}
-            EventPlace::BehindGap(missing) => {
+            EventOrder::Repeated if !END_EVENTS.contains(&kind) => return Ok(()),
+            EventOrder::Next | EventOrder::Repeated => {}
+            EventOrder::AfterGap(missing) => {
                 let message = format!("event {missing} of the answer of the model at {target} is missing");
                 return Err(Failure::cut(message).hint("a proxy may be dropping events; try again"));
             }
         }
-        let (place, piece) = (event.place(), &*event.delta);
+        let (key, piece) = (event.key(), &*event.delta);
         match kind {
             "response.output_item.added" => {
                 if let Some(item) = event.item {
-                    self.items.begin(target, place, item)?;
+                    self.items.begin(target, key, item)?;
                 }
             }
             "response.output_item.done" => {
                 if let Some(item) = event.item {
-                    self.items.finish(target, place, item, answer)?;
+                    self.items.finish(target, key, item, answer)?;
                 }
             }
             "response.output_text.delta" | "response.refusal.delta" => {
-                let at = self.items.of_kind(target, place, "message")?;
+                let at = self.items.find_or_create(target, key, "message")?;
                 self.items.add_text(at, piece, kind == "response.refusal.delta", answer);
             }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
-                let at = self.items.of_kind(target, place, "reasoning")?;
+                let at = self.items.find_or_create(target, key, "reasoning")?;
                 let is_summary = kind == "response.reasoning_summary_text.delta";
                 let number = if is_summary { event.summary_index } else { event.content_index };
                 self.items.add_thought(at, (is_summary, number.0), piece, answer);
             }
             "response.function_call_arguments.delta" => {
-                let at = self.items.of_kind(target, place, "function_call")?;
+                let at = self.items.find_or_create(target, key, "function_call")?;
                 self.items.add_arguments(target, at, piece, answer)?;
             }
             "response.function_call_arguments.done" => {
                 if let Some(arguments) = event.arguments {
-                    let at = self.items.of_kind(target, place, "function_call")?;
+                    let at = self.items.find_or_create(target, key, "function_call")?;
                     self.items.complete_arguments(target, at, arguments, answer)?;
                 }
             }
-            end if ENDS.contains(&end) => {
+            end if END_EVENTS.contains(&end) => {
                 let response = event.response.map_or("{}", RawValue::get);
                 self.end(target, response, end.trim_start_matches("response."), answer)?;
                 answer.done = true;
             }
             "" => {
                 return Err(Failure::other_wire(target, data)
-                    .hint("is `wire: responses` right for this server? Chat Completions servers need `wire: openai`"));
+                    .hint("check `wire`: Chat Completions servers need `wire: openai`"));
             }
             _ => {}
         }
@@ -108,7 +108,7 @@ impl Reader {
 
     /// Processes a whole answer, at the end of a stream or without streaming.
     fn end(&mut self, target: &Target, data: &str, status: &str, answer: &mut Answer) -> Result<(), Failure> {
-        let whole: WholeResponse<'_> = parsed(target, data)?;
+        let whole: WholeResponse<'_> = parse(target, data)?;
         let status = if status.is_empty() { &*whole.status } else { status };
         // A failed answer is charged too.
         answer.usage = whole.usage.as_ref().map(usage).or(answer.usage);
@@ -116,7 +116,7 @@ impl Reader {
             return Err(failed(target, &whole, status));
         }
         for (item, index) in whole.output.iter().flatten().zip(0..) {
-            self.items.finish(target, ItemPlace { index: Some(index), id: "" }, item, answer)?;
+            self.items.finish(target, ItemKey { index: Some(index), id: "" }, item, answer)?;
         }
         self.note.record(&whole.id);
         // Diagnostics are informational, so invalid ones are ignored.
@@ -169,7 +169,7 @@ struct Event<'a> {
 
 /// Identification of the item that an event is about.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct ItemPlace<'a> {
+pub(super) struct ItemKey<'a> {
     pub(super) index: Option<u64>,
     pub(super) id: &'a str,
 }
@@ -212,8 +212,8 @@ pub(super) struct ContentPart<'a> {
 }
 
 impl Event<'_> {
-    fn place(&self) -> ItemPlace<'_> {
-        ItemPlace { index: self.output_index.map(|index| index.0), id: &self.item_id }
+    fn key(&self) -> ItemKey<'_> {
+        ItemKey { index: self.output_index.map(|index| index.0), id: &self.item_id }
     }
 }
 
@@ -225,7 +225,7 @@ impl ItemHead<'_> {
 
     /// Returns true if reasoning has the content that its server needs back. Otherwise the server would look for it in
     /// its storage.
-    pub(super) fn can_go_back(&self) -> bool {
+    pub(super) fn can_be_sent_back(&self) -> bool {
         let has_content = self.content.as_ref().is_some_and(|content| !content.is_empty());
         !self.is_cut() && (has_content || !self.encrypted_content.is_empty())
     }
@@ -258,35 +258,35 @@ enum Numbering {
 
 /// Position of an event in its stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum EventPlace {
+enum EventOrder {
     /// The event with the expected number.
     Next,
     /// An event that has already arrived.
     Repeated,
     /// An event after a gap. The number is that of the missing event.
-    BehindGap(u64),
+    AfterGap(u64),
 }
 
 impl Numbering {
     /// Checks the number of the next event.
-    fn next(&mut self, number: Option<u64>) -> EventPlace {
-        let now = match (&*self, number) {
+    fn next(&mut self, number: Option<u64>) -> EventOrder {
+        let next = match (&*self, number) {
             // Gateways insert events without numbers.
-            (Self::Absent, _) | (Self::Last { .. }, None) => return EventPlace::Next,
+            (Self::Absent, _) | (Self::Last { .. }, None) => return EventOrder::Next,
             (Self::Unknown, None) => Self::Absent,
             (Self::Unknown, Some(number)) => Self::Last { number, counted: false },
             (&Self::Last { number: last, counted }, Some(number)) => {
                 let expected = last.saturating_add(1);
                 match number.cmp(&expected) {
-                    Ordering::Greater => return EventPlace::BehindGap(expected),
+                    Ordering::Greater => return EventOrder::AfterGap(expected),
                     Ordering::Equal => Self::Last { number, counted: true },
-                    Ordering::Less if counted => return EventPlace::Repeated,
+                    Ordering::Less if counted => return EventOrder::Repeated,
                     Ordering::Less => Self::Absent,
                 }
             }
         };
-        *self = now;
-        EventPlace::Next
+        *self = next;
+        EventOrder::Next
     }
 }
 

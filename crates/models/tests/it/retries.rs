@@ -59,11 +59,11 @@ async fn broken_answers_fail_after_five_attempts() {
     let outcome = ask_server(&server).await;
     assert_eq!(outcome.kind(), Some(ErrorKind::CutStream));
     assert_eq!((outcome.discarded, server.requests().len(), outcome.calls.len()), (5, 6, 0));
-    assert_eq!(outcome.text, "Half an answer.", "what there was last is kept");
+    assert_eq!(outcome.text, "Half an answer.", "the text of the last attempt is kept");
 }
 
 #[tokio::test]
-async fn hopeless_broken_answer_is_not_retried() {
+async fn unrecoverable_answer_is_not_retried() {
     let outcome =
         ask_over(Wire::OpenAi, Reply::text("Half").finish("").and_call("now", json!({"path": "x".repeat(2 << 20)})))
             .await;
@@ -78,13 +78,13 @@ async fn tokens_per_minute_limit_is_retried_not_an_overflow() {
         again in 25ms.";
     let server = ModelServer::start().await;
     let model = connect(&config(&server)).unwrap();
-    for (status, words) in [(413, USED), (429, USED), (400, USED), (413, LARGE)] {
-        server.reply(Reply::refusal(status, words));
+    for (status, message) in [(413, USED), (429, USED), (400, USED), (413, LARGE)] {
+        server.reply(Reply::refusal(status, message));
         let outcome = ask(&model, request("Hi")).await;
-        assert_eq!((outcome.error, outcome.retries.len()), (None, 1), "{status} {words}");
+        assert_eq!((outcome.error, outcome.retries.len()), (None, 1), "{status} {message}");
         let (_, delay_ms, reason) = &outcome.retries[0];
         assert!(reason.contains("is rate limited: ") && reason.contains("tokens per minute"), "{reason}");
-        assert!(words == LARGE || (25..50).contains(delay_ms), "{delay_ms}");
+        assert!(message == LARGE || (25..50).contains(delay_ms), "{delay_ms}");
     }
     server.reply(Reply::refusal(413, LARGE).header("retry-after", "0.04"));
     assert!(ask(&model, request("Hi")).await.retries[0].1 >= 40);
@@ -106,22 +106,22 @@ async fn loading_server_is_waited_for() {
     }
     let model = connect(&ModelConfig { retries: 0, ..config(&server) }).unwrap();
     let outcome = ask(&model, request("Hi")).await;
-    assert_eq!((outcome.error, outcome.retries.len()), (None, 1), "it is told once");
+    assert_eq!((outcome.error, outcome.retries.len()), (None, 1), "the wait is announced once");
     assert!(outcome.retries[0].2.contains("Loading model") && outcome.retries[0].2.contains("5 minutes"));
     assert_eq!(server.counts().requests, 11);
 }
 
 #[tokio::test]
 async fn unparsable_call_is_retried_twice() {
-    const SPOILT: &str = r#"{"error":{"message":"Failed to call a function.","type":"invalid_request_error",
+    const INVALID_CALL: &str = r#"{"error":{"message":"Failed to call a function.","type":"invalid_request_error",
         "code":"tool_use_failed","failed_generation":"<function=now{}"}}"#;
     let server = ModelServer::start().await;
     let model = connect(&ModelConfig { retries: 0, ..config(&server) }).unwrap();
-    server.reply(Reply::status(400, SPOILT)).reply(Reply::status(400, SPOILT)).reply(Reply::text("Fine."));
+    server.reply(Reply::status(400, INVALID_CALL)).reply(Reply::status(400, INVALID_CALL)).reply(Reply::text("Fine."));
     let outcome = ask(&model, request_with_tools("Hi")).await;
     assert_eq!((outcome.text.as_str(), outcome.retries.len()), ("Fine.", 2));
     for _ in 0..3 {
-        server.reply(Reply::status(400, SPOILT));
+        server.reply(Reply::status(400, INVALID_CALL));
     }
     let outcome = ask(&model, request_with_tools("Hi")).await;
     assert_eq!((outcome.kind(), outcome.retries.len()), (Some(ErrorKind::Rejected), 2));

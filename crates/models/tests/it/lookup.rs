@@ -27,7 +27,11 @@ async fn id_and_window_are_fetched_in_one_request() {
     server.lists([json!({"id": "big", "owned_by": "vllm", "max_model_len": 131_072}), json!({"id": "small"})]);
     server.default_reply(Reply::text("Hi."));
     let model = connect(&bare(&server)).unwrap();
-    assert_eq!((model.info().id.as_str(), window(model.info())), ("default", ASSUMED), "nothing is asked before");
+    assert_eq!(
+        (model.info().id.as_str(), window(model.info())),
+        ("default", ASSUMED),
+        "no query before the first request"
+    );
     assert_eq!(ask(&model, request("Hello")).await.text, "Hi.");
     assert_eq!((model.info().id.as_str(), window(model.info())), ("big", (131_072, WindowSource::Server)));
     assert_eq!(server.requests()[0].body["model"], "big");
@@ -37,7 +41,7 @@ async fn id_and_window_are_fetched_in_one_request() {
 }
 
 #[tokio::test]
-async fn configured_values_are_not_looked_up() {
+async fn configured_values_are_not_queried() {
     let server = ModelServer::start().await;
     server.lists([json!({"id": "m", "context_length": 131_072})]).default_reply(Reply::text("Hi."));
     let configured = ModelConfig { context_window: Some(9000), ..config(&server) };
@@ -78,8 +82,8 @@ async fn catalogue_values_are_the_default() {
     let proxy = known("http://127.0.0.1:9/v1", "gpt-4o", |_| {});
     assert_eq!(window(&proxy), ASSUMED);
     assert!(proxy.figures.iter().any(|figure| figure.name == "prices" && figure.value == "unknown"));
-    let unheard_of = known("https://api.openai.com/v1", "gpt-of-nobody", |_| {});
-    assert_eq!(unheard_of.window_source, WindowSource::Default);
+    let unknown = known("https://api.openai.com/v1", "gpt-unknown", |_| {});
+    assert_eq!(unknown.window_source, WindowSource::Default);
 }
 
 #[tokio::test]
@@ -127,7 +131,7 @@ async fn empty_model_list_is_requested_once_while_answering() {
 }
 
 /// Documents of a server that reports whether one model accepts pictures.
-fn tells_of_sight(server: &ModelServer, kind: &str, sees: bool) {
+fn report_picture_support(server: &ModelServer, kind: &str, sees: bool) {
     let inputs = if sees { json!(["text", "image"]) } else { json!(["text"]) };
     match kind {
         "OpenRouter" => {
@@ -159,22 +163,22 @@ async fn server_picture_support_applies_unless_configured() {
     for kind in ["OpenRouter", "Mistral", "Anthropic", "llama.cpp", "Ollama", "LM Studio"] {
         for sees in [true, false] {
             let server = ModelServer::start().await;
-            tells_of_sight(&server, kind, sees);
-            let sight = async |config: ModelConfig| {
+            report_picture_support(&server, kind, sees);
+            let sees_pictures = async |config: ModelConfig| {
                 let model = connect(&config).unwrap();
                 model.look_up_vision().await;
                 model.look_up_vision().await;
                 model.info().sees_pictures
             };
-            assert_eq!(sight(config(&server)).await, sees, "{kind}");
+            assert_eq!(sees_pictures(config(&server)).await, sees, "{kind}");
             // With a configured window, it is queried once; not for configured facts.
             let configured = ModelConfig { context_window: Some(9000), ..config(&server) };
             let before = server.documents_asked().len();
-            assert_eq!(sight(configured.clone()).await, sees, "{kind}");
-            let asked = server.documents_asked().split_off(before);
-            assert_eq!(asked.iter().filter(|path| *path == "/v1/models").count(), 1, "{kind}: {asked:?}");
+            assert_eq!(sees_pictures(configured.clone()).await, sees, "{kind}");
+            let queries = server.documents_asked().split_off(before);
+            assert_eq!(queries.iter().filter(|path| *path == "/v1/models").count(), 1, "{kind}: {queries:?}");
             let before = server.documents_asked().len();
-            assert_eq!(sight(ModelConfig { sees_pictures: Some(!sees), ..configured }).await, !sees, "{kind}");
+            assert_eq!(sees_pictures(ModelConfig { sees_pictures: Some(!sees), ..configured }).await, !sees, "{kind}");
             assert_eq!(server.documents_asked().len(), before, "{kind}");
         }
     }
@@ -184,23 +188,23 @@ async fn server_picture_support_applies_unless_configured() {
 async fn picture_support_is_cached_and_fetched_on_demand() {
     let server = ModelServer::start().await;
     let (_folder, file) = learning::records();
-    tells_of_sight(&server, "Ollama", true);
+    report_picture_support(&server, "Ollama", true);
     server.default_reply(Reply::text("Hi."));
-    let named = || learning::started(&config(&server), &file);
+    let named = || learning::start(&config(&server), &file);
     let model = named();
     ask(&model, request("Hello")).await;
     model.look_up().await;
-    assert!(!server.documents_asked().contains(&"/api/show".to_owned()), "nobody has a picture yet");
+    assert!(!server.documents_asked().contains(&"/api/show".to_owned()), "no picture was sent yet");
     model.look_up_vision().await;
     assert!(model.info().sees_pictures);
-    learning::written(&file, "\"pictures\"").await;
+    learning::wait_for_text(&file, "\"pictures\"").await;
     let model = named();
     assert!(model.info().sees_pictures);
     // The query for the window does not mention pictures, and changes nothing about them.
     model.look_up().await;
     assert!(model.info().sees_pictures);
     // The server now has another model, without support for pictures.
-    tells_of_sight(&server, "Ollama", false);
+    report_picture_support(&server, "Ollama", false);
     model.look_up_vision().await;
     assert!(!model.info().sees_pictures);
     // A server that does not answer is not queried again for a while.
@@ -215,7 +219,7 @@ async fn picture_support_is_cached_and_fetched_on_demand() {
 
 #[tokio::test]
 async fn window_is_fetched_from_server_specific_endpoints() {
-    let looked_up = async |server: &ModelServer, config: ModelConfig| {
+    let look_up_window = async |server: &ModelServer, config: ModelConfig| {
         let model = connect(&config).unwrap();
         model.look_up().await;
         (model.info().id.clone(), window(model.info()), server.documents_asked())
@@ -223,33 +227,33 @@ async fn window_is_fetched_from_server_specific_endpoints() {
     let llama = ModelServer::start().await;
     llama.lists([json!({"id": "coder.gguf", "owned_by": "llamacpp", "meta": {"n_ctx_train": 131_072}})]);
     llama.tells("/props", json!({"default_generation_settings": {"n_ctx": 65_536}, "model_path": "/m/coder.gguf"}));
-    let told = (65_536, WindowSource::Server);
-    let asked = ["/v1/models", "/props"].map(str::to_owned).to_vec();
+    let reported = (65_536, WindowSource::Server);
+    let queries = ["/v1/models", "/props"].map(str::to_owned).to_vec();
     // The server serves its only model under any name.
-    assert_eq!(looked_up(&llama, config(&llama)).await, ("m".to_owned(), told, asked));
+    assert_eq!(look_up_window(&llama, config(&llama)).await, ("m".to_owned(), reported, queries));
     let plain = ModelConfig { wire: Wire::LlamaCpp, base_url: llama.root_url(), ..bare(&llama) };
-    let (id, window, _) = looked_up(&llama, plain).await;
-    assert_eq!((id.as_str(), window), ("coder.gguf", told));
+    let (id, window, _) = look_up_window(&llama, plain).await;
+    assert_eq!((id.as_str(), window), ("coder.gguf", reported));
 
     let ollama = ModelServer::start().await;
     ollama.lists([json!({"id": "qwen:latest", "owned_by": "library"})]);
     ollama.tells("/api/show", json!({"model_info": {"qwen.context_length": 131_072}}));
     let named = |server: &ModelServer| ModelConfig { id: "qwen".to_owned(), ..config(server) };
-    let (id, window, asked) = looked_up(&ollama, named(&ollama)).await;
-    assert_eq!((id.as_str(), window), ("qwen", ASSUMED), "it may have been given less than it was made for");
-    assert_eq!(asked, ["/v1/models", "/api/show"]);
+    let (id, window, queries) = look_up_window(&ollama, named(&ollama)).await;
+    assert_eq!((id.as_str(), window), ("qwen", ASSUMED), "the configured window may be smaller than the trained one");
+    assert_eq!(queries, ["/v1/models", "/api/show"]);
     ollama.tells("/api/show", json!({"model_info": {"qwen.context_length": 8192}}));
-    assert_eq!(looked_up(&ollama, named(&ollama)).await.1, (8192, WindowSource::Server));
+    assert_eq!(look_up_window(&ollama, named(&ollama)).await.1, (8192, WindowSource::Server));
     ollama.tells("/api/show", json!({"parameters": "num_ctx 65536", "model_info": {"qwen.context_length": 131_072}}));
-    assert_eq!(looked_up(&ollama, named(&ollama)).await.1, (65_536, WindowSource::Server));
+    assert_eq!(look_up_window(&ollama, named(&ollama)).await.1, (65_536, WindowSource::Server));
 
     let studio = ModelServer::start().await;
     studio.lists([json!({"id": "m", "owned_by": "organization_owner"})]);
     let model = |loaded: Option<u64>| json!({"data": [{"id": "m", "max_context_length": 131_072, "loaded_context_length": loaded}]});
     studio.tells("/api/v0/models", model(None));
-    assert_eq!(looked_up(&studio, config(&studio)).await.1, ASSUMED);
+    assert_eq!(look_up_window(&studio, config(&studio)).await.1, ASSUMED);
     studio.tells("/api/v0/models", model(Some(65_536)));
-    assert_eq!(looked_up(&studio, config(&studio)).await.1, (65_536, WindowSource::Server));
+    assert_eq!(look_up_window(&studio, config(&studio)).await.1, (65_536, WindowSource::Server));
 }
 
 #[tokio::test]
@@ -265,33 +269,33 @@ async fn window_is_fetched_again_after_the_model_loads() {
     ask(&model, request("Hello")).await;
     model.look_up().await;
     assert_eq!(window(model.info()), (4096, WindowSource::Server));
-    let asked = ollama.documents_asked().len();
+    let before = ollama.documents_asked().len();
     model.look_up().await;
-    assert_eq!(ollama.documents_asked().len(), asked, "it is known now");
+    assert_eq!(ollama.documents_asked().len(), before, "the window is known");
 }
 
 #[tokio::test]
 async fn fetched_facts_survive_restart() {
     let server = ModelServer::start().await;
     let (_folder, file) = learning::records();
-    let start = || learning::started(&bare(&server), &file);
+    let start = || learning::start(&bare(&server), &file);
     server.lists([json!({"id": "big", "max_model_len": 131_072})]).default_reply(Reply::text("Hi."));
     start().look_up().await;
-    learning::written(&file, "131072").await;
+    learning::wait_for_text(&file, "131072").await;
     let model = start();
     assert_eq!((model.info().id.as_str(), window(model.info())), ("big", (131_072, WindowSource::Server)));
-    assert_eq!(server.documents_asked().len(), 1, "nothing was asked yet");
+    assert_eq!(server.documents_asked().len(), 1, "no query after the restart");
     // The observed window overrides the reported one until the server reports another one.
     model.note_window(8192, WindowSource::Refusal);
     assert_eq!(window(model.info()), (8192, WindowSource::Refusal));
-    learning::written(&file, "8192").await;
+    learning::wait_for_text(&file, "8192").await;
     let model = start();
     model.look_up().await;
     assert_eq!(window(model.info()), (8192, WindowSource::Refusal));
     let usage = json!({"prompt_tokens": 9000, "completion_tokens": 1});
     server.reply(Reply::text("Hi.").with_usage(agentd_testkit::model_server::UsagePlace::Tail, usage));
     ask(&model, request("Hello")).await;
-    assert_eq!(window(model.info()), (131_072, WindowSource::Server), "more was read than that");
+    assert_eq!(window(model.info()), (131_072, WindowSource::Server), "a larger request was answered");
     model.note_window(4096, WindowSource::Cut);
     model.note_window(7, WindowSource::Cut);
     assert_eq!(window(model.info()), (4096, WindowSource::Cut));
@@ -308,7 +312,7 @@ async fn model_list_is_bounded() {
     assert_eq!(listed.len(), 500);
     assert_eq!(listed[7], ListedModel { id: "m7".to_owned(), context_window: Some(4103) });
     model.look_up().await;
-    assert_eq!(model.info().context_window, 4096 + 1999, "it is found behind those, too");
+    assert_eq!(model.info().context_window, 4096 + 1999, "models beyond the limit are found too");
 }
 
 #[tokio::test]
@@ -333,7 +337,7 @@ async fn model_is_selected_on_the_server_of_its_slot() {
     // The same model is returned the next time, with its facts.
     assert_eq!(router.named(Slot::Base, "other").unwrap().info().context_window, 200_000);
     assert_eq!(window(router.named(Slot::Base, "m").unwrap().info()), (9000, WindowSource::Configured));
-    assert!(router.named(Slot::Code, "other").is_none(), "llama.cpp is not told which model is meant");
+    assert!(router.named(Slot::Code, "other").is_none(), "llama.cpp serves a single model");
     let router = routing::router(&BTreeMap::new()).unwrap();
     assert!(router.named(Slot::Base, "other").is_none());
 }

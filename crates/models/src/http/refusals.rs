@@ -74,7 +74,7 @@ impl Change {
 
     /// Number of refusals after which the change is remembered. Changes that cost the model an ability need two, as a
     /// single refusal may be due to chance or an unusual request. A single picture is not sent a second time.
-    pub(crate) fn needed(&self) -> u32 {
+    pub(crate) fn required_refusals(&self) -> u32 {
         if matches!(self, Self::TextTools | Self::WithoutTool(_) | Self::WithoutPictures) { 2 } else { 1 }
     }
 
@@ -128,7 +128,7 @@ pub(crate) fn picture_fingerprint(shown: &ShownPicture) -> Option<u64> {
 }
 
 /// Note in place of pictures that are not sent.
-const UNSEEN: &str = "(Some of these pictures are not shown: the model's server refused them.)";
+const PICTURES_OMITTED: &str = "(Some of these pictures are not shown: the model's server refused them.)";
 
 pub(crate) fn fingerprint(schema: &AnswerSchema) -> u64 {
     hash_of(&schema.text())
@@ -180,7 +180,7 @@ impl RequestForm {
     }
 
     /// The request without the pictures that the server refuses.
-    pub(crate) fn shown<'a>(&self, request: &'a ModelRequest) -> Cow<'a, ModelRequest> {
+    pub(crate) fn omit_refused_pictures<'a>(&self, request: &'a ModelRequest) -> Cow<'a, ModelRequest> {
         let mut request = Cow::Borrowed(request);
         if !self.0.iter().any(|change| matches!(change, Change::WithoutPictures | Change::WithoutPicture(_))) {
             return request;
@@ -194,10 +194,10 @@ impl RequestForm {
 
     fn show(&self, message: &mut Message) {
         let Message::Pictures { text, pictures } = message else { return };
-        let named = pictures.len();
+        let count = pictures.len();
         pictures.retain(|picture| self.shows(picture));
-        if pictures.len() < named {
-            text.push_str(&format!("\n\n{UNSEEN}"));
+        if pictures.len() < count {
+            text.push_str(&format!("\n\n{PICTURES_OMITTED}"));
         }
         if pictures.is_empty() {
             *message = Message::User { text: std::mem::take(text) };
@@ -216,7 +216,7 @@ impl RequestForm {
 }
 
 /// Maximum length of a refusal that is searched, in characters. Some repeat the whole request after their reason.
-const MAX_WORDS: usize = 2_000;
+const MAX_SEARCHED: usize = 2_000;
 
 /// Other names by which servers refer to fields of a request.
 const OTHER_NAMES: [(&str, &str); 4] = [
@@ -236,7 +236,7 @@ const MIN_ANSWER: u64 = 256;
 pub(crate) struct Refusal {
     pub(crate) status: u16,
     /// Start of the body.
-    words: String,
+    text: String,
 }
 
 /// Equal if the same was refused. Request IDs and times, which differ between refusals, are ignored.
@@ -244,11 +244,11 @@ impl PartialEq for Refusal {
     fn eq(&self, other: &Self) -> bool {
         let is_name =
             |word: &&str| word.len() > 9 && !word.contains('.') && word.contains(|char: char| char.is_ascii_digit());
-        let lasting = |refusal: &'_ Self| -> Vec<String> {
-            let words = refusal.words.split(|char: char| char.is_whitespace() || "\"',:{}".contains(char));
+        let stable_words = |refusal: &'_ Self| -> Vec<String> {
+            let words = refusal.text.split(|char: char| char.is_whitespace() || "\"',:{}".contains(char));
             words.filter(|word| !is_name(word)).map(str::to_owned).collect()
         };
-        self.status == other.status && lasting(self) == lasting(other)
+        self.status == other.status && stable_words(self) == stable_words(other)
     }
 }
 
@@ -257,17 +257,17 @@ impl Refusal {
     pub(crate) fn of(status: u16, body: &[u8]) -> Option<Box<Self>> {
         let body = String::from_utf8_lossy(body);
         let is_page = body.trim_start().starts_with('<');
-        let words = body.chars().take(MAX_WORDS).collect();
-        (matches!(status, 400 | 404 | 422 | 500) && !is_page).then(|| Box::new(Self { status, words }))
+        let text = body.chars().take(MAX_SEARCHED).collect();
+        (matches!(status, 400 | 404 | 422 | 500) && !is_page).then(|| Box::new(Self { status, text }))
     }
 
-    /// Returns true if a name occurs as a separate word and `is_meant` accepts the character before it.
-    fn mentions(&self, name: &str, is_meant: impl Fn(Option<char>) -> bool) -> bool {
-        let is_of_name = |char: char| char.is_alphanumeric() || matches!(char, '_' | '-');
-        self.words.match_indices(name).any(|(at, _)| {
-            let before = self.words[..at].chars().next_back();
-            let after = self.words[at + name.len()..].chars().next();
-            !before.is_some_and(is_of_name) && !after.is_some_and(is_of_name) && is_meant(before)
+    /// Returns true if a name occurs as a separate word and `is_valid_prefix` accepts the character before it.
+    fn mentions(&self, name: &str, is_valid_prefix: impl Fn(Option<char>) -> bool) -> bool {
+        let is_name_char = |char: char| char.is_alphanumeric() || matches!(char, '_' | '-');
+        self.text.match_indices(name).any(|(at, _)| {
+            let before = self.text[..at].chars().next_back();
+            let after = self.text[at + name.len()..].chars().next();
+            !before.is_some_and(is_name_char) && !after.is_some_and(is_name_char) && is_valid_prefix(before)
         })
     }
 
@@ -284,21 +284,23 @@ impl Refusal {
     }
 
     /// Positions in the list of tools: `tools.3.custom`, `tools[3]`, `"tools", 3`.
-    fn places(&self) -> Vec<usize> {
-        let place = |rest: &str| {
+    fn tool_positions(&self) -> Vec<usize> {
+        let position = |rest: &str| {
             let digits = rest.trim_start_matches(|char| "\\\"'.,[/ ".contains(char));
             let end = digits.find(|char: char| !char.is_ascii_digit()).unwrap_or(digits.len());
             digits[..end].parse().ok().filter(|_| digits.len() < rest.len())
         };
-        let of = |list: &str| self.words.split(list).skip(1).filter_map(place).collect::<Vec<usize>>();
+        let of = |list: &str| self.text.split(list).skip(1).filter_map(position).collect::<Vec<usize>>();
         // One provider nests its list in the single entry of another one.
-        Some(of("function_declarations")).filter(|places| !places.is_empty()).unwrap_or_else(|| of("tools"))
+        Some(of("function_declarations"))
+            .filter(|tool_positions| !tool_positions.is_empty())
+            .unwrap_or_else(|| of("tools"))
     }
 
     /// The tools that it names, unless it seems to repeat the whole list.
     fn tools(&self, sent: &[String]) -> Vec<Change> {
-        let places = self.places();
-        let is_named = |(at, name): &(usize, &String)| places.contains(at) || self.names_tool(name);
+        let tool_positions = self.tool_positions();
+        let is_named = |(at, name): &(usize, &String)| tool_positions.contains(at) || self.names_tool(name);
         let named: Vec<Change> =
             sent.iter().enumerate().filter(is_named).map(|(_, name)| Change::WithoutTool(name.clone())).collect();
         if named.len() <= sent.len().div_ceil(2) { named } else { Vec::new() }
@@ -306,7 +308,7 @@ impl Refusal {
 
     /// The smallest plausible limit that it names.
     fn answer_limit(&self) -> Option<u64> {
-        let numbers = self.words.split(|char: char| !char.is_ascii_digit());
+        let numbers = self.text.split(|char: char| !char.is_ascii_digit());
         numbers.filter_map(|number| number.parse().ok()).filter(|tokens| *tokens >= MIN_ANSWER).min()
     }
 }
@@ -323,7 +325,7 @@ pub(crate) struct SentParts {
     /// True if there are earlier texts or calls of the model.
     pub(crate) history: bool,
     /// True if a user's text directly follows a tool result.
-    pub(crate) words_behind_results: bool,
+    pub(crate) text_after_results: bool,
     /// True if earlier reasoning is sent back.
     pub(crate) echoes: bool,
     /// True if signed reasoning is sent back.
@@ -342,12 +344,12 @@ pub(crate) struct SentParts {
 impl SentParts {
     /// Changes that leave out its parts, by part, the likeliest first.
     fn parts(&self) -> [Vec<Change>; 8] {
-        let only = |is_there: bool, change: Change| Vec::from_iter(is_there.then_some(change));
+        let only = |is_sent: bool, change: Change| Vec::from_iter(is_sent.then_some(change));
         [
             only(self.signed_thoughts, Change::WithoutSignedThoughts),
             Vec::from_iter(self.schema.map(Change::WithoutSchema)),
             only(self.named_only, Change::WithoutNamedTools),
-            only(self.words_behind_results, Change::WordsInResults),
+            only(self.text_after_results, Change::WordsInResults),
             self.tools.iter().cloned().map(Change::WithoutTool).collect(),
             only(!self.tools.is_empty(), Change::TextTools),
             self.pictures.iter().copied().map(Change::WithoutPicture).collect(),
@@ -367,7 +369,7 @@ impl SentParts {
 /// finally all of it. Changes in `unneeded` concern parts that were accepted before.
 pub(crate) fn candidates(refusal: &Refusal, sent: &SentParts, unneeded: &BTreeSet<Change>) -> Vec<Vec<Change>> {
     // A missing path or a failing server is not about the form of the request.
-    let is_of_form = matches!(refusal.status, 400 | 422);
+    let is_about_form = matches!(refusal.status, 400 | 422);
     // Tools are suspected individually if other tools were accepted.
     let knows_tools = unneeded.contains(&Change::TextTools);
     let without = |field: &String| match field.as_str() {
@@ -378,13 +380,13 @@ pub(crate) fn candidates(refusal: &Refusal, sent: &SentParts, unneeded: &BTreeSe
     // A nested field is tried before its parent.
     named.sort_by_key(|field| !field.contains('.'));
     let named = named.into_iter().map(|field| vec![without(field)]);
-    let (taken, fresh): (Vec<_>, Vec<_>) = named.partition(|set| set.iter().all(|change| unneeded.contains(change)));
+    let (accepted, fresh): (Vec<_>, Vec<_>) = named.partition(|set| set.iter().all(|change| unneeded.contains(change)));
     let echo = if sent.echoes { Change::WithoutEcho } else { Change::EchoReasoning };
     let wants_echo = sent.history && refusal.names_field("reasoning_content");
     let limit = refusal.answer_limit().filter(|_| sent.chosen_limit && refusal.names_field("max_tokens"));
     let is_guessed = |change: &Change| {
         let may_help = match change {
-            Change::WithoutSignedThoughts | Change::WithoutNamedTools | Change::WithoutField(_) => is_of_form,
+            Change::WithoutSignedThoughts | Change::WithoutNamedTools | Change::WithoutField(_) => is_about_form,
             Change::WithoutTool(_) => knows_tools,
             Change::TextTools => !sent.insists_on_native,
             _ => true,
@@ -395,7 +397,7 @@ pub(crate) fn candidates(refusal: &Refusal, sent: &SentParts, unneeded: &BTreeSe
     let mut sets = vec![refusal.tools(&sent.tools)];
     sets.push(Vec::from_iter(wants_echo.then_some(echo)));
     sets.push(Vec::from_iter(limit.map(Change::AnswerLimit)));
-    sets.extend(fresh.into_iter().chain(guesses).chain(taken));
+    sets.extend(fresh.into_iter().chain(guesses).chain(accepted));
     sets.retain(|set| !set.is_empty());
     if sets.len() > 1 {
         let all: BTreeSet<Change> = sets.iter().flatten().cloned().collect();
@@ -425,20 +427,20 @@ impl Trials {
     /// Records a refusal and selects the next set. `None` if nothing is left to try.
     pub(crate) fn after(&mut self, refusal: Refusal, candidates: Vec<Vec<Change>>) -> Option<Vec<Change>> {
         if self.last.as_ref() == Some(&refusal)
-            && let Some(vain) = self.tried.last()
+            && let Some(failed) = self.tried.last()
         {
-            self.current.retain(|change| !vain.contains(change));
+            self.current.retain(|change| !failed.contains(change));
         }
         self.last = Some(refusal);
-        let is_left = |set: &Vec<Change>| self.tried.len() < MAX_TRIES && !self.tried.contains(set);
-        let next = candidates.into_iter().find(is_left)?;
+        let is_untried = |set: &Vec<Change>| self.tried.len() < MAX_TRIES && !self.tried.contains(set);
+        let next = candidates.into_iter().find(is_untried)?;
         self.current.extend(next.iter().cloned());
         self.tried.push(next.clone());
         Some(next)
     }
 
     /// Changes with which the server accepted the request. Resets the trials.
-    pub(crate) fn taken(&mut self) -> Vec<Change> {
+    pub(crate) fn take_accepted(&mut self) -> Vec<Change> {
         std::mem::take(self).current
     }
 }
@@ -457,8 +459,8 @@ mod tests {
         SentParts { tools: texts(&["now", "read_file", "web"]), history: true, fields, extras, ..SentParts::default() }
     }
 
-    fn refusal(status: u16, words: &str) -> Refusal {
-        *Refusal::of(status, words.as_bytes()).unwrap()
+    fn refusal(status: u16, text: &str) -> Refusal {
+        *Refusal::of(status, text.as_bytes()).unwrap()
     }
 
     fn without(field: &str) -> Change {
@@ -467,16 +469,16 @@ mod tests {
 
     /// The sets except for the last one, which combines them all.
     #[track_caller]
-    fn check(words: &str, sent: &SentParts, taken: &[Change], expected: &[&[Change]]) {
-        let mut sets = candidates(&refusal(400, words), sent, &taken.iter().cloned().collect());
+    fn check(text: &str, sent: &SentParts, accepted: &[Change], expected: &[&[Change]]) {
+        let mut sets = candidates(&refusal(400, text), sent, &accepted.iter().cloned().collect());
         sets.truncate(expected.len());
-        assert_eq!(sets, expected, "{words}");
+        assert_eq!(sets, expected, "{text}");
     }
 
     #[test]
     fn tool_names_in_refusals_are_recognised() {
         let tool = |name: &str| Change::WithoutTool(name.to_owned());
-        for words in [
+        for text in [
             "Invalid schema for function 'web': In context=(), 'oneOf' is not permitted",
             r#"{"error":{"message":"Invalid schema for function \"web\""}}"#,
             "tools.2.custom.input_schema: input_schema does not support oneOf at the top level",
@@ -484,14 +486,14 @@ mod tests {
             r#"{"detail":[{"loc":["body","tools",2,"function"],"msg":"bad"}]}"#,
             "GenerateContentRequest.tools[0].function_declarations[2].name: invalid",
         ] {
-            check(words, &sent(), &[], &[&[tool("web")], &[Change::TextTools]]);
+            check(text, &sent(), &[], &[&[tool("web")], &[Change::TextTools]]);
         }
         check("read_file and tools[0] are odd", &sent(), &[], &[&[tool("now"), tool("read_file")]]);
         // A word that is also a tool's name, a repeated list, and unrelated numbers.
-        for words in
+        for text in
             ["not now", "'now', 'read_file', 'web'", "128 tools are the limit, 3 too many", "tools.9.x", "tools"]
         {
-            check(words, &sent(), &[], &[&[Change::TextTools]]);
+            check(text, &sent(), &[], &[&[Change::TextTools]]);
         }
     }
 
@@ -501,10 +503,10 @@ mod tests {
         check("reasoning.effort: no", &sent(), &[], &[&[without("reasoning.effort")], &[without("reasoning")]]);
         check("no include_usage", &sent(), &[], &[&[without("stream_options")], &[Change::TextTools]]);
         check("'max_tokens' is not for this model", &sent(), &[], &[&[without("max_tokens")]]);
-        for words in
+        for text in
             ["Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.", "use max_completion_tokens"]
         {
-            check(words, &sent(), &[], &[&[Change::MaxCompletionTokens], &[Change::TextTools]]);
+            check(text, &sent(), &[], &[&[Change::MaxCompletionTokens], &[Change::TextTools]]);
         }
         check("reasoning_content must be passed back", &sent(), &[], &[&[Change::EchoReasoning]]);
         let echoes = SentParts { echoes: true, ..sent() };
@@ -525,13 +527,18 @@ mod tests {
             &[without("stream_options")],
         ];
         check("Bad Request", &parts, &[], &first);
-        let mut taken: Vec<Change> =
+        let mut accepted: Vec<Change> =
             SentParts { pictures: vec![9], schema: None, ..parts.clone() }.unneeded().collect();
-        check("Bad Request", &parts, &taken, &[&[Change::WithoutSignedThoughts], &[schema], &[picture]]);
-        taken.retain(|change| *change != Change::WithoutTool("web".to_owned()));
+        check("Bad Request", &parts, &accepted, &[&[Change::WithoutSignedThoughts], &[schema], &[picture]]);
+        accepted.retain(|change| *change != Change::WithoutTool("web".to_owned()));
         let plain = SentParts { schema: None, pictures: Vec::new(), signed_thoughts: false, ..parts };
-        check("Bad Request", &plain, &taken, &[&[Change::WithoutTool("web".to_owned())]]);
-        check("no temperature", &plain, &taken, &[&[Change::WithoutTool("web".to_owned())], &[without("temperature")]]);
+        check("Bad Request", &plain, &accepted, &[&[Change::WithoutTool("web".to_owned())]]);
+        check(
+            "no temperature",
+            &plain,
+            &accepted,
+            &[&[Change::WithoutTool("web".to_owned())], &[without("temperature")]],
+        );
         let all: Vec<Change> = plain.unneeded().collect();
         assert!(candidates(&refusal(400, "Bad Request"), &plain, &all.iter().cloned().collect()).is_empty());
         // A missing path or a server error is not about fields.
@@ -543,13 +550,13 @@ mod tests {
 
     #[test]
     fn request_ids_do_not_distinguish_refusals() {
-        let same = |one: &str, other: &str| refusal(400, one) == refusal(400, other);
+        let same = |a: &str, b: &str| refusal(400, a) == refusal(400, b);
         assert!(same("no, req_1234567a of 2026-11-29", "no, req_1234567b of 2026-11-30"));
         assert!(!same("tools.3.custom", "tools.4.custom") && !same("a", "b"));
     }
 
     #[test]
-    fn unhelpful_changes_are_reverted_and_helpful_ones_kept() {
+    fn only_helpful_changes_are_retained() {
         let [a, b, c] = ["a", "b", "c"].map(|name| vec![Change::WithoutField(name.to_owned())]);
         let both = [a.clone(), b.clone()];
         let mut trials = Trials::default();
@@ -558,7 +565,7 @@ mod tests {
         assert_eq!(trials.current(), b);
         assert_eq!(trials.after(refusal(400, "now c"), vec![c.clone()]), Some(c.clone()));
         assert_eq!(trials.after(refusal(400, "now c"), vec![c.clone()]), None);
-        assert_eq!(trials.taken(), b);
+        assert_eq!(trials.take_accepted(), b);
         assert_eq!(trials.after(refusal(400, "no"), Vec::new()), None);
         assert_eq!(trials.current(), []);
     }

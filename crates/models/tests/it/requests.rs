@@ -50,23 +50,23 @@ async fn settings_tools_and_extra_fields_are_sent() {
 
 #[tokio::test]
 async fn placeholders_are_added_only_where_required() {
-    let (said, called) = (user, |id: &str| Message::answer(String::new(), vec![tool_call(id, "{}")]));
-    let answered = |text: &str| Message::answer(text, Vec::new());
+    let call = |id: &str| Message::answer(String::new(), vec![tool_call(id, "{}")]);
+    let answer = |text: &str| Message::answer(text, Vec::new());
     let system = Message::System { text: "Be brief.".to_owned() };
     for (history, expected) in [
-        (vec![said("a"), answered("b"), said("c")], 0),
-        (vec![said("a"), called("1"), result("1", "x"), answered("b"), said("c"), said("d")], 0),
-        (vec![said("a"), called("1"), result("1", "x"), called("2"), result("2", "y")], 0),
-        (vec![said("a"), called("1"), result("1", "x"), answered(" "), said("b"), said("c")], 0),
-        (vec![said("a"), called("1"), result("1", ""), said("b"), called("2"), result("2", "y"), said("c")], 1),
-        (vec![answered("a"), called("1"), result("1", "x")], 1),
-        (vec![said("a"), answered("b")], 1),
+        (vec![user("a"), answer("b"), user("c")], 0),
+        (vec![user("a"), call("1"), result("1", "x"), answer("b"), user("c"), user("d")], 0),
+        (vec![user("a"), call("1"), result("1", "x"), call("2"), result("2", "y")], 0),
+        (vec![user("a"), call("1"), result("1", "x"), answer(" "), user("b"), user("c")], 0),
+        (vec![user("a"), call("1"), result("1", ""), user("b"), call("2"), result("2", "y"), user("c")], 1),
+        (vec![answer("a"), call("1"), result("1", "x")], 1),
+        (vec![user("a"), answer("b")], 1),
         (vec![], 1),
     ] {
         let messages = [vec![system.clone()], history].concat();
         let body = body_of(|_| {}, ModelRequest { messages, ..request_with_tools("") }).await;
-        let refused = |body: &Value| chat_completions(body.to_string().as_bytes()).is_err();
-        assert!(!refused(&body), "{body:#}");
+        let is_refused = |body: &Value| chat_completions(body.to_string().as_bytes()).is_err();
+        assert!(!is_refused(&body), "{body:#}");
         let mut found = 0;
         for (at, message) in body["messages"].as_array().unwrap().iter().enumerate() {
             let mut without = body.clone();
@@ -76,7 +76,7 @@ async fn placeholders_are_added_only_where_required() {
                 _ => continue,
             }
             found += 1;
-            assert!(refused(&without), "message {at} is not needed in {body:#}");
+            assert!(is_refused(&without), "message {at} is not needed in {body:#}");
         }
         assert_eq!(found, expected, "{body:#}");
     }
@@ -118,15 +118,15 @@ fn last_request() -> ModelRequest {
 
 #[tokio::test]
 async fn final_request_keeps_the_prefix_of_the_previous_one() {
-    let asked = body_of(|_| {}, request_with_tools("Hi")).await;
+    let previous = body_of(|_| {}, request_with_tools("Hi")).await;
     let last = body_of(|_| {}, last_request()).await;
-    assert_eq!((&asked["tool_choice"], &last["tool_choice"]), (&json!(null), &json!("none")));
-    assert_eq!(asked["tools"], last["tools"]);
+    assert_eq!((&previous["tool_choice"], &last["tool_choice"]), (&json!(null), &json!("none")));
+    assert_eq!(previous["tools"], last["tools"]);
     assert_eq!(body_of(|_| {}, ModelRequest { may_call: false, ..request("Hi") }).await["tool_choice"], json!(null));
     // If tools are part of the system message, they stay in it, so that the request starts the same.
     let in_text = |config: &mut ModelConfig| config.native_tools = Some(false);
-    let (asked, last) = (body_of(in_text, request_with_tools("Hi")).await, body_of(in_text, last_request()).await);
-    assert_eq!(asked, last);
+    let (previous, last) = (body_of(in_text, request_with_tools("Hi")).await, body_of(in_text, last_request()).await);
+    assert_eq!(previous, last);
 }
 
 #[tokio::test]
@@ -138,8 +138,8 @@ async fn refused_tool_choice_none_is_retried_without_tools() {
         assert!(model.can_forbid_calls());
         let outcome = ask(&model, last_request()).await;
         assert_eq!((outcome.text.as_str(), outcome.retries.len()), ("Fine.", 1), "{refusal}");
-        assert!(outcome.without_tools, "whoever asked knows what was sent");
-        assert!(!model.can_forbid_calls(), "it is known from here on");
+        assert!(outcome.without_tools, "the caller is notified");
+        assert!(!model.can_forbid_calls(), "the refusal is remembered");
         ask(&model, request_with_tools("Hi")).await;
         let bodies: Vec<_> = server.requests().into_iter().map(|request| request.body).collect();
         assert_eq!((&bodies[1]["tools"], &bodies[1]["tool_choice"]), (&json!(null), &json!(null)), "{refusal}");
@@ -205,7 +205,7 @@ async fn model_that_ignores_tool_choice_none_is_remembered() {
             false => Reply::text("{\"tool\": \"now\", \"args\": {}}"),
         });
         let outcome = ask(&model, last_request()).await;
-        assert_eq!(outcome.calls.len(), 1, "whoever asked decides what to do with it");
+        assert_eq!(outcome.calls.len(), 1, "the caller decides how to handle the call");
         assert!(!model.can_forbid_calls());
     }
 }

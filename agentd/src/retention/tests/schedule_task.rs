@@ -1,0 +1,64 @@
+//! Tests of the schedule: the minutes between checks pass on the paused clock, the days are set by the test.
+
+use tokio::{task::JoinHandle, time};
+
+use super::*;
+
+/// Lets the schedule check for this many minutes.
+async fn run_checks(minutes: u64) {
+    time::pause();
+    time::sleep(Duration::from_secs(60 * minutes)).await;
+    // The cleanup itself takes real time.
+    time::resume();
+}
+
+impl World {
+    fn follow(&self) -> JoinHandle<()> {
+        tokio::spawn(follow(Arc::clone(&self.retention), self.engine.activity()))
+    }
+
+    async fn wait_until_removed(&self, id: SessionId, file: &str) {
+        until("the file is removed", async || (!self.holds(id, file)).then_some(())).await;
+        let audit_log = || fs::read_to_string(self.path("audit.jsonl")).unwrap_or_default();
+        until("the audit log names the schedule", async || audit_log().contains("\"by\":\"schedule\"").then_some(()))
+            .await;
+    }
+}
+
+#[tokio::test]
+async fn schedule_cleans_repeatedly() {
+    let world = World::new(RetentionSettings { sessions: Limit(None), ..settings() });
+    let first = world.session().await;
+    let task = world.follow();
+    // The clock decides, not the number of checks.
+    run_checks(100).await;
+    assert!(world.holds(first, "uploads/notes.txt"), "nothing is expired");
+    world.set_day(4);
+    run_checks(1).await;
+    world.wait_until_removed(first, "uploads/notes.txt").await;
+    assert!(world.holds(first, "outputs/report.txt"), "outputs are retained longer");
+
+    let second = world.session().await;
+    world.set_day(8);
+    run_checks(1).await;
+    world.wait_until_removed(second, "uploads/notes.txt").await;
+    world.wait_until_removed(first, "outputs/report.txt").await;
+    assert!(!task.is_finished(), "the schedule keeps running");
+    task.abort();
+}
+
+#[tokio::test]
+async fn schedule_follows_settings_and_can_be_disabled() {
+    let never = RetentionSettings { every: Limit(None), sessions: Limit(None), ..settings() };
+    let world = World::new(never.clone());
+    let id = world.session().await;
+    let task = world.follow();
+    run_checks(1).await;
+    world.set_day(4);
+    run_checks(100).await;
+    assert!(world.holds(id, "uploads/notes.txt"), "the schedule is disabled");
+    world.retention.follow_settings(RetentionSettings { every: days(1), ..never });
+    run_checks(1).await;
+    world.wait_until_removed(id, "uploads/notes.txt").await;
+    task.abort();
+}
