@@ -26,7 +26,7 @@ pub(crate) fn map(index: &CodeIndex, max_tokens: usize, read: ReadFile<'_>) -> V
 /// Damping factor of PageRank.
 const DAMPING: f32 = 0.85;
 /// Number of iterations, after which ranks hardly change.
-const ROUNDS: usize = 10;
+const ITERATIONS: usize = 10;
 
 /// Returns the rank of each slot. The sum is 1.
 fn page_rank(graph: &Graph<'_>) -> Vec<f32> {
@@ -36,7 +36,7 @@ fn page_rank(graph: &Graph<'_>) -> Vec<f32> {
     let sum: f32 = start.iter().sum();
     start.iter_mut().for_each(|start| *start /= sum.max(f32::MIN_POSITIVE));
     let mut ranks = start.clone();
-    for _ in 0..ROUNDS {
+    for _ in 0..ITERATIONS {
         let mut next = vec![0.0_f32; slots];
         let mut passed = 0.0;
         for ((rank, edges), total) in ranks.iter().zip(&graph.edges).zip(&graph.totals) {
@@ -119,11 +119,11 @@ fn draw(
 }
 
 /// Factor for each further file of the same group.
-const CROWDED: f32 = 0.5;
+const GROUP_FACTOR: f32 = 0.5;
 /// Folder with the sources of a package.
 const SOURCES: &str = "src";
 /// Folder names that do not identify their content.
-const PLAIN: [&str; 4] = [SOURCES, "lib", "main", "java"];
+const GENERIC_FOLDERS: [&str; 4] = [SOURCES, "lib", "main", "java"];
 
 /// Lowers the rank of further files in the same group, and sorts again.
 fn diversify(index: &CodeIndex, mut ranked: Vec<RankedDefinition>) -> Vec<RankedDefinition> {
@@ -133,7 +133,7 @@ fn diversify(index: &CodeIndex, mut ranked: Vec<RankedDefinition>) -> Vec<Ranked
     for definition in &ranked {
         if let Some(file) = index.file(definition.file).filter(|_| seen.insert(definition.file)) {
             let crowd = crowds.entry(room(&file.path)).or_default();
-            factors.insert(definition.file, CROWDED.powi(*crowd));
+            factors.insert(definition.file, GROUP_FACTOR.powi(*crowd));
             *crowd += 1;
         }
     }
@@ -152,7 +152,7 @@ fn room(path: &str) -> String {
     if let Some(package) = package.filter(|package| !package.is_empty()) {
         return package.join("/");
     }
-    let specific = folders.iter().filter(|folder| !PLAIN.contains(folder));
+    let specific = folders.iter().filter(|folder| !GENERIC_FOLDERS.contains(folder));
     specific.take(2).copied().collect::<Vec<_>>().join("/")
 }
 
@@ -164,13 +164,13 @@ const MANY_DEFINERS: usize = 5;
 const MIN_SPECIFIC_LEN: usize = 8;
 /// Factor for a file of which neither a type nor the file name is used. Most of these uses are methods of the standard
 /// library with the same name as one in the file.
-const DOUBTFUL: f32 = 0.05;
-/// Factor if [`SEVERAL`] names of a file are used, which is unlikely to be a coincidence.
-const PROBABLE: f32 = 0.5;
+const DOUBTFUL_FACTOR: f32 = 0.05;
+/// Factor if [`MIN_PROBABLE_NAMES`] names of a file are used, which is unlikely to be a coincidence.
+const PROBABLE_FACTOR: f32 = 0.5;
 /// Weight that each file retains, so that one with few and doubtful uses does not pass all its rank on.
-const KEPT: f32 = 10.0;
-/// Minimum number of used names for [`PROBABLE`].
-const SEVERAL: u32 = 3;
+const RETAINED_WEIGHT: f32 = 10.0;
+/// Minimum number of used names for [`PROBABLE_FACTOR`].
+const MIN_PROBABLE_NAMES: u32 = 3;
 
 /// Definition of a name in the graph.
 #[derive(Debug, Clone, Copy)]
@@ -291,14 +291,14 @@ impl<'index> Graph<'index> {
                     || stem.is_some_and(|stem| file.uses.binary_search_by_key(&stem, |(name, _)| *name).is_ok());
                 let trust = match evidence {
                     _ if evidence.has_type || is_named() => 1.0,
-                    _ if evidence.names >= SEVERAL => PROBABLE,
-                    _ => DOUBTFUL,
+                    _ if evidence.names >= MIN_PROBABLE_NAMES => PROBABLE_FACTOR,
+                    _ => DOUBTFUL_FACTOR,
                 };
                 Some(Edge { to, weight: evidence.weight * trust, trust })
             };
             let edges: Vec<Edge> = touched.drain(..).filter_map(edge).collect();
             if let (Some(own), Some(total)) = (self.edges.get_mut(slot as usize), self.totals.get_mut(slot as usize)) {
-                *total = KEPT + edges.iter().map(|edge| edge.weight).sum::<f32>();
+                *total = RETAINED_WEIGHT + edges.iter().map(|edge| edge.weight).sum::<f32>();
                 *own = edges;
             }
         }

@@ -146,7 +146,7 @@ fn pairs(run: &str, emit: &mut dyn FnMut(&str)) {
 }
 
 /// Maximum number of cached words. Code repeats a few of them very often.
-const MAX_REMEMBERED: usize = 50_000;
+const MAX_CACHED: usize = 50_000;
 
 /// Stemmer with a cache.
 pub(crate) struct Stems {
@@ -178,7 +178,7 @@ impl Stems {
         }
         if !self.known.contains_key(self.small.as_str()) {
             let stem = self.stemmer.stem(&self.small).into_owned();
-            if self.known.len() >= MAX_REMEMBERED {
+            if self.known.len() >= MAX_CACHED {
                 self.unknown = stem;
                 return &self.unknown;
             }

@@ -216,9 +216,9 @@ impl OuterIgnore {
 }
 
 /// Number of files per thread that may wait for the index.
-const WAITING: usize = 16;
+const QUEUE_PER_THREAD: usize = 16;
 /// Maximum number of changed files that are read by the calling thread alone.
-const ALONE: usize = 8;
+const MAX_SINGLE_THREADED: usize = 8;
 
 /// Result of a refresh.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -277,7 +277,7 @@ pub(crate) fn refresh(
     let changed: Vec<ListedFile> = files.into_iter().filter(is_changed).collect();
     report.unchanged = all - changed.len();
     let (mut done, total) = (0, changed.len());
-    if total <= ALONE || threads <= 1 {
+    if total <= MAX_SINGLE_THREADED || threads <= 1 {
         let mut reader = Reader::default();
         for file in &changed {
             on_step(RefreshStep::Reading(&file.path));
@@ -292,7 +292,7 @@ pub(crate) fn refresh(
             on_step(RefreshStep::Done { done, total });
         });
     }
-    if report.indexed > ALONE {
+    if report.indexed > MAX_SINGLE_THREADED {
         index.shrink();
     }
     report.skipped.extend(skipped.iter().map(|(path, (_, reason))| (path.clone(), *reason)));
@@ -364,7 +364,7 @@ fn take(
 fn read_all(root: &Path, files: &[ListedFile], threads: usize, take: &mut dyn FnMut(&str, AnalysisResult)) {
     let next = AtomicUsize::new(0);
     thread::scope(|scope| {
-        let (sender, receiver) = sync_channel(WAITING * threads);
+        let (sender, receiver) = sync_channel(QUEUE_PER_THREAD * threads);
         for _ in 0..threads {
             let (next, sender) = (&next, sender.clone());
             scope.spawn(move || {

@@ -19,16 +19,16 @@ use crate::{
         folder::{guarded, is_there, size},
         indexing::ask,
         view::{IndexState, View},
-        writer::{self, CLOSE_WITHIN, Command, Writer},
+        writer::{self, CLOSE_TIMEOUT, Command, Writer},
     },
     recognition::RecognitionStamp,
     search::{self, Answer, Query, Request, Stop},
 };
 
 /// Number of concurrent lookups. A query takes about a millisecond, so more would only contend with each other.
-const QUERIES: usize = 4;
+const MAX_QUERIES: usize = 4;
 /// Number of concurrent scans of whole documents.
-const SCANS: usize = 1;
+const MAX_SCANS: usize = 1;
 
 /// Handle to the index. Clones share one index, which ends when the last clone is dropped.
 #[derive(Clone)]
@@ -53,8 +53,8 @@ impl IndexHandle {
             shared,
             queue,
             at_work: Arc::default(),
-            queries: Arc::new(Semaphore::new(QUERIES)),
-            scans: Arc::new(Semaphore::new(SCANS)),
+            queries: Arc::new(Semaphore::new(MAX_QUERIES)),
+            scans: Arc::new(Semaphore::new(MAX_SCANS)),
         })
     }
 
@@ -202,7 +202,7 @@ impl IndexHandle {
     /// If closing takes too long. No data is lost.
     pub async fn close(&self) -> Result<(), IndexError> {
         let closed = ask(&self.queue, Writer::close);
-        match tokio::time::timeout(CLOSE_WITHIN, closed).await {
+        match tokio::time::timeout(CLOSE_TIMEOUT, closed).await {
             Ok(Err(IndexError::Closed)) => Ok(()),
             Ok(closed) => closed,
             Err(_) => Err(IndexError::Internal("closing it timed out".to_owned())),

@@ -41,13 +41,13 @@ use crate::{
 };
 
 /// Formats that models accept.
-const SEEN: [ImageFormat; 4] = [ImageFormat::Png, ImageFormat::Jpeg, ImageFormat::Gif, ImageFormat::WebP];
+const ACCEPTED_FORMATS: [ImageFormat; 4] = [ImageFormat::Png, ImageFormat::Jpeg, ImageFormat::Gif, ImageFormat::WebP];
 /// Maximum size of the worker's header before the image, in bytes.
 const MAX_HEAD: usize = 4096;
 /// Maximum size of an image that a worker returns, in bytes.
-const MAX_MADE: u64 = 5 << 20;
+const MAX_OUTPUT: u64 = 5 << 20;
 /// Time limit for one image.
-const TIME: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Prepares images for models.
 #[derive(Debug, Clone)]
@@ -75,14 +75,14 @@ impl PictureReader {
             let _ = input.write_all(content).await;
             drop(input);
         };
-        match timeout(TIME, async { tokio::join!(fed, receive(&mut out)).1 }).await {
+        match timeout(TIMEOUT, async { tokio::join!(fed, receive(&mut out)).1 }).await {
             Ok(heard) => heard,
-            Err(_) => Err(format!("it took longer than {} seconds", TIME.as_secs())),
+            Err(_) => Err(format!("it took longer than {} seconds", TIMEOUT.as_secs())),
         }
     }
 
     fn start(&self) -> io::Result<Child> {
-        let limits = Limits { time: TIME, ..Limits::default() };
+        let limits = Limits { time: TIMEOUT, ..Limits::default() };
         let mut command = worker::command(&self.program, PICTURE_WORKER_ARGUMENT, &limits)?;
         command.stdin(Stdio::piped()).stderr(Stdio::null()).spawn()
     }
@@ -105,8 +105,8 @@ async fn receive(out: &mut ChildStdout) -> Result<PreparedPicture, String> {
         "image/jpeg" => ("jpg", ImageFormat::Jpeg),
         _ => return Err(nonsense()),
     };
-    let sides = 1..=SIDE;
-    if bytes == 0 || bytes > MAX_MADE || !sides.contains(&width) || !sides.contains(&height) {
+    let sides = 1..=MAX_OUTPUT_SIDE;
+    if bytes == 0 || bytes > MAX_OUTPUT || !sides.contains(&width) || !sides.contains(&height) {
         return Err(nonsense());
     }
     let mut content = vec![0; usize::try_from(bytes).map_err(|_| nonsense())?];
@@ -122,7 +122,7 @@ async fn receive(out: &mut ChildStdout) -> Result<PreparedPicture, String> {
 impl Pictures for PictureReader {
     fn prepare<'a>(&'a self, content: &'a [u8]) -> BoxFuture<'a, Result<Option<PreparedPicture>, WorkspaceError>> {
         // This process inspects only the magic bytes.
-        if !image::guess_format(content).is_ok_and(|format| SEEN.contains(&format)) {
+        if !image::guess_format(content).is_ok_and(|format| ACCEPTED_FORMATS.contains(&format)) {
             return std::future::ready(Ok(None)).boxed();
         }
         let failed = |why| {
@@ -137,7 +137,7 @@ impl Pictures for PictureReader {
 pub const PICTURE_WORKER_ARGUMENT: &str = "picture-worker";
 
 /// Maximum length of the longer side, in pixels. Providers scale down larger images themselves.
-const SIDE: u32 = 1568;
+const MAX_OUTPUT_SIDE: u32 = 1568;
 /// Minimum length of the shorter side, in pixels. Some providers refuse the whole conversation for smaller images.
 const MIN_SIDE: u32 = 10;
 /// Maximum aspect ratio, for the same reason.
@@ -189,7 +189,7 @@ fn prepare(bytes: &[u8]) -> Result<(PictureHeader, Vec<u8>), String> {
     if width.min(height) < MIN_SIDE || width.max(height) / width.min(height).max(1) > MAX_RATIO {
         return Err(format!("it is {width} × {height} pixels, too small or too narrow to be seen"));
     }
-    let image = picture::decoded(decoder, SIDE).map_err(|error| why(&error))?;
+    let image = picture::decoded(decoder, MAX_OUTPUT_SIDE).map_err(|error| why(&error))?;
     let is_photograph = format == Some(ImageFormat::Jpeg);
     let (media_type, content) = encode(&image, is_photograph).map_err(|error| why(&error))?;
     let (width, height, bytes) = (image.width(), image.height(), content.len() as u64);

@@ -14,12 +14,12 @@ use serde::{Deserialize, Serialize};
 use crate::failure::UnreadReason;
 
 /// Maximum number of threads for one document. The rest of the machine stays free for interactive work.
-const MOST_THREADS: usize = 4;
-/// Time limit for loading the models and the first page; [`EACH`] is added for every page.
-const FIRST: Duration = Duration::from_secs(30);
-const EACH: Duration = Duration::from_secs(3);
+const MAX_THREADS: usize = 4;
+/// Time limit for loading the models and the first page; [`TIMEOUT_PER_PAGE`] is added for every page.
+const BASE_TIMEOUT: Duration = Duration::from_secs(30);
+const TIMEOUT_PER_PAGE: Duration = Duration::from_secs(3);
 /// Upper bound on the time limit, for any number of pages.
-const MOST_TIME: Duration = Duration::from_secs(600);
+const MAX_TIMEOUT: Duration = Duration::from_secs(600);
 /// Memory for the networks and a rendered page, in bytes, in addition to the limit for reading.
 pub(crate) const MEMORY: u64 = 768 * 1024 * 1024;
 
@@ -46,8 +46,8 @@ impl RecognitionConfig {
         let Some(folder) = self.folders.iter().find(has_models) else {
             return Recognition::Missing(UnreadReason::NoModels);
         };
-        let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get).min(MOST_THREADS);
-        let time = FIRST.saturating_add(EACH.saturating_mul(self.pages)).min(MOST_TIME);
+        let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get).min(MAX_THREADS);
+        let time = BASE_TIMEOUT.saturating_add(TIMEOUT_PER_PAGE.saturating_mul(self.pages)).min(MAX_TIMEOUT);
         let budget = RecognitionBudget { pages: self.pages, time, threads };
         Recognition::Ready { folder: folder.clone(), budget }
     }

@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// Maximum number of answer pieces that wait for the reader. The model pauses when the queue is full.
-const PIECES: usize = 32;
+const PIECE_QUEUE: usize = 32;
 
 /// Model that runs in this process on the CPU.
 ///
@@ -88,7 +88,7 @@ impl EmbeddedModel {
         })?;
         let gone = |_| ModelError::new(ErrorKind::ShuttingDown, "the built-in model has stopped");
         let place = places.acquire_owned().await.map_err(|_| gone(()))?;
-        let (reply, pieces) = mpsc::channel(PIECES);
+        let (reply, pieces) = mpsc::channel(PIECE_QUEUE);
         jobs.try_send(Job { write_request, reply, place }).map_err(|_| gone(()))?;
         Ok(pieces)
     }

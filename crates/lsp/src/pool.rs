@@ -32,7 +32,7 @@ const MAX_SERVERS: usize = 6;
 /// Maximum number of sessions whose edits are tracked.
 const MAX_SESSIONS: usize = 1000;
 /// Maximum number of messages that are remembered as reported.
-const MAX_SHOWN: usize = 4000;
+const MAX_REPORTED: usize = 4000;
 
 /// Server that was found on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -177,7 +177,7 @@ impl LanguagePool {
         for word in words {
             let entry = (session, word);
             if !state.shown.contains(&entry) {
-                if state.shown.len() >= MAX_SHOWN {
+                if state.shown.len() >= MAX_REPORTED {
                     state.shown.clear();
                 }
                 not_shown.push(entry.1.clone());

@@ -13,7 +13,7 @@ use agentd_core::held::lock;
 use tokio::time::Instant;
 
 /// Time for which a lookup is cached.
-const AGE: Duration = Duration::from_secs(10);
+const CACHE_TIME: Duration = Duration::from_secs(10);
 /// Name of the program to which proxies of Rust tools link, even for tools that no toolchain has.
 const RUSTUP: &str = "rustup";
 
@@ -50,7 +50,7 @@ impl Programs {
 
     /// Finds a program, using the cache. May block.
     pub(crate) fn find(&self, command: &str) -> FoundProgram {
-        let fresh = |(at, found): &(Instant, FoundProgram)| (at.elapsed() < AGE).then(|| found.clone());
+        let fresh = |(at, found): &(Instant, FoundProgram)| (at.elapsed() < CACHE_TIME).then(|| found.clone());
         let remembered = self.known().get(command).and_then(fresh);
         remembered.unwrap_or_else(|| {
             let found = find(command, &self.places);

@@ -162,28 +162,28 @@ fn level(of: SlantedBox) -> SlantedBox {
 }
 
 /// Maximum length of the longer side of the network's input, in pixels.
-const SIDE: usize = 1024;
+const MAX_SIDE: usize = 1024;
 /// The network halves its input repeatedly, so both sides must be a multiple of this.
 const STEP: usize = 32;
 /// Range of the brightness difference between a pixel and the next but one that counts as an edge. The lower end
 /// applies to even paper, the upper one to grainy paper.
-const EDGES_FROM: Range<u8> = 8..24;
+const EDGE_THRESHOLDS: Range<u8> = 8..24;
 /// Multiple of the median difference that counts as an edge.
-const GRAIN: usize = 6;
+const EDGE_FACTOR: usize = 6;
 /// Minimum number of edges in a row or column with text. A speck has two.
-const EDGES: usize = 3;
+const MIN_EDGES: usize = 3;
 /// Margin around the text in the network's input, in pixels.
 const MARGIN: usize = 32;
 /// Mean and deviation of the colours in the network's training data.
 const COLOURS: [(f32, f32); 3] = [(0.485, 0.229), (0.456, 0.224), (0.406, 0.225)];
 /// Probability above which a pixel belongs to a line.
-const PIXEL: f32 = 0.3;
+const MIN_PIXEL_PROBABILITY: f32 = 0.3;
 /// Minimum mean probability of a line's pixels.
-const LINE: f32 = 0.6;
+const MIN_LINE_PROBABILITY: f32 = 0.6;
 /// Maximum number of lines in an image. A newspaper page has one or two thousand boxes.
-pub const MOST_LINES: usize = 5000;
+pub const MAX_LINES: usize = 5000;
 /// Minimum number of pixels in a line.
-const LEAST: usize = 12;
+const MIN_LINE_PIXELS: usize = 12;
 /// Factor for the growth of boxes: the network marks only the middle of a line, which is larger by this factor times
 /// area over perimeter.
 const GROWTH: f32 = 1.5;
@@ -229,20 +229,20 @@ pub(crate) fn boxes(recogniser: &Recogniser, picture: &Picture) -> Result<TextBo
 /// Returns boxes around the marked pixels of a probability map. The map shows the part of the image from `corner` on,
 /// at another scale.
 fn marked(map: &[f32], width: usize, corner: Point, (x, y): (f32, f32)) -> TextBoxes {
-    let is_set: Vec<bool> = map.iter().map(|probability| *probability > PIXEL).collect();
+    let is_set: Vec<bool> = map.iter().map(|probability| *probability > MIN_PIXEL_PROBABILITY).collect();
     let found = |group: &[usize]| {
         let sum: f32 = group.iter().filter_map(|at| map.get(*at)).sum();
         let score = sum / group.len() as f32;
-        let place = smallest(group, width).filter(|_| score >= LINE)?;
+        let place = smallest(group, width).filter(|_| score >= MIN_LINE_PROBABILITY)?;
         let by = GROWTH * place.length * place.height / (2.0 * (place.length + place.height)).max(1.0);
         let grown = SlantedBox { length: place.length + 2.0 * by, height: place.height + 2.0 * by, ..place };
         Some(TextBox { place: grown.moved(corner).scaled(x, y), score })
     };
     let mut found_boxes = TextBoxes::default();
-    groups(&is_set, width, LEAST, |group| {
+    groups(&is_set, width, MIN_LINE_PIXELS, |group| {
         // Noise must not count towards the limit.
         let Some(found) = found(group) else { return ControlFlow::Continue(()) };
-        if found_boxes.boxes.len() == MOST_LINES {
+        if found_boxes.boxes.len() == MAX_LINES {
             found_boxes.is_cut = true;
             return ControlFlow::Break(());
         }
@@ -256,7 +256,7 @@ fn marked(map: &[f32], width: usize, corner: Point, (x, y): (f32, f32)) -> TextB
 fn seen(picture: &Picture) -> Picture {
     let longer = picture.width().max(picture.height());
     let side = |side: usize| {
-        let wanted = if longer > SIDE { side * SIDE / longer } else { side };
+        let wanted = if longer > MAX_SIDE { side * MAX_SIDE / longer } else { side };
         (wanted.div_ceil(STEP) * STEP).max(STEP)
     };
     picture.resized(side(picture.width()), side(picture.height()))
@@ -290,14 +290,14 @@ fn edge(seen: &Picture) -> u8 {
         so_far += **count;
         so_far <= half
     });
-    let edge = u8::try_from(grain.count() * GRAIN).unwrap_or(u8::MAX);
-    edge.clamp(EDGES_FROM.start, EDGES_FROM.end)
+    let edge = u8::try_from(grain.count() * EDGE_FACTOR).unwrap_or(u8::MAX);
+    edge.clamp(EDGE_THRESHOLDS.start, EDGE_THRESHOLDS.end)
 }
 
 /// Returns the range from the first to the last position with edges, with a margin and rounded up to [`STEP`]. The
 /// whole range if there are none.
 fn stretch(edges: &[usize]) -> Range<usize> {
-    let has_some = |edges: &usize| *edges >= EDGES;
+    let has_some = |edges: &usize| *edges >= MIN_EDGES;
     let (Some(first), Some(last)) = (edges.iter().position(has_some), edges.iter().rposition(has_some)) else {
         return 0..edges.len();
     };
@@ -365,7 +365,7 @@ mod tests {
     fn noise_does_not_hide_a_line_below() {
         const WIDTH: usize = 640;
         let mut map = vec![0.0; WIDTH * 640];
-        blobs(&mut map, WIDTH, MOST_LINES + 1000, 0.4);
+        blobs(&mut map, WIDTH, MAX_LINES + 1000, 0.4);
         for pixel in 0..400 {
             map[(630 + pixel / 100) * WIDTH + 20 + pixel % 100] = 0.9;
         }
@@ -433,11 +433,11 @@ mod tests {
     #[test]
     fn excess_lines_are_reported() {
         const WIDTH: usize = 800;
-        for (count, is_cut) in [(MOST_LINES, false), (MOST_LINES + 1, true)] {
+        for (count, is_cut) in [(MAX_LINES, false), (MAX_LINES + 1, true)] {
             let mut map = vec![0.0; WIDTH * 800];
             blobs(&mut map, WIDTH, count, 0.9);
             let found = marked(&map, WIDTH, (0.0, 0.0), (1.0, 1.0));
-            assert_eq!((found.boxes.len(), found.is_cut), (MOST_LINES, is_cut));
+            assert_eq!((found.boxes.len(), found.is_cut), (MAX_LINES, is_cut));
         }
     }
 }

@@ -20,7 +20,7 @@ use std::{num::NonZeroUsize, sync::Arc, time::Instant};
 
 use rten::{LoadError, Model, ModelOptions, RunError, ThreadPool};
 
-pub use detection::MOST_LINES;
+pub use detection::MAX_LINES;
 pub use page::{Letter, Line, PageText};
 pub use picture::Picture;
 

@@ -9,22 +9,22 @@ use crate::{
 };
 
 /// Minimum height of a line in pixels. Smaller letters are unreadable.
-const LOWEST: f32 = 6.0;
+const MIN_HEIGHT: f32 = 6.0;
 /// Minimum mean probability of a line's characters.
-const SURE: f32 = 0.7;
-/// Minimum mean probability of a line with fewer than [`FEW`] characters.
-const SURE_OF_FEW: f32 = 0.88;
-const FEW: usize = 3;
+const MIN_CONFIDENCE: f32 = 0.7;
+/// Minimum mean probability of a line with fewer than [`SHORT_LINE`] characters.
+const MIN_SHORT_CONFIDENCE: f32 = 0.88;
+const SHORT_LINE: usize = 3;
 /// Maximum number of characters per square of a line's height.
-const DENSEST: f32 = 6.0;
+const MAX_DENSITY: f32 = 6.0;
 /// Maximum total width of all lines, in line heights. Only noise has more.
-const MOST_TEXT: f32 = 12_000.0;
+const MAX_TEXT: f32 = 12_000.0;
 /// Minimum ratio of length to height for lines that determine the skew.
-const LONG: f32 = 5.0;
+const MIN_SKEW_RATIO: f32 = 5.0;
 /// Font size relative to the height of the box.
-const SIZE: f32 = 0.74;
+const FONT_SIZE_RATIO: f32 = 0.74;
 /// Distance of the baseline from the bottom of the box, relative to its height.
-const BASE: f32 = 0.24;
+const BASELINE_RATIO: f32 = 0.24;
 
 /// Text of an image.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -87,8 +87,10 @@ impl ReadBox {
     fn is_likely(&self) -> bool {
         let count = self.ink().count();
         let says_something = self.ink().any(|sign| sign.letter.is_alphanumeric());
-        let fits = (count as f32) < DENSEST * (self.place.length / self.place.height.max(1.0)).max(1.0);
-        says_something && fits && self.confidence() >= if count < FEW { SURE_OF_FEW } else { SURE }
+        let fits = (count as f32) < MAX_DENSITY * (self.place.length / self.place.height.max(1.0)).max(1.0);
+        says_something
+            && fits
+            && self.confidence() >= if count < SHORT_LINE { MIN_SHORT_CONFIDENCE } else { MIN_CONFIDENCE }
     }
 }
 
@@ -145,13 +147,14 @@ fn lies_on_its_side(boxes: &[TextBox]) -> bool {
 /// Returns boxes shaped like lines, most certain first, up to the maximum text of a page. Also returns true if there
 /// are more.
 fn plausible(found: &TextBoxes) -> (Vec<SlantedBox>, bool) {
-    let has_shape = |found: &&TextBox| found.place.height >= LOWEST && found.place.length >= 0.4 * found.place.height;
+    let has_shape =
+        |found: &&TextBox| found.place.height >= MIN_HEIGHT && found.place.length >= 0.4 * found.place.height;
     let mut boxes: Vec<&TextBox> = found.boxes.iter().filter(has_shape).collect();
     boxes.sort_by(|one, other| other.score.total_cmp(&one.score));
     let mut sum = 0.0;
     let fits = |found: &&TextBox| {
         sum += found.place.length / found.place.height;
-        sum < MOST_TEXT
+        sum < MAX_TEXT
     };
     let count = boxes.len();
     let places: Vec<SlantedBox> = boxes.into_iter().take_while(fits).map(|found| found.place).collect();
@@ -172,7 +175,7 @@ fn levelled(read: &[ReadBox], picture: &Picture) -> Vec<Line> {
 fn askew(read: &[ReadBox]) -> f32 {
     let places = read.iter().map(|read| read.place);
     let mut angles: Vec<f32> =
-        places.filter(|place| place.length > LONG * place.height).map(|place| place.angle).collect();
+        places.filter(|place| place.length > MIN_SKEW_RATIO * place.height).map(|place| place.angle).collect();
     angles.sort_by(f32::total_cmp);
     angles.get(angles.len() / 2).copied().unwrap_or(0.0)
 }
@@ -186,7 +189,7 @@ fn level((x, y): Point, middle: Point, askew: f32) -> Point {
 
 fn line(read: &ReadBox, centre: Point) -> Line {
     let place = read.place;
-    let (left, size) = (centre.0 - place.length / 2.0, SIZE * place.height);
+    let (left, size) = (centre.0 - place.length / 2.0, FONT_SIZE_RATIO * place.height);
     let middles: Vec<f32> = read.signs.iter().map(|sign| left + sign.middle * place.length).collect();
     // Neighbouring characters touch unless they are far apart. Their centres are only known in steps of a fifth of
     // their size.
@@ -203,7 +206,7 @@ fn line(read: &ReadBox, centre: Point) -> Line {
     };
     Line {
         letters: read.signs.iter().enumerate().map(letter).collect(),
-        base: centre.1 + (0.5 - BASE) * place.height,
+        base: centre.1 + (0.5 - BASELINE_RATIO) * place.height,
         size,
         confidence: read.confidence(),
     }

@@ -18,7 +18,7 @@ use crate::{OcrError, Picture, Recogniser, detection::SlantedBox};
 /// Height of a line in the network's input, in pixels.
 const HEIGHT: usize = 48;
 /// Maximum width of a line in the input. Longer lines are compressed.
-const WIDEST: usize = 3200;
+const MAX_WIDTH: usize = 3200;
 /// Widths are multiples of this.
 const STEP: usize = 16;
 
@@ -111,7 +111,7 @@ fn cut(picture: &Picture, place: &SlantedBox) -> NdTensor<f32, 4> {
 
 fn width(place: &SlantedBox) -> usize {
     let wanted = HEIGHT as f32 * place.length / place.height.max(1.0);
-    let wanted = wanted.clamp(STEP as f32, WIDEST as f32) as usize;
+    let wanted = wanted.clamp(STEP as f32, MAX_WIDTH as f32) as usize;
     wanted.next_multiple_of(STEP)
 }
 

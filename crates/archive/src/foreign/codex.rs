@@ -10,7 +10,7 @@ use super::{
 };
 
 /// Prefixes of user messages that the program inserts.
-const OF_PROGRAM: [&str; 5] =
+const PROGRAM_PREFIXES: [&str; 5] =
     ["<environment_context>", "<user_instructions>", "# AGENTS.md instructions", "<turn_aborted>", "<permissions"];
 
 pub(super) fn take(line: &Value, history: &mut HistoryBuilder) {
@@ -44,7 +44,7 @@ fn item(item: &Value, history: &mut HistoryBuilder) {
             let words = joined(&item["content"]);
             match text(item, "role") {
                 "assistant" => history.agent(&words),
-                "user" if !OF_PROGRAM.iter().any(|start| words.trim_start().starts_with(start)) => {
+                "user" if !PROGRAM_PREFIXES.iter().any(|start| words.trim_start().starts_with(start)) => {
                     history.person(&words);
                 }
                 _ => history.leave_out("message of the program"),

@@ -32,7 +32,7 @@ const MAX_TEXT: usize = 100_000;
 /// Maximum length of a tool name in characters.
 const MAX_NAME: usize = 64;
 /// Maximum number of kinds of skipped content that are counted by name.
-const NAMED: usize = 20;
+const MAX_SKIPPED_KINDS: usize = 20;
 
 /// History that is being built.
 pub(super) struct HistoryBuilder {
@@ -113,7 +113,11 @@ impl HistoryBuilder {
     /// Counts content that is skipped.
     pub(super) fn leave_out(&mut self, what: &str) {
         let what: String = what.chars().filter(|c| !c.is_control()).take(60).collect();
-        let what = if self.left_out.len() < NAMED || self.left_out.contains_key(&what) { what } else { "other".into() };
+        let what = if self.left_out.len() < MAX_SKIPPED_KINDS || self.left_out.contains_key(&what) {
+            what
+        } else {
+            "other".into()
+        };
         *self.left_out.entry(what).or_default() += 1;
     }
 

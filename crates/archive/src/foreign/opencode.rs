@@ -12,12 +12,12 @@ use super::{
 use crate::ArchiveError;
 
 /// Magic bytes of the database in which OpenCode stores its sessions.
-const DATABASE: &[u8] = b"SQLite format 3\0";
+const SQLITE_MAGIC: &[u8] = b"SQLite format 3\0";
 
 pub(super) fn read(source: &mut impl Read, history: &mut HistoryBuilder) -> Result<(), ArchiveError> {
     let mut bytes = Vec::new();
-    source.by_ref().take(DATABASE.len() as u64).read_to_end(&mut bytes)?;
-    if bytes == DATABASE {
+    source.by_ref().take(SQLITE_MAGIC.len() as u64).read_to_end(&mut bytes)?;
+    if bytes == SQLITE_MAGIC {
         return Err(ArchiveError::Foreign("it is a database; import the output of `opencode export SESSION`"));
     }
     source.read_to_end(&mut bytes)?;

@@ -30,7 +30,7 @@ use super::{
 use crate::walk::outer_rules;
 
 /// Maximum number of questions that wait for one folder.
-const WAITING: usize = 64;
+const MAX_WAITING: usize = 64;
 
 /// Settings of the workers.
 #[derive(Debug, Clone)]
@@ -86,7 +86,7 @@ impl CodePool {
             // It answers its pending questions and ends.
             let Some(_) = oldest.and_then(|oldest| folders.remove(&oldest)) else { break };
         }
-        let (code_jobs, incoming) = mpsc::channel(WAITING);
+        let (code_jobs, incoming) = mpsc::channel(MAX_WAITING);
         tokio::spawn(FolderProcess::new(folder.clone(), self.config.clone()).run(incoming));
         folders.insert(folder.clone(), OpenFolder { code_jobs: code_jobs.clone(), asked: Instant::now() });
         code_jobs
@@ -140,13 +140,13 @@ impl CodeReader for CodePool {
 /// culprit.
 const ATTEMPTS: usize = 3;
 /// Number of consecutive crashes after which the folder is disabled for a while.
-const MAX_DEATHS: u32 = 6;
+const MAX_CRASHES: u32 = 6;
 /// Time for which a folder is disabled.
-const REST: Duration = Duration::from_secs(300);
+const CRASH_PAUSE: Duration = Duration::from_secs(300);
 /// Time limit for one answer, including the indexing.
-const LONGEST: Duration = Duration::from_secs(900);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(900);
 /// Minimum interval between forwarded progress reports.
-const PROGRESS: Duration = Duration::from_millis(200);
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 /// Maximum number of bytes read from a worker's standard error.
 const STDERR_BYTES: u64 = 2048;
 
@@ -200,7 +200,7 @@ impl FolderProcess {
     }
 
     async fn answer(&mut self, code_job: &CodeJob) -> Result<CodeReply, CodeError> {
-        if self.deaths >= MAX_DEATHS && self.died.is_some_and(|died| died.elapsed() < REST) {
+        if self.deaths >= MAX_CRASHES && self.died.is_some_and(|died| died.elapsed() < CRASH_PAUSE) {
             return Err(broken("its reader crashed repeatedly; paused for five minutes"));
         }
         let mut last = String::new();
@@ -247,8 +247,8 @@ impl FolderProcess {
         let begun = Instant::now();
         let mut reported: Option<(Instant, usize)> = None;
         loop {
-            if begun.elapsed() > LONGEST {
-                return Err(Trouble::Dead(format!("its reader took over {} s", LONGEST.as_secs())));
+            if begun.elapsed() > ANSWER_TIMEOUT {
+                return Err(Trouble::Dead(format!("its reader took over {} s", ANSWER_TIMEOUT.as_secs())));
             }
             match timeout(patience, worker.word()).await {
                 Err(_) => return Err(Trouble::Dead(format!("its reader was silent for {} s", patience.as_secs()))),
@@ -256,7 +256,8 @@ impl FolderProcess {
                 Ok(Ok(None)) => return Err(Trouble::Dead(worker.epitaph().await)),
                 Ok(Ok(Some(Response::Reading(file)))) => worker.reading = Some(file),
                 Ok(Ok(Some(Response::Progress(progress)))) => {
-                    let is_news = reported.is_none_or(|(at, done)| at.elapsed() >= PROGRESS && progress.done > done);
+                    let is_news =
+                        reported.is_none_or(|(at, done)| at.elapsed() >= PROGRESS_INTERVAL && progress.done > done);
                     if let Some(on_progress) = code_job.progress.upgrade().filter(|_| is_news) {
                         reported = Some((Instant::now(), progress.done));
                         on_progress(progress);
@@ -336,7 +337,7 @@ impl Worker {
 
     /// Describes why the worker ended, as far as known.
     async fn epitaph(&mut self) -> String {
-        const MOMENT: Duration = Duration::from_secs(2);
+        const EXIT_GRACE: Duration = Duration::from_secs(2);
         let mut said = Vec::new();
         let stderr = self.child.stderr.take();
         let waiting = async {
@@ -345,7 +346,7 @@ impl Worker {
             }
             self.child.wait().await
         };
-        let status = match timeout(MOMENT, waiting).await {
+        let status = match timeout(EXIT_GRACE, waiting).await {
             Ok(Ok(status)) => status.to_string(),
             Ok(Err(error)) => error.to_string(),
             Err(_) => "it does not end".to_owned(),

@@ -33,11 +33,11 @@ const NICENESS: i32 = 10;
 /// Time without new changes after which pending ones are read, in milliseconds.
 const QUIET_MILLIS: u16 = 100;
 /// Number of changed files above which the whole folder is scanned, which is then cheaper than single checks.
-const MANY: usize = 30;
+const FULL_SCAN_CHANGES: usize = 30;
 /// Minimum interval between progress reports.
-const PROGRESS: Duration = Duration::from_millis(250);
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 /// Maximum number of scans if folders change meanwhile.
-const LOOKS: usize = 3;
+const MAX_SCANS: usize = 3;
 
 /// Entry point of the code worker: indexes the folder in its job and answers the questions on standard input.
 /// `arguments` are those after [`WORKER_ARGUMENT`](super::WORKER_ARGUMENT). `may_read` decides for a path below the
@@ -139,7 +139,7 @@ impl Server {
         let Some(watch) = &mut self.watch else { return self.scan() };
         watch.collect(&mut self.changes);
         let changes = std::mem::take(&mut self.changes);
-        if !self.is_indexed || changes.all || changes.files.len() > MANY {
+        if !self.is_indexed || changes.all || changes.files.len() > FULL_SCAN_CHANGES {
             return self.scan();
         }
         let files: Vec<&str> = changes.files.iter().map(String::as_str).collect();
@@ -157,7 +157,7 @@ impl Server {
     /// Scans the whole folder and watches its folders. Scans again if new folders were watched, as they may have
     /// changed before that.
     fn scan(&mut self) -> io::Result<()> {
-        for _ in 0..LOOKS {
+        for _ in 0..MAX_SCANS {
             self.refresh()?;
             let Some(watch) = &mut self.watch else { break };
             match watch.follow(self.code.root(), self.code.folders()) {
@@ -177,7 +177,7 @@ impl Server {
         self.code.refresh_with_progress(&mut |step| {
             let word = match step {
                 RefreshStep::Reading(path) if is_careful => Response::Reading(path.to_owned()),
-                RefreshStep::Done { done, total } if reported.elapsed() >= PROGRESS => {
+                RefreshStep::Done { done, total } if reported.elapsed() >= PROGRESS_INTERVAL => {
                     reported = Instant::now();
                     Response::Progress(CodeProgress { done, total })
                 }

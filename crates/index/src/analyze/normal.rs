@@ -192,7 +192,7 @@ pub fn grouped_number(text: &str, runs: &[LetterRun]) -> Option<(String, usize, 
 }
 
 /// Maximum number of digit groups that are examined.
-pub const MOST_GROUPS: usize = 7;
+pub const MAX_GROUPS: usize = 7;
 
 #[cfg(test)]
 mod tests {

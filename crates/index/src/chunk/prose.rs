@@ -6,7 +6,7 @@ use super::{Chunk, ChunkConfig};
 use crate::document::DocumentPlace;
 
 /// Maximum number of characters per cited heading, and maximum number of headings.
-const CITED: (usize, usize) = (80, 4);
+const HEADING_LIMITS: (usize, usize) = (80, 4);
 
 /// Headings above a text, from the outermost to the innermost, with their levels.
 #[derive(Debug, Default)]
@@ -30,8 +30,8 @@ impl Headings {
     /// Adds the headings to a place that is a section.
     fn at(&self, place: &DocumentPlace) -> DocumentPlace {
         let DocumentPlace::Section { number, .. } = place else { return place.clone() };
-        let cut = |(_, heading): &(usize, String)| heading.chars().take(CITED.0).collect::<String>();
-        let path: Vec<String> = self.0.iter().take(CITED.1).map(cut).collect();
+        let cut = |(_, heading): &(usize, String)| heading.chars().take(HEADING_LIMITS.0).collect::<String>();
+        let path: Vec<String> = self.0.iter().take(HEADING_LIMITS.1).map(cut).collect();
         DocumentPlace::Section { number: *number, heading: (!path.is_empty()).then(|| path.join(" > ")) }
     }
 }

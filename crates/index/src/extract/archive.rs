@@ -18,17 +18,17 @@ use crate::{
 };
 
 /// Maximum number of files in an archive.
-const MOST_FILES: usize = 10_000;
+const MAX_FILES: usize = 10_000;
 /// Maximum total size of unpacked files, as a multiple of the size limit of a file.
-const TOTAL: u64 = 4;
+const MAX_TOTAL_FACTOR: u64 = 4;
 /// Maximum compression ratio, against decompression bombs.
-const MOST_RATIO: u64 = 200;
+const MAX_RATIO: u64 = 200;
 /// Unpacked size in bytes up to which the ratio is not checked.
-const SMALL: u64 = 4 * 1024 * 1024;
+const RATIO_FREE_BYTES: u64 = 4 * 1024 * 1024;
 /// Maximum length of a path in bytes.
 const NAME_BYTES: usize = 1000;
 /// Maximum number of unread files named in the failure.
-const NAMED: usize = 5;
+const MAX_LISTED: usize = 5;
 
 struct File<'a> {
     /// Path with slashes, or the reason why it is not allowed.
@@ -67,7 +67,7 @@ pub(super) fn extract(bytes: Vec<u8>, kind: Kind, emitter: &mut Emitter<'_>) -> 
     emitter.head(None, None)?;
     let mut lines: Vec<String> = Vec::new();
     let mut failed = UnreadFiles::default();
-    let mut left = limits.bytes_in.saturating_mul(TOTAL);
+    let mut left = limits.bytes_in.saturating_mul(MAX_TOTAL_FACTOR);
     let mut files = 0;
     let visited = visit(bytes, kind, &limits, password, &mut |file| {
         files += 1;
@@ -124,8 +124,8 @@ impl UnreadFiles {
         if failed == 0 {
             return Ok(());
         }
-        let more = self.0.len().saturating_sub(NAMED);
-        self.0.truncate(NAMED);
+        let more = self.0.len().saturating_sub(MAX_LISTED);
+        self.0.truncate(MAX_LISTED);
         let more = if more > 0 { format!("; and {more} more") } else { String::new() };
         let why = clean::line(&format!("{}{more}", self.0.join("; ")), 300);
         Err(Failure::Entries { kind, failed, entries, why })
@@ -209,7 +209,7 @@ fn nested() -> Failure {
 fn unpacked(file: File<'_>, limits: &Limits, left: u64) -> Result<Vec<u8>, UnpackError> {
     let content = file.content?;
     let most = limits.bytes_in.min(left);
-    let by_ratio = file.packed.map_or(u64::MAX, |packed| packed.saturating_mul(MOST_RATIO).max(SMALL));
+    let by_ratio = file.packed.map_or(u64::MAX, |packed| packed.saturating_mul(MAX_RATIO).max(RATIO_FREE_BYTES));
     let mut bytes = Vec::new();
     let read = content.take(most.min(by_ratio).saturating_add(1)).read_to_end(&mut bytes);
     read.map_err(|error| match file.is_encrypted {
@@ -219,9 +219,9 @@ fn unpacked(file: File<'_>, limits: &Limits, left: u64) -> Result<Vec<u8>, Unpac
     })?;
     let size = bytes.len() as u64;
     let too_much = if size > by_ratio {
-        format!("it unpacks to more than {MOST_RATIO} times its size")
+        format!("it unpacks to more than {MAX_RATIO} times its size")
     } else if size > most {
-        format!("the files so far unpack to more than {} MiB", limits.bytes_in.saturating_mul(TOTAL) / MIB)
+        format!("the files so far unpack to more than {} MiB", limits.bytes_in.saturating_mul(MAX_TOTAL_FACTOR) / MIB)
     } else {
         return Ok(bytes);
     };
@@ -238,7 +238,7 @@ fn visit(
     match kind {
         Kind::Zip => visit_zip(bytes, password, visitor),
         _ if bytes.starts_with(b"\x1f\x8b") => {
-            let most = limits.bytes_in.saturating_mul(TOTAL);
+            let most = limits.bytes_in.saturating_mul(MAX_TOTAL_FACTOR);
             // The archive reader sees the limit as a truncated archive.
             let mut unpacked = MultiGzDecoder::new(Cursor::new(bytes)).take(most.saturating_add(1));
             let visited = visit_tar(&mut unpacked, visitor);
@@ -257,7 +257,7 @@ fn visit(
 fn is_locked(bytes: &[u8], password: Option<&str>, limits: &Limits) -> bool {
     let Ok(mut archive) = ZipArchive::new(Cursor::new(bytes)) else { return false };
     let mut smallest = None;
-    for index in 0..archive.len().min(MOST_FILES) {
+    for index in 0..archive.len().min(MAX_FILES) {
         let Ok(raw) = archive.by_index_raw(index) else { continue };
         if raw.name().is_ok_and(|name| is_left_out(&name)) {
             continue;
@@ -277,17 +277,17 @@ fn is_locked(bytes: &[u8], password: Option<&str>, limits: &Limits) -> bool {
 }
 
 fn visit_zip(bytes: Vec<u8>, password: Option<&str>, visitor: &mut Visitor<'_>) -> Result<(), Failure> {
-    const LINK: u32 = 0o120_000;
-    const KIND_OF_FILE: u32 = 0o170_000;
+    const SYMLINK: u32 = 0o120_000;
+    const FILE_TYPE_MASK: u32 = 0o170_000;
     let failed = |error: ZipError| broken(Kind::Zip, &error.to_string());
     let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(failed)?;
-    if archive.len() > MOST_FILES {
-        return Err(Failure::too_many("the number of files in it", MOST_FILES));
+    if archive.len() > MAX_FILES {
+        return Err(Failure::too_many("the number of files in it", MAX_FILES));
     }
     for index in 0..archive.len() {
         let (name, size, packed, is_link, is_encrypted) = {
             let raw = archive.by_index_raw(index).map_err(failed)?;
-            let is_link = raw.unix_mode().is_some_and(|mode| mode & KIND_OF_FILE == LINK);
+            let is_link = raw.unix_mode().is_some_and(|mode| mode & FILE_TYPE_MASK == SYMLINK);
             let name = raw.name().map(|name| name.to_string());
             (name, raw.size(), raw.compressed_size(), is_link, raw.encrypted())
         };
@@ -325,8 +325,8 @@ fn visit_tar(from: impl Read, visitor: &mut Visitor<'_>) -> Result<(), Failure> 
             continue;
         }
         files += 1;
-        if files > MOST_FILES {
-            return Err(Failure::too_many("the number of files in it", MOST_FILES));
+        if files > MAX_FILES {
+            return Err(Failure::too_many("the number of files in it", MAX_FILES));
         }
         let path = String::from_utf8(entry.path_bytes().into_owned());
         let path = path.map_err(|_| "a name that is not text".to_owned()).and_then(|name| checked(&name));

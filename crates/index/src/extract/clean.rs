@@ -132,7 +132,7 @@ pub(crate) fn is_sound(part: &Part) -> bool {
 
 /// Shortens the texts of a failure.
 pub(crate) fn failure(mut failure: Failure) -> Failure {
-    const WHY_BYTES: usize = 300;
+    const REASON_BYTES: usize = 300;
     match &mut failure {
         Failure::Broken { why: text, .. }
         | Failure::Scanned { besides: Some(text), .. }
@@ -141,15 +141,15 @@ pub(crate) fn failure(mut failure: Failure) -> Failure {
         | Failure::Truncated { what: text, .. }
         | Failure::NoEntry { path: text }
         | Failure::Foreign { found: text }
-        | Failure::Worker(text) => *text = line(text, WHY_BYTES),
-        Failure::TooLarge { what, most, .. } => (*what, *most) = (line(what, WHY_BYTES), line(most, WHY_BYTES)),
+        | Failure::Worker(text) => *text = line(text, REASON_BYTES),
+        Failure::TooLarge { what, most, .. } => (*what, *most) = (line(what, REASON_BYTES), line(most, REASON_BYTES)),
         _ => {}
     }
     failure
 }
 
 /// Encodings that are evident from the bytes, regardless of a declaration.
-const EVIDENT: [&Encoding; 4] = [UTF_8, UTF_16LE, UTF_16BE, ISO_2022_JP];
+const DETECTABLE_ENCODINGS: [&Encoding; 4] = [UTF_8, UTF_16LE, UTF_16BE, ISO_2022_JP];
 
 /// Number of bytes used for detection.
 const SAMPLE: usize = 64 * 1024;
@@ -158,7 +158,8 @@ const SAMPLE: usize = 64 * 1024;
 pub fn decode(bytes: &[u8], declared: Option<&str>) -> String {
     let found = charset::detect(bytes, true).unwrap_or(charset::Charset::UTF_8);
     let declared = declared.and_then(|label| Encoding::for_label(label.as_bytes()));
-    let declared = declared.filter(|encoding| !EVIDENT.contains(encoding) && !EVIDENT.contains(&found.encoding));
+    let declared = declared
+        .filter(|encoding| !DETECTABLE_ENCODINGS.contains(encoding) && !DETECTABLE_ENCODINGS.contains(&found.encoding));
     declared.unwrap_or(found.encoding).decode_without_bom_handling(&bytes[found.bom..]).0.into_owned()
 }
 

@@ -10,7 +10,7 @@ use crate::{
 
 /// Number of characters in a section. Texts without pages are split into sections, so that they can be cited and read
 /// on.
-const SECTION: usize = 3000;
+const SECTION_LETTERS: usize = 3000;
 
 type Listener<'a> = &'a mut dyn FnMut(Piece) -> Result<(), Failure>;
 
@@ -225,11 +225,11 @@ pub(crate) fn sections(text: &str) -> Vec<&str> {
     let mut sections = Vec::new();
     let mut rest = text.trim();
     while !rest.is_empty() {
-        let most = rest.char_indices().nth(SECTION).map_or(rest.len(), |(at, _)| at);
+        let most = rest.char_indices().nth(SECTION_LETTERS).map_or(rest.len(), |(at, _)| at);
         let end = if most == rest.len() {
             most
         } else {
-            let half = rest[..most].char_indices().nth(SECTION / 2).map_or(0, |(at, _)| at);
+            let half = rest[..most].char_indices().nth(SECTION_LETTERS / 2).map_or(0, |(at, _)| at);
             let end_of = |mark: &str| rest[half..most].rfind(mark).map(|at| half + at + mark.len());
             end_of("\n\n").or_else(|| end_of("\n")).or_else(|| end_of(" ")).unwrap_or(most)
         };

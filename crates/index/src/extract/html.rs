@@ -13,19 +13,19 @@ use super::{
 use crate::{failure::Failure, kind::Kind};
 
 /// Elements that contain no readable text.
-const NO_TEXT: [&str; 8] = ["script", "style", "noscript", "template", "svg", "iframe", "head", "canvas"];
+const NON_TEXT_ELEMENTS: [&str; 8] = ["script", "style", "noscript", "template", "svg", "iframe", "head", "canvas"];
 
 /// Maximum nesting depth of elements. Real pages have some dozens, and the time for parsing grows with the square.
-const MOST_DEPTH: usize = 10_000;
+const MAX_DEPTH: usize = 10_000;
 
 /// Elements without content, or whose end tag is optional.
-const OPEN_ENDED: [&str; 28] = [
+const UNCLOSED_ELEMENTS: [&str; 28] = [
     "area", "base", "br", "col", "colgroup", "dd", "dt", "embed", "hr", "img", "input", "li", "link", "meta",
     "optgroup", "option", "p", "param", "rp", "rt", "source", "tbody", "td", "tfoot", "th", "thead", "tr", "wbr",
 ];
 
 /// Number of leading bytes that are searched for an encoding declaration.
-const START: usize = 4096;
+const ENCODING_SEARCH_BYTES: usize = 4096;
 
 pub(super) fn extract(bytes: &[u8], emitter: &mut Emitter<'_>) -> Result<(), Failure> {
     let page = decoded(bytes);
@@ -44,10 +44,10 @@ pub(super) fn decoded(bytes: &[u8]) -> String {
 /// # Errors
 /// Returns a description of the damage.
 pub(super) fn markdown(page: &str) -> Result<String, String> {
-    if depth(page) > MOST_DEPTH {
-        return Err(format!("its elements are nested more than {MOST_DEPTH} deep"));
+    if depth(page) > MAX_DEPTH {
+        return Err(format!("its elements are nested more than {MAX_DEPTH} deep"));
     }
-    let converter = HtmlToMarkdown::builder().skip_tags(NO_TEXT.to_vec()).build();
+    let converter = HtmlToMarkdown::builder().skip_tags(NON_TEXT_ELEMENTS.to_vec()).build();
     converter.convert(page).map_err(|error| error.to_string())
 }
 
@@ -60,7 +60,7 @@ fn depth(page: &str) -> usize {
         let end = rest.bytes().take(12).take_while(u8::is_ascii_alphanumeric).count();
         let name = &rest[..end];
         let is_element = name.starts_with(|first: char| first.is_ascii_alphabetic());
-        if !is_element || OPEN_ENDED.iter().any(|open| name.eq_ignore_ascii_case(open)) {
+        if !is_element || UNCLOSED_ELEMENTS.iter().any(|open| name.eq_ignore_ascii_case(open)) {
             continue;
         }
         depth = if ends { depth.saturating_sub(1) } else { depth + 1 };
@@ -71,7 +71,7 @@ fn depth(page: &str) -> usize {
 
 /// Returns the encoding in `<meta charset="…">` or its older form.
 fn declared(bytes: &[u8]) -> Option<String> {
-    let start = String::from_utf8_lossy(&bytes[..bytes.len().min(START)]).to_ascii_lowercase();
+    let start = String::from_utf8_lossy(&bytes[..bytes.len().min(ENCODING_SEARCH_BYTES)]).to_ascii_lowercase();
     let (_, after) = start.split_once("charset=")?;
     let label: String = after
         .trim_start_matches(['"', '\''])
@@ -82,11 +82,11 @@ fn declared(bytes: &[u8]) -> Option<String> {
 }
 
 fn title(page: &str) -> Option<String> {
-    const MOST: usize = 2000;
+    const MAX_TITLE_BYTES: usize = 2000;
     let lower = page.to_ascii_lowercase();
     let tag = lower.find("<title")?;
     let start = tag + lower[tag..].find('>')? + 1;
-    let end = start + lower[start..].find("</title").filter(|length| *length <= MOST)?;
+    let end = start + lower[start..].find("</title").filter(|length| *length <= MAX_TITLE_BYTES)?;
     let mut title = page[start..end].to_owned();
     // `&amp;` comes last, so that its result is not decoded again.
     for (entity, letter) in
@@ -98,7 +98,7 @@ fn title(page: &str) -> Option<String> {
 }
 
 /// Maximum number of chapters in a book.
-const MOST: usize = 5000;
+const MAX_CHAPTERS: usize = 5000;
 
 pub(super) fn book(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), Failure> {
     let damaged = |why: String| broken(Kind::Epub, &why);
@@ -115,7 +115,7 @@ pub(super) fn book(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), Fail
     let item = |id: &str| manifest.nodes().find(|item| item.attribute("id") == Some(id));
     let path = |id: &str| Some(resolved(&folder, item(id)?.attribute("href")?));
     let protected = protected(&mut package);
-    if chapters().take(MOST).filter_map(path).any(|path| protected.contains(&path)) {
+    if chapters().take(MAX_CHAPTERS).filter_map(path).any(|path| protected.contains(&path)) {
         let how = "it has copy protection (DRM) and opens only in the program of its shop or library";
         return Err(Failure::Protected { kind: Kind::Epub, how: how.to_owned() });
     }
@@ -123,12 +123,12 @@ pub(super) fn book(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), Fail
     let mut missing = None;
     let by = said("creator").filter(|by| !by.trim().is_empty());
     let mut by = by.map(|by| format!("By {}\n\n", by.trim())).unwrap_or_default();
-    if chapters().nth(MOST).is_some() {
-        emitter.leave_out(format!("it has more than {MOST} chapters"));
+    if chapters().nth(MAX_CHAPTERS).is_some() {
+        emitter.leave_out(format!("it has more than {MAX_CHAPTERS} chapters"));
     }
     // A chapter that the spine lists twice is read once.
     let mut shown = HashSet::new();
-    for path in chapters().take(MOST).filter_map(path).filter(|path| shown.insert(path.clone())) {
+    for path in chapters().take(MAX_CHAPTERS).filter_map(path).filter(|path| shown.insert(path.clone())) {
         match package.text(&path) {
             Ok(Some(page)) => {
                 let text = markdown(&page).map_err(damaged)?;
@@ -145,13 +145,13 @@ pub(super) fn book(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), Fail
 
 /// Returns the paths of encrypted files. Obfuscated fonts are excluded, since they do not affect the text.
 fn protected(package: &mut Package) -> HashSet<String> {
-    const OF_FONTS: [&str; 2] = ["http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC"];
+    const FONT_ALGORITHMS: [&str; 2] = ["http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC"];
     let list = package.text("META-INF/encryption.xml").ok().flatten();
     let list = list.and_then(|list| package::parse(&list).ok()).unwrap_or_default();
     let encrypted = list.all("EncryptedData");
     let path = |data: &package::Node| {
         let algorithm = data.node("EncryptionMethod").and_then(|method| method.attribute("Algorithm"));
-        let is_font = algorithm.is_some_and(|algorithm| OF_FONTS.contains(&algorithm));
+        let is_font = algorithm.is_some_and(|algorithm| FONT_ALGORITHMS.contains(&algorithm));
         data.find("CipherReference").filter(|_| !is_font)?.attribute("URI").map(|path| resolved("", path))
     };
     encrypted.into_iter().filter_map(path).collect()
@@ -171,7 +171,7 @@ fn resolved(folder: &str, href: &str) -> String {
 }
 
 /// Maximum number of characters in the output of a cell.
-const OUTPUT: usize = 10_000;
+const MAX_OUTPUT: usize = 10_000;
 
 pub(super) fn notebook(bytes: &[u8], emitter: &mut Emitter<'_>) -> Result<(), Failure> {
     let text = clean::decode(bytes, None);
@@ -191,7 +191,7 @@ pub(super) fn notebook(bytes: &[u8], emitter: &mut Emitter<'_>) -> Result<(), Fa
     let title = parts.iter().flat_map(|part| part.lines()).find_map(|line| line.strip_prefix("# ")).map(str::to_owned);
     emitter.head(title.as_deref(), None)?;
     for number in long {
-        emitter.leave_out(format!("cell {number} printed more than {OUTPUT} characters"));
+        emitter.leave_out(format!("cell {number} printed more than {MAX_OUTPUT} characters"));
     }
     emitter.unpaged(parts.join("\n\n"))
 }
@@ -209,7 +209,7 @@ fn formatted_cell(number: usize, cell: &Value, language: &str) -> (String, bool)
         let printed = [output.get("text"), output.pointer("/data/text~1plain"), output.get("evalue")];
         let Some(printed) = printed.into_iter().flatten().next().map(joined) else { continue };
         let error = output.get("ename").and_then(Value::as_str).map(|name| format!("{name}: ")).unwrap_or_default();
-        let end = printed.char_indices().nth(OUTPUT).map_or(printed.len(), |(at, _)| at);
+        let end = printed.char_indices().nth(MAX_OUTPUT).map_or(printed.len(), |(at, _)| at);
         is_cut |= end < printed.len();
         let printed = printed.get(..end).unwrap_or_default().trim_end();
         if !printed.is_empty() {
@@ -269,9 +269,9 @@ mod tests {
             formatted_cell(1, &serde_json::json!({"cell_type": "markdown", "source": "# Title\n"}), "").0,
             "# Title"
         );
-        let long = "x".repeat(OUTPUT + 1);
+        let long = "x".repeat(MAX_OUTPUT + 1);
         let (text, is_cut) =
             formatted_cell(1, &serde_json::json!({"cell_type": "code", "source": "", "outputs": [{"text": long}]}), "");
-        assert!(is_cut && text.len() < OUTPUT + 100);
+        assert!(is_cut && text.len() < MAX_OUTPUT + 100);
     }
 }

@@ -13,11 +13,11 @@ use super::{
 use crate::{document::DocumentPlace, failure::Failure, kind::Kind};
 
 /// Maximum number of people per list, and of attachments.
-const MOST: usize = 200;
+const MAX_ENTRIES: usize = 200;
 /// Maximum length of a file name in bytes.
 const NAME_BYTES: usize = 200;
 /// Maximum length of a file extension in bytes.
-const ENDING_BYTES: usize = 20;
+const EXTENSION_BYTES: usize = 20;
 
 pub(super) fn message(bytes: &[u8], emitter: &mut Emitter<'_>) -> Result<(), Failure> {
     let mail = MessageParser::default().parse(bytes).ok_or_else(|| broken(Kind::Eml, "it has no header"))?;
@@ -41,8 +41,8 @@ pub(super) fn message(bytes: &[u8], emitter: &mut Emitter<'_>) -> Result<(), Fai
     if is_page && !pages.is_empty() {
         message.text = html::markdown(&pages.join("\n")).map_err(|why| broken(Kind::Eml, &why))?;
     }
-    message.has_many_files = mail.attachment_count() > MOST;
-    message.files = unique_names(mail.attachments().take(MOST).map(attached));
+    message.has_many_files = mail.attachment_count() > MAX_ENTRIES;
+    message.files = unique_names(mail.attachments().take(MAX_ENTRIES).map(attached));
     message.emit(Kind::Eml, emitter)
 }
 
@@ -77,8 +77,8 @@ pub(super) fn outlook(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), F
         message.text = html::markdown(&html::decoded(&page)).map_err(|why| broken(Kind::Msg, &why))?;
     }
     let mut files = outlook_files(&mut file);
-    message.has_many_files = files.len() > MOST;
-    files.truncate(MOST);
+    message.has_many_files = files.len() > MAX_ENTRIES;
+    files.truncate(MAX_ENTRIES);
     message.files = unique_names(files.into_iter());
     message.emit(Kind::Msg, emitter)
 }
@@ -87,7 +87,7 @@ pub(super) fn outlook(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), F
 /// excess.
 fn outlook_files(file: &mut CfbReader<Cursor<Vec<u8>>>) -> Vec<Attachment> {
     let mut files = Vec::new();
-    for number in 0..=MOST {
+    for number in 0..=MAX_ENTRIES {
         let folder = format!("__attach_version1.0_#{number:08X}/");
         let names = [0x3707, 0x3704, 0x3001].map(|name| property(file, &folder, name));
         let Some(name) = names.into_iter().find(|name| !name.trim().is_empty()) else { break };
@@ -120,11 +120,11 @@ fn unique_names(files: impl Iterator<Item = Attachment>) -> Vec<Attachment> {
     let mut taken = HashSet::new();
     let own = |Attachment { name, content }: Attachment| {
         let plain = name.replace(['/', '\\'], "_");
-        let whole = plain.rsplit_once('.').filter(|(_, ending)| ending.len() <= ENDING_BYTES);
+        let whole = plain.rsplit_once('.').filter(|(_, ending)| ending.len() <= EXTENSION_BYTES);
         let (stem, ending) = whole.map_or((&*plain, String::new()), |(stem, ending)| (stem, format!(".{ending}")));
         // Leaves room for the extension, which decides the type, and for a number.
-        let stem = clean::line(stem, NAME_BYTES - 2 * ENDING_BYTES);
-        let ending = clean::line(&ending, ENDING_BYTES + 1);
+        let stem = clean::line(stem, NAME_BYTES - 2 * EXTENSION_BYTES);
+        let ending = clean::line(&ending, EXTENSION_BYTES + 1);
         let others = (2..).map(|number| format!("{stem} ({number}){ending}"));
         let first = std::iter::once(format!("{stem}{ending}"));
         let name = first.chain(others).find(|name| !taken.contains(name)).unwrap_or_default();
@@ -142,7 +142,7 @@ pub(super) fn entry(bytes: Vec<u8>, kind: Kind, wanted: &str) -> Result<Option<V
         unique_names(outlook_files(&mut file).into_iter())
     } else {
         let mail = MessageParser::default().parse(&bytes).ok_or_else(|| broken(Kind::Eml, "it has no header"))?;
-        unique_names(mail.attachments().take(MOST).map(attached))
+        unique_names(mail.attachments().take(MAX_ENTRIES).map(attached))
     };
     Ok(files.into_iter().find(|file| file.name == wanted).and_then(|file| file.content))
 }
@@ -165,10 +165,10 @@ impl Message {
     fn emit(self, kind: Kind, emitter: &mut Emitter<'_>) -> Result<(), Failure> {
         emitter.head(Some(&self.subject), None)?;
         if self.has_many_people {
-            emitter.leave_out(format!("it is from or to more than {MOST} people"));
+            emitter.leave_out(format!("it is from or to more than {MAX_ENTRIES} people"));
         }
         if self.has_many_files {
-            emitter.leave_out(format!("more than {MOST} files are attached to it"));
+            emitter.leave_out(format!("more than {MAX_ENTRIES} files are attached to it"));
         }
         let said =
             [("From", self.from), ("To", self.to), ("Cc", self.copy), ("Date", self.date), ("Subject", self.subject)];
@@ -197,8 +197,8 @@ fn people(address: Option<&Address<'_>>) -> (String, bool) {
         (name, address) => name.or(address).unwrap_or_default().to_owned(),
     };
     let Some(list) = address else { return Default::default() };
-    let people: Vec<String> = list.iter().take(MOST).map(one).collect();
-    (people.join(", "), list.iter().nth(MOST).is_some())
+    let people: Vec<String> = list.iter().take(MAX_ENTRIES).map(one).collect();
+    (people.join(", "), list.iter().nth(MAX_ENTRIES).is_some())
 }
 
 #[cfg(test)]

@@ -143,14 +143,14 @@ pub(super) fn slides(bytes: Vec<u8>, kind: Kind, emitter: &mut Emitter<'_>) -> R
 
 /// Replaces each equation with a linear text. `None` if there are no equations.
 fn with_equations(part: &str) -> Option<String> {
-    const CLOSE: &str = "</m:oMath>";
+    const END_TAG: &str = "</m:oMath>";
     opening(part)?;
     let mut text = String::with_capacity(part.len());
     let mut rest = part;
     while let Some(start) = opening(rest) {
         let (before, equation) = rest.split_at(start);
         text.push_str(before);
-        let Some(end) = equation.find(CLOSE).map(|at| at + CLOSE.len()) else {
+        let Some(end) = equation.find(END_TAG).map(|at| at + END_TAG.len()) else {
             rest = equation;
             break;
         };
@@ -171,9 +171,9 @@ fn with_equations(part: &str) -> Option<String> {
 
 /// Returns the offset of the next equation. The name of an equation paragraph has the same prefix and is skipped.
 fn opening(part: &str) -> Option<usize> {
-    const NAME: &str = "<m:oMath";
-    let is_whole = |at: &usize| part[at + NAME.len()..].starts_with(['>', ' ', '\n', '\r', '\t']);
-    part.match_indices(NAME).map(|(at, _)| at).find(is_whole)
+    const START_TAG: &str = "<m:oMath";
+    let is_whole = |at: &usize| part[at + START_TAG.len()..].starts_with(['>', ' ', '\n', '\r', '\t']);
+    part.match_indices(START_TAG).map(|(at, _)| at).find(is_whole)
 }
 
 fn children(node: &Node) -> String {

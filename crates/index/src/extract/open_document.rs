@@ -7,9 +7,9 @@ use super::{
 use crate::{document::DocumentPlace, failure::Failure, kind::Kind};
 
 /// Maximum number of spaces for one element.
-const SPACES: usize = 100;
+const MAX_SPACES: usize = 100;
 /// Maximum number of repetitions of a table cell.
-const REPEATED: usize = 100;
+const MAX_REPEATS: usize = 100;
 
 /// Returns how often a cell is repeated.
 fn repeated(cell: &Node) -> usize {
@@ -67,9 +67,9 @@ fn opened(bytes: Vec<u8>, kind: Kind, emitter: &mut Emitter<'_>) -> Result<(Pack
     let slides = (kind == Kind::Odp).then(|| content.all("page").len());
     emitter.head(title.as_deref(), slides)?;
     // Empty cells only fill the row.
-    let is_left_out = |cell: &Node| repeated(cell) > REPEATED && !cell.text().trim().is_empty();
+    let is_left_out = |cell: &Node| repeated(cell) > MAX_REPEATS && !cell.text().trim().is_empty();
     if content.all("table-cell").into_iter().any(is_left_out) {
-        emitter.leave_out(format!("a table row has the same cell more than {REPEATED} times"));
+        emitter.leave_out(format!("a table row has the same cell more than {MAX_REPEATS} times"));
     }
     Ok((package, content))
 }
@@ -121,7 +121,7 @@ fn cells(row: &Node) -> Vec<String> {
     let mut cells = Vec::new();
     for cell in row.nodes().filter(|cell| cell.name.ends_with("table-cell")) {
         let text = blocks_of(cell, 0).join("<br>");
-        (0..repeated(cell).min(REPEATED)).for_each(|_| cells.push(text.clone()));
+        (0..repeated(cell).min(MAX_REPEATS)).for_each(|_| cells.push(text.clone()));
     }
     cells
 }
@@ -150,7 +150,7 @@ fn add(node: &Node, text: &mut String) {
             Child::Node(node) => match node.name.as_str() {
                 "s" => {
                     let count = node.attribute("c").and_then(|count| count.parse().ok()).unwrap_or(1_usize);
-                    text.push_str(&" ".repeat(count.min(SPACES)));
+                    text.push_str(&" ".repeat(count.min(MAX_SPACES)));
                 }
                 "tab" => text.push('\t'),
                 "line-break" => text.push('\n'),

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Maximum nesting depth of elements. Deeper text belongs to the last element.
-const DEEP: usize = 200;
+const MAX_DEPTH: usize = 200;
 
 /// Element of an XML document.
 #[derive(Debug, Default, Clone, PartialEq)]
@@ -101,7 +101,7 @@ pub(super) fn parse(text: &str) -> Result<Node, String> {
     let mut beyond = 0_usize;
     loop {
         match reader.read_event().map_err(|error| error.to_string())? {
-            Event::Start(_) if open.len() > DEEP => beyond += 1,
+            Event::Start(_) if open.len() > MAX_DEPTH => beyond += 1,
             Event::Start(tag) => open.push(Node::begun(&tag)),
             Event::Empty(tag) => add(&mut open, Child::Node(Node::begun(&tag))),
             Event::End(_) if beyond > 0 => beyond -= 1,
@@ -145,7 +145,7 @@ fn close(open: &mut Vec<Node>) {
 }
 
 /// Maximum size of a file as a multiple of the text limit, because markup takes more space than text.
-const MARKUP: u64 = 4;
+const MARKUP_FACTOR: u64 = 4;
 
 /// ZIP package of a document.
 pub(super) struct Package<B = Vec<u8>> {
@@ -157,7 +157,7 @@ pub(super) struct Package<B = Vec<u8>> {
 impl<B: AsRef<[u8]>> Package<B> {
     pub(super) fn open(bytes: B, kind: Kind, limits: &Limits) -> Result<Self, Failure> {
         let archive = ZipArchive::new(Cursor::new(bytes)).map_err(|error| broken(kind, &error.to_string()))?;
-        Ok(Self { archive, kind, most: limits.bytes_out.saturating_mul(MARKUP) })
+        Ok(Self { archive, kind, most: limits.bytes_out.saturating_mul(MARKUP_FACTOR) })
     }
 
     pub(super) fn names(&self) -> Vec<String> {
@@ -251,12 +251,12 @@ pub(super) fn resolved(folder: &str, target: &str) -> String {
 /// Returns true if an XML stream may contain a tag. The bytes read are subtracted from `left`; true if that is
 /// exhausted.
 fn holds(mut file: impl io::Read, tag: &str, left: &mut u64) -> bool {
-    const PIECE: usize = 64 * 1024;
-    let mut held = Vec::with_capacity(PIECE + tag.len());
+    const BUFFER_BYTES: usize = 64 * 1024;
+    let mut held = Vec::with_capacity(BUFFER_BYTES + tag.len());
     let mut is_first = true;
     loop {
         let kept = held.len();
-        let read = file.by_ref().take(PIECE as u64).read_to_end(&mut held);
+        let read = file.by_ref().take(BUFFER_BYTES as u64).read_to_end(&mut held);
         let count = held.len() - kept;
         // The tag is encoded differently in UTF-16.
         let is_wide = std::mem::take(&mut is_first) && (held.starts_with(b"\xff\xfe") || held.starts_with(b"\xfe\xff"));
@@ -317,6 +317,6 @@ mod tests {
             let limits = Limits { bytes_out, ..Limits::default() };
             package(&text, &limits).may_have_tag("mergeCell", |_| false)
         };
-        assert!(looked_at(300_000 / MARKUP) && !looked_at(300_000 / MARKUP + 1));
+        assert!(looked_at(300_000 / MARKUP_FACTOR) && !looked_at(300_000 / MARKUP_FACTOR + 1));
     }
 }

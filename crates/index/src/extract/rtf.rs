@@ -6,10 +6,10 @@ use super::{Emitter, broken};
 use crate::{failure::Failure, kind::Kind};
 
 /// Maximum nesting depth of groups.
-const DEEP: usize = 2000;
+const MAX_DEPTH: usize = 2000;
 
 /// Groups that contain no text of the document.
-const NO_TEXT: &str = "fonttbl colortbl stylesheet pict object info listtable listoverridetable revtbl rsidtbl \
+const NON_TEXT_GROUPS: &str = "fonttbl colortbl stylesheet pict object info listtable listoverridetable revtbl rsidtbl \
     generator themedata colorschememapping latentstyles datastore xmlnstbl mmathPr fldinst filetbl nonshppict pnseclvl";
 
 pub(super) fn extract(bytes: &[u8], emitter: &mut Emitter<'_>) -> Result<(), Failure> {
@@ -86,7 +86,7 @@ impl<'a> Reader<'a> {
             match byte {
                 b'{' => {
                     self.flush();
-                    if self.outer.len() == DEEP {
+                    if self.outer.len() == MAX_DEPTH {
                         return Err("its groups are nested too deeply");
                     }
                     self.outer.push(self.state);
@@ -200,7 +200,7 @@ impl<'a> Reader<'a> {
             "footnote" => self.apart(" [Note: ", "]"),
             "header" | "headerl" | "headerr" | "headerf" => self.apart("\nHeader: ", "\n"),
             "footer" | "footerl" | "footerr" | "footerf" => self.apart("\nFooter: ", "\n"),
-            word if NO_TEXT.split(' ').any(|known| known == word) => self.leave_out(),
+            word if NON_TEXT_GROUPS.split(' ').any(|known| known == word) => self.leave_out(),
             // Notes, comments and the text inside drawn shapes are included.
             "annotation" => self.apart(" [Comment: ", "]"),
             "atnid" | "atnauthor" => self.leave_out(),

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Number of rows that are examined to find the header.
-const LOOK_AT: usize = 10;
+const HEADER_SEARCH_ROWS: usize = 10;
 /// Maximum number of rows per part.
 const PIECE_ROWS: usize = 1000;
 /// Maximum size of a cell in bytes. Spreadsheets allow half of it.
@@ -187,7 +187,7 @@ impl SparseRow {
 /// Returns the index of the header among the first rows: a row that fills nearly all columns, contains only words, and
 /// has rows below it.
 fn header_at(rows: &[SparseRow]) -> Option<usize> {
-    let looked_at = &rows[..rows.len().min(LOOK_AT)];
+    let looked_at = &rows[..rows.len().min(HEADER_SEARCH_ROWS)];
     let width = looked_at.iter().map(|row| row.cells.len()).max().filter(|width| *width >= 2)?;
     let names_columns = |row: &SparseRow| {
         let size: usize = row.cells.iter().map(|(_, text)| text.len()).sum();
@@ -204,9 +204,9 @@ fn is_word(text: &str) -> bool {
 
 /// Maximum number of non-empty cells that are read after the last requested row, to find the end of the sheet. For
 /// larger sheets, the extent declared in the file is used.
-pub(super) const READ_ON: u32 = 100_000;
+pub(super) const MAX_TRAILING_CELLS: u32 = 100_000;
 /// Maximum number of merged regions. Nobody merges more by hand.
-const MERGED: usize = 10_000;
+const MAX_MERGED_REGIONS: usize = 10_000;
 
 /// Regions merged over more than one row, by their first column. Rows start at 0.
 pub(super) type MergedCells = BTreeMap<u32, Vec<Span>>;
@@ -219,7 +219,7 @@ pub(super) struct Span {
 
 pub(super) fn merged(regions: Vec<Dimensions>) -> MergedCells {
     let mut merged = MergedCells::new();
-    for region in regions.into_iter().take(MERGED).filter(|region| region.end.0 > region.start.0) {
+    for region in regions.into_iter().take(MAX_MERGED_REGIONS).filter(|region| region.end.0 > region.start.0) {
         let span = Span { first: region.start.0, last: region.end.0, text: String::new() };
         merged.entry(region.start.1).or_default().push(span);
     }
@@ -245,10 +245,10 @@ impl Merging {
         Self { sheet, merged, row: 0, waiting: Vec::new(), comments: Comments::new(), read_on: 0 }
     }
 
-    /// Returns true if the rest of the sheet need not be read, because the requested rows are complete and [`READ_ON`]
+    /// Returns true if the rest of the sheet need not be read, because the requested rows are complete and [`MAX_TRAILING_CELLS`]
     /// more cells were read. Then extends the sheet to its declared end.
     pub(super) fn is_done(&mut self, declared: Dimensions, emitter: &mut Emitter<'_>) -> Result<bool, Failure> {
-        if self.read_on <= READ_ON || declared.end.0 <= self.row {
+        if self.read_on <= MAX_TRAILING_CELLS || declared.end.0 <= self.row {
             return Ok(false);
         }
         self.flush(emitter)?;

@@ -17,9 +17,9 @@ use super::{broken, package};
 use crate::{failure::Failure, kind::Kind};
 
 /// Password of documents that are encrypted only to enforce write protection.
-const OPEN: &str = "VelvetSweatshop";
+const WRITE_PROTECTION_PASSWORD: &str = "VelvetSweatshop";
 /// Maximum number of hash rounds, as in Office.
-const MOST_ROUNDS: u32 = 10_000_000;
+const MAX_ROUNDS: u32 = 10_000_000;
 /// Number of hash rounds in Office 2007.
 const STANDARD_ROUNDS: u32 = 50_000;
 /// Size of an encrypted segment in bytes.
@@ -51,27 +51,31 @@ fn package<R: Read + Seek>(file: &mut CfbReader<R>, kind: Kind, password: Option
     let about = file.open_stream("EncryptionInfo").ok();
     let unknown = || protected("its encryption is not supported");
     let lock = about.and_then(|about| Lock::read(&about)).ok_or_else(unknown)?;
-    if lock.rounds() > MOST_ROUNDS {
+    if lock.rounds() > MAX_ROUNDS {
         return Err(protected("its encryption needs too much work"));
     }
-    let key = [OPEN].into_iter().chain(password).find_map(|word| lock.key(word)).ok_or(Failure::Encrypted(kind))?;
+    let key = [WRITE_PROTECTION_PASSWORD]
+        .into_iter()
+        .chain(password)
+        .find_map(|word| lock.key(word))
+        .ok_or(Failure::Encrypted(kind))?;
     let package = file.open_stream("EncryptedPackage").unwrap_or_default();
     lock.open(&key, &package).ok_or_else(|| broken(kind, "it cannot be decrypted completely"))
 }
 
 /// Returns true if a workbook before 2007 has an encryption record in its first substream.
 fn is_locked_workbook<R: Read + Seek>(file: &mut CfbReader<R>) -> bool {
-    const BEGINNING: u16 = 0x0809;
-    const END: u16 = 0x000a;
-    const ENCRYPTION: u16 = 0x002f;
+    const BOF: u16 = 0x0809;
+    const EOF: u16 = 0x000a;
+    const FILE_PASS: u16 = 0x002f;
     let Some(name) = ["Workbook", "Book"].into_iter().find(|name| file.has_stream(name)) else { return false };
     let stream = file.open_stream(name).unwrap_or_default();
     let mut at = 0;
     while let (Some(kind), Some(size)) = (u16_at(&stream, at), u16_at(&stream, at + 2)) {
         match kind {
-            ENCRYPTION => return true,
-            END => return false,
-            kind if at == 0 && kind != BEGINNING => return false,
+            FILE_PASS => return true,
+            EOF => return false,
+            kind if at == 0 && kind != BOF => return false,
             _ => at += 4 + usize::from(size),
         }
     }

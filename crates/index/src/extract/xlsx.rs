@@ -10,7 +10,7 @@ use regex::bytes::{Captures, Regex};
 
 use super::{
     Emitter, broken,
-    cell::{self, SheetFormats, UNREADABLE, is_unreadable, shown},
+    cell::{self, MAX_UNREADABLE_CELLS, SheetFormats, is_unreadable, shown},
     package::Package,
     sheet::{MergedCells, Merging, Sheet, merged},
 };
@@ -104,7 +104,7 @@ pub(super) fn without_macros(bytes: &Bytes, limits: &Limits) -> Option<Vec<u8>> 
 /// Returns true if values are surrounded by blanks, judged by the beginning of each sheet. The library misreads such
 /// values.
 fn has_blanks(bytes: &[u8], limits: &Limits) -> bool {
-    const LOOK_AT: u64 = 64 * 1024;
+    const SAMPLE_BYTES: u64 = 64 * 1024;
     let Ok(mut package) = Package::open(bytes, Kind::Xlsx, limits) else { return false };
     let sheets: Vec<String> = package.names().into_iter().filter(|name| is_sheet(name)).collect();
     let has_blank = |start: &str| {
@@ -113,15 +113,15 @@ fn has_blanks(bytes: &[u8], limits: &Limits) -> bool {
             value != value.trim() && !value.contains('<')
         })
     };
-    sheets.iter().any(|name| package.beginning(name, LOOK_AT).is_some_and(|start| has_blank(&start)))
+    sheets.iter().any(|name| package.beginning(name, SAMPLE_BYTES).is_some_and(|start| has_blank(&start)))
 }
 
 /// Returns true if any sheet may have merged cells.
 fn may_have_merged(bytes: &[u8], limits: &Limits) -> bool {
     // Large files that are not sheets. Any other file may be one, whatever its name.
-    const OTHERS: [&str; 4] = ["xl/sharedStrings.xml", "xl/styles.xml", "xl/media/", "xl/pivotCache/"];
+    const NON_SHEET_PATHS: [&str; 4] = ["xl/sharedStrings.xml", "xl/styles.xml", "xl/media/", "xl/pivotCache/"];
     let Ok(mut package) = Package::open(bytes, Kind::Xlsx, limits) else { return true };
-    package.may_have_tag("mergeCell", |name| OTHERS.iter().any(|other| name.starts_with(other)))
+    package.may_have_tag("mergeCell", |name| NON_SHEET_PATHS.iter().any(|other| name.starts_with(other)))
 }
 
 fn is_sheet(name: &str) -> bool {
@@ -179,7 +179,7 @@ fn xlsx_sheet(
             }
             Ok(None) => return Ok(unreadable.map_or(Ok(()), Err)),
             // Skip a cell with an unreadable value.
-            Err(error) if !stops && is_unreadable(&error) && times < UNREADABLE => {
+            Err(error) if !stops && is_unreadable(&error) && times < MAX_UNREADABLE_CELLS => {
                 times += 1;
                 unreadable.get_or_insert(error);
             }
@@ -305,17 +305,17 @@ pub(super) fn xlsb(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), Fail
 /// Converts the sheet list of a workbook from a beta of Excel 2007 to the released form, the only one that the library
 /// reads. Other workbooks stay unchanged.
 fn as_released(bytes: Vec<u8>, limits: &Limits) -> Vec<u8> {
-    const LIST: &str = "xl/workbook.bin";
+    const WORKBOOK_PART: &str = "xl/workbook.bin";
     // Record of a sheet (`BrtBundleSh`, [MS-XLSB] 2.4.311): length, state, four zero bytes that Beta 2 writes and the
     // specification does not have, number, and relation to the file.
-    const SHEET: &str = r"(?s-u)\x9C\x01([\x18-\x7F])(.{4})\x00{4}(.{4}.\x00{3}r\x00I\x00d\x00)";
+    const SHEET_RECORD: &str = r"(?s-u)\x9C\x01([\x18-\x7F])(.{4})\x00{4}(.{4}.\x00{3}r\x00I\x00d\x00)";
     let converted = || {
         let mut package = Package::open(bytes.as_slice(), Kind::Xlsb, limits).ok()?;
-        let list = package.bytes(LIST).ok()??;
+        let list = package.bytes(WORKBOOK_PART).ok()??;
         let shorter = |found: &Captures<'_>| [&[0x9C, 0x01, found[1][0] - 4][..], &found[2], &found[3]].concat();
-        match Regex::new(SHEET).ok()?.replace_all(&list, shorter) {
+        match Regex::new(SHEET_RECORD).ok()?.replace_all(&list, shorter) {
             Cow::Borrowed(_) => None,
-            Cow::Owned(released) => package.rewritten(&[(LIST.to_owned(), released)]).ok(),
+            Cow::Owned(released) => package.rewritten(&[(WORKBOOK_PART.to_owned(), released)]).ok(),
         }
     };
     converted().unwrap_or(bytes)
@@ -323,19 +323,19 @@ fn as_released(bytes: Vec<u8>, limits: &Limits) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::sheet::READ_ON, *};
+    use super::{super::sheet::MAX_TRAILING_CELLS, *};
     use crate::{Body, DocumentPlace, Limits, Piece, frame::Window};
 
     /// Builds a workbook with one sheet from XML.
     fn workbook(sheet: &str) -> Vec<u8> {
-        const MAIN: &str = r#"xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main""#;
+        const MAIN_NAMESPACE: &str = r#"xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main""#;
         let book = include_bytes!("../../tests/fixtures/cached.xlsx");
         let package = Package::open(book.to_vec(), Kind::Xlsx, &Limits::default()).unwrap();
         // The second style is a percentage.
         let styles = format!(
-            r#"<styleSheet {MAIN}><cellXfs count="2"><xf numFmtId="0"/><xf numFmtId="10"/></cellXfs></styleSheet>"#
+            r#"<styleSheet {MAIN_NAMESPACE}><cellXfs count="2"><xf numFmtId="0"/><xf numFmtId="10"/></cellXfs></styleSheet>"#
         );
-        let sheet = format!(r#"<worksheet {MAIN}>{sheet}</worksheet>"#);
+        let sheet = format!(r#"<worksheet {MAIN_NAMESPACE}>{sheet}</worksheet>"#);
         let parts = [("xl/styles.xml", styles), ("xl/worksheets/sheet1.xml", sheet)];
         package.rewritten(&parts.map(|(name, text)| (name.to_owned(), text.into_bytes()))).unwrap()
     }
@@ -369,7 +369,7 @@ mod tests {
 
     #[test]
     fn very_large_sheet_is_read_up_to_the_wanted_rows() {
-        let many = READ_ON / 2 + 2000;
+        let many = MAX_TRAILING_CELLS / 2 + 2000;
         let claimed = format!(r#"<dimension ref="A1:C900000"/>{}"#, rows(many));
         let (cells, place) = emitted(workbook(&claimed), 1, 20);
         assert_eq!((&cells[..4], cells.len() < 100), (&["1", "7", "2", "7"].map(str::to_owned)[..], true));
@@ -412,7 +412,7 @@ mod tests {
     #[test]
     fn sheet_ends_at_its_last_text_not_its_last_style() {
         let rows = rows(50).replace("</sheetData>", "");
-        let count = READ_ON / 4 + 100;
+        let count = MAX_TRAILING_CELLS / 4 + 100;
         let sheet = format!(r#"<dimension ref="A1:D{}"/>{rows}{}</sheetData>"#, 50 + count, styled_rows(51, count));
         assert_eq!(emitted(workbook(&sheet), 1, 20).1, "Totals!A1:B50");
     }

@@ -122,16 +122,16 @@ fn remove_others(root: &Path, own: &Path) {
 
 /// Minimum number of segments of about the same size that are merged at rest. A search looks up each word in each
 /// segment, which is most of its work.
-const LEAST_SEGMENTS: usize = 3;
+const MIN_SEGMENTS: usize = 3;
 /// Number of chunks up to which segments count as the same size.
-const SMALL: u32 = 1000;
+const SMALL_SEGMENT: u32 = 1000;
 /// Binary logarithm of the largest size ratio at which segments count as the same size.
 const SAME_SIZE: f64 = 2.0;
 /// Number of chunks above which a segment is no longer merged. A merge loads the texts of a segment into memory, about
 /// 300 bytes per chunk.
-const LARGE: usize = 100_000;
+const LARGE_SEGMENT: usize = 100_000;
 /// Share of removed chunks above which a segment is rewritten at rest. Removed text stays in the files until then.
-const REMOVED: f32 = 0.3;
+const MAX_REMOVED_SHARE: f32 = 0.3;
 
 /// Merge policy while documents are added: merges rarely, since merging slows them down. An in-memory index is gone
 /// before a merge pays off.
@@ -140,18 +140,18 @@ pub(super) fn at_work(in_memory: bool) -> Box<dyn MergePolicy> {
         return Box::new(NoMergePolicy);
     }
     let mut policy = LogMergePolicy::default();
-    policy.set_max_docs_before_merge(LARGE);
+    policy.set_max_docs_before_merge(LARGE_SEGMENT);
     Box::new(policy)
 }
 
 /// Merge policy at rest: leaves about two segments of each size.
 pub(super) fn at_rest() -> Box<dyn MergePolicy> {
     let mut policy = LogMergePolicy::default();
-    policy.set_min_num_segments(LEAST_SEGMENTS);
-    policy.set_min_layer_size(SMALL);
+    policy.set_min_num_segments(MIN_SEGMENTS);
+    policy.set_min_layer_size(SMALL_SEGMENT);
     policy.set_level_log_size(SAME_SIZE);
-    policy.set_max_docs_before_merge(LARGE);
-    policy.set_del_docs_ratio_before_merge(REMOVED);
+    policy.set_max_docs_before_merge(LARGE_SEGMENT);
+    policy.set_del_docs_ratio_before_merge(MAX_REMOVED_SHARE);
     Box::new(policy)
 }
 

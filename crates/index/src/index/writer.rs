@@ -22,14 +22,14 @@ use crate::{analyze::Dictionary, chunk::Chunk};
 const QUEUE: usize = 8;
 
 /// Memory in which chunks are buffered before they are written, in bytes. The library's minimum is 15,000,000.
-const MEMORY: usize = 16_000_000;
+const BUFFER_BYTES: usize = 16_000_000;
 /// Number of complete documents that trigger a commit.
 const COMMIT_DOCUMENTS: usize = 64;
 /// Maximum time that a complete document waits for a commit.
 const COMMIT_WAIT: Duration = Duration::from_millis(500);
 
 /// Interval between sweeps for unused documents, in seconds.
-const SWEEP_EVERY: u64 = 3600;
+const SWEEP_INTERVAL: u64 = 3600;
 
 /// Command for the writer.
 pub(crate) type Command = Box<dyn FnOnce(&mut Writer) + Send>;
@@ -192,7 +192,7 @@ impl Writer {
         if !is_there(self.folder.path.as_deref()) {
             self.recreate("its folder is gone")?;
         }
-        if (self.shared.config.now)().saturating_sub(self.swept_at) >= SWEEP_EVERY {
+        if (self.shared.config.now)().saturating_sub(self.swept_at) >= SWEEP_INTERVAL {
             self.sweep()?;
         }
         self.awake()?;
@@ -306,7 +306,7 @@ impl Writer {
     fn awake(&mut self) -> Result<(), IndexError> {
         if self.writer.is_none() {
             let options = IndexWriterOptions::builder()
-                .memory_budget_per_thread(MEMORY)
+                .memory_budget_per_thread(BUFFER_BYTES)
                 .num_worker_threads(1)
                 .num_merge_threads(1)
                 .build();
@@ -437,4 +437,4 @@ fn commit(writer: &mut IndexWriter) -> Result<(), IndexError> {
 }
 
 /// Time limit for closing, since a merge may take long.
-pub(crate) const CLOSE_WITHIN: Duration = Duration::from_secs(10);
+pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);

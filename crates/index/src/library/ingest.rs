@@ -31,7 +31,7 @@ use crate::{
 
 /// Maximum number of cached failures, which keep a search from rereading broken documents. Each takes a few hundred
 /// bytes.
-const MAX_BROKEN: NonZeroUsize = NonZeroUsize::MIN.saturating_add(49_999);
+const MAX_CACHED_FAILURES: NonZeroUsize = NonZeroUsize::MIN.saturating_add(49_999);
 
 /// Passes over new documents, each with its concurrency. The quick pass runs more documents than there are reading
 /// turns, so that some are read while others are committed together. In the full pass, one scan is recognised while the
@@ -58,7 +58,7 @@ pub(super) struct FailureCache(Arc<Mutex<LruCache<DocumentId, KnownFailure>>>);
 
 impl Default for FailureCache {
     fn default() -> Self {
-        Self(Arc::new(Mutex::new(LruCache::new(MAX_BROKEN))))
+        Self(Arc::new(Mutex::new(LruCache::new(MAX_CACHED_FAILURES))))
     }
 }
 
@@ -335,10 +335,10 @@ fn note_unread(known: &mut Option<RecognitionStamp>, why: UnreadReason, now: &Re
 }
 
 /// Maximum number of cached hashes, of about 200 bytes each.
-const MAX_KNOWN: NonZeroUsize = NonZeroUsize::MIN.saturating_add(99_999);
+const MAX_CACHED_HASHES: NonZeroUsize = NonZeroUsize::MIN.saturating_add(99_999);
 /// Minimum age of a file's last change before its hash is cached. A more recent file may change again within the
 /// resolution of its timestamp.
-const SETTLED: Duration = Duration::from_secs(2);
+const MIN_AGE: Duration = Duration::from_secs(2);
 
 /// Cache of file hashes.
 #[derive(Debug, Clone)]
@@ -346,7 +346,7 @@ pub(super) struct Digests(Arc<Mutex<Hashes>>);
 
 impl Default for Digests {
     fn default() -> Self {
-        Self(Arc::new(Mutex::new(LruCache::new(MAX_KNOWN))))
+        Self(Arc::new(Mutex::new(LruCache::new(MAX_CACHED_HASHES))))
     }
 }
 
@@ -379,7 +379,7 @@ impl Stamp {
     fn is_settled(&self) -> bool {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
         let last = u64::try_from(self.modified.0.max(self.changed.0)).unwrap_or_default();
-        now.saturating_sub(last) > SETTLED.as_secs()
+        now.saturating_sub(last) > MIN_AGE.as_secs()
     }
 }
 

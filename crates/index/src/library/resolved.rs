@@ -15,15 +15,15 @@ use crate::{
     DocumentPlace, Failure, Kind, RecognitionStamp,
     handle::IndexHandle,
     index::{ContentHash, DocumentId},
-    search::{Answer, Hit, MOST_HITS, Query, Request, VisibleDocument},
+    search::{Answer, Hit, MAX_HITS, Query, Request, VisibleDocument},
 };
 
 /// Version of readers and chunking. Increment it with every change to extracted text or chunks, so that documents are
 /// indexed again.
-const READING: u32 = 13;
+const READER_VERSION: u32 = 13;
 
 /// Time limit for scanning texts with a regular expression.
-const SCAN: Duration = Duration::from_secs(10);
+const SCAN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Documents of a request that could be identified, and those that could not.
 pub(super) struct ResolvedDocuments {
@@ -63,7 +63,7 @@ impl ResolvedDocuments {
                     let place = place_of(&file, inner.as_deref()).filter(|_| password.is_none());
                     let hash = inner.as_deref().map_or(hash, |path| hash.within(path));
                     resolved.known.push(KnownDocument {
-                        id: DocumentId::new(hash, kind, READING),
+                        id: DocumentId::new(hash, kind, READER_VERSION),
                         name,
                         file: Arc::new(file),
                         inner,
@@ -92,7 +92,12 @@ impl ResolvedDocuments {
             .collect();
         let text = query.text.clone();
         let asked = if query.regex { Query::Regex(text) } else { Query::Words(text) };
-        Request { limit: query.limit.max(1), context: query.neighbours, within: SCAN, ..Request::new(visible, asked) }
+        Request {
+            limit: query.limit.max(1),
+            context: query.neighbours,
+            within: SCAN_TIMEOUT,
+            ..Request::new(visible, asked)
+        }
     }
 
     /// Returns the names of documents that a password would open.
@@ -133,7 +138,7 @@ impl ResolvedDocuments {
             finds.note(DocumentFinds::LOOSE.to_owned());
         }
         if answer.more {
-            finds.note_more_matches(query.limit.clamp(1, MOST_HITS));
+            finds.note_more_matches(query.limit.clamp(1, MAX_HITS));
         }
         finds
     }

@@ -136,14 +136,14 @@ pub struct Snippet {
     pub hits: Vec<Range<usize>>,
 }
 
-const CUT: &str = "…";
+const ELLIPSIS: &str = "…";
 
 /// Returns about `letters` characters of a text, where it has the most hits.
 pub fn around(text: &str, marks: &[Range<usize>], letters: usize) -> Snippet {
     let window = window(text, marks, letters);
     let part = text.get(window.clone()).unwrap_or_default();
-    let before = if window.start > 0 { CUT } else { "" };
-    let after = if window.end < text.len() { CUT } else { "" };
+    let before = if window.start > 0 { ELLIPSIS } else { "" };
+    let after = if window.end < text.len() { ELLIPSIS } else { "" };
     let hits = marks
         .iter()
         .filter(|mark| mark.start < window.end && mark.end > window.start)

@@ -88,7 +88,7 @@ fn add_neighbours(view: &View, hits: &mut [Hit]) -> Result<(), IndexError> {
 pub(crate) const CITED: usize = 240;
 
 /// Maximum number of hits, regardless of the request.
-pub(crate) const MOST_HITS: usize = 200;
+pub(crate) const MAX_HITS: usize = 200;
 
 /// Search request with its limits.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use unicode_normalization::char::canonical_combining_class;
 
 use super::{
-    Answer, MOST_HITS, hit,
+    Answer, MAX_HITS, hit,
     plan::{Candidate, Planner},
 };
 use crate::{
@@ -23,11 +23,11 @@ use crate::{
 };
 
 /// Maximum size of a compiled expression in bytes.
-const COMPILED: usize = 2 * 1024 * 1024;
+const MAX_COMPILED_BYTES: usize = 2 * 1024 * 1024;
 /// Maximum number of highlighted hits in one chunk.
-const MARKS: usize = 64;
+const MAX_MARKS: usize = 64;
 /// Number of chunks between checks for cancellation and timeout.
-const CHECK_EVERY: usize = 64;
+const CHECK_INTERVAL: usize = 64;
 
 /// Conditions that end a scan.
 #[derive(Debug, Clone)]
@@ -48,8 +48,8 @@ impl Pattern {
         let regex = RegexBuilder::new(pattern)
             .case_insensitive(true)
             .multi_line(true)
-            .size_limit(COMPILED)
-            .dfa_size_limit(COMPILED)
+            .size_limit(MAX_COMPILED_BYTES)
+            .dfa_size_limit(MAX_COMPILED_BYTES)
             .nest_limit(64)
             .build()
             .map_err(|error| match error {
@@ -62,7 +62,12 @@ impl Pattern {
 
     fn marks(&self, text: &str) -> Vec<Range<usize>> {
         // Empty matches, as of `x*`, are not hits.
-        self.regex.find_iter(text).map(|found| found.range()).filter(|range| !range.is_empty()).take(MARKS).collect()
+        self.regex
+            .find_iter(text)
+            .map(|found| found.range())
+            .filter(|range| !range.is_empty())
+            .take(MAX_MARKS)
+            .collect()
     }
 }
 
@@ -82,9 +87,9 @@ pub(crate) fn search(planner: &Planner<'_>, pattern: &Pattern, stop: &Stop) -> R
         candidates.extend(allowed.candidate(key, address, 0.0));
     }
     candidates.sort_by_key(Candidate::place);
-    let limit = request.limit.clamp(1, MOST_HITS);
+    let limit = request.limit.clamp(1, MAX_HITS);
     for (read, candidate) in candidates.iter().enumerate() {
-        if read % CHECK_EVERY == 0 {
+        if read % CHECK_INTERVAL == 0 {
             if stop.cancel.is_cancelled() {
                 return Err(IndexError::Cancelled);
             }
@@ -110,15 +115,15 @@ pub(crate) fn search(planner: &Planner<'_>, pattern: &Pattern, stop: &Stop) -> R
 }
 
 /// Minimum number of characters of a partial word. Shorter ones occur in too many words.
-const SHORTEST: usize = 3;
+const MIN_LITERAL: usize = 3;
 /// Maximum number of characters of a partial word. Longer ones make the automaton too large.
-const LONGEST: usize = 32;
+const MAX_LITERAL: usize = 32;
 /// Maximum number of alternatives that are looked up separately.
-const MOST: usize = 32;
+const MAX_ALTERNATIVES: usize = 32;
 
 /// Matches the rest of a word in a script with spaces. Excluding other scripts skips most terms, which are pairs of
 /// their characters.
-const SPACED: &str = "[^\u{E00}-\u{EFF}\u{1000}-\u{109F}\u{1780}-\u{17FF}\u{3005}-\u{3007}\u{3041}-\u{30FF}\u{3131}-\u{318E}\u{31F0}-\u{31FF}\u{3400}-\u{9FFF}\u{AC00}-\u{D7FF}]*";
+const SPACED_SCRIPTS: &str = "[^\u{E00}-\u{EFF}\u{1000}-\u{109F}\u{1780}-\u{17FF}\u{3005}-\u{3007}\u{3041}-\u{30FF}\u{3131}-\u{318E}\u{31F0}-\u{31FF}\u{3400}-\u{9FFF}\u{AC00}-\u{D7FF}]*";
 
 /// Condition that every match fulfils.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -150,8 +155,12 @@ impl Need {
             HirKind::Capture(capture) => Self::of_hir(&capture.sub),
             HirKind::Concat(parts) => Self::of_sequence(parts),
             HirKind::Alternation(parts) => {
-                let needs: Vec<Self> = parts.iter().take(MOST + 1).map(Self::of_hir).collect();
-                if needs.len() > MOST || needs.contains(&Self::Nothing) { Self::Nothing } else { Self::One(needs) }
+                let needs: Vec<Self> = parts.iter().take(MAX_ALTERNATIVES + 1).map(Self::of_hir).collect();
+                if needs.len() > MAX_ALTERNATIVES || needs.contains(&Self::Nothing) {
+                    Self::Nothing
+                } else {
+                    Self::One(needs)
+                }
             }
         }
     }
@@ -240,11 +249,11 @@ impl RequiredTerm {
             return Some(planner.term(planner.view.fields.exact, &self.text));
         }
         let length = self.text.chars().count();
-        if !(SHORTEST..=LONGEST).contains(&length) {
+        if !(MIN_LITERAL..=MAX_LITERAL).contains(&length) {
             return None;
         }
-        let before = if self.open_start { SPACED } else { "" };
-        let after = if self.open_end { SPACED } else { "" };
+        let before = if self.open_start { SPACED_SCRIPTS } else { "" };
+        let after = if self.open_end { SPACED_SCRIPTS } else { "" };
         planner.matching(&format!("{before}{}{after}", self.text))
     }
 }

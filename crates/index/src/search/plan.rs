@@ -145,27 +145,27 @@ impl Candidate {
 }
 
 /// Weight of a word in a chunk's heading only, relative to one in its text.
-const IN_HEADING: f32 = 0.5;
+const HEADING_WEIGHT: f32 = 0.5;
 /// Weight of a part of a unit: a pair of characters, or a word of a phrase.
-const PART: f32 = 0.3;
+const PART_WEIGHT: f32 = 0.3;
 /// Weight of a word that corrects a typo.
-const ALMOST: f32 = 0.8;
+const CORRECTION_WEIGHT: f32 = 0.8;
 /// Maximum number of chunks with a word for it to count as a possible typo.
-const RARE: u64 = 3;
+const MAX_TYPO_CHUNKS: u64 = 3;
 /// Minimum length of a word that counts as a possible typo.
-const LEAST_LETTERS: usize = 4;
+const MIN_TYPO_LETTERS: usize = 4;
 /// First term of scripts without spaces. Typos are not looked up beyond it, since each of those terms differs by one
 /// character from many others.
-const UNSPACED: &str = "\u{2e80}";
+const FIRST_UNSPACED_TERM: &str = "\u{2e80}";
 /// Maximum number of corrections for one word.
-const MOST_MEANT: usize = 8;
+const MAX_CORRECTIONS: usize = 8;
 
 /// Maximum number of corrections whose visible chunks are counted, and the count above which frequencies are not
 /// distinguished.
-const MOST_COUNTED: usize = 64;
-const ENOUGH: u64 = 100;
+const MAX_COUNTED_CORRECTIONS: usize = 64;
+const FREQUENCY_CAP: u64 = 100;
 /// Maximum number of chunks that are checked when visible chunks with a word are counted.
-const LOOKED_AT: usize = 20_000;
+const MAX_CHECKED_CHUNKS: usize = 20_000;
 
 /// Addresses of matching chunks.
 pub(super) type FoundChunks = HashSet<DocAddress>;
@@ -224,7 +224,9 @@ impl<'a> Concepts<'a> {
                 for token in tokens(text) {
                     match token.form {
                         // The single digits of a number such as 4.1 carry no meaning.
-                        Form::Word if token.text.len() > 1 => self.word(&token.text, &stems(&token.text), PART)?,
+                        Form::Word if token.text.len() > 1 => {
+                            self.word(&token.text, &stems(&token.text), PART_WEIGHT)?
+                        }
                         Form::Pair => self.pair(&token.text)?,
                         Form::Word | Form::Part | Form::Last => {}
                     }
@@ -240,22 +242,22 @@ impl<'a> Concepts<'a> {
             known += self.take(stem, 1.0, &mut alternatives)?;
         }
         let mut share = share;
-        let may_be_wrong = exact.chars().count() >= LEAST_LETTERS && exact.chars().all(char::is_alphabetic);
+        let may_be_wrong = exact.chars().count() >= MIN_TYPO_LETTERS && exact.chars().all(char::is_alphabetic);
         // Rarity is measured in visible documents only; those of others do not count.
         let mut seen = if may_be_wrong { 0 } else { u64::MAX };
         for stem in stems.iter().filter(|_| may_be_wrong) {
-            seen += self.seen(&Term::from_field_text(self.planner.view.fields.words, stem), RARE + 1)?;
+            seen += self.seen(&Term::from_field_text(self.planner.view.fields.words, stem), MAX_TYPO_CHUNKS + 1)?;
         }
-        if seen <= RARE {
+        if seen <= MAX_TYPO_CHUNKS {
             let mut as_meant = 0;
             for word in self.almost(exact, seen)? {
                 for stem in crate::analyze::stems(&word) {
-                    as_meant += self.take(&stem, if seen == 0 { 1.0 } else { ALMOST }, &mut alternatives)?;
+                    as_meant += self.take(&stem, if seen == 0 { 1.0 } else { CORRECTION_WEIGHT }, &mut alternatives)?;
                 }
                 self.meant.push(word);
             }
             if seen == 0 && as_meant > 0 {
-                share *= ALMOST;
+                share *= CORRECTION_WEIGHT;
             }
             known += as_meant;
         }
@@ -278,7 +280,7 @@ impl<'a> Concepts<'a> {
             into.push(Alternative::Term(text, quality));
         }
         if self.planner.view.searcher.doc_freq(&heading)? > 0 {
-            into.push(Alternative::Term(heading, quality * IN_HEADING));
+            into.push(Alternative::Term(heading, quality * HEADING_WEIGHT));
         }
         Ok(known)
     }
@@ -309,7 +311,7 @@ impl<'a> Concepts<'a> {
         let term = Term::from_field_text(self.planner.view.fields.exact, pair);
         let known = self.planner.view.searcher.doc_freq(&term)?;
         if known > 0 {
-            let weight = PART * self.rarity(known);
+            let weight = PART_WEIGHT * self.rarity(known);
             self.made.push(Concept { weight, alternatives: vec![Alternative::Term(term, 1.0)], is_required: false });
         }
         Ok(())
@@ -322,9 +324,10 @@ impl<'a> Concepts<'a> {
         Ok(())
     }
 
-    /// Counts the visible chunks with a term, up to `most`. At most [`LOOKED_AT`] chunks are checked.
+    /// Counts the visible chunks with a term, up to `most`. At most [`MAX_CHECKED_CHUNKS`] chunks are checked.
     fn seen(&self, term: &Term, most: u64) -> Result<u64, IndexError> {
-        let mut left = LOOKED_AT.min(usize::try_from(self.planner.view.searcher.doc_freq(term)?).unwrap_or(usize::MAX));
+        let mut left =
+            MAX_CHECKED_CHUNKS.min(usize::try_from(self.planner.view.searcher.doc_freq(term)?).unwrap_or(usize::MAX));
         let mut seen = 0;
         for (segment, reader) in (0..).zip(self.planner.view.searcher.segment_readers()) {
             let index = reader.inverted_index(term.field())?;
@@ -350,7 +353,7 @@ impl<'a> Concepts<'a> {
         let mut words: Vec<(u64, String)> = Vec::new();
         for reader in self.planner.view.searcher.segment_readers() {
             let index = reader.inverted_index(self.planner.view.fields.exact)?;
-            let mut stream = index.terms().search(&automaton).lt(UNSPACED).into_stream()?;
+            let mut stream = index.terms().search(&automaton).lt(FIRST_UNSPACED_TERM).into_stream()?;
             while stream.advance() {
                 let Ok(found) = std::str::from_utf8(stream.key()) else { continue };
                 let chunks = u64::from(stream.value().doc_freq);
@@ -363,13 +366,13 @@ impl<'a> Concepts<'a> {
         // A word that is equally rare may be a typo as well.
         words.retain(|(chunks, found)| found != word && *chunks > known && found.chars().all(char::is_alphabetic));
         words.sort_by(|one, other| other.cmp(one));
-        words.truncate(MOST_COUNTED);
+        words.truncate(MAX_COUNTED_CORRECTIONS);
         for (chunks, word) in &mut words {
-            *chunks = self.seen(&Term::from_field_text(self.planner.view.fields.exact, word), ENOUGH)?;
+            *chunks = self.seen(&Term::from_field_text(self.planner.view.fields.exact, word), FREQUENCY_CAP)?;
         }
         words.retain(|(chunks, _)| *chunks > known);
         words.sort_by(|one, other| other.cmp(one));
-        words.truncate(MOST_MEANT);
+        words.truncate(MAX_CORRECTIONS);
         Ok(words.into_iter().map(|(_, word)| word).collect())
     }
 

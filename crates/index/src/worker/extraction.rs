@@ -47,7 +47,7 @@ pub struct Extractor {
 }
 
 /// Number of documents that are recognised concurrently. One document uses several processors.
-const RECOGNISING: usize = 1;
+const MAX_RECOGNITIONS: usize = 1;
 
 impl Extractor {
     /// Creates an extractor without starting anything. `program` must call [`run_worker`](super::run_worker) if its
@@ -55,7 +55,7 @@ impl Extractor {
     /// was replaced. At most `at_once` workers read concurrently, and one more may run recognition.
     pub fn new(program: PathBuf, limits: Limits, at_once: usize) -> Self {
         let turns = |count: usize| Arc::new(Semaphore::new(count.max(1)));
-        Self { program, limits, recognition: None, reading: turns(at_once), recognising: turns(RECOGNISING) }
+        Self { program, limits, recognition: None, reading: turns(at_once), recognising: turns(MAX_RECOGNITIONS) }
     }
 
     /// Enables recognition of pages that are images.
@@ -162,7 +162,7 @@ impl Extractor {
             Stdio::from(file)
         };
         let job = Job { wanted, limits, private, recognition };
-        command(&self.program, WORKER_ARGUMENT, &job)?.envs(FEW_THREADS).stdin(stdin).stderr(Stdio::piped()).spawn()
+        command(&self.program, WORKER_ARGUMENT, &job)?.envs(THREAD_LIMITS).stdin(stdin).stderr(Stdio::piped()).spawn()
     }
 }
 
@@ -176,7 +176,7 @@ pub(crate) fn command(program: &Path, argument: &str, job: &impl Serialize) -> i
 
 /// Environment of a worker. It starts the threads that it needs itself, and every idle thread or arena takes address
 /// space.
-const FEW_THREADS: [(&str, &str); 2] = [("RTEN_NUM_THREADS", "1"), ("MALLOC_ARENA_MAX", "4")];
+const THREAD_LIMITS: [(&str, &str); 2] = [("RTEN_NUM_THREADS", "1"), ("MALLOC_ARENA_MAX", "4")];
 
 /// Returns a pipe with the private data followed by the file. Arguments would be visible to other users. A thread fills
 /// the pipe and ends when the reader closes it.
@@ -291,8 +291,8 @@ impl Extraction {
             let _ = stderr.read_to_end(&mut said).await;
             self.child.wait().await
         };
-        const MOMENT: std::time::Duration = std::time::Duration::from_secs(2);
-        match tokio::time::timeout(MOMENT, waiting).await {
+        const EXIT_GRACE: std::time::Duration = std::time::Duration::from_secs(2);
+        match tokio::time::timeout(EXIT_GRACE, waiting).await {
             Ok(Ok(status)) => {
                 examine(status, &clean::text(&String::from_utf8_lossy(&said)), self.recognised, &self.limits)
             }
@@ -356,9 +356,9 @@ impl Checks {
 }
 
 /// Message of the Rust runtime before it aborts for lack of memory.
-const NO_MEMORY: &str = "memory allocation of";
+const OUT_OF_MEMORY: &str = "memory allocation of";
 /// Message of the Rust runtime on a stack overflow.
-const NO_STACK: &str = "has overflowed its stack";
+const STACK_OVERFLOW: &str = "has overflowed its stack";
 
 /// Derives a failure from the exit of a worker that reported none. `stderr` holds the start of its standard error.
 fn examine(status: ExitStatus, stderr: &str, kind: Option<Kind>, limits: &Limits) -> Failure {
@@ -366,10 +366,10 @@ fn examine(status: ExitStatus, stderr: &str, kind: Option<Kind>, limits: &Limits
         Some(kind) => Failure::Broken { kind, parts: 0, why: why.to_owned() },
         None => Failure::Worker(format!("its reader crashed: {why}")),
     };
-    if stderr.contains(NO_MEMORY) {
+    if stderr.contains(OUT_OF_MEMORY) {
         return Failure::OutOfMemory { limit: limits.memory, parts: 0 };
     }
-    if stderr.contains(NO_STACK) {
+    if stderr.contains(STACK_OVERFLOW) {
         return broken("its content is nested too deeply");
     }
     match status.signal().map(Signal::try_from) {

@@ -6,11 +6,11 @@ use super::{
 };
 
 /// Maximum number of decimals of a result.
-const DIGITS: u32 = 10;
+const MAX_DECIMALS: u32 = 10;
 /// Maximum length of a sum in bytes, because nested parentheses use the stack.
-const LONGEST: usize = 200;
+const MAX_LENGTH: usize = 200;
 /// Maximum exponent of a power.
-const HIGHEST_POWER: u128 = 512;
+const MAX_EXPONENT: u128 = 512;
 
 /// Fraction in lowest terms with a positive denominator.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -65,7 +65,7 @@ pub(crate) fn answer(request: &str, language: &Language) -> Option<RequestKind> 
     let sum = parts.join("%");
     let sum = (0..=9).fold(sum, |sum, digit| sum.replace(&format!("%{digit}"), &format!("%*{digit}")));
     let is_asked = PlainText::new(&language.without("sum", &words)).words().is_empty();
-    if !is_asked || sum.len() > LONGEST || !sum.contains(['+', '-', '*', '/', '^', '%']) {
+    if !is_asked || sum.len() > MAX_LENGTH || !sum.contains(['+', '-', '*', '/', '^', '%']) {
         return None;
     }
     let mut reader = Reader { rest: sum.trim(), comma: language.has_decimal_comma(), numbers: 0 };
@@ -149,7 +149,7 @@ impl Reader<'_> {
             return Ok(base);
         }
         let exponent = self.signed()?;
-        if exponent.bottom != 1 || exponent.top.unsigned_abs() > HIGHEST_POWER {
+        if exponent.bottom != 1 || exponent.top.unsigned_abs() > MAX_EXPONENT {
             return Err(SumError::Unreadable);
         }
         let base = if exponent.top < 0 { base.inverted()? } else { base };
@@ -235,7 +235,7 @@ impl Fraction {
     fn shown(self, comma: bool) -> (&'static str, String) {
         let mut rest = self.top.unsigned_abs() % self.bottom.unsigned_abs();
         let mut decimals = String::new();
-        while rest != 0 && decimals.len() < DIGITS as usize {
+        while rest != 0 && decimals.len() < MAX_DECIMALS as usize {
             let Some(ten) = rest.checked_mul(10) else { break };
             decimals.push_str(&(ten / self.bottom.unsigned_abs()).to_string());
             rest = ten % self.bottom.unsigned_abs();

@@ -110,11 +110,11 @@ pub(crate) fn plan(request: &ModelRequest, facts: &Facts) -> Plan {
 }
 
 /// Prefixes of messages that the daemon adds for larger models. They are not from the user.
-const OTHERS: [&str; 4] = ["<memory>\n", "<skills>\n", "<files>\n", "<conversation_summary>\n"];
+const DAEMON_PREFIXES: [&str; 4] = ["<memory>\n", "<skills>\n", "<files>\n", "<conversation_summary>\n"];
 /// Start of the line in which `agentctl` lists the files attached to a prompt.
-const HANDED_OVER: &str = "\n\nUploaded file";
+const UPLOAD_PREFIX: &str = "\n\nUploaded file";
 /// Number of characters of a request that are read.
-const LONGEST: usize = 2000;
+const MAX_REQUEST_CHARS: usize = 2000;
 
 struct OpenRequest<'a> {
     text: String,
@@ -149,7 +149,7 @@ impl<'a> OpenRequest<'a> {
             match message {
                 Message::System { .. } | Message::Pictures { .. } => {}
                 Message::User { text } => {
-                    if OTHERS.iter().any(|tag| text.starts_with(tag)) || without_reminders(text).is_empty() {
+                    if DAEMON_PREFIXES.iter().any(|tag| text.starts_with(tag)) || without_reminders(text).is_empty() {
                         continue;
                     }
                     said.push(text);
@@ -166,14 +166,14 @@ impl<'a> OpenRequest<'a> {
             }
         }
         let text = said.pop().map(without_reminders).unwrap_or_default();
-        let text = beginning(text.split(HANDED_OVER).next().unwrap_or_default().trim()).to_owned();
+        let text = beginning(text.split(UPLOAD_PREFIX).next().unwrap_or_default().trim()).to_owned();
         let said = said.into_iter().rev().map(beginning).collect();
         Self { text, earlier: said, outcome, paths: &request.known_paths }
     }
 }
 
 fn beginning(text: &str) -> &str {
-    text.char_indices().nth(LONGEST).map_or(text, |(end, _)| &text[..end])
+    text.char_indices().nth(MAX_REQUEST_CHARS).map_or(text, |(end, _)| &text[..end])
 }
 
 /// Removes the reminders that the daemon adds for larger models.

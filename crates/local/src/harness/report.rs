@@ -8,11 +8,11 @@ use super::{
 };
 
 /// Maximum number of shown list entries.
-const LINES: usize = 100;
+const MAX_LINES: usize = 100;
 /// Maximum number of shown characters.
-const CHARACTERS: usize = 6000;
+const MAX_CHARACTERS: usize = 6000;
 /// Folders of a session without user files.
-const UNSEEN: [&str; 3] = ["skills/", "conversation_history/", "large_tool_results/"];
+const HIDDEN_FOLDERS: [&str; 3] = ["skills/", "conversation_history/", "large_tool_results/"];
 /// Folders that exist in every session, even if empty.
 const AREAS: [&str; 3] = ["uploads/", "outputs/", "temp/"];
 
@@ -35,7 +35,7 @@ pub(crate) fn answer(language: &Language, request_kind: &RequestKind, outcome: &
         ("read_file", RequestKind::Headings(_)) => {
             let headings = headings(without_front_matter(text));
             let line = |heading: &Heading<'_>| format!("{}- {}", "  ".repeat(heading.level - 1), heading.title);
-            let lines: Vec<String> = headings.iter().take(LINES).map(line).collect();
+            let lines: Vec<String> = headings.iter().take(MAX_LINES).map(line).collect();
             if lines.is_empty() {
                 in_file("no-headings")
             } else {
@@ -84,8 +84,8 @@ fn list(language: &Language, text: &str) -> String {
     let is_note = |line: &&str| line.starts_with('[') || line.starts_with("No file matches");
     let lines = text.lines().filter(|line| !line.trim().is_empty());
     let (notes, entries): (Vec<&str>, Vec<&str>) = lines.partition(is_note);
-    let mut shown: Vec<String> = entries.iter().take(LINES).map(|entry| format!("- {entry}")).collect();
-    if let Some(more) = entries.len().checked_sub(LINES + 1) {
+    let mut shown: Vec<String> = entries.iter().take(MAX_LINES).map(|entry| format!("- {entry}")).collect();
+    if let Some(more) = entries.len().checked_sub(MAX_LINES + 1) {
         shown.push(format!("- {}", language.filled("more", &[("count", &(more + 1).to_string())])));
     }
     let head = if shown.is_empty() { language.text("nothing") } else { language.text("files") };
@@ -93,9 +93,10 @@ fn list(language: &Language, text: &str) -> String {
     blocks.iter().filter(|block| !block.is_empty()).map(String::as_str).collect::<Vec<_>>().join("\n\n")
 }
 
-/// Formats all files of a session, without the folders in `UNSEEN` and empty areas.
+/// Formats all files of a session, without the folders in `HIDDEN_FOLDERS` and empty areas.
 fn all_files(language: &Language, text: &str) -> String {
-    let lines = || text.lines().map(str::trim_end).filter(|line| !UNSEEN.iter().any(|unseen| line.starts_with(unseen)));
+    let lines =
+        || text.lines().map(str::trim_end).filter(|line| !HIDDEN_FOLDERS.iter().any(|unseen| line.starts_with(unseen)));
     if lines().all(|line| AREAS.contains(&line) || line.is_empty()) {
         return language.text("none").to_owned();
     }
@@ -115,7 +116,7 @@ fn count(language: &Language, text: &str) -> String {
 
 /// Returns the beginning of a text, and the number of remaining characters.
 fn beginning(text: &str) -> (&str, usize) {
-    match text.char_indices().nth(CHARACTERS) {
+    match text.char_indices().nth(MAX_CHARACTERS) {
         Some((end, _)) => (&text[..end], text[end..].chars().count()),
         None => (text, 0),
     }
@@ -146,14 +147,14 @@ fn rest(language: &Language, left: usize) -> String {
 /// Returns the arguments for a list of all visible files. For a large project, only its first level.
 pub(crate) fn everything(paths: &[String]) -> serde_json::Value {
     /// Number of project files above which only the first level is listed.
-    const OVERVIEW: usize = 60;
+    const MAX_FULL_LISTING: usize = 60;
     let in_view = paths.iter().filter(|path| path.starts_with(PROJECT)).count();
     let project = PROJECT.trim_end_matches('/');
     match in_view {
         0 => serde_json::json!({}),
         // There are uploaded files next to the project.
         _ if in_view < paths.len() => serde_json::json!({}),
-        1..=OVERVIEW => serde_json::json!({ "path": project }),
+        1..=MAX_FULL_LISTING => serde_json::json!({ "path": project }),
         _ => serde_json::json!({ "path": project, "depth": 1 }),
     }
 }

@@ -9,11 +9,11 @@ use super::{
 pub(crate) const PROJECT: &str = "/project/";
 
 /// Extensions of files whose beginning describes them.
-const PROSE: [&str; 8] = ["adoc", "htm", "html", "log", "md", "org", "rst", "txt"];
+const PROSE_EXTENSIONS: [&str; 8] = ["adoc", "htm", "html", "log", "md", "org", "rst", "txt"];
 /// Maximum number of words in a search. Longer ones are questions.
-const SEARCHED_WORDS: usize = 3;
+const MAX_SEARCH_WORDS: usize = 3;
 /// Number of leading characters that decide whether a request is for free text.
-const BEGINNING: usize = 80;
+const FREE_TEXT_PREFIX: usize = 80;
 /// Quotation marks around a search text.
 const QUOTES: [(char, char); 6] = [('"', '"'), ('“', '”'), ('`', '`'), ('„', '“'), ('«', '»'), ('「', '」')];
 
@@ -151,7 +151,7 @@ impl Comparison<'_> {
 
     /// Free text, unless it should go into a file or requires facts. Only the beginning of a long request is checked.
     fn free_text(&self) -> Option<RequestKind> {
-        let beginning: String = self.request.chars().take(BEGINNING).collect();
+        let beginning: String = self.request.chars().take(FREE_TEXT_PREFIX).collect();
         let beginning = PlainText::new(&beginning);
         let names_path = || self.request.split_whitespace().any(|word| is_path(bare(word)));
         let is_free =
@@ -162,7 +162,7 @@ impl Comparison<'_> {
     /// Requests about a known file, by the name that the user wrote.
     fn about_file(&self, path: &str, spoken: &str) -> Option<RequestKind> {
         let ending = path.rsplit_once('.').map_or("", |(_, ending)| ending);
-        let is_prose = PROSE.contains(&ending) || !path.rsplit('/').next().unwrap_or(path).contains('.');
+        let is_prose = PROSE_EXTENSIONS.contains(&ending) || !path.rsplit('/').next().unwrap_or(path).contains('.');
         if self.asks("headings") {
             return Some(RequestKind::Headings(path.to_owned()));
         }
@@ -201,7 +201,7 @@ impl Comparison<'_> {
         let mut parts = parts.by_ref().filter(|part| !part.is_empty());
         let text = match (quoted, parts.next(), parts.next()) {
             (Some(quoted), ..) => quoted,
-            (None, Some(only), None) if only.split_whitespace().count() <= SEARCHED_WORDS => only,
+            (None, Some(only), None) if only.split_whitespace().count() <= MAX_SEARCH_WORDS => only,
             _ => return None,
         };
         Some(RequestKind::Search { text: text.to_owned(), path: path.map(str::to_owned) })
@@ -224,7 +224,7 @@ impl Comparison<'_> {
 fn readme(paths: &[String]) -> Option<String> {
     let is_readme = |path: &&String| {
         let name = path.rsplit('/').next().unwrap_or(path).to_lowercase();
-        name == "readme" || name.starts_with("readme.") && PROSE.iter().any(|ending| name.ends_with(ending))
+        name == "readme" || name.starts_with("readme.") && PROSE_EXTENSIONS.iter().any(|ending| name.ends_with(ending))
     };
     let readmes = paths.iter().filter(is_readme);
     // Prefer the project over uploads, and `README.md` over `README.de.md`.

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::{
     DiskChange, OpenText, Question, Reply, ServerAnswer, ServerError, ServerParts,
     documents::{Checks, Documents, FindingSources, TextChange},
-    requests::{Loading, PAUSE, PendingRequest, RequestKind, Requests, RetryTime, TRY_AGAIN},
+    requests::{Loading, PendingRequest, RETRY_DELAY, RETRYABLE, RequestKind, Requests, RetryTime},
     streams::Streams,
 };
 use crate::{
@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Number of consecutive timeouts after which a server counts as hanging.
-const MOST_SILENCES: u32 = 3;
+const MAX_TIMEOUTS: u32 = 3;
 /// Maximum number of settings sections in one answer.
 const MAX_SECTIONS: usize = 200;
 
@@ -252,8 +252,8 @@ impl Connection {
             self.requests.keep(RetryTime::Loaded, request);
             return Ok(());
         }
-        if result.as_ref().is_err_and(|error| TRY_AGAIN.contains(&error.code)) && request.try_again() {
-            self.requests.keep(RetryTime::At(now + PAUSE), request);
+        if result.as_ref().is_err_and(|error| RETRYABLE.contains(&error.code)) && request.try_again() {
+            self.requests.keep(RetryTime::At(now + RETRY_DELAY), request);
             return Ok(());
         }
         match (request.asked, result) {
@@ -376,7 +376,7 @@ impl Connection {
         }
         let may_load = is_loading || (!self.answered_once && now < self.loads_until);
         self.silences += u32::from(is_silent && !may_load);
-        if self.silences >= MOST_SILENCES { Err("it stopped answering".to_owned()) } else { Ok(()) }
+        if self.silences >= MAX_TIMEOUTS { Err("it stopped answering".to_owned()) } else { Ok(()) }
     }
 
     /// Returns the time of the next timer.

@@ -7,13 +7,13 @@ use tokio::time::Instant;
 use super::ServerError;
 
 /// Number of crashes after which a server is given up.
-const MOST_CRASHES: u32 = 4;
+const MAX_CRASHES: u32 = 4;
 /// Number of consecutive crashes during startup after which a server is given up, since it will not get better.
-const MOST_EARLY: u32 = 2;
+const MAX_EARLY_CRASHES: u32 = 2;
 /// Backoff after the first crash. It doubles with each further one.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const FIRST_BACKOFF: Duration = Duration::from_secs(1);
 /// Time without a crash after which the counter is reset.
-const SOUND: Duration = Duration::from_secs(300);
+const RESET_AFTER: Duration = Duration::from_secs(300);
 
 #[derive(Debug, Default)]
 pub(super) struct Crashes {
@@ -42,13 +42,13 @@ impl Crashes {
         self.count += 1;
         self.early = if kind == CrashKind::Early { self.early + 1 } else { 0 };
         how.clone_into(&mut self.last);
-        self.given_up = kind == CrashKind::Lasting || self.early >= MOST_EARLY || self.count >= MOST_CRASHES;
-        (self.last_at, self.retry_at) = (Some(now), Some(now + FIRST_PAUSE * 2u32.pow(self.count.min(8) - 1)));
+        self.given_up = kind == CrashKind::Lasting || self.early >= MAX_EARLY_CRASHES || self.count >= MAX_CRASHES;
+        (self.last_at, self.retry_at) = (Some(now), Some(now + FIRST_BACKOFF * 2u32.pow(self.count.min(8) - 1)));
     }
 
     /// Records an answer. A server that keeps crashing soon after each answer is still counted.
     pub(super) fn record_answer(&mut self, now: Instant) {
-        if self.last_at.is_none_or(|at| now >= at + SOUND) {
+        if self.last_at.is_none_or(|at| now >= at + RESET_AFTER) {
             *self = Self::default();
         }
     }
@@ -58,8 +58,8 @@ impl Crashes {
         let Self { count, early, last, .. } = self;
         if self.given_up {
             let why = match count {
-                _ if *early >= MOST_EARLY => format!("it ended {early} times before it was ready, last: {last}"),
-                count if *count >= MOST_CRASHES => format!("it failed {count} times, last: {last}"),
+                _ if *early >= MAX_EARLY_CRASHES => format!("it ended {early} times before it was ready, last: {last}"),
+                count if *count >= MAX_CRASHES => format!("it failed {count} times, last: {last}"),
                 _ => last.clone(),
             };
             let message = format!("{name} is disabled: {why}. `agentctl reload` retries it");
@@ -101,7 +101,7 @@ mod tests {
     fn crashes_are_forgotten_after_stable_operation() {
         let (mut crashes, begun) = (Crashes::default(), Instant::now());
         for round in 0..9 {
-            let at = begun + SOUND * round;
+            let at = begun + RESET_AFTER * round;
             crashes.record_answer(at);
             assert_eq!(crashes.verdict("x", at), Ok(()), "{round}");
             crashes.add("exit code 1", CrashKind::Other, at);

@@ -16,16 +16,16 @@ use crate::source::Stamp;
 pub(crate) const MAX_OPEN: usize = 32;
 
 /// Time for which published findings may still be replaced by newer ones.
-const SETTLING: Duration = Duration::from_millis(100);
+const SETTLE_TIME: Duration = Duration::from_millis(100);
 /// The same for findings without a version. Such servers publish in parts, and findings of an earlier text may arrive
 /// after a change.
-const SETTLING_UNVERSIONED: Duration = Duration::from_secs(1);
+const SETTLE_TIME_UNVERSIONED: Duration = Duration::from_secs(1);
 /// Time after which the last findings of such a server are considered valid if it stays silent, because some publish
 /// nothing if nothing changed.
-const UNCHANGED: Duration = Duration::from_secs(10);
+const UNCHANGED_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Time after which findings are considered valid if the server stays silent after changes on disk.
-const UNHEARD: Duration = Duration::from_secs(2);
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Findings that a server published.
 #[derive(Debug)]
@@ -209,11 +209,11 @@ impl Document {
     /// may still be replaced by newer ones.
     pub(super) fn whole_at(&self, changed: Option<Instant>) -> Option<Instant> {
         let PublishedFindings { version, at, .. } = self.published.as_ref()?;
-        let heard = changed.filter(|changed| at < changed).map(|changed| changed + UNHEARD);
+        let heard = changed.filter(|changed| at < changed).map(|changed| changed + SILENCE_TIMEOUT);
         let whole = match version {
-            Some(version) => (*version >= self.version).then(|| *at + SETTLING),
-            None if *at >= self.sent_at => Some(*at + SETTLING_UNVERSIONED),
-            None => Some(self.sent_at + UNCHANGED),
+            Some(version) => (*version >= self.version).then(|| *at + SETTLE_TIME),
+            None if *at >= self.sent_at => Some(*at + SETTLE_TIME_UNVERSIONED),
+            None => Some(self.sent_at + UNCHANGED_TIMEOUT),
         };
         whole.max(heard.filter(|_| whole.is_some()))
     }

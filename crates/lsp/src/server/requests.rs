@@ -9,11 +9,11 @@ use tokio::time::Instant;
 use super::{Reply, ServerAnswer, ServerError};
 
 /// Error codes for changed content and server cancellation, after which a request is retried.
-pub(super) const TRY_AGAIN: [i64; 2] = [-32801, -32802];
+pub(super) const RETRYABLE: [i64; 2] = [-32801, -32802];
 /// Maximum number of retries.
-const MOST_TRIES: u32 = 4;
+const MAX_RETRIES: u32 = 4;
 /// Pause before a retry.
-pub(super) const PAUSE: Duration = Duration::from_millis(250);
+pub(super) const RETRY_DELAY: Duration = Duration::from_millis(250);
 
 /// Kind of a request to a server.
 pub(super) enum RequestKind {
@@ -132,7 +132,7 @@ impl PendingRequest {
     /// Counts a retry. Returns true if it is allowed.
     pub(super) fn try_again(&mut self) -> bool {
         self.tries += 1;
-        self.tries <= MOST_TRIES && !matches!(self.asked, RequestKind::Initialize)
+        self.tries <= MAX_RETRIES && !matches!(self.asked, RequestKind::Initialize)
     }
 }
 
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn request_is_resent_after_a_pause_or_project_load() {
         let (mut requests, begun) = (Requests::default(), Instant::now());
-        let (later, deadline) = (begun + PAUSE, begun + PAUSE * 4);
+        let (later, deadline) = (begun + RETRY_DELAY, begun + RETRY_DELAY * 4);
         let pull =
             |below: &str| PendingRequest::new(RequestKind::Pull { below: below.into(), generation: 0 }, deadline);
         requests.keep(RetryTime::At(later), pull("soon"));
@@ -192,7 +192,7 @@ mod tests {
         let over: Vec<_> = requests.expired(deadline).into_iter().map(|(id, _)| id).collect();
         assert_eq!((over, requests.is_empty()), (vec![Some(id), None], true));
         let mut pull = pull("tried");
-        assert!((0..MOST_TRIES).all(|_| pull.try_again()) && !pull.try_again());
+        assert!((0..MAX_RETRIES).all(|_| pull.try_again()) && !pull.try_again());
     }
 
     #[test]

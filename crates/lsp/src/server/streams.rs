@@ -16,7 +16,7 @@ use crate::message::{self, FrameDecoder, IncomingMessage};
 /// Maximum number of messages waiting in each direction.
 const MAX_WAITING: usize = 256;
 /// Size of the read buffer in bytes.
-const PIECE: usize = 64 << 10;
+const BUFFER_BYTES: usize = 64 << 10;
 
 /// Time window of the output limits.
 const WINDOW: Duration = Duration::from_secs(10);
@@ -69,7 +69,7 @@ async fn read(
     messages: &mpsc::Sender<Result<IncomingMessage, String>>,
 ) -> Result<(), String> {
     let mut decoder = FrameDecoder::default();
-    let mut piece = vec![0; PIECE];
+    let mut piece = vec![0; BUFFER_BYTES];
     let mut allowance = Allowance::new();
     loop {
         let count = output.read(&mut piece).await.map_err(|error| format!("its output cannot be read: {error}"))?;

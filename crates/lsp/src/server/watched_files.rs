@@ -9,11 +9,11 @@ use super::DiskChange;
 use crate::{config::ServerConfig, source::Stamp};
 
 /// Maximum number of files and folders per scan.
-const MAX_SEEN: usize = 20_000;
+const MAX_SCANNED: usize = 20_000;
 /// Maximum number of tracked files.
 const MAX_FILES: usize = 5000;
 /// Folders of generated files, in addition to hidden ones.
-const MADE: [&str; 5] = ["node_modules", "target", "__pycache__", "venv", "site-packages"];
+const GENERATED_FOLDERS: [&str; 5] = ["node_modules", "target", "__pycache__", "venv", "site-packages"];
 
 /// Stamps of the files at the last scan, by their path below the project.
 #[derive(Debug, Default)]
@@ -27,7 +27,7 @@ impl WatchedFiles {
     /// Scans the files of a server's kind below its root. May block.
     pub(super) fn scan(config: &ServerConfig, folder: &Path, root: &Path) -> Self {
         let mut watched = Self::default();
-        let mut left = MAX_SEEN;
+        let mut left = MAX_SCANNED;
         // Breadth first, to prefer files near the root.
         let mut folders = VecDeque::from([root.to_owned()]);
         while let Some(below) = folders.pop_front().filter(|_| !watched.is_cut) {
@@ -56,7 +56,7 @@ impl WatchedFiles {
             // Links are neither followed nor tracked.
             let Ok(kind) = entry.file_type() else { continue };
             let path = below.join(&name);
-            if kind.is_dir() && !text.starts_with('.') && !MADE.contains(&&*text) {
+            if kind.is_dir() && !text.starts_with('.') && !GENERATED_FOLDERS.contains(&&*text) {
                 folders.push_back(path);
             } else if kind.is_file()
                 && (config.language_of(&path).is_some() || config.root_markers.iter().any(|marker| *marker == text))

@@ -9,7 +9,7 @@ use unicode_normalization::UnicodeNormalization as _;
 use super::line::{GAP, Letter, is_mark, is_wide};
 
 /// Maximum number of combining marks on a page that are assigned to letters.
-const MOST_MARKS: usize = 20_000;
+const MAX_MARKS: usize = 20_000;
 
 /// Returns true for letters of right-to-left scripts and their presentation forms.
 pub(super) fn is_from_right(letter: char) -> bool {
@@ -77,9 +77,9 @@ pub(super) fn laid_out(mut letters: Vec<Letter>) -> (Vec<Letter>, WritingDirecti
 /// Returns true if the page stores spaces between right-to-left words. Expects the letters in drawing order. With too
 /// few letters to decide, assumes that it does.
 fn has_spaces(letters: &[Letter]) -> bool {
-    const FEWEST: usize = 50;
+    const MIN_LETTERS: usize = 50;
     /// Average word length above which spaces are considered missing.
-    const LONGEST: usize = 15;
+    const MAX_WORD_LENGTH: usize = 15;
     let count = letters.iter().filter(|letter| is_from_right(letter.letter)).count();
     let without_gaps: Vec<&Letter> = letters.iter().filter(|letter| letter.letter != GAP).collect();
     // A joiner may be drawn as a space that the next letter overlaps.
@@ -93,26 +93,27 @@ fn has_spaces(letters: &[Letter]) -> bool {
             && !is_under(space, before)
             && !is_under(space, after)
     };
-    count < FEWEST || without_gaps.windows(3).filter(is_written).count() * LONGEST > count
+    count < MIN_LETTERS || without_gaps.windows(3).filter(is_written).count() * MAX_WORD_LENGTH > count
 }
 
 /// Returns the minimum gap between right-to-left words, relative to the font size. It is derived from the median gap of
 /// the page, because justification stretches spaces and some fonts separate the letters of a word. `None` if there are
 /// no gaps. Expects the letters in drawing order.
 fn word_gap(letters: &[Letter]) -> Option<f32> {
-    const MOST: f32 = 0.65;
+    const MAX_WORD_GAP: f32 = 0.65;
     // Smaller gaps are inside words, larger ones between columns.
-    const GAPS: std::ops::Range<f32> = 0.1..1.0;
+    const WORD_GAPS: std::ops::Range<f32> = 0.1..1.0;
     let gap = |pair: &[&Letter]| {
         let [one, other] = pair else { return None };
         let gap = (one.left.max(other.left) - one.right.min(other.right)) / one.size;
         let is_beside = (one.base - other.base).abs() < 0.1 * one.size;
-        (is_beside && is_from_right(one.letter) && is_from_right(other.letter) && GAPS.contains(&gap)).then_some(gap)
+        (is_beside && is_from_right(one.letter) && is_from_right(other.letter) && WORD_GAPS.contains(&gap))
+            .then_some(gap)
     };
     let ink: Vec<&Letter> = letters.iter().filter(|letter| letter.is_ink() && !is_mark(letter.letter)).collect();
     let mut gaps: Vec<f32> = ink.windows(2).filter_map(gap).collect();
     gaps.sort_by(f32::total_cmp);
-    gaps.get(gaps.len() / 2).map(|usual| usual * MOST)
+    gaps.get(gaps.len() / 2).map(|usual| usual * MAX_WORD_GAP)
 }
 
 /// Returns true if Chinese and Japanese letters are stacked vertically.
@@ -154,7 +155,7 @@ pub(super) fn turn_glyph(letters: &mut [Letter]) {
 fn set_marks(letters: &mut [Letter]) {
     let marks: Vec<usize> =
         (0..letters.len()).filter(|at| letters.get(*at).is_some_and(|l| is_mark(l.letter))).collect();
-    if marks.is_empty() || marks.len() > MOST_MARKS {
+    if marks.is_empty() || marks.len() > MAX_MARKS {
         return;
     }
     let bases: Vec<Letter> = letters.iter().filter(|l| l.is_ink() && !is_mark(l.letter)).copied().collect();

@@ -125,11 +125,11 @@ impl Collection {
 
 /// Returns true if all letters have the same width. Full-width letters are ignored, as every Chinese font has them.
 fn has_one_width(font: &Dict<'_>) -> bool {
-    const SOME: usize = 8;
-    const WIDE: f32 = 900.0;
+    const MIN_WIDTHS: usize = 8;
+    const FULL_WIDTH: f32 = 900.0;
     let Some(widths) = font.get::<Array<'_>>("Widths") else { return false };
     let widths: Vec<f32> = widths.iter::<f32>().filter(|width| *width > 0.0).collect();
-    widths.len() >= SOME && widths.iter().all(|width| *width < WIDE && Some(width) == widths.first())
+    widths.len() >= MIN_WIDTHS && widths.iter().all(|width| *width < FULL_WIDTH && Some(width) == widths.first())
 }
 
 /// Returns the letter height of a Type 3 font relative to its font size. Old typesetting systems define these glyphs in
@@ -345,8 +345,8 @@ impl Line<'_> {
     /// thousandths of the font size and starts at `before`. The glyph is as wide as the gap, so that it is between the
     /// same letters in either reading direction.
     fn space(&mut self, gap: f32, before: Affine) {
-        const BETWEEN_WORDS: f32 = 200.0;
-        let (true, Some(face), Some(glyphs)) = (gap > BETWEEN_WORDS, &self.setting.face, self.glyphs.as_deref_mut())
+        const WORD_SPACE: f32 = 200.0;
+        let (true, Some(face), Some(glyphs)) = (gap > WORD_SPACE, &self.setting.face, self.glyphs.as_deref_mut())
         else {
             return;
         };

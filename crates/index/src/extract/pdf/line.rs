@@ -7,7 +7,7 @@ use unicode_normalization::char::{canonical_combining_class, compose};
 use super::direction;
 
 /// Maximum distance of a letter from its line, relative to the font size, as for footnote marks and indexes.
-const OFF_LINE: f32 = 0.4;
+const MAX_BASELINE_OFFSET: f32 = 0.4;
 /// Minimum gap between words, relative to the font size.
 const WORD_GAP: f32 = 0.16;
 /// Minimum gap at which a stored space counts, relative to the font size.
@@ -82,7 +82,7 @@ fn rows_of_letters(mut letters: Vec<Letter>) -> Vec<Vec<Letter>> {
 /// line.
 fn off_line(one: f32, other: f32) -> f32 {
     const MUCH: f32 = 2.5;
-    OFF_LINE * one.max(other).min(MUCH * one.min(other))
+    MAX_BASELINE_OFFSET * one.max(other).min(MUCH * one.min(other))
 }
 
 /// Splits a line at its large gaps.
@@ -208,7 +208,7 @@ pub(super) fn rows(mut pieces: Vec<Piece>) -> Rows {
         match rows.last_mut() {
             Some(row)
                 if row.first().is_some_and(|first: &Piece| {
-                    first.base - piece.base <= OFF_LINE * first.size.max(piece.size)
+                    first.base - piece.base <= MAX_BASELINE_OFFSET * first.size.max(piece.size)
                         && !first.is_table
                         && !piece.is_table
                 }) =>

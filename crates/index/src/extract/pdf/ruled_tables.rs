@@ -8,11 +8,11 @@ use super::{
 };
 
 /// Maximum number of lines. Pages with more are drawings.
-const MOST_STROKES: usize = 2000;
+const MAX_LINES: usize = 2000;
 /// Maximum distance in points at which lines count as touching.
-const NEAR: f32 = 3.0;
+const TOUCH_DISTANCE: f32 = 3.0;
 /// Maximum number of cells in a table.
-const MOST_CELLS: usize = 4000;
+const MAX_CELLS: usize = 4000;
 
 /// Horizontal or vertical line, given by its corners. The y axis points up.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -32,19 +32,19 @@ impl RulingLine {
             bottom: one.1.min(other.1),
             top: one.1.max(other.1),
         };
-        let is_level = stroke.top - stroke.bottom < NEAR && stroke.right - stroke.left >= NEAR;
+        let is_level = stroke.top - stroke.bottom < TOUCH_DISTANCE && stroke.right - stroke.left >= TOUCH_DISTANCE;
         (is_level || stroke.is_upright()).then_some(stroke)
     }
 
     fn is_upright(&self) -> bool {
-        self.right - self.left < NEAR && self.top - self.bottom >= NEAR
+        self.right - self.left < TOUCH_DISTANCE && self.top - self.bottom >= TOUCH_DISTANCE
     }
 
     fn touches(&self, other: &Self) -> bool {
-        self.left <= other.right + NEAR
-            && other.left <= self.right + NEAR
-            && self.bottom <= other.top + NEAR
-            && other.bottom <= self.top + NEAR
+        self.left <= other.right + TOUCH_DISTANCE
+            && other.left <= self.right + TOUCH_DISTANCE
+            && self.bottom <= other.top + TOUCH_DISTANCE
+            && other.bottom <= self.top + TOUCH_DISTANCE
     }
 
     fn around(self, other: &Self) -> Self {
@@ -69,8 +69,8 @@ fn middle(letter: &Letter) -> (f32, f32) {
 /// Returns the horizontal and vertical lines of a page in the coordinates of a view. A box counts as four.
 pub(super) fn ruling_lines(content: &Content, view: &View) -> Vec<RulingLine> {
     let seen = content.lines.iter().filter_map(|(from, to)| RulingLine::between(view.point(*from), view.point(*to)));
-    let ruling_lines: Vec<RulingLine> = seen.take(MOST_STROKES + 1).collect();
-    if ruling_lines.len() > MOST_STROKES { Vec::new() } else { ruling_lines }
+    let ruling_lines: Vec<RulingLine> = seen.take(MAX_LINES + 1).collect();
+    if ruling_lines.len() > MAX_LINES { Vec::new() } else { ruling_lines }
 }
 
 /// Removes the letters of tables, and returns each table as one piece.
@@ -122,7 +122,7 @@ fn grids(ruling_lines: &[RulingLine]) -> Vec<Grid> {
         // Many tables have no lines at their sides.
         let columns = places(columns.into_iter().chain([edge.left, edge.right]).collect());
         let rows = places(rows.into_iter().chain([edge.bottom, edge.top]).collect());
-        let is_table = is_drawn && columns.len() > 2 && rows.len() > 2 && columns.len() * rows.len() <= MOST_CELLS;
+        let is_table = is_drawn && columns.len() > 2 && rows.len() > 2 && columns.len() * rows.len() <= MAX_CELLS;
         is_table.then_some(Grid { edge, columns, rows })
     };
     let mut grids: Vec<Grid> = groups.into_iter().filter_map(grid).collect();
@@ -133,26 +133,26 @@ fn grids(ruling_lines: &[RulingLine]) -> Vec<Grid> {
 /// Returns the positions of lines that extend over a sufficient part of the table. `filled` returns the position and
 /// length of a line.
 fn ruled(ruling_lines: &[&RulingLine], whole: f32, extent: fn(&RulingLine) -> (f32, f32)) -> Vec<f32> {
-    const LEAST: f32 = 0.15;
+    const MIN_COVERAGE: f32 = 0.15;
     let mut lines: Vec<(f32, f32)> = ruling_lines.iter().map(|stroke| extent(stroke)).collect();
     lines.sort_by(|one, other| one.0.total_cmp(&other.0));
-    let near = lines.chunk_by(|before, next| next.0 - before.0 < NEAR);
-    let long = near.filter(|lines| lines.iter().map(|line| line.1).sum::<f32>() >= LEAST * whole);
+    let near = lines.chunk_by(|before, next| next.0 - before.0 < TOUCH_DISTANCE);
+    let long = near.filter(|lines| lines.iter().map(|line| line.1).sum::<f32>() >= MIN_COVERAGE * whole);
     long.filter_map(|lines| lines.first()).map(|line| line.0).collect()
 }
 
 /// Sorts the positions and merges neighbours.
 fn places(mut places: Vec<f32>) -> Vec<f32> {
     places.sort_by(f32::total_cmp);
-    places.dedup_by(|next, before| *next - *before < NEAR);
+    places.dedup_by(|next, before| *next - *before < TOUCH_DISTANCE);
     places
 }
 
 /// Returns true if a letter continues the word of the previous one.
 fn continues_word(before: &Letter, letter: &Letter) -> bool {
-    const NO_GAP: f32 = 0.1;
-    (before.base - letter.base).abs() < NO_GAP * letter.size
-        && (letter.left - before.right).abs() < NO_GAP * letter.size
+    const MAX_WORD_GAP: f32 = 0.1;
+    (before.base - letter.base).abs() < MAX_WORD_GAP * letter.size
+        && (letter.left - before.right).abs() < MAX_WORD_GAP * letter.size
         && letter.letter.is_ascii_alphanumeric()
         && before.letter.is_ascii_alphanumeric()
 }

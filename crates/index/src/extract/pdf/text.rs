@@ -61,8 +61,8 @@ impl Line {
 
 /// Returns the text after the bullet of a list item. `None` if there is no bullet.
 fn bullet(text: &str) -> Option<&str> {
-    const MARKS: [char; 12] = ['•', '◦', '▪', '▫', '‣', '●', '○', '■', '□', '–', '\u{f0b7}', '\u{f0a7}'];
-    let rest = text.trim_start().strip_prefix(MARKS)?;
+    const BULLETS: [char; 12] = ['•', '◦', '▪', '▫', '‣', '●', '○', '■', '□', '–', '\u{f0b7}', '\u{f0a7}'];
+    let rest = text.trim_start().strip_prefix(BULLETS)?;
     (rest.is_empty() || rest.starts_with(' ')).then_some(rest.trim_start())
 }
 
@@ -145,8 +145,8 @@ fn usual_distance(lines: &[Line]) -> f32 {
 
 /// Returns the right edge of the lines around this one.
 fn right_of(lines: &[Line], at: usize) -> f32 {
-    const AROUND: usize = 4;
-    let near = lines.get(at.saturating_sub(AROUND)..(at + AROUND).min(lines.len())).unwrap_or_default();
+    const CONTEXT_LINES: usize = 4;
+    let near = lines.get(at.saturating_sub(CONTEXT_LINES)..(at + CONTEXT_LINES).min(lines.len())).unwrap_or_default();
     let size = lines.get(at).map_or(0.0, |line| line.size);
     let like = near.iter().filter(|line| (line.size - size).abs() < 0.12 * size && !line.is_table);
     like.map(|line| line.right).fold(f32::NEG_INFINITY, f32::max)
@@ -200,10 +200,10 @@ fn block(lines: &[Line], body: f32) -> String {
 
 /// Returns the level if the lines are a heading.
 fn level(lines: &[Line], text: &str, body: f32) -> Option<usize> {
-    const LONGEST: usize = 160;
+    const MAX_HEADING_LETTERS: usize = 160;
     let size = lines.iter().map(|line| line.size).fold(f32::INFINITY, f32::min);
     let letters = text.chars().filter(|letter| letter.is_alphabetic()).count();
-    if lines.len() > 3 || text.len() > LONGEST || letters < 2 {
+    if lines.len() > 3 || text.len() > MAX_HEADING_LETTERS || letters < 2 {
         return None;
     }
     let is_bold = lines.iter().all(|line| line.is_bold);
@@ -233,16 +233,16 @@ fn join(text: &mut String, line: &str) {
 }
 
 /// Minimum number of lines in a column.
-const LINES: usize = 4;
+const MIN_COLUMN_LINES: usize = 4;
 /// Minimum width of a gutter, relative to the font size.
-const LEAST: f32 = 0.4;
+const MIN_GUTTER: f32 = 0.4;
 /// Maximum nesting of columns in columns.
-const DEPTH: usize = 4;
+const MAX_NESTING: usize = 4;
 
 /// Splits a page into regions in reading order.
 pub(super) fn regions(pieces: Vec<Piece>) -> Vec<Rows> {
     let mut regions = Vec::new();
-    read(pieces, DEPTH, &mut regions);
+    read(pieces, MAX_NESTING, &mut regions);
     regions
 }
 
@@ -297,7 +297,7 @@ fn gutter(rows: &Rows) -> Option<f32> {
         let mut gaps = Vec::new();
         let mut reach = f32::INFINITY;
         for piece in pieces {
-            if piece.left - reach > LEAST * piece.size {
+            if piece.left - reach > MIN_GUTTER * piece.size {
                 gaps.push((reach, piece.left));
             }
             reach = if reach.is_finite() { reach.max(piece.right) } else { piece.right };
@@ -308,7 +308,7 @@ fn gutter(rows: &Rows) -> Option<f32> {
     let votes = |at: f32| gaps.iter().filter(|row| row.iter().any(|(from, to)| *from < at && at < *to)).count();
     let middles = gaps.iter().flatten().map(|(from, to)| (from + to) / 2.0);
     let (place, count) = middles.map(|at| (at, votes(at))).max_by_key(|(_, votes)| *votes)?;
-    (count + 1 >= LINES).then_some(place)
+    (count + 1 >= MIN_COLUMN_LINES).then_some(place)
 }
 
 /// Returns true if the pieces look like running text or columns of it. A short column leaves most lines next to it
@@ -334,7 +334,7 @@ fn is_text(pieces: Vec<&Piece>) -> bool {
         let (Some(first), Some(last)) = (line.first(), line.last()) else { return false };
         last.right - first.left >= FILLS * (right - left) && line.iter().map(Piece::weight).sum::<usize>() >= SAYS
     };
-    lines.len() >= LINES && lines.iter().filter(fills).count() * 2 > lines.len()
+    lines.len() >= MIN_COLUMN_LINES && lines.iter().filter(fills).count() * 2 > lines.len()
 }
 
 #[cfg(test)]

@@ -8,9 +8,9 @@ use super::{
 };
 
 /// Maximum angle in degrees between letters of one view, as scans and their OCR layers are slightly askew.
-const ASKEW: f32 = 3.5;
+const MAX_SKEW: f32 = 3.5;
 /// Maximum number of views per page. Letters on a curve have a hundred orientations.
-const MOST_VIEWS: usize = 6;
+const MAX_VIEWS: usize = 6;
 
 /// Rotation of the page that makes one orientation upright.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -56,7 +56,7 @@ impl Orientation {
     }
 
     fn is_near(&self, other: &Self) -> bool {
-        self.is_mirrored == other.is_mirrored && distance(self.angle, other.angle) <= ASKEW
+        self.is_mirrored == other.is_mirrored && distance(self.angle, other.angle) <= MAX_SKEW
     }
 }
 
@@ -160,7 +160,7 @@ fn orientations(glyphs: &[Glyph]) -> (Vec<Orientation>, bool) {
             orientation.angle = 0.0;
         }
         if !orientations.iter().any(|known| known.is_near(&orientation)) {
-            is_all &= orientations.len() < MOST_VIEWS;
+            is_all &= orientations.len() < MAX_VIEWS;
             if is_all {
                 orientations.push(orientation);
             }

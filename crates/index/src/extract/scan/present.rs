@@ -142,7 +142,7 @@ fn load(files: &mut [File], threads: NonZeroUsize) -> Option<Recogniser> {
 }
 
 /// Maximum length of the longer side for recognition, in pixels. Larger images have larger text.
-const SIDE: u32 = 2600;
+const MAX_PAGE_SIDE: u32 = 2600;
 
 /// Decodes an image or one of its pages upright and scales it down.
 fn photo(bytes: &mut [u8], page: Option<u32>) -> Result<Picture, Failure> {
@@ -152,7 +152,7 @@ fn photo(bytes: &mut [u8], page: Option<u32>) -> Result<Picture, Failure> {
         first.copy_from_slice(&if is_little { page.to_le_bytes() } else { page.to_be_bytes() });
     }
     let opened = picture::opened(Cursor::new(&*bytes));
-    let decoded = opened.and_then(|(_, decoder)| picture::decoded(decoder, SIDE));
+    let decoded = opened.and_then(|(_, decoder)| picture::decoded(decoder, MAX_PAGE_SIDE));
     let decoded = decoded.map_err(|error| match error {
         ImageError::Limits(_) => Failure::too_large("its picture", picture::MAX_DECODED),
         // The file is intact, but in a rare format.
