@@ -93,7 +93,7 @@ impl Kind {
     }
 
     /// Returns the kind with this name in document keys.
-    pub(crate) fn of_word(word: &str) -> Option<Self> {
+    pub(crate) fn from_key_name(word: &str) -> Option<Self> {
         KINDS.iter().find(|(_, known, ..)| *known == word).map(|(kind, ..)| *kind)
     }
 

@@ -169,7 +169,7 @@ enum PictureHeader {
 pub fn run_picture_worker(arguments: &[OsString]) -> ExitCode {
     agentd_confine::run(PICTURE_WORKER_ARGUMENT, "read a picture", arguments, |limits| {
         let limits: Limits = serde_json::from_slice(limits)?;
-        worker::confined(&limits, move |mut out, file| {
+        worker::run_confined(&limits, move |mut out, file| {
             let read = worker::read_all(file, &limits).map_err(|failure| failure.to_string());
             let made = read.and_then(|bytes| {
                 let made = catch_unwind(AssertUnwindSafe(|| prepare(&bytes)));
@@ -184,12 +184,12 @@ pub fn run_picture_worker(arguments: &[OsString]) -> ExitCode {
 
 /// Returns the header and the data of the prepared image.
 fn prepare(bytes: &[u8]) -> Result<(PictureHeader, Vec<u8>), String> {
-    let (format, decoder) = picture::opened(Cursor::new(bytes)).map_err(|error| why(&error))?;
+    let (format, decoder) = picture::open_decoder(Cursor::new(bytes)).map_err(|error| why(&error))?;
     let (width, height) = decoder.dimensions();
     if width.min(height) < MIN_SIDE || width.max(height) / width.min(height).max(1) > MAX_RATIO {
         return Err(format!("it is {width} × {height} pixels, too small or too narrow to be seen"));
     }
-    let image = picture::decoded(decoder, MAX_OUTPUT_SIDE).map_err(|error| why(&error))?;
+    let image = picture::decode_image(decoder, MAX_OUTPUT_SIDE).map_err(|error| why(&error))?;
     let is_photograph = format == Some(ImageFormat::Jpeg);
     let (media_type, content) = encode(&image, is_photograph).map_err(|error| why(&error))?;
     let (width, height, bytes) = (image.width(), image.height(), content.len() as u64);

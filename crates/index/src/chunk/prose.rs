@@ -46,7 +46,7 @@ pub(super) fn chunks(place: &DocumentPlace, text: &str, under: &mut Headings, co
         let end = end_of_chunk(&units, start, overlap, config);
         let first = units[start].bytes.start;
         let begin = first - text[..first].chars().rev().take(overlap).map(char::len_utf8).sum::<usize>();
-        let bytes = trimmed(text, begin..units[end - 1].bytes.end);
+        let bytes = trim_range(text, begin..units[end - 1].bytes.end);
         let opening = units[start..end].iter().take_while(|unit| unit.kind == UnitKind::Heading);
         for unit in opening {
             under.take(&text[unit.bytes.clone()]);
@@ -124,7 +124,7 @@ fn overlap(text: &str, before: &[Unit], next: &Unit, most: usize) -> usize {
 }
 
 /// Shrinks the range by white space at both ends.
-fn trimmed(text: &str, bytes: Range<usize>) -> Range<usize> {
+fn trim_range(text: &str, bytes: Range<usize>) -> Range<usize> {
     let piece = &text[bytes.clone()];
     let start = bytes.start + (piece.len() - piece.trim_start().len());
     start..start + piece.trim().len()

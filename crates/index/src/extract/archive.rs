@@ -85,7 +85,7 @@ pub(super) fn extract(bytes: Vec<u8>, kind: Kind, emitter: &mut Emitter<'_>) -> 
             lines.push(format!("- {path} ({size}){locked}"));
             return Ok(ControlFlow::Continue(()));
         }
-        let unpacked = unpacked(file, &limits, left);
+        let unpacked = unpack(file, &limits, left);
         left = left.saturating_sub(unpacked.as_ref().map_or(0, |bytes| bytes.len() as u64));
         let why = match unpacked {
             Ok(bytes) => emit(&path, bytes, emitter)?.map(|failure| failed.add(&path, &failure)),
@@ -112,7 +112,7 @@ impl UnreadFiles {
     /// Adds a file and returns the reason. Files of unsupported types are not recorded.
     pub(super) fn add(&mut self, name: &str, failure: &Failure) -> String {
         let why = failure.to_string().trim_start_matches("could not read ").to_owned();
-        if is_serious(failure) {
+        if is_incomplete(failure) {
             self.0.push(format!("{name}: {why}"));
         }
         why
@@ -134,7 +134,7 @@ impl UnreadFiles {
 
 /// Returns true if an unread file makes the result incomplete. Unsupported types are only marked in the listing, and so
 /// are images while recognition is off or missing.
-const fn is_serious(failure: &Failure) -> bool {
+const fn is_incomplete(failure: &Failure) -> bool {
     use UnreadReason::{NotBuilt, Off};
     let is_foreign = matches!(failure, Failure::Foreign { .. } | Failure::Mismatch { .. });
     let is_unwanted =
@@ -149,7 +149,7 @@ pub(super) fn emit(path: &str, bytes: Vec<u8>, outer: &mut Emitter<'_>) -> Resul
     let opened = super::unlocked(bytes, named, password.as_ref().map(Password::reveal));
     let recognised = opened.and_then(|bytes| Ok((super::recognise(&bytes, named)?, bytes)));
     let (kind, bytes) = match recognised {
-        Ok((kind, _)) if kind.is_archive() => return Ok(Some(nested())),
+        Ok((kind, _)) if kind.is_archive() => return Ok(Some(nested_archive())),
         Ok(recognised) => recognised,
         Err(failure) => return Ok(Some(failure)),
     };
@@ -177,22 +177,27 @@ pub(crate) fn entry(bytes: Vec<u8>, wanted: &str, password: Option<&str>, limits
     let missing = || Failure::NoEntry { path: clean::line(wanted, NAME_BYTES) };
     let content = match super::recognise(&bytes, Some(Kind::Eml)) {
         Ok(kind @ (Kind::Eml | Kind::Msg)) => super::mail::entry(bytes, kind, wanted)?.ok_or_else(missing)?,
-        _ => archived(bytes, wanted, password, limits)?.ok_or_else(missing)?,
+        _ => find_entry(bytes, wanted, password, limits)?.ok_or_else(missing)?,
     };
     match super::recognise(&content, Kind::of_name(wanted)) {
-        Ok(kind) if kind.is_archive() => Err(nested()),
+        Ok(kind) if kind.is_archive() => Err(nested_archive()),
         _ => Ok(content),
     }
 }
 
-fn archived(bytes: Vec<u8>, wanted: &str, password: Option<&str>, limits: &Limits) -> Result<Option<Vec<u8>>, Failure> {
+fn find_entry(
+    bytes: Vec<u8>,
+    wanted: &str,
+    password: Option<&str>,
+    limits: &Limits,
+) -> Result<Option<Vec<u8>>, Failure> {
     let kind = if bytes.starts_with(b"PK") { Kind::Zip } else { Kind::Tar };
     let (mut found, cited) = (None, clean::line(wanted, NAME_BYTES));
     visit(bytes, kind, limits, password, &mut |file| {
         let Ok(path) = &file.path else { return Ok(ControlFlow::Continue(())) };
         let is_it = path == wanted;
         if is_it || (found.is_none() && clean::line(path, NAME_BYTES) == cited) {
-            found = Some(unpacked(file, limits, limits.bytes_in));
+            found = Some(unpack(file, limits, limits.bytes_in));
         }
         Ok(if is_it { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     })?;
@@ -202,11 +207,11 @@ fn archived(bytes: Vec<u8>, wanted: &str, password: Option<&str>, limits: &Limit
     })
 }
 
-fn nested() -> Failure {
+fn nested_archive() -> Failure {
     Failure::Foreign { found: "nested archives and mails are not opened".to_owned() }
 }
 
-fn unpacked(file: File<'_>, limits: &Limits, left: u64) -> Result<Vec<u8>, UnpackError> {
+fn unpack(file: File<'_>, limits: &Limits, left: u64) -> Result<Vec<u8>, UnpackError> {
     let content = file.content?;
     let most = limits.bytes_in.min(left);
     let by_ratio = file.packed.map_or(u64::MAX, |packed| packed.saturating_mul(MAX_RATIO).max(RATIO_FREE_BYTES));
@@ -259,7 +264,7 @@ fn is_locked(bytes: &[u8], password: Option<&str>, limits: &Limits) -> bool {
     let mut smallest = None;
     for index in 0..archive.len().min(MAX_FILES) {
         let Ok(raw) = archive.by_index_raw(index) else { continue };
-        if raw.name().is_ok_and(|name| is_left_out(&name)) {
+        if raw.name().is_ok_and(|name| is_metadata(&name)) {
             continue;
         }
         if !raw.encrypted() {
@@ -291,8 +296,8 @@ fn visit_zip(bytes: Vec<u8>, password: Option<&str>, visitor: &mut Visitor<'_>) 
             let name = raw.name().map(|name| name.to_string());
             (name, raw.size(), raw.compressed_size(), is_link, raw.encrypted())
         };
-        let path = name.map_err(|_| "a name that is not text".to_owned()).and_then(|name| checked(&name));
-        if is_left_out(path.as_deref().unwrap_or_default()) {
+        let path = name.map_err(|_| "a name that is not text".to_owned()).and_then(|name| normalised_path(&name));
+        if is_metadata(path.as_deref().unwrap_or_default()) {
             continue;
         }
         let mut opened = match password.filter(|_| is_encrypted) {
@@ -329,8 +334,8 @@ fn visit_tar(from: impl Read, visitor: &mut Visitor<'_>) -> Result<(), Failure> 
             return Err(Failure::too_many("the number of files in it", MAX_FILES));
         }
         let path = String::from_utf8(entry.path_bytes().into_owned());
-        let path = path.map_err(|_| "a name that is not text".to_owned()).and_then(|name| checked(&name));
-        if is_left_out(path.as_deref().unwrap_or_default()) {
+        let path = path.map_err(|_| "a name that is not text".to_owned()).and_then(|name| normalised_path(&name));
+        if is_metadata(path.as_deref().unwrap_or_default()) {
             continue;
         }
         let size = entry.size();
@@ -346,7 +351,7 @@ fn visit_tar(from: impl Read, visitor: &mut Visitor<'_>) -> Result<(), Failure> 
 }
 
 /// Returns the normalised path of a file. Rejects paths that lead out of the archive.
-fn checked(name: &str) -> Result<String, String> {
+fn normalised_path(name: &str) -> Result<String, String> {
     let shown = || clean::line(name, 100);
     let path = name.replace('\\', "/");
     let path = path.strip_prefix("./").unwrap_or(&path);
@@ -361,7 +366,7 @@ fn checked(name: &str) -> Result<String, String> {
 }
 
 /// Returns true for folders and metadata files of operating systems.
-fn is_left_out(path: &str) -> bool {
+fn is_metadata(path: &str) -> bool {
     path.ends_with('/') || path.starts_with("__MACOSX/") || path.ends_with(".DS_Store")
 }
 
@@ -391,7 +396,7 @@ mod tests {
             ("a\nb.pdf", None),
             ("", None),
         ] {
-            assert_eq!(checked(name).ok().as_deref(), expected, "{name:?}");
+            assert_eq!(normalised_path(name).ok().as_deref(), expected, "{name:?}");
         }
     }
 }

@@ -81,9 +81,9 @@ pub(super) const fn is_unreadable(error: &XlsxError) -> bool {
 }
 
 /// Returns the displayed text of a cell. `None` if it is empty. With `decimals`, a number is shown as a percentage.
-pub(super) fn shown(value: &impl DataType, decimals: Option<usize>) -> Option<String> {
+pub(super) fn display_text(value: &impl DataType, decimals: Option<usize>) -> Option<String> {
     if let Some(date) = value.get_datetime() {
-        return Some(date_shown(date));
+        return Some(display_date(date));
     }
     // Errors, text, ISO dates, numbers and booleans.
     let text = value.get_error().map(ToString::to_string).or_else(|| value.get_string().map(str::to_owned));
@@ -100,7 +100,7 @@ pub(super) fn shown(value: &impl DataType, decimals: Option<usize>) -> Option<St
 }
 
 /// Formats `2024-03-05`, `2024-03-05 14:30` or `14:30:15`. Durations are in hours.
-fn date_shown(date: ExcelDateTime) -> String {
+fn display_date(date: ExcelDateTime) -> String {
     const DAY_SECONDS: f64 = 86_400.0;
     let value = date.as_f64();
     // There are no days before the first one. Spreadsheets show negative values as durations or not at all.
@@ -142,7 +142,7 @@ pub(super) fn general(value: f64) -> String {
     if !value.is_finite() {
         return value.to_string();
     }
-    let written = format!("{:.10e}", kept(value).0);
+    let written = format!("{:.10e}", round_to_stored_digits(value).0);
     let Some((mantissa, exponent)) = written.split_once('e') else { return value.to_string() };
     let exponent: i32 = exponent.parse().unwrap_or_default();
     if !(-9..STORED_DIGITS).contains(&exponent) {
@@ -158,7 +158,7 @@ fn without_zeros(number: &str) -> &str {
 
 /// Returns the number rounded to the stored digits, and its exponent. It is moved away from zero by less than one
 /// digit, so that halves round up.
-fn kept(value: f64) -> (f64, i32) {
+fn round_to_stored_digits(value: f64) -> (f64, i32) {
     let written = format!("{value:.14e}");
     let exponent = written.split_once('e').and_then(|(_, exponent)| exponent.parse().ok()).unwrap_or_default();
     let kept = written.parse::<f64>().unwrap_or(value) * (1.0 + f64::EPSILON);
@@ -166,7 +166,7 @@ fn kept(value: f64) -> (f64, i32) {
 }
 
 fn rounded(value: f64, decimals: usize) -> String {
-    let (kept, exponent) = kept(value);
+    let (kept, exponent) = round_to_stored_digits(value);
     let known = usize::try_from(STORED_DIGITS - 1 - exponent).unwrap_or_default().min(decimals);
     let point = if known == 0 && decimals > 0 { "." } else { "" };
     format!("{kept:.known$}{point}{}", "0".repeat(decimals - known))
@@ -219,12 +219,12 @@ pub(super) fn book_comments(bytes: &[u8], limits: &Limits) -> BookComments {
 fn found(package: &mut Package<&[u8]>) -> Result<BookComments, Failure> {
     let mut all = BookComments::default();
     let Some(book) = tree(package, "xl/workbook.xml")? else { return Ok(all) };
-    let sheets = related(package, "xl/workbook.xml")?;
+    let sheets = relationships(package, "xl/workbook.xml")?;
     let named = book.all("sheet");
     for sheet in named {
         let (Some(name), Some(id)) = (sheet.attribute("name"), sheet.attribute("id")) else { continue };
         let Some((_, _, path)) = sheets.iter().find(|(own, ..)| own == id) else { continue };
-        let beside = related(package, path)?;
+        let beside = relationships(package, path)?;
         let Some((_, _, path)) = beside.iter().find(|(_, kind, _)| kind.ends_with("/comments")) else { continue };
         if let Some(parsed) = tree(package, path)? {
             let (comments, truncated) = comments(&parsed);
@@ -240,13 +240,13 @@ fn tree(package: &mut Package<&[u8]>, path: &str) -> Result<Option<Node>, Failur
 }
 
 /// Returns the files that a file references, each with id, type and path.
-fn related(package: &mut Package<&[u8]>, path: &str) -> Result<Vec<(String, String, String)>, Failure> {
+fn relationships(package: &mut Package<&[u8]>, path: &str) -> Result<Vec<(String, String, String)>, Failure> {
     let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
     let Some(list) = tree(package, &format!("{folder}/_rels/{name}.rels"))? else { return Ok(Vec::new()) };
     let found = list.all("Relationship");
     let of = |node: &&Node| {
         let target = node.attribute("Target")?;
-        let path = package::resolved(if target.starts_with('/') { "" } else { folder }, target);
+        let path = package::resolve_target(if target.starts_with('/') { "" } else { folder }, target);
         Some((node.attribute("Id")?.to_owned(), node.attribute("Type")?.to_owned(), path))
     };
     Ok(found.iter().filter_map(of).collect())
@@ -302,7 +302,7 @@ mod tests {
     #[test]
     fn dates_are_formatted_by_kind() {
         let check = |value: f64, kind: ExcelDateTimeType, expected: &str| {
-            assert_eq!(date_shown(ExcelDateTime::new(value, kind, false)), expected);
+            assert_eq!(display_date(ExcelDateTime::new(value, kind, false)), expected);
         };
         check(45_943.0, ExcelDateTimeType::DateTime, "2025-10-13");
         check(45_943.5, ExcelDateTimeType::DateTime, "2025-10-13 12:00");
@@ -312,7 +312,7 @@ mod tests {
         check(f64::NAN, ExcelDateTimeType::TimeDelta, "0:00:00");
         check(-2.25, ExcelDateTimeType::DateTime, "-54:00:00");
         let iso = Data::DateTimeIso("2024-03-05T14:30:00".to_owned());
-        assert_eq!(shown(&iso, None).as_deref(), Some("2024-03-05 14:30:00"));
+        assert_eq!(display_text(&iso, None).as_deref(), Some("2024-03-05 14:30:00"));
     }
 
     #[test]

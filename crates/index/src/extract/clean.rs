@@ -93,7 +93,7 @@ fn place(place: DocumentPlace) -> DocumentPlace {
 }
 
 /// Returns true if the place is valid and contains the cells of the part.
-pub(crate) fn is_sound(part: &Part) -> bool {
+pub(crate) fn is_valid(part: &Part) -> bool {
     // Archives in archives are not opened.
     let at = match &part.place {
         DocumentPlace::Inner { place, .. } if matches!(**place, DocumentPlace::Inner { .. }) => return false,

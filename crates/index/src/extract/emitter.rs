@@ -61,7 +61,7 @@ impl<'a> Emitter<'a> {
     }
 
     /// Emits a text without pages, whole or in sections.
-    pub(super) fn unpaged(&mut self, text: String) -> Result<(), Failure> {
+    pub(super) fn unpaged_text(&mut self, text: String) -> Result<(), Failure> {
         if sections(&text).len() > 1 { self.chapter(text) } else { self.text(DocumentPlace::Whole, text, None, None) }
     }
 
@@ -154,12 +154,12 @@ impl<'a> Emitter<'a> {
     }
 
     /// Returns true once all requested rows were emitted.
-    pub(super) const fn is_satisfied(&self) -> bool {
+    pub(super) const fn has_all_rows(&self) -> bool {
         matches!(self.wanted.window, Some(Window { letters: 0, .. }))
     }
 
     /// Emits an empty table for a sheet before the first requested one. Returns true if the sheet need not be read.
-    pub(super) fn skips(&mut self, number: u32, name: &str) -> Result<bool, Failure> {
+    pub(super) fn skip_sheet(&mut self, number: u32, name: &str) -> Result<bool, Failure> {
         if number >= self.wanted.first {
             return Ok(false);
         }
@@ -173,7 +173,7 @@ impl<'a> Emitter<'a> {
     }
 
     /// Returns true if a page comes after the last requested one, and records that.
-    pub(super) fn is_behind(&mut self, page: u32) -> bool {
+    pub(super) fn is_past_last_page(&mut self, page: u32) -> bool {
         self.is_partial |= self.wanted.last.is_some_and(|last| page > last);
         self.is_partial
     }

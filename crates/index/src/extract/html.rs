@@ -28,15 +28,15 @@ const UNCLOSED_ELEMENTS: [&str; 28] = [
 const ENCODING_SEARCH_BYTES: usize = 4096;
 
 pub(super) fn extract(bytes: &[u8], emitter: &mut Emitter<'_>) -> Result<(), Failure> {
-    let page = decoded(bytes);
+    let page = decode_page(bytes);
     emitter.head(title(&page).as_deref(), None)?;
     let text = markdown(&page).map_err(|why| broken(Kind::Html, &why))?;
-    emitter.unpaged(text)
+    emitter.unpaged_text(text)
 }
 
 /// Decodes a page in the encoding that it declares.
-pub(super) fn decoded(bytes: &[u8]) -> String {
-    clean::decode(bytes, declared(bytes).as_deref())
+pub(super) fn decode_page(bytes: &[u8]) -> String {
+    clean::decode(bytes, declared_encoding(bytes).as_deref())
 }
 
 /// Converts a page to Markdown.
@@ -70,7 +70,7 @@ fn depth(page: &str) -> usize {
 }
 
 /// Returns the encoding in `<meta charset="…">` or its older form.
-fn declared(bytes: &[u8]) -> Option<String> {
+fn declared_encoding(bytes: &[u8]) -> Option<String> {
     let start = String::from_utf8_lossy(&bytes[..bytes.len().min(ENCODING_SEARCH_BYTES)]).to_ascii_lowercase();
     let (_, after) = start.split_once("charset=")?;
     let label: String = after
@@ -103,9 +103,9 @@ const MAX_CHAPTERS: usize = 5000;
 pub(super) fn book(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), Failure> {
     let damaged = |why: String| broken(Kind::Epub, &why);
     let mut package = Package::open(bytes, Kind::Epub, emitter.limits)?;
-    let container = package::parse(&package.needed("META-INF/container.xml")?).map_err(damaged)?;
+    let container = package::parse(&package.required_text("META-INF/container.xml")?).map_err(damaged)?;
     let root = container.find("rootfile").and_then(|root| root.attribute("full-path")).unwrap_or_default().to_owned();
-    let book = package::parse(&package.needed(&root)?).map_err(damaged)?;
+    let book = package::parse(&package.required_text(&root)?).map_err(damaged)?;
     let said = |name: &str| book.find("metadata").and_then(|about| about.find(name)).map(package::Node::text);
     let (Some(manifest), Some(spine)) = (book.find("manifest"), book.find("spine")) else {
         return Err(damaged("it has no list of contents".to_owned()));
@@ -113,8 +113,8 @@ pub(super) fn book(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), Fail
     let folder = root.rsplit_once('/').map(|(folder, _)| folder.to_owned()).unwrap_or_default();
     let chapters = || spine.nodes().filter(|item| item.name == "itemref").filter_map(|item| item.attribute("idref"));
     let item = |id: &str| manifest.nodes().find(|item| item.attribute("id") == Some(id));
-    let path = |id: &str| Some(resolved(&folder, item(id)?.attribute("href")?));
-    let protected = protected(&mut package);
+    let path = |id: &str| Some(resolve_href(&folder, item(id)?.attribute("href")?));
+    let protected = encrypted_files(&mut package);
     if chapters().take(MAX_CHAPTERS).filter_map(path).any(|path| protected.contains(&path)) {
         let how = "it has copy protection (DRM) and opens only in the program of its shop or library";
         return Err(Failure::Protected { kind: Kind::Epub, how: how.to_owned() });
@@ -144,7 +144,7 @@ pub(super) fn book(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), Fail
 }
 
 /// Returns the paths of encrypted files. Obfuscated fonts are excluded, since they do not affect the text.
-fn protected(package: &mut Package) -> HashSet<String> {
+fn encrypted_files(package: &mut Package) -> HashSet<String> {
     const FONT_ALGORITHMS: [&str; 2] = ["http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC"];
     let list = package.text("META-INF/encryption.xml").ok().flatten();
     let list = list.and_then(|list| package::parse(&list).ok()).unwrap_or_default();
@@ -152,13 +152,13 @@ fn protected(package: &mut Package) -> HashSet<String> {
     let path = |data: &package::Node| {
         let algorithm = data.node("EncryptionMethod").and_then(|method| method.attribute("Algorithm"));
         let is_font = algorithm.is_some_and(|algorithm| FONT_ALGORITHMS.contains(&algorithm));
-        data.find("CipherReference").filter(|_| !is_font)?.attribute("URI").map(|path| resolved("", path))
+        data.find("CipherReference").filter(|_| !is_font)?.attribute("URI").map(|path| resolve_href("", path))
     };
     encrypted.into_iter().filter_map(path).collect()
 }
 
 /// Resolves a reference to a path in the archive: removes `..` and the fragment, and decodes percent escapes.
-fn resolved(folder: &str, href: &str) -> String {
+fn resolve_href(folder: &str, href: &str) -> String {
     let href = href.split('#').next().unwrap_or_default();
     let mut parts = href.split('%');
     let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
@@ -167,7 +167,7 @@ fn resolved(folder: &str, href: &str) -> String {
         bytes.push(code.unwrap_or(b'%'));
         bytes.extend(part.bytes().skip(if code.is_some() { 2 } else { 0 }));
     }
-    package::resolved(folder, &String::from_utf8_lossy(&bytes))
+    package::resolve_target(folder, &String::from_utf8_lossy(&bytes))
 }
 
 /// Maximum number of characters in the output of a cell.
@@ -193,12 +193,12 @@ pub(super) fn notebook(bytes: &[u8], emitter: &mut Emitter<'_>) -> Result<(), Fa
     for number in long {
         emitter.leave_out(format!("cell {number} printed more than {MAX_OUTPUT} characters"));
     }
-    emitter.unpaged(parts.join("\n\n"))
+    emitter.unpaged_text(parts.join("\n\n"))
 }
 
 /// Formats a cell with its output. Returns true if the output was truncated.
 fn formatted_cell(number: usize, cell: &Value, language: &str) -> (String, bool) {
-    let source = cell.get("source").or_else(|| cell.get("input")).map(joined).unwrap_or_default();
+    let source = cell.get("source").or_else(|| cell.get("input")).map(joined_lines).unwrap_or_default();
     let source = source.trim_end();
     if cell.get("cell_type").and_then(Value::as_str) != Some("code") {
         return (source.to_owned(), false);
@@ -207,7 +207,7 @@ fn formatted_cell(number: usize, cell: &Value, language: &str) -> (String, bool)
     let mut text = format!("[cell {number}]\n```{language}\n{source}\n```");
     for output in cell.get("outputs").and_then(Value::as_array).into_iter().flatten() {
         let printed = [output.get("text"), output.pointer("/data/text~1plain"), output.get("evalue")];
-        let Some(printed) = printed.into_iter().flatten().next().map(joined) else { continue };
+        let Some(printed) = printed.into_iter().flatten().next().map(joined_lines) else { continue };
         let error = output.get("ename").and_then(Value::as_str).map(|name| format!("{name}: ")).unwrap_or_default();
         let end = printed.char_indices().nth(MAX_OUTPUT).map_or(printed.len(), |(at, _)| at);
         is_cut |= end < printed.len();
@@ -221,7 +221,7 @@ fn formatted_cell(number: usize, cell: &Value, language: &str) -> (String, bool)
 }
 
 /// Returns a text that may be given as a list of lines.
-fn joined(value: &Value) -> String {
+fn joined_lines(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Array(lines) => lines.iter().filter_map(Value::as_str).collect(),
@@ -244,15 +244,15 @@ mod tests {
     fn title_and_encoding_are_read_from_html() {
         assert_eq!(title("<HTML><Title lang=en> A &amp; B &amp;lt; </TITLE>").as_deref(), Some(" A & B &lt; "));
         assert_eq!(title("<title>never closed"), None);
-        assert_eq!(declared(b"<meta charset=\"GBK\">").as_deref(), Some("gbk"));
-        assert_eq!(declared(b"<meta content='text/html; charset=Shift_JIS'>").as_deref(), Some("shift_jis"));
+        assert_eq!(declared_encoding(b"<meta charset=\"GBK\">").as_deref(), Some("gbk"));
+        assert_eq!(declared_encoding(b"<meta content='text/html; charset=Shift_JIS'>").as_deref(), Some("shift_jis"));
     }
 
     #[test]
     fn chapter_paths_resolve_relative_to_the_book() {
-        assert_eq!(resolved("OEBPS/", "text/ch%201.xhtml#top"), "OEBPS/text/ch 1.xhtml");
-        assert_eq!(resolved("OEBPS/", "../Text/a.html"), "Text/a.html");
-        assert_eq!(resolved("", "100%.html"), "100%.html");
+        assert_eq!(resolve_href("OEBPS/", "text/ch%201.xhtml#top"), "OEBPS/text/ch 1.xhtml");
+        assert_eq!(resolve_href("OEBPS/", "../Text/a.html"), "Text/a.html");
+        assert_eq!(resolve_href("", "100%.html"), "100%.html");
     }
 
     #[test]

@@ -18,7 +18,7 @@ fn repeated(cell: &Node) -> usize {
 
 /// Reads a text document with its headers and footers.
 pub(super) fn text(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), Failure> {
-    let (mut package, content) = opened(bytes, Kind::Odt, emitter)?;
+    let (mut package, content) = open_content(bytes, Kind::Odt, emitter)?;
     let body = content.find("body").and_then(|body| body.node("text"));
     let mut blocks = body.map(|body| blocks_of(body, 0)).unwrap_or_default();
     let styles = package.text("styles.xml")?.map(|styles| package::parse(&styles)).and_then(Result::ok);
@@ -31,11 +31,11 @@ pub(super) fn text(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), Fail
         }
     }
     super::add_margins(&mut blocks, margins);
-    emitter.unpaged(blocks.join("\n\n"))
+    emitter.unpaged_text(blocks.join("\n\n"))
 }
 
 pub(super) fn presentation(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), Failure> {
-    let (_, content) = opened(bytes, Kind::Odp, emitter)?;
+    let (_, content) = open_content(bytes, Kind::Odp, emitter)?;
     let pages = content.all("page");
     for (number, page) in (1..).zip(pages) {
         let (mut blocks, mut notes) = (Vec::new(), Vec::new());
@@ -48,7 +48,7 @@ pub(super) fn presentation(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<
             let title = (node.attribute("class") == Some("title")).then(|| blocks_of(node, 0).join(" "));
             match title.filter(|title| !title.is_empty()) {
                 Some(title) => blocks.push(format!("# {title}")),
-                None => write_one(node, 0, &mut blocks),
+                None => write_block(node, 0, &mut blocks),
             }
         }
         let notes = Some(notes.join("\n\n")).filter(|notes| !notes.is_empty());
@@ -57,12 +57,12 @@ pub(super) fn presentation(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<
     Ok(())
 }
 
-fn opened(bytes: Vec<u8>, kind: Kind, emitter: &mut Emitter<'_>) -> Result<(Package, Node), Failure> {
+fn open_content(bytes: Vec<u8>, kind: Kind, emitter: &mut Emitter<'_>) -> Result<(Package, Node), Failure> {
     let mut package = Package::open(bytes, kind, emitter.limits)?;
     if package.text("META-INF/manifest.xml")?.is_some_and(|manifest| manifest.contains("encryption-data")) {
         return Err(Failure::Encrypted(kind));
     }
-    let content = package::parse(&package.needed("content.xml")?).map_err(|why| broken(kind, &why))?;
+    let content = package::parse(&package.required_text("content.xml")?).map_err(|why| broken(kind, &why))?;
     let title = package.text("meta.xml")?.and_then(|meta| Some(package::parse(&meta).ok()?.find("title")?.text()));
     let slides = (kind == Kind::Odp).then(|| content.all("page").len());
     emitter.head(title.as_deref(), slides)?;
@@ -78,12 +78,12 @@ fn opened(bytes: Vec<u8>, kind: Kind, emitter: &mut Emitter<'_>) -> Result<(Pack
 fn blocks_of(node: &Node, depth: usize) -> Vec<String> {
     let mut blocks = Vec::new();
     for node in node.nodes() {
-        write_one(node, depth, &mut blocks);
+        write_block(node, depth, &mut blocks);
     }
     blocks
 }
 
-fn write_one(node: &Node, depth: usize, blocks: &mut Vec<String>) {
+fn write_block(node: &Node, depth: usize, blocks: &mut Vec<String>) {
     match node.name.as_str() {
         "h" => {
             let level = node.attribute("outline-level").and_then(|level| level.parse().ok()).unwrap_or(1_usize);

@@ -78,7 +78,7 @@ impl Node {
         }
     }
 
-    fn begun(tag: &BytesStart<'_>) -> Self {
+    fn from_tag(tag: &BytesStart<'_>) -> Self {
         let mut attributes = tag.attributes();
         let attributes = attributes.with_checks(false).flatten().map(|attribute| {
             let raw = attribute.value.into_owned();
@@ -102,8 +102,8 @@ pub(super) fn parse(text: &str) -> Result<Node, String> {
     loop {
         match reader.read_event().map_err(|error| error.to_string())? {
             Event::Start(_) if open.len() > MAX_DEPTH => beyond += 1,
-            Event::Start(tag) => open.push(Node::begun(&tag)),
-            Event::Empty(tag) => add(&mut open, Child::Node(Node::begun(&tag))),
+            Event::Start(tag) => open.push(Node::from_tag(&tag)),
+            Event::Empty(tag) => add(&mut open, Child::Node(Node::from_tag(&tag))),
             Event::End(_) if beyond > 0 => beyond -= 1,
             Event::End(_) => close(&mut open),
             Event::Text(text) => {
@@ -165,7 +165,7 @@ impl<B: AsRef<[u8]>> Package<B> {
     }
 
     /// Writes the package with new content for some files.
-    pub(super) fn rewritten(mut self, contents: &[(String, Vec<u8>)]) -> Result<Vec<u8>, Failure> {
+    pub(super) fn rewrite(mut self, contents: &[(String, Vec<u8>)]) -> Result<Vec<u8>, Failure> {
         let kind = self.kind;
         let failed = |error: zip::result::ZipError| broken(kind, &error.to_string());
         let mut other = ZipWriter::new(Cursor::new(Vec::new()));
@@ -225,18 +225,18 @@ impl<B: AsRef<[u8]>> Package<B> {
             // Files that cannot be opened are not read by anything else either.
             let Ok(file) = self.archive.by_index(index) else { return false };
             let is_other = file.name().is_ok_and(|name| but(&name));
-            !is_other && holds(file, tag, &mut left)
+            !is_other && contains_tag(file, tag, &mut left)
         })
     }
 
     /// Returns a required file as text.
-    pub(super) fn needed(&mut self, name: &str) -> Result<String, Failure> {
+    pub(super) fn required_text(&mut self, name: &str) -> Result<String, Failure> {
         self.text(name)?.ok_or_else(|| broken(self.kind, &format!("{name} is missing")))
     }
 }
 
 /// Resolves a path relative to a folder in the archive.
-pub(super) fn resolved(folder: &str, target: &str) -> String {
+pub(super) fn resolve_target(folder: &str, target: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in folder.split('/').chain(target.split('/')) {
         match part {
@@ -250,7 +250,7 @@ pub(super) fn resolved(folder: &str, target: &str) -> String {
 
 /// Returns true if an XML stream may contain a tag. The bytes read are subtracted from `left`; true if that is
 /// exhausted.
-fn holds(mut file: impl io::Read, tag: &str, left: &mut u64) -> bool {
+fn contains_tag(mut file: impl io::Read, tag: &str, left: &mut u64) -> bool {
     const BUFFER_BYTES: usize = 64 * 1024;
     let mut held = Vec::with_capacity(BUFFER_BYTES + tag.len());
     let mut is_first = true;

@@ -58,10 +58,10 @@ pub fn recognise(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
         return Ok(Kind::Pdf);
     }
     if is_zip {
-        return zipped(bytes, named);
+        return recognise_zip(bytes, named);
     }
     if bytes.starts_with(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1") {
-        return compound(bytes, named);
+        return recognise_ole(bytes, named);
     }
     if bytes.starts_with(b"{\\rtf") {
         return Ok(Kind::Rtf);
@@ -70,12 +70,12 @@ pub fn recognise(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
         return Ok(Kind::Picture);
     }
     if let Some(what) = named_by_its_bytes(bytes) {
-        return Err(foreign(named, &what));
+        return Err(unsupported(named, &what));
     }
     if clean::is_text(bytes) {
         return text(bytes, named);
     }
-    Err(foreign(named, "its content is neither text nor a known format"))
+    Err(unsupported(named, "its content is neither text nor a known format"))
 }
 
 /// Returns true if the bytes are an image in a format that can be recognised.
@@ -122,7 +122,7 @@ fn is_font(bytes: &[u8]) -> bool {
     is_web || has_count && !tag.is_empty() && tag.iter().all(|byte| (b' '..=b'~').contains(byte))
 }
 
-fn foreign(named: Option<Kind>, found: &str) -> Failure {
+fn unsupported(named: Option<Kind>, found: &str) -> Failure {
     match named {
         Some(named) => Failure::Mismatch { named, found: found.to_owned() },
         None => Failure::Foreign { found: found.to_owned() },
@@ -175,7 +175,7 @@ fn is_html(bytes: &[u8]) -> bool {
     start.starts_with("<!doctype html") || start.starts_with("<html")
 }
 
-fn zipped(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
+fn recognise_zip(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
     let mut archive = match zip::ZipArchive::new(Cursor::new(bytes)) {
         Ok(archive) => archive,
         Err(error) => {
@@ -184,7 +184,7 @@ fn zipped(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
             let named = named.filter(is_zip);
             return Err(match named {
                 Some(kind) => broken(kind, &format!("its parts cannot be separated: {error}")),
-                None => foreign(None, &format!("it is a damaged ZIP archive ({error})")),
+                None => unsupported(None, &format!("it is a damaged ZIP archive ({error})")),
             });
         }
     };
@@ -212,12 +212,12 @@ fn zipped(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
     match types {
         Some((_, kind)) => Ok(*kind),
         None if named == Some(Kind::Zip) => Ok(Kind::Zip),
-        None => Err(foreign(named, "it is a ZIP archive")),
+        None => Err(unsupported(named, "it is a ZIP archive")),
     }
 }
 
 /// Detects the content of an OLE container, which also holds encrypted new documents. Stream names are in UTF-16.
-fn compound(whole: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
+fn recognise_ole(whole: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
     let bytes = &whole[..whole.len().min(CFB_SEARCH_BYTES)];
     let holds = |name: &str| {
         let name: Vec<u8> = name.encode_utf16().chain([0]).flat_map(u16::to_le_bytes).collect();
@@ -231,7 +231,7 @@ fn compound(whole: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
     match found.or_else(|| CFB_STREAMS.iter().find(|(name, _)| holds(name))) {
         Some((_, Some(kind))) => Ok(*kind),
         Some((_, None)) => Err(Failure::Encrypted(named.filter(|kind| !kind.is_text()).unwrap_or(Kind::Docx))),
-        None => Err(foreign(named, "it is an old office file without a document in it")),
+        None => Err(unsupported(named, "it is an old office file without a document in it")),
     }
 }
 

@@ -66,13 +66,13 @@ impl Sheet {
         if column >= clean::MAX_COLUMNS || row > clean::MAX_ROWS {
             if !std::mem::replace(&mut self.is_too_wide, true) {
                 let most = clean::MAX_COLUMNS;
-                emitter.leave_out(format!("row {row}{} has more than {most} columns", self.of_sheet()));
+                emitter.leave_out(format!("row {row}{} has more than {most} columns", self.sheet_suffix()));
             }
             return Ok(());
         }
         if text.len() > CELL_BYTES {
             let cell = CellRange { first: (column, row), last: (column, row) };
-            emitter.leave_out(format!("cell {cell}{} has more than {} KiB", self.of_sheet(), CELL_BYTES / 1024));
+            emitter.leave_out(format!("cell {cell}{} has more than {} KiB", self.sheet_suffix(), CELL_BYTES / 1024));
             text.truncate(text.floor_char_boundary(CELL_BYTES));
         }
         match self.rows.last_mut() {
@@ -101,7 +101,7 @@ impl Sheet {
     }
 
     /// Suffix with the sheet's name, if it has one.
-    fn of_sheet(&self) -> String {
+    fn sheet_suffix(&self) -> String {
         if self.name.is_empty() { String::new() } else { format!(" of {}", self.name) }
     }
 
@@ -115,7 +115,7 @@ impl Sheet {
 
     /// Emits the remaining rows, and an empty part that extends the sheet to a cell that was not read, with its column
     /// starting at 0 and its row at 1.
-    pub(super) fn goes_on_to(&mut self, (column, row): (u32, u32), emitter: &mut Emitter<'_>) -> Result<(), Failure> {
+    pub(super) fn extend_to(&mut self, (column, row): (u32, u32), emitter: &mut Emitter<'_>) -> Result<(), Failure> {
         self.flush(emitter)?;
         let first_column = self.first_column.unwrap_or_default();
         let last = (column.clamp(first_column, clean::MAX_COLUMNS - 1), row.min(clean::MAX_ROWS));
@@ -130,7 +130,7 @@ impl Sheet {
         let mut rows = std::mem::take(&mut self.rows);
         self.size = 0;
         if !std::mem::replace(&mut self.is_judged, true)
-            && let Some(at) = header_at(&rows)
+            && let Some(at) = find_header(&rows)
         {
             let after = rows.split_off(at + 1);
             let header = rows.pop();
@@ -186,7 +186,7 @@ impl SparseRow {
 
 /// Returns the index of the header among the first rows: a row that fills nearly all columns, contains only words, and
 /// has rows below it.
-fn header_at(rows: &[SparseRow]) -> Option<usize> {
+fn find_header(rows: &[SparseRow]) -> Option<usize> {
     let looked_at = &rows[..rows.len().min(HEADER_SEARCH_ROWS)];
     let width = looked_at.iter().map(|row| row.cells.len()).max().filter(|width| *width >= 2)?;
     let names_columns = |row: &SparseRow| {
@@ -253,7 +253,7 @@ impl Merging {
         }
         self.flush(emitter)?;
         let (row, column) = declared.end;
-        self.sheet.goes_on_to((column, row.saturating_add(1)), emitter)?;
+        self.sheet.extend_to((column, row.saturating_add(1)), emitter)?;
         Ok(true)
     }
 
@@ -287,7 +287,7 @@ impl Merging {
         if !text.is_empty() {
             // Sheets often have formatted empty cells far below their last text and declare them as used, so empty
             // cells do not count.
-            self.read_on += u32::from(emitter.is_satisfied() && !text.trim().is_empty());
+            self.read_on += u32::from(emitter.has_all_rows() && !text.trim().is_empty());
             self.waiting.push((column, text));
         }
         Ok(())

@@ -120,7 +120,7 @@ impl Hash {
         (self.0)(&parts.concat())
     }
 
-    fn of_password(self, salt: &[u8], password: &str, rounds: u32) -> Vec<u8> {
+    fn password_hash(self, salt: &[u8], password: &str, rounds: u32) -> Vec<u8> {
         let letters: Vec<u8> = password.encode_utf16().flat_map(u16::to_le_bytes).collect();
         (0..rounds).fold(self.of(&[salt, &letters]), |hash, round| self.of(&[&round.to_le_bytes(), &hash]))
     }
@@ -178,7 +178,7 @@ impl Lock {
     fn key(&self, password: &str) -> Option<Vec<u8>> {
         match self {
             Self::Agile { of_key, rounds, verifier, verifier_hash, key, .. } => {
-                let hash = of_key.hash.of_password(&of_key.salt, password, *rounds);
+                let hash = of_key.hash.password_hash(&of_key.salt, password, *rounds);
                 let open = |purpose: [u8; 8], bytes: &[u8]| {
                     let key = padded(of_key.hash.of(&[&hash, &purpose]), of_key.key_bytes);
                     cbc(&key, &padded(of_key.salt.clone(), BLOCK), bytes)
@@ -190,7 +190,7 @@ impl Lock {
                 hashed.starts_with(&expected).then(|| key.get(..of_key.key_bytes).map(<[u8]>::to_vec))?
             }
             Self::Standard { salt, key_bytes, verifier, verifier_hash } => {
-                let hash = SHA1.of_password(salt, password, STANDARD_ROUNDS);
+                let hash = SHA1.password_hash(salt, password, STANDARD_ROUNDS);
                 let hash = SHA1.of(&[&hash, &0_u32.to_le_bytes()]);
                 let derived = [0x36_u8, 0x5c].map(|filling| {
                     let mut block = [filling; 64];

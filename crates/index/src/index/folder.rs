@@ -53,15 +53,15 @@ impl Folder {
         }
         let root = &config.folder;
         let path = root.join(format!("v{SCHEMA_VERSION}.{ANALYSIS_VERSION}"));
-        private(root)?;
-        remove_others(root, &path);
-        private(&path)?;
-        match guarded(|| Self::try_open(&path, dictionary)) {
+        create_private_folder(root)?;
+        remove_other_versions(root, &path);
+        create_private_folder(&path)?;
+        match catch_damage(|| Self::try_open(&path, dictionary)) {
             Ok(folder) => Ok((folder, None)),
-            Err(error) if error.is_loss() || matches!(error, IndexError::Internal(_)) => {
+            Err(error) if error.is_damage() || matches!(error, IndexError::Internal(_)) => {
                 fs::remove_dir_all(&path)?;
-                private(&path)?;
-                Ok((guarded(|| Self::try_open(&path, dictionary))?, Some(error.to_string())))
+                create_private_folder(&path)?;
+                Ok((catch_damage(|| Self::try_open(&path, dictionary))?, Some(error.to_string())))
             }
             Err(error) => Err(error),
         }
@@ -87,7 +87,7 @@ impl Folder {
 
 /// Returns true if the index files still exist or the index is in memory. Open files remain readable even after they
 /// are deleted. Blocks.
-pub(crate) fn is_there(path: Option<&Path>) -> bool {
+pub(crate) fn files_exist(path: Option<&Path>) -> bool {
     path.is_none_or(|path| path.join("meta.json").exists())
 }
 
@@ -98,17 +98,17 @@ pub(crate) fn size(path: Option<&Path>) -> u64 {
 }
 
 /// Runs an operation on files that may be damaged. The library reports some damage as an error and some as a panic.
-pub(crate) fn guarded<T>(act: impl FnOnce() -> Result<T, IndexError>) -> Result<T, IndexError> {
+pub(crate) fn catch_damage<T>(act: impl FnOnce() -> Result<T, IndexError>) -> Result<T, IndexError> {
     catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|_| Err(IndexError::Lost("its content is invalid".to_owned())))
 }
 
 /// Creates a folder that only its owner can access, because it holds the text of documents.
-pub(crate) fn private(path: &Path) -> io::Result<()> {
+pub(crate) fn create_private_folder(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
 /// Removes the indexes of other versions. A failed removal is retried at the next start.
-fn remove_others(root: &Path, own: &Path) {
+fn remove_other_versions(root: &Path, own: &Path) {
     for folder in fs::read_dir(root).into_iter().flatten().flatten() {
         let name = folder.file_name();
         let version = name.to_str().and_then(|name| name.strip_prefix('v')).unwrap_or_default();
@@ -135,7 +135,7 @@ const MAX_REMOVED_SHARE: f32 = 0.3;
 
 /// Merge policy while documents are added: merges rarely, since merging slows them down. An in-memory index is gone
 /// before a merge pays off.
-pub(super) fn at_work(in_memory: bool) -> Box<dyn MergePolicy> {
+pub(super) fn busy_merge_policy(in_memory: bool) -> Box<dyn MergePolicy> {
     if in_memory {
         return Box::new(NoMergePolicy);
     }
@@ -145,7 +145,7 @@ pub(super) fn at_work(in_memory: bool) -> Box<dyn MergePolicy> {
 }
 
 /// Merge policy at rest: leaves about two segments of each size.
-pub(super) fn at_rest() -> Box<dyn MergePolicy> {
+pub(super) fn idle_merge_policy() -> Box<dyn MergePolicy> {
     let mut policy = LogMergePolicy::default();
     policy.set_min_num_segments(MIN_SEGMENTS);
     policy.set_min_layer_size(SMALL_SEGMENT);

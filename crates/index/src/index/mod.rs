@@ -118,7 +118,7 @@ impl IndexError {
     }
 
     /// Returns true if the files can no longer be trusted.
-    pub(crate) const fn is_loss(&self) -> bool {
+    pub(crate) const fn is_damage(&self) -> bool {
         matches!(self, Self::Lost(_))
     }
 

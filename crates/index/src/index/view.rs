@@ -51,7 +51,7 @@ pub struct DocumentProperties {
 impl DocumentProperties {
     /// Returns true if reading the document with this recognition may find more text.
     pub fn is_outdated(&self, recognition: &RecognitionStamp) -> bool {
-        self.retry || self.recognition.as_ref().is_some_and(|before| recognition.promises_more_than(before))
+        self.retry || self.recognition.as_ref().is_some_and(|before| recognition.may_improve_on(before))
     }
 }
 
@@ -142,7 +142,7 @@ pub(crate) struct IndexContent {
 }
 
 /// Scans an index for its entries and for orphaned chunks.
-pub(crate) fn look_through(folder: &Folder) -> Result<IndexContent, IndexError> {
+pub(crate) fn scan_content(folder: &Folder) -> Result<IndexContent, IndexError> {
     let searcher = folder.reader.searcher();
     let mut entries: Entries = HashMap::new();
     let mut owners: BTreeSet<u32> = BTreeSet::new();
@@ -177,22 +177,22 @@ pub(crate) struct IndexState {
     pub(crate) uses: Uses,
     view: RwLock<Arc<View>>,
     /// True while the writer holds something that closing would wait for.
-    is_at_work: AtomicBool,
+    is_busy: AtomicBool,
 }
 
 impl IndexState {
     pub(crate) fn new(config: IndexConfig, dictionary: Arc<Dictionary>, uses: Uses, view: View) -> Self {
-        Self { config, dictionary, uses, view: RwLock::new(Arc::new(view)), is_at_work: AtomicBool::new(false) }
+        Self { config, dictionary, uses, view: RwLock::new(Arc::new(view)), is_busy: AtomicBool::new(false) }
     }
 
     /// Sets whether closing has to wait for the writer.
-    pub(crate) fn set_at_work(&self, is_at_work: bool) {
-        self.is_at_work.store(is_at_work, Ordering::Release);
+    pub(crate) fn set_busy(&self, is_busy: bool) {
+        self.is_busy.store(is_busy, Ordering::Release);
     }
 
     /// Returns true if closing would not have to wait for the writer.
-    pub(crate) fn is_asleep(&self) -> bool {
-        !self.is_at_work.load(Ordering::Acquire)
+    pub(crate) fn is_idle(&self) -> bool {
+        !self.is_busy.load(Ordering::Acquire)
     }
 
     /// Returns the current view.
@@ -223,10 +223,10 @@ impl Uses {
     }
 
     /// Stores the times of the documents that still exist.
-    pub(crate) fn save(&self, folder: &Path, is_there: impl Fn(&DocumentId) -> bool) -> io::Result<()> {
+    pub(crate) fn save(&self, folder: &Path, exists: impl Fn(&DocumentId) -> bool) -> io::Result<()> {
         let bytes = {
             let mut times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
-            times.retain(|id, _| is_there(id));
+            times.retain(|id, _| exists(id));
             serde_json::to_vec(&*times)?
         };
         let draft = folder.join("uses.json.new");
@@ -249,13 +249,13 @@ impl Uses {
 
 /// Selects the documents to remove: all that were unused for [`gone_after`](IndexConfig::gone_after), and, while the
 /// files are too large, the least recently used among those that are stale.
-pub(crate) fn leaving(entries: &Entries, shared: &IndexState, bytes: u64, now: u64) -> Vec<Arc<Entry>> {
+pub(crate) fn select_evicted(entries: &Entries, shared: &IndexState, bytes: u64, now: u64) -> Vec<Arc<Entry>> {
     let IndexState { config, uses, .. } = shared;
     let mut entries: Vec<(&Arc<Entry>, u64)> = entries.values().map(|entry| (entry, uses.last(entry))).collect();
     entries.sort_by_key(|(entry, used)| (*used, entry.owner));
     let all: u64 = entries.iter().map(|(entry, _)| u64::from(entry.chunks)).sum::<u64>().max(1);
     let mut excess = bytes.saturating_sub(config.most_bytes);
-    let mut leaving = Vec::new();
+    let mut evicted = Vec::new();
     for (entry, used) in entries {
         let unused = now.saturating_sub(used);
         let is_gone = unused >= config.gone_after.as_secs();
@@ -263,8 +263,8 @@ pub(crate) fn leaving(entries: &Entries, shared: &IndexState, bytes: u64, now: u
         if is_gone || is_early {
             let share = u128::from(bytes) * u128::from(entry.chunks.max(1)) / u128::from(all);
             excess = excess.saturating_sub(u64::try_from(share).unwrap_or(u64::MAX));
-            leaving.push(Arc::clone(entry));
+            evicted.push(Arc::clone(entry));
         }
     }
-    leaving
+    evicted
 }

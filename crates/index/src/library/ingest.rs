@@ -71,10 +71,10 @@ struct KnownFailure {
 
 impl FailureCache {
     /// Returns the cached failure, unless a retry with this recognition could succeed.
-    pub(super) fn why(&self, id: &DocumentId, recognition: &RecognitionStamp) -> Option<Failure> {
+    pub(super) fn cached_failure(&self, id: &DocumentId, recognition: &RecognitionStamp) -> Option<Failure> {
         let broken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let KnownFailure { failure, recognition: before, is_final } = broken.peek(id)?;
-        let is_outdated = failure.lacks_recognition() && recognition.promises_more_than(before);
+        let is_outdated = failure.could_be_recognised() && recognition.may_improve_on(before);
         Some(failure.clone()).filter(|_| *is_final && !is_outdated)
     }
 
@@ -84,17 +84,17 @@ impl FailureCache {
 
     /// Caches a failure. Failures of the machine or of recognition itself are not cached, so that the document is
     /// retried.
-    fn remember(&self, id: DocumentId, failure: Failure, recognition: RecognitionStamp) {
-        if is_passing(&failure) || has_failed_recognition(&failure, &recognition) {
+    fn store_failure(&self, id: DocumentId, failure: Failure, recognition: RecognitionStamp) {
+        if is_uncached(&failure) || has_failed_recognition(&failure, &recognition) {
             return;
         }
         let mut broken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_final = !failure.may_pass() || broken.peek(&id).is_some_and(|before| before.failure.may_pass());
+        let is_final = !failure.is_transient() || broken.peek(&id).is_some_and(|before| before.failure.is_transient());
         broken.put(id, KnownFailure { failure, recognition, is_final });
     }
 }
 
-const fn is_passing(failure: &Failure) -> bool {
+const fn is_uncached(failure: &Failure) -> bool {
     matches!(failure, Failure::Worker(_) | Failure::Cancelled | Failure::NeedsRecognition)
 }
 
@@ -173,7 +173,7 @@ impl Ingester<'_> {
             missing.contains(id) || is_outdated()
         };
         for known in known.iter().filter(|known| is_new(&known.id)) {
-            match self.failures.why(&known.id, recognition) {
+            match self.failures.cached_failure(&known.id, recognition) {
                 Some(failure) => known_failures.push((known.name.clone(), super::sentence(&failure))),
                 None => waiting.push(known.clone()),
             }
@@ -211,15 +211,15 @@ impl Ingester<'_> {
         begin_by: Option<Instant>,
     ) -> Result<Outcome, IndexError> {
         let claim = self.index.claim(&known.id, recognition);
-        let Some(claimed) = in_time(begin_by, claim).await else { return Ok(Outcome::NotBegun) };
+        let Some(claimed) = run_until(begin_by, claim).await else { return Ok(Outcome::NotBegun) };
         let Some(claim) = claimed? else { return Ok(Outcome::Indexed) };
         // The previous holder of the claim may have found the failure.
-        if let Some(failure) = self.failures.why(&known.id, recognition) {
+        if let Some(failure) = self.failures.cached_failure(&known.id, recognition) {
             return Ok(Outcome::Unreadable(failure));
         }
         let id = known.id;
         let read = match self.copy(&known).await? {
-            Ok(copy) => match in_time(begin_by, self.extractor.turn(pass, self.cancel)).await {
+            Ok(copy) => match run_until(begin_by, self.extractor.turn(pass, self.cancel)).await {
                 None => return Ok(Outcome::NotBegun),
                 Some(Ok(turn)) => self.read(claim, known, copy, turn).await?,
                 Some(Err(failure)) => Err(failure),
@@ -231,7 +231,7 @@ impl Ingester<'_> {
             Err(Failure::Cancelled) => Err(IndexError::Cancelled),
             Err(Failure::NeedsRecognition) => Ok(Outcome::NeedsRecognition),
             Err(failure) => {
-                self.failures.remember(id, failure.clone(), recognition.clone());
+                self.failures.store_failure(id, failure.clone(), recognition.clone());
                 Ok(Outcome::Unreadable(failure))
             }
         }
@@ -285,7 +285,7 @@ impl Ingester<'_> {
             match extraction.next().await {
                 Some(Ok(Piece::Part(part))) => {
                     if let Some(why) = part.unread {
-                        note_unread(&mut about.recognition, why, &stamp);
+                        record_unread(&mut about.recognition, why, &stamp);
                     }
                     indexing.add(chunker.chunks(&part)).await?;
                     if last.as_ref().is_none_or(|last| !part.place.is_same(last)) {
@@ -301,10 +301,10 @@ impl Ingester<'_> {
         // End the worker first, so that the next document is read while this one is committed.
         drop(extraction);
         let was_cut = self.index.entry(&id).is_some_and(|former| former.about.retry);
-        about.retry = !was_cut && failure.as_ref().is_some_and(Failure::may_pass);
+        about.retry = !was_cut && failure.as_ref().is_some_and(Failure::is_transient);
         if let Some(failure) = failure {
             // Nothing of a cancelled document is stored. The next caller reads it from the start.
-            if indexing.chunks() == 0 || is_passing(&failure) {
+            if indexing.chunks() == 0 || is_uncached(&failure) {
                 return Ok(Err(failure));
             }
             about.flaw = Some(super::sentence(&failure));
@@ -315,7 +315,7 @@ impl Ingester<'_> {
 }
 
 /// Runs `work`, but starts it and waits for it only until `begin_by`. `None` if that time has passed.
-async fn in_time<T>(begin_by: Option<Instant>, work: impl Future<Output = T>) -> Option<T> {
+async fn run_until<T>(begin_by: Option<Instant>, work: impl Future<Output = T>) -> Option<T> {
     match begin_by {
         Some(end) if Instant::now() >= end => None,
         Some(end) => timeout_at(end.into(), work).await.ok(),
@@ -324,7 +324,7 @@ async fn in_time<T>(begin_by: Option<Instant>, work: impl Future<Output = T>) ->
 }
 
 /// Records the recognition that did not reach a page. A timeout is recorded with its run, so that a later run retries.
-fn note_unread(known: &mut Option<RecognitionStamp>, why: UnreadReason, now: &RecognitionStamp) {
+fn record_unread(known: &mut Option<RecognitionStamp>, why: UnreadReason, now: &RecognitionStamp) {
     if why == UnreadReason::Undrawn {
         return;
     }

@@ -228,16 +228,17 @@ impl Library {
         for (id, name) in names {
             let entry = index.entry(&id);
             let about = entry.as_ref().map(|entry| entry.about.clone()).unwrap_or_default();
-            let why = || {
+            let stored_problem = || {
                 let current_reason = unreadable.iter().find(|(broken, _)| *broken == name).map(|(_, why)| why.clone());
-                current_reason.or_else(|| self.broken.why(&id, recognition).map(|failure| sentence(&failure)))
+                current_reason
+                    .or_else(|| self.broken.cached_failure(&id, recognition).map(|failure| sentence(&failure)))
             };
             states.push(DocumentState {
                 format: about.kind.or_else(|| Kind::of_name(&name)).unwrap_or(Kind::Plain).to_string(),
                 title: entry.as_ref().and_then(|entry| entry.title.clone()),
                 parts: about.parts,
                 chunks: entry.as_ref().map(|entry| entry.chunks),
-                problem: if entry.is_some() { about.flaw } else { why() },
+                problem: if entry.is_some() { about.flaw } else { stored_problem() },
                 name,
             });
         }

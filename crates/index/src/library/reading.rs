@@ -99,7 +99,7 @@ impl Reader {
         let parts = fit(parts, self.range, letters);
         let is_shown = |(number, _): &&(u32, UnreadPages)| parts.iter().any(|part| part.number == *number);
         let shown = pictures.iter().filter(is_shown).map(|(_, page)| *page).reduce(UnreadPages::and);
-        let broken = broken.or_else(|| shown.map(|shown| shown.of_shown()));
+        let broken = broken.or_else(|| shown.map(|shown| shown.describe_shown()));
         Reading { format: kind.to_string(), title: head.title, parts_are, total, parts, broken, locked: false }
     }
 }

@@ -102,14 +102,15 @@ impl ResolvedDocuments {
 
     /// Returns the names of documents that a password would open.
     fn locked(&self, failures: &FailureCache) -> Vec<String> {
-        let is_locked =
-            |known: &&KnownDocument| failures.why(&known.id, &self.recognition).is_some_and(|why| why.needs_password());
+        let is_locked = |known: &&KnownDocument| {
+            failures.cached_failure(&known.id, &self.recognition).is_some_and(|why| why.needs_password())
+        };
         self.known.iter().filter(is_locked).map(|known| known.name.clone()).collect()
     }
 
     /// Converts the answer and adds the problems: unidentified documents, those in the report, and those that were read
     /// in part.
-    pub(super) fn finds(
+    pub(super) fn to_finds(
         &self,
         index: &IndexHandle,
         answer: Answer,

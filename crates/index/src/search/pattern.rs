@@ -218,9 +218,9 @@ fn letters(hir: &Hir) -> Option<String> {
         HirKind::Literal(literal) => std::str::from_utf8(&literal.0).ok().map(str::to_lowercase),
         HirKind::Class(Class::Unicode(class)) => {
             let mut letters = class.iter().flat_map(|range| range.start()..=range.end());
-            let first = folded(letters.next()?);
+            let first = normalised_letter(letters.next()?);
             // A letter has only a few case variants, so a larger class is not a single letter.
-            let few = letters.by_ref().take(4).all(|letter| folded(letter) == first);
+            let few = letters.by_ref().take(4).all(|letter| normalised_letter(letter) == first);
             (few && letters.next().is_none()).then_some(first)
         }
         HirKind::Capture(capture) => letters(&capture.sub),
@@ -229,7 +229,7 @@ fn letters(hir: &Hir) -> Option<String> {
 }
 
 /// Normalises a character as in the index.
-fn folded(letter: char) -> String {
+fn normalised_letter(letter: char) -> String {
     crate::analyze::exact::small(crate::analyze::normal::Normal::new(letter.encode_utf8(&mut [0; 4])).text())
 }
 

@@ -32,12 +32,12 @@ pub fn run_worker(arguments: &[OsString]) -> ExitCode {
         let scanner = extract::Scanner::new(recognition);
         // The limit is wall-clock time. Several threads use up processor time faster.
         let limits = Limits { time: job.limits.time.saturating_mul(threads), ..job.limits };
-        confined(&limits, move |mut out, file| emit(&mut out, file, job, scanner))
+        run_confined(&limits, move |mut out, file| emit(&mut out, file, job, scanner))
     })
 }
 
 /// Drops all privileges and runs `emit` in a thread with a stack large enough for nested documents.
-pub(crate) fn confined(
+pub(crate) fn run_confined(
     limits: &Limits,
     emit: impl FnOnce(File, File) -> io::Result<()> + Send + 'static,
 ) -> io::Result<()> {

@@ -155,7 +155,7 @@ impl Extractor {
         let stdin = if private {
             let password = wanted.password.as_ref().map(|password| password.reveal().to_owned());
             let private = PrivateData { password, inner: wanted.inner.clone() };
-            Stdio::from(with_preface(file, &private, self.limits.bytes_in)?)
+            Stdio::from(pipe_with_private_data(file, &private, self.limits.bytes_in)?)
         } else {
             // Another worker may have moved the position.
             (&file).rewind()?;
@@ -180,7 +180,7 @@ const THREAD_LIMITS: [(&str, &str); 2] = [("RTEN_NUM_THREADS", "1"), ("MALLOC_AR
 
 /// Returns a pipe with the private data followed by the file. Arguments would be visible to other users. A thread fills
 /// the pipe and ends when the reader closes it.
-fn with_preface(file: File, private: &PrivateData, most: u64) -> io::Result<io::PipeReader> {
+fn pipe_with_private_data(file: File, private: &PrivateData, most: u64) -> io::Result<io::PipeReader> {
     let preface = agentd_confine::frame(&serde_json::to_vec(private)?, PRIVATE_BYTES)
         .map_err(|_| io::Error::other("the password or the path is too long"))?;
     let (reader, mut writer) = io::pipe()?;
@@ -252,7 +252,7 @@ impl Extraction {
                 Err(_) => self.fail(Failure::TookTooLong { limit: self.limits.time, parts: 0 }),
                 Ok(Err(why)) => self.fail(Failure::Worker(why)),
                 Ok(Ok(None)) => {
-                    let failure = self.autopsy().await;
+                    let failure = self.exit_failure().await;
                     self.fail(failure)
                 }
                 Ok(Ok(Some(Frame::Failed(failure)))) => self.fail(clean::failure(failure)),
@@ -283,7 +283,7 @@ impl Extraction {
     }
 
     /// Determines why the worker ended without sending the end.
-    async fn autopsy(&mut self) -> Failure {
+    async fn exit_failure(&mut self) -> Failure {
         let mut said = Vec::new();
         let mut stderr = (&mut self.stderr).take(STDERR_BYTES);
         // A worker that only closed its output gets a moment to exit.
@@ -294,7 +294,7 @@ impl Extraction {
         const EXIT_GRACE: std::time::Duration = std::time::Duration::from_secs(2);
         match tokio::time::timeout(EXIT_GRACE, waiting).await {
             Ok(Ok(status)) => {
-                examine(status, &clean::text(&String::from_utf8_lossy(&said)), self.recognised, &self.limits)
+                classify_exit(status, &clean::text(&String::from_utf8_lossy(&said)), self.recognised, &self.limits)
             }
             Ok(Err(error)) => Failure::Worker(format!("its reader was lost: {error}")),
             Err(_) => Failure::Worker("its reader hangs".to_owned()),
@@ -343,7 +343,7 @@ impl Checks {
             Piece::Part(_) if !self.has_head => nonsense("a part before the start"),
             Piece::Part(part) => {
                 let part = clean::part(part);
-                if !clean::is_sound(&part) {
+                if !clean::is_valid(&part) {
                     return nonsense("an impossible place");
                 }
                 self.tally.take(&part, limits)?;
@@ -361,7 +361,7 @@ const OUT_OF_MEMORY: &str = "memory allocation of";
 const STACK_OVERFLOW: &str = "has overflowed its stack";
 
 /// Derives a failure from the exit of a worker that reported none. `stderr` holds the start of its standard error.
-fn examine(status: ExitStatus, stderr: &str, kind: Option<Kind>, limits: &Limits) -> Failure {
+fn classify_exit(status: ExitStatus, stderr: &str, kind: Option<Kind>, limits: &Limits) -> Failure {
     let broken = |why: &str| match kind {
         Some(kind) => Failure::Broken { kind, parts: 0, why: why.to_owned() },
         None => Failure::Worker(format!("its reader crashed: {why}")),

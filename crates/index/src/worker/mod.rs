@@ -18,7 +18,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::recognition::Recognition;
 pub use child::run_worker;
-pub(crate) use child::{confined, read_all};
+pub(crate) use child::{read_all, run_confined};
 pub(crate) use extraction::{AwaitedReader, command};
 pub use extraction::{Extraction, Extractor};
 

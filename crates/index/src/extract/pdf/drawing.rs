@@ -150,7 +150,7 @@ struct State<'a> {
 struct Mark {
     is_hidden: bool,
     /// Replacement text with the index of the first glyph that it replaces.
-    instead: Option<(String, usize)>,
+    replacement: Option<(String, usize)>,
 }
 
 /// Interpreter state for the drawing of a page.
@@ -177,11 +177,11 @@ impl<'f, 'a> Drawing<'f, 'a> {
 
     /// Interprets the operators and returns the content.
     pub(super) fn of(mut self, stored: &[u8], resources: &Resources<'a>) -> Content {
-        self.follow(TypedIter::new(stored), resources, 0);
+        self.interpret(TypedIter::new(stored), resources, 0);
         self.content
     }
 
-    fn follow(&mut self, mut steps: TypedIter<'_>, resources: &Resources<'a>, depth: usize) {
+    fn interpret(&mut self, mut steps: TypedIter<'_>, resources: &Resources<'a>, depth: usize) {
         let (states, marks) = (self.states.len(), self.marks.len());
         while let Some(step) = steps.next() {
             self.steps += 1;
@@ -230,7 +230,7 @@ impl<'f, 'a> Drawing<'f, 'a> {
     /// Draws a named form or records an image.
     fn draw_named(&mut self, name: &Name<'_>, resources: &Resources<'a>, depth: usize) {
         let Some(stream) = resources.get_x_object(name) else { return };
-        if self.layers.hides(stream.dict(), b"OC") || self.is_hidden() {
+        if self.layers.is_hidden_layer(stream.dict(), b"OC") || self.is_hidden() {
             return;
         }
         match stream.dict().get::<Name<'_>>("Subtype").as_deref() {
@@ -257,7 +257,7 @@ impl<'f, 'a> Drawing<'f, 'a> {
         if let Some(matrix) = form.dict().get::<[f64; 6]>("Matrix") {
             self.state.page *= Affine::new(matrix);
         }
-        self.follow(TypedIter::new(&data), own.as_ref().unwrap_or(resources), depth + 1);
+        self.interpret(TypedIter::new(&data), own.as_ref().unwrap_or(resources), depth + 1);
         self.restore();
         self.cursor = cursor;
     }
@@ -271,20 +271,20 @@ impl<'f, 'a> Drawing<'f, 'a> {
     }
 
     fn begin_mark(&mut self, tagged: Option<(&Name<'_>, &Object<'_>)>, resources: &Resources<'a>) {
-        let mut mark = Mark { is_hidden: false, instead: None };
+        let mut mark = Mark { is_hidden: false, replacement: None };
         if let Some((tag, properties)) = tagged {
             let is_layer = tag.as_ref() == b"OC";
             let text = match properties {
                 Object::Name(name) => {
-                    mark.is_hidden = is_layer && self.layers.hides(&resources.properties, name.as_ref());
+                    mark.is_hidden = is_layer && self.layers.is_hidden_layer(&resources.properties, name.as_ref());
                     resources.properties.get::<Dict<'_>>(name).and_then(|said| actual_text(&said))
                 }
                 Object::Dict(said) => actual_text(said),
                 _ => None,
             };
             // The outermost replacement text applies.
-            let is_inside = self.marks.iter().any(|mark| mark.instead.is_some());
-            mark.instead = text.filter(|_| !is_inside).map(|text| (text, self.content.glyphs.len()));
+            let is_inside = self.marks.iter().any(|mark| mark.replacement.is_some());
+            mark.replacement = text.filter(|_| !is_inside).map(|text| (text, self.content.glyphs.len()));
         }
         // Marks beyond the maximum depth are merged with the enclosing one.
         if self.marks.len() < MAX_STATES {
@@ -293,16 +293,16 @@ impl<'f, 'a> Drawing<'f, 'a> {
     }
 
     fn end_mark(&mut self) {
-        if let Some((text, first)) = self.marks.pop().and_then(|mark| mark.instead) {
+        if let Some((text, first)) = self.marks.pop().and_then(|mark| mark.replacement) {
             let glyphs = self.content.glyphs.split_off(first.min(self.content.glyphs.len()));
-            self.content.glyphs.extend(line::instead(&glyphs, &text));
+            self.content.glyphs.extend(line::replaced_glyphs(&glyphs, &text));
         }
     }
 
     /// Handles an operator for paths or text.
     fn draw(&mut self, step: &TypedInstruction<'_, '_>, resources: &Resources<'a>) {
         let is_hidden = self.is_hidden();
-        if let Some(lines) = self.path.follow(step, self.state.page) {
+        if let Some(lines) = self.path.interpret(step, self.state.page) {
             if !is_hidden && self.content.lines.len() <= MAX_LINES {
                 self.content.lines.extend(lines);
             }
@@ -313,7 +313,7 @@ impl<'f, 'a> Drawing<'f, 'a> {
             setting.face = resources.get_font(font.0).map(|dictionary| self.fonts.face(&dictionary));
         }
         let glyphs = (!is_hidden).then_some(&mut self.content.glyphs);
-        setting.follow(step, *page, &mut self.cursor, glyphs);
+        setting.interpret(step, *page, &mut self.cursor, glyphs);
     }
 }
 
@@ -331,7 +331,7 @@ pub(super) struct Path {
 
 impl Path {
     /// Handles a path operator. Returns the straight lines of a path that is painted.
-    pub(super) fn follow(&mut self, step: &TypedInstruction<'_, '_>, page: Affine) -> Option<Vec<(Place, Place)>> {
+    pub(super) fn interpret(&mut self, step: &TypedInstruction<'_, '_>, page: Affine) -> Option<Vec<(Place, Place)>> {
         let seen = |x: Number, y: Number| place(page * Point::new(x.as_f64(), y.as_f64()));
         match step {
             TypedInstruction::MoveTo(to) => {
@@ -397,7 +397,7 @@ impl Layers {
     }
 
     /// Returns true if the layer under this key is hidden.
-    pub(super) fn hides(&self, dictionary: &Dict<'_>, key: &[u8]) -> bool {
+    pub(super) fn is_hidden_layer(&self, dictionary: &Dict<'_>, key: &[u8]) -> bool {
         if self.0.is_empty() {
             return false;
         }

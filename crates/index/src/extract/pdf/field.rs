@@ -51,13 +51,13 @@ impl AnnotationTexts {
             return;
         }
         match one.get::<Name<'_>>("Subtype").as_deref() {
-            Some(b"Widget") => self.put(value(one), one),
-            Some(b"FreeText" | b"Stamp") => self.put(text(one, "Contents"), one),
+            Some(b"Widget") => self.store(value(one), one),
+            Some(b"FreeText" | b"Stamp") => self.store(text(one, "Contents"), one),
             Some(b"Popup" | b"Link") | None => {}
             Some(kind) => {
                 let file = one.get::<Object<'_>>("FS").and_then(|file| file_name(&file));
                 self.files.extend(file.filter(|_| kind == b"FileAttachment"));
-                let said = text(one, "Contents").map(|said| self.bounded(said.trim()));
+                let said = text(one, "Contents").map(|said| self.truncated_text(said.trim()));
                 if let Some(said) = said.filter(|said| !said.is_empty()) {
                     let by = text(one, "T").filter(|by| !by.trim().is_empty());
                     let by = by.map(|by| format!(" by {}", by.trim())).unwrap_or_default();
@@ -68,7 +68,7 @@ impl AnnotationTexts {
         }
     }
 
-    fn bounded(&mut self, text: &str) -> String {
+    fn truncated_text(&mut self, text: &str) -> String {
         if text.chars().nth(MAX_LETTERS).is_some() {
             let why = || format!("a field or a comment of more than {MAX_LETTERS} letters");
             self.truncated.get_or_insert_with(why);
@@ -77,11 +77,11 @@ impl AnnotationTexts {
     }
 
     /// Stores a text with the rectangle of its annotation.
-    fn put(&mut self, text: Option<String>, of: &Dict<'_>) {
+    fn store(&mut self, text: Option<String>, of: &Dict<'_>) {
         if let (Some(text), Some(place)) = (text, of.get::<Rect>("Rect"))
             && !text.trim().is_empty()
         {
-            let text = self.bounded(&text);
+            let text = self.truncated_text(&text);
             self.texts.push((text, drawing::rectangle(&place)));
         }
     }
@@ -118,7 +118,7 @@ fn value(field: &Dict<'_>) -> Option<String> {
                 one => vec![display_value(one)?],
             };
             let options = inherited(field, "Opt").and_then(Object::into_array);
-            Some(chosen.into_iter().map(|one| option(options.as_ref(), one)).collect::<Vec<_>>().join(", "))
+            Some(chosen.into_iter().map(|one| choice_name(options.as_ref(), one)).collect::<Vec<_>>().join(", "))
         }
         // A checked box has any state other than `Off`.
         b"Btn" => (field.get::<Name<'_>>("AS")?.as_ref() != b"Off").then(|| "☒".to_owned()),
@@ -127,7 +127,7 @@ fn value(field: &Dict<'_>) -> Option<String> {
 }
 
 /// Returns the displayed name of a choice.
-fn option(options: Option<&Array<'_>>, chosen: String) -> String {
+fn choice_name(options: Option<&Array<'_>>, chosen: String) -> String {
     let pairs = options.into_iter().flat_map(|options| options.iter::<Array<'_>>().take(MAX_ANNOTATIONS));
     let mut names = pairs.filter_map(|pair| {
         let mut pair = pair.iter::<Object<'_>>();

@@ -187,7 +187,7 @@ fn own_texts(annotations: AnnotationTexts, content: &Content) -> Vec<String> {
         }
         texts.push(text::markdown(&text::regions(pieces)));
     }
-    texts.push(turn::others(content));
+    texts.push(turn::unassigned_text(content));
     texts.extend(annotations.comments);
     texts.extend(annotations.files.iter().map(|file| format!("Attached file: {file}")));
     texts

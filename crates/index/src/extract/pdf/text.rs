@@ -102,7 +102,7 @@ fn blocks(rows: &Rows, body: f32) -> Vec<String> {
     let mut start = 0;
     for at in 1..=lines.len() {
         let ends = match (lines.get(at - 1), lines.get(at)) {
-            (Some(before), Some(line)) => begins(before, line, usual, right_of(&lines, at)),
+            (Some(before), Some(line)) => starts_paragraph(before, line, usual, right_edge(&lines, at)),
             _ => true,
         };
         if ends && let Some(paragraph) = lines.get(start..at).filter(|lines| !lines.is_empty()) {
@@ -144,7 +144,7 @@ fn usual_distance(lines: &[Line]) -> f32 {
 }
 
 /// Returns the right edge of the lines around this one.
-fn right_of(lines: &[Line], at: usize) -> f32 {
+fn right_edge(lines: &[Line], at: usize) -> f32 {
     const CONTEXT_LINES: usize = 4;
     let near = lines.get(at.saturating_sub(CONTEXT_LINES)..(at + CONTEXT_LINES).min(lines.len())).unwrap_or_default();
     let size = lines.get(at).map_or(0.0, |line| line.size);
@@ -161,7 +161,7 @@ fn first_word(line: &Line) -> f32 {
 }
 
 /// Returns true if a line starts a new paragraph.
-fn begins(before: &Line, line: &Line, usual: f32, right: f32) -> bool {
+fn starts_paragraph(before: &Line, line: &Line, usual: f32, right: f32) -> bool {
     let distance = before.base - line.base;
     let size = before.size.max(line.size);
     if before.is_table || line.is_table {

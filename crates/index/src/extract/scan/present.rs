@@ -151,8 +151,8 @@ fn photo(bytes: &mut [u8], page: Option<u32>) -> Result<Picture, Failure> {
         // The library only reads the first page, so the header is pointed to the requested one.
         first.copy_from_slice(&if is_little { page.to_le_bytes() } else { page.to_be_bytes() });
     }
-    let opened = picture::opened(Cursor::new(&*bytes));
-    let decoded = opened.and_then(|(_, decoder)| picture::decoded(decoder, MAX_PAGE_SIDE));
+    let opened = picture::open_decoder(Cursor::new(&*bytes));
+    let decoded = opened.and_then(|(_, decoder)| picture::decode_image(decoder, MAX_PAGE_SIDE));
     let decoded = decoded.map_err(|error| match error {
         ImageError::Limits(_) => Failure::too_large("its picture", picture::MAX_DECODED),
         // The file is intact, but in a rare format.
