@@ -71,8 +71,8 @@ impl IndexHandle {
         // The caller is about to use them, so protect them from the next sweep.
         self.shared.uses.touch(ids.iter(), (self.shared.config.now)());
         let mut view = self.shared.view();
-        let seen = Arc::clone(&view);
-        if !spawn_blocking(move || files_exist(seen.path.as_deref())).await.map_err(|_| IndexError::Closed)? {
+        let snapshot = Arc::clone(&view);
+        if !spawn_blocking(move || files_exist(snapshot.path.as_deref())).await.map_err(|_| IndexError::Closed)? {
             self.recreate(&view, "its folder is gone").await?;
             view = self.shared.view();
         }
@@ -151,18 +151,18 @@ impl IndexHandle {
         let documents = request.documents.iter().map(|document| &document.id);
         self.shared.uses.touch(documents, (self.shared.config.now)());
         let (shared, view) = (Arc::clone(&self.shared), self.shared.view());
-        let seen = Arc::clone(&view);
+        let snapshot = Arc::clone(&view);
         let found = spawn_blocking(move || {
             let _turn = turn;
-            if !files_exist(seen.path.as_deref()) {
+            if !files_exist(snapshot.path.as_deref()) {
                 return Err(IndexError::Lost("its folder is gone".to_owned()));
             }
             let stop = Stop { deadline: Instant::now() + request.within, cancel };
-            catch_damage(|| search::search(&seen, &shared.dictionary, &request, &stop))
+            catch_damage(|| search::search(&snapshot, &shared.dictionary, &request, &stop))
         });
         let found = found.await.map_err(|_| IndexError::Closed)?;
-        if let Err(IndexError::Lost(why)) = &found {
-            self.recreate(&view, why).await?;
+        if let Err(IndexError::Lost(reason)) = &found {
+            self.recreate(&view, reason).await?;
         }
         found
     }
@@ -209,9 +209,9 @@ impl IndexHandle {
         }
     }
 
-    async fn recreate(&self, view: &View, why: &str) -> Result<(), IndexError> {
-        let (epoch, why) = (view.epoch, why.to_owned());
-        request(&self.queue, move |writer, reply| drop(reply.send(writer.rebuild_since(epoch, &why)))).await
+    async fn recreate(&self, view: &View, reason: &str) -> Result<(), IndexError> {
+        let (epoch, reason) = (view.epoch, reason.to_owned());
+        request(&self.queue, move |writer, reply| drop(reply.send(writer.rebuild_since(epoch, &reason)))).await
     }
 
     fn lock_of(&self, id: &DocumentId) -> Arc<tokio::sync::Mutex<()>> {

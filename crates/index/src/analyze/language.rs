@@ -53,8 +53,8 @@ impl Language {
         for word in words {
             add(&mut counts, SMALL_WORDS.get(word).map_or(0, |of| of.texts));
         }
-        let most = counts.iter().copied().max().unwrap_or_default();
-        let first = counts.iter().position(|count| *count == most).filter(|_| most >= MIN_FUNCTION_WORDS);
+        let highest = counts.iter().copied().max().unwrap_or_default();
+        let first = counts.iter().position(|count| *count == highest).filter(|_| highest >= MIN_FUNCTION_WORDS);
         first.and_then(|index| u8::try_from(index).ok()).map_or(Self::ENGLISH, Self)
     }
 
@@ -75,10 +75,10 @@ pub fn small_words(words: &[&str]) -> Vec<bool> {
     let of = |word: &&str| small(word).texts | if is_question { small(word).questions } else { 0 };
     words.iter().for_each(|word| add(&mut counts, of(word)));
     // A single one may be a meaningful word in another language, such as `war`.
-    let most = counts.iter().copied().max().filter(|most| *most >= MIN_FUNCTION_WORDS);
-    let spoken = (0_u32..).zip(counts).filter(|(_, count)| Some(*count) == most);
-    let spoken = spoken.fold(0, |all, (index, _)| all | 1 << index);
-    words.iter().map(|word| of(word) & spoken != 0 || small(word).texts & 1 != 0).collect()
+    let highest = counts.iter().copied().max().filter(|highest| *highest >= MIN_FUNCTION_WORDS);
+    let languages = (0_u32..).zip(counts).filter(|(_, count)| Some(*count) == highest);
+    let languages = languages.fold(0, |all, (index, _)| all | 1 << index);
+    words.iter().map(|word| of(word) & languages != 0 || small(word).texts & 1 != 0).collect()
 }
 
 fn add<const N: usize>(counts: &mut [u16; N], of: u32) {
@@ -91,15 +91,15 @@ fn add<const N: usize>(counts: &mut [u16; N], of: u32) {
 
 /// Bit sets of the languages in which a word is a function word.
 #[derive(Debug, Default, Clone, Copy)]
-struct SmallIn {
+struct WordLanguages {
     /// Languages for any text.
     texts: u32,
     /// Languages for questions only.
     questions: u32,
 }
 
-static SMALL_WORDS: LazyLock<HashMap<&'static str, SmallIn>> = LazyLock::new(|| {
-    let mut small: HashMap<&'static str, SmallIn> = HashMap::new();
+static SMALL_WORDS: LazyLock<HashMap<&'static str, WordLanguages>> = LazyLock::new(|| {
+    let mut small: HashMap<&'static str, WordLanguages> = HashMap::new();
     for line in FUNCTION_WORDS.lines().filter(|line| !line.starts_with('#')) {
         let Some((name, words)) = line.split_once(' ') else { continue };
         // Languages without a stemmer share the index after the others.

@@ -74,9 +74,9 @@ pub(super) fn extract(bytes: Vec<u8>, kind: Kind, emitter: &mut Emitter<'_>) -> 
         let size = size(file.size);
         let path = match &file.path {
             Ok(path) => clean::line(path, NAME_BYTES),
-            Err(why) => {
-                lines.push(format!("- ({why})"));
-                failed.0.push(why.clone());
+            Err(reason) => {
+                lines.push(format!("- ({reason})"));
+                failed.0.push(reason.clone());
                 return Ok(ControlFlow::Continue(()));
             }
         };
@@ -87,15 +87,15 @@ pub(super) fn extract(bytes: Vec<u8>, kind: Kind, emitter: &mut Emitter<'_>) -> 
         }
         let unpacked = unpack(file, &limits, left);
         left = left.saturating_sub(unpacked.as_ref().map_or(0, |bytes| bytes.len() as u64));
-        let why = match unpacked {
+        let reason = match unpacked {
             Ok(bytes) => emit(&path, bytes, emitter)?.map(|failure| failed.add(&path, &failure)),
-            Err(why) => {
-                failed.0.push(format!("{path}: {why}"));
-                Some(why.to_string())
+            Err(reason) => {
+                failed.0.push(format!("{path}: {reason}"));
+                Some(reason.to_string())
             }
         };
-        let why = why.map(|why| format!(", not read: {why}")).unwrap_or_default();
-        lines.push(format!("- {path} ({size}){why}"));
+        let reason = reason.map(|reason| format!(", not read: {reason}")).unwrap_or_default();
+        lines.push(format!("- {path} ({size}){reason}"));
         Ok(ControlFlow::Continue(()))
     });
     let heading = format!("Files in the {kind}, {files} in all:\n\n");
@@ -111,11 +111,11 @@ pub(super) struct UnreadFiles(Vec<String>);
 impl UnreadFiles {
     /// Adds a file and returns the reason. Files of unsupported types are not recorded.
     pub(super) fn add(&mut self, name: &str, failure: &Failure) -> String {
-        let why = failure.to_string().trim_start_matches("could not read ").to_owned();
+        let reason = failure.to_string().trim_start_matches("could not read ").to_owned();
         if is_incomplete(failure) {
-            self.0.push(format!("{name}: {why}"));
+            self.0.push(format!("{name}: {reason}"));
         }
-        why
+        reason
     }
 
     /// Converts to a failure if there are any. `entries` is the number of all files.
@@ -127,8 +127,8 @@ impl UnreadFiles {
         let more = self.0.len().saturating_sub(MAX_LISTED);
         self.0.truncate(MAX_LISTED);
         let more = if more > 0 { format!("; and {more} more") } else { String::new() };
-        let why = clean::line(&format!("{}{more}", self.0.join("; ")), 300);
-        Err(Failure::Entries { kind, failed, entries, why })
+        let reason = clean::line(&format!("{}{more}", self.0.join("; ")), 300);
+        Err(Failure::Entries { kind, failed, entries, why: reason })
     }
 }
 
@@ -201,9 +201,9 @@ fn find_entry(
         }
         Ok(if is_it { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     })?;
-    found.transpose().map_err(|why| match why {
+    found.transpose().map_err(|reason| match reason {
         UnpackError::Locked => Failure::Encrypted(kind),
-        UnpackError::Other(why) => broken(kind, &format!("{wanted}: {why}")),
+        UnpackError::Other(reason) => broken(kind, &format!("{wanted}: {reason}")),
     })
 }
 

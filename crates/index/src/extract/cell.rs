@@ -96,7 +96,7 @@ pub(super) fn display_text(value: &impl DataType, decimals: Option<usize>) -> Op
             Some(decimals.map_or_else(|| general(number), |decimals| percentage(number, decimals)))
         }
     });
-    text.or_else(|| value.get_bool().map(|truth| if truth { "TRUE" } else { "FALSE" }.to_owned()))
+    text.or_else(|| value.get_bool().map(|boolean| if boolean { "TRUE" } else { "FALSE" }.to_owned()))
 }
 
 /// Formats `2024-03-05`, `2024-03-05 14:30` or `14:30:15`. Durations are in hours.
@@ -224,11 +224,11 @@ fn found(package: &mut Package<&[u8]>) -> Result<BookComments, Failure> {
     for sheet in named {
         let (Some(name), Some(id)) = (sheet.attribute("name"), sheet.attribute("id")) else { continue };
         let Some((_, _, path)) = sheets.iter().find(|(own, ..)| own == id) else { continue };
-        let beside = relationships(package, path)?;
-        let Some((_, _, path)) = beside.iter().find(|(_, kind, _)| kind.ends_with("/comments")) else { continue };
+        let related = relationships(package, path)?;
+        let Some((_, _, path)) = related.iter().find(|(_, kind, _)| kind.ends_with("/comments")) else { continue };
         if let Some(parsed) = tree(package, path)? {
             let (comments, truncated) = comments(&parsed);
-            all.truncated.extend(truncated.map(|why| format!("sheet {name} has {why}")));
+            all.truncated.extend(truncated.map(|reason| format!("sheet {name} has {reason}")));
             all.sheets.insert(name.to_owned(), comments);
         }
     }

@@ -188,8 +188,8 @@ mod tests {
         let german = "Grüße aus Köln, schöne Straße. Ähnliche Wörter, übrigens.".repeat(3);
         let check = |label: &str, text: &str| {
             let encoding = Encoding::for_label(label.as_bytes()).unwrap();
-            let (bytes, _, lost) = encoding.encode(text);
-            assert!(!lost, "{label}");
+            let (bytes, _, has_errors) = encoding.encode(text);
+            assert!(!has_errors, "{label}");
             assert!(is_text(&bytes), "{label}");
             assert_eq!(decode(&bytes, None), text, "{label}");
         };
@@ -211,9 +211,9 @@ mod tests {
     #[test]
     fn utf16_is_text_with_and_without_bom() {
         let little: Vec<u8> = "\u{feff}报告 report".encode_utf16().flat_map(u16::to_le_bytes).collect();
-        let big: Vec<u8> = "a plain report".encode_utf16().flat_map(u16::to_be_bytes).collect();
+        let big_endian: Vec<u8> = "a plain report".encode_utf16().flat_map(u16::to_be_bytes).collect();
         assert_eq!((is_text(&little), decode(&little, None)), (true, "报告 report".to_owned()));
-        assert_eq!((is_text(&big), decode(&big, None)), (true, "a plain report".to_owned()));
+        assert_eq!((is_text(&big_endian), decode(&big_endian, None)), (true, "a plain report".to_owned()));
     }
 
     #[test]

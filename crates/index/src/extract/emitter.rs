@@ -36,7 +36,7 @@ pub struct Emitter<'a> {
 }
 
 impl<'a> Emitter<'a> {
-    /// Creates a teller for a document of this kind.
+    /// Creates an emitter for a document of this kind.
     pub fn new(kind: Kind, limits: &'a Limits, listener: Listener<'a>) -> Self {
         Self {
             limits,
@@ -85,8 +85,8 @@ impl<'a> Emitter<'a> {
     ) -> Result<(), Failure> {
         let mut text = clean::owned(text);
         text.truncate(text.trim_end().len());
-        if let Some(why) = unread {
-            let page = UnreadPages::one(why, !text.is_empty());
+        if let Some(reason) = unread {
+            let page = UnreadPages::one(reason, !text.is_empty());
             self.unread = Some(self.unread.map_or(page, |before| before.and(page)));
         }
         // Notes go with the last piece, so they need a limit.
@@ -233,9 +233,9 @@ pub(crate) fn sections(text: &str) -> Vec<&str> {
             let end_of = |mark: &str| rest[half..most].rfind(mark).map(|at| half + at + mark.len());
             end_of("\n\n").or_else(|| end_of("\n")).or_else(|| end_of(" ")).unwrap_or(most)
         };
-        let (section, behind) = rest.split_at(end);
+        let (section, remaining) = rest.split_at(end);
         sections.push(section.trim_end());
-        rest = behind.trim_start();
+        rest = remaining.trim_start();
     }
     sections
 }

@@ -30,7 +30,7 @@ const ENCODING_SEARCH_BYTES: usize = 4096;
 pub(super) fn extract(bytes: &[u8], emitter: &mut Emitter<'_>) -> Result<(), Failure> {
     let page = decode_page(bytes);
     emitter.head(title(&page).as_deref(), None)?;
-    let text = markdown(&page).map_err(|why| broken(Kind::Html, &why))?;
+    let text = markdown(&page).map_err(|reason| broken(Kind::Html, &reason))?;
     emitter.unpaged_text(text)
 }
 
@@ -53,7 +53,7 @@ pub(super) fn markdown(page: &str) -> Result<String, String> {
 
 /// Returns the approximate nesting depth of the elements.
 fn depth(page: &str) -> usize {
-    let (mut depth, mut most) = (0_usize, 0);
+    let (mut depth, mut deepest) = (0_usize, 0);
     for (at, _) in page.match_indices('<') {
         let rest = &page[at + 1..];
         let (ends, rest) = rest.strip_prefix('/').map_or((false, rest), |rest| (true, rest));
@@ -64,9 +64,9 @@ fn depth(page: &str) -> usize {
             continue;
         }
         depth = if ends { depth.saturating_sub(1) } else { depth + 1 };
-        most = most.max(depth);
+        deepest = deepest.max(depth);
     }
-    most
+    deepest
 }
 
 /// Returns the encoding in `<meta charset="…">` or its older form.
@@ -101,12 +101,12 @@ fn title(page: &str) -> Option<String> {
 const MAX_CHAPTERS: usize = 5000;
 
 pub(super) fn book(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), Failure> {
-    let damaged = |why: String| broken(Kind::Epub, &why);
+    let damaged = |reason: String| broken(Kind::Epub, &reason);
     let mut package = Package::open(bytes, Kind::Epub, emitter.limits)?;
     let container = package::parse(&package.required_text("META-INF/container.xml")?).map_err(damaged)?;
     let root = container.find("rootfile").and_then(|root| root.attribute("full-path")).unwrap_or_default().to_owned();
     let book = package::parse(&package.required_text(&root)?).map_err(damaged)?;
-    let said = |name: &str| book.find("metadata").and_then(|about| about.find(name)).map(package::Node::text);
+    let metadata = |name: &str| book.find("metadata").and_then(|about| about.find(name)).map(package::Node::text);
     let (Some(manifest), Some(spine)) = (book.find("manifest"), book.find("spine")) else {
         return Err(damaged("it has no list of contents".to_owned()));
     };
@@ -116,12 +116,12 @@ pub(super) fn book(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), Fail
     let path = |id: &str| Some(resolve_href(&folder, item(id)?.attribute("href")?));
     let protected = encrypted_files(&mut package);
     if chapters().take(MAX_CHAPTERS).filter_map(path).any(|path| protected.contains(&path)) {
-        let how = "it has copy protection (DRM) and opens only in the program of its shop or library";
-        return Err(Failure::Protected { kind: Kind::Epub, how: how.to_owned() });
+        let protection = "it has copy protection (DRM) and opens only in the program of its shop or library";
+        return Err(Failure::Protected { kind: Kind::Epub, how: protection.to_owned() });
     }
-    emitter.head(said("title").as_deref(), None)?;
+    emitter.head(metadata("title").as_deref(), None)?;
     let mut missing = None;
-    let by = said("creator").filter(|by| !by.trim().is_empty());
+    let by = metadata("creator").filter(|by| !by.trim().is_empty());
     let mut by = by.map(|by| format!("By {}\n\n", by.trim())).unwrap_or_default();
     if chapters().nth(MAX_CHAPTERS).is_some() {
         emitter.leave_out(format!("it has more than {MAX_CHAPTERS} chapters"));
@@ -140,7 +140,7 @@ pub(super) fn book(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), Fail
             Err(failure) => missing = missing.or(Some(failure.to_string())),
         }
     }
-    missing.map_or(Ok(()), |why| Err(damaged(why)))
+    missing.map_or(Ok(()), |reason| Err(damaged(reason)))
 }
 
 /// Returns the paths of encrypted files. Obfuscated fonts are excluded, since they do not affect the text.

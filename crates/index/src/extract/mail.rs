@@ -39,7 +39,7 @@ pub(super) fn message(bytes: &[u8], emitter: &mut Emitter<'_>) -> Result<(), Fai
     let pages: Vec<_> = (0..mail.html_body_count()).filter_map(|at| mail.body_html(at)).collect();
     let is_page = mail.text_bodies().all(|part| part.is_text_html());
     if is_page && !pages.is_empty() {
-        message.text = html::markdown(&pages.join("\n")).map_err(|why| broken(Kind::Eml, &why))?;
+        message.text = html::markdown(&pages.join("\n")).map_err(|reason| broken(Kind::Eml, &reason))?;
     }
     message.has_many_files = mail.attachment_count() > MAX_ENTRIES;
     message.files = unique_names(mail.attachments().take(MAX_ENTRIES).map(attached));
@@ -55,7 +55,7 @@ fn attached(part: &MessagePart<'_>) -> Attachment {
     let name = part.attachment_name().unwrap_or("a file without a name").to_owned();
     // Inline images are mostly logos or signatures, so they are not read.
     let is_picture = part.content_type().is_some_and(|kind| kind.ctype().eq_ignore_ascii_case("image"));
-    let is_attached = part.content_disposition().is_some_and(|how| how.is_attachment());
+    let is_attached = part.content_disposition().is_some_and(|disposition| disposition.is_attachment());
     let is_in_text = is_picture && part.content_id().is_some() && !is_attached;
     Attachment { name, content: (!is_in_text).then(|| part.contents().to_vec()) }
 }
@@ -74,7 +74,7 @@ pub(super) fn outlook(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), F
     if message.text.trim().is_empty() {
         // Fall back to the HTML body, in the encoding that it declares.
         let page = file.open_stream_by_path("__substg1.0_10130102").unwrap_or_default();
-        message.text = html::markdown(&html::decoded(&page)).map_err(|why| broken(Kind::Msg, &why))?;
+        message.text = html::markdown(&html::decode_page(&page)).map_err(|reason| broken(Kind::Msg, &reason))?;
     }
     let mut files = outlook_files(&mut file);
     message.has_many_files = files.len() > MAX_ENTRIES;
@@ -117,7 +117,7 @@ struct Attachment {
 
 /// Makes the names of attachments valid and unique.
 fn unique_names(files: impl Iterator<Item = Attachment>) -> Vec<Attachment> {
-    let mut taken = HashSet::new();
+    let mut used = HashSet::new();
     let own = |Attachment { name, content }: Attachment| {
         let plain = name.replace(['/', '\\'], "_");
         let whole = plain.rsplit_once('.').filter(|(_, ending)| ending.len() <= EXTENSION_BYTES);
@@ -127,8 +127,8 @@ fn unique_names(files: impl Iterator<Item = Attachment>) -> Vec<Attachment> {
         let ending = clean::line(&ending, EXTENSION_BYTES + 1);
         let others = (2..).map(|number| format!("{stem} ({number}){ending}"));
         let first = std::iter::once(format!("{stem}{ending}"));
-        let name = first.chain(others).find(|name| !taken.contains(name)).unwrap_or_default();
-        taken.insert(name.clone());
+        let name = first.chain(others).find(|name| !used.contains(name)).unwrap_or_default();
+        used.insert(name.clone());
         Attachment { name, content }
     };
     files.map(own).collect()
@@ -223,7 +223,7 @@ mod tests {
         };
         let long = format!("{}.png", "a".repeat(300));
         let parts = [("attachment", &*long, "one"), ("attachment", &long, "two"), ("inline", "sign.png", "three")];
-        let parts: String = parts.map(|(how, name, content)| part(how, name, content)).concat();
+        let parts: String = parts.map(|(disposition, name, content)| part(disposition, name, content)).concat();
         let mail = format!("Subject: a\r\nContent-Type: multipart/mixed; boundary=x\r\n\r\n{parts}--x--\r\n");
         let parsed = MessageParser::default().parse(mail.as_bytes()).unwrap();
         let names: Vec<String> =

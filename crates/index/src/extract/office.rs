@@ -52,8 +52,8 @@ fn read(bytes: Vec<u8>, kind: Kind, ours: &Limits) -> Result<(DocumentIR, Result
     let office =
         Office::from_reader_with(Cursor::new(bytes), format, &options).map_err(|error| failure(&error, kind))?;
     let losses = office.damage().into_iter().find(office_oxide::options::Damage::is_loss);
-    let whole = losses.map_or(Ok(()), |loss| Err(failure_from_message(kind, &loss.to_string())));
-    Ok((office.to_ir(), whole))
+    let outcome = losses.map_or(Ok(()), |loss| Err(failure_from_message(kind, &loss.to_string())));
+    Ok((office.to_ir(), outcome))
 }
 
 /// Rewrites the document with linearised equations and written-out list numbers. A damaged document is returned
@@ -95,17 +95,17 @@ fn failure(error: &OfficeError, kind: Kind) -> Failure {
 }
 
 /// Converts an error message of the library, which also reports exceeded limits as damage.
-fn failure_from_message(kind: Kind, why: &str) -> Failure {
+fn failure_from_message(kind: Kind, reason: &str) -> Failure {
     const LIMITS: [(&str, &str, &str); 2] = [
         ("decompression limit exceeded", "the unpacked size of one of its parts", "64 MiB"),
         ("package limit exceeded", "the number of its parts", "12,500"),
     ];
-    let limit = LIMITS.iter().find(|(words, ..)| why.contains(words));
-    limit.map_or_else(|| broken(kind, why), |(_, what, most)| Failure::too_many(what, most))
+    let limit = LIMITS.iter().find(|(words, ..)| reason.contains(words));
+    limit.map_or_else(|| broken(kind, reason), |(_, what, most)| Failure::too_many(what, most))
 }
 
 pub(super) fn text(bytes: Vec<u8>, kind: Kind, emitter: &mut Emitter<'_>) -> Result<(), Failure> {
-    let (document, whole) = read(bytes, kind, emitter.limits)?;
+    let (document, outcome) = read(bytes, kind, emitter.limits)?;
     emitter.head(document.metadata.title.as_deref(), None)?;
     let (mut blocks, mut around) = (Vec::new(), Vec::new());
     for mut section in document.sections {
@@ -114,7 +114,7 @@ pub(super) fn text(bytes: Vec<u8>, kind: Kind, emitter: &mut Emitter<'_>) -> Res
     }
     super::add_margins(&mut blocks, around);
     emitter.unpaged_text(blocks.join("\n\n"))?;
-    whole
+    outcome
 }
 
 /// Returns header and footer lines of a section.
@@ -133,13 +133,13 @@ fn margins(section: &mut Section) -> Vec<String> {
 }
 
 pub(super) fn slides(bytes: Vec<u8>, kind: Kind, emitter: &mut Emitter<'_>) -> Result<(), Failure> {
-    let (document, whole) = read(bytes, kind, emitter.limits)?;
+    let (document, outcome) = read(bytes, kind, emitter.limits)?;
     emitter.head(document.metadata.title.as_deref(), Some(document.sections.len()))?;
     for (number, slide) in (1..).zip(document.sections) {
         let notes = slide.speaker_notes.map(markdown);
         emitter.text(DocumentPlace::Slide(number), markdown(slide.elements), notes, None)?;
     }
-    whole
+    outcome
 }
 
 /// Replaces each equation with a linear text. `None` if there are no equations.
@@ -263,7 +263,7 @@ pub(super) struct Numbering {
     /// Last number of each level. Lists with the same definition share their counters.
     counts: HashMap<u32, [Option<u32>; LEVELS]>,
     /// Lists and levels whose start override was applied.
-    begun: HashSet<(u32, u8)>,
+    started: HashSet<(u32, u8)>,
 }
 
 impl Numbering {
@@ -279,7 +279,7 @@ impl Numbering {
         }
         let lists = NumberingDefinitions::parse(numbering.as_bytes()).ok()?;
         let styles = StyleSheet::parse(styles.as_bytes()).unwrap_or_default();
-        Some(Self { lists, styles, decimal, counts: HashMap::new(), begun: HashSet::new() })
+        Some(Self { lists, styles, decimal, counts: HashMap::new(), started: HashSet::new() })
     }
 
     /// Replaces list references by the numbers as text. `None` if nothing changes or the part is damaged.
@@ -325,7 +325,7 @@ impl Numbering {
         let (list, at) = (self.lists.instances.get(&num_id)?, usize::from(ilvl));
         let level = self.lists.resolve_level(num_id, ilvl).filter(|level| level.format != NumberFormat::Bullet)?;
         let counts = self.counts.entry(list.abstract_num_id).or_default();
-        let again = list.start_overrides.get(&ilvl).filter(|_| self.begun.insert((num_id, ilvl))).copied();
+        let again = list.start_overrides.get(&ilvl).filter(|_| self.started.insert((num_id, ilvl))).copied();
         let next = again.unwrap_or(counts.get(at)?.map_or(level.start, |last| last.saturating_add(1)));
         for (place, count) in counts.iter_mut().enumerate().skip(at) {
             *count = Some(next).filter(|_| place == at);
@@ -406,7 +406,7 @@ mod tests {
     fn library_limits_are_not_reported_as_damage() {
         let strict = limits::Limits::strict();
         assert_eq!((strict.part_bytes, strict.package_entries), (64 * 1024 * 1024, 12_500));
-        let is_too_large = |why: &str| matches!(failure_from_message(Kind::Docx, why), Failure::TooLarge { .. });
+        let is_too_large = |reason: &str| matches!(failure_from_message(Kind::Docx, reason), Failure::TooLarge { .. });
         assert!(is_too_large("decompression limit exceeded: part 'word/document.xml' expands to more"));
         assert!(is_too_large("package limit exceeded: the package declares 60001"));
         assert!(matches!(failure_from_message(Kind::Docx, "bad XML"), Failure::Broken { .. }));

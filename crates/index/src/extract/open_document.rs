@@ -26,8 +26,8 @@ pub(super) fn text(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), Fail
     for name in ["header", "footer", "header-first", "footer-first", "header-left", "footer-left"] {
         let masters = styles.as_ref().and_then(|styles| styles.find("master-styles"));
         for one in masters.map(|masters| masters.all(name)).unwrap_or_default() {
-            let what = if name.starts_with("header") { "Header" } else { "Footer" };
-            margins.extend(blocks_of(one, 0).into_iter().map(|line| format!("{what}: {line}")));
+            let label = if name.starts_with("header") { "Header" } else { "Footer" };
+            margins.extend(blocks_of(one, 0).into_iter().map(|line| format!("{label}: {line}")));
         }
     }
     super::add_margins(&mut blocks, margins);
@@ -62,7 +62,7 @@ fn open_content(bytes: Vec<u8>, kind: Kind, emitter: &mut Emitter<'_>) -> Result
     if package.text("META-INF/manifest.xml")?.is_some_and(|manifest| manifest.contains("encryption-data")) {
         return Err(Failure::Encrypted(kind));
     }
-    let content = package::parse(&package.required_text("content.xml")?).map_err(|why| broken(kind, &why))?;
+    let content = package::parse(&package.required_text("content.xml")?).map_err(|reason| broken(kind, &reason))?;
     let title = package.text("meta.xml")?.and_then(|meta| Some(package::parse(&meta).ok()?.find("title")?.text()));
     let slides = (kind == Kind::Odp).then(|| content.all("page").len());
     emitter.head(title.as_deref(), slides)?;

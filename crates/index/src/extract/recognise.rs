@@ -69,8 +69,8 @@ pub fn recognise(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
     if is_picture(bytes) && named.is_none_or(|named| named == Kind::Picture || named.is_text()) {
         return Ok(Kind::Picture);
     }
-    if let Some(what) = named_by_its_bytes(bytes) {
-        return Err(unsupported(named, &what));
+    if let Some(description) = named_by_its_bytes(bytes) {
+        return Err(unsupported(named, &description));
     }
     if clean::is_text(bytes) {
         return text(bytes, named);
@@ -100,7 +100,7 @@ fn named_by_its_bytes(bytes: &[u8]) -> Option<String> {
     if is_doubtful {
         return None;
     }
-    let what = match found.matcher_type() {
+    let description = match found.matcher_type() {
         MatcherType::Text => return None,
         MatcherType::Image => "a picture",
         MatcherType::Audio => "a recording",
@@ -110,7 +110,7 @@ fn named_by_its_bytes(bytes: &[u8]) -> Option<String> {
         MatcherType::App => "a program",
         MatcherType::Book | MatcherType::Doc | MatcherType::Custom => "a file",
     };
-    Some(format!("it is {what} ({})", found.mime_type()))
+    Some(format!("it is {description} ({})", found.mime_type()))
 }
 
 /// Returns true if a table follows the font header. The library only checks five bytes, most of which are zero.
@@ -203,12 +203,12 @@ fn recognise_zip(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
             return Ok(kind);
         }
     }
-    let mut type_said = String::new();
+    let mut media_type = String::new();
     if let Ok(file) = archive.by_name("mimetype") {
         // Content that is not text is not a media type.
-        let _ = file.take(100).read_to_string(&mut type_said);
+        let _ = file.take(100).read_to_string(&mut media_type);
     }
-    let types = MEDIA_TYPES.iter().find(|(known, _)| *known == type_said.trim().trim_end_matches("-template"));
+    let types = MEDIA_TYPES.iter().find(|(known, _)| *known == media_type.trim().trim_end_matches("-template"));
     match types {
         Some((_, kind)) => Ok(*kind),
         None if named == Some(Kind::Zip) => Ok(Kind::Zip),

@@ -14,12 +14,12 @@ const NON_TEXT_GROUPS: &str = "fonttbl colortbl stylesheet pict object info list
 
 pub(super) fn extract(bytes: &[u8], emitter: &mut Emitter<'_>) -> Result<(), Failure> {
     let mut reader = Reader::new(bytes);
-    let whole = reader.read();
+    let result = reader.read();
     reader.flush();
     emitter.head(Some(&reader.title), None)?;
     let text: Vec<&str> = reader.text.lines().map(str::trim_end).collect();
     emitter.unpaged_text(text.join("\n"))?;
-    whole.map_err(|why| broken(Kind::Rtf, why))
+    result.map_err(|reason| broken(Kind::Rtf, reason))
 }
 
 /// Settings that apply until the end of a group.
@@ -322,9 +322,9 @@ mod tests {
 
     fn check(rtf: &str, expected: &str) {
         let mut reader = Reader::new(rtf.as_bytes());
-        let whole = reader.read();
+        let result = reader.read();
         reader.flush();
-        assert_eq!((reader.text.trim(), whole), (expected, Ok(())), "{rtf}");
+        assert_eq!((reader.text.trim(), result), (expected, Ok(())), "{rtf}");
     }
 
     #[test]

@@ -187,13 +187,13 @@ impl SparseRow {
 /// Returns the index of the header among the first rows: a row that fills nearly all columns, contains only words, and
 /// has rows below it.
 fn find_header(rows: &[SparseRow]) -> Option<usize> {
-    let looked_at = &rows[..rows.len().min(HEADER_SEARCH_ROWS)];
-    let width = looked_at.iter().map(|row| row.cells.len()).max().filter(|width| *width >= 2)?;
+    let sample = &rows[..rows.len().min(HEADER_SEARCH_ROWS)];
+    let width = sample.iter().map(|row| row.cells.len()).max().filter(|width| *width >= 2)?;
     let names_columns = |row: &SparseRow| {
         let size: usize = row.cells.iter().map(|(_, text)| text.len()).sum();
         row.cells.len() * 5 >= width * 4 && size <= HEADER_BYTES && row.cells.iter().all(|(_, text)| is_word(text))
     };
-    looked_at.iter().position(names_columns).filter(|at| at + 1 < rows.len())
+    sample.iter().position(names_columns).filter(|at| at + 1 < rows.len())
 }
 
 /// Returns true if the cell contains words, and not a number, a date or a percentage.
@@ -228,7 +228,7 @@ pub(super) fn merged(regions: Vec<Dimensions>) -> MergedCells {
 
 /// Sheet in which the text of cells merged downwards is repeated in each of their rows, so that every row makes sense
 /// on its own.
-pub(super) struct Merging {
+pub(super) struct MergingSheet {
     pub(super) sheet: Sheet,
     merged: MergedCells,
     row: u32,
@@ -239,14 +239,14 @@ pub(super) struct Merging {
     read_on: u32,
 }
 
-impl Merging {
+impl MergingSheet {
     pub(super) fn new(number: u32, name: String, merged: MergedCells) -> Self {
         let sheet = Sheet::new(number, name);
         Self { sheet, merged, row: 0, waiting: Vec::new(), comments: Comments::new(), read_on: 0 }
     }
 
-    /// Returns true if the rest of the sheet need not be read, because the requested rows are complete and [`MAX_TRAILING_CELLS`]
-    /// more cells were read. Then extends the sheet to its declared end.
+    /// Returns true if the rest of the sheet need not be read, because the requested rows are complete and
+    /// [`MAX_TRAILING_CELLS`] more cells were read. Then extends the sheet to its declared end.
     pub(super) fn is_done(&mut self, declared: Dimensions, emitter: &mut Emitter<'_>) -> Result<bool, Failure> {
         if self.read_on <= MAX_TRAILING_CELLS || declared.end.0 <= self.row {
             return Ok(false);
@@ -374,8 +374,8 @@ fn separator(text: &str) -> u8 {
             .map(|line| count_outside_quotes(line, *separator))
             .collect();
         let first = counts.first().copied().unwrap_or_default();
-        let alike = counts.iter().filter(|count| **count == first && first > 0).count();
-        (alike, first)
+        let matching = counts.iter().filter(|count| **count == first && first > 0).count();
+        (matching, first)
     };
     // Prefer the first of equal ones.
     SEPARATORS.into_iter().rev().max_by_key(score).unwrap_or(b',')

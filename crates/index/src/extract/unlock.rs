@@ -46,7 +46,7 @@ pub(crate) fn unlocked(bytes: Vec<u8>, named: Option<Kind>, password: Option<&st
 }
 
 fn package<R: Read + Seek>(file: &mut CfbReader<R>, kind: Kind, password: Option<&str>) -> Result<Vec<u8>, Failure> {
-    let protected = |how: &str| Failure::Protected { kind, how: how.to_owned() };
+    let protected = |reason: &str| Failure::Protected { kind, how: reason.to_owned() };
     // Without this stream, access is controlled elsewhere, for example by a company's rights management service.
     let about = file.open_stream("EncryptionInfo").ok();
     let unknown = || protected("its encryption is not supported");
@@ -183,9 +183,9 @@ impl Lock {
                     let key = padded(of_key.hash.of(&[&hash, &purpose]), of_key.key_bytes);
                     cbc(&key, &padded(of_key.salt.clone(), BLOCK), bytes)
                 };
-                let said = open([0xfe, 0xa7, 0xd2, 0x76, 0x3b, 0x4b, 0x9e, 0x79], verifier)?;
+                let decrypted = open([0xfe, 0xa7, 0xd2, 0x76, 0x3b, 0x4b, 0x9e, 0x79], verifier)?;
                 let hashed = open([0xd7, 0xaa, 0x0f, 0x6d, 0x30, 0x61, 0x34, 0x4e], verifier_hash)?;
-                let expected = of_key.hash.of(&[said.get(..of_key.salt.len())?]);
+                let expected = of_key.hash.of(&[decrypted.get(..of_key.salt.len())?]);
                 let key = open([0x14, 0x6e, 0x0b, 0xe7, 0xab, 0xac, 0xd0, 0xd6], key)?;
                 hashed.starts_with(&expected).then(|| key.get(..of_key.key_bytes).map(<[u8]>::to_vec))?
             }
@@ -198,8 +198,8 @@ impl Lock {
                     SHA1.of(&[&block])
                 });
                 let key = derived.concat().get(..*key_bytes)?.to_vec();
-                let said = SHA1.of(&[&ecb(&key, verifier)?]);
-                ecb(&key, verifier_hash)?.starts_with(&said).then_some(key)
+                let expected_hash = SHA1.of(&[&ecb(&key, verifier)?]);
+                ecb(&key, verifier_hash)?.starts_with(&expected_hash).then_some(key)
             }
         }
     }

@@ -12,7 +12,7 @@ use super::{
     Emitter, broken,
     cell::{self, MAX_UNREADABLE_CELLS, SheetFormats, display_text, is_unreadable},
     package::Package,
-    sheet::{MergedCells, Merging, Sheet, merged},
+    sheet::{MergedCells, MergingSheet, Sheet, merged},
 };
 use crate::{Limits, failure::Failure, kind::Kind};
 
@@ -44,7 +44,7 @@ pub(super) fn xlsx(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), Fail
         let may_have_merged = *has_merged.get_or_insert_with(|| may_have_merged(bytes.get_ref(), emitter.limits));
         let regions = may_have_merged.then(|| workbook.merge_cells_by_sheet_name(&name).unwrap_or_default());
         let merged = merged(regions.unwrap_or_default());
-        let mut sheet = Merging::new(number, name.clone(), merged);
+        let mut sheet = MergingSheet::new(number, name.clone(), merged);
         sheet.comments = comments.sheets.remove(&name).unwrap_or_default();
         let mut last = None;
         let mut emitted = xlsx_sheet(&mut workbook, &name, &mut sheet, &mut last, !is_repaired, emitter)?;
@@ -146,15 +146,15 @@ fn without_blanks(bytes: &[u8], limits: &Limits) -> Option<Vec<u8>> {
 fn xlsx_sheet(
     workbook: &mut Xlsx<Bytes>,
     name: &str,
-    sheet: &mut Merging,
+    sheet: &mut MergingSheet,
     last: &mut Option<(u32, u32)>,
     stops: bool,
     emitter: &mut Emitter<'_>,
 ) -> Result<Result<(), XlsxError>, Failure> {
-    let (row, most) = emitter.wanted_cells(sheet.sheet.number);
+    let (row, max_cells) = emitter.wanted_cells(sheet.sheet.number);
     // Cells that were emitted before do not count again.
     let row = last.map_or(row, |(last, _)| row.max(last));
-    let mut formats = SheetFormats::of(workbook, name, (row, most));
+    let mut formats = SheetFormats::of(workbook, name, (row, max_cells));
     let mut cells = match workbook.worksheet_cells_reader(name) {
         Ok(cells) => cells,
         Err(error) => return Ok(Err(error)),
@@ -244,7 +244,7 @@ fn ranges<R: Reader<Bytes>>(
             Ok(range) => {
                 let (first_row, first_column) = range.start().unwrap_or_default();
                 let at = |first: u32, offset: usize| first.saturating_add(u32::try_from(offset).unwrap_or(u32::MAX));
-                let mut sheet = Merging::new(number, name, merged);
+                let mut sheet = MergingSheet::new(number, name, merged);
                 for (row, column, value) in range.used_cells() {
                     let text = display_text(value, None).unwrap_or_default();
                     sheet.cell(at(first_row, row), at(first_column, column), text, emitter)?;
@@ -283,7 +283,7 @@ pub(super) fn xlsb(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), Fail
                 continue;
             }
         };
-        let mut sheet = Merging::new(number, name, MergedCells::new());
+        let mut sheet = MergingSheet::new(number, name, MergedCells::new());
         let declared = cells.dimensions();
         let whole = loop {
             if sheet.is_done(declared, emitter)? {

@@ -37,11 +37,11 @@ impl Claim {
         let Self { queue, id, alone } = self;
         // Runs in a separate task that is not cancelled with the caller: otherwise the writer would wait for a document
         // that nothing will finish.
-        let begun = tokio::spawn(async move {
+        let indexing = tokio::spawn(async move {
             let owner = request(&queue, move |writer, reply| drop(reply.send(writer.begin(id, title)))).await?;
             Ok(Indexing { queue, owner, chunks: 0, is_done: false, _alone: alone })
         });
-        begun.await.map_err(|_| IndexError::Closed)?
+        indexing.await.map_err(|_| IndexError::Closed)?
     }
 }
 

@@ -100,12 +100,12 @@ impl View {
 
     /// Returns the keys of a segment's chunks. They are read once.
     pub(crate) fn keys(&self, segment: SegmentOrdinal) -> tantivy::Result<Keys> {
-        let kept = self.keys.get(segment as usize);
-        if let Some(keys) = kept.and_then(OnceLock::get) {
+        let cached = self.keys.get(segment as usize);
+        if let Some(keys) = cached.and_then(OnceLock::get) {
             return Ok(Arc::clone(keys));
         }
         let keys = keys_of(self.searcher.segment_reader(segment))?;
-        Ok(kept.map_or(&keys, |kept| kept.get_or_init(|| Arc::clone(&keys))).clone())
+        Ok(cached.map_or(&keys, |cached| cached.get_or_init(|| Arc::clone(&keys))).clone())
     }
 
     pub(crate) fn chunk(&self, address: DocAddress) -> Result<Chunk, IndexError> {
@@ -174,14 +174,14 @@ pub(crate) fn scan_content(folder: &Folder) -> Result<IndexContent, IndexError> 
 pub(crate) struct IndexState {
     pub(crate) config: IndexConfig,
     pub(crate) dictionary: Arc<Dictionary>,
-    pub(crate) uses: Uses,
+    pub(crate) uses: LastUses,
     view: RwLock<Arc<View>>,
     /// True while the writer holds something that closing would wait for.
     is_busy: AtomicBool,
 }
 
 impl IndexState {
-    pub(crate) fn new(config: IndexConfig, dictionary: Arc<Dictionary>, uses: Uses, view: View) -> Self {
+    pub(crate) fn new(config: IndexConfig, dictionary: Arc<Dictionary>, uses: LastUses, view: View) -> Self {
         Self { config, dictionary, uses, view: RwLock::new(Arc::new(view)), is_busy: AtomicBool::new(false) }
     }
 
@@ -211,11 +211,11 @@ const FILE: &str = "uses.json";
 /// Times of last use, in seconds since 1970. Times that a crash loses can make a document go early; it is indexed again
 /// when needed.
 #[derive(Debug, Default)]
-pub(crate) struct Uses {
+pub(crate) struct LastUses {
     times: Mutex<HashMap<DocumentId, u64>>,
 }
 
-impl Uses {
+impl LastUses {
     /// Loads the times stored in this folder.
     pub(crate) fn load(&self, folder: &Path) {
         let read = fs::read(folder.join(FILE)).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());

@@ -14,7 +14,7 @@ use super::{
     DocumentId, IndexConfig, IndexError,
     folder::{Folder, busy_merge_policy, catch_damage, files_exist, idle_merge_policy, size},
     indexing::{Batch, PendingDocument, Reply, chunk_document, entry_document},
-    view::{DocumentProperties, Entries, Entry, IndexState, Uses, View, scan_content, select_evicted},
+    view::{DocumentProperties, Entries, Entry, IndexState, LastUses, View, scan_content, select_evicted},
 };
 use crate::{analyze::Dictionary, chunk::Chunk};
 
@@ -92,11 +92,11 @@ impl Writer {
             }
             Err(error) => return Err(error),
         };
-        if let Some(why) = damage {
-            tracing::warn!(%why, "rebuilding the damaged search index; documents are indexed again when needed");
+        if let Some(reason) = damage {
+            tracing::warn!(why = %reason, "rebuilding the damaged search index; documents are indexed again when needed");
         }
         let entries = Arc::new(found.entries);
-        let uses = Uses::default();
+        let uses = LastUses::default();
         if let Some(path) = &folder.path {
             uses.load(path);
         }
@@ -183,8 +183,8 @@ impl Writer {
     }
 
     /// Rebuilds the index, unless it was already rebuilt since `epoch`.
-    pub(crate) fn rebuild_since(&mut self, epoch: u64, why: &str) -> Result<(), IndexError> {
-        if epoch == self.epoch { self.recreate(why) } else { Ok(()) }
+    pub(crate) fn rebuild_since(&mut self, epoch: u64, reason: &str) -> Result<(), IndexError> {
+        if epoch == self.epoch { self.recreate(reason) } else { Ok(()) }
     }
 
     /// Opens a document and returns its number.
@@ -229,13 +229,13 @@ impl Writer {
         let entry = Arc::new(Entry { id, title, about, chunks, indexed_at: (self.shared.config.now)(), owner });
         let document = entry_document(&self.folder.fields, &entry);
         self.batch.done.push((Arc::clone(&entry), reply));
-        let former = self.entries.get(&entry.id).map(|former| former.owner);
+        let previous = self.entries.get(&entry.id).map(|previous| previous.owner);
         let owner_field = self.folder.fields.owner;
         // On failure, the caller is notified together with the rest of the batch.
         let written = self.write(|writer| {
             writer.add_document(document)?;
-            if let Some(former) = former {
-                writer.delete_term(Term::from_field_u64(owner_field, u64::from(former)));
+            if let Some(previous) = previous {
+                writer.delete_term(Term::from_field_u64(owner_field, u64::from(previous)));
             }
             Ok(())
         });
@@ -371,10 +371,10 @@ impl Writer {
     }
 
     /// Deletes the index and creates an empty one.
-    fn recreate(&mut self, why: &str) -> Result<(), IndexError> {
-        tracing::warn!(%why, "rebuilding the search index; documents are indexed again when needed");
+    fn recreate(&mut self, reason: &str) -> Result<(), IndexError> {
+        tracing::warn!(why = %reason, "rebuilding the search index; documents are indexed again when needed");
         self.waiting_since = None;
-        self.batch.fail(&IndexError::Lost(why.to_owned()));
+        self.batch.fail(&IndexError::Lost(reason.to_owned()));
         self.orphans.clear();
         self.writer = None;
         match self.folder.path.as_deref().map_or(Ok(()), std::fs::remove_dir_all) {
@@ -396,11 +396,11 @@ impl Writer {
             return self.rest();
         }
         // A commit makes the library look for segments to merge.
-        let begun = self.write(|writer| {
+        let merging = self.write(|writer| {
             writer.set_merge_policy(idle_merge_policy());
             commit(writer)
         });
-        self.is_merged = begun.is_ok();
+        self.is_merged = merging.is_ok();
     }
 
     /// Releases everything that only writing needs, once merges have finished.
@@ -419,11 +419,11 @@ impl Writer {
             let _ = self.write(commit);
         }
         if let Some(writer) = self.writer.take() {
-            let rested = catch_damage(|| {
+            let finished = catch_damage(|| {
                 writer.wait_merging_threads()?;
                 Ok(self.folder.reader.reload()?)
             });
-            if let Err(error) = rested {
+            if let Err(error) = finished {
                 tracing::warn!(%error, "could not stop the search index");
             }
             self.publish();

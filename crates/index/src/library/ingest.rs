@@ -26,7 +26,7 @@ use crate::{
     chunk::Chunker,
     handle::IndexHandle,
     index::{Claim, ContentHash, DocumentId, DocumentProperties, IndexError, folder::private},
-    worker::AwaitedReader,
+    worker::CancellableReader,
 };
 
 /// Maximum number of cached failures, which keep a search from rereading broken documents. Each takes a few hundred
@@ -54,7 +54,7 @@ pub(super) struct KnownDocument {
 /// Cache of unreadable documents, each with the failure and the recognition that was tried. A document that exceeded
 /// time or memory is retried once.
 #[derive(Debug, Clone)]
-pub(super) struct FailureCache(Arc<Mutex<LruCache<DocumentId, KnownFailure>>>);
+pub(super) struct FailureCache(Arc<Mutex<LruCache<DocumentId, CachedFailure>>>);
 
 impl Default for FailureCache {
     fn default() -> Self {
@@ -63,7 +63,7 @@ impl Default for FailureCache {
 }
 
 #[derive(Debug)]
-struct KnownFailure {
+struct CachedFailure {
     failure: Failure,
     recognition: RecognitionStamp,
     is_final: bool,
@@ -73,7 +73,7 @@ impl FailureCache {
     /// Returns the cached failure, unless a retry with this recognition could succeed.
     pub(super) fn cached_failure(&self, id: &DocumentId, recognition: &RecognitionStamp) -> Option<Failure> {
         let broken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let KnownFailure { failure, recognition: before, is_final } = broken.peek(id)?;
+        let CachedFailure { failure, recognition: before, is_final } = broken.peek(id)?;
         let is_outdated = failure.could_be_recognised() && recognition.may_improve_on(before);
         Some(failure.clone()).filter(|_| *is_final && !is_outdated)
     }
@@ -90,7 +90,7 @@ impl FailureCache {
         }
         let mut broken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_final = !failure.is_transient() || broken.peek(&id).is_some_and(|before| before.failure.is_transient());
-        broken.put(id, KnownFailure { failure, recognition, is_final });
+        broken.put(id, CachedFailure { failure, recognition, is_final });
     }
 }
 
@@ -182,9 +182,9 @@ impl Ingester<'_> {
             let ingest_one = |known: KnownDocument| async move {
                 (known.clone(), self.ingest_one(known, pass, recognition, begin_by).await)
             };
-            let mut brought =
+            let mut outcomes =
                 stream::iter(mem::take(&mut waiting).into_iter().map(ingest_one)).buffer_unordered(at_once);
-            while let Some((known, outcome)) = brought.next().await {
+            while let Some((known, outcome)) = outcomes.next().await {
                 match outcome? {
                     Outcome::Indexed => {}
                     Outcome::NotBegun => report.not_begun += 1,
@@ -239,9 +239,9 @@ impl Ingester<'_> {
 
     /// Copies a document's file and checks that the copy has the document's hash.
     async fn copy(&self, known: &KnownDocument) -> Result<Result<File, Failure>, IndexError> {
-        let (folder, most) = (self.index.folder().to_owned(), self.extractor.limits().bytes_in);
+        let (folder, max_bytes) = (self.index.folder().to_owned(), self.extractor.limits().bytes_in);
         let (file, stop) = (Arc::clone(&known.file), self.cancel.clone());
-        let copied = tokio::task::spawn_blocking(move || copy(&file, &folder, most, &stop)).await;
+        let copied = tokio::task::spawn_blocking(move || copy(&file, &folder, max_bytes, &stop)).await;
         let copied = copied.map_err(|_| IndexError::Closed)?;
         let (hash, copy) = match copied {
             Ok(copied) => copied,
@@ -284,8 +284,8 @@ impl Ingester<'_> {
         let failure = loop {
             match extraction.next().await {
                 Some(Ok(Piece::Part(part))) => {
-                    if let Some(why) = part.unread {
-                        record_unread(&mut about.recognition, why, &stamp);
+                    if let Some(reason) = part.unread {
+                        record_unread(&mut about.recognition, reason, &stamp);
                     }
                     indexing.add(chunker.chunks(&part)).await?;
                     if last.as_ref().is_none_or(|last| !part.place.is_same(last)) {
@@ -300,7 +300,7 @@ impl Ingester<'_> {
         };
         // End the worker first, so that the next document is read while this one is committed.
         drop(extraction);
-        let was_cut = self.index.entry(&id).is_some_and(|former| former.about.retry);
+        let was_cut = self.index.entry(&id).is_some_and(|previous| previous.about.retry);
         about.retry = !was_cut && failure.as_ref().is_some_and(Failure::is_transient);
         if let Some(failure) = failure {
             // Nothing of a cancelled document is stored. The next caller reads it from the start.
@@ -325,11 +325,11 @@ async fn run_until<T>(begin_by: Option<Instant>, work: impl Future<Output = T>) 
 
 /// Records the recognition that did not reach a page. A timeout is recorded with its run, so that a later run retries.
 fn record_unread(known: &mut Option<RecognitionStamp>, why: UnreadReason, now: &RecognitionStamp) {
-    if why == UnreadReason::Undrawn {
+    if reason == UnreadReason::Undrawn {
         return;
     }
     let known = known.get_or_insert_with(|| RecognitionStamp { late_in: None, ..now.clone() });
-    if matches!(why, UnreadReason::OutOfTime { .. }) {
+    if matches!(reason, UnreadReason::OutOfTime { .. }) {
         known.late_in = now.late_in;
     }
 }
@@ -384,11 +384,16 @@ impl Stamp {
 }
 
 impl Digests {
-    /// Returns the content hash of a file, or `None` if it exceeds `most` bytes. Blocks until done or cancelled. The
+    /// Returns the content hash of a file, or `None` if it exceeds `max_bytes`. Blocks until done or cancelled. The
     /// file position does not change.
-    pub(super) fn of(&self, file: &File, most: u64, cancel: &CancellationToken) -> io::Result<Option<ContentHash>> {
+    pub(super) fn of(
+        &self,
+        file: &File,
+        max_bytes: u64,
+        cancel: &CancellationToken,
+    ) -> io::Result<Option<ContentHash>> {
         let (identity, stamp) = Stamp::of(file)?;
-        if stamp.size > most {
+        if stamp.size > max_bytes {
             return Ok(None);
         }
         if let Some((known, hash)) = self.lock().peek(&identity)
@@ -398,7 +403,7 @@ impl Digests {
         }
         let is_settled = stamp.is_settled();
         // The file may grow while it is read.
-        let mut rest = AwaitedReader { file, position: 0, cancel }.take(most.saturating_add(1));
+        let mut rest = CancellableReader { file, position: 0, cancel }.take(max_bytes.saturating_add(1));
         let hash = ContentHash::read(&mut rest)?;
         if rest.limit() == 0 {
             return Ok(None);
@@ -414,22 +419,23 @@ impl Digests {
     }
 }
 
-/// Copies at most `most + 1` bytes of a file to an unnamed file in `folder` and returns the copy with its hash. Blocks.
+/// Copies at most `max_bytes + 1` bytes of a file to an unnamed file in `folder` and returns the copy with its hash.
+/// Blocks.
 ///
 /// The hash is computed from the copy that is then read, so writes to the original cannot make them differ: the index
 /// is shared, and nobody may store false text under the hash of another user's document.
 pub(super) fn copy(
     file: &File,
     folder: &Path,
-    most: u64,
+    max_bytes: u64,
     cancel: &CancellationToken,
 ) -> io::Result<(ContentHash, File)> {
     Stamp::of(file)?;
     private(folder)?;
     let mut copy = tempfile::tempfile_in(folder)?;
-    io::copy(&mut AwaitedReader { file, position: 0, cancel }.take(most.saturating_add(1)), &mut copy)?;
+    io::copy(&mut CancellableReader { file, position: 0, cancel }.take(max_bytes.saturating_add(1)), &mut copy)?;
     copy.flush()?;
-    let hash = ContentHash::read(AwaitedReader { file: &copy, position: 0, cancel })?;
+    let hash = ContentHash::read(CancellableReader { file: &copy, position: 0, cancel })?;
     copy.rewind()?;
     Ok((hash, copy))
 }

@@ -35,7 +35,7 @@ pub(super) struct ResolvedDocuments {
 }
 
 impl ResolvedDocuments {
-    /// Hashes documents of up to `most` bytes. Blocks until done or cancelled.
+    /// Hashes documents of up to `max_bytes`. Blocks until done or cancelled.
     ///
     /// Without recognition an image cannot answer anything, so images among other documents are skipped. They are
     /// included if `each` is set, because the caller wants the state of every document, or if there is only one
@@ -44,7 +44,7 @@ impl ResolvedDocuments {
         documents: Vec<OpenDocument>,
         each: bool,
         digests: &Digests,
-        most: u64,
+        max_bytes: u64,
         recognition: RecognitionStamp,
         cancel: &CancellationToken,
     ) -> Self {
@@ -58,7 +58,7 @@ impl ResolvedDocuments {
             if kind == Kind::Picture && !includes_pictures {
                 continue;
             }
-            match digests.of(&file, most, cancel) {
+            match digests.of(&file, max_bytes, cancel) {
                 Ok(Some(hash)) => {
                     let place = place_of(&file, inner.as_deref()).filter(|_| password.is_none());
                     let hash = inner.as_deref().map_or(hash, |path| hash.within(path));
@@ -71,7 +71,9 @@ impl ResolvedDocuments {
                         place,
                     });
                 }
-                Ok(None) => resolved.unreadable.push((name, super::sentence(&Failure::too_large("its size", most)))),
+                Ok(None) => {
+                    resolved.unreadable.push((name, super::sentence(&Failure::too_large("its size", max_bytes))))
+                }
                 Err(error) => resolved.unreadable.push((name, format!("it cannot be read: {error}"))),
             }
         }
@@ -103,7 +105,7 @@ impl ResolvedDocuments {
     /// Returns the names of documents that a password would open.
     fn locked(&self, failures: &FailureCache) -> Vec<String> {
         let is_locked = |known: &&KnownDocument| {
-            failures.cached_failure(&known.id, &self.recognition).is_some_and(|why| why.needs_password())
+            failures.cached_failure(&known.id, &self.recognition).is_some_and(|reason| reason.needs_password())
         };
         self.known.iter().filter(is_locked).map(|known| known.name.clone()).collect()
     }
@@ -120,7 +122,8 @@ impl ResolvedDocuments {
     ) -> DocumentFinds {
         let IngestReport { unreadable, not_begun } = report;
         let is_phrase = !query.regex && query.text.trim_start().starts_with(['"', '“', '「']);
-        let by = if is_phrase && answer.how == SearchedBy::Words { SearchedBy::Phrase } else { answer.how };
+        let by =
+            if is_phrase && answer.searched_by == SearchedBy::Words { SearchedBy::Phrase } else { answer.searched_by };
         let flaw = |known: &KnownDocument| Some((known.name.clone(), index.entry(&known.id)?.about.flaw.clone()?));
         let flawed = self.known.iter().filter_map(flaw);
         let mut finds = DocumentFinds {

@@ -104,19 +104,19 @@ fn drop_stop_words(units: &mut Vec<Unit>) {
     let words: Vec<&str> =
         units.iter().map(|unit| if let Unit::Word { exact, .. } = unit { exact } else { "" }).collect();
     let small = small_words(&words);
-    let says_nothing = |(unit, small): (&Unit, &bool)| match unit {
+    let stop_words = |(unit, small): (&Unit, &bool)| match unit {
         Unit::Letters(word) => is_stop_word(word),
         _ => *small,
     };
-    let says_nothing: Vec<bool> = units.iter().zip(&small).map(says_nothing).collect();
-    if says_nothing.iter().any(|nothing| !nothing) {
-        let mut nothing = says_nothing.iter();
-        units.retain(|_| nothing.next() == Some(&false));
+    let stop_words: Vec<bool> = units.iter().zip(&small).map(stop_words).collect();
+    if stop_words.iter().any(|is_stop_word| !is_stop_word) {
+        let mut flags = stop_words.iter();
+        units.retain(|_| flags.next() == Some(&false));
     }
-    let mut seen: Vec<Unit> = Vec::with_capacity(units.len());
+    let mut unique: Vec<Unit> = Vec::with_capacity(units.len());
     units.retain(|unit| {
-        !seen.contains(unit) && {
-            seen.push(unit.clone());
+        !unique.contains(unit) && {
+            unique.push(unit.clone());
             true
         }
     });

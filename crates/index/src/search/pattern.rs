@@ -39,7 +39,7 @@ pub(crate) struct Stop {
 /// Compiled regular expression. Matching takes time linear in the text for any expression.
 pub(crate) struct Pattern {
     regex: Regex,
-    need: Need,
+    requirement: Requirement,
 }
 
 impl Pattern {
@@ -57,7 +57,7 @@ impl Pattern {
                 // The last line is the message; the lines above show the position.
                 error => error.to_string().lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned(),
             })?;
-        Ok(Self { regex, need: Need::of(pattern) })
+        Ok(Self { regex, requirement: Requirement::of(pattern) })
     }
 
     fn marks(&self, text: &str) -> Vec<Range<usize>> {
@@ -74,9 +74,9 @@ impl Pattern {
 /// Returns matching chunks in document order.
 pub(crate) fn search(planner: &Planner<'_>, pattern: &Pattern, stop: &Stop) -> Result<Answer, IndexError> {
     let Planner { view, request, allowed } = planner;
-    let narrowed = pattern.need.query(planner);
-    let how = if narrowed.is_some() { SearchedBy::NarrowedRegex } else { SearchedBy::Scan };
-    let mut answer = Answer::of(how);
+    let narrowed = pattern.requirement.query(planner);
+    let method = if narrowed.is_some() { SearchedBy::NarrowedRegex } else { SearchedBy::Scan };
+    let mut answer = Answer::of(method);
     if allowed.chunks == 0 {
         return Ok(answer);
     }
@@ -127,18 +127,18 @@ const SPACED_SCRIPTS: &str = "[^\u{E00}-\u{EFF}\u{1000}-\u{109F}\u{1780}-\u{17FF
 
 /// Condition that every match fulfils.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Need {
+pub(crate) enum Requirement {
     /// No condition is known.
     Nothing,
     /// Contains this lowercase text.
     Letters(String),
     /// Fulfils all these conditions.
-    All(Vec<Need>),
+    All(Vec<Requirement>),
     /// Fulfils one of these conditions.
-    One(Vec<Need>),
+    One(Vec<Requirement>),
 }
 
-impl Need {
+impl Requirement {
     /// Derives the condition for matches of an expression. [`Nothing`](Self::Nothing) if it cannot be parsed.
     pub(crate) fn of(pattern: &str) -> Self {
         // Parsed as case-sensitive, since the literals are compared in lower case anyway.
@@ -178,7 +178,7 @@ impl Need {
             }
             match Self::of_hir(part) {
                 Self::Nothing => {}
-                need => all.push(need),
+                requirement => all.push(requirement),
             }
         }
         if !run.is_empty() {
@@ -196,9 +196,9 @@ impl Need {
         match self {
             Self::Nothing => None,
             Self::Letters(letters) => all_of(terms(letters).iter().filter_map(|term| term.query(planner)).collect()),
-            Self::All(needs) => all_of(needs.iter().filter_map(|need| need.query(planner)).collect()),
+            Self::All(needs) => all_of(needs.iter().filter_map(|requirement| requirement.query(planner)).collect()),
             Self::One(needs) => {
-                let queries: Option<Vec<_>> = needs.iter().map(|need| need.query(planner)).collect();
+                let queries: Option<Vec<_>> = needs.iter().map(|requirement| requirement.query(planner)).collect();
                 queries.map(|queries| Box::new(BooleanQuery::union(queries)) as Box<dyn Query>)
             }
         }
@@ -220,8 +220,8 @@ fn letters(hir: &Hir) -> Option<String> {
             let mut letters = class.iter().flat_map(|range| range.start()..=range.end());
             let first = normalised_letter(letters.next()?);
             // A letter has only a few case variants, so a larger class is not a single letter.
-            let few = letters.by_ref().take(4).all(|letter| normalised_letter(letter) == first);
-            (few && letters.next().is_none()).then_some(first)
+            let is_single = letters.by_ref().take(4).all(|letter| normalised_letter(letter) == first);
+            (is_single && letters.next().is_none()).then_some(first)
         }
         HirKind::Capture(capture) => letters(&capture.sub),
         _ => None,

@@ -189,9 +189,9 @@ pub(super) enum Alternative {
 /// Builds the concepts of a query.
 pub(super) struct Concepts<'a> {
     planner: &'a Planner<'a>,
-    made: Vec<Concept>,
+    collected: Vec<Concept>,
     /// Corrections of possible typos.
-    meant: Vec<String>,
+    corrections: Vec<String>,
 }
 
 impl<'a> Concepts<'a> {
@@ -200,14 +200,14 @@ impl<'a> Concepts<'a> {
         parsed: &ParsedQuery,
         planner: &'a Planner<'a>,
     ) -> Result<(Vec<Concept>, Vec<String>), IndexError> {
-        let mut concepts = Self { planner, made: Vec::new(), meant: Vec::new() };
+        let mut concepts = Self { planner, collected: Vec::new(), corrections: Vec::new() };
         for unit in &parsed.units {
             concepts.add(unit, parsed.units.len() == 1)?;
         }
-        let Self { mut made, meant, .. } = concepts;
-        made.retain(|concept| !concept.alternatives.is_empty());
-        made.sort_by(|one, other| other.weight.total_cmp(&one.weight));
-        Ok((made, meant))
+        let Self { mut collected, corrections, .. } = concepts;
+        collected.retain(|concept| !concept.alternatives.is_empty());
+        collected.sort_by(|one, other| other.weight.total_cmp(&one.weight));
+        Ok((collected, corrections))
     }
 
     fn add(&mut self, unit: &Unit, is_alone: bool) -> Result<(), IndexError> {
@@ -237,9 +237,9 @@ impl<'a> Concepts<'a> {
     }
 
     fn word(&mut self, exact: &str, stems: &[String], share: f32) -> Result<(), IndexError> {
-        let (mut alternatives, mut known) = (Vec::new(), 0);
+        let (mut alternatives, mut frequency) = (Vec::new(), 0);
         for stem in stems {
-            known += self.take(stem, 1.0, &mut alternatives)?;
+            frequency += self.take(stem, 1.0, &mut alternatives)?;
         }
         let mut share = share;
         let may_be_wrong = exact.chars().count() >= MIN_TYPO_LETTERS && exact.chars().all(char::is_alphabetic);
@@ -250,19 +250,19 @@ impl<'a> Concepts<'a> {
         }
         if seen <= MAX_TYPO_CHUNKS {
             let mut as_meant = 0;
-            for word in self.almost(exact, seen)? {
+            for word in self.similar_words(exact, seen)? {
                 for stem in crate::analyze::stems(&word) {
                     as_meant += self.take(&stem, if seen == 0 { 1.0 } else { CORRECTION_WEIGHT }, &mut alternatives)?;
                 }
-                self.meant.push(word);
+                self.corrections.push(word);
             }
             if seen == 0 && as_meant > 0 {
                 share *= CORRECTION_WEIGHT;
             }
-            known += as_meant;
+            frequency += as_meant;
         }
-        let weight = share * self.rarity(known);
-        self.made.push(Concept { weight, alternatives, is_required: false });
+        let weight = share * self.rarity(frequency);
+        self.collected.push(Concept { weight, alternatives, is_required: false });
         Ok(())
     }
 
@@ -270,32 +270,32 @@ impl<'a> Concepts<'a> {
     fn take(&self, word: &str, quality: f32, into: &mut Vec<Alternative>) -> Result<u64, IndexError> {
         let fields = &self.planner.view.fields;
         let is_there =
-            |term: &Term| into.iter().any(|other| matches!(other, Alternative::Term(known, _) if known == term));
+            |term: &Term| into.iter().any(|other| matches!(other, Alternative::Term(other, _) if other == term));
         let (text, heading) = (Term::from_field_text(fields.words, word), Term::from_field_text(fields.heading, word));
         if is_there(&text) {
             return Ok(0);
         }
-        let known = self.planner.view.searcher.doc_freq(&text)?;
-        if known > 0 {
+        let frequency = self.planner.view.searcher.doc_freq(&text)?;
+        if frequency > 0 {
             into.push(Alternative::Term(text, quality));
         }
         if self.planner.view.searcher.doc_freq(&heading)? > 0 {
             into.push(Alternative::Term(heading, quality * HEADING_WEIGHT));
         }
-        Ok(known)
+        Ok(frequency)
     }
 
     fn letters(&mut self, letters: &str, is_alone: bool) -> Result<(), IndexError> {
         let mut alternatives = Vec::new();
-        let known = self.take(letters, 1.0, &mut alternatives)?;
+        let frequency = self.take(letters, 1.0, &mut alternatives)?;
         let count = letters.chars().count();
         let found = self.planner.found(self.planner.phrase(letters))?;
         let size = found.len() as u64;
         if size > 0 {
             alternatives.push(Alternative::Chunks(found));
         }
-        let weight = self.rarity(known.max(size));
-        self.made.push(Concept { weight, alternatives, is_required: false });
+        let weight = self.rarity(frequency.max(size));
+        self.collected.push(Concept { weight, alternatives, is_required: false });
         // For a query that is a single word, parts only help if the whole word does not occur.
         if count > 2 && !(is_alone && size > 0) {
             let mut all = Vec::new();
@@ -309,10 +309,14 @@ impl<'a> Concepts<'a> {
 
     fn pair(&mut self, pair: &str) -> Result<(), IndexError> {
         let term = Term::from_field_text(self.planner.view.fields.exact, pair);
-        let known = self.planner.view.searcher.doc_freq(&term)?;
-        if known > 0 {
-            let weight = PART_WEIGHT * self.rarity(known);
-            self.made.push(Concept { weight, alternatives: vec![Alternative::Term(term, 1.0)], is_required: false });
+        let frequency = self.planner.view.searcher.doc_freq(&term)?;
+        if frequency > 0 {
+            let weight = PART_WEIGHT * self.rarity(frequency);
+            self.collected.push(Concept {
+                weight,
+                alternatives: vec![Alternative::Term(term, 1.0)],
+                is_required: false,
+            });
         }
         Ok(())
     }
@@ -320,7 +324,7 @@ impl<'a> Concepts<'a> {
     fn chunks(&mut self, query: Option<Box<dyn Query>>, is_required: bool) -> Result<(), IndexError> {
         let found = self.planner.found(query)?;
         let weight = self.rarity(found.len() as u64);
-        self.made.push(Concept { weight, alternatives: vec![Alternative::Chunks(found)], is_required });
+        self.collected.push(Concept { weight, alternatives: vec![Alternative::Chunks(found)], is_required });
         Ok(())
     }
 
@@ -347,7 +351,7 @@ impl<'a> Concepts<'a> {
 
     /// Returns words that differ by one letter or by two transposed letters and are more frequent in the visible
     /// documents, most frequent first.
-    fn almost(&self, word: &str, known: u64) -> Result<Vec<String>, IndexError> {
+    fn similar_words(&self, word: &str, frequency: u64) -> Result<Vec<String>, IndexError> {
         let query = FuzzyTermQuery::new(Term::from_field_text(self.planner.view.fields.exact, word), 1, true);
         let automaton = query.automaton()?;
         let mut words: Vec<(u64, String)> = Vec::new();
@@ -364,13 +368,13 @@ impl<'a> Concepts<'a> {
             }
         }
         // A word that is equally rare may be a typo as well.
-        words.retain(|(chunks, found)| found != word && *chunks > known && found.chars().all(char::is_alphabetic));
+        words.retain(|(chunks, found)| found != word && *chunks > frequency && found.chars().all(char::is_alphabetic));
         words.sort_by(|one, other| other.cmp(one));
         words.truncate(MAX_COUNTED_CORRECTIONS);
         for (chunks, word) in &mut words {
             *chunks = self.seen(&Term::from_field_text(self.planner.view.fields.exact, word), FREQUENCY_CAP)?;
         }
-        words.retain(|(chunks, _)| *chunks > known);
+        words.retain(|(chunks, _)| *chunks > frequency);
         words.sort_by(|one, other| other.cmp(one));
         words.truncate(MAX_CORRECTIONS);
         Ok(words.into_iter().map(|(_, word)| word).collect())

@@ -47,9 +47,9 @@ pub(crate) fn search(planner: &Planner<'_>, dictionary: &Dictionary, text: &str)
         return Ok(answer);
     }
     let limit = planner.request.limit.clamp(1, MAX_HITS);
-    let (concepts, meant) = Concepts::of(&parsed, planner)?;
+    let (concepts, corrections) = Concepts::of(&parsed, planner)?;
     let (candidates, is_loose) = candidates(planner, concepts, &parsed, limit * CHUNKS_PER_HIT)?;
-    answer.hits = hits(planner, &candidates, limit, &HighlightTerms::new(&parsed, &meant))?;
+    answer.hits = hits(planner, &candidates, limit, &HighlightTerms::new(&parsed, &corrections))?;
     answer.is_loose = is_loose;
     // With several words nearly every chunk has one of them, so the number of matches only means something if each
     // match has all.
@@ -181,13 +181,15 @@ fn best(planner: &Planner<'_>, wanted: &RankQuery, most: usize) -> Result<Vec<Ca
             }
             let (address, key) = (DocAddress::new(segment, doc), keys.get_val(doc));
             // Chunks of a page are mostly neighbours, because up to 64 are written together. Others are not considered.
-            let beside = |other: Option<DocId>| {
+            let neighbours = |other: Option<DocId>| {
                 let lacking = tallies.get(other? as usize)?.concepts & !tally.concepts;
                 (lacking != 0 && keys.get_val(other?).abs_diff(key) == 1).then_some(lacking)
             };
-            let beside = [doc.checked_sub(1), doc.checked_add(1)].map(|other| beside(other).unwrap_or_default());
+            let neighbours =
+                [doc.checked_sub(1), doc.checked_add(1)].map(|other| neighbours(other).unwrap_or_default());
             let whole = if wanted.whole.contains(&address) { EXACT_BONUS } else { 0.0 };
-            let score = tally.score + whole + NEIGHBOUR_FACTOR * worth(&wanted.concepts, beside[0] | beside[1]);
+            let score =
+                tally.score + whole + NEIGHBOUR_FACTOR * total_weight(&wanted.concepts, neighbours[0] | neighbours[1]);
             found.extend(allowed.candidate(key, address, score));
         }
     }
@@ -262,7 +264,7 @@ fn tallies(view: &View, segment: SegmentOrdinal, average: f32, wanted: &RankQuer
 }
 
 /// Returns the sum of the weights of the concepts whose bits are set.
-fn worth(concepts: &[Concept], of: u32) -> f32 {
+fn total_weight(concepts: &[Concept], of: u32) -> f32 {
     let set = concepts.iter().take(u32::BITS as usize).enumerate().filter(|(bit, _)| of >> bit & 1 != 0);
     set.map(|(_, concept)| concept.weight).sum()
 }

@@ -82,9 +82,9 @@ fn emit(out: &mut File, mut file: File, job: Job, scanner: extract::Scanner) -> 
     let outcome = catch_unwind(AssertUnwindSafe(|| extract::extract(bytes, kind, &mut emitter)));
     let read = emitter.tally.parts;
     let gave_up = |panic: Box<dyn std::any::Any + Send>| {
-        let why = panic.downcast_ref::<&str>().map(|why| (*why).to_owned());
-        let why = why.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-        extract::broken(kind, &format!("its reader panicked: {why}"))
+        let reason = panic.downcast_ref::<&str>().map(|reason| (*reason).to_owned());
+        let reason = reason.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+        extract::broken(kind, &format!("its reader panicked: {reason}"))
     };
     match (broken_pipe, outcome.unwrap_or_else(|panic| Err(gave_up(panic)))) {
         (Some(error), _) => Err(error),

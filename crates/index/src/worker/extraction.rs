@@ -187,7 +187,7 @@ fn pipe_with_private_data(file: File, private: &PrivateData, most: u64) -> io::R
     tokio::task::spawn_blocking(move || {
         let mut fill = || -> io::Result<()> {
             writer.write_all(&preface)?;
-            let whole = AwaitedReader { file: &file, position: 0, cancel: &CancellationToken::new() };
+            let whole = CancellableReader { file: &file, position: 0, cancel: &CancellationToken::new() };
             io::copy(&mut whole.take(most.saturating_add(1)), &mut writer).map(drop)
         };
         // A worker that closes the pipe early has reported the reason.
@@ -197,13 +197,13 @@ fn pipe_with_private_data(file: File, private: &PrivateData, most: u64) -> io::R
 }
 
 /// Reader that starts at the beginning of a file, independent of its shared position, and fails once cancelled.
-pub(crate) struct AwaitedReader<'a> {
+pub(crate) struct CancellableReader<'a> {
     pub(crate) file: &'a File,
     pub(crate) position: u64,
     pub(crate) cancel: &'a CancellationToken,
 }
 
-impl io::Read for AwaitedReader<'_> {
+impl io::Read for CancellableReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.cancel.is_cancelled() {
             return Err(io::Error::other("nothing waits for it"));
@@ -250,7 +250,7 @@ impl Extraction {
                     continue;
                 }
                 Err(_) => self.fail(Failure::TookTooLong { limit: self.limits.time, parts: 0 }),
-                Ok(Err(why)) => self.fail(Failure::Worker(why)),
+                Ok(Err(reason)) => self.fail(Failure::Worker(reason)),
                 Ok(Ok(None)) => {
                     let failure = self.exit_failure().await;
                     self.fail(failure)
@@ -284,18 +284,21 @@ impl Extraction {
 
     /// Determines why the worker ended without sending the end.
     async fn exit_failure(&mut self) -> Failure {
-        let mut said = Vec::new();
+        let mut stderr_bytes = Vec::new();
         let mut stderr = (&mut self.stderr).take(STDERR_BYTES);
         // A worker that only closed its output gets a moment to exit.
         let waiting = async {
-            let _ = stderr.read_to_end(&mut said).await;
+            let _ = stderr.read_to_end(&mut stderr_bytes).await;
             self.child.wait().await
         };
         const EXIT_GRACE: std::time::Duration = std::time::Duration::from_secs(2);
         match tokio::time::timeout(EXIT_GRACE, waiting).await {
-            Ok(Ok(status)) => {
-                classify_exit(status, &clean::text(&String::from_utf8_lossy(&said)), self.recognised, &self.limits)
-            }
+            Ok(Ok(status)) => classify_exit(
+                status,
+                &clean::text(&String::from_utf8_lossy(&stderr_bytes)),
+                self.recognised,
+                &self.limits,
+            ),
             Ok(Err(error)) => Failure::Worker(format!("its reader was lost: {error}")),
             Err(_) => Failure::Worker("its reader hangs".to_owned()),
         }
@@ -310,7 +313,7 @@ impl Drop for Extraction {
 
 /// Reads one frame. `None` at the end of the stream.
 async fn read_frame(out: &mut BufReader<ChildStdout>) -> Result<Option<Frame>, String> {
-    let nonsense = |why: String| format!("its reader returned invalid data: {why}");
+    let invalid = |reason: String| format!("its reader returned invalid data: {reason}");
     let (mut length, mut frame) = ([0; 4], Vec::new());
     let read = async {
         out.read_exact(&mut length).await?;
@@ -318,10 +321,10 @@ async fn read_frame(out: &mut BufReader<ChildStdout>) -> Result<Option<Frame>, S
         out.read_exact(&mut frame).await
     };
     match read.await {
-        Ok(_) => serde_json::from_slice(&frame).map(Some).map_err(|error| nonsense(error.to_string())),
+        Ok(_) => serde_json::from_slice(&frame).map(Some).map_err(|error| invalid(error.to_string())),
         Err(error) => match error.kind() {
             io::ErrorKind::UnexpectedEof => Ok(None),
-            io::ErrorKind::InvalidData => Err(nonsense(format!("{} bytes at once", u32::from_le_bytes(length)))),
+            io::ErrorKind::InvalidData => Err(invalid(format!("{} bytes at once", u32::from_le_bytes(length)))),
             _ => Err(format!("cannot read from its reader: {error}")),
         },
     }
@@ -336,20 +339,20 @@ struct Checks {
 
 impl Checks {
     fn check(&mut self, piece: Piece, limits: &Limits) -> Result<Piece, Failure> {
-        let nonsense = |why: &str| Err(Failure::Worker(format!("its reader returned invalid data: {why}")));
+        let invalid = |reason: &str| Err(Failure::Worker(format!("its reader returned invalid data: {reason}")));
         match piece {
-            Piece::Head(_) if std::mem::replace(&mut self.has_head, true) => nonsense("two starts"),
+            Piece::Head(_) if std::mem::replace(&mut self.has_head, true) => invalid("two starts"),
             Piece::Head(head) => Ok(Piece::Head(clean::head(head))),
-            Piece::Part(_) if !self.has_head => nonsense("a part before the start"),
+            Piece::Part(_) if !self.has_head => invalid("a part before the start"),
             Piece::Part(part) => {
                 let part = clean::part(part);
                 if !clean::is_valid(&part) {
-                    return nonsense("an impossible place");
+                    return invalid("an impossible place");
                 }
                 self.tally.take(&part, limits)?;
                 Ok(Piece::Part(part))
             }
-            Piece::End { .. } if !self.has_head => nonsense("an end before the start"),
+            Piece::End { .. } if !self.has_head => invalid("an end before the start"),
             Piece::End { .. } => Ok(Piece::End { parts: self.tally.parts }),
         }
     }
@@ -362,9 +365,9 @@ const STACK_OVERFLOW: &str = "has overflowed its stack";
 
 /// Derives a failure from the exit of a worker that reported none. `stderr` holds the start of its standard error.
 fn classify_exit(status: ExitStatus, stderr: &str, kind: Option<Kind>, limits: &Limits) -> Failure {
-    let broken = |why: &str| match kind {
-        Some(kind) => Failure::Broken { kind, parts: 0, why: why.to_owned() },
-        None => Failure::Worker(format!("its reader crashed: {why}")),
+    let broken = |reason: &str| match kind {
+        Some(kind) => Failure::Broken { kind, parts: 0, why: reason.to_owned() },
+        None => Failure::Worker(format!("its reader crashed: {reason}")),
     };
     if stderr.contains(OUT_OF_MEMORY) {
         return Failure::OutOfMemory { limit: limits.memory, parts: 0 };
@@ -379,8 +382,8 @@ fn classify_exit(status: ExitStatus, stderr: &str, kind: Option<Kind>, limits: &
         Some(Ok(signal)) => broken(&format!("its reader crashed with {}", signal.as_str())),
         Some(Err(_)) => broken("its reader crashed"),
         None => {
-            let said = stderr.lines().last().unwrap_or("no output").trim();
-            Failure::Worker(format!("its reader ended without a result ({said})"))
+            let last_line = stderr.lines().last().unwrap_or("no output").trim();
+            Failure::Worker(format!("its reader ended without a result ({last_line})"))
         }
     }
 }

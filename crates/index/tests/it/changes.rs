@@ -43,12 +43,12 @@ async fn replaced_document_leaves_nothing_in_the_index() {
     assert!(listed[0].chunks.is_some(), "{listed:?}");
 }
 
-/// Creates a worker that runs `how` for the first `times` runs and then works. Each run adds a line to a file.
-fn failing(folder: &Path, how: &str, times: u32) -> Extractor {
+/// Creates a worker that runs `failure_command` for the first `times` runs and then works. Each run adds a line to a file.
+fn failing(folder: &Path, failure_command: &str, times: u32) -> Extractor {
     let (script, runs, worker) = (folder.join("reader.sh"), folder.join("runs"), worker());
     let (runs, worker) = (runs.display(), worker.display());
     let text = format!(
-        "#!/bin/sh\necho run >> '{runs}'\n[ $(wc -l < '{runs}') -gt {times} ] && exec '{worker}' \"$@\"\n{how}\n"
+        "#!/bin/sh\necho run >> '{runs}'\n[ $(wc -l < '{runs}') -gt {times} ] && exec '{worker}' \"$@\"\n{failure_command}\n"
     );
     fs::write(&script, text).unwrap();
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
@@ -58,27 +58,29 @@ fn failing(folder: &Path, how: &str, times: u32) -> Extractor {
 #[tokio::test]
 async fn document_of_a_killed_reader_is_read_by_the_next_search() {
     let no_memory = "echo 'memory allocation of 9 bytes failed' >&2; kill -ABRT $$";
-    for (how, code) in [("kill -KILL $$", "was killed"), (no_memory, "more memory"), ("kill -XCPU $$", "took longer")] {
+    for (failure_command, code) in
+        [("kill -KILL $$", "was killed"), (no_memory, "more memory"), ("kill -XCPU $$", "took longer")]
+    {
         let folder = tempfile::tempdir().unwrap();
-        let extractor = failing(folder.path(), how, 1);
+        let extractor = failing(folder.path(), failure_command, 1);
         let shop = Shop::in_folder(folder, extractor);
         let search = async || shop.search(vec![named(&fixture("latin.pdf"), "latin.pdf")], "QUARTZ-1").await;
         let finds = search().await;
-        assert!(finds.hits.is_empty() && finds.broken[0].1.contains(code), "{how}: {finds:?}");
+        assert!(finds.hits.is_empty() && finds.broken[0].1.contains(code), "{failure_command}: {finds:?}");
         let finds = search().await;
-        assert!(first(&finds).starts_with("latin.pdf p. 1") && finds.broken.is_empty(), "{how}: {finds:?}");
+        assert!(first(&finds).starts_with("latin.pdf p. 1") && finds.broken.is_empty(), "{failure_command}: {finds:?}");
     }
     // A document that always exceeds its limits does not slow down every search.
-    for (how, runs) in [(no_memory, 2), ("kill -XCPU $$", 2), ("kill -SEGV $$", 1)] {
+    for (failure_command, runs) in [(no_memory, 2), ("kill -XCPU $$", 2), ("kill -SEGV $$", 1)] {
         let folder = tempfile::tempdir().unwrap();
-        let how = format!("printf '\\024\\0\\0\\0{{\"recognised\":\"pdf\"}}'; {how}");
-        let extractor = failing(folder.path(), &how, 99);
+        let failure_command = format!("printf '\\024\\0\\0\\0{{\"recognised\":\"pdf\"}}'; {failure_command}");
+        let extractor = failing(folder.path(), &failure_command, 99);
         let shop = Shop::in_folder(folder, extractor);
         for _ in 0..4 {
             let finds = shop.search(vec![named(&fixture("latin.pdf"), "latin.pdf")], "QUARTZ-1").await;
-            assert_eq!(finds.broken.len(), 1, "{how}: {finds:?}");
+            assert_eq!(finds.broken.len(), 1, "{failure_command}: {finds:?}");
         }
         let run = fs::read_to_string(shop.folder.path().join("runs")).unwrap().lines().count();
-        assert_eq!(run, runs, "{how}");
+        assert_eq!(run, runs, "{failure_command}");
     }
 }

@@ -262,8 +262,8 @@ impl<'f, 'a> Drawing<'f, 'a> {
         self.cursor = cursor;
     }
 
-    fn truncate(&mut self, why: &str) {
-        self.content.truncated.get_or_insert_with(|| why.to_owned());
+    fn truncate(&mut self, reason: &str) {
+        self.content.truncated.get_or_insert_with(|| reason.to_owned());
     }
 
     fn is_hidden(&self) -> bool {

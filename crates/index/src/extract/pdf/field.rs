@@ -57,12 +57,12 @@ impl AnnotationTexts {
             Some(kind) => {
                 let file = one.get::<Object<'_>>("FS").and_then(|file| file_name(&file));
                 self.files.extend(file.filter(|_| kind == b"FileAttachment"));
-                let said = text(one, "Contents").map(|said| self.truncated_text(said.trim()));
-                if let Some(said) = said.filter(|said| !said.is_empty()) {
+                let comment = text(one, "Contents").map(|comment| self.truncated_text(comment.trim()));
+                if let Some(comment) = comment.filter(|comment| !comment.is_empty()) {
                     let by = text(one, "T").filter(|by| !by.trim().is_empty());
                     let by = by.map(|by| format!(" by {}", by.trim())).unwrap_or_default();
-                    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
-                    self.comments.push(format!("Comment{by}: {said}"));
+                    let comment = comment.split_whitespace().collect::<Vec<_>>().join(" ");
+                    self.comments.push(format!("Comment{by}: {comment}"));
                 }
             }
         }
@@ -70,8 +70,8 @@ impl AnnotationTexts {
 
     fn truncated_text(&mut self, text: &str) -> String {
         if text.chars().nth(MAX_LETTERS).is_some() {
-            let why = || format!("a field or a comment of more than {MAX_LETTERS} letters");
-            self.truncated.get_or_insert_with(why);
+            let reason = || format!("a field or a comment of more than {MAX_LETTERS} letters");
+            self.truncated.get_or_insert_with(reason);
         }
         text.chars().take(MAX_LETTERS).collect()
     }

@@ -237,13 +237,13 @@ pub(super) fn joined(row: Vec<Letter>) -> Vec<Letter> {
             continue;
         };
         if let Some(next) = row.peek_mut()
-            && let Some(whole) = accented(&letter, next, mark)
+            && let Some(composed) = accented(&letter, next, mark)
         {
-            next.letter = whole;
+            next.letter = composed;
         } else if let Some(last) = joined.last_mut()
-            && let Some(whole) = accented(&letter, last, mark)
+            && let Some(composed) = accented(&letter, last, mark)
         {
-            last.letter = whole;
+            last.letter = composed;
         } else {
             joined.push(letter);
         }

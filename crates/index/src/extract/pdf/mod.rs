@@ -4,8 +4,8 @@
 //!
 //! - [`drawing`]: content interpreter. [`font`]: fonts and text operators.
 //! - [`turn`]: rotated text. [`direction`]: right-to-left and vertical scripts.
-//! - [`line`](mod@line): letters and pieces of lines. `recognised`: layout of recognised text.
-//! - [`field`]: form values, comments and attachments. [`ruled`]: tables drawn with lines. [`text`]: reading order,
+//! - [`line`](mod@line): letters and pieces of lines. `recognised_text`: layout of recognised text.
+//! - [`field`]: form values, comments and attachments. [`ruled_tables`]: tables drawn with lines. [`text`]: reading order,
 //!   paragraphs, headings, lists and listings.
 
 mod direction;
@@ -123,7 +123,7 @@ fn emit_pages(document: &Pdf, emitter: &mut Emitter<'_>) -> Result<Option<String
                 texts.push(text);
             }
             Some(Err(UnreadReason::Undrawn)) if !is_scan => {}
-            Some(Err(why)) => unread = Some(why),
+            Some(Err(reason)) => unread = Some(reason),
             Some(Ok(_)) | None => {}
         }
         let annotations = AnnotationTexts::of(page);

@@ -174,10 +174,10 @@ fn starts_paragraph(before: &Line, line: &Line, usual: f32, right: f32) -> bool 
         return true;
     }
     // The first word would have fitted into the previous line, so the break is intentional.
-    let had_room = !is_cut && before.right + first_word(line) + 0.8 * size < right;
+    let first_word_fits = !is_cut && before.right + first_word(line) + 0.8 * size < right;
     let is_indented = line.left > before.left + 0.8 * size;
-    let says_its_end = before.text.ends_with(['.', '!', '?', ':', ';', '。', '！', '？', '：', '；', '"', '”', '」']);
-    (had_room || (says_its_end && is_indented)) && !line.is_mono && !line.is_parted
+    let has_end_mark = before.text.ends_with(['.', '!', '?', ':', ';', '。', '！', '？', '：', '；', '"', '”', '」']);
+    (first_word_fits || (has_end_mark && is_indented)) && !line.is_mono && !line.is_parted
 }
 
 fn block(lines: &[Line], body: f32) -> String {
@@ -252,16 +252,16 @@ fn read(pieces: Vec<Piece>, depth: usize, regions: &mut Vec<Rows>) {
         return regions.push(rows);
     };
     let mut between: Rows = Vec::new();
-    let mut beside: Rows = Vec::new();
+    let mut side_by_side: Rows = Vec::new();
     for row in rows {
         if row.iter().any(|piece| crosses(piece, gutter)) {
-            columns(std::mem::take(&mut beside), gutter, depth, &mut between, regions);
+            columns(std::mem::take(&mut side_by_side), gutter, depth, &mut between, regions);
             between.push(row);
         } else {
-            beside.push(row);
+            side_by_side.push(row);
         }
     }
-    columns(beside, gutter, depth, &mut between, regions);
+    columns(side_by_side, gutter, depth, &mut between, regions);
     if !between.is_empty() {
         regions.push(between);
     }
@@ -269,17 +269,17 @@ fn read(pieces: Vec<Piece>, depth: usize, regions: &mut Vec<Rows>) {
 
 /// Handles lines that do not cross the gutter: reads them as two columns if both sides are text, otherwise adds them to
 /// the lines before.
-fn columns(beside: Rows, gutter: f32, depth: usize, between: &mut Rows, regions: &mut Vec<Rows>) {
+fn columns(side_by_side: Rows, gutter: f32, depth: usize, between: &mut Rows, regions: &mut Vec<Rows>) {
     let is_left = |piece: &Piece| piece.right <= gutter;
-    let all = || beside.iter().flatten();
+    let all = || side_by_side.iter().flatten();
     let (left, right): (Vec<&Piece>, Vec<&Piece>) = all().partition(|piece| is_left(piece));
     if !(has_text(left) && has_text(right)) {
-        return between.extend(beside);
+        return between.extend(side_by_side);
     }
     if !between.is_empty() {
         regions.push(std::mem::take(between));
     }
-    let (left, right) = beside.into_iter().flatten().partition(is_left);
+    let (left, right) = side_by_side.into_iter().flatten().partition(is_left);
     read(left, depth - 1, regions);
     read(right, depth - 1, regions);
 }
@@ -295,19 +295,19 @@ fn gutter(rows: &Rows) -> Option<f32> {
         let mut pieces: Vec<&Piece> = pair.iter().flatten().filter(|piece| !piece.is_table).collect();
         pieces.sort_by(|one, other| one.left.total_cmp(&other.left));
         let mut gaps = Vec::new();
-        let mut reach = f32::INFINITY;
+        let mut max_right = f32::INFINITY;
         for piece in pieces {
-            if piece.left - reach > MIN_GUTTER * piece.size {
-                gaps.push((reach, piece.left));
+            if piece.left - max_right > MIN_GUTTER * piece.size {
+                gaps.push((max_right, piece.left));
             }
-            reach = if reach.is_finite() { reach.max(piece.right) } else { piece.right };
+            max_right = if max_right.is_finite() { max_right.max(piece.right) } else { piece.right };
         }
         gaps
     };
     let gaps: Vec<Vec<(f32, f32)>> = rows.windows(2).map(together).collect();
-    let votes = |at: f32| gaps.iter().filter(|row| row.iter().any(|(from, to)| *from < at && at < *to)).count();
+    let crossings = |at: f32| gaps.iter().filter(|row| row.iter().any(|(from, to)| *from < at && at < *to)).count();
     let middles = gaps.iter().flatten().map(|(from, to)| (from + to) / 2.0);
-    let (place, count) = middles.map(|at| (at, votes(at))).max_by_key(|(_, votes)| *votes)?;
+    let (place, count) = middles.map(|at| (at, crossings(at))).max_by_key(|(_, crossings)| *crossings)?;
     (count + 1 >= MIN_COLUMN_LINES).then_some(place)
 }
 
@@ -316,8 +316,8 @@ fn gutter(rows: &Rows) -> Option<f32> {
 fn has_text(pieces: Vec<&Piece>) -> bool {
     let in_columns = |pieces: Vec<&Piece>| {
         let Some(gutter) = gutter(&rows(pieces.iter().copied().cloned().collect())) else { return false };
-        let beside = pieces.into_iter().filter(|piece| !crosses(piece, gutter));
-        let (left, right) = beside.partition(|piece| piece.right <= gutter);
+        let side_by_side = pieces.into_iter().filter(|piece| !crosses(piece, gutter));
+        let (left, right) = side_by_side.partition(|piece| piece.right <= gutter);
         is_text(left) && is_text(right)
     };
     is_text(pieces.clone()) || in_columns(pieces)

@@ -159,7 +159,7 @@ fn orientations(glyphs: &[Glyph]) -> (Vec<Orientation>, bool) {
         if distance(orientation.angle, 0.0) <= 1.0 {
             orientation.angle = 0.0;
         }
-        if !orientations.iter().any(|known| known.is_near(&orientation)) {
+        if !orientations.iter().any(|existing| existing.is_near(&orientation)) {
             is_all &= orientations.len() < MAX_VIEWS;
             if is_all {
                 orientations.push(orientation);
@@ -171,6 +171,6 @@ fn orientations(glyphs: &[Glyph]) -> (Vec<Orientation>, bool) {
 
 /// Degrees between two directions.
 fn distance(one: f32, other: f32) -> f32 {
-    let apart = (one - other).rem_euclid(360.0);
-    apart.min(360.0 - apart)
+    let difference = (one - other).rem_euclid(360.0);
+    difference.min(360.0 - difference)
 }

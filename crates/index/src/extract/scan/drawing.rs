@@ -128,9 +128,9 @@ impl Canvas {
 fn parts(back: Affine) -> Vec<(f64, f64)> {
     let [a, b, c, d, ..] = back.as_coeffs();
     let step = a.hypot(b).max(c.hypot(d));
-    let fine = (step - SAMPLING_TOLERANCE).ceil().clamp(1.0, f64::from(MAX_SAMPLES)) as i32;
-    let within = |part: i32| (f64::from(part) + 0.5) / f64::from(fine);
-    (0..fine * fine).map(|part| (within(part % fine), within(part / fine))).collect()
+    let samples = (step - SAMPLING_TOLERANCE).ceil().clamp(1.0, f64::from(MAX_SAMPLES)) as i32;
+    let within = |part: i32| (f64::from(part) + 0.5) / f64::from(samples);
+    (0..samples * samples).map(|part| (within(part % samples), within(part / samples))).collect()
 }
 
 /// Returns a function that blends the samples of a pixel with its previous value. Its arguments are the sum of
@@ -146,8 +146,8 @@ fn mixer(parts: usize) -> impl Fn(u32, u32, u8) -> u8 {
 }
 
 /// Returns the range of pixels between two edges.
-fn span(from: f64, to: f64, most: usize) -> std::ops::Range<usize> {
-    (from.floor().max(0.0) as usize).min(most)..(to.ceil().max(0.0) as usize).min(most)
+fn span(from: f64, to: f64, limit: usize) -> std::ops::Range<usize> {
+    (from.floor().max(0.0) as usize).min(limit)..(to.ceil().max(0.0) as usize).min(limit)
 }
 
 /// Returns the brightness at a point. `None` outside the image.

@@ -59,7 +59,7 @@ pub(super) fn picture(mut bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(
                 }
                 emitter.text(DocumentPlace::ScannedPage(number), text, None, None)?;
             }
-            Ok(Err(why)) => emitter.text(DocumentPlace::Page(number), String::new(), None, Some(why))?,
+            Ok(Err(reason)) => emitter.text(DocumentPlace::Page(number), String::new(), None, Some(reason))?,
             Err(failure) if count == 1 || failure == Failure::NeedsRecognition => return Err(failure),
             // Continue with the other pages.
             Err(failure) => {
@@ -86,7 +86,7 @@ pub(crate) struct Scanner(UnreadReason);
 impl Scanner {
     pub(crate) fn new(recognition: crate::recognition::Recognition) -> Self {
         match recognition {
-            crate::recognition::Recognition::Missing(why) => Self(why),
+            crate::recognition::Recognition::Missing(reason) => Self(reason),
             _ => Self::default(),
         }
     }

@@ -237,7 +237,7 @@ async fn cited_neighbours_are_of_the_same_place() {
         ("word6", "x p. 2", Some("common word5"), Some("common word7")),
     ] {
         let answer = shelf.ask(Request { context: true, ..words(&documents, query) }).await;
-        assert_eq!((cited(&answer), answer.how), (vec![citation], SearchedBy::Words));
+        assert_eq!((cited(&answer), answer.searched_by), (vec![citation], SearchedBy::Words));
         let hit = &answer.hits[0];
         assert_eq!((hit.before.as_deref(), hit.after.as_deref()), (before, after), "{query}");
     }

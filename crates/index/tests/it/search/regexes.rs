@@ -39,7 +39,7 @@ async fn index_narrowing_never_drops_matches() {
         ("module$", SearchedBy::NarrowedRegex),
         ("[eE]rr[oO]rs", SearchedBy::NarrowedRegex),
     ];
-    for (pattern, how) in cases {
+    for (pattern, searched_by) in cases {
         let regex = RegexBuilder::new(pattern).case_insensitive(true).multi_line(true).build().unwrap();
         let matches = |text: &&str| regex.find_iter(text).any(|found| !found.is_empty());
         let expected: Vec<String> = (1..)
@@ -49,7 +49,11 @@ async fn index_narrowing_never_drops_matches() {
             .collect();
         let query = Query::Regex(pattern.to_owned());
         let answer = shelf.ask(Request::new(documents.clone(), query)).await;
-        assert_eq!((cited(&answer), answer.how), (expected.iter().map(String::as_str).collect(), how), "{pattern}");
+        assert_eq!(
+            (cited(&answer), answer.searched_by),
+            (expected.iter().map(String::as_str).collect(), searched_by),
+            "{pattern}"
+        );
         assert!(answer.complete && !answer.more && answer.notes.is_empty());
     }
 }
