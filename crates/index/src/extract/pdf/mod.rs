@@ -5,8 +5,8 @@
 //! - [`drawing`]: content interpreter. [`font`]: fonts and text operators.
 //! - [`turn`]: rotated text. [`direction`]: right-to-left and vertical scripts.
 //! - [`line`](mod@line): letters and pieces of lines. `recognised_text`: layout of recognised text.
-//! - [`field`]: form values, comments and attachments. [`ruled_tables`]: tables drawn with lines. [`text`]: reading order,
-//!   paragraphs, headings, lists and listings.
+//! - [`field`]: form values, comments and attachments. [`ruled_tables`]: tables drawn with lines. [`text`]: reading
+//!   order, paragraphs, headings, lists and listings.
 
 mod direction;
 mod drawing;
