@@ -39,7 +39,7 @@ impl CodeIndex {
             self.keep_within(&mut scores, &query.below);
         }
         let limit = limit.min(MAX_HITS);
-        let ranked = full(self, query, scores, limit);
+        let ranked = rank(self, query, scores, limit);
         let named: Vec<u32> = query.symbols.iter().filter_map(|name| self.names().get(name)).collect();
         ranked.into_iter().filter_map(|(number, score)| self.hit(number, score, &named)).collect()
     }
@@ -155,7 +155,7 @@ struct FileScore {
 }
 
 /// Ranks chunks with all bonuses and factors.
-pub(super) fn full(index: &CodeIndex, query: &SearchQuery, mut scores: Scores, limit: usize) -> RankedChunks {
+pub(super) fn rank(index: &CodeIndex, query: &SearchQuery, mut scores: Scores, limit: usize) -> RankedChunks {
     let defined = defining_chunks(index, query);
     let files = file_scores(index, &scores);
     let top = files.values().map(|file| file.best).fold(0.0, f32::max);
@@ -237,12 +237,12 @@ fn defining_chunks(index: &CodeIndex, query: &SearchQuery) -> Vec<(u32, f32)> {
 /// Returns the best results. Ties are ordered by path and line, so that the result does not depend on the order in
 /// which files were added.
 fn best(index: &CodeIndex, mut ranked: RankedChunks, limit: usize) -> RankedChunks {
-    let place = |number: &u32| {
+    let location = |number: &u32| {
         let chunk = index.chunk(*number);
         (chunk.and_then(|chunk| index.file(chunk.file)).map(|file| &*file.path), chunk.map(|chunk| chunk.first_line))
     };
     let order = |a: &(u32, f32), b: &(u32, f32)| match b.1.total_cmp(&a.1) {
-        Ordering::Equal => place(&a.0).cmp(&place(&b.0)),
+        Ordering::Equal => location(&a.0).cmp(&location(&b.0)),
         order => order,
     };
     if ranked.len() > limit && limit > 0 {

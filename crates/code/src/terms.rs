@@ -63,7 +63,7 @@ pub(super) fn parts(word: &str, stems: &mut Stems, emit: &mut dyn FnMut(&str)) {
     let mut count = 0;
     let mut start = 0;
     for at in 1..=bytes.len() {
-        if at < bytes.len() && !begins(bytes, at) {
+        if at < bytes.len() && !starts_part(bytes, at) {
             continue;
         }
         let part = word.get(start..at).unwrap_or_default().trim_matches('_');
@@ -89,7 +89,7 @@ pub(super) fn parts(word: &str, stems: &mut Stems, emit: &mut dyn FnMut(&str)) {
 }
 
 /// Returns true if a new part starts at this byte, which is not the first one.
-fn begins(bytes: &[u8], at: usize) -> bool {
+fn starts_part(bytes: &[u8], at: usize) -> bool {
     let (Some(before), Some(byte)) = (bytes.get(at - 1), bytes.get(at)) else { return false };
     match (before, byte) {
         (b'_', _) | (_, b'_') => *before != *byte,

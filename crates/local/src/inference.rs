@@ -105,8 +105,8 @@ impl Inference {
         let mut repetition = Repetition::default();
         let mut count = 0;
         while count < max_tokens && tokens.len() < self.context() {
-            let made = &tokens[prompt.len()..];
-            discourage(&mut logits, &made[made.len().saturating_sub(PENALTY_WINDOW)..], REPEAT_PENALTY);
+            let generated = &tokens[prompt.len()..];
+            penalise(&mut logits, &generated[generated.len().saturating_sub(PENALTY_WINDOW)..], REPEAT_PENALTY);
             let token = best(&logits)?;
             if self.vocabulary.ends_answer(token) {
                 finish = Finish::Stop;
@@ -141,7 +141,7 @@ impl Inference {
 }
 
 /// Lowers the logits of tokens, once per distinct token.
-fn discourage(logits: &mut [f32], recent: &[u32], penalty: f32) {
+fn penalise(logits: &mut [f32], recent: &[u32], penalty: f32) {
     for (index, token) in recent.iter().enumerate() {
         if let (false, Some(logit)) = (recent[..index].contains(token), logits.get_mut(*token as usize)) {
             *logit = if *logit > 0.0 { *logit / penalty } else { *logit * penalty };
@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn repetition_penalty_applies_once_per_token() {
         let mut logits = [2.0, -2.0, 1.0];
-        discourage(&mut logits, &[0, 1, 0, 9], 2.0);
+        penalise(&mut logits, &[0, 1, 0, 9], 2.0);
         assert_eq!(logits, [1.0, -4.0, 1.0]);
     }
 

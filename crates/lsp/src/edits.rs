@@ -95,7 +95,7 @@ impl SessionEdits {
     pub(crate) async fn before(&mut self, files: ServersOfFiles) {
         for (content, file) in read(files.keys().cloned().collect()).await {
             if let (Some(server), Some(text)) = (files.get(&file), OpenText::of(&file.below, &content)) {
-                server.look_ahead(vec![text]);
+                server.prepare(vec![text]);
             }
             self.before.insert(file, content);
         }
@@ -103,8 +103,8 @@ impl SessionEdits {
 
     /// Records files that were edited.
     pub(crate) fn after(&mut self, files: impl IntoIterator<Item = SourceFile>) {
-        let room = MAX_FILES.saturating_sub(self.edited.len());
-        self.edited.extend(files.into_iter().take(room));
+        let capacity = MAX_FILES.saturating_sub(self.edited.len());
+        self.edited.extend(files.into_iter().take(capacity));
     }
 
     /// Returns the edited files that are not being compared yet.
@@ -146,7 +146,7 @@ impl SessionEdits {
 
     /// Returns true if the end of a turn may wait long for all queried servers.
     pub(crate) fn deserve_time(&self) -> bool {
-        self.comparisons.iter().filter(|comparison| !comparison.server.deserves_time()).count() == 0
+        self.comparisons.iter().filter(|comparison| !comparison.server.may_wait_long()).count() == 0
     }
 
     /// Returns the results of comparisons that finish within `wait`. The others continue.
@@ -190,7 +190,7 @@ async fn compare(
     let mut known: BTreeMap<PathBuf, Findings> = BTreeMap::new();
     if !unseen.is_empty() {
         // For files whose earlier text was not read, the last known findings are the baseline.
-        known.extend(server.recall(CheckPurpose::Comparison).await);
+        known.extend(server.last_findings_for(CheckPurpose::Comparison).await);
         known.retain(|below, _| unseen.contains(&below));
     }
     let texts = files.iter().filter_map(|(file, before)| OpenText::of(&file.below, before.as_ref()?));

@@ -171,20 +171,20 @@ impl LanguagePool {
     }
 
     /// Returns the messages that this session has not seen yet.
-    fn not_shown(&self, session: SessionId, words: Vec<String>) -> Vec<String> {
+    fn filter_new(&self, session: SessionId, messages: Vec<String>) -> Vec<String> {
         let mut state = self.state();
-        let mut not_shown = Vec::new();
-        for word in words {
-            let entry = (session, word);
+        let mut new_messages = Vec::new();
+        for message in messages {
+            let entry = (session, message);
             if !state.shown.contains(&entry) {
                 if state.shown.len() >= MAX_REPORTED {
                     state.shown.clear();
                 }
-                not_shown.push(entry.1.clone());
+                new_messages.push(entry.1.clone());
                 state.shown.push(entry);
             }
         }
-        not_shown
+        new_messages
     }
 
     async fn all_news(&self, session: SessionId, patience: Patience) -> LanguageNews {
@@ -196,16 +196,16 @@ impl LanguagePool {
         }
         let limits = self.state().config.limits.clone();
         let servers = self.servers_of(edits.edited()).await;
-        let begun = edits.begin(&servers);
+        let has_started = edits.begin(&servers);
         let wait = match patience {
             Patience::End if edits.deserve_time() => limits.wait,
             // Comparisons that were already running were waited for in an earlier step.
-            Patience::Step if !begun => Duration::ZERO,
+            Patience::Step if !has_started => Duration::ZERO,
             Patience::Step if edits.are_warm() => limits.wait,
             Patience::Step | Patience::End => limits.cold_wait.min(limits.wait),
         };
         let news = edits.news(wait).await;
-        LanguageNews { words: self.not_shown(session, news.words), ..news }
+        LanguageNews { words: self.filter_new(session, news.words), ..news }
     }
 
     /// Notifies running servers of changed files of other kinds, such as settings and inputs of code generators.
@@ -328,7 +328,7 @@ impl Languages for LanguagePool {
                 if below(Path::new("")).is_none() {
                     continue;
                 }
-                for (path, findings) in server.recall(CheckPurpose::Question).await {
+                for (path, findings) in server.last_findings_for(CheckPurpose::Question).await {
                     let file = below(&path);
                     let of_file = |file| findings.iter().map(move |finding| edits::diagnostic(file, finding));
                     all.extend(file.iter().flat_map(of_file));

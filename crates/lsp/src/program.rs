@@ -50,9 +50,9 @@ impl Programs {
 
     /// Finds a program, using the cache. May block.
     pub(crate) fn find(&self, command: &str) -> FoundProgram {
-        let fresh = |(at, found): &(Instant, FoundProgram)| (at.elapsed() < CACHE_TIME).then(|| found.clone());
-        let remembered = self.known().get(command).and_then(fresh);
-        remembered.unwrap_or_else(|| {
+        let current = |(at, found): &(Instant, FoundProgram)| (at.elapsed() < CACHE_TIME).then(|| found.clone());
+        let cached = self.known().get(command).and_then(current);
+        cached.unwrap_or_else(|| {
             let found = find(command, &self.places);
             self.known().insert(command.to_owned(), (Instant::now(), found.clone()));
             found

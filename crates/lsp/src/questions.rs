@@ -157,7 +157,7 @@ fn locations(file: &SourceFile, answer: ServerAnswer) -> Result<Vec<SourceLocati
 
 fn rewrites(file: &SourceFile, folder: &Path, edit: WorkspaceEdit) -> Result<Vec<SourceRewrite>, LanguageError> {
     let refused =
-        |why: &str| LanguageError::new(format!("the rename {why}; nothing was changed. Edit the files yourself"));
+        |reason: &str| LanguageError::new(format!("the rename {reason}; nothing was changed. Edit the files yourself"));
     let mut of_files: Vec<(String, Vec<TextEdit>)> = Vec::new();
     match edit.document_changes {
         Some(changes) => {

@@ -98,26 +98,26 @@ pub(crate) fn text(recogniser: &Recogniser, picture: &Picture, deadline: Instant
     let mut upright = Cow::Borrowed(picture);
     let mut found = detection::boxes(recogniser, picture)?;
     if lies_on_its_side(&found.boxes) {
-        upright = Cow::Owned(picture.turned());
+        upright = Cow::Owned(picture.rotated());
         found = detection::boxes(recogniser, &upright)?;
     }
-    let (places, is_cut) = plausible(&found);
+    let (places, is_cut) = plausible_boxes(&found);
     let mut read = read(recogniser, &upright, places.clone(), deadline)?;
-    if places.len() >= 3 && likely(&read) * 2 < places.len() {
-        let turned = upright.turned().turned();
-        let (width, height) = (turned.width() as f32, turned.height() as f32);
+    if places.len() >= 3 && count_likely(&read) * 2 < places.len() {
+        let upside_down_picture = upright.rotated().rotated();
+        let (width, height) = (upside_down_picture.width() as f32, upside_down_picture.height() as f32);
         let upside_down = |(x, y): Point| (width - x, height - y);
         let places =
             places.into_iter().map(|place| SlantedBox { centre: upside_down(place.centre), ..place }).collect();
-        let other = self::read(recogniser, &turned, places, deadline)?;
-        if likely(&other) > likely(&read) {
-            (read, upright) = (other, Cow::Owned(turned));
+        let other = self::read(recogniser, &upside_down_picture, places, deadline)?;
+        if count_likely(&other) > count_likely(&read) {
+            (read, upright) = (other, Cow::Owned(upside_down_picture));
         }
     }
     read.retain(ReadBox::is_likely);
     // Without any likely line, the remaining boxes were only noise.
     let is_cut = is_cut && !read.is_empty();
-    Ok(PageText { lines: levelled(&read, &upright), is_cut })
+    Ok(PageText { lines: deskew(&read, &upright), is_cut })
 }
 
 fn read(
@@ -130,7 +130,7 @@ fn read(
     Ok(places.into_iter().zip(signs).map(|(place, signs)| ReadBox { place, signs }).collect())
 }
 
-fn likely(read: &[ReadBox]) -> usize {
+fn count_likely(read: &[ReadBox]) -> usize {
     read.iter().filter(|read| read.is_likely()).count()
 }
 
@@ -146,7 +146,7 @@ fn lies_on_its_side(boxes: &[TextBox]) -> bool {
 
 /// Returns boxes shaped like lines, most certain first, up to the maximum text of a page. Also returns true if there
 /// are more.
-fn plausible(found: &TextBoxes) -> (Vec<SlantedBox>, bool) {
+fn plausible_boxes(found: &TextBoxes) -> (Vec<SlantedBox>, bool) {
     let has_shape =
         |found: &&TextBox| found.place.height >= MIN_HEIGHT && found.place.length >= 0.4 * found.place.height;
     let mut boxes: Vec<&TextBox> = found.boxes.iter().filter(has_shape).collect();
@@ -163,16 +163,17 @@ fn plausible(found: &TextBoxes) -> (Vec<SlantedBox>, bool) {
 }
 
 /// Returns the deskewed lines from top to bottom.
-fn levelled(read: &[ReadBox], picture: &Picture) -> Vec<Line> {
+fn deskew(read: &[ReadBox], picture: &Picture) -> Vec<Line> {
     let middle = (picture.width() as f32 / 2.0, picture.height() as f32 / 2.0);
-    let askew = askew(read);
-    let mut lines: Vec<Line> = read.iter().map(|read| line(read, level(read.place.centre, middle, askew))).collect();
+    let angle_of_skew = skew(read);
+    let mut lines: Vec<Line> =
+        read.iter().map(|read| line(read, rotate_back(read.place.centre, middle, angle_of_skew))).collect();
     lines.sort_by(|one, other| one.base.total_cmp(&other.base));
     lines
 }
 
 /// Returns the skew in radians: the median angle of all long lines.
-fn askew(read: &[ReadBox]) -> f32 {
+fn skew(read: &[ReadBox]) -> f32 {
     let places = read.iter().map(|read| read.place);
     let mut angles: Vec<f32> =
         places.filter(|place| place.length > MIN_SKEW_RATIO * place.height).map(|place| place.angle).collect();
@@ -181,8 +182,8 @@ fn askew(read: &[ReadBox]) -> f32 {
 }
 
 /// Rotates a point back around the centre of the image.
-fn level((x, y): Point, middle: Point, askew: f32) -> Point {
-    let (sin, cos) = askew.sin_cos();
+fn rotate_back((x, y): Point, middle: Point, angle_of_skew: f32) -> Point {
+    let (sin, cos) = angle_of_skew.sin_cos();
     let (x, y) = (x - middle.0, y - middle.1);
     (middle.0 + x * cos + y * sin, middle.1 + y * cos - x * sin)
 }
@@ -252,7 +253,7 @@ mod tests {
             read_box("right", place(700.0, 490.0 + 400.0 * angle.tan(), 250.0, 20.0, angle), 0.9),
             read_box("x", place(100.0, 100.0, 20.0, 20.0, -0.4), 0.9),
         ];
-        let lines = levelled(&read, &picture);
+        let lines = deskew(&read, &picture);
         assert_eq!(lines.iter().map(Line::text).collect::<Vec<_>>(), ["x", "left hand", "right"]);
         assert!((lines[1].base - lines[2].base).abs() < 0.5, "{lines:?}");
         let letters = &lines[1].letters;

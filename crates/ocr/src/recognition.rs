@@ -73,17 +73,17 @@ fn line(
     pool: &Arc<ThreadPool>,
 ) -> Result<Vec<Sign>, OcrError> {
     let options = RunOptions::default().with_thread_pool(Some(Arc::clone(pool)));
-    let answer = recogniser.recognition.run_one(cut(picture, place).view().into(), Some(options))?;
+    let answer = recogniser.recognition.run_one(cut_out(picture, place).view().into(), Some(options))?;
     let answer: NdTensor<f32, 3> = answer.try_into().map_err(|_| OcrError::Form("a row of numbers"))?;
     let [1, steps, classes] = answer.shape() else { return Err(OcrError::Form("more than one row")) };
     if classes != recogniser.alphabet.classes() {
         return Err(OcrError::Form("characters missing from the list"));
     }
-    Ok(signs(&answer.to_vec(), steps, classes, &recogniser.alphabet))
+    Ok(decode(&answer.to_vec(), steps, classes, &recogniser.alphabet))
 }
 
 /// Cuts out a line, rotated upright and scaled to the input height.
-fn cut(picture: &Picture, place: &SlantedBox) -> NdTensor<f32, 4> {
+fn cut_out(picture: &Picture, place: &SlantedBox) -> NdTensor<f32, 4> {
     let scale = place.height / HEIGHT as f32;
     let width = width(place);
     // Large lines are sampled several times per pixel.
@@ -117,7 +117,7 @@ fn width(place: &SlantedBox) -> usize {
 
 /// Returns the most likely characters. Equal classes in consecutive steps are one character, unless a blank separates
 /// them.
-fn signs(answer: &[f32], steps: usize, classes: usize, alphabet: &Alphabet) -> Vec<Sign> {
+fn decode(answer: &[f32], steps: usize, classes: usize, alphabet: &Alphabet) -> Vec<Sign> {
     let mut signs: Vec<Sign> = Vec::new();
     let mut last = 0;
     for (step, probabilities) in answer.chunks_exact(classes.max(1)).enumerate() {
@@ -186,7 +186,7 @@ mod tests {
         // Blank, l, l (same character), blank, l, o, space.
         let classes = [0, 1, 1, 0, 1, 2, 3];
         let answer: Vec<f32> = classes.iter().flat_map(|class| (0..4).map(move |at| f32::from(at == *class))).collect();
-        let signs = signs(&answer, classes.len(), 4, &alphabet);
+        let signs = decode(&answer, classes.len(), 4, &alphabet);
         assert_eq!(signs.iter().map(|sign| sign.letter).collect::<String>(), "llo ");
         assert!(signs.windows(2).all(|pair| pair[0].middle < pair[1].middle));
     }
@@ -197,7 +197,7 @@ mod tests {
         let pixels = (0..100).flat_map(|y| (0..200).map(move |x| if y < 40 + x / 10 { 0 } else { 255 })).collect();
         let picture = Picture::new(200, 100, pixels).unwrap();
         let place = SlantedBox { centre: (100.0, 50.0), length: 160.0, height: 20.0, angle: 0.1_f32.atan() };
-        let cut = cut(&picture, &place);
+        let cut = cut_out(&picture, &place);
         let [1, 3, HEIGHT, width] = cut.shape() else { panic!("{:?}", cut.shape()) };
         assert_eq!(width, 384);
         let numbers = cut.to_vec();

@@ -243,7 +243,7 @@ impl CodeIndex {
     /// Drops terms that occur in no chunk any more. Returns the previous terms.
     fn compact_terms(&mut self, numbers: &[u32]) -> Interner {
         let mut terms = Interner::default();
-        let mut kept = Vec::new();
+        let mut remaining = Vec::new();
         for (term, postings) in self.postings.iter().enumerate() {
             let mut live = Postings::default();
             let mut is_used = false;
@@ -256,10 +256,10 @@ impl CodeIndex {
             if is_used {
                 live.shrink();
                 terms.intern(self.terms.text(count(term)));
-                kept.push(live);
+                remaining.push(live);
             }
         }
-        self.postings = kept;
+        self.postings = remaining;
         std::mem::replace(&mut self.terms, terms)
     }
 

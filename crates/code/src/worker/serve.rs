@@ -102,7 +102,7 @@ impl Server {
             match &mut self.watch {
                 Some(watch) if has_changes => watch.collect(&mut self.changes),
                 // The quiet time has passed.
-                _ => self.catch_up()?,
+                _ => self.apply_changes()?,
             }
         }
     }
@@ -121,10 +121,10 @@ impl Server {
         if root.is_some() && root != self.root {
             return frame::write(&mut self.out, &Response::Replaced(request.id));
         }
-        self.catch_up()?;
+        self.apply_changes()?;
         if root.is_none() {
-            let why = "the folder no longer exists or cannot be read".to_owned();
-            return frame::write(&mut self.out, &Response::Failed(request.id, why));
+            let reason = "the folder no longer exists or cannot be read".to_owned();
+            return frame::write(&mut self.out, &Response::Failed(request.id, reason));
         }
         let response = Response::Reply(request.id, self.code.reply(&request.question));
         match frame::encode(&response) {
@@ -134,7 +134,7 @@ impl Server {
     }
 
     /// Updates the index from the known changes.
-    fn catch_up(&mut self) -> io::Result<()> {
+    fn apply_changes(&mut self) -> io::Result<()> {
         // Without change events the folder must be scanned: an outdated answer costs more than the scan.
         let Some(watch) = &mut self.watch else { return self.scan() };
         watch.collect(&mut self.changes);
@@ -211,7 +211,7 @@ mod tests {
         server.watch = None;
         for name in ["first", "second", "third"] {
             std::fs::write(root.join("a.rs"), format!("fn {name}() {{}}\n")).unwrap();
-            server.catch_up().unwrap();
+            server.apply_changes().unwrap();
             let found = server.code.search(name, "", 1);
             assert!(found.first().is_some_and(|hit| hit.text.contains(name)), "{name}: {found:?}");
         }

@@ -44,9 +44,9 @@ pub(crate) enum Plan {
 }
 
 /// Returns the instructions to connect a model, with a server that listens on this machine, if any.
-pub(crate) fn ways(language: &Language, neighbour: Option<&Neighbour>) -> String {
+pub(crate) fn connect_instructions(language: &Language, neighbour: Option<&Neighbour>) -> String {
     let found =
-        neighbour.map(|one| format!("\n\n{}", language.filled("found", &[("title", one.title), ("url", &one.url)])));
+        neighbour.map(|one| format!("\n\n{}", language.fill("found", &[("title", one.title), ("url", &one.url)])));
     let add = format!("agentctl models add {}", neighbour.map_or("", |one| one.name));
     let commands = [add.trim_end(), "agentctl models test", "agentctl models"];
     let steps = commands.iter().zip(language.text("steps").split(" | "));
@@ -73,8 +73,7 @@ pub(crate) fn plan(request: &ModelRequest, facts: &Facts) -> Plan {
     let fixed = |name: &str| {
         let maker = if facts.name.starts_with("SmolLM2-") { " (Hugging Face, Apache-2.0)" } else { "" };
         let window = facts.window.to_string();
-        language
-            .filled(name, &[("model", &format!("{}{maker}", facts.name)), ("name", &facts.name), ("window", &window)])
+        language.fill(name, &[("model", &format!("{}{maker}", facts.name)), ("name", &facts.name), ("window", &window)])
     };
     let call = |tool: &'static str, arguments: Value| match request.tools.iter().any(|spec| spec.name == tool) {
         true if request.may_call => Plan::Call { tool, arguments },
@@ -86,7 +85,7 @@ pub(crate) fn plan(request: &ModelRequest, facts: &Facts) -> Plan {
         RequestKind::Equation(equation) => Plan::Say(equation),
         RequestKind::Time => call("now", json!({})),
         RequestKind::List(Some(folder)) => call("list_workspace_files", json!({ "path": folder })),
-        RequestKind::List(None) => call("list_workspace_files", report::everything(open.paths)),
+        RequestKind::List(None) => call("list_workspace_files", report::list_arguments(open.paths)),
         RequestKind::Count(pattern) => match open.paths.iter().any(|path| path.starts_with(PROJECT)) {
             true => call("find_files", json!({ "pattern": pattern, "path": PROJECT.trim_end_matches('/') })),
             false => call("find_files", json!({ "pattern": pattern })),
@@ -142,7 +141,7 @@ impl Outcome<'_> {
 impl<'a> OpenRequest<'a> {
     /// Parses a request. Ignores the daemon's system message and reminders, which are not for this model.
     fn read(request: &'a ModelRequest) -> Self {
-        let mut said: Vec<&str> = Vec::new();
+        let mut requests: Vec<&str> = Vec::new();
         let mut calls: Vec<&ToolCall> = Vec::new();
         let mut outcome = None;
         for message in &request.messages {
@@ -152,7 +151,7 @@ impl<'a> OpenRequest<'a> {
                     if DAEMON_PREFIXES.iter().any(|tag| text.starts_with(tag)) || without_reminders(text).is_empty() {
                         continue;
                     }
-                    said.push(text);
+                    requests.push(text);
                     calls.clear();
                     outcome = None;
                 }
@@ -165,10 +164,10 @@ impl<'a> OpenRequest<'a> {
                 }
             }
         }
-        let text = said.pop().map(without_reminders).unwrap_or_default();
+        let text = requests.pop().map(without_reminders).unwrap_or_default();
         let text = beginning(text.split(UPLOAD_PREFIX).next().unwrap_or_default().trim()).to_owned();
-        let said = said.into_iter().rev().map(beginning).collect();
-        Self { text, earlier: said, outcome, paths: &request.known_paths }
+        let requests = requests.into_iter().rev().map(beginning).collect();
+        Self { text, earlier: requests, outcome, paths: &request.known_paths }
     }
 }
 
@@ -180,12 +179,12 @@ fn beginning(text: &str) -> &str {
 fn without_reminders(text: &str) -> String {
     const START: &str = "<system_reminder>";
     const END: &str = "</system_reminder>";
-    let mut kept = String::new();
+    let mut output = String::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once(START) {
-        kept.push_str(before);
+        output.push_str(before);
         rest = after.split_once(END).map_or("", |(_, after)| after);
     }
-    kept.push_str(rest);
-    kept.trim().to_owned()
+    output.push_str(rest);
+    output.trim().to_owned()
 }

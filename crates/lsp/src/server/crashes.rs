@@ -38,10 +38,10 @@ pub(super) enum CrashKind {
 }
 
 impl Crashes {
-    pub(super) fn add(&mut self, how: &str, kind: CrashKind, now: Instant) {
+    pub(super) fn add(&mut self, description: &str, kind: CrashKind, now: Instant) {
         self.count += 1;
         self.early = if kind == CrashKind::Early { self.early + 1 } else { 0 };
-        how.clone_into(&mut self.last);
+        description.clone_into(&mut self.last);
         self.given_up = kind == CrashKind::Lasting || self.early >= MAX_EARLY_CRASHES || self.count >= MAX_CRASHES;
         (self.last_at, self.retry_at) = (Some(now), Some(now + FIRST_BACKOFF * 2u32.pow(self.count.min(8) - 1)));
     }
@@ -54,21 +54,21 @@ impl Crashes {
     }
 
     /// Returns an error if the server must not be started yet or at all.
-    pub(super) fn verdict(&self, name: &str, now: Instant) -> Result<(), ServerError> {
+    pub(super) fn check(&self, name: &str, now: Instant) -> Result<(), ServerError> {
         let Self { count, early, last, .. } = self;
         if self.given_up {
-            let why = match count {
+            let reason = match count {
                 _ if *early >= MAX_EARLY_CRASHES => format!("it ended {early} times before it was ready, last: {last}"),
                 count if *count >= MAX_CRASHES => format!("it failed {count} times, last: {last}"),
                 _ => last.clone(),
             };
-            let message = format!("{name} is disabled: {why}. `agentctl reload` retries it");
+            let message = format!("{name} is disabled: {reason}. `agentctl reload` retries it");
             return Err(ServerError { message, given_up: true });
         }
         if self.retry_at.is_none_or(|at| now >= at) {
             return Ok(());
         }
-        Err(ServerError::passing(format!("{name} failed ({last}) and is being restarted")))
+        Err(ServerError::transient(format!("{name} failed ({last}) and is being restarted")))
     }
 }
 
@@ -78,32 +78,32 @@ mod tests {
 
     fn is_given_up(crashes: &Crashes, part: &str) -> bool {
         let later = Instant::now() + Duration::from_secs(9999);
-        crashes.verdict("x", later).is_err_and(|error| error.given_up && error.message.contains(part))
+        crashes.check("x", later).is_err_and(|error| error.given_up && error.message.contains(part))
     }
 
     #[test]
     fn crashing_server_is_retried_later_then_abandoned() {
-        let (mut crashes, begun) = (Crashes::default(), Instant::now());
-        let at = |seconds| begun + Duration::from_secs(seconds);
-        assert_eq!(crashes.verdict("x", begun), Ok(()));
+        let (mut crashes, start) = (Crashes::default(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        assert_eq!(crashes.check("x", start), Ok(()));
         for (count, pause) in [(1, 1), (2, 2), (3, 4)] {
-            crashes.add("exit code 1", CrashKind::Other, begun);
-            assert!(crashes.verdict("x", at(pause - 1)).is_err_and(|error| !error.given_up), "{count}");
-            assert_eq!(crashes.verdict("x", at(pause)), Ok(()));
+            crashes.add("exit code 1", CrashKind::Other, start);
+            assert!(crashes.check("x", at(pause - 1)).is_err_and(|error| !error.given_up), "{count}");
+            assert_eq!(crashes.check("x", at(pause)), Ok(()));
             // The server answers once in each of its runs.
             crashes.record_answer(at(pause));
         }
-        crashes.add("exit code 1", CrashKind::Other, begun);
+        crashes.add("exit code 1", CrashKind::Other, start);
         assert!(is_given_up(&crashes, "failed 4 times"));
     }
 
     #[test]
     fn crashes_are_forgotten_after_stable_operation() {
-        let (mut crashes, begun) = (Crashes::default(), Instant::now());
+        let (mut crashes, start) = (Crashes::default(), Instant::now());
         for round in 0..9 {
-            let at = begun + RESET_AFTER * round;
+            let at = start + RESET_AFTER * round;
             crashes.record_answer(at);
-            assert_eq!(crashes.verdict("x", at), Ok(()), "{round}");
+            assert_eq!(crashes.check("x", at), Ok(()), "{round}");
             crashes.add("exit code 1", CrashKind::Other, at);
         }
     }

@@ -68,7 +68,7 @@ impl Requests {
     }
 
     /// Removes and returns the request that was answered. `None` if it has expired.
-    pub(super) fn answered(&mut self, id: i64) -> Option<PendingRequest> {
+    pub(super) fn take_answered(&mut self, id: i64) -> Option<PendingRequest> {
         self.asked.remove(&id)
     }
 
@@ -101,7 +101,7 @@ impl Requests {
     }
 
     /// Returns the time of the next timer.
-    pub(super) fn next_look(&self) -> Option<Instant> {
+    pub(super) fn next_timer(&self) -> Option<Instant> {
         let retries = self.retries.iter().map(|(retries, PendingRequest { deadline, .. })| match retries {
             RetryTime::At(at) => *at.min(deadline),
             RetryTime::Loaded => *deadline,
@@ -130,7 +130,7 @@ impl PendingRequest {
     }
 
     /// Counts a retry. Returns true if it is allowed.
-    pub(super) fn try_again(&mut self) -> bool {
+    pub(super) fn count_retry(&mut self) -> bool {
         self.tries += 1;
         self.tries <= MAX_RETRIES && !matches!(self.asked, RequestKind::Initialize)
     }
@@ -161,10 +161,10 @@ impl Loading {
         }
     }
 
-    pub(super) fn is_under_way(&self, now: Instant) -> bool {
+    pub(super) fn is_loading(&self, now: Instant) -> bool {
         match self.is_quiescent {
             Some(is_quiescent) => !is_quiescent,
-            None => self.progress.values().any(|begun| now < *begun + MAX_AGE),
+            None => self.progress.values().any(|start| now < *start + MAX_AGE),
         }
     }
 }
@@ -176,15 +176,15 @@ mod tests {
 
     #[test]
     fn request_is_resent_after_a_pause_or_project_load() {
-        let (mut requests, begun) = (Requests::default(), Instant::now());
-        let (later, deadline) = (begun + RETRY_DELAY, begun + RETRY_DELAY * 4);
+        let (mut requests, start) = (Requests::default(), Instant::now());
+        let (later, deadline) = (start + RETRY_DELAY, start + RETRY_DELAY * 4);
         let pull =
             |below: &str| PendingRequest::new(RequestKind::Pull { below: below.into(), generation: 0 }, deadline);
         requests.keep(RetryTime::At(later), pull("soon"));
         requests.keep(RetryTime::Loaded, pull("loaded"));
         assert!(requests.is_pulling("soon".as_ref()) && requests.is_pulling("loaded".as_ref()));
-        assert_eq!(requests.next_look(), Some(later));
-        assert_eq!(requests.due(begun, true).len(), 0);
+        assert_eq!(requests.next_timer(), Some(later));
+        assert_eq!(requests.due(start, true).len(), 0);
         assert_eq!(requests.due(later, true).len(), 1);
         assert_eq!(requests.due(later, false).len(), 1);
         let id = requests.add(pull("asked"));
@@ -192,13 +192,13 @@ mod tests {
         let over: Vec<_> = requests.expired(deadline).into_iter().map(|(id, _)| id).collect();
         assert_eq!((over, requests.is_empty()), (vec![Some(id), None], true));
         let mut pull = pull("tried");
-        assert!((0..MAX_RETRIES).all(|_| pull.try_again()) && !pull.try_again());
+        assert!((0..MAX_RETRIES).all(|_| pull.count_retry()) && !pull.count_retry());
     }
 
     #[test]
     fn unfinished_load_progress_expires() {
-        let (mut loading, begun) = (Loading::default(), Instant::now());
-        loading.progress(&json!({"token": 1, "value": {"kind": "begin"}}), begun);
-        assert!(loading.is_under_way(begun) && !loading.is_under_way(begun + MAX_AGE));
+        let (mut loading, start) = (Loading::default(), Instant::now());
+        loading.progress(&json!({"token": 1, "value": {"kind": "begin"}}), start);
+        assert!(loading.is_loading(start) && !loading.is_loading(start + MAX_AGE));
     }
 }

@@ -59,8 +59,8 @@ async fn write(mut input: pipe::Sender, mut frames: mpsc::Receiver<Vec<u8>>) {
 }
 
 async fn listen(output: pipe::Receiver, messages: mpsc::Sender<Result<IncomingMessage, String>>) {
-    if let Err(why) = read(output, &messages).await {
-        let _ = messages.send(Err(why)).await;
+    if let Err(reason) = read(output, &messages).await {
+        let _ = messages.send(Err(reason)).await;
     }
 }
 

@@ -18,7 +18,7 @@ const GENERATED_FOLDERS: [&str; 5] = ["node_modules", "target", "__pycache__", "
 /// Stamps of the files at the last scan, by their path below the project.
 #[derive(Debug, Default)]
 pub(super) struct WatchedFiles {
-    seen: BTreeMap<PathBuf, Stamp>,
+    stamps: BTreeMap<PathBuf, Stamp>,
     /// True if a limit was exceeded.
     is_cut: bool,
 }
@@ -46,7 +46,7 @@ impl WatchedFiles {
     ) {
         let Ok(entries) = folder.join(below).read_dir() else { return };
         for entry in entries.flatten() {
-            if *left == 0 || self.seen.len() >= MAX_FILES {
+            if *left == 0 || self.stamps.len() >= MAX_FILES {
                 self.is_cut = true;
                 return;
             }
@@ -62,22 +62,22 @@ impl WatchedFiles {
                 && (config.language_of(&path).is_some() || config.root_markers.iter().any(|marker| *marker == text))
                 && let Ok(found) = entry.metadata()
             {
-                self.seen.insert(path, Stamp::of(&found));
+                self.stamps.insert(path, Stamp::of(&found));
             }
         }
     }
 
     /// Returns the differences to a later scan.
     pub(super) fn changes(&self, later: &Self) -> Vec<(PathBuf, DiskChange)> {
-        let there = later.seen.iter().filter_map(|(path, stamp)| match self.seen.get(path) {
-            Some(known) if known == stamp => None,
+        let there = later.stamps.iter().filter_map(|(path, stamp)| match self.stamps.get(path) {
+            Some(old) if old == stamp => None,
             Some(_) => Some((path.clone(), DiskChange::Changed)),
             None => Some((path.clone(), DiskChange::Created)),
         });
         // A file missing from an incomplete scan may still exist.
-        let gone = self.seen.keys().filter(|path| !later.is_cut && !later.seen.contains_key(*path));
-        let gone = gone.map(|path| (path.clone(), DiskChange::Deleted));
-        there.chain(gone).collect()
+        let deleted = self.stamps.keys().filter(|path| !later.is_cut && !later.stamps.contains_key(*path));
+        let deleted = deleted.map(|path| (path.clone(), DiskChange::Deleted));
+        there.chain(deleted).collect()
     }
 }
 
