@@ -68,7 +68,7 @@ pub fn unpack<U: Unpack>(source: impl Read, into: &mut U) -> Result<(), U::Error
         return Err(ArchiveError::Foreign("it is empty").into());
     }
     if !head.starts_with(&[0x1f, 0x8b]) {
-        return Err(ArchiveError::Foreign("it is not compressed as archives are").into());
+        return Err(ArchiveError::Foreign("it is not a gzip file").into());
     }
     let mut archive = Archive::new(GzDecoder::new(source));
     let mut entries = archive.entries().map_err(read_error)?.raw(true);
@@ -111,7 +111,7 @@ impl Members {
             return Err(ArchiveError::TooLarge(format!("it has more than {MAX_MEMBERS} members")).into());
         }
         if self.hashes.contains_key(name) {
-            return Err(ArchiveError::Hostile(format!("it has {} twice", display_name(name))).into());
+            return Err(ArchiveError::Hostile(format!("it contains {} twice", display_name(name))).into());
         }
         let size = entry.size();
         if name == SUMS {
@@ -183,7 +183,7 @@ impl Members {
         let mut named = BTreeSet::new();
         for line in sums.lines() {
             let (hash, name) =
-                line.split_once("  ").ok_or_else(|| changed("its list of hashes cannot be read".to_owned()))?;
+                line.split_once("  ").ok_or_else(|| changed("its list of hashes is invalid".to_owned()))?;
             match self.hashes.get(name) {
                 None => return Err(changed(format!("{} is missing", display_name(name)))),
                 Some(found) if found != hash => return Err(changed(format!("{} was changed", display_name(name)))),
@@ -200,7 +200,7 @@ impl Members {
     fn classify_first(&self, error: ArchiveError) -> ArchiveError {
         match error {
             ArchiveError::Changed(_) | ArchiveError::Cut if self.hashes.is_empty() => {
-                ArchiveError::Foreign("its content is not a tar, or is cut at its start")
+                ArchiveError::Foreign("its content is not a tar, or is truncated at the start")
             }
             error => error,
         }

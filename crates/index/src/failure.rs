@@ -11,7 +11,7 @@ use crate::kind::Kind;
 #[serde(rename_all = "snake_case")]
 pub enum Failure {
     /// The document needs a password.
-    #[error("could not read the {0}: it is encrypted and opens with a password only")]
+    #[error("could not read the {0}: it is encrypted and requires a password")]
     Encrypted(Kind),
     /// The document is encrypted in a way that cannot be opened here even with a password.
     #[error("could not read the {kind}: {how}")]
@@ -80,7 +80,7 @@ pub enum Failure {
         why: String,
     },
     /// The archive contains no such file.
-    #[error("could not find {path} in the archive")]
+    #[error("no such file in the archive: {path}")]
     NoEntry {
         /// Path of the file.
         path: String,
@@ -92,7 +92,7 @@ pub enum Failure {
         found: String,
     },
     /// The document exceeds a limit.
-    #[error("could not read {}: {what} is more than {most}", if *.parts == 0 { "the file" } else { "the file to its end" })]
+    #[error("could not read {}: {what} exceeds {most}", if *.parts == 0 { "the file" } else { "the file to its end" })]
     TooLarge {
         /// Quantity that exceeds the limit.
         what: String,
@@ -152,7 +152,7 @@ impl Failure {
                  Office 2007 and later"
             }
             Self::Protected { .. } => {
-                "no password opens it here: save or export a copy without that protection in its own program"
+                "passwords for this protection are not supported: save or export a copy without that protection in its own program"
             }
             Self::Entries { .. } => {
                 "read_file lists the files of an archive with their problems; unpack it to fix those"
@@ -164,7 +164,7 @@ impl Failure {
             Self::Foreign { .. } => {
                 "save or export it as PDF, DOCX, XLSX, PPTX, ODT, ODS, ODP, RTF, EPUB, CSV, HTML, Markdown or plain text"
             }
-            Self::Truncated { .. } => "split it, or open that place in its own program",
+            Self::Truncated { .. } => "split it, or open it in its own program",
             Self::TooLarge { .. } => "split it into smaller ones",
             Self::TookTooLong { .. } | Self::OutOfMemory { .. } => {
                 "split it, or save it again in its own program: it may be damaged or malicious"

@@ -73,7 +73,7 @@ impl IndexHandle {
         let mut view = self.shared.view();
         let snapshot = Arc::clone(&view);
         if !spawn_blocking(move || files_exist(snapshot.path.as_deref())).await.map_err(|_| IndexError::Closed)? {
-            self.recreate(&view, "its folder is gone").await?;
+            self.recreate(&view, "its folder was deleted").await?;
             view = self.shared.view();
         }
         Ok(ids.iter().filter(|id| !view.entries.contains_key(id)).copied().collect())
@@ -155,7 +155,7 @@ impl IndexHandle {
         let found = spawn_blocking(move || {
             let _turn = turn;
             if !files_exist(snapshot.path.as_deref()) {
-                return Err(IndexError::Lost("its folder is gone".to_owned()));
+                return Err(IndexError::Lost("its folder was deleted".to_owned()));
             }
             let stop = Stop { deadline: Instant::now() + request.within, cancel };
             catch_damage(|| search::search(&snapshot, &shared.dictionary, &request, &stop))

@@ -66,7 +66,7 @@ impl PictureReader {
 
     async fn read(&self, content: &[u8]) -> Result<PreparedPicture, String> {
         let _turn = self.turns.acquire().await.map_err(|error| error.to_string())?;
-        let mut child = self.start().map_err(|error| format!("no reader could be started: {error}"))?;
+        let mut child = self.start().map_err(|error| format!("could not start its reader: {error}"))?;
         let (Some(mut input), Some(mut out)) = (child.stdin.take(), child.stdout.take()) else {
             return Err("its reader has no streams".to_owned());
         };

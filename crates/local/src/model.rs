@@ -143,7 +143,7 @@ async fn next_piece(pieces: Option<Pieces>) -> Option<(Result<ModelChunk, ModelE
     let mut pieces = pieces?;
     let piece = pieces.recv().await.unwrap_or_else(|| {
         let error = ModelError::new(ErrorKind::Internal, "the built-in model stopped before finishing its answer");
-        Err(error.with_hint("try again"))
+        Err(error.with_hint("retry"))
     });
     let is_last = matches!(piece, Ok(ModelChunk::End(_)) | Err(_));
     Some((piece, (!is_last).then_some(pieces)))

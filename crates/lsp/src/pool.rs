@@ -372,11 +372,11 @@ pub(crate) mod tests {
     use crate::config::LanguageLimits;
 
     /// Confiner that always fails.
-    pub(crate) struct NoWalls;
+    pub(crate) struct NoSandbox;
 
-    impl Confiner for NoWalls {
+    impl Confiner for NoSandbox {
         fn start(&self, _: ConfinedProgram) -> BoxFuture<'_, Result<ConfinedProcess, ConfineError>> {
-            std::future::ready(Err(ConfineError { message: "no walls".to_owned(), lasting: true })).boxed()
+            std::future::ready(Err(ConfineError { message: "no sandbox".to_owned(), lasting: true })).boxed()
         }
 
         fn secrets(&self, _: PathBuf) -> BoxFuture<'_, Result<Vec<SecretFile>, ConfineError>> {
@@ -417,14 +417,14 @@ pub(crate) mod tests {
             SourceFile { folder: folder.path().into(), mount: "/project".to_owned(), below: below.into() }
         };
         let places = ProgramPlaces { search_path: "".into(), rustup: None };
-        let pool = LanguagePool::new(config(&program, &["one", "two"]), places, Arc::new(NoWalls));
+        let pool = LanguagePool::new(config(&program, &["one", "two"]), places, Arc::new(NoSandbox));
         let count = || pool.state().servers.len();
         let both = vec![file("a/x.one".to_owned()), file("a/x.two".to_owned())];
         assert_eq!(pool.servers_of(both.clone()).await.len(), 2);
         let refused = pool.diagnostics(both[0].clone()).await.unwrap_err();
-        assert!(refused.message.contains("no walls"), "{refused}");
+        assert!(refused.message.contains("no sandbox"), "{refused}");
         pool.reconfigure(config(&program, &["one", "two"]));
-        assert_eq!(count(), 1, "the other one is tried again");
+        assert_eq!(count(), 1, "the other server is retried");
         pool.servers_of(both).await;
         pool.reconfigure(config(&program, &["two"]));
         assert_eq!(count(), 1);

@@ -151,7 +151,7 @@ mod tests {
         let look = || find("rust-analyzer", &places);
         assert_eq!(look(), FoundProgram::NotInToolchains);
         program(&path("usr/bin/rust-analyzer"));
-        assert_eq!(look(), FoundProgram::There(path("usr/bin/rust-analyzer")), "one that is itself there");
+        assert_eq!(look(), FoundProgram::There(path("usr/bin/rust-analyzer")), "the program itself takes precedence");
         program(&path("rustup/toolchains/stable/bin/rust-analyzer"));
         assert_eq!(look(), FoundProgram::There(path("cargo/bin/rust-analyzer")));
     }

@@ -226,9 +226,9 @@ pub(crate) fn boxes(recogniser: &Recogniser, picture: &Picture) -> Result<TextBo
     }
     let input = NdTensor::from_data([1, 3, height, width], numbers);
     let answer = recogniser.detection.run_one(input.view().into(), Some(options))?;
-    let map: NdTensor<f32, 4> = answer.try_into().map_err(|_| OcrError::Form("a map of numbers"))?;
+    let map: NdTensor<f32, 4> = answer.try_into().map_err(|_| OcrError::Form("not a map of numbers"))?;
     if map.shape() != [1, 1, height, width] {
-        return Err(OcrError::Form("a map of another size"));
+        return Err(OcrError::Form("a map of the wrong size"));
     }
     let scale = (picture.width() as f32 / full.width() as f32, picture.height() as f32 / full.height() as f32);
     Ok(find_boxes(&map.to_vec(), width, corner, scale))
@@ -341,7 +341,7 @@ mod tests {
         }
         is_set[WIDTH * 90 + 5] = true;
         let groups = groups(&is_set, WIDTH, 10, 4);
-        assert_eq!(groups.len(), 1, "a single pixel is none");
+        assert_eq!(groups.len(), 1, "a single pixel is not a group");
         let found = smallest_box(&groups[0], WIDTH).unwrap();
         assert!((found.angle - 0.1_f32.atan()).abs() < 0.02, "{found:?}");
         assert!((found.length - 181.0).abs() < 4.0 && (found.height - 12.0).abs() < 2.5, "{found:?}");

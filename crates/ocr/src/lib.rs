@@ -41,7 +41,7 @@ pub struct ModelFiles {
 #[derive(Debug, thiserror::Error)]
 pub enum OcrError {
     /// A file does not contain the expected model.
-    #[error("cannot load the model that {task}")]
+    #[error("could not load the model that {task}")]
     Load {
         /// Task of the model.
         task: &'static str,

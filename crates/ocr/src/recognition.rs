@@ -55,7 +55,7 @@ pub(crate) fn read(
     };
     let done: Vec<Result<Vec<_>, OcrError>> = thread::scope(|scope| {
         let started: Vec<_> = recogniser.narrow.iter().map(|pool| scope.spawn(|| work(pool))).collect();
-        let failed = || Err(OcrError::Form("its thread gave up"));
+        let failed = || Err(OcrError::Form("a thread panicked"));
         started.into_iter().map(|thread| thread.join().unwrap_or_else(|_| failed())).collect()
     });
     let mut lines: Vec<(usize, Vec<Sign>)> = Vec::with_capacity(places.len());
@@ -74,7 +74,7 @@ fn line(
 ) -> Result<Vec<Sign>, OcrError> {
     let options = RunOptions::default().with_thread_pool(Some(Arc::clone(pool)));
     let answer = recogniser.recognition.run_one(cut_out(picture, place).view().into(), Some(options))?;
-    let answer: NdTensor<f32, 3> = answer.try_into().map_err(|_| OcrError::Form("a row of numbers"))?;
+    let answer: NdTensor<f32, 3> = answer.try_into().map_err(|_| OcrError::Form("not a row of numbers"))?;
     let [1, steps, classes] = answer.shape() else { return Err(OcrError::Form("more than one row")) };
     if classes != recogniser.alphabet.classes() {
         return Err(OcrError::Form("characters missing from the list"));

@@ -35,7 +35,7 @@ fn read_message(line: &Value, history: &mut HistoryBuilder, counted: &mut String
         return history.skip(if kind.is_empty() { "line without a type" } else { kind });
     }
     if line["isSidechain"] == true {
-        return history.skip("message of a subagent");
+        return history.skip("subagent message");
     }
     if history.foreign_id.is_empty() {
         text(line, "sessionId").clone_into(&mut history.foreign_id);
@@ -48,7 +48,7 @@ fn read_message(line: &Value, history: &mut HistoryBuilder, counted: &mut String
     } else if line["isCompactSummary"] == true {
         history.summary(&joined_text(&message["content"]));
     } else if line["isMeta"] == true {
-        history.skip("note of the program");
+        history.skip("program note");
     } else {
         user_message(message, history);
     }

@@ -48,7 +48,7 @@ fn item(item: &Value, history: &mut HistoryBuilder) {
                 "user" if !PROGRAM_PREFIXES.iter().any(|start| texts.trim_start().starts_with(start)) => {
                     history.user_message(&texts);
                 }
-                _ => history.skip("message of the program"),
+                _ => history.skip("program message"),
             }
         }
         "reasoning" => {

@@ -24,10 +24,10 @@ pub(super) fn read(source: &mut impl Read, history: &mut HistoryBuilder) -> Resu
     // The program prints a status message to the same stream before the object.
     let start = bytes.iter().position(|byte| *byte == b'{').unwrap_or(0);
     let session: Value = serde_json::from_slice(&bytes[start..])
-        .map_err(|_| ArchiveError::Foreign("it is not JSON of `opencode export`, or is cut"))?;
+        .map_err(|_| ArchiveError::Foreign("it is not complete output of `opencode export`"))?;
     let info = &session["info"];
     if info.is_null() || !session["messages"].is_array() {
-        return Err(ArchiveError::Foreign("it has no messages of `opencode export`"));
+        return Err(ArchiveError::Foreign("it has no messages"));
     }
     text(info, "id").clone_into(&mut history.foreign_id);
     text(info, "title").clone_into(&mut history.title);
@@ -50,7 +50,7 @@ fn read_message(message: &Value, history: &mut HistoryBuilder) {
         let mut texts = Vec::new();
         for part in list(message, "parts") {
             match text(part, "type") {
-                "text" if part["synthetic"] == true => history.skip("note of the program"),
+                "text" if part["synthetic"] == true => history.skip("program note"),
                 "text" => texts.push(text(part, "text")),
                 other => history.skip(other),
             }

@@ -145,13 +145,8 @@ fn claude_code_history_is_read() {
             "title"
         ]
     );
-    let expected = [
-        "1 × file-history-snapshot",
-        "1 × image",
-        "1 × message of a subagent",
-        "1 × note of the program",
-        "1 × unreadable line",
-    ];
+    let expected =
+        ["1 × file-history-snapshot", "1 × image", "1 × subagent message", "1 × program note", "1 × unreadable line"];
     assert_eq!(found.left_out, expected);
     assert_eq!(found.session.settings.project.as_ref().unwrap().path.to_str(), Some("/home/me/app"));
     assert_eq!(found.session.created_at, "2026-01-31T12:00:00Z".parse().unwrap());
@@ -199,7 +194,7 @@ fn both_codex_formats_are_read() {
     ];
     let end = ["result: shell the history has no result of this call E_UNKNOWN_OUTCOME", "end: Four."];
     assert_eq!(told(&found.events), [&common[..], &["usage: gpt-x 100 40 9"], &end].concat());
-    assert_eq!(found.left_out, ["1 × ghost_snapshot", "1 × message of the program"]);
+    assert_eq!(found.left_out, ["1 × ghost_snapshot", "1 × program message"]);
 
     let mut early = vec![json!({"id": "abc", "timestamp": at, "instructions": null})];
     early.extend(items);
@@ -245,7 +240,7 @@ fn opencode_export_is_read() {
             "title"
         ]
     );
-    assert_eq!(found.left_out, ["1 × note of the program", "1 × patch"]);
+    assert_eq!(found.left_out, ["1 × program note", "1 × patch"]);
     let cost = found.events.iter().find_map(|event| match &event.kind {
         EventKind::UsageUpdated { usage, .. } => usage.cost_microusd,
         _ => None,

@@ -146,7 +146,7 @@ fn modified_and_truncated_archives_are_rejected() {
         assert!(matches!(error, ArchiveError::Cut | ArchiveError::Changed(_)), "{error:?}");
     }
     // A truncated tar inside a complete gzip stream.
-    refused(&pack(&[described]), "its end is missing");
+    refused(&pack(&[described]), "the archive is truncated");
 }
 
 /// Stream that is larger than memory.
@@ -191,7 +191,7 @@ fn archive_bombs_are_rejected_by_declared_size() {
         let mut unpacked = Unpacked::default();
         let mut source = Endless { head, left: 10 << 30 };
         let error = unpack(&mut source, &mut unpacked).unwrap_err();
-        assert!(source.left > (9 << 30), "it was read to its end");
+        assert!(source.left > (9 << 30), "the input was read completely");
         error
     };
     for name in ["files/uploads/zeros", "SHA256SUMS"] {

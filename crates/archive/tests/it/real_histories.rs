@@ -38,7 +38,7 @@ fn codex_commands_are_imported() {
     let second = turn("Do the second thing", "cat missing.txt", &second, 1250);
     assert_eq!(lines[2..10], first);
     assert_eq!(lines[11..], second);
-    assert_eq!(found.left_out, ["2 × message of the program"]);
+    assert_eq!(found.left_out, ["2 × program message"]);
     assert_eq!(found.session.settings.project.unwrap().path.to_str(), Some("/home/me/app"));
 }
 

@@ -216,7 +216,7 @@ impl FolderProcess {
                     "the folder was replaced repeatedly".clone_into(&mut last);
                 }
                 Err(AskError::Dead(why)) => {
-                    tracing::warn!(folder = %self.folder.display(), why, "a reader of code ended");
+                    tracing::warn!(folder = %self.folder.display(), why, "a code worker ended");
                     (self.crashes, self.crashed_at) = (self.crashes + 1, Some(Instant::now()));
                     // Exclude the file that the worker had announced.
                     self.excluded.extend(self.worker.take().and_then(|worker| worker.reading));
@@ -237,7 +237,7 @@ impl FolderProcess {
             None => {
                 let started = Worker::start(&self.config, self.job());
                 let started =
-                    started.map_err(|error| AskError::Refused(format!("no reader could be started: {error}")));
+                    started.map_err(|error| AskError::Refused(format!("could not start its reader: {error}")));
                 self.worker.insert(started?)
             }
         };
@@ -252,7 +252,7 @@ impl FolderProcess {
                 return Err(AskError::Dead(format!("its reader took over {} s", ANSWER_TIMEOUT.as_secs())));
             }
             match timeout(patience, worker.next_message()).await {
-                Err(_) => return Err(AskError::Dead(format!("its reader was silent for {} s", patience.as_secs()))),
+                Err(_) => return Err(AskError::Dead(format!("its reader sent nothing for {} s", patience.as_secs()))),
                 Ok(Err(error)) => return Err(AskError::Dead(format!("invalid data from its reader: {error}"))),
                 Ok(Ok(None)) => return Err(AskError::Dead(worker.exit_reason().await)),
                 Ok(Ok(Some(Response::Reading(file)))) => worker.reading = Some(file),
@@ -290,7 +290,7 @@ impl FolderProcess {
 }
 
 fn failed(why: &str) -> CodeError {
-    CodeError::new(ErrorKind::Internal, format!("the code of this folder could not be read: {why}"))
+    CodeError::new(ErrorKind::Internal, format!("could not read the code of this folder: {why}"))
         .with_hint("grep, find_files and read_file still work")
 }
 
@@ -350,7 +350,7 @@ impl Worker {
         let status = match timeout(EXIT_GRACE, waiting).await {
             Ok(Ok(status)) => status.to_string(),
             Ok(Err(error)) => error.to_string(),
-            Err(_) => "it does not end".to_owned(),
+            Err(_) => "still running".to_owned(),
         };
         let stderr_text = String::from_utf8_lossy(&stderr_text);
         let stderr_text = sanitised(stderr_text.lines().last().unwrap_or_default());

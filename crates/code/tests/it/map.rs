@@ -70,7 +70,7 @@ fn method_named_like_a_std_one_is_not_central() {
     let folder = project(&files);
     let map = drawn(&indexed(folder.path()), 200);
     assert!(map.starts_with("core.rs:\n    1  pub struct EngineCore;\n"), "{map}");
-    assert!(!map.contains("near.py"), "nothing of another language is used: {map}");
+    assert!(!map.contains("near.py"), "code of another language is not used: {map}");
 }
 
 #[test]

@@ -45,7 +45,7 @@ struct File<'a> {
 #[derive(thiserror::Error, Debug)]
 enum UnpackError {
     /// The password is missing or wrong.
-    #[error("it is encrypted and opens with a password only")]
+    #[error("it is encrypted and requires a password")]
     Locked,
     /// Any other reason, as a message.
     #[error("{0}")]
@@ -81,7 +81,7 @@ pub(super) fn extract(bytes: Vec<u8>, kind: Kind, emitter: &mut Emitter<'_>) -> 
             }
         };
         if lists_only {
-            let locked = if file.is_encrypted { ", opens with a password" } else { "" };
+            let locked = if file.is_encrypted { ", requires a password" } else { "" };
             lines.push(format!("- {path} ({size}){locked}"));
             return Ok(ControlFlow::Continue(()));
         }

@@ -108,7 +108,7 @@ pub(super) fn book(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), Fail
     let book = package::parse(&package.required_text(&root)?).map_err(damaged)?;
     let metadata = |name: &str| book.find("metadata").and_then(|about| about.find(name)).map(package::Node::text);
     let (Some(manifest), Some(spine)) = (book.find("manifest"), book.find("spine")) else {
-        return Err(damaged("it has no list of contents".to_owned()));
+        return Err(damaged("it has no list of chapters".to_owned()));
     };
     let folder = root.rsplit_once('/').map(|(folder, _)| folder.to_owned()).unwrap_or_default();
     let chapters = || spine.nodes().filter(|item| item.name == "itemref").filter_map(|item| item.attribute("idref"));

@@ -165,7 +165,7 @@ impl Message {
     fn emit(self, kind: Kind, emitter: &mut Emitter<'_>) -> Result<(), Failure> {
         emitter.head(Some(&self.subject), None)?;
         if self.has_many_people {
-            emitter.leave_out(format!("it is from or to more than {MAX_ENTRIES} people"));
+            emitter.leave_out(format!("it has more than {MAX_ENTRIES} senders or recipients"));
         }
         if self.has_many_files {
             emitter.leave_out(format!("more than {MAX_ENTRIES} files are attached to it"));

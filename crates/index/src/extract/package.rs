@@ -308,7 +308,7 @@ mod tests {
             assert!(!package.may_have_tag("mergeCell", |name| name == "sheet.xml"));
         }
         let wide: Vec<u8> = [0xff, 0xfe].into_iter().chain("<a/>".encode_utf16().flat_map(u16::to_le_bytes)).collect();
-        assert!(package(&wide, &limits).may_have_tag("mergeCell", |_| false), "it cannot be told");
+        assert!(package(&wide, &limits).may_have_tag("mergeCell", |_| false), "the search limit was reached");
     }
 
     #[test]

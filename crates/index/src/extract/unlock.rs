@@ -52,7 +52,7 @@ fn package<R: Read + Seek>(file: &mut CfbReader<R>, kind: Kind, password: Option
     let unknown = || protected("its encryption is not supported");
     let lock = about.and_then(|about| Lock::read(&about)).ok_or_else(unknown)?;
     if lock.rounds() > MAX_ROUNDS {
-        return Err(protected("its encryption needs too much work"));
+        return Err(protected("its encryption has too many hash rounds"));
     }
     let key = [WRITE_PROTECTION_PASSWORD]
         .into_iter()

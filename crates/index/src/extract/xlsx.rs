@@ -375,7 +375,7 @@ mod tests {
         let claimed = format!(r#"<dimension ref="A1:C900000"/>{}"#, rows(many));
         let (cells, place) = emitted(workbook(&claimed), 1, 20);
         assert_eq!((&cells[..4], cells.len() < 100), (&["1", "7", "2", "7"].map(str::to_owned)[..], true));
-        assert_eq!(place, "Totals!A1:C900000", "what the file says of itself");
+        assert_eq!(place, "Totals!A1:C900000", "the declared extent");
         // A window further down is read completely, and so is a sheet without a declared extent.
         for (sheet, row) in [(claimed, many - 3), (rows(many), 1)] {
             let (cells, place) = emitted(workbook(&sheet), row, 20);
@@ -388,7 +388,7 @@ mod tests {
         let sheet = format!(r#"<dimension ref="A1"/>{}"#, rows(3000));
         assert_eq!(emitted(workbook(&sheet), 1, 20).1, "Totals!A1:B3000");
         let sheet = format!(r#"<dimension ref="A1:XFD1048576"/>{}"#, rows(3000));
-        assert_eq!(emitted(workbook(&sheet), 1, 20).1, "Totals!A1:B3000", "of what is not very large it is known");
+        assert_eq!(emitted(workbook(&sheet), 1, 20).1, "Totals!A1:B3000", "small sheets are read to their end");
     }
 
     /// Generates rows of empty cells with a style.

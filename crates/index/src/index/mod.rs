@@ -304,7 +304,7 @@ mod tests {
             (TantivyError::from(io::Error::from(io::ErrorKind::WriteZero)), "Full("),
             (TantivyError::InternalError("File too large (os error 27)".to_owned()), "Full("),
             (TantivyError::ErrorInThread("Permission denied (os error 13)".to_owned()), "Files("),
-            (TantivyError::ErrorInThread("nobody knows".to_owned()), "Internal("),
+            (TantivyError::ErrorInThread("unknown".to_owned()), "Internal("),
         ] {
             let message = format!("{:?}", IndexError::from(error));
             assert!(message.starts_with(variant), "{message}");

@@ -190,7 +190,7 @@ impl Writer {
     /// Opens a document and returns its number.
     pub(crate) fn begin(&mut self, id: DocumentId, title: Option<String>) -> Result<u32, IndexError> {
         if !files_exist(self.folder.path.as_deref()) {
-            self.recreate("its folder is gone")?;
+            self.recreate("its folder was deleted")?;
         }
         if (self.shared.config.now)().saturating_sub(self.swept_at) >= SWEEP_INTERVAL {
             self.sweep()?;

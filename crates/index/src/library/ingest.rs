@@ -460,7 +460,7 @@ mod tests {
         let mut content = String::new();
         copied.read_to_string(&mut content).unwrap();
         assert_eq!((content.as_str(), hash), ("one", ContentHash::of(b"one")));
-        assert!(digests.of(&File::open(folder.path()).unwrap(), 100, &cancel).is_err(), "a folder is no document");
+        assert!(digests.of(&File::open(folder.path()).unwrap(), 100, &cancel).is_err(), "a folder is not a document");
         assert_eq!(digests.of(&file, 2, &cancel).unwrap(), None);
         cancel.cancel();
         std::fs::write(&path, "three").unwrap();

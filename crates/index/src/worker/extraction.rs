@@ -206,7 +206,7 @@ pub(crate) struct CancellableReader<'a> {
 impl io::Read for CancellableReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.cancel.is_cancelled() {
-            return Err(io::Error::other("nothing waits for it"));
+            return Err(io::Error::other("cancelled"));
         }
         let read = self.file.read_at(buffer, self.position)?;
         self.position += read as u64;
@@ -341,13 +341,13 @@ impl Checks {
     fn check(&mut self, piece: Piece, limits: &Limits) -> Result<Piece, Failure> {
         let invalid = |reason: &str| Err(Failure::Worker(format!("its reader returned invalid data: {reason}")));
         match piece {
-            Piece::Head(_) if std::mem::replace(&mut self.has_head, true) => invalid("two starts"),
+            Piece::Head(_) if std::mem::replace(&mut self.has_head, true) => invalid("a second start"),
             Piece::Head(head) => Ok(Piece::Head(clean::head(head))),
             Piece::Part(_) if !self.has_head => invalid("a part before the start"),
             Piece::Part(part) => {
                 let part = clean::part(part);
                 if !clean::is_valid(&part) {
-                    return invalid("an impossible place");
+                    return invalid("an invalid place");
                 }
                 self.tally.take(&part, limits)?;
                 Ok(Piece::Part(part))

@@ -86,7 +86,7 @@ async fn archived_documents_are_found_and_read_by_path() {
         let finds = test_library.search(vec![within("papers/latin.pdf")], "QUARTZ-3").await;
         assert_eq!(finds.hits[0].place, "p. 3");
         let missing = test_library.read(within("none.pdf")).await.unwrap_err();
-        assert!(missing.to_string().contains("could not find none.pdf"));
+        assert!(missing.to_string().contains("no such file in the archive: none.pdf"));
         let states = test_library.library.states(vec![archive()]).await.unwrap();
         assert!(states[0].chunks.is_some() && states[0].problem.is_none(), "{states:?}");
     }
@@ -118,7 +118,7 @@ async fn oversized_archive_is_not_reported_as_damaged() {
     let many: Files = [("first.txt", b"vermilion".to_vec())].into_iter().chain(large).collect();
     let (document, failure) = read(&extractor(limits), "all.tgz", &gzip(&tar_of(&many))).await;
     let message = failure.unwrap().to_string();
-    assert_eq!(message, "could not read the file to its end: its content is more than 4 MiB");
+    assert_eq!(message, "could not read the file to its end: its content exceeds 4 MiB");
     assert!(document.unwrap().markdown().contains("vermilion"));
 }
 
@@ -207,7 +207,14 @@ async fn mail_attachments_are_found_and_read_by_name() {
     );
     let page = test_library.read(within("latin.pdf")).await.unwrap();
     assert!(page.format == "PDF" && page.parts[0].text.contains("QUARTZ-1"), "{page:?}");
-    assert!(test_library.read(within("none.pdf")).await.unwrap_err().to_string().contains("could not find none.pdf"));
+    assert!(
+        test_library
+            .read(within("none.pdf"))
+            .await
+            .unwrap_err()
+            .to_string()
+            .contains("no such file in the archive: none.pdf")
+    );
     // A locked attachment is reported.
     let locked = mail(&[("locked.pdf", BINARY, fixture_bytes("password.pdf"))]);
     let (document, failure) = read(&extractor(Limits::default()), "a.eml", &locked).await;

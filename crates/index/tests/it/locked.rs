@@ -82,7 +82,7 @@ async fn unsupported_encryption_is_reported_with_a_hint() {
         let path = fixture("locked").join(name);
         for password in [None, Some("hello")] {
             let refused = test_library.read(with_password(&path, password)).await.unwrap_err();
-            assert!(refused.to_string().contains("opens with a password only"), "{name}: {refused}");
+            assert!(refused.to_string().contains("requires a password"), "{name}: {refused}");
             assert!(
                 !refused.needs_password() && refused.hint().unwrap().contains("save it without a password"),
                 "{name}"
@@ -99,7 +99,7 @@ async fn unencrypted_entries_of_a_mixed_archive_are_read() {
     let (text, failure) = (document.unwrap().markdown(), failure.unwrap());
     assert!(text.contains("The gate is cobalt.") && !text.contains("vermilion"), "{text}");
     assert_eq!(variant(&failure), "Entries");
-    let expected = "1 of its 2 files were not read (notes.md: it is encrypted and opens with a password only)";
+    let expected = "1 of its 2 files were not read (notes.md: it is encrypted and requires a password)";
     assert!(failure.to_string().contains(expected), "{failure}");
     let test_library = TestLibrary::new();
     let finds =

@@ -75,7 +75,7 @@ async fn invalid_worker_output_is_rejected() {
     check(Kind::Csv, "Worker", "invalid data").await;
     check(Kind::Html, "Worker", "impossible").await;
     check(Kind::Odt, "Worker", "its reader was killed").await;
-    check(Kind::Plain, "TooLarge", "its text is more than 10000 bytes").await;
+    check(Kind::Plain, "TooLarge", "its text exceeds 10000 bytes").await;
     let (document, failure) = read_with_fake_worker(Kind::Markdown, Limits::default()).await;
     let document = document.unwrap();
     assert_eq!((failure, document.title.as_deref()), (None, Some("a[31mbc")));
@@ -145,7 +145,7 @@ async fn worker_is_killed_when_its_extraction_is_dropped() {
 async fn only_regular_files_within_the_size_limit_are_read() {
     let small = Limits { bytes_in: 10, ..Limits::default() };
     let (_, failure) = read(&extractor(small), "a.txt", b"more than ten bytes").await;
-    assert_eq!(failure.unwrap().to_string(), "could not read the file: its size is more than 10 bytes");
+    assert_eq!(failure.unwrap().to_string(), "could not read the file: its size exceeds 10 bytes");
     let folder = std::fs::File::open("/").unwrap();
     let (_, failure) = read_file(&extractor(small), folder, None).await;
     assert_eq!(failure.unwrap().to_string(), "could not read the file: it is not a regular file");
@@ -157,10 +157,7 @@ async fn parts_read_before_a_limit_are_kept() {
     let file = std::fs::File::open(fixture("latin.pdf")).unwrap();
     let (document, failure) = read_file(&extractor(limits), file, Some(Kind::Pdf)).await;
     assert_eq!(document.unwrap().parts.len(), 2);
-    assert_eq!(
-        failure.unwrap().to_string(),
-        "could not read the file to its end: the number of its parts is more than 2"
-    );
+    assert_eq!(failure.unwrap().to_string(), "could not read the file to its end: the number of its parts exceeds 2");
 }
 
 #[test]

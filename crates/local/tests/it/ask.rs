@@ -67,7 +67,7 @@ pub(crate) async fn hear(model: &EmbeddedModel, request: ModelRequest) -> Result
             other => panic!("unexpected: {other:?}"),
         }
     }
-    assert!(heard.finish.is_some(), "the stream ended without an end");
+    assert!(heard.finish.is_some(), "the stream ended without an end chunk");
     Ok(heard)
 }
 

@@ -91,7 +91,7 @@ impl Actor {
             message = connection.streams.incoming.recv() => match message {
                 Some(Ok(message)) => Event::Message(message),
                 Some(Err(reason)) => Event::Ended(exit_reason(reason, connection).await),
-                None => Event::Ended(exit_reason("it cannot be heard".to_owned(), connection).await),
+                None => Event::Ended(exit_reason("its output stream closed".to_owned(), connection).await),
             },
         }
     }
@@ -126,7 +126,7 @@ impl Actor {
 
     async fn command(&mut self, command: Command) {
         if !matches!(command, Command::Changed { .. } | Command::Stop { .. }) && !self.hides_all_secrets().await {
-            tracing::debug!(server = self.parts.config.name, "restarting a language server: new files of secrets");
+            tracing::debug!(server = self.parts.config.name, "restarting a language server: new secret files");
             self.end().await;
         }
         let is_running = self.connection.is_some();

@@ -111,8 +111,8 @@ mod tests {
     #[test]
     fn lasting_failure_is_not_retried() {
         let mut crashes = Crashes::default();
-        crashes.add("there is no sandbox", CrashKind::Lasting, Instant::now());
-        assert!(is_given_up(&crashes, "x is disabled: there is no sandbox. `agentctl reload`"));
+        crashes.add("no sandbox", CrashKind::Lasting, Instant::now());
+        assert!(is_given_up(&crashes, "x is disabled: no sandbox. `agentctl reload`"));
         let mut crashes = Crashes::default();
         for kind in [CrashKind::Early, CrashKind::Other, CrashKind::Early] {
             crashes.add("exit code 1", kind, Instant::now());

@@ -364,13 +364,13 @@ mod tests {
         documents.publish(path, None, none(), later(400));
         assert!(!found(&documents, PUBLISHED, 900) && found(&documents, PUBLISHED, 1400));
         documents.set(path, &"3".into(), None, later(2000));
-        assert!(!found(&documents, PUBLISHED, 11900) && found(&documents, PUBLISHED, 12000), "nothing new to say");
+        assert!(!found(&documents, PUBLISHED, 11900) && found(&documents, PUBLISHED, 12000), "nothing changed");
         assert!(!documents.pull(path, old, none()) && !found(&documents, PULLED, 900));
         assert!(documents.pull(path, documents.generation, none()) && found(&documents, PULLED, 900));
         let old = documents.generation;
         documents.set(Path::new("b.py"), &"1".into(), None, later(900));
-        assert!(!found(&documents, PULLED, 900), "another file has changed");
-        assert!(!documents.pull(path, old, none()), "it was found before that");
+        assert!(!found(&documents, PULLED, 900), "another file changed");
+        assert!(!documents.pull(path, old, none()), "requested before the change");
     }
 
     #[test]
@@ -398,7 +398,7 @@ mod tests {
         }
         let closed = ServerError { message: "closed".to_owned(), given_up: false };
         checks.answer(&documents, false, now, &closed);
-        assert!(checks.locks_texts() && answer.try_recv().is_err(), "not whole yet");
+        assert!(checks.locks_texts() && answer.try_recv().is_err(), "findings are incomplete");
         documents.close(Path::new("a"));
         checks.answer(&documents, false, now + Duration::from_secs(1), &closed);
         assert_eq!(answer.try_recv().unwrap(), Err(closed));
@@ -416,14 +416,18 @@ mod tests {
             documents.set(Path::new(name), &"".into(), None, start);
         }
         documents.publish(Path::new("a"), Some(1), none(), start);
-        assert_eq!(checks.next_timer(&documents, false, later(10)), Some(deadline), "nothing is known of b");
+        assert_eq!(checks.next_timer(&documents, false, later(10)), Some(deadline), "b has no findings yet");
         documents.publish(Path::new("b"), Some(1), none(), later(50));
         let whole = later(150);
         assert_eq!(documents.get(Path::new("b")).unwrap().complete_at(None), Some(whole));
         for now in [later(60), later(120), whole, later(151), later(9_000)] {
             assert_eq!(checks.next_timer(&documents, false, now), Some(whole), "{:?}", now - start);
         }
-        assert_eq!(checks.next_timer(&documents, true, later(120)), Some(deadline), "it is asked");
+        assert_eq!(
+            checks.next_timer(&documents, true, later(120)),
+            Some(deadline),
+            "pulled findings have only the deadline"
+        );
         documents.close(Path::new("a"));
         assert_eq!(checks.next_timer(&documents, true, later(120)), Some(later(120)));
     }

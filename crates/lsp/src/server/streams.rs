@@ -105,7 +105,7 @@ impl Allowance {
             *self = Self::new();
         }
         let left = self.bytes.checked_sub(bytes).zip(self.messages.checked_sub(messages));
-        (self.bytes, self.messages) = left.ok_or("its output is endless")?;
+        (self.bytes, self.messages) = left.ok_or("it sent too much output")?;
         Ok(())
     }
 }

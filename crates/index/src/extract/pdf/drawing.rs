@@ -190,7 +190,7 @@ impl<'f, 'a> Drawing<'f, 'a> {
                 break;
             }
             if self.steps > MAX_OPERATORS {
-                self.truncate(&format!("a content of more than {MAX_OPERATORS} steps"));
+                self.truncate(&format!("more than {MAX_OPERATORS} operators"));
                 break;
             }
             match step {
@@ -247,7 +247,7 @@ impl<'f, 'a> Drawing<'f, 'a> {
     fn draw_form(&mut self, form: &Stream<'a>, resources: &Resources<'a>, depth: usize) {
         self.forms += 1;
         if depth >= MAX_FORM_DEPTH || self.forms > MAX_FORMS {
-            self.truncate(&format!("more than {MAX_FORMS} drawings, or some that are {MAX_FORM_DEPTH} deep"));
+            self.truncate(&format!("more than {MAX_FORMS} forms, or forms nested over {MAX_FORM_DEPTH} deep"));
             return;
         }
         let Some(data) = form.decoded_data().ok() else { return };
