@@ -114,7 +114,7 @@ fn links_folders_and_devices_are_rejected() {
 #[test]
 fn foreign_files_and_newer_versions_are_distinguished() {
     refused(b"", "it is empty");
-    refused(b"PK\x03\x04 a zip", "not compressed as archives are");
+    refused(b"PK\x03\x04 a zip", "not a gzip file");
     refused(&gzipped(b"only a text"), "not an archive of a session");
     let only = |name: &str, content: &[u8]| pack(&[regular(name, content)]);
     refused(&only("README.md", b"hello"), "does not start with a manifest");

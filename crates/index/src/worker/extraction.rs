@@ -131,7 +131,7 @@ impl Extractor {
         }
         let mut child = self
             .start(file, wanted, limits, turn.recognition.clone())
-            .map_err(|error| Failure::Worker(format!("no worker could be started: {error}")))?;
+            .map_err(|error| Failure::Worker(format!("could not start a worker: {error}")))?;
         let (Some(out), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
             return Err(Failure::Worker("its streams could not be opened".to_owned()));
         };
