@@ -40,7 +40,7 @@ pub struct PoolConfig {
     /// Idle time after which a worker ends.
     pub idle: Duration,
     /// Time limit between two messages of a worker that is answering.
-    pub patience: Duration,
+    pub silence_timeout: Duration,
     /// Maximum number of concurrent workers. The least recently used one ends to make room.
     pub workers: usize,
     /// Limit on the address space of a worker in bytes, including its program.
@@ -50,7 +50,13 @@ pub struct PoolConfig {
 impl PoolConfig {
     /// Creates the defaults: ten minutes of idle time and four folders.
     pub fn new(program: PathBuf) -> Self {
-        Self { program, idle: Duration::from_secs(600), patience: Duration::from_secs(60), workers: 4, memory: 2 << 30 }
+        Self {
+            program,
+            idle: Duration::from_secs(600),
+            silence_timeout: Duration::from_secs(60),
+            workers: 4,
+            memory: 2 << 30,
+        }
     }
 }
 
@@ -231,7 +237,7 @@ impl FolderProcess {
         self.last_id += 1;
         let request = Request { id: self.last_id, question: code_job.question.clone() };
         let request = frame::encode(&request).map_err(|error| AskError::Refused(error.to_string()))?;
-        let (id, patience) = (self.last_id, self.config.patience);
+        let (id, silence_timeout) = (self.last_id, self.config.silence_timeout);
         let worker = match &mut self.worker {
             Some(worker) => worker,
             None => {
@@ -241,7 +247,7 @@ impl FolderProcess {
                 self.worker.insert(started?)
             }
         };
-        let sent = timeout(patience, worker.questions.write_all(&request)).await;
+        let sent = timeout(silence_timeout, worker.questions.write_all(&request)).await;
         if !matches!(sent, Ok(Ok(()))) {
             return Err(AskError::Dead(worker.exit_reason().await));
         }
@@ -251,8 +257,10 @@ impl FolderProcess {
             if begun.elapsed() > ANSWER_TIMEOUT {
                 return Err(AskError::Dead(format!("its reader took over {} s", ANSWER_TIMEOUT.as_secs())));
             }
-            match timeout(patience, worker.next_message()).await {
-                Err(_) => return Err(AskError::Dead(format!("its reader sent nothing for {} s", patience.as_secs()))),
+            match timeout(silence_timeout, worker.next_message()).await {
+                Err(_) => {
+                    return Err(AskError::Dead(format!("its reader sent nothing for {} s", silence_timeout.as_secs())));
+                }
                 Ok(Err(error)) => return Err(AskError::Dead(format!("invalid data from its reader: {error}"))),
                 Ok(Ok(None)) => return Err(AskError::Dead(worker.exit_reason().await)),
                 Ok(Ok(Some(Response::Reading(file)))) => worker.reading = Some(file),
