@@ -57,7 +57,7 @@ struct PoolState {
     /// Servers by name and project root, with the time of last use.
     servers: HashMap<(String, PathBuf), (Arc<ServerHandle>, Instant)>,
     sessions: HashMap<SessionId, Arc<tokio::sync::Mutex<SessionEdits>>>,
-    shown: Vec<(SessionId, String)>,
+    reported: Vec<(SessionId, String)>,
     closed: bool,
 }
 
@@ -80,7 +80,7 @@ impl LanguagePool {
             config: Arc::new(config),
             servers: HashMap::new(),
             sessions: HashMap::new(),
-            shown: Vec::new(),
+            reported: Vec::new(),
             closed: false,
         };
         Self { programs: Arc::new(Programs::new(places)), confiner, state: Mutex::new(state) }
@@ -93,14 +93,14 @@ impl LanguagePool {
     /// Applies another configuration. Servers whose settings changed are stopped and started again on demand, as are
     /// those that were given up. The others keep running.
     pub fn reconfigure(&self, config: LanguageConfig) {
-        self.programs.known().clear();
+        self.programs.cache().clear();
         let mut state = self.state();
         let same_limits = state.config.limits == config.limits;
         state.servers.retain(|_, (server, _)| {
             same_limits && !server.is_given_up() && config.servers.contains(&server.parts.config)
         });
         state.config = Arc::new(config);
-        state.shown.clear();
+        state.reported.clear();
     }
 
     /// Returns the servers that are installed, or that have only a rustup proxy. May block.
@@ -109,7 +109,7 @@ impl LanguagePool {
         let found = |server: &ServerConfig| {
             let name = server.name.clone();
             match self.programs.find(&server.command) {
-                FoundProgram::There(program) => Some(FoundServer { name, program: Some(program), hint: None }),
+                FoundProgram::Installed(program) => Some(FoundServer { name, program: Some(program), hint: None }),
                 FoundProgram::Absent => None,
                 FoundProgram::NotInToolchains => {
                     let command = Path::new(&server.command).file_name().unwrap_or_default().to_string_lossy();
@@ -176,12 +176,12 @@ impl LanguagePool {
         let mut new_messages = Vec::new();
         for message in messages {
             let entry = (session, message);
-            if !state.shown.contains(&entry) {
-                if state.shown.len() >= MAX_REPORTED {
-                    state.shown.clear();
+            if !state.reported.contains(&entry) {
+                if state.reported.len() >= MAX_REPORTED {
+                    state.reported.clear();
                 }
                 new_messages.push(entry.1.clone());
-                state.shown.push(entry);
+                state.reported.push(entry);
             }
         }
         new_messages
@@ -257,7 +257,7 @@ impl PoolState {
 
 /// Returns the first installed server for a file. May block.
 fn needed_server<'c>(config: &'c LanguageConfig, programs: &Programs, file: &SourceFile) -> Option<&'c ServerConfig> {
-    let is_there = |server: &&ServerConfig| matches!(programs.find(&server.command), FoundProgram::There(program) if !program::is_of(&program, &file.folder));
+    let is_there = |server: &&ServerConfig| matches!(programs.find(&server.command), FoundProgram::Installed(program) if !program::is_of(&program, &file.folder));
     config.servers.iter().filter(|server| server.language_of(&file.below).is_some()).find(is_there)
 }
 
@@ -312,7 +312,7 @@ impl Languages for LanguagePool {
     fn end_session(&self, session: SessionId) {
         let mut state = self.state();
         state.sessions.remove(&session);
-        state.shown.retain(|(of, _)| *of != session);
+        state.reported.retain(|(of, _)| *of != session);
     }
 
     fn news(&self, session: SessionId, patience: Patience) -> BoxFuture<'_, LanguageNews> {

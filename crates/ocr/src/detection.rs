@@ -199,7 +199,7 @@ const GROWTH: f32 = 1.5;
 /// Box that may contain a line.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TextBox {
-    pub(crate) place: SlantedBox,
+    pub(crate) text_box: SlantedBox,
     /// Mean probability of its pixels.
     pub(crate) score: f32,
 }
@@ -241,10 +241,10 @@ fn find_boxes(map: &[f32], width: usize, corner: Point, (x, y): (f32, f32)) -> T
     let found = |group: &[usize]| {
         let sum: f32 = group.iter().filter_map(|at| map.get(*at)).sum();
         let score = sum / group.len() as f32;
-        let place = smallest_box(group, width).filter(|_| score >= MIN_LINE_PROBABILITY)?;
-        let by = GROWTH * place.length * place.height / (2.0 * (place.length + place.height)).max(1.0);
-        let grown = SlantedBox { length: place.length + 2.0 * by, height: place.height + 2.0 * by, ..place };
-        Some(TextBox { place: grown.moved(corner).scaled(x, y), score })
+        let text_box = smallest_box(group, width).filter(|_| score >= MIN_LINE_PROBABILITY)?;
+        let by = GROWTH * text_box.length * text_box.height / (2.0 * (text_box.length + text_box.height)).max(1.0);
+        let grown = SlantedBox { length: text_box.length + 2.0 * by, height: text_box.height + 2.0 * by, ..text_box };
+        Some(TextBox { text_box: grown.moved(corner).scaled(x, y), score })
     };
     let mut found_boxes = TextBoxes::default();
     groups(&is_set, width, MIN_LINE_PIXELS, |group| {
@@ -379,7 +379,7 @@ mod tests {
         }
         let found = find_boxes(&map, WIDTH, (0.0, 0.0), (1.0, 1.0));
         assert_eq!((found.boxes.len(), found.is_cut), (1, false));
-        assert!((found.boxes[0].place.centre.1 - 632.0).abs() < 1.0, "{found:?}");
+        assert!((found.boxes[0].text_box.centre.1 - 632.0).abs() < 1.0, "{found:?}");
     }
 
     #[test]

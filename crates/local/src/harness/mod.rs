@@ -6,7 +6,7 @@
 //! larger one.
 //!
 //! - [`phrases`]: table of questions and texts, `phrases.txt`, and its matching with requests.
-//! - [`request_kind`]: classification of a request. [`calculator`]: calculator.
+//! - [`request_kind`]: classification of a request. [`calculator`]: exact arithmetic.
 //! - [`report`]: tool results as answers, and the parts of a README.
 //! - This file: the last request, the tool result of this turn, and the resulting plan.
 //!

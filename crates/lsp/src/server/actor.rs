@@ -47,8 +47,8 @@ pub(super) async fn run(
             Event::Command(command) => actor.command(command).await,
             Event::Message(message) => actor.with(|connection| connection.take(message)),
             Event::Ended(end) => drop(actor.handle_exit(&end)),
-            Event::Due => actor.handle_timers().await,
-            Event::NoHandle => return,
+            Event::TimerDue => actor.handle_timers().await,
+            Event::HandleDropped => return,
         }
         actor.process().await;
     }
@@ -73,20 +73,20 @@ enum Event {
     Message(IncomingMessage),
     /// The process exited, or its output ended.
     Ended(ProgramEnd),
-    Due,
-    NoHandle,
+    TimerDue,
+    HandleDropped,
 }
 
 impl Actor {
     async fn next(&mut self, commands: &mut mpsc::Receiver<Command>) -> Event {
         let due = self.due();
-        let of_handles = |command: Option<Command>| command.map_or(Event::NoHandle, Event::Command);
+        let of_handles = |command: Option<Command>| command.map_or(Event::HandleDropped, Event::Command);
         let Some(connection) = &mut self.connection else { return of_handles(commands.recv().await) };
         tokio::select! {
             biased;
             end = &mut connection.ended => Event::Ended(end),
             // Before messages, which may never end.
-            () = until(due) => Event::Due,
+            () = until(due) => Event::TimerDue,
             command = commands.recv() => of_handles(command),
             message = connection.streams.incoming.recv() => match message {
                 Some(Ok(message)) => Event::Message(message),
@@ -259,7 +259,7 @@ impl Actor {
                 self.secrets = secrets;
                 Connection::begin(Arc::clone(&self.parts), process).map_err(|reason| (reason, CrashKind::Other))
             }
-            Ok(Err(error)) if error.lasting => Err((error.message, CrashKind::Lasting)),
+            Ok(Err(error)) if error.lasting => Err((error.message, CrashKind::Permanent)),
             Ok(Err(error)) => Err((error.message, CrashKind::Other)),
             Err(_) => Err(("it did not start in time".to_owned(), CrashKind::Other)),
         };
@@ -276,7 +276,7 @@ impl Actor {
     fn handle_exit(&mut self, end: &ProgramEnd) -> ServerError {
         let is_early = self.connection.as_ref().is_some_and(|connection| !connection.is_ready);
         let kind = match end.lasting {
-            true => CrashKind::Lasting,
+            true => CrashKind::Permanent,
             false if is_early => CrashKind::Early,
             false => CrashKind::Other,
         };

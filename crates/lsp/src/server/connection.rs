@@ -35,7 +35,7 @@ pub(super) struct Connection {
     /// Time until which a silent server is assumed to be loading the project.
     loads_until: Instant,
     /// Path of the project as the server sees it.
-    named: PathBuf,
+    project_path: PathBuf,
     pub(super) streams: Streams,
     pub(super) ended: BoxFuture<'static, ProgramEnd>,
     pub(super) documents: Documents,
@@ -54,13 +54,14 @@ pub(super) struct Connection {
 impl Connection {
     /// Starts the conversation with a new process.
     pub(super) fn begin(parts: Arc<ServerParts>, process: ConfinedProcess) -> Result<Self, Breakdown> {
-        let ConfinedProcess { folder: named, input, output, ended } = process;
+        let ConfinedProcess { folder: project_path, input, output, ended } = process;
         let streams = Streams::open(input, output).map_err(|error| format!("its pipes cannot be used: {error}"))?;
-        let root = if parts.root.as_os_str().is_empty() { named.clone() } else { named.join(&parts.root) };
+        let root =
+            if parts.root.as_os_str().is_empty() { project_path.clone() } else { project_path.join(&parts.root) };
         let mut connection = Self {
             loads_until: Instant::now() + parts.limits.start_timeout,
             parts,
-            named,
+            project_path,
             streams,
             ended,
             documents: Documents::default(),
@@ -90,7 +91,7 @@ impl Connection {
     }
 
     fn address(&self, below: &Path) -> String {
-        uri_of_path(&self.named.join(below))
+        uri_of_path(&self.project_path.join(below))
     }
 
     /// Sends a text, which is either the one on disk or an earlier one.
@@ -151,8 +152,8 @@ impl Connection {
         if is_known || self.requests.is_pulling(below) {
             return Ok(());
         }
-        let asked = RequestKind::Pull { below: below.to_path_buf(), generation: self.documents.generation };
-        self.retry(PendingRequest::new(asked, self.deadline()))
+        let kind = RequestKind::Pull { below: below.to_path_buf(), generation: self.documents.generation };
+        self.retry(PendingRequest::new(kind, self.deadline()))
     }
 
     /// Requests again all findings that a check waits for.
@@ -184,7 +185,7 @@ impl Connection {
 
     /// Sends a request, initially or as a retry.
     fn retry(&mut self, mut request: PendingRequest) -> Result<(), Breakdown> {
-        let (method, params) = match &mut request.asked {
+        let (method, params) = match &mut request.kind {
             RequestKind::Initialize => return Ok(()),
             // The findings of a closed file are no longer needed.
             RequestKind::Pull { below, .. } if self.documents.get(below).is_none() => return Ok(()),
@@ -256,7 +257,7 @@ impl Connection {
             self.requests.keep(RetryTime::At(now + RETRY_DELAY), request);
             return Ok(());
         }
-        match (request.asked, result) {
+        match (request.kind, result) {
             (RequestKind::Initialize, Ok(result)) => {
                 let result: Map<String, Value> = read(result.as_deref()).ok_or("invalid answer to initialize")?;
                 let provider = result.get("capabilities").and_then(|abilities| abilities.get("diagnosticProvider"));
@@ -279,7 +280,7 @@ impl Connection {
             (RequestKind::Pull { .. }, Err(_)) => {}
             (RequestKind::Question { reply, .. }, Ok(result)) => {
                 self.record_answer();
-                let _ = reply.send(Ok(ServerAnswer { result, folder: self.named.clone() }));
+                let _ = reply.send(Ok(ServerAnswer { result, folder: self.project_path.clone() }));
             }
             (RequestKind::Question { reply, .. }, Err(error)) => {
                 let message = format!("{} cannot answer: {}", self.parts.config.name, error_line(&error));
@@ -340,7 +341,7 @@ impl Connection {
     fn handle_diagnostics(&mut self, params: Option<&RawValue>) {
         let Some(PublishedFindings { uri, version, diagnostics }) = read(params) else { return };
         let path = uri_to_path(&uri);
-        if let Some(below) = path.as_deref().and_then(|path| path.strip_prefix(&self.named).ok()) {
+        if let Some(below) = path.as_deref().and_then(|path| path.strip_prefix(&self.project_path).ok()) {
             let is_open = self.documents.publish(below, version, findings(diagnostics).into(), Instant::now());
             if is_open && !self.is_pulled {
                 self.record_answer();
@@ -364,7 +365,7 @@ impl Connection {
             if let Some(id) = id {
                 self.send(message::notification("$/cancelRequest", &json!({"id": id})))?;
             }
-            match request.asked {
+            match request.kind {
                 RequestKind::Initialize => return Err("it was not ready in time".to_owned()),
                 RequestKind::Question { reply, .. } => {
                     is_silent |= id.is_some();

@@ -30,7 +30,7 @@ pub(super) struct Crashes {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CrashKind {
     /// The cause is permanent, so retrying is pointless.
-    Lasting,
+    Permanent,
     /// The server exited before it was ready.
     Early,
     /// The server crashed at work, or did not get ready.
@@ -42,7 +42,7 @@ impl Crashes {
         self.count += 1;
         self.early = if kind == CrashKind::Early { self.early + 1 } else { 0 };
         description.clone_into(&mut self.last);
-        self.given_up = kind == CrashKind::Lasting || self.early >= MAX_EARLY_CRASHES || self.count >= MAX_CRASHES;
+        self.given_up = kind == CrashKind::Permanent || self.early >= MAX_EARLY_CRASHES || self.count >= MAX_CRASHES;
         (self.last_at, self.retry_at) = (Some(now), Some(now + FIRST_BACKOFF * 2u32.pow(self.count.min(8) - 1)));
     }
 
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn lasting_failure_is_not_retried() {
         let mut crashes = Crashes::default();
-        crashes.add("no sandbox", CrashKind::Lasting, Instant::now());
+        crashes.add("no sandbox", CrashKind::Permanent, Instant::now());
         assert!(is_given_up(&crashes, "x is disabled: no sandbox. `agentctl reload`"));
         let mut crashes = Crashes::default();
         for kind in [CrashKind::Early, CrashKind::Other, CrashKind::Early] {

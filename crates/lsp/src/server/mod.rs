@@ -5,7 +5,7 @@
 //! - `connection`: running process with its pending requests. `streams`: its pipes.
 //! - `requests`: pending requests and retries, and detection of a server that is still loading.
 //! - `documents`: open files, their findings, and the checks that wait for these.
-//! - `watched`: detection of changes on disk. `crashes`: backoff and giving up; pure.
+//! - `watched_files`: detection of changes on disk. `crashes`: backoff and giving up; pure.
 
 mod actor;
 mod connection;

@@ -33,7 +33,7 @@ pub(super) enum RequestKind {
 
 /// Request without an answer.
 pub(super) struct PendingRequest {
-    pub(super) asked: RequestKind,
+    pub(super) kind: RequestKind,
     deadline: Instant,
     tries: u32,
 }
@@ -48,7 +48,7 @@ pub(super) enum RetryTime {
 /// Pending requests of a server.
 #[derive(Default)]
 pub(super) struct Requests {
-    asked: HashMap<i64, PendingRequest>,
+    in_flight: HashMap<i64, PendingRequest>,
     retries: Vec<(RetryTime, PendingRequest)>,
     last_id: i64,
 }
@@ -63,19 +63,19 @@ impl Requests {
     /// Adds a request that is sent now, and returns its id.
     pub(super) fn add(&mut self, request: PendingRequest) -> i64 {
         let id = self.next_id();
-        self.asked.insert(id, request);
+        self.in_flight.insert(id, request);
         id
     }
 
     /// Removes and returns the request that was answered. `None` if it has expired.
     pub(super) fn take_answered(&mut self, id: i64) -> Option<PendingRequest> {
-        self.asked.remove(&id)
+        self.in_flight.remove(&id)
     }
 
     /// Returns true if the findings of this file are already requested.
     pub(super) fn is_pulling(&self, file: &std::path::Path) -> bool {
-        let mut all = self.asked.values().chain(self.retries.iter().map(|(_, request)| request));
-        all.any(|request| matches!(&request.asked, RequestKind::Pull { below, .. } if below == file))
+        let mut all = self.in_flight.values().chain(self.retries.iter().map(|(_, request)| request));
+        all.any(|request| matches!(&request.kind, RequestKind::Pull { below, .. } if below == file))
     }
 
     /// Adds a request for a retry.
@@ -95,7 +95,7 @@ impl Requests {
     /// Removes and returns the requests that have reached their deadline. Those that were sent have an id; those that
     /// wait for a retry have none.
     pub(super) fn expired(&mut self, now: Instant) -> Vec<(Option<i64>, PendingRequest)> {
-        let unanswered = self.asked.extract_if(|_, request| request.deadline <= now);
+        let unanswered = self.in_flight.extract_if(|_, request| request.deadline <= now);
         let unsent = self.retries.extract_if(.., |(_, request)| request.deadline <= now);
         unanswered.map(|(id, request)| (Some(id), request)).chain(unsent.map(|(_, request)| (None, request))).collect()
     }
@@ -106,18 +106,18 @@ impl Requests {
             RetryTime::At(at) => *at.min(deadline),
             RetryTime::Loaded => *deadline,
         });
-        self.asked.values().map(|request| request.deadline).chain(retries).min()
+        self.in_flight.values().map(|request| request.deadline).chain(retries).min()
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.asked.is_empty() && self.retries.is_empty()
+        self.in_flight.is_empty() && self.retries.is_empty()
     }
 
     /// Fails all queries with this error.
     pub(super) fn fail(&mut self, error: &ServerError) {
         let retries = self.retries.drain(..).map(|(_, request)| request);
-        for request in self.asked.drain().map(|(_, request)| request).chain(retries) {
-            if let RequestKind::Question { reply, .. } = request.asked {
+        for request in self.in_flight.drain().map(|(_, request)| request).chain(retries) {
+            if let RequestKind::Question { reply, .. } = request.kind {
                 let _ = reply.send(Err(error.clone()));
             }
         }
@@ -125,14 +125,14 @@ impl Requests {
 }
 
 impl PendingRequest {
-    pub(super) fn new(asked: RequestKind, deadline: Instant) -> Self {
-        Self { asked, deadline, tries: 0 }
+    pub(super) fn new(kind: RequestKind, deadline: Instant) -> Self {
+        Self { kind, deadline, tries: 0 }
     }
 
     /// Counts a retry. Returns true if it is allowed.
     pub(super) fn count_retry(&mut self) -> bool {
         self.tries += 1;
-        self.tries <= MAX_RETRIES && !matches!(self.asked, RequestKind::Initialize)
+        self.tries <= MAX_RETRIES && !matches!(self.kind, RequestKind::Initialize)
     }
 }
 
