@@ -25,7 +25,7 @@ use crate::{
     ChunkConfig, Extractor, Failure, Kind, Piece, ReadingPass, RecognitionStamp, UnreadReason, WantedParts, WorkerTurn,
     chunk::Chunker,
     handle::IndexHandle,
-    index::{Claim, ContentHash, DocumentId, DocumentProperties, IndexError, folder::private},
+    index::{Claim, ContentHash, DocumentId, DocumentProperties, IndexError, folder::create_private_folder},
     worker::CancellableReader,
 };
 
@@ -153,7 +153,7 @@ impl Ingester<'_> {
             false => self.ingest_all(resolved, query.begin_by).await?,
         };
         let answer = self.index.search(resolved.request(query), self.cancel.clone()).await?;
-        Ok(resolved.finds(self.index, answer, report, query, self.failures))
+        Ok(resolved.to_finds(self.index, answer, report, query, self.failures))
     }
 
     /// Indexes missing or outdated documents. All documents that can be read directly come first and those that need
@@ -431,7 +431,7 @@ pub(super) fn copy(
     cancel: &CancellationToken,
 ) -> io::Result<(ContentHash, File)> {
     Stamp::of(file)?;
-    private(folder)?;
+    create_private_folder(folder)?;
     let mut copy = tempfile::tempfile_in(folder)?;
     io::copy(&mut CancellableReader { file, position: 0, cancel }.take(max_bytes.saturating_add(1)), &mut copy)?;
     copy.flush()?;

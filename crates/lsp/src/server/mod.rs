@@ -256,7 +256,7 @@ mod tests {
     #[tokio::test]
     async fn unresponsive_server_is_awaited_once() {
         let LanguageConfig { mut servers, limits } = tests::config(Path::new("mute"), &["mute"]);
-        let (config, confiner) = (servers.remove(0), Arc::new(tests::NoWalls));
+        let (config, confiner) = (servers.remove(0), Arc::new(tests::NoSandbox));
         let parts = ServerParts { config, limits, folder: PathBuf::new(), root: PathBuf::new(), confiner };
         let (sender, condition) = watch::channel(Condition::Cold);
         let server = ServerHandle { condition, ..ServerHandle::spawn(parts) };

@@ -101,7 +101,7 @@ fn emit_pages(document: &Pdf, emitter: &mut Emitter<'_>) -> Result<Option<String
     let mut first_error = None;
     let (fonts, layers) = (Fonts::new(), Layers::of(document));
     for (page, number) in document.pages().iter().zip(1..).skip(emitter.before()) {
-        if emitter.is_behind(number) {
+        if emitter.is_past_last_page(number) {
             break;
         }
         let stored = stored(page);

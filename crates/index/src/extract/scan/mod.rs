@@ -48,7 +48,7 @@ pub(super) fn picture(mut bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(
     }
     let mut damage = None;
     for (page, number) in pages.into_iter().zip(1..).skip(emitter.before()) {
-        if count > 1 && emitter.is_behind(number) {
+        if count > 1 && emitter.is_past_last_page(number) {
             break;
         }
         match emitter.scanner.photo(number, &mut bytes, page) {
