@@ -31,7 +31,7 @@ const BASELINE_RATIO: f32 = 0.24;
 pub struct PageText {
     /// Lines from top to bottom, with the skew corrected.
     pub lines: Vec<Line>,
-    /// True if lines may be missing, because there are more than [`MOST_LINES`](crate::MOST_LINES) or more text than
+    /// True if lines may be missing, because there are more than [`MAX_LINES`](crate::MAX_LINES) or more text than
     /// fits on a page.
     pub is_cut: bool,
 }

@@ -284,7 +284,7 @@ impl TryFrom<String> for DocumentId {
         let read = || {
             let mut parts = text.split('.');
             let (content, kind, reading) = (parts.next()?, parts.next()?, parts.next()?);
-            let kind = Kind::of_word(kind)?;
+            let kind = Kind::from_key_name(kind)?;
             let id = Self::new(ContentHash::parse(content)?, kind, reading.parse().ok()?);
             parts.next().is_none().then_some(id)
         };
