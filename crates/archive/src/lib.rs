@@ -105,7 +105,7 @@ pub enum ArchiveError {
     #[error("this archive has format {0}; this version of agentd reads up to {known}", known = FORMAT)]
     Newer(u32),
     /// The archive is truncated.
-    #[error("the archive is cut: its end is missing")]
+    #[error("the archive is truncated")]
     Cut,
     /// The archive was changed or damaged.
     #[error("the archive was changed or damaged: {0}")]
@@ -117,7 +117,7 @@ pub enum ArchiveError {
     #[error("the archive is too large: {0}")]
     TooLarge(String),
     /// The archive cannot be read.
-    #[error("the archive could not be read: {0}")]
+    #[error("could not read the archive: {0}")]
     Io(#[from] io::Error),
 }
 

@@ -63,20 +63,20 @@ pub trait Unpack {
 /// If the archive is invalid, or with the first error of `into`.
 pub fn unpack<U: Unpack>(source: impl Read, into: &mut U) -> Result<(), U::Error> {
     let mut source = BufReader::new(Source(source));
-    let head = source.fill_buf().map_err(broken)?;
+    let head = source.fill_buf().map_err(read_error)?;
     if head.is_empty() {
         return Err(ArchiveError::Foreign("it is empty").into());
     }
     if !head.starts_with(&[0x1f, 0x8b]) {
-        return Err(ArchiveError::Foreign("it is not compressed as archives are").into());
+        return Err(ArchiveError::Foreign("it is not a gzip file").into());
     }
     let mut archive = Archive::new(GzDecoder::new(source));
-    let mut entries = archive.entries().map_err(broken)?.raw(true);
+    let mut entries = archive.entries().map_err(read_error)?.raw(true);
     let mut members = Members::default();
     loop {
-        let next = next(&mut entries).map_err(|error| members.of_first(error))?;
+        let next = next(&mut entries).map_err(|error| members.classify_first(error))?;
         let Some((name, entry)) = next else {
-            return Err(members.of_first(ArchiveError::Cut).into());
+            return Err(members.classify_first(ArchiveError::Cut).into());
         };
         if members.take(&name, entry, into)? {
             return Ok(());
@@ -111,26 +111,26 @@ impl Members {
             return Err(ArchiveError::TooLarge(format!("it has more than {MAX_MEMBERS} members")).into());
         }
         if self.hashes.contains_key(name) {
-            return Err(ArchiveError::Hostile(format!("it has {} twice", display_name(name))).into());
+            return Err(ArchiveError::Hostile(format!("it contains {} twice", display_name(name))).into());
         }
         let size = entry.size();
         if name == SUMS {
-            self.verify(&whole(&mut entry, size, MAX_SUMS, name)?)?;
+            self.verify(&read_member(&mut entry, size, MAX_SUMS, name)?)?;
             return Ok(true);
         }
         let (mode, modified) = (entry.header().mode().unwrap_or(0), entry.header().mtime().unwrap_or(0));
         let mut content = Hashing { content: entry, hash: Sha256::new() };
         if name == MANIFEST {
-            let manifest = Manifest::read(&whole(&mut content, size, MAX_MANIFEST, name)?)?;
+            let manifest = Manifest::read(&read_member(&mut content, size, MAX_MANIFEST, name)?)?;
             self.parts = manifest.sessions.iter().map(|session| (session.id, 0)).collect();
             into.manifest(&manifest)?;
         } else if let Some(part) = name.strip_prefix(JOURNAL) {
-            let session = self.part(part).ok_or_else(|| misplaced(name))?;
+            let session = self.part(part).ok_or_else(|| unexpected_member(name))?;
             self.event_bytes = self.event_bytes.saturating_add(size);
             if self.event_bytes > MAX_EVENTS {
                 return Err(ArchiveError::TooLarge(format!("its events have more than {MAX_EVENTS} bytes")).into());
             }
-            let events = events(&whole(&mut content, size, MAX_PART, name)?, name)?;
+            let events = events(&read_member(&mut content, size, MAX_PART, name)?, name)?;
             if !events.is_empty() {
                 into.events(session, events)?;
             }
@@ -139,7 +139,7 @@ impl Members {
             let modified = Some(modified).filter(|modified| *modified > 0);
             self.file(&TreeFile { path: path.to_owned(), executable, modified, bytes: size }, &mut content, into)?;
         } else {
-            return Err(misplaced(name).into());
+            return Err(unexpected_member(name).into());
         }
         self.hashes.insert(name.to_owned(), hex(&content.hash.finalize()));
         Ok(false)
@@ -155,8 +155,9 @@ impl Members {
     }
 
     fn file<U: Unpack>(&mut self, file: &TreeFile, content: &mut dyn Read, into: &mut U) -> Result<(), U::Error> {
-        check_tree_path(&file.path)
-            .map_err(|why| ArchiveError::Hostile(format!("the path of a file {why}: {}", display_name(&file.path))))?;
+        check_tree_path(&file.path).map_err(|reason| {
+            ArchiveError::Hostile(format!("the path of a file {reason}: {}", display_name(&file.path)))
+        })?;
         self.files += 1;
         self.file_bytes = self.file_bytes.saturating_add(file.bytes);
         if self.files > MAX_TREE_FILES || self.file_bytes > MAX_TREE_BYTES {
@@ -166,12 +167,12 @@ impl Members {
             );
         }
         let mut counted = CountedReader { content, read: 0, failure: None };
-        let taken = into.file(file, &mut counted);
+        let received = into.file(file, &mut counted);
         // A truncated archive takes precedence over an error of the receiver.
         if let Some(error) = counted.failure {
-            return Err(broken(error).into());
+            return Err(read_error(error).into());
         }
-        taken?;
+        received?;
         if counted.read == file.bytes { Ok(()) } else { Err(ArchiveError::Cut.into()) }
     }
 
@@ -182,7 +183,7 @@ impl Members {
         let mut named = BTreeSet::new();
         for line in sums.lines() {
             let (hash, name) =
-                line.split_once("  ").ok_or_else(|| changed("its list of hashes cannot be read".to_owned()))?;
+                line.split_once("  ").ok_or_else(|| changed("its list of hashes is invalid".to_owned()))?;
             match self.hashes.get(name) {
                 None => return Err(changed(format!("{} is missing", display_name(name)))),
                 Some(found) if found != hash => return Err(changed(format!("{} was changed", display_name(name)))),
@@ -196,10 +197,10 @@ impl Members {
     }
 
     /// Converts an error before the first member: the file is not an archive.
-    fn of_first(&self, error: ArchiveError) -> ArchiveError {
+    fn classify_first(&self, error: ArchiveError) -> ArchiveError {
         match error {
             ArchiveError::Changed(_) | ArchiveError::Cut if self.hashes.is_empty() => {
-                ArchiveError::Foreign("its content is not a tar, or is cut at its start")
+                ArchiveError::Foreign("its content is not a tar, or is truncated at the start")
             }
             error => error,
         }
@@ -231,12 +232,12 @@ impl Read for CountedReader<'_> {
 }
 
 /// Reads a whole member of bounded size.
-fn whole(content: &mut impl Read, size: u64, limit: u64, name: &str) -> Result<Vec<u8>, ArchiveError> {
+fn read_member(content: &mut impl Read, size: u64, limit: u64, name: &str) -> Result<Vec<u8>, ArchiveError> {
     if size > limit {
         return Err(ArchiveError::TooLarge(format!("{} has {size} bytes; the limit is {limit}", display_name(name))));
     }
     let mut bytes = Vec::new();
-    content.take(limit).read_to_end(&mut bytes).map_err(broken)?;
+    content.take(limit).read_to_end(&mut bytes).map_err(read_error)?;
     if bytes.len() as u64 == size { Ok(bytes) } else { Err(ArchiveError::Cut) }
 }
 
@@ -256,7 +257,7 @@ fn events(lines: &[u8], name: &str) -> Result<Vec<Event>, ArchiveError> {
     lines.enumerate().map(event).collect()
 }
 
-fn misplaced(name: &str) -> ArchiveError {
+fn unexpected_member(name: &str) -> ArchiveError {
     ArchiveError::Hostile(format!("unexpected member: {}", display_name(name)))
 }
 
@@ -275,7 +276,7 @@ fn next<'t, R: Read>(entries: &mut Entries<'t, R>) -> Result<Option<(String, Ent
         let Some(entry) = entries.next() else {
             return if long_name.is_some() { Err(ArchiveError::Cut) } else { Ok(None) };
         };
-        let mut entry = entry.map_err(broken)?;
+        let mut entry = entry.map_err(read_error)?;
         match entry.header().entry_type() {
             EntryType::Regular => {
                 let name = match long_name {
@@ -286,7 +287,7 @@ fn next<'t, R: Read>(entries: &mut Entries<'t, R>) -> Result<Option<(String, Ent
             }
             EntryType::GNULongName if long_name.is_none() && entry.size() <= MAX_NAME => {
                 let mut name = Vec::new();
-                (&mut entry).take(MAX_NAME).read_to_end(&mut name).map_err(broken)?;
+                (&mut entry).take(MAX_NAME).read_to_end(&mut name).map_err(read_error)?;
                 name.truncate(name.iter().position(|byte| *byte == 0).unwrap_or(name.len()));
                 long_name = Some(text(name)?);
             }
@@ -304,7 +305,7 @@ fn text(name: Vec<u8>) -> Result<String, ArchiveError> {
 }
 
 /// Converts an error of the underlying readers.
-fn broken(error: io::Error) -> ArchiveError {
+fn read_error(error: io::Error) -> ArchiveError {
     if let Some(inner) = error.get_ref()
         && let Some(reported) = inner.downcast_ref::<SourceBroke>()
     {
@@ -312,15 +313,15 @@ fn broken(error: io::Error) -> ArchiveError {
     }
     match error.kind() {
         io::ErrorKind::UnexpectedEof => ArchiveError::Cut,
-        io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => ArchiveError::Changed(plain(&error)),
+        io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => ArchiveError::Changed(message_line(&error)),
         // The tar and gzip readers use this kind for their own errors.
-        io::ErrorKind::Other if error.raw_os_error().is_none() => ArchiveError::Changed(plain(&error)),
+        io::ErrorKind::Other if error.raw_os_error().is_none() => ArchiveError::Changed(message_line(&error)),
         _ => ArchiveError::Io(error),
     }
 }
 
 /// Formats the message as one line of bounded length, since it may quote the archive.
-fn plain(error: &io::Error) -> String {
+fn message_line(error: &io::Error) -> String {
     error.to_string().chars().map(|c| if c.is_control() { ' ' } else { c }).take(200).collect()
 }
 

@@ -10,7 +10,7 @@ use tar::{Builder, EntryType, Header};
 use crate::{FILES, JOURNAL, MANIFEST, Manifest, SUMS};
 
 /// Number of bytes of events after which a part ends.
-const PART: usize = 1 << 20;
+const PART_BYTES: usize = 1 << 20;
 
 /// Archive that is being written.
 pub struct ArchiveWriter<W: Write> {
@@ -48,7 +48,7 @@ impl<W: Write> ArchiveWriter<W> {
         }
         serde_json::to_writer(&mut self.gathered, event)?;
         self.gathered.push(b'\n');
-        if self.gathered.len() >= PART { self.end_part() } else { Ok(()) }
+        if self.gathered.len() >= PART_BYTES { self.end_part() } else { Ok(()) }
     }
 
     /// Adds a file, after all events. A file that was truncated meanwhile is padded with zeros, so that the rest of the

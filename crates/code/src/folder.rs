@@ -181,11 +181,11 @@ impl CodeFolder {
         if !belongs(path, &*self.config.may_read) {
             return None;
         }
-        let (place, metadata) = regular_file(&self.root, path)?;
+        let (path_on_disk, metadata) = regular_file(&self.root, path)?;
         if metadata.len() > MAX_BYTES as u64 {
             return None;
         }
-        let bytes = fs::read(place).ok()?;
+        let bytes = fs::read(path_on_disk).ok()?;
         decode(&bytes).ok().map(Cow::into_owned)
     }
 }

@@ -26,7 +26,7 @@ pub(crate) fn map(index: &CodeIndex, max_tokens: usize, read: ReadFile<'_>) -> V
 /// Damping factor of PageRank.
 const DAMPING: f32 = 0.85;
 /// Number of iterations, after which ranks hardly change.
-const ROUNDS: usize = 10;
+const ITERATIONS: usize = 10;
 
 /// Returns the rank of each slot. The sum is 1.
 fn page_rank(graph: &Graph<'_>) -> Vec<f32> {
@@ -36,23 +36,23 @@ fn page_rank(graph: &Graph<'_>) -> Vec<f32> {
     let sum: f32 = start.iter().sum();
     start.iter_mut().for_each(|start| *start /= sum.max(f32::MIN_POSITIVE));
     let mut ranks = start.clone();
-    for _ in 0..ROUNDS {
+    for _ in 0..ITERATIONS {
         let mut next = vec![0.0_f32; slots];
         let mut passed = 0.0;
         for ((rank, edges), total) in ranks.iter().zip(&graph.edges).zip(&graph.totals) {
             let factor = DAMPING * rank / total;
             for edge in edges {
-                if let Some(place) = next.get_mut(edge.to as usize) {
+                if let Some(rank) = next.get_mut(edge.to as usize) {
                     let share = factor * edge.weight;
-                    *place += share;
+                    *rank += share;
                     passed += share;
                 }
             }
         }
         // Rank that is not passed on is distributed like the initial rank.
         let back = 1.0 - passed;
-        for (place, start) in next.iter_mut().zip(&start) {
-            *place += back * start;
+        for (rank, start) in next.iter_mut().zip(&start) {
+            *rank += back * start;
         }
         ranks = next;
     }
@@ -69,16 +69,16 @@ const MAX_SHOWN: usize = 2000;
 /// Renders as many definitions as fit, in the order of their ranks. Uses a binary search, because definitions of one
 /// file share its path line.
 fn render(index: &CodeIndex, ranked: &[RankedDefinition], max_tokens: usize, read: ReadFile<'_>) -> Vec<MapFile> {
-    let room = max_tokens.saturating_mul(BYTES_PER_TOKEN);
+    let budget = max_tokens.saturating_mul(BYTES_PER_TOKEN);
     // Lines are rarely shorter than this, and every attempt may read files.
-    let most = ranked.len().min(room / 24 + 1);
+    let limit = ranked.len().min(budget / 24 + 1);
     let mut texts: HashMap<u32, Vec<String>> = HashMap::new();
-    let (mut fits, mut too_many) = (0, most + 1);
+    let (mut fits, mut too_many) = (0, limit + 1);
     let mut drawn = Vec::new();
     while fits + 1 < too_many {
         let middle = fits.midpoint(too_many);
-        let files = draw(index, ranked.get(..middle).unwrap_or_default(), &mut texts, read);
-        if MapFile::render(&files).len() <= room {
+        let files = render_files(index, ranked.get(..middle).unwrap_or_default(), &mut texts, read);
+        if MapFile::render(&files).len() <= budget {
             (fits, drawn) = (middle, files);
         } else {
             too_many = middle;
@@ -87,7 +87,7 @@ fn render(index: &CodeIndex, ranked: &[RankedDefinition], max_tokens: usize, rea
     drawn
 }
 
-fn draw(
+fn render_files(
     index: &CodeIndex,
     ranked: &[RankedDefinition],
     texts: &mut HashMap<u32, Vec<String>>,
@@ -119,11 +119,11 @@ fn draw(
 }
 
 /// Factor for each further file of the same group.
-const CROWDED: f32 = 0.5;
+const GROUP_FACTOR: f32 = 0.5;
 /// Folder with the sources of a package.
 const SOURCES: &str = "src";
 /// Folder names that do not identify their content.
-const PLAIN: [&str; 4] = [SOURCES, "lib", "main", "java"];
+const GENERIC_FOLDERS: [&str; 4] = [SOURCES, "lib", "main", "java"];
 
 /// Lowers the rank of further files in the same group, and sorts again.
 fn diversify(index: &CodeIndex, mut ranked: Vec<RankedDefinition>) -> Vec<RankedDefinition> {
@@ -132,8 +132,8 @@ fn diversify(index: &CodeIndex, mut ranked: Vec<RankedDefinition>) -> Vec<Ranked
     let mut seen = HashSet::new();
     for definition in &ranked {
         if let Some(file) = index.file(definition.file).filter(|_| seen.insert(definition.file)) {
-            let crowd = crowds.entry(room(&file.path)).or_default();
-            factors.insert(definition.file, CROWDED.powi(*crowd));
+            let crowd = crowds.entry(group_of(&file.path)).or_default();
+            factors.insert(definition.file, GROUP_FACTOR.powi(*crowd));
             *crowd += 1;
         }
     }
@@ -145,14 +145,14 @@ fn diversify(index: &CodeIndex, mut ranked: Vec<RankedDefinition>) -> Vec<Ranked
 }
 
 /// Returns the group of a file: its package, or the first two meaningful folders of its path.
-fn room(path: &str) -> String {
+fn group_of(path: &str) -> String {
     let folders: Vec<&str> = path.split('/').collect();
     let folders = folders.split_last().map_or(&[][..], |(_, folders)| folders);
     let package = folders.iter().position(|folder| *folder == SOURCES).and_then(|at| folders.get(..at));
     if let Some(package) = package.filter(|package| !package.is_empty()) {
         return package.join("/");
     }
-    let specific = folders.iter().filter(|folder| !PLAIN.contains(folder));
+    let specific = folders.iter().filter(|folder| !GENERIC_FOLDERS.contains(folder));
     specific.take(2).copied().collect::<Vec<_>>().join("/")
 }
 
@@ -164,13 +164,13 @@ const MANY_DEFINERS: usize = 5;
 const MIN_SPECIFIC_LEN: usize = 8;
 /// Factor for a file of which neither a type nor the file name is used. Most of these uses are methods of the standard
 /// library with the same name as one in the file.
-const DOUBTFUL: f32 = 0.05;
-/// Factor if [`SEVERAL`] names of a file are used, which is unlikely to be a coincidence.
-const PROBABLE: f32 = 0.5;
+const DOUBTFUL_FACTOR: f32 = 0.05;
+/// Factor if [`MIN_PROBABLE_NAMES`] names of a file are used, which is unlikely to be a coincidence.
+const PROBABLE_FACTOR: f32 = 0.5;
 /// Weight that each file retains, so that one with few and doubtful uses does not pass all its rank on.
-const KEPT: f32 = 10.0;
-/// Minimum number of used names for [`PROBABLE`].
-const SEVERAL: u32 = 3;
+const RETAINED_WEIGHT: f32 = 10.0;
+/// Minimum number of used names for [`PROBABLE_FACTOR`].
+const MIN_PROBABLE_NAMES: u32 = 3;
 
 /// Definition of a name in the graph.
 #[derive(Debug, Clone, Copy)]
@@ -291,14 +291,14 @@ impl<'index> Graph<'index> {
                     || stem.is_some_and(|stem| file.uses.binary_search_by_key(&stem, |(name, _)| *name).is_ok());
                 let trust = match evidence {
                     _ if evidence.has_type || is_named() => 1.0,
-                    _ if evidence.names >= SEVERAL => PROBABLE,
-                    _ => DOUBTFUL,
+                    _ if evidence.names >= MIN_PROBABLE_NAMES => PROBABLE_FACTOR,
+                    _ => DOUBTFUL_FACTOR,
                 };
                 Some(Edge { to, weight: evidence.weight * trust, trust })
             };
             let edges: Vec<Edge> = touched.drain(..).filter_map(edge).collect();
             if let (Some(own), Some(total)) = (self.edges.get_mut(slot as usize), self.totals.get_mut(slot as usize)) {
-                *total = KEPT + edges.iter().map(|edge| edge.weight).sum::<f32>();
+                *total = RETAINED_WEIGHT + edges.iter().map(|edge| edge.weight).sum::<f32>();
                 *own = edges;
             }
         }
@@ -330,22 +330,22 @@ impl<'index> Graph<'index> {
         }
     }
 
-    /// Passes the rank of each file on to the definitions that it uses. Returns at most `most` of them, highest rank
+    /// Passes the rank of each file on to the definitions that it uses. Returns at most `limit` of them, highest rank
     /// first.
-    pub(super) fn definition_ranks(&self, ranks: &[f32], most: usize) -> Vec<RankedDefinition> {
+    pub(super) fn definition_ranks(&self, ranks: &[f32], limit: usize) -> Vec<RankedDefinition> {
         let mut found = self.propagate(ranks);
         found.retain(|ranked| ranked.rank > 0.0);
         for ranked in &mut found {
             ranked.rank *= self.file_weight(ranked.file);
         }
-        let place = |ranked: &RankedDefinition| self.index.file(ranked.file).map(|file| &*file.path);
+        let path_of = |ranked: &RankedDefinition| self.index.file(ranked.file).map(|file| &*file.path);
         let order = |a: &RankedDefinition, b: &RankedDefinition| {
-            b.rank.total_cmp(&a.rank).then_with(|| (place(a), a.definition).cmp(&(place(b), b.definition)))
+            b.rank.total_cmp(&a.rank).then_with(|| (path_of(a), a.definition).cmp(&(path_of(b), b.definition)))
         };
-        if found.len() > most && most > 0 {
-            found.select_nth_unstable_by(most - 1, order);
+        if found.len() > limit && limit > 0 {
+            found.select_nth_unstable_by(limit - 1, order);
         }
-        found.truncate(most);
+        found.truncate(limit);
         found.sort_unstable_by(order);
         found
     }
@@ -362,15 +362,15 @@ impl<'index> Graph<'index> {
             let of = |numbers: &[f32]| numbers.get(slot as usize).copied().unwrap_or_default();
             let (rank, total) = (of(ranks), of(&self.totals));
             for edge in self.edges.get(slot as usize).into_iter().flatten() {
-                if let Some(place) = trust.get_mut(edge.to as usize) {
-                    *place = edge.trust;
+                if let Some(slot_trust) = trust.get_mut(edge.to as usize) {
+                    *slot_trust = edge.trust;
                 }
             }
             self.uses(slot, file, &mut |definer, weight| {
                 let trust = trust.get(definer.file as usize).copied().unwrap_or_default();
                 let ranks = found.get_mut(definer.file as usize);
-                if let Some(place) = ranks.and_then(|ranks| ranks.get_mut(definer.definition as usize)) {
-                    *place += rank * weight * trust / total;
+                if let Some(total_rank) = ranks.and_then(|ranks| ranks.get_mut(definer.definition as usize)) {
+                    *total_rank += rank * weight * trust / total;
                 }
             });
         }
@@ -401,7 +401,7 @@ mod tests {
             ("src/net/http/client.go", "net/http"),
             ("main.py", ""),
         ] {
-            assert_eq!(room(path), expected, "{path}");
+            assert_eq!(group_of(path), expected, "{path}");
         }
     }
 }

@@ -39,7 +39,7 @@ impl CodeIndex {
             self.keep_within(&mut scores, &query.below);
         }
         let limit = limit.min(MAX_HITS);
-        let ranked = full(self, query, scores, limit);
+        let ranked = rank(self, query, scores, limit);
         let named: Vec<u32> = query.symbols.iter().filter_map(|name| self.names().get(name)).collect();
         ranked.into_iter().filter_map(|(number, score)| self.hit(number, score, &named)).collect()
     }
@@ -133,17 +133,17 @@ impl SearchQuery {
 }
 
 /// Bonus for the sum of a file's chunks, as a share of the best score.
-const COHERENCE: f32 = 0.5;
+const COHERENCE_BONUS: f32 = 0.5;
 /// Bonus for the definition of a symbol that is the whole query, as a share of the best score.
-const DEFINED_QUERY: f32 = 2.0;
+const QUERY_SYMBOL_BONUS: f32 = 2.0;
 /// Bonus for the definition of a symbol that the query mentions, as a share of the best score.
-const DEFINED_NAME: f32 = 0.5;
+const SYMBOL_BONUS: f32 = 0.5;
 /// Bonus for a file whose name matches the query, as a share of the best score.
-const NAMED: f32 = 0.5;
+const FILE_NAME_BONUS: f32 = 0.5;
 /// Factor for each further result from the same file.
-const REPEATED: f32 = 0.5;
+const REPEATED_FILE_FACTOR: f32 = 0.5;
 /// Number of candidates per requested result.
-const CANDIDATES: usize = 12;
+const CANDIDATES_PER_HIT: usize = 12;
 
 type RankedChunks = Vec<(u32, f32)>;
 
@@ -155,7 +155,7 @@ struct FileScore {
 }
 
 /// Ranks chunks with all bonuses and factors.
-pub(super) fn full(index: &CodeIndex, query: &SearchQuery, mut scores: Scores, limit: usize) -> RankedChunks {
+pub(super) fn rank(index: &CodeIndex, query: &SearchQuery, mut scores: Scores, limit: usize) -> RankedChunks {
     let defined = defining_chunks(index, query);
     let files = file_scores(index, &scores);
     let top = files.values().map(|file| file.best).fold(0.0, f32::max);
@@ -167,7 +167,7 @@ pub(super) fn full(index: &CodeIndex, query: &SearchQuery, mut scores: Scores, l
         let Some(indexed) = index.file(*slot) else { continue };
         let named = indexed.name_terms.iter().filter(|term| asked.contains(term)).count();
         let named = named as f32 / indexed.name_terms.len().max(1) as f32;
-        let bonus = COHERENCE * file.sum / top_sum + NAMED * named;
+        let bonus = COHERENCE_BONUS * file.sum / top_sum + FILE_NAME_BONUS * named;
         weights.insert(*slot, (bonus, indexed.weight));
     }
     for (number, share) in &defined {
@@ -186,10 +186,10 @@ pub(super) fn full(index: &CodeIndex, query: &SearchQuery, mut scores: Scores, l
         if files.get(&chunk.file).is_none_or(|file| file.best_chunk == *number) {
             score += bonus * top;
         }
-        let weight = if chunk.is_test { weight * text::TEST } else { weight };
+        let weight = if chunk.is_test { weight * text::TEST_WEIGHT } else { weight };
         ranked.push((*number, score * weight));
     }
-    let candidates = best(index, ranked, limit * CANDIDATES);
+    let candidates = best(index, ranked, limit * CANDIDATES_PER_HIT);
     diversify(index, candidates, limit)
 }
 
@@ -219,7 +219,7 @@ fn defining_chunks(index: &CodeIndex, query: &SearchQuery) -> Vec<(u32, f32)> {
         for definition in file.definitions.iter().filter(|definition| names.contains(&definition.name)) {
             // `Type::method` means the method.
             let is_meant = query.is_symbol && Some(definition.name) == last;
-            let mut share = if is_meant { DEFINED_QUERY } else { DEFINED_NAME };
+            let mut share = if is_meant { QUERY_SYMBOL_BONUS } else { SYMBOL_BONUS };
             if definition.kind == crate::tags::SymbolKind::Impl {
                 share *= 0.25;
             } else if definition.depth > 0 && !definition.kind.is_type() {
@@ -237,12 +237,12 @@ fn defining_chunks(index: &CodeIndex, query: &SearchQuery) -> Vec<(u32, f32)> {
 /// Returns the best results. Ties are ordered by path and line, so that the result does not depend on the order in
 /// which files were added.
 fn best(index: &CodeIndex, mut ranked: RankedChunks, limit: usize) -> RankedChunks {
-    let place = |number: &u32| {
+    let location = |number: &u32| {
         let chunk = index.chunk(*number);
         (chunk.and_then(|chunk| index.file(chunk.file)).map(|file| &*file.path), chunk.map(|chunk| chunk.first_line))
     };
     let order = |a: &(u32, f32), b: &(u32, f32)| match b.1.total_cmp(&a.1) {
-        Ordering::Equal => place(&a.0).cmp(&place(&b.0)),
+        Ordering::Equal => location(&a.0).cmp(&location(&b.0)),
         order => order,
     };
     if ranked.len() > limit && limit > 0 {
@@ -258,7 +258,7 @@ fn diversify(index: &CodeIndex, candidates: RankedChunks, limit: usize) -> Ranke
     let mut seen: HashMap<u32, i32, DefaultHashBuilder> = HashMap::default();
     let lessened = candidates.into_iter().map(|(number, score)| {
         let seen = seen.entry(index.chunk(number).map_or(u32::MAX, |chunk| chunk.file)).or_default();
-        let factor = REPEATED.powi(*seen);
+        let factor = REPEATED_FILE_FACTOR.powi(*seen);
         *seen += 1;
         (number, score * factor)
     });

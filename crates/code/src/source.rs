@@ -37,7 +37,9 @@ impl Parser {
             _ => None,
         };
         let tree = match (tree, grammar) {
-            (Some(tree), Some(grammar)) if language == Some(Language::Rust) => Some(self.opened(grammar, text, tree)),
+            (Some(tree), Some(grammar)) if language == Some(Language::Rust) => {
+                Some(self.reparse_macros(grammar, text, tree))
+            }
             (tree, _) => tree,
         };
         let tags = match (tree, grammar) {
@@ -45,15 +47,15 @@ impl Parser {
             _ => Tags::default(),
         };
         let lines = Lines::new(text);
-        let spans = cut(&lines, &tags.definitions);
+        let spans = split_at_definitions(&lines, &tags.definitions);
         SourceFile { path, text, language, tags, spans, lines }
     }
 
     /// Reparses the text without the macro calls around items, as in `cfg_net! { pub fn bind() {} }`: the call is
     /// replaced by blanks and its content stays, which the grammar would otherwise see as tokens. Macros with their own
     /// syntax are left unchanged.
-    fn opened(&mut self, grammar: &Grammar, text: &str, mut tree: Tree) -> Tree {
-        let mut opened = text.as_bytes().to_vec();
+    fn reparse_macros(&mut self, grammar: &Grammar, text: &str, mut tree: Tree) -> Tree {
+        let mut expanded = text.as_bytes().to_vec();
         for _ in 0..MAX_NESTED_MACROS {
             let mut has_items = |body: &str| {
                 let tree = self.tree(Language::Rust, grammar, body);
@@ -65,12 +67,12 @@ impl Parser {
             macros.retain(|(_, body)| text.get(body.clone()).is_some_and(&mut has_items));
             for (around, body) in &macros {
                 for at in (around.start..body.start).chain(body.end..around.end) {
-                    if let Some(byte) = opened.get_mut(at).filter(|byte| **byte != b'\n') {
+                    if let Some(byte) = expanded.get_mut(at).filter(|byte| **byte != b'\n') {
                         *byte = b' ';
                     }
                 }
             }
-            let next = if macros.is_empty() { None } else { std::str::from_utf8(&opened).ok() };
+            let next = if macros.is_empty() { None } else { std::str::from_utf8(&expanded).ok() };
             let Some(next) = next.and_then(|text| self.tree(Language::Rust, grammar, text)) else { break };
             tree = next;
         }
@@ -241,7 +243,7 @@ impl<'text> Lines<'text> {
 type LineRange = (u32, u32);
 
 /// Splits lines into chunks at definitions, outer ones first. Neighbours stay together while they fit.
-pub(crate) fn cut(lines: &Lines<'_>, definitions: &[Definition]) -> Vec<ChunkSpan> {
+pub(crate) fn split_at_definitions(lines: &Lines<'_>, definitions: &[Definition]) -> Vec<ChunkSpan> {
     let count = lines.count();
     if count == 0 {
         return Vec::new();

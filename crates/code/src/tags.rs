@@ -133,7 +133,7 @@ fn name_of<'tree>(
             node.child_by_field_name("body")?;
             Some((node.child_by_field_name("name")?, kind))
         }
-        NameRule::Declarator => Some((declared(node)?, kind)),
+        NameRule::Declarator => Some((declarator_name(node)?, kind)),
         NameRule::Variable => {
             let name = node.child_by_field_name("name").filter(|name| name.child_count() == 0)?;
             let value = node.child_by_field_name("value").map(|value| value.kind());
@@ -164,7 +164,7 @@ fn value_kind(value: &str) -> Option<SymbolKind> {
 }
 
 /// Returns the innermost name in a chain of declarators, which has a link per star and bracket.
-fn declared(node: Node<'_>) -> Option<Node<'_>> {
+fn declarator_name(node: Node<'_>) -> Option<Node<'_>> {
     let mut at = node.child_by_field_name("declarator")?;
     for _ in 0..32 {
         match at.child_by_field_name("declarator").or_else(|| at.child_by_field_name("name")) {

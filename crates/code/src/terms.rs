@@ -63,7 +63,7 @@ pub(super) fn parts(word: &str, stems: &mut Stems, emit: &mut dyn FnMut(&str)) {
     let mut count = 0;
     let mut start = 0;
     for at in 1..=bytes.len() {
-        if at < bytes.len() && !begins(bytes, at) {
+        if at < bytes.len() && !starts_part(bytes, at) {
             continue;
         }
         let part = word.get(start..at).unwrap_or_default().trim_matches('_');
@@ -89,7 +89,7 @@ pub(super) fn parts(word: &str, stems: &mut Stems, emit: &mut dyn FnMut(&str)) {
 }
 
 /// Returns true if a new part starts at this byte, which is not the first one.
-fn begins(bytes: &[u8], at: usize) -> bool {
+fn starts_part(bytes: &[u8], at: usize) -> bool {
     let (Some(before), Some(byte)) = (bytes.get(at - 1), bytes.get(at)) else { return false };
     match (before, byte) {
         (b'_', _) | (_, b'_') => *before != *byte,
@@ -146,12 +146,12 @@ fn pairs(run: &str, emit: &mut dyn FnMut(&str)) {
 }
 
 /// Maximum number of cached words. Code repeats a few of them very often.
-const MAX_REMEMBERED: usize = 50_000;
+const MAX_CACHED: usize = 50_000;
 
 /// Stemmer with a cache.
 pub(crate) struct Stems {
     stemmer: Stemmer,
-    known: HashMap<Box<str>, Box<str>, hashbrown::DefaultHashBuilder>,
+    cache: HashMap<Box<str>, Box<str>, hashbrown::DefaultHashBuilder>,
     small: String,
     unknown: String,
 }
@@ -160,7 +160,7 @@ impl Default for Stems {
     fn default() -> Self {
         Self {
             stemmer: Stemmer::new(Algorithm::English),
-            known: HashMap::default(),
+            cache: HashMap::default(),
             small: String::new(),
             unknown: String::new(),
         }
@@ -176,15 +176,15 @@ impl Stems {
         if self.small.len() < 4 || self.small.bytes().any(|byte| !byte.is_ascii_alphabetic()) {
             return &self.small;
         }
-        if !self.known.contains_key(self.small.as_str()) {
+        if !self.cache.contains_key(self.small.as_str()) {
             let stem = self.stemmer.stem(&self.small).into_owned();
-            if self.known.len() >= MAX_REMEMBERED {
+            if self.cache.len() >= MAX_CACHED {
                 self.unknown = stem;
                 return &self.unknown;
             }
-            self.known.insert(self.small.as_str().into(), stem.into());
+            self.cache.insert(self.small.as_str().into(), stem.into());
         }
-        self.known.get(self.small.as_str()).map_or("", |stem| stem)
+        self.cache.get(self.small.as_str()).map_or("", |stem| stem)
     }
 }
 
@@ -216,8 +216,8 @@ pub(crate) struct Interner {
 impl Interner {
     /// Returns the number of a text. Stores it if it is new.
     pub(crate) fn intern(&mut self, text: &str) -> u32 {
-        if let Some(known) = self.get(text) {
-            return known;
+        if let Some(number) = self.get(text) {
+            return number;
         }
         let number = count(self.ends.len());
         self.bytes.push_str(text);
@@ -268,9 +268,9 @@ pub(crate) struct TermTable<'text> {
 impl<'text> TermTable<'text> {
     /// Adds the words of a text to the current chunk with this weight.
     pub(crate) fn add(&mut self, text: &'text str, weight: u32, stems: &mut Stems) {
-        let Self { terms, words: known, counts } = self;
+        let Self { terms, words: numbers_by_word, counts } = self;
         words(text, &mut |word| {
-            let numbers = known.entry(word).or_insert_with(|| {
+            let numbers = numbers_by_word.entry(word).or_insert_with(|| {
                 let mut numbers = Vec::new();
                 parts(word, stems, &mut |term| numbers.push(terms.intern(term)));
                 numbers

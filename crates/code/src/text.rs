@@ -42,7 +42,7 @@ pub(crate) fn start_of(text: &str, bytes: usize) -> &str {
 }
 
 /// Factor for the scores of tests.
-pub(crate) const TEST: f32 = 0.3;
+pub(crate) const TEST_WEIGHT: f32 = 0.3;
 
 /// Returns the factor for the score of a file by its path. 1 for the product's own code.
 pub(crate) fn weight(path: &str) -> f32 {
@@ -61,7 +61,7 @@ pub(crate) fn weight(path: &str) -> f32 {
         || ending.starts_with("spec.")
         || ending == "java" && (name.ends_with("test.java") || name.ends_with("tests.java"));
     if is_test {
-        weight *= TEST;
+        weight *= TEST_WEIGHT;
     }
     if is_in("legacy deprecated compat _compat old v1") || matches!(stem, "legacy" | "compat" | "_compat") {
         weight *= 0.5;
@@ -87,21 +87,21 @@ pub(crate) fn weight(path: &str) -> f32 {
 const LOCK_FILES: &str = "bun.lockb cargo.lock composer.lock flake.lock gemfile.lock go.sum gradle.lockfile mix.lock \
     npm-shrinkwrap.json package-lock.json packages.lock.json pdm.lock pnpm-lock.yaml yarn.lock";
 /// Suffixes of generated files and data.
-const GENERATED: &str = ".bundle.js .csv .designer.cs .g.cs .g.dart .generated.cs .generated.go .generated.ts \
+const GENERATED_SUFFIXES: &str = ".bundle.js .csv .designer.cs .g.cs .g.dart .generated.cs .generated.go .generated.ts \
     .geojson .ipynb .jsonl .lock .map .min.css .min.js .min.mjs .ndjson .parquet .pb.cc .pb.go \
     .pb.h .po .pot .snap .svg .tsv _generated.go _pb2.py _pb2.pyi _pb2_grpc.py";
 /// Number of bytes at the start of a file that are searched for a generator's notice.
-const HEAD: usize = 1024;
+const NOTICE_BYTES: usize = 1024;
 
 /// Returns true if the file name indicates generated code or data.
 pub(crate) fn is_generated_name(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path).to_ascii_lowercase();
-    LOCK_FILES.split(' ').any(|file| name == file) || GENERATED.split(' ').any(|ending| name.ends_with(ending))
+    LOCK_FILES.split(' ').any(|file| name == file) || GENERATED_SUFFIXES.split(' ').any(|ending| name.ends_with(ending))
 }
 
 /// Returns true if a comment at the start says that the file is generated.
 pub(crate) fn is_generated_text(text: &str) -> bool {
-    let comments = start_of(text, HEAD).lines().take(12).filter(|line| {
+    let comments = start_of(text, NOTICE_BYTES).lines().take(12).filter(|line| {
         ["//", "#", "/*", "*", "--", "<!--", ";", "\"\"\""].iter().any(|mark| line.trim_start().starts_with(mark))
     });
     comments.into_iter().any(|line| {

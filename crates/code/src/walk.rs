@@ -73,7 +73,7 @@ pub(crate) fn list(tree: &FileTree<'_>, max_files: usize, report: &mut RefreshRe
             continue;
         }
         let Some(path) = relative(root, entry.path()) else { continue };
-        if !belongs(&path, may_read) {
+        if !may_index(&path, may_read) {
             continue;
         }
         // The file disappeared after it was listed. The next listing will notice.
@@ -105,16 +105,16 @@ fn is_wanted(entry: &DirEntry, outer: &OuterIgnore) -> bool {
 /// Returns true if a single file may be indexed, by the rules of [`list`].
 pub(crate) fn is_listed(tree: &FileTree<'_>, path: &str) -> bool {
     let FileTree { root, outer, may_read } = *tree;
-    let Some(place) = absolute(root, path).filter(|_| belongs(path, may_read)) else { return false };
-    let mut way = walk(root);
-    let (target, outer) = (place.clone(), outer.clone());
-    way.filter_entry(move |entry| is_wanted(entry, &outer) && target.starts_with(entry.path()));
-    let mut found = way.build().filter_map(Result::ok);
-    found.any(|entry| entry.path() == place && entry.file_type().is_some_and(|kind| kind.is_file()))
+    let Some(real_path) = absolute(root, path).filter(|_| may_index(path, may_read)) else { return false };
+    let mut walker = walk(root);
+    let (target, outer) = (real_path.clone(), outer.clone());
+    walker.filter_entry(move |entry| is_wanted(entry, &outer) && target.starts_with(entry.path()));
+    let mut found = walker.build().filter_map(Result::ok);
+    found.any(|entry| entry.path() == real_path && entry.file_type().is_some_and(|kind| kind.is_file()))
 }
 
 /// Returns true if the path may be indexed, judged by its name.
-pub(crate) fn belongs(path: &str, may_read: &MayRead) -> bool {
+pub(crate) fn may_index(path: &str, may_read: &MayRead) -> bool {
     !is_generated_name(path) && may_read(path)
 }
 
@@ -137,10 +137,10 @@ pub(crate) fn is_below(path: &str) -> bool {
 
 /// Returns the location of a regular file. `None` if any part of its path is a link.
 pub(crate) fn regular_file(root: &Path, path: &str) -> Option<(PathBuf, Metadata)> {
-    let place = absolute(root, path)?;
-    let metadata = place.symlink_metadata().ok().filter(Metadata::is_file)?;
-    let is_direct = place.canonicalize().is_ok_and(|real| real == place);
-    is_direct.then_some((place, metadata))
+    let real_path = absolute(root, path)?;
+    let metadata = real_path.symlink_metadata().ok().filter(Metadata::is_file)?;
+    let is_direct = real_path.canonicalize().is_ok_and(|real| real == real_path);
+    is_direct.then_some((real_path, metadata))
 }
 
 pub(crate) fn stamp(metadata: &Metadata) -> FileStamp {
@@ -216,9 +216,9 @@ impl OuterIgnore {
 }
 
 /// Number of files per thread that may wait for the index.
-const WAITING: usize = 16;
+const QUEUE_PER_THREAD: usize = 16;
 /// Maximum number of changed files that are read by the calling thread alone.
-const ALONE: usize = 8;
+const MAX_SINGLE_THREADED: usize = 8;
 
 /// Result of a refresh.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -268,7 +268,7 @@ pub(crate) fn refresh(
     let root = tree.root;
     let mut report = RefreshReport::default();
     let files = list(tree, max_files, &mut report);
-    remove_gone(index, skipped, &files, root, &mut report);
+    remove_missing(index, skipped, &files, root, &mut report);
     let is_changed = |file: &ListedFile| {
         let known = index.stamp(&file.path).or_else(|| skipped.get(&file.path).map(|(stamp, _)| *stamp));
         known != Some(file.stamp)
@@ -277,7 +277,7 @@ pub(crate) fn refresh(
     let changed: Vec<ListedFile> = files.into_iter().filter(is_changed).collect();
     report.unchanged = all - changed.len();
     let (mut done, total) = (0, changed.len());
-    if total <= ALONE || threads <= 1 {
+    if total <= MAX_SINGLE_THREADED || threads <= 1 {
         let mut reader = Reader::default();
         for file in &changed {
             on_step(RefreshStep::Reading(&file.path));
@@ -292,7 +292,7 @@ pub(crate) fn refresh(
             on_step(RefreshStep::Done { done, total });
         });
     }
-    if report.indexed > ALONE {
+    if report.indexed > MAX_SINGLE_THREADED {
         index.shrink();
     }
     report.skipped.extend(skipped.iter().map(|(path, (_, reason))| (path.clone(), *reason)));
@@ -317,7 +317,7 @@ pub(crate) fn update(index: &mut CodeIndex, skipped: &mut SkippedFiles, tree: &F
 
 type AnalysisResult = (FileStamp, Result<FileAnalysis, SkipReason>);
 
-fn remove_gone(
+fn remove_missing(
     index: &mut CodeIndex,
     skipped: &mut SkippedFiles,
     files: &[ListedFile],
@@ -327,17 +327,16 @@ fn remove_gone(
     let there: HashSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
     // Files in a folder that could not be listed may still exist.
     let is_gone = |path: &str| {
-        let may_be_there =
-            |place: PathBuf| !matches!(place.symlink_metadata(), Err(error) if error.kind() == ErrorKind::NotFound);
+        let may_be_there = |real_path: PathBuf| !matches!(real_path.symlink_metadata(), Err(error) if error.kind() == ErrorKind::NotFound);
         let is_hidden = || report.is_partial && absolute(root, path).is_some_and(may_be_there);
         !there.contains(path) && !is_hidden()
     };
-    let gone: Vec<String> = index.paths().filter(|path| is_gone(path)).map(str::to_owned).collect();
+    let missing: Vec<String> = index.paths().filter(|path| is_gone(path)).map(str::to_owned).collect();
     skipped.retain(|path, _| !is_gone(path));
-    for path in &gone {
+    for path in &missing {
         index.remove(path);
     }
-    report.removed = gone.len();
+    report.removed = missing.len();
 }
 
 fn take(
@@ -364,7 +363,7 @@ fn take(
 fn read_all(root: &Path, files: &[ListedFile], threads: usize, take: &mut dyn FnMut(&str, AnalysisResult)) {
     let next = AtomicUsize::new(0);
     thread::scope(|scope| {
-        let (sender, receiver) = sync_channel(WAITING * threads);
+        let (sender, receiver) = sync_channel(QUEUE_PER_THREAD * threads);
         for _ in 0..threads {
             let (next, sender) = (&next, sender.clone());
             scope.spawn(move || {
@@ -394,18 +393,18 @@ impl Reader {
     /// Reads, parses and analyses a file. The stamp is taken before reading, so that a concurrent change is noticed
     /// next time.
     pub(crate) fn read(&mut self, root: &Path, path: &str) -> AnalysisResult {
-        let Some((place, metadata)) = regular_file(root, path) else {
+        let Some((real_path, metadata)) = regular_file(root, path) else {
             return (FileStamp::default(), Err(SkipReason::Unreadable));
         };
         let stamp = stamp(&metadata);
         if stamp.size > MAX_BYTES as u64 {
             return (stamp, Err(SkipReason::TooLarge));
         }
-        (stamp, self.analyse(&place, path))
+        (stamp, self.analyse(&real_path, path))
     }
 
-    fn analyse(&mut self, place: &Path, path: &str) -> Result<FileAnalysis, SkipReason> {
-        let bytes = fs::read(place).map_err(|_| SkipReason::Unreadable)?;
+    fn analyse(&mut self, real_path: &Path, path: &str) -> Result<FileAnalysis, SkipReason> {
+        let bytes = fs::read(real_path).map_err(|_| SkipReason::Unreadable)?;
         let text = decode(&bytes)?;
         if is_generated_text(&text) {
             return Err(SkipReason::Generated);

@@ -11,7 +11,7 @@ use crate::kind::Kind;
 #[serde(rename_all = "snake_case")]
 pub enum Failure {
     /// The document needs a password.
-    #[error("could not read the {0}: it is encrypted and opens with a password only")]
+    #[error("could not read the {0}: it is encrypted and requires a password")]
     Encrypted(Kind),
     /// The document is encrypted in a way that cannot be opened here even with a password.
     #[error("could not read the {kind}: {how}")]
@@ -27,7 +27,7 @@ pub enum Failure {
         "could not read {}the {kind}: {}{}{}",
         if .unread.scans() < *.pages { "all of " } else { "" },
         unread.of(*.kind, *.pages),
-        if *.kind == Kind::Picture && *.pages == 1 { String::new() } else { unread.why.beginning() },
+        if *.kind == Kind::Picture && *.pages == 1 { String::new() } else { unread.why.first_page_clause() },
         besides.as_deref().map(|besides| format!("; {besides}")).unwrap_or_default()
     )]
     Scanned {
@@ -80,7 +80,7 @@ pub enum Failure {
         why: String,
     },
     /// The archive contains no such file.
-    #[error("could not find {path} in the archive")]
+    #[error("no such file in the archive: {path}")]
     NoEntry {
         /// Path of the file.
         path: String,
@@ -92,7 +92,7 @@ pub enum Failure {
         found: String,
     },
     /// The document exceeds a limit.
-    #[error("could not read {}: {what} is more than {most}", if *.parts == 0 { "the file" } else { "the file to its end" })]
+    #[error("could not read {}: {what} exceeds {most}", if *.parts == 0 { "the file" } else { "the file to its end" })]
     TooLarge {
         /// Quantity that exceeds the limit.
         what: String,
@@ -102,7 +102,7 @@ pub enum Failure {
         parts: u32,
     },
     /// Reading exceeded the time limit.
-    #[error("could not read the file{}: it took longer than {} seconds", read_so_far(*.parts), limit.as_secs_f32())]
+    #[error("could not read the file{}: it took longer than {} seconds", progress_suffix(*.parts), limit.as_secs_f32())]
     TookTooLong {
         /// Time limit of the reading.
         limit: Duration,
@@ -110,7 +110,7 @@ pub enum Failure {
         parts: u32,
     },
     /// Reading ran out of memory.
-    #[error("could not read the file{}: it needs more memory than {} MiB", read_so_far(*.parts), limit / (1024 * 1024))]
+    #[error("could not read the file{}: it needs more memory than {} MiB", progress_suffix(*.parts), limit / (1024 * 1024))]
     OutOfMemory {
         /// Memory limit in bytes.
         limit: u64,
@@ -152,7 +152,7 @@ impl Failure {
                  Office 2007 and later"
             }
             Self::Protected { .. } => {
-                "no password opens it here: save or export a copy without that protection in its own program"
+                "passwords for this protection are not supported: save or export a copy without that protection in its own program"
             }
             Self::Entries { .. } => {
                 "read_file lists the files of an archive with their problems; unpack it to fix those"
@@ -164,7 +164,7 @@ impl Failure {
             Self::Foreign { .. } => {
                 "save or export it as PDF, DOCX, XLSX, PPTX, ODT, ODS, ODP, RTF, EPUB, CSV, HTML, Markdown or plain text"
             }
-            Self::Truncated { .. } => "split it, or open that place in its own program",
+            Self::Truncated { .. } => "split it, or open it in its own program",
             Self::TooLarge { .. } => "split it into smaller ones",
             Self::TookTooLong { .. } | Self::OutOfMemory { .. } => {
                 "split it, or save it again in its own program: it may be damaged or malicious"
@@ -175,7 +175,7 @@ impl Failure {
     }
 
     /// Returns true if the document exceeded time or memory, which may be due to a busy machine.
-    pub const fn may_pass(&self) -> bool {
+    pub const fn is_transient(&self) -> bool {
         matches!(self, Self::TookTooLong { .. } | Self::OutOfMemory { .. })
     }
 
@@ -185,7 +185,7 @@ impl Failure {
     }
 
     /// Returns true if pages were not recognised that other models or settings could recognise.
-    pub const fn lacks_recognition(&self) -> bool {
+    pub const fn could_be_recognised(&self) -> bool {
         matches!(self, Self::Scanned { unread, .. } if !matches!(unread.why, UnreadReason::Undrawn))
     }
 
@@ -267,7 +267,7 @@ impl UnreadReason {
     }
 
     /// Names the first unrecognised page, as the end of a sentence.
-    fn beginning(self) -> String {
+    fn first_page_clause(self) -> String {
         match self {
             Self::Spent { first } | Self::OutOfTime { first } => {
                 format!("; pages from {first} on were not recognised yet")
@@ -309,7 +309,7 @@ impl UnreadPages {
     }
 
     /// Formats problem and advice for the pages that are shown.
-    pub(crate) fn of_shown(&self) -> String {
+    pub(crate) fn describe_shown(&self) -> String {
         let problem = self.problem(|pages| format!("{pages} of the pages shown"));
         format!("{problem}; {}", self.why.hint())
     }
@@ -319,24 +319,24 @@ impl UnreadPages {
         if kind == Kind::Picture && pages == 1 {
             return "its text was not recognised".to_owned();
         }
-        self.problem(|some| of_its(some, pages))
+        self.problem(|some| page_count(some, pages))
     }
 
     /// Describes the problem of some pages. `which` formats their number.
     fn problem(&self, which: impl Fn(u32) -> String) -> String {
         match (self.scans(), self.with_text) {
-            (scans, 0) => format!("{} {}", which(scans), are_scans(scans)),
-            (0, with_text) => unsearched(&which(with_text), with_text),
-            (scans, 1) => format!("{} {}; {}", which(scans), are_scans(scans), unsearched("1 other", 1)),
+            (scans, 0) => format!("{} {}", which(scans), scan_clause(scans)),
+            (0, with_text) => unsearched_clause(&which(with_text), with_text),
+            (scans, 1) => format!("{} {}; {}", which(scans), scan_clause(scans), unsearched_clause("1 other", 1)),
             (scans, others) => {
-                let unsearched = unsearched(&format!("{others} others"), others);
-                format!("{} {}; {unsearched}", which(scans), are_scans(scans))
+                let unsearched = unsearched_clause(&format!("{others} others"), others);
+                format!("{} {}; {unsearched}", which(scans), scan_clause(scans))
             }
         }
     }
 }
 
-fn of_its(some: u32, pages: u32) -> String {
+fn page_count(some: u32, pages: u32) -> String {
     match (some, pages) {
         (1, 1) => "its one page".to_owned(),
         (some, pages) if some < pages => format!("{some} of its {pages} pages"),
@@ -344,16 +344,16 @@ fn of_its(some: u32, pages: u32) -> String {
     }
 }
 
-const fn are_scans(pages: u32) -> &'static str {
+const fn scan_clause(pages: u32) -> &'static str {
     if pages == 1 { "is a picture, probably scanned" } else { "are pictures, probably scanned" }
 }
 
-fn unsearched(which: &str, pages: u32) -> String {
+fn unsearched_clause(which: &str, pages: u32) -> String {
     let (picture, was) = if pages == 1 { ("picture", "was") } else { ("pictures", "were") };
     format!("the {picture} on {which} {was} not searched for text")
 }
 
-fn read_so_far(parts: u32) -> String {
+fn progress_suffix(parts: u32) -> String {
     match parts {
         0 => String::new(),
         1 => " beyond its first part".to_owned(),
@@ -475,7 +475,7 @@ mod tests {
             assert_eq!(message(pictures, with_text, pages), format!("could not read {expected}"));
         }
         let shown =
-            UnreadPages::one(UnreadReason::Off, true).and(UnreadPages::one(UnreadReason::Off, false)).of_shown();
+            UnreadPages::one(UnreadReason::Off, true).and(UnreadPages::one(UnreadReason::Off, false)).describe_shown();
         assert!(
             shown.starts_with("1 of the pages shown is a picture, probably scanned; the picture on 1 other"),
             "{shown}"

@@ -16,19 +16,19 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     index::{
         Claim, DocumentId, Entry, IndexConfig, IndexError,
-        folder::{guarded, is_there, size},
-        indexing::ask,
+        folder::{catch_damage, files_exist, size},
+        indexing::request,
         view::{IndexState, View},
-        writer::{self, CLOSE_WITHIN, Command, Writer},
+        writer::{self, CLOSE_TIMEOUT, Command, Writer},
     },
     recognition::RecognitionStamp,
     search::{self, Answer, Query, Request, Stop},
 };
 
 /// Number of concurrent lookups. A query takes about a millisecond, so more would only contend with each other.
-const QUERIES: usize = 4;
+const MAX_QUERIES: usize = 4;
 /// Number of concurrent scans of whole documents.
-const SCANS: usize = 1;
+const MAX_SCANS: usize = 1;
 
 /// Handle to the index. Clones share one index, which ends when the last clone is dropped.
 #[derive(Clone)]
@@ -36,7 +36,7 @@ pub struct IndexHandle {
     shared: Arc<IndexState>,
     queue: mpsc::Sender<Command>,
     /// Locks of the documents being indexed, so that no document is indexed twice at the same time.
-    at_work: Arc<Mutex<HashMap<DocumentId, Weak<tokio::sync::Mutex<()>>>>>,
+    locks: Arc<Mutex<HashMap<DocumentId, Weak<tokio::sync::Mutex<()>>>>>,
     queries: Arc<Semaphore>,
     scans: Arc<Semaphore>,
 }
@@ -52,9 +52,9 @@ impl IndexHandle {
         Ok(Self {
             shared,
             queue,
-            at_work: Arc::default(),
-            queries: Arc::new(Semaphore::new(QUERIES)),
-            scans: Arc::new(Semaphore::new(SCANS)),
+            locks: Arc::default(),
+            queries: Arc::new(Semaphore::new(MAX_QUERIES)),
+            scans: Arc::new(Semaphore::new(MAX_SCANS)),
         })
     }
 
@@ -71,9 +71,9 @@ impl IndexHandle {
         // The caller is about to use them, so protect them from the next sweep.
         self.shared.uses.touch(ids.iter(), (self.shared.config.now)());
         let mut view = self.shared.view();
-        let seen = Arc::clone(&view);
-        if !spawn_blocking(move || is_there(seen.path.as_deref())).await.map_err(|_| IndexError::Closed)? {
-            self.recreate(&view, "its folder is gone").await?;
+        let snapshot = Arc::clone(&view);
+        if !spawn_blocking(move || files_exist(snapshot.path.as_deref())).await.map_err(|_| IndexError::Closed)? {
+            self.recreate(&view, "its folder was deleted").await?;
             view = self.shared.view();
         }
         Ok(ids.iter().filter(|id| !view.entries.contains_key(id)).copied().collect())
@@ -124,7 +124,7 @@ impl IndexHandle {
     /// If the index cannot be written.
     pub async fn remove(&self, id: &DocumentId) -> Result<bool, IndexError> {
         let id = *id;
-        ask(&self.queue, move |writer, reply| drop(reply.send(writer.remove(&id)))).await
+        request(&self.queue, move |writer, reply| drop(reply.send(writer.remove(&id)))).await
     }
 
     /// Removes documents that have not been used for a long time and returns their number. This also happens when a
@@ -133,7 +133,7 @@ impl IndexHandle {
     /// # Errors
     /// If the index cannot be written.
     pub async fn sweep(&self) -> Result<usize, IndexError> {
-        ask(&self.queue, |writer, reply| drop(reply.send(writer.sweep()))).await
+        request(&self.queue, |writer, reply| drop(reply.send(writer.sweep()))).await
     }
 
     /// Searches only the documents that the request names.
@@ -151,18 +151,18 @@ impl IndexHandle {
         let documents = request.documents.iter().map(|document| &document.id);
         self.shared.uses.touch(documents, (self.shared.config.now)());
         let (shared, view) = (Arc::clone(&self.shared), self.shared.view());
-        let seen = Arc::clone(&view);
+        let snapshot = Arc::clone(&view);
         let found = spawn_blocking(move || {
             let _turn = turn;
-            if !is_there(seen.path.as_deref()) {
-                return Err(IndexError::Lost("its folder is gone".to_owned()));
+            if !files_exist(snapshot.path.as_deref()) {
+                return Err(IndexError::Lost("its folder was deleted".to_owned()));
             }
             let stop = Stop { deadline: Instant::now() + request.within, cancel };
-            guarded(|| search::search(&seen, &shared.dictionary, &request, &stop))
+            catch_damage(|| search::search(&snapshot, &shared.dictionary, &request, &stop))
         });
         let found = found.await.map_err(|_| IndexError::Closed)?;
-        if let Err(IndexError::Lost(why)) = &found {
-            self.recreate(&view, why).await?;
+        if let Err(IndexError::Lost(reason)) = &found {
+            self.recreate(&view, reason).await?;
         }
         found
     }
@@ -191,8 +191,8 @@ impl IndexHandle {
     }
 
     /// Returns true if closing would not have to wait for anything.
-    pub(crate) fn is_asleep(&self) -> bool {
-        self.shared.is_asleep() || self.queue.is_closed()
+    pub(crate) fn is_idle(&self) -> bool {
+        self.shared.is_idle() || self.queue.is_closed()
     }
 
     /// Commits pending writes, waits for merges and ends the writer thread. Later requests fail with
@@ -201,27 +201,27 @@ impl IndexHandle {
     /// # Errors
     /// If closing takes too long. No data is lost.
     pub async fn close(&self) -> Result<(), IndexError> {
-        let closed = ask(&self.queue, Writer::close);
-        match tokio::time::timeout(CLOSE_WITHIN, closed).await {
+        let closed = request(&self.queue, Writer::close);
+        match tokio::time::timeout(CLOSE_TIMEOUT, closed).await {
             Ok(Err(IndexError::Closed)) => Ok(()),
             Ok(closed) => closed,
             Err(_) => Err(IndexError::Internal("closing it timed out".to_owned())),
         }
     }
 
-    async fn recreate(&self, view: &View, why: &str) -> Result<(), IndexError> {
-        let (epoch, why) = (view.epoch, why.to_owned());
-        ask(&self.queue, move |writer, reply| drop(reply.send(writer.renew_since(epoch, &why)))).await
+    async fn recreate(&self, view: &View, reason: &str) -> Result<(), IndexError> {
+        let (epoch, reason) = (view.epoch, reason.to_owned());
+        request(&self.queue, move |writer, reply| drop(reply.send(writer.rebuild_since(epoch, &reason)))).await
     }
 
     fn lock_of(&self, id: &DocumentId) -> Arc<tokio::sync::Mutex<()>> {
-        let mut at_work = self.at_work.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(lock) = at_work.get(id).and_then(Weak::upgrade) {
+        let mut locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(lock) = locks.get(id).and_then(Weak::upgrade) {
             return lock;
         }
-        at_work.retain(|_, lock| lock.strong_count() > 0);
+        locks.retain(|_, lock| lock.strong_count() > 0);
         let lock = Arc::new(tokio::sync::Mutex::new(()));
-        at_work.insert(*id, Arc::downgrade(&lock));
+        locks.insert(*id, Arc::downgrade(&lock));
         lock
     }
 }
@@ -299,7 +299,7 @@ async fn close_when_idle(state: Weak<tokio::sync::Mutex<State>>, after: Duration
             None => return,
             // Not closed while segments are merged: the next caller would have to wait, or would find the files still
             // locked.
-            Some(index) if is_idle && Arc::strong_count(&index) == 1 && index.is_asleep() => {
+            Some(index) if is_idle && Arc::strong_count(&index) == 1 && index.is_idle() => {
                 // The lock prevents another `take` meanwhile: two open indexes would conflict.
                 close(index).await;
                 return;

@@ -93,8 +93,8 @@ impl Kind {
     }
 
     /// Returns the kind with this name in document keys.
-    pub(crate) fn of_word(word: &str) -> Option<Self> {
-        KINDS.iter().find(|(_, known, ..)| *known == word).map(|(kind, ..)| *kind)
+    pub(crate) fn from_key_name(word: &str) -> Option<Self> {
+        KINDS.iter().find(|(_, key_name, ..)| *key_name == word).map(|(kind, ..)| *kind)
     }
 
     fn row(self) -> (&'static str, &'static str) {

@@ -41,13 +41,13 @@ use crate::{
 };
 
 /// Formats that models accept.
-const SEEN: [ImageFormat; 4] = [ImageFormat::Png, ImageFormat::Jpeg, ImageFormat::Gif, ImageFormat::WebP];
+const ACCEPTED_FORMATS: [ImageFormat; 4] = [ImageFormat::Png, ImageFormat::Jpeg, ImageFormat::Gif, ImageFormat::WebP];
 /// Maximum size of the worker's header before the image, in bytes.
 const MAX_HEAD: usize = 4096;
 /// Maximum size of an image that a worker returns, in bytes.
-const MAX_MADE: u64 = 5 << 20;
+const MAX_OUTPUT: u64 = 5 << 20;
 /// Time limit for one image.
-const TIME: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Prepares images for models.
 #[derive(Debug, Clone)]
@@ -66,23 +66,23 @@ impl PictureReader {
 
     async fn read(&self, content: &[u8]) -> Result<PreparedPicture, String> {
         let _turn = self.turns.acquire().await.map_err(|error| error.to_string())?;
-        let mut child = self.start().map_err(|error| format!("no reader could be started: {error}"))?;
+        let mut child = self.start().map_err(|error| format!("could not start its reader: {error}"))?;
         let (Some(mut input), Some(mut out)) = (child.stdin.take(), child.stdout.take()) else {
             return Err("its reader has no streams".to_owned());
         };
-        let fed = async {
+        let feed = async {
             // The worker may close its input before it has read everything.
             let _ = input.write_all(content).await;
             drop(input);
         };
-        match timeout(TIME, async { tokio::join!(fed, receive(&mut out)).1 }).await {
-            Ok(heard) => heard,
-            Err(_) => Err(format!("it took longer than {} seconds", TIME.as_secs())),
+        match timeout(TIMEOUT, async { tokio::join!(feed, receive(&mut out)).1 }).await {
+            Ok(answer) => answer,
+            Err(_) => Err(format!("it took longer than {} seconds", TIMEOUT.as_secs())),
         }
     }
 
     fn start(&self) -> io::Result<Child> {
-        let limits = Limits { time: TIME, ..Limits::default() };
+        let limits = Limits { time: TIMEOUT, ..Limits::default() };
         let mut command = worker::command(&self.program, PICTURE_WORKER_ARGUMENT, &limits)?;
         command.stdin(Stdio::piped()).stderr(Stdio::null()).spawn()
     }
@@ -91,28 +91,28 @@ impl PictureReader {
 /// Reads and validates the worker's answer.
 async fn receive(out: &mut ChildStdout) -> Result<PreparedPicture, String> {
     let ended = |_| "its reader ended without a result: it may be malicious".to_owned();
-    let nonsense = || "its reader returned invalid data".to_owned();
+    let invalid = || "its reader returned invalid data".to_owned();
     let mut length = [0; 4];
     out.read_exact(&mut length).await.map_err(ended)?;
-    let mut head = vec![0; agentd_confine::frame_length(length, MAX_HEAD).map_err(|_| nonsense())?];
+    let mut head = vec![0; agentd_confine::frame_length(length, MAX_HEAD).map_err(|_| invalid())?];
     out.read_exact(&mut head).await.map_err(ended)?;
-    let (media_type, width, height, bytes) = match serde_json::from_slice(&head).map_err(|_| nonsense())? {
-        PictureHeader::Failed(why) => return Err(clean::line(&why, 200)),
+    let (media_type, width, height, bytes) = match serde_json::from_slice(&head).map_err(|_| invalid())? {
+        PictureHeader::Failed(reason) => return Err(clean::line(&reason, 200)),
         PictureHeader::Ready { media_type, width, height, bytes } => (media_type, width, height, bytes),
     };
     let (ending, format) = match media_type.as_str() {
         "image/png" => ("png", ImageFormat::Png),
         "image/jpeg" => ("jpg", ImageFormat::Jpeg),
-        _ => return Err(nonsense()),
+        _ => return Err(invalid()),
     };
-    let sides = 1..=SIDE;
-    if bytes == 0 || bytes > MAX_MADE || !sides.contains(&width) || !sides.contains(&height) {
-        return Err(nonsense());
+    let sides = 1..=MAX_OUTPUT_SIDE;
+    if bytes == 0 || bytes > MAX_OUTPUT || !sides.contains(&width) || !sides.contains(&height) {
+        return Err(invalid());
     }
-    let mut content = vec![0; usize::try_from(bytes).map_err(|_| nonsense())?];
+    let mut content = vec![0; usize::try_from(bytes).map_err(|_| invalid())?];
     out.read_exact(&mut content).await.map_err(ended)?;
     if image::guess_format(&content).ok() != Some(format) {
-        return Err(nonsense());
+        return Err(invalid());
     }
     let hash = Sha256::digest(&content);
     let digest: String = hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
@@ -122,11 +122,11 @@ async fn receive(out: &mut ChildStdout) -> Result<PreparedPicture, String> {
 impl Pictures for PictureReader {
     fn prepare<'a>(&'a self, content: &'a [u8]) -> BoxFuture<'a, Result<Option<PreparedPicture>, WorkspaceError>> {
         // This process inspects only the magic bytes.
-        if !image::guess_format(content).is_ok_and(|format| SEEN.contains(&format)) {
+        if !image::guess_format(content).is_ok_and(|format| ACCEPTED_FORMATS.contains(&format)) {
             return std::future::ready(Ok(None)).boxed();
         }
-        let failed = |why| {
-            WorkspaceError::new(ErrorKind::InvalidInput, format!("the picture cannot be shown to models: {why}"))
+        let failed = |reason| {
+            WorkspaceError::new(ErrorKind::InvalidInput, format!("the picture cannot be shown to models: {reason}"))
                 .with_hint("save it again as PNG or JPEG, smaller if it is very large")
         };
         async move { self.read(content).await.map(Some).map_err(failed) }.boxed()
@@ -137,7 +137,7 @@ impl Pictures for PictureReader {
 pub const PICTURE_WORKER_ARGUMENT: &str = "picture-worker";
 
 /// Maximum length of the longer side, in pixels. Providers scale down larger images themselves.
-const SIDE: u32 = 1568;
+const MAX_OUTPUT_SIDE: u32 = 1568;
 /// Minimum length of the shorter side, in pixels. Some providers refuse the whole conversation for smaller images.
 const MIN_SIDE: u32 = 10;
 /// Maximum aspect ratio, for the same reason.
@@ -169,13 +169,13 @@ enum PictureHeader {
 pub fn run_picture_worker(arguments: &[OsString]) -> ExitCode {
     agentd_confine::run(PICTURE_WORKER_ARGUMENT, "read a picture", arguments, |limits| {
         let limits: Limits = serde_json::from_slice(limits)?;
-        worker::confined(&limits, move |mut out, file| {
+        worker::run_confined(&limits, move |mut out, file| {
             let read = worker::read_all(file, &limits).map_err(|failure| failure.to_string());
             let made = read.and_then(|bytes| {
                 let made = catch_unwind(AssertUnwindSafe(|| prepare(&bytes)));
                 made.unwrap_or_else(|_| Err("it is damaged (its reader panicked)".to_owned()))
             });
-            let (header, content) = made.unwrap_or_else(|why| (PictureHeader::Failed(why), Vec::new()));
+            let (header, content) = made.unwrap_or_else(|reason| (PictureHeader::Failed(reason), Vec::new()));
             out.write_all(&agentd_confine::frame(&serde_json::to_vec(&header)?, MAX_HEAD)?)?;
             out.write_all(&content)
         })
@@ -184,14 +184,14 @@ pub fn run_picture_worker(arguments: &[OsString]) -> ExitCode {
 
 /// Returns the header and the data of the prepared image.
 fn prepare(bytes: &[u8]) -> Result<(PictureHeader, Vec<u8>), String> {
-    let (format, decoder) = picture::opened(Cursor::new(bytes)).map_err(|error| why(&error))?;
+    let (format, decoder) = picture::open_decoder(Cursor::new(bytes)).map_err(|error| describe(&error))?;
     let (width, height) = decoder.dimensions();
     if width.min(height) < MIN_SIDE || width.max(height) / width.min(height).max(1) > MAX_RATIO {
         return Err(format!("it is {width} × {height} pixels, too small or too narrow to be seen"));
     }
-    let image = picture::decoded(decoder, SIDE).map_err(|error| why(&error))?;
+    let image = picture::decode_image(decoder, MAX_OUTPUT_SIDE).map_err(|error| describe(&error))?;
     let is_photograph = format == Some(ImageFormat::Jpeg);
-    let (media_type, content) = encode(&image, is_photograph).map_err(|error| why(&error))?;
+    let (media_type, content) = encode(&image, is_photograph).map_err(|error| describe(&error))?;
     let (width, height, bytes) = (image.width(), image.height(), content.len() as u64);
     Ok((PictureHeader::Ready { media_type: media_type.to_owned(), width, height, bytes }, content))
 }
@@ -217,7 +217,7 @@ fn encode(image: &DynamicImage, is_photograph: bool) -> Result<(&'static str, Ve
 }
 
 /// Formats an error for users.
-fn why(error: &ImageError) -> String {
+fn describe(error: &ImageError) -> String {
     match error {
         ImageError::Limits(limit) => match limit.kind() {
             LimitErrorKind::DimensionError => format!("it is wider or higher than {MAX_SIDE} pixels"),

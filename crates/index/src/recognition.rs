@@ -14,12 +14,12 @@ use serde::{Deserialize, Serialize};
 use crate::failure::UnreadReason;
 
 /// Maximum number of threads for one document. The rest of the machine stays free for interactive work.
-const MOST_THREADS: usize = 4;
-/// Time limit for loading the models and the first page; [`EACH`] is added for every page.
-const FIRST: Duration = Duration::from_secs(30);
-const EACH: Duration = Duration::from_secs(3);
+const MAX_THREADS: usize = 4;
+/// Time limit for loading the models and the first page; [`TIMEOUT_PER_PAGE`] is added for every page.
+const BASE_TIMEOUT: Duration = Duration::from_secs(30);
+const TIMEOUT_PER_PAGE: Duration = Duration::from_secs(3);
 /// Upper bound on the time limit, for any number of pages.
-const MOST_TIME: Duration = Duration::from_secs(600);
+const MAX_TIMEOUT: Duration = Duration::from_secs(600);
 /// Memory for the networks and a rendered page, in bytes, in addition to the limit for reading.
 pub(crate) const MEMORY: u64 = 768 * 1024 * 1024;
 
@@ -46,8 +46,8 @@ impl RecognitionConfig {
         let Some(folder) = self.folders.iter().find(has_models) else {
             return Recognition::Missing(UnreadReason::NoModels);
         };
-        let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get).min(MOST_THREADS);
-        let time = FIRST.saturating_add(EACH.saturating_mul(self.pages)).min(MOST_TIME);
+        let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get).min(MAX_THREADS);
+        let time = BASE_TIMEOUT.saturating_add(TIMEOUT_PER_PAGE.saturating_mul(self.pages)).min(MAX_TIMEOUT);
         let budget = RecognitionBudget { pages: self.pages, time, threads };
         Recognition::Ready { folder: folder.clone(), budget }
     }
@@ -69,7 +69,7 @@ pub struct RecognitionStamp {
 impl RecognitionStamp {
     /// Returns true if a document that was only partly recognised with `before` is worth reading again. A document that
     /// timed out is retried once per run: the machine may have been busy, but it may also be as slow again.
-    pub fn promises_more_than(&self, before: &Self) -> bool {
+    pub fn may_improve_on(&self, before: &Self) -> bool {
         let may_be_faster = before.late_in.is_some() && self.late_in != before.late_in;
         self.pages > 0 && (self.models != before.models || self.pages > before.pages || may_be_faster)
     }
@@ -146,13 +146,13 @@ mod tests {
     #[test]
     fn more_pages_or_other_models_justify_rereading() {
         let stamp = |pages, size| RecognitionStamp { pages, models: vec![(size, 0)], late_in: Some(7) };
-        assert!(stamp(9, 1).promises_more_than(&RecognitionStamp::default()));
-        assert!(stamp(9, 1).promises_more_than(&stamp(8, 1)) && stamp(9, 1).promises_more_than(&stamp(9, 2)));
-        assert!(!stamp(9, 1).promises_more_than(&stamp(9, 1)) && !stamp(8, 1).promises_more_than(&stamp(9, 1)));
+        assert!(stamp(9, 1).may_improve_on(&RecognitionStamp::default()));
+        assert!(stamp(9, 1).may_improve_on(&stamp(8, 1)) && stamp(9, 1).may_improve_on(&stamp(9, 2)));
+        assert!(!stamp(9, 1).may_improve_on(&stamp(9, 1)) && !stamp(8, 1).may_improve_on(&stamp(9, 1)));
         // A timeout is retried once in each later run of the program.
         let late = |run| RecognitionStamp { late_in: run, ..stamp(9, 1) };
-        assert!(stamp(9, 1).promises_more_than(&late(Some(6))) && !stamp(9, 1).promises_more_than(&late(None)));
+        assert!(stamp(9, 1).may_improve_on(&late(Some(6))) && !stamp(9, 1).may_improve_on(&late(None)));
         // Without recognition nothing is read again, so that recognised text stays in the index.
-        assert!(!RecognitionStamp::default().promises_more_than(&stamp(9, 1)));
+        assert!(!RecognitionStamp::default().may_improve_on(&stamp(9, 1)));
     }
 }

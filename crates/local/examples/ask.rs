@@ -24,7 +24,7 @@ const ERRANDS: &str = "- buy milk\n- call the bank\n- water the plants\n";
 const LISTING: &str = "uploads/\nuploads/notes.txt (402 bytes)\nuploads/todo.md (49 bytes)\noutputs/\ntemp/";
 
 /// Returns the simulated result of a tool call.
-fn play(call: &ToolCall) -> String {
+fn simulated_result(call: &ToolCall) -> String {
     match call.name.as_str() {
         "now" => "Saturday, 2026-11-21T09:31:05+01:00 (Europe/Berlin)".to_owned(),
         "list_workspace_files" => LISTING.to_owned(),
@@ -106,7 +106,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
             let tool_calls = tool.iter().cloned().collect();
             messages.push(Message::answer(text, tool_calls));
             let Some(tool) = tool else { break };
-            messages.push(Message::Tool { call_id: tool.call_id.clone(), name: tool.name.clone(), text: play(&tool) });
+            messages.push(Message::Tool {
+                call_id: tool.call_id.clone(),
+                name: tool.name.clone(),
+                text: simulated_result(&tool),
+            });
         }
     }
     println!("\n{:?}", model.status());

@@ -43,7 +43,7 @@ pub(crate) enum RunError {
     /// The reader of the answer is gone.
     #[error("the request was cancelled")]
     Cancelled,
-    #[error("the request has {tokens} tokens, and the built-in model takes {limit}")]
+    #[error("the request has {tokens} tokens, and the built-in model accepts {limit}")]
     TooLong { tokens: usize, limit: usize },
     #[error("the built-in model's arithmetic failed")]
     Arithmetic(#[from] candle_core::Error),

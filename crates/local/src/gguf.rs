@@ -100,8 +100,8 @@ impl Gguf {
             head,
             context: self.number("llama.context_length", 1..=16_777_216)?,
             vocabulary: self.texts("tokenizer.ggml.tokens")?.len(),
-            norm_epsilon: self.real("llama.attention.layer_norm_rms_epsilon")?.unwrap_or(1e-5),
-            rope_base: self.real("llama.rope.freq_base")?.unwrap_or(10_000.0),
+            norm_epsilon: self.float("llama.attention.layer_norm_rms_epsilon")?.unwrap_or(1e-5),
+            rope_base: self.float("llama.rope.freq_base")?.unwrap_or(10_000.0),
         })
     }
 
@@ -115,7 +115,7 @@ impl Gguf {
     }
 
     /// Returns a boolean from the metadata, if present.
-    pub(crate) fn switch(&self, key: &str) -> Option<bool> {
+    pub(crate) fn boolean(&self, key: &str) -> Option<bool> {
         self.content.metadata.get(key).and_then(|value| value.to_bool().ok())
     }
 
@@ -129,7 +129,7 @@ impl Gguf {
 
     /// Returns a list of integers. Empty if the key is missing.
     pub(crate) fn numbers(&self, key: &str) -> Result<Vec<i64>, LoadError> {
-        if self.content.metadata.contains_key(key) { self.list(key, "not a number", whole) } else { Ok(Vec::new()) }
+        if self.content.metadata.contains_key(key) { self.list(key, "not a number", integer) } else { Ok(Vec::new()) }
     }
 
     /// Returns a list of values that `read` accepts. `other` describes any other value in the error.
@@ -151,7 +151,7 @@ impl Gguf {
 
     /// Returns the token that a key refers to, if the key is present.
     pub(crate) fn token(&self, key: &str, vocabulary: usize) -> Result<Option<u32>, LoadError> {
-        match self.content.metadata.get(key).map(whole) {
+        match self.content.metadata.get(key).map(integer) {
             None => Ok(None),
             Some(Some(id)) if usize::try_from(id).is_ok_and(|id| id < vocabulary) => Ok(u32::try_from(id).ok()),
             Some(_) => Err(self.damaged(format!("{key} is not a token"))),
@@ -160,7 +160,7 @@ impl Gguf {
 
     fn number(&self, key: &str, bounds: std::ops::RangeInclusive<usize>) -> Result<usize, LoadError> {
         let value = self.content.metadata.get(key).ok_or_else(|| self.damaged(format!("{key} is missing")))?;
-        whole(value)
+        integer(value)
             .and_then(|number| usize::try_from(number).ok())
             .filter(|number| bounds.contains(number))
             .ok_or_else(|| self.damaged(format!("{key} is out of bounds")))
@@ -175,7 +175,7 @@ impl Gguf {
         if self.content.metadata.contains_key(key) { self.number(key, bounds) } else { Ok(default) }
     }
 
-    fn real(&self, key: &str) -> Result<Option<f32>, LoadError> {
+    fn float(&self, key: &str) -> Result<Option<f32>, LoadError> {
         match self.content.metadata.get(key).map(Value::to_f32) {
             None => Ok(None),
             Some(Ok(number)) if number.is_finite() && number > 0.0 => Ok(Some(number)),
@@ -196,7 +196,7 @@ impl Gguf {
     /// Loads a matrix for multiplication.
     pub(crate) fn matrix(&mut self, name: &str, rows: usize, columns: usize) -> Result<QMatMul, LoadError> {
         let tensor = self.tensor(name, &[rows, columns])?;
-        quick(tensor).and_then(QMatMul::from_qtensor).map_err(|error| self.damaged(first_line(&error)))
+        with_fast_product(tensor).and_then(QMatMul::from_qtensor).map_err(|error| self.damaged(first_line(&error)))
     }
 
     fn tensor(&mut self, name: &str, shape: &[usize]) -> Result<QTensor, LoadError> {
@@ -214,7 +214,7 @@ impl Gguf {
 ///
 /// Q4_1, the format of SmolLM2, is multiplied one number at a time and would run at a fifth of the speed. Q8_0
 /// represents every Q4_1 value almost exactly, at 1.7 times the memory.
-fn quick(tensor: QTensor) -> candle_core::Result<QTensor> {
+fn with_fast_product(tensor: QTensor) -> candle_core::Result<QTensor> {
     let vectorised = matches!(
         tensor.dtype(),
         GgmlDType::Q8_0
@@ -232,7 +232,7 @@ fn quick(tensor: QTensor) -> candle_core::Result<QTensor> {
     QTensor::quantize(&tensor.dequantize(&Device::Cpu)?, GgmlDType::Q8_0)
 }
 
-fn whole(value: &Value) -> Option<i64> {
+fn integer(value: &Value) -> Option<i64> {
     match value {
         Value::I8(number) => Some(i64::from(*number)),
         Value::I16(number) => Some(i64::from(*number)),

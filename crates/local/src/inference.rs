@@ -20,13 +20,13 @@ use crate::{
 const CHUNK: usize = 128;
 
 /// Number of recent answer tokens to which the repetition penalty applies.
-const RECENT: usize = 48;
+const PENALTY_WINDOW: usize = 48;
 
 /// Repetition penalty. Measured from 1 to 1.2: this value ends most loops, and higher ones make the answers stranger.
 const REPEAT_PENALTY: f32 = 1.05;
 
 /// System message with which this family of models answers best. Any persona makes it talk nonsense.
-const SYSTEM: &str = "You are a helpful assistant.";
+const SYSTEM_MESSAGE: &str = "You are a helpful assistant.";
 
 /// Returns true if the answer is no longer wanted.
 pub(crate) type Stop<'a> = &'a dyn Fn() -> bool;
@@ -58,7 +58,7 @@ impl Inference {
 
     /// Returns the tokens of a conversation up to the start of the model's answer.
     pub(crate) fn chat_prompt(&self, text: &str) -> Result<Vec<u32>, RunError> {
-        self.vocabulary.prompt(SYSTEM, text)
+        self.vocabulary.prompt(SYSTEM_MESSAGE, text)
     }
 
     /// Evaluates the part of `prompt` that is not cached. Returns the logits of the next token, and the number of
@@ -105,8 +105,8 @@ impl Inference {
         let mut repetition = Repetition::default();
         let mut count = 0;
         while count < max_tokens && tokens.len() < self.context() {
-            let made = &tokens[prompt.len()..];
-            discourage(&mut logits, &made[made.len().saturating_sub(RECENT)..], REPEAT_PENALTY);
+            let generated = &tokens[prompt.len()..];
+            penalise(&mut logits, &generated[generated.len().saturating_sub(PENALTY_WINDOW)..], REPEAT_PENALTY);
             let token = best(&logits)?;
             if self.vocabulary.ends_answer(token) {
                 finish = Finish::Stop;
@@ -141,7 +141,7 @@ impl Inference {
 }
 
 /// Lowers the logits of tokens, once per distinct token.
-fn discourage(logits: &mut [f32], recent: &[u32], penalty: f32) {
+fn penalise(logits: &mut [f32], recent: &[u32], penalty: f32) {
     for (index, token) in recent.iter().enumerate() {
         if let (false, Some(logit)) = (recent[..index].contains(token), logits.get_mut(*token as usize)) {
             *logit = if *logit > 0.0 { *logit / penalty } else { *logit * penalty };
@@ -155,13 +155,13 @@ fn best(logits: &[f32]) -> Result<u32, RunError> {
 }
 
 /// Maximum length of a repeated phrase in tokens.
-const LONGEST: usize = 160;
+const MAX_PHRASE: usize = 160;
 /// Length in tokens above which a phrase, such as a verse, counts as a loop when repeated once.
-const LONG: usize = 32;
+const LONG_PHRASE: usize = 32;
 /// Minimum total length of the repetitions in tokens.
-const STRETCH: usize = 32;
+const MIN_REPEATED_TOKENS: usize = 32;
 /// Minimum number of consecutive occurrences of a shorter phrase.
-const TIMES: usize = 3;
+const MIN_REPEATS: usize = 3;
 
 /// Tokens of an answer so far.
 #[derive(Debug, Default)]
@@ -173,9 +173,9 @@ impl Repetition {
     /// Adds a token. Returns true if the answer now ends in a loop.
     pub(crate) fn push(&mut self, token: u32) -> bool {
         self.tokens.push(token);
-        (1..=LONGEST).any(|length| {
-            let times = if length > LONG { 2 } else { TIMES };
-            let stretch = (length * times).max(STRETCH);
+        (1..=MAX_PHRASE).any(|length| {
+            let times = if length > LONG_PHRASE { 2 } else { MIN_REPEATS };
+            let stretch = (length * times).max(MIN_REPEATED_TOKENS);
             let Some(start) = self.tokens.len().checked_sub(stretch) else { return false };
             let last = &self.tokens[start..];
             last[length..].iter().zip(last).all(|(later, earlier)| later == earlier)
@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn repetition_penalty_applies_once_per_token() {
         let mut logits = [2.0, -2.0, 1.0];
-        discourage(&mut logits, &[0, 1, 0, 9], 2.0);
+        penalise(&mut logits, &[0, 1, 0, 9], 2.0);
         assert_eq!(logits, [1.0, -4.0, 1.0]);
     }
 

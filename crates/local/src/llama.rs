@@ -205,14 +205,14 @@ impl LayerCache {
         room_keys.slice_set(keys, 1, self.length)?;
         room_values.slice_set(values, 1, self.length)?;
         self.length = all;
-        let seen = (room_keys.narrow(1, 0, all)?, room_values.narrow(1, 0, all)?);
+        let visible = (room_keys.narrow(1, 0, all)?, room_values.narrow(1, 0, all)?);
         self.room = Some((room_keys, room_values));
-        Ok(seen)
+        Ok(visible)
     }
 
-    fn grow(&self, old: &Tensor, least: usize) -> Result<Tensor> {
+    fn grow(&self, old: &Tensor, min_capacity: usize) -> Result<Tensor> {
         // Growing by half keeps the copying linear in the length.
-        let new = zeros(old, least.max(self.length * 3 / 2))?;
+        let new = zeros(old, min_capacity.max(self.length * 3 / 2))?;
         if self.length > 0 {
             new.slice_set(&old.narrow(1, 0, self.length)?.contiguous()?, 1, 0)?;
         }

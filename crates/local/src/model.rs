@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// Maximum number of answer pieces that wait for the reader. The model pauses when the queue is full.
-const PIECES: usize = 32;
+const PIECE_QUEUE: usize = 32;
 
 /// Model that runs in this process on the CPU.
 ///
@@ -46,7 +46,7 @@ pub struct EmbeddedModel {
     /// Queue of the worker, or the reason why it could not be started.
     jobs: Result<SyncSender<Job>, Arc<io::Error>>,
     /// One permit for each slot in the worker's queue, so that sending never blocks.
-    places: Arc<Semaphore>,
+    slots: Arc<Semaphore>,
 }
 
 impl EmbeddedModel {
@@ -66,8 +66,8 @@ impl EmbeddedModel {
         let counters = Arc::new(Counters::default());
         let path = config.path.clone();
         let jobs = worker::start(config, Arc::clone(&counters)).map_err(Arc::new);
-        let places = Arc::new(Semaphore::new(QUEUE));
-        Arc::new(Self { info, path, facts, neighbours, counters, jobs, places })
+        let slots = Arc::new(Semaphore::new(QUEUE));
+        Arc::new(Self { info, path, facts, neighbours, counters, jobs, slots })
     }
 
     /// Returns the state and counters of the model.
@@ -78,7 +78,7 @@ impl EmbeddedModel {
     /// Submits a text to the worker, and returns the receiver of its pieces.
     async fn submit(
         jobs: Result<SyncSender<Job>, Arc<io::Error>>,
-        places: Arc<Semaphore>,
+        slots: Arc<Semaphore>,
         write_request: WriteRequest,
     ) -> Result<mpsc::Receiver<Result<ModelChunk, ModelError>>, ModelError> {
         let jobs = jobs.map_err(|error| {
@@ -86,10 +86,10 @@ impl EmbeddedModel {
                 .with_hint("check the process's thread limit")
                 .with_source(error)
         })?;
-        let gone = |_| ModelError::new(ErrorKind::ShuttingDown, "the built-in model has stopped");
-        let place = places.acquire_owned().await.map_err(|_| gone(()))?;
-        let (reply, pieces) = mpsc::channel(PIECES);
-        jobs.try_send(Job { write_request, reply, place }).map_err(|_| gone(()))?;
+        let stopped = |_| ModelError::new(ErrorKind::ShuttingDown, "the built-in model has stopped");
+        let slot = slots.acquire_owned().await.map_err(|_| stopped(()))?;
+        let (reply, pieces) = mpsc::channel(PIECE_QUEUE);
+        jobs.try_send(Job { write_request, reply, slot }).map_err(|_| stopped(()))?;
         Ok(pieces)
     }
 }
@@ -106,17 +106,18 @@ impl Model for EmbeddedModel {
                 let missing = LoadError::Missing { path: self.path.clone() };
                 stream::once(std::future::ready(Err(missing.into()))).boxed()
             }
-            Plan::Say(text) => whole(ModelChunk::Text(text)),
-            Plan::Call { tool, arguments } => whole(ModelChunk::call(tool.to_owned(), arguments.to_string())),
+            Plan::Say(text) => single(ModelChunk::Text(text)),
+            Plan::Call { tool, arguments } => single(ModelChunk::call(tool.to_owned(), arguments.to_string())),
             Plan::Connect(text, language) => {
                 let found = (self.neighbours)();
-                let text = found.map(move |found| ModelChunk::Text(text + &harness::ways(language, found.first())));
-                stream::once(text).flat_map(whole).boxed()
+                let text = found
+                    .map(move |found| ModelChunk::Text(text + &harness::connect_instructions(language, found.first())));
+                stream::once(text).flat_map(single).boxed()
             }
             Plan::Write { mark, text } => {
                 let max_tokens = request.max_tokens.and_then(|tokens| usize::try_from(tokens).ok());
                 let write_request = WriteRequest { mark, text, max_tokens };
-                let submitted = Self::submit(self.jobs.clone(), Arc::clone(&self.places), write_request);
+                let submitted = Self::submit(self.jobs.clone(), Arc::clone(&self.slots), write_request);
                 let pieces = stream::once(submitted).flat_map(|submitted| match submitted {
                     Ok(pieces) => stream::unfold(Some(pieces), next_piece).boxed(),
                     Err(error) => stream::once(std::future::ready(Err(error))).boxed(),
@@ -129,7 +130,7 @@ impl Model for EmbeddedModel {
 }
 
 /// Stream of an answer that is complete at once. It costs nothing, as it is produced here.
-fn whole(chunk: ModelChunk) -> BoxStream<'static, Result<ModelChunk, ModelError>> {
+fn single(chunk: ModelChunk) -> BoxStream<'static, Result<ModelChunk, ModelError>> {
     let usage = Usage { cost_microusd: Some(0), ..Usage::default() };
     stream::iter([Ok(chunk), Ok(ModelChunk::Usage(usage)), Ok(ModelChunk::End(Finish::Stop))]).boxed()
 }
@@ -142,7 +143,7 @@ async fn next_piece(pieces: Option<Pieces>) -> Option<(Result<ModelChunk, ModelE
     let mut pieces = pieces?;
     let piece = pieces.recv().await.unwrap_or_else(|| {
         let error = ModelError::new(ErrorKind::Internal, "the built-in model stopped before finishing its answer");
-        Err(error.with_hint("try again"))
+        Err(error.with_hint("retry"))
     });
     let is_last = matches!(piece, Ok(ModelChunk::End(_)) | Err(_));
     Some((piece, (!is_last).then_some(pieces)))
@@ -158,7 +159,7 @@ struct Recording(Option<OpenRecording>);
 struct OpenRecording {
     recorder: Arc<dyn ExchangeRecorder>,
     key: u64,
-    begun: Instant,
+    started: Instant,
     text: String,
     calls: Vec<Value>,
     answer: ReceivedAnswer,
@@ -172,7 +173,7 @@ impl Recording {
             let sent = SentRequest { wire: "embedded", model, url: "", headers: &[], attempt: 1, body: &body };
             let (key, recorder) = (recorder.sent(&sent), Arc::clone(recorder));
             let (text, calls, answer) = (String::new(), Vec::new(), ReceivedAnswer::default());
-            OpenRecording { recorder, key, begun: Instant::now(), text, calls, answer }
+            OpenRecording { recorder, key, started: Instant::now(), text, calls, answer }
         });
         Self(open)
     }
@@ -193,15 +194,15 @@ impl Recording {
             Ok(_) => {}
         }
         if matches!(piece, Ok(ModelChunk::Text(_) | ModelChunk::ToolCall { .. })) {
-            open.answer.first_token.get_or_insert(open.begun.elapsed());
+            open.answer.first_token.get_or_insert(open.started.elapsed());
         }
     }
 
     fn end(&mut self, outcome: ExchangeOutcome, error: Option<String>) {
-        let Some(OpenRecording { recorder, key, begun, text, calls, answer }) = self.0.take() else { return };
+        let Some(OpenRecording { recorder, key, started, text, calls, answer }) = self.0.take() else { return };
         let body = json!({ "text": text, "calls": calls }).to_string().into_bytes();
         let bytes = body.len() as u64;
-        recorder.ended(key, ReceivedAnswer { body, bytes, duration: begun.elapsed(), outcome, error, ..answer });
+        recorder.ended(key, ReceivedAnswer { body, bytes, duration: started.elapsed(), outcome, error, ..answer });
     }
 }
 

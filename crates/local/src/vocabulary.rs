@@ -77,7 +77,7 @@ impl Vocabulary {
             .ok_or_else(|| gguf.damaged("it has no end-of-text token"))?;
         let start = gguf.token("tokenizer.ggml.bos_token_id", names.len())?;
         let format = ChatFormat::detect(&controls, gguf.text("tokenizer.chat_template").unwrap_or_default());
-        let wants_start = gguf.switch("tokenizer.ggml.add_bos_token").unwrap_or(format.wants_start());
+        let wants_start = gguf.boolean("tokenizer.ggml.add_bos_token").unwrap_or(format.wants_start());
         Ok(Self { tokenizer, bytes, is_control, controls, start: start.filter(|_| wants_start), end, format })
     }
 
@@ -243,7 +243,7 @@ impl TextJoiner {
         self.pending.extend_from_slice(bytes);
         let mut text = String::new();
         let mut rest = self.pending.as_slice();
-        let held = loop {
+        let incomplete = loop {
             match std::str::from_utf8(rest) {
                 Ok(whole) => {
                     text.push_str(whole);
@@ -262,7 +262,7 @@ impl TextJoiner {
                 }
             }
         };
-        self.pending.drain(..self.pending.len() - held);
+        self.pending.drain(..self.pending.len() - incomplete);
         text
     }
 

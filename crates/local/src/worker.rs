@@ -43,7 +43,7 @@ pub(crate) struct Job {
     pub(crate) write_request: WriteRequest,
     pub(crate) reply: Reply,
     /// Slot in the queue, released when the request is done.
-    pub(crate) place: OwnedSemaphorePermit,
+    pub(crate) slot: OwnedSemaphorePermit,
 }
 
 /// Starts the thread. It ends when the sender is dropped.
@@ -78,7 +78,7 @@ impl Worker {
     }
 
     fn serve(&mut self, job: Job) {
-        let Job { write_request, reply, place } = job;
+        let Job { write_request, reply, slot } = job;
         if reply.is_closed() {
             return;
         }
@@ -90,7 +90,7 @@ impl Worker {
             Err(error.with_hint("retry; if it persists, run `make model`, or name another model in models.yaml"))
         });
         self.counters.status().busy = false;
-        drop(place);
+        drop(slot);
         if let Err(error) = outcome {
             // The receiver may be gone.
             let _ = reply.blocking_send(Err(error));

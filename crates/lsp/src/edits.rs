@@ -40,24 +40,24 @@ struct Comparison {
     server: Arc<ServerHandle>,
     files: BTreeMap<SourceFile, PriorText>,
     /// Files edited since the comparison began. They are compared after it.
-    next: BTreeMap<SourceFile, PriorText>,
+    queued: BTreeMap<SourceFile, PriorText>,
     task: AbortOnDropHandle<Result<Vec<Diagnostic>, ServerError>>,
 }
 
 impl Comparison {
     fn begin(server: Arc<ServerHandle>, files: BTreeMap<SourceFile, PriorText>) -> Self {
         let task = AbortOnDropHandle::new(tokio::spawn(compare(Arc::clone(&server), files.clone())));
-        Self { server, files, next: BTreeMap::new(), task }
+        Self { server, files, queued: BTreeMap::new(), task }
     }
 
     /// Starts the comparison of files that were edited meanwhile. `None` if there are none.
     fn successor(self) -> Option<Self> {
-        let Self { server, mut files, mut next, .. } = self;
-        for (file, before) in &mut next {
+        let Self { server, mut files, mut queued, .. } = self;
+        for (file, before) in &mut queued {
             // The text before the first of the edits counts.
             *before = files.remove(file).unwrap_or(before.take());
         }
-        (!next.is_empty()).then(|| Self::begin(server, next))
+        (!queued.is_empty()).then(|| Self::begin(server, queued))
     }
 }
 
@@ -74,8 +74,8 @@ impl SessionEdits {
 
     /// Aborts comparisons of an earlier turn, whose results would be outdated. Their files are compared again.
     pub(crate) fn begin_turn(&mut self) {
-        for Comparison { files, next, .. } in std::mem::take(&mut self.comparisons) {
-            for (file, before) in next.into_iter().chain(files) {
+        for Comparison { files, queued, .. } in std::mem::take(&mut self.comparisons) {
+            for (file, before) in queued.into_iter().chain(files) {
                 self.edited.insert(file.clone());
                 if let Some(content) = before {
                     self.before.insert(file, content);
@@ -95,7 +95,7 @@ impl SessionEdits {
     pub(crate) async fn before(&mut self, files: ServersOfFiles) {
         for (content, file) in read(files.keys().cloned().collect()).await {
             if let (Some(server), Some(text)) = (files.get(&file), OpenText::of(&file.below, &content)) {
-                server.look_ahead(vec![text]);
+                server.prepare(vec![text]);
             }
             self.before.insert(file, content);
         }
@@ -103,8 +103,8 @@ impl SessionEdits {
 
     /// Records files that were edited.
     pub(crate) fn after(&mut self, files: impl IntoIterator<Item = SourceFile>) {
-        let room = MAX_FILES.saturating_sub(self.edited.len());
-        self.edited.extend(files.into_iter().take(room));
+        let capacity = MAX_FILES.saturating_sub(self.edited.len());
+        self.edited.extend(files.into_iter().take(capacity));
     }
 
     /// Returns the edited files that are not being compared yet.
@@ -130,7 +130,7 @@ impl SessionEdits {
             match self.comparisons.iter_mut().find(|known| Arc::ptr_eq(&known.server, &server)) {
                 Some(comparison) => {
                     for (file, before) in files {
-                        comparison.next.entry(file).or_insert(before);
+                        comparison.queued.entry(file).or_insert(before);
                     }
                 }
                 None => self.comparisons.push(Comparison::begin(server, files)),
@@ -146,7 +146,7 @@ impl SessionEdits {
 
     /// Returns true if the end of a turn may wait long for all queried servers.
     pub(crate) fn deserve_time(&self) -> bool {
-        self.comparisons.iter().filter(|comparison| !comparison.server.deserves_time()).count() == 0
+        self.comparisons.iter().filter(|comparison| !comparison.server.may_wait_long()).count() == 0
     }
 
     /// Returns the results of comparisons that finish within `wait`. The others continue.
@@ -157,7 +157,7 @@ impl SessionEdits {
             match timeout_at(deadline, &mut comparison.task).await {
                 Ok(Ok(Ok(errors))) => {
                     // Results for a file that was edited again are outdated.
-                    let edited: Vec<String> = comparison.next.keys().map(SourceFile::name).collect();
+                    let edited: Vec<String> = comparison.queued.keys().map(SourceFile::name).collect();
                     news.errors.extend(errors.into_iter().filter(|error| !edited.contains(&error.file)));
                 }
                 Ok(Ok(Err(ServerError { message, given_up: true }))) => news.words.push(message),
@@ -190,7 +190,7 @@ async fn compare(
     let mut known: BTreeMap<PathBuf, Findings> = BTreeMap::new();
     if !unseen.is_empty() {
         // For files whose earlier text was not read, the last known findings are the baseline.
-        known.extend(server.recall(CheckPurpose::Comparison).await);
+        known.extend(server.last_findings_for(CheckPurpose::Comparison).await);
         known.retain(|below, _| unseen.contains(&below));
     }
     let texts = files.iter().filter_map(|(file, before)| OpenText::of(&file.below, before.as_ref()?));

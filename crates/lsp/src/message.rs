@@ -79,7 +79,7 @@ const MAX_HEAD: usize = 4 << 10;
 /// Maximum size of a frame's body in bytes.
 pub(crate) const MAX_BODY: usize = 8 << 20;
 
-const END_OF_HEAD: &[u8] = b"\r\n\r\n";
+const HEADER_END: &[u8] = b"\r\n\r\n";
 
 /// Reason why the bytes are not a valid frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -132,7 +132,7 @@ impl FrameDecoder {
 
     fn head(&mut self) -> Result<Option<usize>, FrameError> {
         let looked_at = &self.buffer[..self.buffer.len().min(MAX_HEAD)];
-        let Some(end) = looked_at.windows(END_OF_HEAD.len()).position(|window| window == END_OF_HEAD) else {
+        let Some(end) = looked_at.windows(HEADER_END.len()).position(|window| window == HEADER_END) else {
             // Reject output that can never become a frame early: every header line has a colon.
             let whole_lines = looked_at.rsplit(|byte| *byte == b'\n').skip(1);
             let is_head = whole_lines.into_iter().all(|line| line.contains(&b':'));
@@ -150,7 +150,7 @@ impl FrameDecoder {
         if length > MAX_BODY {
             return Err(FrameError::TooLong);
         }
-        self.buffer.drain(..end + END_OF_HEAD.len());
+        self.buffer.drain(..end + HEADER_END.len());
         Ok(Some(length))
     }
 }

@@ -32,7 +32,7 @@ const MAX_SERVERS: usize = 6;
 /// Maximum number of sessions whose edits are tracked.
 const MAX_SESSIONS: usize = 1000;
 /// Maximum number of messages that are remembered as reported.
-const MAX_SHOWN: usize = 4000;
+const MAX_REPORTED: usize = 4000;
 
 /// Server that was found on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,7 +57,7 @@ struct PoolState {
     /// Servers by name and project root, with the time of last use.
     servers: HashMap<(String, PathBuf), (Arc<ServerHandle>, Instant)>,
     sessions: HashMap<SessionId, Arc<tokio::sync::Mutex<SessionEdits>>>,
-    shown: Vec<(SessionId, String)>,
+    reported: Vec<(SessionId, String)>,
     closed: bool,
 }
 
@@ -80,7 +80,7 @@ impl LanguagePool {
             config: Arc::new(config),
             servers: HashMap::new(),
             sessions: HashMap::new(),
-            shown: Vec::new(),
+            reported: Vec::new(),
             closed: false,
         };
         Self { programs: Arc::new(Programs::new(places)), confiner, state: Mutex::new(state) }
@@ -93,14 +93,14 @@ impl LanguagePool {
     /// Applies another configuration. Servers whose settings changed are stopped and started again on demand, as are
     /// those that were given up. The others keep running.
     pub fn reconfigure(&self, config: LanguageConfig) {
-        self.programs.known().clear();
+        self.programs.cache().clear();
         let mut state = self.state();
         let same_limits = state.config.limits == config.limits;
         state.servers.retain(|_, (server, _)| {
             same_limits && !server.is_given_up() && config.servers.contains(&server.parts.config)
         });
         state.config = Arc::new(config);
-        state.shown.clear();
+        state.reported.clear();
     }
 
     /// Returns the servers that are installed, or that have only a rustup proxy. May block.
@@ -109,7 +109,7 @@ impl LanguagePool {
         let found = |server: &ServerConfig| {
             let name = server.name.clone();
             match self.programs.find(&server.command) {
-                FoundProgram::There(program) => Some(FoundServer { name, program: Some(program), hint: None }),
+                FoundProgram::Installed(program) => Some(FoundServer { name, program: Some(program), hint: None }),
                 FoundProgram::Absent => None,
                 FoundProgram::NotInToolchains => {
                     let command = Path::new(&server.command).file_name().unwrap_or_default().to_string_lossy();
@@ -171,20 +171,20 @@ impl LanguagePool {
     }
 
     /// Returns the messages that this session has not seen yet.
-    fn not_shown(&self, session: SessionId, words: Vec<String>) -> Vec<String> {
+    fn filter_new(&self, session: SessionId, messages: Vec<String>) -> Vec<String> {
         let mut state = self.state();
-        let mut not_shown = Vec::new();
-        for word in words {
-            let entry = (session, word);
-            if !state.shown.contains(&entry) {
-                if state.shown.len() >= MAX_SHOWN {
-                    state.shown.clear();
+        let mut new_messages = Vec::new();
+        for message in messages {
+            let entry = (session, message);
+            if !state.reported.contains(&entry) {
+                if state.reported.len() >= MAX_REPORTED {
+                    state.reported.clear();
                 }
-                not_shown.push(entry.1.clone());
-                state.shown.push(entry);
+                new_messages.push(entry.1.clone());
+                state.reported.push(entry);
             }
         }
-        not_shown
+        new_messages
     }
 
     async fn all_news(&self, session: SessionId, patience: Patience) -> LanguageNews {
@@ -196,16 +196,16 @@ impl LanguagePool {
         }
         let limits = self.state().config.limits.clone();
         let servers = self.servers_of(edits.edited()).await;
-        let begun = edits.begin(&servers);
+        let has_started = edits.begin(&servers);
         let wait = match patience {
             Patience::End if edits.deserve_time() => limits.wait,
             // Comparisons that were already running were waited for in an earlier step.
-            Patience::Step if !begun => Duration::ZERO,
+            Patience::Step if !has_started => Duration::ZERO,
             Patience::Step if edits.are_warm() => limits.wait,
             Patience::Step | Patience::End => limits.cold_wait.min(limits.wait),
         };
         let news = edits.news(wait).await;
-        LanguageNews { words: self.not_shown(session, news.words), ..news }
+        LanguageNews { words: self.filter_new(session, news.words), ..news }
     }
 
     /// Notifies running servers of changed files of other kinds, such as settings and inputs of code generators.
@@ -257,7 +257,7 @@ impl PoolState {
 
 /// Returns the first installed server for a file. May block.
 fn needed_server<'c>(config: &'c LanguageConfig, programs: &Programs, file: &SourceFile) -> Option<&'c ServerConfig> {
-    let is_there = |server: &&ServerConfig| matches!(programs.find(&server.command), FoundProgram::There(program) if !program::is_of(&program, &file.folder));
+    let is_there = |server: &&ServerConfig| matches!(programs.find(&server.command), FoundProgram::Installed(program) if !program::is_of(&program, &file.folder));
     config.servers.iter().filter(|server| server.language_of(&file.below).is_some()).find(is_there)
 }
 
@@ -312,7 +312,7 @@ impl Languages for LanguagePool {
     fn end_session(&self, session: SessionId) {
         let mut state = self.state();
         state.sessions.remove(&session);
-        state.shown.retain(|(of, _)| *of != session);
+        state.reported.retain(|(of, _)| *of != session);
     }
 
     fn news(&self, session: SessionId, patience: Patience) -> BoxFuture<'_, LanguageNews> {
@@ -328,7 +328,7 @@ impl Languages for LanguagePool {
                 if below(Path::new("")).is_none() {
                     continue;
                 }
-                for (path, findings) in server.recall(CheckPurpose::Question).await {
+                for (path, findings) in server.last_findings_for(CheckPurpose::Question).await {
                     let file = below(&path);
                     let of_file = |file| findings.iter().map(move |finding| edits::diagnostic(file, finding));
                     all.extend(file.iter().flat_map(of_file));
@@ -372,11 +372,11 @@ pub(crate) mod tests {
     use crate::config::LanguageLimits;
 
     /// Confiner that always fails.
-    pub(crate) struct NoWalls;
+    pub(crate) struct NoSandbox;
 
-    impl Confiner for NoWalls {
+    impl Confiner for NoSandbox {
         fn start(&self, _: ConfinedProgram) -> BoxFuture<'_, Result<ConfinedProcess, ConfineError>> {
-            std::future::ready(Err(ConfineError { message: "no walls".to_owned(), lasting: true })).boxed()
+            std::future::ready(Err(ConfineError { message: "no sandbox".to_owned(), lasting: true })).boxed()
         }
 
         fn secrets(&self, _: PathBuf) -> BoxFuture<'_, Result<Vec<SecretFile>, ConfineError>> {
@@ -417,14 +417,14 @@ pub(crate) mod tests {
             SourceFile { folder: folder.path().into(), mount: "/project".to_owned(), below: below.into() }
         };
         let places = ProgramPlaces { search_path: "".into(), rustup: None };
-        let pool = LanguagePool::new(config(&program, &["one", "two"]), places, Arc::new(NoWalls));
+        let pool = LanguagePool::new(config(&program, &["one", "two"]), places, Arc::new(NoSandbox));
         let count = || pool.state().servers.len();
         let both = vec![file("a/x.one".to_owned()), file("a/x.two".to_owned())];
         assert_eq!(pool.servers_of(both.clone()).await.len(), 2);
         let refused = pool.diagnostics(both[0].clone()).await.unwrap_err();
-        assert!(refused.message.contains("no walls"), "{refused}");
+        assert!(refused.message.contains("no sandbox"), "{refused}");
         pool.reconfigure(config(&program, &["one", "two"]));
-        assert_eq!(count(), 1, "the other one is tried again");
+        assert_eq!(count(), 1, "the other server is retried");
         pool.servers_of(both).await;
         pool.reconfigure(config(&program, &["two"]));
         assert_eq!(count(), 1);

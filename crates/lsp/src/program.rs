@@ -13,7 +13,7 @@ use agentd_core::mutex::lock;
 use tokio::time::Instant;
 
 /// Time for which a lookup is cached.
-const AGE: Duration = Duration::from_secs(10);
+const CACHE_TIME: Duration = Duration::from_secs(10);
 /// Name of the program to which proxies of Rust tools link, even for tools that no toolchain has.
 const RUSTUP: &str = "rustup";
 
@@ -30,7 +30,7 @@ pub struct ProgramPlaces {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum FoundProgram {
     /// Absolute path of the program.
-    There(PathBuf),
+    Installed(PathBuf),
     Absent,
     /// There is a rustup proxy, but no toolchain has the program.
     NotInToolchains,
@@ -40,44 +40,44 @@ pub(crate) enum FoundProgram {
 #[derive(Debug)]
 pub(crate) struct Programs {
     places: ProgramPlaces,
-    known: Mutex<HashMap<String, (Instant, FoundProgram)>>,
+    cache: Mutex<HashMap<String, (Instant, FoundProgram)>>,
 }
 
 impl Programs {
     pub(crate) fn new(places: ProgramPlaces) -> Self {
-        Self { places, known: Mutex::default() }
+        Self { places, cache: Mutex::default() }
     }
 
     /// Finds a program, using the cache. May block.
     pub(crate) fn find(&self, command: &str) -> FoundProgram {
-        let fresh = |(at, found): &(Instant, FoundProgram)| (at.elapsed() < AGE).then(|| found.clone());
-        let remembered = self.known().get(command).and_then(fresh);
-        remembered.unwrap_or_else(|| {
+        let current = |(at, found): &(Instant, FoundProgram)| (at.elapsed() < CACHE_TIME).then(|| found.clone());
+        let cached = self.cache().get(command).and_then(current);
+        cached.unwrap_or_else(|| {
             let found = find(command, &self.places);
-            self.known().insert(command.to_owned(), (Instant::now(), found.clone()));
+            self.cache().insert(command.to_owned(), (Instant::now(), found.clone()));
             found
         })
     }
 
-    pub(crate) fn known(&self) -> MutexGuard<'_, HashMap<String, (Instant, FoundProgram)>> {
-        lock(&self.known)
+    pub(crate) fn cache(&self) -> MutexGuard<'_, HashMap<String, (Instant, FoundProgram)>> {
+        lock(&self.cache)
     }
 }
 
 fn find(command: &str, places: &ProgramPlaces) -> FoundProgram {
-    let named = Path::new(command);
-    if command.is_empty() || (!named.is_absolute() && command.contains('/')) {
+    let command_path = Path::new(command);
+    if command.is_empty() || (!command_path.is_absolute() && command.contains('/')) {
         return FoundProgram::Absent;
     }
     let folders = std::env::split_paths(&places.search_path).filter(|folder| folder.is_absolute());
     let mut found = FoundProgram::Absent;
     // Joining an absolute path to a folder returns the path itself.
-    for path in folders.chain([PathBuf::from("/")]).map(|folder| folder.join(named)) {
+    for path in folders.chain([PathBuf::from("/")]).map(|folder| folder.join(command_path)) {
         if !is_program(&path) {
             continue;
         }
-        if is_in_place(&path, named, places) {
-            return FoundProgram::There(path);
+        if is_installed(&path, command_path, places) {
+            return FoundProgram::Installed(path);
         }
         found = FoundProgram::NotInToolchains;
     }
@@ -85,14 +85,14 @@ fn find(command: &str, places: &ProgramPlaces) -> FoundProgram {
 }
 
 /// Returns true if the program is installed, and not only a rustup proxy for it.
-fn is_in_place(path: &Path, named: &Path, places: &ProgramPlaces) -> bool {
+fn is_installed(path: &Path, command_path: &Path, places: &ProgramPlaces) -> bool {
     let is_rustup = |real: &Path| real.file_name() == Some(OsStr::new(RUSTUP));
     if !path.canonicalize().is_ok_and(|real| is_rustup(&real)) {
         return true;
     }
     let toolchains = places.rustup.as_ref().and_then(|rustup| rustup.join("toolchains").read_dir().ok());
     let mut toolchains = toolchains.into_iter().flatten().flatten();
-    let Some(name) = named.file_name() else { return false };
+    let Some(name) = command_path.file_name() else { return false };
     toolchains.any(|toolchain| is_program(&toolchain.path().join("bin").join(name)))
 }
 
@@ -127,7 +127,7 @@ mod tests {
         let search_path = format!(".:bin:{}", folder.path().display()).into();
         let places = ProgramPlaces { search_path, rustup: None };
         let check = |command: &str, expected: Option<&Path>| {
-            let expected = expected.map_or(FoundProgram::Absent, |path| FoundProgram::There(path.to_path_buf()));
+            let expected = expected.map_or(FoundProgram::Absent, |path| FoundProgram::Installed(path.to_path_buf()));
             assert_eq!(find(command, &places), expected, "{command}");
         };
         check("server", Some(&server));
@@ -151,8 +151,12 @@ mod tests {
         let look = || find("rust-analyzer", &places);
         assert_eq!(look(), FoundProgram::NotInToolchains);
         program(&path("usr/bin/rust-analyzer"));
-        assert_eq!(look(), FoundProgram::There(path("usr/bin/rust-analyzer")), "one that is itself there");
+        assert_eq!(
+            look(),
+            FoundProgram::Installed(path("usr/bin/rust-analyzer")),
+            "the program itself takes precedence"
+        );
         program(&path("rustup/toolchains/stable/bin/rust-analyzer"));
-        assert_eq!(look(), FoundProgram::There(path("cargo/bin/rust-analyzer")));
+        assert_eq!(look(), FoundProgram::Installed(path("cargo/bin/rust-analyzer")));
     }
 }

@@ -205,14 +205,14 @@ pub(crate) fn initialize(root: &Path) -> Value {
     })
 }
 
-/// Returns the text as one line of at most `most` characters.
-pub(crate) fn one_line(text: &str, most: usize) -> String {
+/// Returns the text as one line of at most `limit` characters.
+pub(crate) fn one_line(text: &str, limit: usize) -> String {
     // First of all, so that a long text costs nothing.
-    let begin: String = text.chars().take(most.saturating_mul(4)).collect();
+    let begin: String = text.chars().take(limit.saturating_mul(4)).collect();
     let harmless = untrusted::sanitize(&begin);
-    let seen = harmless.chars().map(|letter| if untrusted::is_unseen(letter) { ' ' } else { letter });
-    let words: String = seen.collect::<String>().split_whitespace().collect::<Vec<_>>().join(" ");
-    match words.char_indices().nth(most) {
+    let visible = harmless.chars().map(|letter| if untrusted::is_unseen(letter) { ' ' } else { letter });
+    let words: String = visible.collect::<String>().split_whitespace().collect::<Vec<_>>().join(" ");
+    match words.char_indices().nth(limit) {
         Some((at, _)) => format!("{}…", &words[..at]),
         None => words,
     }

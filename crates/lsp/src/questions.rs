@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Maximum number of locations in an answer.
-const MAX_PLACES: usize = 1000;
+const MAX_LOCATIONS: usize = 1000;
 /// Limits of a rename: number of files, number of edits, and bytes of new text.
 const MAX_FILES: usize = 200;
 const MAX_EDITS: usize = 5000;
@@ -149,7 +149,7 @@ fn locations(file: &SourceFile, answer: ServerAnswer) -> Result<Vec<SourceLocati
         })
     };
     let mut places: Vec<SourceLocation> =
-        written.into_list().into_iter().take(MAX_PLACES).filter_map(location).collect();
+        written.into_list().into_iter().take(MAX_LOCATIONS).filter_map(location).collect();
     places.sort();
     places.dedup();
     Ok(places)
@@ -157,7 +157,7 @@ fn locations(file: &SourceFile, answer: ServerAnswer) -> Result<Vec<SourceLocati
 
 fn rewrites(file: &SourceFile, folder: &Path, edit: WorkspaceEdit) -> Result<Vec<SourceRewrite>, LanguageError> {
     let refused =
-        |why: &str| LanguageError::new(format!("the rename {why}; nothing was changed. Edit the files yourself"));
+        |reason: &str| LanguageError::new(format!("the rename {reason}; nothing was changed. Edit the files yourself"));
     let mut of_files: Vec<(String, Vec<TextEdit>)> = Vec::new();
     match edit.document_changes {
         Some(changes) => {

@@ -46,8 +46,13 @@ impl SlantedBox {
     }
 }
 
-/// Passes groups of at least `least` connected pixels to `take`, as positions in the map, until it breaks.
-pub(crate) fn groups(is_set: &[bool], width: usize, least: usize, mut take: impl FnMut(&[usize]) -> ControlFlow<()>) {
+/// Passes groups of at least `min_pixels` connected pixels to `take`, as positions in the map, until it breaks.
+pub(crate) fn groups(
+    is_set: &[bool],
+    width: usize,
+    min_pixels: usize,
+    mut take: impl FnMut(&[usize]) -> ControlFlow<()>,
+) {
     let mut is_seen = vec![false; is_set.len()];
     let is_open = |at: usize, is_seen: &[bool]| is_set.get(at) == Some(&true) && is_seen.get(at) == Some(&false);
     for start in 0..is_set.len() {
@@ -66,7 +71,7 @@ pub(crate) fn groups(is_set: &[bool], width: usize, least: usize, mut take: impl
                 }
             }
         }
-        if group.len() >= least && take(&group).is_break() {
+        if group.len() >= min_pixels && take(&group).is_break() {
             break;
         }
     }
@@ -86,12 +91,15 @@ fn neighbours(row: usize, column: usize, width: usize) -> impl Iterator<Item = u
 }
 
 /// Returns the smallest rectangle around the pixels. `None` if there are none.
-pub(crate) fn smallest(group: &[usize], width: usize) -> Option<SlantedBox> {
+pub(crate) fn smallest_box(group: &[usize], width: usize) -> Option<SlantedBox> {
     let points: Vec<Point> = edges(group, width).into_iter().map(|(x, y)| (x as f32, y as f32)).collect();
     let hull = hull(points);
     let directions =
         hull.iter().zip(hull.iter().cycle().skip(1)).map(|(from, to)| (to.1 - from.1).atan2(to.0 - from.0));
-    directions.chain([0.0]).map(|angle| around(&hull, angle)).min_by(|one, other| area(one).total_cmp(&area(other)))
+    directions
+        .chain([0.0])
+        .map(|angle| bounding_box(&hull, angle))
+        .min_by(|one, other| area(one).total_cmp(&area(other)))
 }
 
 fn area(of: &SlantedBox) -> f32 {
@@ -135,7 +143,7 @@ fn hull(mut points: Vec<Point>) -> Vec<Point> {
 }
 
 /// Returns the rectangle in this direction around pixels of width 1.
-fn around(hull: &[Point], angle: f32) -> SlantedBox {
+fn bounding_box(hull: &[Point], angle: f32) -> SlantedBox {
     let (sin, cos) = angle.sin_cos();
     let (mut along, mut across) = ((f32::INFINITY, f32::NEG_INFINITY), (f32::INFINITY, f32::NEG_INFINITY));
     for (x, y) in hull {
@@ -162,28 +170,28 @@ fn level(of: SlantedBox) -> SlantedBox {
 }
 
 /// Maximum length of the longer side of the network's input, in pixels.
-const SIDE: usize = 1024;
+const MAX_SIDE: usize = 1024;
 /// The network halves its input repeatedly, so both sides must be a multiple of this.
 const STEP: usize = 32;
 /// Range of the brightness difference between a pixel and the next but one that counts as an edge. The lower end
 /// applies to even paper, the upper one to grainy paper.
-const EDGES_FROM: Range<u8> = 8..24;
+const EDGE_THRESHOLDS: Range<u8> = 8..24;
 /// Multiple of the median difference that counts as an edge.
-const GRAIN: usize = 6;
+const EDGE_FACTOR: usize = 6;
 /// Minimum number of edges in a row or column with text. A speck has two.
-const EDGES: usize = 3;
+const MIN_EDGES: usize = 3;
 /// Margin around the text in the network's input, in pixels.
 const MARGIN: usize = 32;
 /// Mean and deviation of the colours in the network's training data.
 const COLOURS: [(f32, f32); 3] = [(0.485, 0.229), (0.456, 0.224), (0.406, 0.225)];
 /// Probability above which a pixel belongs to a line.
-const PIXEL: f32 = 0.3;
+const MIN_PIXEL_PROBABILITY: f32 = 0.3;
 /// Minimum mean probability of a line's pixels.
-const LINE: f32 = 0.6;
+const MIN_LINE_PROBABILITY: f32 = 0.6;
 /// Maximum number of lines in an image. A newspaper page has one or two thousand boxes.
-pub const MOST_LINES: usize = 5000;
+pub const MAX_LINES: usize = 5000;
 /// Minimum number of pixels in a line.
-const LEAST: usize = 12;
+const MIN_LINE_PIXELS: usize = 12;
 /// Factor for the growth of boxes: the network marks only the middle of a line, which is larger by this factor times
 /// area over perimeter.
 const GROWTH: f32 = 1.5;
@@ -191,7 +199,7 @@ const GROWTH: f32 = 1.5;
 /// Box that may contain a line.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TextBox {
-    pub(crate) place: SlantedBox,
+    pub(crate) text_box: SlantedBox,
     /// Mean probability of its pixels.
     pub(crate) score: f32,
 }
@@ -206,10 +214,10 @@ pub(crate) struct TextBoxes {
 
 /// Finds the boxes of possible lines.
 pub(crate) fn boxes(recogniser: &Recogniser, picture: &Picture) -> Result<TextBoxes, OcrError> {
-    let whole = seen(picture);
-    let (columns, rows) = inked_ranges(&whole);
+    let full = network_input(picture);
+    let (columns, rows) = inked_ranges(&full);
     let corner = (columns.start as f32, rows.start as f32);
-    let seen = whole.part(columns, rows);
+    let seen = full.part(columns, rows);
     let (width, height) = (seen.width(), seen.height());
     let options = RunOptions::default().with_thread_pool(Some(recogniser.wide.clone()));
     let mut numbers = Vec::with_capacity(3 * seen.pixels().len());
@@ -218,31 +226,31 @@ pub(crate) fn boxes(recogniser: &Recogniser, picture: &Picture) -> Result<TextBo
     }
     let input = NdTensor::from_data([1, 3, height, width], numbers);
     let answer = recogniser.detection.run_one(input.view().into(), Some(options))?;
-    let map: NdTensor<f32, 4> = answer.try_into().map_err(|_| OcrError::Form("a map of numbers"))?;
+    let map: NdTensor<f32, 4> = answer.try_into().map_err(|_| OcrError::Form("not a map of numbers"))?;
     if map.shape() != [1, 1, height, width] {
-        return Err(OcrError::Form("a map of another size"));
+        return Err(OcrError::Form("a map of the wrong size"));
     }
-    let scale = (picture.width() as f32 / whole.width() as f32, picture.height() as f32 / whole.height() as f32);
-    Ok(marked(&map.to_vec(), width, corner, scale))
+    let scale = (picture.width() as f32 / full.width() as f32, picture.height() as f32 / full.height() as f32);
+    Ok(find_boxes(&map.to_vec(), width, corner, scale))
 }
 
 /// Returns boxes around the marked pixels of a probability map. The map shows the part of the image from `corner` on,
 /// at another scale.
-fn marked(map: &[f32], width: usize, corner: Point, (x, y): (f32, f32)) -> TextBoxes {
-    let is_set: Vec<bool> = map.iter().map(|probability| *probability > PIXEL).collect();
+fn find_boxes(map: &[f32], width: usize, corner: Point, (x, y): (f32, f32)) -> TextBoxes {
+    let is_set: Vec<bool> = map.iter().map(|probability| *probability > MIN_PIXEL_PROBABILITY).collect();
     let found = |group: &[usize]| {
         let sum: f32 = group.iter().filter_map(|at| map.get(*at)).sum();
         let score = sum / group.len() as f32;
-        let place = smallest(group, width).filter(|_| score >= LINE)?;
-        let by = GROWTH * place.length * place.height / (2.0 * (place.length + place.height)).max(1.0);
-        let grown = SlantedBox { length: place.length + 2.0 * by, height: place.height + 2.0 * by, ..place };
-        Some(TextBox { place: grown.moved(corner).scaled(x, y), score })
+        let text_box = smallest_box(group, width).filter(|_| score >= MIN_LINE_PROBABILITY)?;
+        let by = GROWTH * text_box.length * text_box.height / (2.0 * (text_box.length + text_box.height)).max(1.0);
+        let grown = SlantedBox { length: text_box.length + 2.0 * by, height: text_box.height + 2.0 * by, ..text_box };
+        Some(TextBox { text_box: grown.moved(corner).scaled(x, y), score })
     };
     let mut found_boxes = TextBoxes::default();
-    groups(&is_set, width, LEAST, |group| {
+    groups(&is_set, width, MIN_LINE_PIXELS, |group| {
         // Noise must not count towards the limit.
         let Some(found) = found(group) else { return ControlFlow::Continue(()) };
-        if found_boxes.boxes.len() == MOST_LINES {
+        if found_boxes.boxes.len() == MAX_LINES {
             found_boxes.is_cut = true;
             return ControlFlow::Break(());
         }
@@ -253,10 +261,10 @@ fn marked(map: &[f32], width: usize, corner: Point, (x, y): (f32, f32)) -> TextB
 }
 
 /// Scales an image to the network's input size, with sides that it can halve.
-fn seen(picture: &Picture) -> Picture {
+fn network_input(picture: &Picture) -> Picture {
     let longer = picture.width().max(picture.height());
     let side = |side: usize| {
-        let wanted = if longer > SIDE { side * SIDE / longer } else { side };
+        let wanted = if longer > MAX_SIDE { side * MAX_SIDE / longer } else { side };
         (wanted.div_ceil(STEP) * STEP).max(STEP)
     };
     picture.resized(side(picture.width()), side(picture.height()))
@@ -290,14 +298,14 @@ fn edge(seen: &Picture) -> u8 {
         so_far += **count;
         so_far <= half
     });
-    let edge = u8::try_from(grain.count() * GRAIN).unwrap_or(u8::MAX);
-    edge.clamp(EDGES_FROM.start, EDGES_FROM.end)
+    let edge = u8::try_from(grain.count() * EDGE_FACTOR).unwrap_or(u8::MAX);
+    edge.clamp(EDGE_THRESHOLDS.start, EDGE_THRESHOLDS.end)
 }
 
 /// Returns the range from the first to the last position with edges, with a margin and rounded up to [`STEP`]. The
 /// whole range if there are none.
 fn stretch(edges: &[usize]) -> Range<usize> {
-    let has_some = |edges: &usize| *edges >= EDGES;
+    let has_some = |edges: &usize| *edges >= MIN_EDGES;
     let (Some(first), Some(last)) = (edges.iter().position(has_some), edges.iter().rposition(has_some)) else {
         return 0..edges.len();
     };
@@ -311,12 +319,12 @@ fn stretch(edges: &[usize]) -> Range<usize> {
 mod tests {
     use super::*;
 
-    /// Collects at most `most` groups.
-    fn groups(is_set: &[bool], width: usize, most: usize, least: usize) -> Vec<Vec<usize>> {
+    /// Collects at most `max_groups` groups.
+    fn groups(is_set: &[bool], width: usize, max_groups: usize, min_pixels: usize) -> Vec<Vec<usize>> {
         let mut groups = Vec::new();
-        super::groups(is_set, width, least, |group| {
+        super::groups(is_set, width, min_pixels, |group| {
             groups.push(group.to_vec());
-            if groups.len() == most { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            if groups.len() == max_groups { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
         groups
     }
@@ -333,8 +341,8 @@ mod tests {
         }
         is_set[WIDTH * 90 + 5] = true;
         let groups = groups(&is_set, WIDTH, 10, 4);
-        assert_eq!(groups.len(), 1, "a single pixel is none");
-        let found = smallest(&groups[0], WIDTH).unwrap();
+        assert_eq!(groups.len(), 1, "a single pixel is not a group");
+        let found = smallest_box(&groups[0], WIDTH).unwrap();
         assert!((found.angle - 0.1_f32.atan()).abs() < 0.02, "{found:?}");
         assert!((found.length - 181.0).abs() < 4.0 && (found.height - 12.0).abs() < 2.5, "{found:?}");
         assert!((found.centre.0 - 100.0).abs() < 2.0 && (found.centre.1 - 45.5).abs() < 2.0, "{found:?}");
@@ -365,13 +373,13 @@ mod tests {
     fn noise_does_not_hide_a_line_below() {
         const WIDTH: usize = 640;
         let mut map = vec![0.0; WIDTH * 640];
-        blobs(&mut map, WIDTH, MOST_LINES + 1000, 0.4);
+        blobs(&mut map, WIDTH, MAX_LINES + 1000, 0.4);
         for pixel in 0..400 {
             map[(630 + pixel / 100) * WIDTH + 20 + pixel % 100] = 0.9;
         }
-        let found = marked(&map, WIDTH, (0.0, 0.0), (1.0, 1.0));
+        let found = find_boxes(&map, WIDTH, (0.0, 0.0), (1.0, 1.0));
         assert_eq!((found.boxes.len(), found.is_cut), (1, false));
-        assert!((found.boxes[0].place.centre.1 - 632.0).abs() < 1.0, "{found:?}");
+        assert!((found.boxes[0].text_box.centre.1 - 632.0).abs() < 1.0, "{found:?}");
     }
 
     #[test]
@@ -433,11 +441,11 @@ mod tests {
     #[test]
     fn excess_lines_are_reported() {
         const WIDTH: usize = 800;
-        for (count, is_cut) in [(MOST_LINES, false), (MOST_LINES + 1, true)] {
+        for (count, is_cut) in [(MAX_LINES, false), (MAX_LINES + 1, true)] {
             let mut map = vec![0.0; WIDTH * 800];
             blobs(&mut map, WIDTH, count, 0.9);
-            let found = marked(&map, WIDTH, (0.0, 0.0), (1.0, 1.0));
-            assert_eq!((found.boxes.len(), found.is_cut), (MOST_LINES, is_cut));
+            let found = find_boxes(&map, WIDTH, (0.0, 0.0), (1.0, 1.0));
+            assert_eq!((found.boxes.len(), found.is_cut), (MAX_LINES, is_cut));
         }
     }
 }

@@ -20,7 +20,7 @@ use std::{num::NonZeroUsize, sync::Arc, time::Instant};
 
 use rten::{LoadError, Model, ModelOptions, RunError, ThreadPool};
 
-pub use detection::MOST_LINES;
+pub use detection::MAX_LINES;
 pub use page::{Letter, Line, PageText};
 pub use picture::Picture;
 
@@ -41,7 +41,7 @@ pub struct ModelFiles {
 #[derive(Debug, thiserror::Error)]
 pub enum OcrError {
     /// A file does not contain the expected model.
-    #[error("cannot load the model that {task}")]
+    #[error("could not load the model that {task}")]
     Load {
         /// Task of the model.
         task: &'static str,

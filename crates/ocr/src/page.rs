@@ -9,29 +9,29 @@ use crate::{
 };
 
 /// Minimum height of a line in pixels. Smaller letters are unreadable.
-const LOWEST: f32 = 6.0;
+const MIN_HEIGHT: f32 = 6.0;
 /// Minimum mean probability of a line's characters.
-const SURE: f32 = 0.7;
-/// Minimum mean probability of a line with fewer than [`FEW`] characters.
-const SURE_OF_FEW: f32 = 0.88;
-const FEW: usize = 3;
+const MIN_CONFIDENCE: f32 = 0.7;
+/// Minimum mean probability of a line with fewer than [`SHORT_LINE`] characters.
+const MIN_SHORT_CONFIDENCE: f32 = 0.88;
+const SHORT_LINE: usize = 3;
 /// Maximum number of characters per square of a line's height.
-const DENSEST: f32 = 6.0;
+const MAX_DENSITY: f32 = 6.0;
 /// Maximum total width of all lines, in line heights. Only noise has more.
-const MOST_TEXT: f32 = 12_000.0;
+const MAX_TEXT: f32 = 12_000.0;
 /// Minimum ratio of length to height for lines that determine the skew.
-const LONG: f32 = 5.0;
+const MIN_SKEW_RATIO: f32 = 5.0;
 /// Font size relative to the height of the box.
-const SIZE: f32 = 0.74;
+const FONT_SIZE_RATIO: f32 = 0.74;
 /// Distance of the baseline from the bottom of the box, relative to its height.
-const BASE: f32 = 0.24;
+const BASELINE_RATIO: f32 = 0.24;
 
 /// Text of an image.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PageText {
     /// Lines from top to bottom, with the skew corrected.
     pub lines: Vec<Line>,
-    /// True if lines may be missing, because there are more than [`MOST_LINES`](crate::MOST_LINES) or more text than
+    /// True if lines may be missing, because there are more than [`MAX_LINES`](crate::MAX_LINES) or more text than
     /// fits on a page.
     pub is_cut: bool,
 }
@@ -69,7 +69,7 @@ pub struct Letter {
 
 /// Box with its recognised characters.
 struct ReadBox {
-    place: SlantedBox,
+    text_box: SlantedBox,
     signs: Vec<Sign>,
 }
 
@@ -87,8 +87,10 @@ impl ReadBox {
     fn is_likely(&self) -> bool {
         let count = self.ink().count();
         let says_something = self.ink().any(|sign| sign.letter.is_alphanumeric());
-        let fits = (count as f32) < DENSEST * (self.place.length / self.place.height.max(1.0)).max(1.0);
-        says_something && fits && self.confidence() >= if count < FEW { SURE_OF_FEW } else { SURE }
+        let fits = (count as f32) < MAX_DENSITY * (self.text_box.length / self.text_box.height.max(1.0)).max(1.0);
+        says_something
+            && fits
+            && self.confidence() >= if count < SHORT_LINE { MIN_SHORT_CONFIDENCE } else { MIN_CONFIDENCE }
     }
 }
 
@@ -96,46 +98,48 @@ pub(crate) fn text(recogniser: &Recogniser, picture: &Picture, deadline: Instant
     let mut upright = Cow::Borrowed(picture);
     let mut found = detection::boxes(recogniser, picture)?;
     if lies_on_its_side(&found.boxes) {
-        upright = Cow::Owned(picture.turned());
+        upright = Cow::Owned(picture.rotated());
         found = detection::boxes(recogniser, &upright)?;
     }
-    let (places, is_cut) = plausible(&found);
-    let mut read = read(recogniser, &upright, places.clone(), deadline)?;
-    if places.len() >= 3 && likely(&read) * 2 < places.len() {
-        let turned = upright.turned().turned();
-        let (width, height) = (turned.width() as f32, turned.height() as f32);
+    let (text_boxes, is_cut) = plausible_boxes(&found);
+    let mut read = read(recogniser, &upright, text_boxes.clone(), deadline)?;
+    if text_boxes.len() >= 3 && count_likely(&read) * 2 < text_boxes.len() {
+        let upside_down_picture = upright.rotated().rotated();
+        let (width, height) = (upside_down_picture.width() as f32, upside_down_picture.height() as f32);
         let upside_down = |(x, y): Point| (width - x, height - y);
-        let places =
-            places.into_iter().map(|place| SlantedBox { centre: upside_down(place.centre), ..place }).collect();
-        let other = self::read(recogniser, &turned, places, deadline)?;
-        if likely(&other) > likely(&read) {
-            (read, upright) = (other, Cow::Owned(turned));
+        let text_boxes = text_boxes
+            .into_iter()
+            .map(|text_box| SlantedBox { centre: upside_down(text_box.centre), ..text_box })
+            .collect();
+        let other = self::read(recogniser, &upside_down_picture, text_boxes, deadline)?;
+        if count_likely(&other) > count_likely(&read) {
+            (read, upright) = (other, Cow::Owned(upside_down_picture));
         }
     }
     read.retain(ReadBox::is_likely);
     // Without any likely line, the remaining boxes were only noise.
     let is_cut = is_cut && !read.is_empty();
-    Ok(PageText { lines: levelled(&read, &upright), is_cut })
+    Ok(PageText { lines: deskew(&read, &upright), is_cut })
 }
 
 fn read(
     recogniser: &Recogniser,
     picture: &Picture,
-    places: Vec<SlantedBox>,
+    text_boxes: Vec<SlantedBox>,
     deadline: Instant,
 ) -> Result<Vec<ReadBox>, OcrError> {
-    let signs = recognition::read(recogniser, picture, &places, deadline)?;
-    Ok(places.into_iter().zip(signs).map(|(place, signs)| ReadBox { place, signs }).collect())
+    let signs = recognition::read(recogniser, picture, &text_boxes, deadline)?;
+    Ok(text_boxes.into_iter().zip(signs).map(|(text_box, signs)| ReadBox { text_box, signs }).collect())
 }
 
-fn likely(read: &[ReadBox]) -> usize {
+fn count_likely(read: &[ReadBox]) -> usize {
     read.iter().filter(|read| read.is_likely()).count()
 }
 
 /// Returns true if most of the text is vertical.
 fn lies_on_its_side(boxes: &[TextBox]) -> bool {
     let long = |is_tall: bool| {
-        let sides = boxes.iter().map(|found| (found.place.length, found.place.height));
+        let sides = boxes.iter().map(|found| (found.text_box.length, found.text_box.height));
         let sides = sides.map(|(length, height)| if is_tall { (height, length) } else { (length, height) });
         sides.filter(|(long, short)| *long > 2.0 * short).map(|(long, _)| long).sum::<f32>()
     };
@@ -144,50 +148,54 @@ fn lies_on_its_side(boxes: &[TextBox]) -> bool {
 
 /// Returns boxes shaped like lines, most certain first, up to the maximum text of a page. Also returns true if there
 /// are more.
-fn plausible(found: &TextBoxes) -> (Vec<SlantedBox>, bool) {
-    let has_shape = |found: &&TextBox| found.place.height >= LOWEST && found.place.length >= 0.4 * found.place.height;
+fn plausible_boxes(found: &TextBoxes) -> (Vec<SlantedBox>, bool) {
+    let has_shape =
+        |found: &&TextBox| found.text_box.height >= MIN_HEIGHT && found.text_box.length >= 0.4 * found.text_box.height;
     let mut boxes: Vec<&TextBox> = found.boxes.iter().filter(has_shape).collect();
     boxes.sort_by(|one, other| other.score.total_cmp(&one.score));
     let mut sum = 0.0;
     let fits = |found: &&TextBox| {
-        sum += found.place.length / found.place.height;
-        sum < MOST_TEXT
+        sum += found.text_box.length / found.text_box.height;
+        sum < MAX_TEXT
     };
     let count = boxes.len();
-    let places: Vec<SlantedBox> = boxes.into_iter().take_while(fits).map(|found| found.place).collect();
-    let is_cut = found.is_cut || places.len() < count;
-    (places, is_cut)
+    let text_boxes: Vec<SlantedBox> = boxes.into_iter().take_while(fits).map(|found| found.text_box).collect();
+    let is_cut = found.is_cut || text_boxes.len() < count;
+    (text_boxes, is_cut)
 }
 
 /// Returns the deskewed lines from top to bottom.
-fn levelled(read: &[ReadBox], picture: &Picture) -> Vec<Line> {
+fn deskew(read: &[ReadBox], picture: &Picture) -> Vec<Line> {
     let middle = (picture.width() as f32 / 2.0, picture.height() as f32 / 2.0);
-    let askew = askew(read);
-    let mut lines: Vec<Line> = read.iter().map(|read| line(read, level(read.place.centre, middle, askew))).collect();
+    let angle_of_skew = skew(read);
+    let mut lines: Vec<Line> =
+        read.iter().map(|read| line(read, rotate_back(read.text_box.centre, middle, angle_of_skew))).collect();
     lines.sort_by(|one, other| one.base.total_cmp(&other.base));
     lines
 }
 
 /// Returns the skew in radians: the median angle of all long lines.
-fn askew(read: &[ReadBox]) -> f32 {
-    let places = read.iter().map(|read| read.place);
-    let mut angles: Vec<f32> =
-        places.filter(|place| place.length > LONG * place.height).map(|place| place.angle).collect();
+fn skew(read: &[ReadBox]) -> f32 {
+    let text_boxes = read.iter().map(|read| read.text_box);
+    let mut angles: Vec<f32> = text_boxes
+        .filter(|text_box| text_box.length > MIN_SKEW_RATIO * text_box.height)
+        .map(|text_box| text_box.angle)
+        .collect();
     angles.sort_by(f32::total_cmp);
     angles.get(angles.len() / 2).copied().unwrap_or(0.0)
 }
 
 /// Rotates a point back around the centre of the image.
-fn level((x, y): Point, middle: Point, askew: f32) -> Point {
-    let (sin, cos) = askew.sin_cos();
+fn rotate_back((x, y): Point, middle: Point, angle_of_skew: f32) -> Point {
+    let (sin, cos) = angle_of_skew.sin_cos();
     let (x, y) = (x - middle.0, y - middle.1);
     (middle.0 + x * cos + y * sin, middle.1 + y * cos - x * sin)
 }
 
 fn line(read: &ReadBox, centre: Point) -> Line {
-    let place = read.place;
-    let (left, size) = (centre.0 - place.length / 2.0, SIZE * place.height);
-    let middles: Vec<f32> = read.signs.iter().map(|sign| left + sign.middle * place.length).collect();
+    let text_box = read.text_box;
+    let (left, size) = (centre.0 - text_box.length / 2.0, FONT_SIZE_RATIO * text_box.height);
+    let middles: Vec<f32> = read.signs.iter().map(|sign| left + sign.middle * text_box.length).collect();
     // Neighbouring characters touch unless they are far apart. Their centres are only known in steps of a fifth of
     // their size.
     let half = |distance: f32| (distance / 2.0).min(0.7 * size);
@@ -203,7 +211,7 @@ fn line(read: &ReadBox, centre: Point) -> Line {
     };
     Line {
         letters: read.signs.iter().enumerate().map(letter).collect(),
-        base: centre.1 + (0.5 - BASE) * place.height,
+        base: centre.1 + (0.5 - BASELINE_RATIO) * text_box.height,
         size,
         confidence: read.confidence(),
     }
@@ -213,29 +221,29 @@ fn line(read: &ReadBox, centre: Point) -> Line {
 mod tests {
     use super::*;
 
-    fn read_box(text: &str, place: SlantedBox, score: f32) -> ReadBox {
+    fn read_box(text: &str, text_box: SlantedBox, score: f32) -> ReadBox {
         let count = text.chars().count() as f32;
         let sign = |(number, letter)| Sign { letter, middle: (number as f32 + 0.5) / count, score };
-        ReadBox { place, signs: text.chars().enumerate().map(sign).collect() }
+        ReadBox { text_box, signs: text.chars().enumerate().map(sign).collect() }
     }
 
-    fn place(x: f32, y: f32, length: f32, height: f32, angle: f32) -> SlantedBox {
+    fn text_box(x: f32, y: f32, length: f32, height: f32, angle: f32) -> SlantedBox {
         SlantedBox { centre: (x, y), length, height, angle }
     }
 
     #[test]
     fn noise_is_rejected_as_unlikely_text() {
-        let wide = place(0.0, 0.0, 200.0, 20.0, 0.0);
-        for (text, place, score, expected) in [
+        let wide = text_box(0.0, 0.0, 200.0, 20.0, 0.0);
+        for (text, text_box, score, expected) in [
             ("a line", wide, 0.9, true),
             ("a line", wide, 0.5, false),
             ("- -- -", wide, 0.9, false),
             ("a", wide, 0.8, false),
             ("12", wide, 0.95, true),
             ("", wide, 1.0, false),
-            ("so many letters here", place(0.0, 0.0, 20.0, 20.0, 0.0), 0.9, false),
+            ("so many letters here", text_box(0.0, 0.0, 20.0, 20.0, 0.0), 0.9, false),
         ] {
-            assert_eq!(read_box(text, place, score).is_likely(), expected, "{text} {score}");
+            assert_eq!(read_box(text, text_box, score).is_likely(), expected, "{text} {score}");
         }
     }
 
@@ -245,11 +253,11 @@ mod tests {
         let angle = 0.05_f32;
         // Both are on one line that falls to the right.
         let read = [
-            read_box("left hand", place(300.0, 490.0, 300.0, 20.0, angle), 0.9),
-            read_box("right", place(700.0, 490.0 + 400.0 * angle.tan(), 250.0, 20.0, angle), 0.9),
-            read_box("x", place(100.0, 100.0, 20.0, 20.0, -0.4), 0.9),
+            read_box("left hand", text_box(300.0, 490.0, 300.0, 20.0, angle), 0.9),
+            read_box("right", text_box(700.0, 490.0 + 400.0 * angle.tan(), 250.0, 20.0, angle), 0.9),
+            read_box("x", text_box(100.0, 100.0, 20.0, 20.0, -0.4), 0.9),
         ];
-        let lines = levelled(&read, &picture);
+        let lines = deskew(&read, &picture);
         assert_eq!(lines.iter().map(Line::text).collect::<Vec<_>>(), ["x", "left hand", "right"]);
         assert!((lines[1].base - lines[2].base).abs() < 0.5, "{lines:?}");
         let letters = &lines[1].letters;

@@ -78,7 +78,7 @@ impl Picture {
     }
 
     /// Rotates the image clockwise by 90 degrees.
-    pub fn turned(&self) -> Self {
+    pub fn rotated(&self) -> Self {
         let (width, height) = (self.height, self.width);
         let mut pixels = Vec::with_capacity(self.pixels.len());
         for row in 0..height {
@@ -105,8 +105,8 @@ mod tests {
     #[test]
     fn picture_is_rotated_resized_sampled_and_cropped() {
         let picture = Picture::new(2, 3, vec![1, 2, 3, 4, 5, 6]).unwrap();
-        assert_eq!(picture.turned(), Picture::new(3, 2, vec![5, 3, 1, 6, 4, 2]).unwrap());
-        let turned = (0..4).fold(picture.clone(), |picture, _| picture.turned());
+        assert_eq!(picture.rotated(), Picture::new(3, 2, vec![5, 3, 1, 6, 4, 2]).unwrap());
+        let turned = (0..4).fold(picture.clone(), |picture, _| picture.rotated());
         assert_eq!(turned, picture);
         assert_eq!(picture.resized(1, 3), Picture::new(1, 3, vec![1, 3, 5]).unwrap());
         assert_eq!(picture.resized(4, 3).width(), 4);

@@ -18,7 +18,7 @@ use crate::{OcrError, Picture, Recogniser, detection::SlantedBox};
 /// Height of a line in the network's input, in pixels.
 const HEIGHT: usize = 48;
 /// Maximum width of a line in the input. Longer lines are compressed.
-const WIDEST: usize = 3200;
+const MAX_WIDTH: usize = 3200;
 /// Widths are multiples of this.
 const STEP: usize = 16;
 
@@ -32,33 +32,33 @@ pub(crate) struct Sign {
     pub(crate) score: f32,
 }
 
-/// Reads the characters of lines, in the order of `places`. Each thread takes the longest remaining line, so that the
+/// Reads the characters of lines, in the order of `text_boxes`. Each thread takes the longest remaining line, so that the
 /// threads finish at about the same time.
 pub(crate) fn read(
     recogniser: &Recogniser,
     picture: &Picture,
-    places: &[SlantedBox],
+    text_boxes: &[SlantedBox],
     deadline: Instant,
 ) -> Result<Vec<Vec<Sign>>, OcrError> {
-    let mut longest: Vec<(usize, &SlantedBox)> = places.iter().enumerate().collect();
-    longest.sort_by_key(|(_, place)| Reverse(width(place)));
+    let mut longest: Vec<(usize, &SlantedBox)> = text_boxes.iter().enumerate().collect();
+    longest.sort_by_key(|(_, text_box)| Reverse(width(text_box)));
     let next = AtomicUsize::new(0);
     let work = |pool: &Arc<ThreadPool>| {
         let mut lines = Vec::new();
-        while let Some((number, place)) = longest.get(next.fetch_add(1, Ordering::Relaxed)) {
+        while let Some((number, text_box)) = longest.get(next.fetch_add(1, Ordering::Relaxed)) {
             if Instant::now() > deadline {
                 return Err(OcrError::Late);
             }
-            lines.push((*number, line(recogniser, picture, place, pool)?));
+            lines.push((*number, line(recogniser, picture, text_box, pool)?));
         }
         Ok(lines)
     };
     let done: Vec<Result<Vec<_>, OcrError>> = thread::scope(|scope| {
         let started: Vec<_> = recogniser.narrow.iter().map(|pool| scope.spawn(|| work(pool))).collect();
-        let failed = || Err(OcrError::Form("its thread gave up"));
+        let failed = || Err(OcrError::Form("a thread panicked"));
         started.into_iter().map(|thread| thread.join().unwrap_or_else(|_| failed())).collect()
     });
-    let mut lines: Vec<(usize, Vec<Sign>)> = Vec::with_capacity(places.len());
+    let mut lines: Vec<(usize, Vec<Sign>)> = Vec::with_capacity(text_boxes.len());
     for done in done {
         lines.extend(done?);
     }
@@ -69,35 +69,35 @@ pub(crate) fn read(
 fn line(
     recogniser: &Recogniser,
     picture: &Picture,
-    place: &SlantedBox,
+    text_box: &SlantedBox,
     pool: &Arc<ThreadPool>,
 ) -> Result<Vec<Sign>, OcrError> {
     let options = RunOptions::default().with_thread_pool(Some(Arc::clone(pool)));
-    let answer = recogniser.recognition.run_one(cut(picture, place).view().into(), Some(options))?;
-    let answer: NdTensor<f32, 3> = answer.try_into().map_err(|_| OcrError::Form("a row of numbers"))?;
+    let answer = recogniser.recognition.run_one(cut_out(picture, text_box).view().into(), Some(options))?;
+    let answer: NdTensor<f32, 3> = answer.try_into().map_err(|_| OcrError::Form("not a row of numbers"))?;
     let [1, steps, classes] = answer.shape() else { return Err(OcrError::Form("more than one row")) };
     if classes != recogniser.alphabet.classes() {
         return Err(OcrError::Form("characters missing from the list"));
     }
-    Ok(signs(&answer.to_vec(), steps, classes, &recogniser.alphabet))
+    Ok(decode(&answer.to_vec(), steps, classes, &recogniser.alphabet))
 }
 
 /// Cuts out a line, rotated upright and scaled to the input height.
-fn cut(picture: &Picture, place: &SlantedBox) -> NdTensor<f32, 4> {
-    let scale = place.height / HEIGHT as f32;
-    let width = width(place);
+fn cut_out(picture: &Picture, text_box: &SlantedBox) -> NdTensor<f32, 4> {
+    let scale = text_box.height / HEIGHT as f32;
+    let width = width(text_box);
     // Large lines are sampled several times per pixel.
     let fine = (1..4).find(|fine| scale <= 1.5 * *fine as f32).unwrap_or(4);
     let (across, down) = ((width * fine) as f32, (HEIGHT * fine) as f32);
-    let point = place.points();
+    let point = text_box.points();
     let mut numbers = Vec::with_capacity(3 * HEIGHT * width);
     for row in 0..HEIGHT {
         for column in 0..width {
             let mut sum = 0.0;
             for part in 0..fine * fine {
                 let (x, y) = (column * fine + part % fine, row * fine + part / fine);
-                let along = ((x as f32 + 0.5) / across - 0.5) * place.length;
-                let (x, y) = point(along, ((y as f32 + 0.5) / down - 0.5) * place.height);
+                let along = ((x as f32 + 0.5) / across - 0.5) * text_box.length;
+                let (x, y) = point(along, ((y as f32 + 0.5) / down - 0.5) * text_box.height);
                 sum += picture.sample(x - 0.5, y - 0.5);
             }
             numbers.push(sum / (fine * fine) as f32 / 127.5 - 1.0);
@@ -109,15 +109,15 @@ fn cut(picture: &Picture, place: &SlantedBox) -> NdTensor<f32, 4> {
     NdTensor::from_data([1, 3, HEIGHT, width], numbers)
 }
 
-fn width(place: &SlantedBox) -> usize {
-    let wanted = HEIGHT as f32 * place.length / place.height.max(1.0);
-    let wanted = wanted.clamp(STEP as f32, WIDEST as f32) as usize;
+fn width(text_box: &SlantedBox) -> usize {
+    let wanted = HEIGHT as f32 * text_box.length / text_box.height.max(1.0);
+    let wanted = wanted.clamp(STEP as f32, MAX_WIDTH as f32) as usize;
     wanted.next_multiple_of(STEP)
 }
 
 /// Returns the most likely characters. Equal classes in consecutive steps are one character, unless a blank separates
 /// them.
-fn signs(answer: &[f32], steps: usize, classes: usize, alphabet: &Alphabet) -> Vec<Sign> {
+fn decode(answer: &[f32], steps: usize, classes: usize, alphabet: &Alphabet) -> Vec<Sign> {
     let mut signs: Vec<Sign> = Vec::new();
     let mut last = 0;
     for (step, probabilities) in answer.chunks_exact(classes.max(1)).enumerate() {
@@ -186,7 +186,7 @@ mod tests {
         // Blank, l, l (same character), blank, l, o, space.
         let classes = [0, 1, 1, 0, 1, 2, 3];
         let answer: Vec<f32> = classes.iter().flat_map(|class| (0..4).map(move |at| f32::from(at == *class))).collect();
-        let signs = signs(&answer, classes.len(), 4, &alphabet);
+        let signs = decode(&answer, classes.len(), 4, &alphabet);
         assert_eq!(signs.iter().map(|sign| sign.letter).collect::<String>(), "llo ");
         assert!(signs.windows(2).all(|pair| pair[0].middle < pair[1].middle));
     }
@@ -196,8 +196,8 @@ mod tests {
         // Dark above and light below a line with a slope of one in ten.
         let pixels = (0..100).flat_map(|y| (0..200).map(move |x| if y < 40 + x / 10 { 0 } else { 255 })).collect();
         let picture = Picture::new(200, 100, pixels).unwrap();
-        let place = SlantedBox { centre: (100.0, 50.0), length: 160.0, height: 20.0, angle: 0.1_f32.atan() };
-        let cut = cut(&picture, &place);
+        let text_box = SlantedBox { centre: (100.0, 50.0), length: 160.0, height: 20.0, angle: 0.1_f32.atan() };
+        let cut = cut_out(&picture, &text_box);
         let [1, 3, HEIGHT, width] = cut.shape() else { panic!("{:?}", cut.shape()) };
         assert_eq!(width, 384);
         let numbers = cut.to_vec();

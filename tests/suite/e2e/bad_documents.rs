@@ -64,7 +64,7 @@ async fn index_deleted_during_indexing_is_recreated() {
     match output.code {
         // It was recreated in time, or nothing was in it yet.
         Some(0) => assert!(output.stdout.contains("large.docx"), "{output:?}"),
-        _ => drop(output.says(&["its files were deleted", "hint: try again"])),
+        _ => drop(output.says(&["its files were deleted", "hint: retry"])),
     }
     world.ok(["docs", "search", "zircon5999"]).await.shows(&["uploads/large.docx"]);
     finds(&world).await;
@@ -376,7 +376,7 @@ const MIB: u64 = 1 << 20;
 
 #[tokio::test]
 async fn huge_file_is_refused_without_being_read() {
-    const SIZE: &str = "its size is more than 100 MiB";
+    const SIZE: &str = "its size exceeds 100 MiB";
     let world = World::start().await;
     let files = [
         ("large.pdf", b"%PDF-1.7\n".to_vec()),

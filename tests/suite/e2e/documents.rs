@@ -181,7 +181,7 @@ async fn docs_commands_add_list_show_and_search() {
         .collect();
     let expected = [("uploads/latin.pdf", 3, true), ("uploads/cjk.pdf", 3, true), ("uploads/password.pdf", 0, false)];
     assert_eq!(states, expected);
-    let listed = world.docs(&["list"]).await.exits(0).says(&["uploads/password.pdf", "opens with a password"]);
+    let listed = world.docs(&["list"]).await.exits(0).says(&["uploads/password.pdf", "requires a password"]);
     has_all(&listed.stdout, &["uploads/latin.pdf", "PDF", "Annual report", "not indexed"]);
 
     let found = world.docs(&["search", "met", "on", "day", "2"]).await.exits(0);

@@ -89,7 +89,7 @@ async fn password_is_asked_at_the_terminal_without_echo() {
     ]);
     // Passwords of OpenDocument are not requested.
     let output = world.agentctl(["docs", "show", "uploads/libreoffice.odt"]).await;
-    output.says(&["opens with a password only", "save it without a password"]);
+    output.says(&["requires a password", "save it without a password"]);
     let mut terminal = Terminal::around(&world.daemon, "exec \"$@\"", &["docs", "show", "uploads/password.xlsx"]);
     for (typed, answer) in [("vermilion-0", "wrong password"), ("secret", "first")] {
         terminal.answers("Password of uploads/password.xlsx (not shown): ", &format!("{typed}\r"));
@@ -98,5 +98,5 @@ async fn password_is_asked_at_the_terminal_without_echo() {
     }
     terminal.ends();
     // The file names in an archive are not encrypted.
-    world.ok(["docs", "show", "uploads/aes.zip"]).await.shows(&["papers/rules.odt (1 KB), opens with a password"]);
+    world.ok(["docs", "show", "uploads/aes.zip"]).await.shows(&["papers/rules.odt (1 KB), requires a password"]);
 }

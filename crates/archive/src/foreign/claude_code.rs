@@ -10,17 +10,17 @@ use serde_json::Value;
 
 use super::{
     history::HistoryBuilder,
-    lines::{self, arguments, joined, list, moment, number, text},
+    lines::{self, arguments, joined_text, list, number, text, timestamp},
 };
 use crate::ArchiveError;
 
 pub(super) fn read(source: &mut impl Read, history: &mut HistoryBuilder) -> Result<(), ArchiveError> {
     let mut counted = String::new();
-    lines::each(source, history, |line, history| take(line, history, &mut counted))
+    lines::each(source, history, |line, history| read_message(line, history, &mut counted))
 }
 
 /// Reads the next line. `counted` is the id of the last answer whose usage was counted.
-fn take(line: &Value, history: &mut HistoryBuilder, counted: &mut String) {
+fn read_message(line: &Value, history: &mut HistoryBuilder, counted: &mut String) {
     let kind = text(line, "type");
     if kind == "summary" && history.title.is_empty() {
         text(line, "summary").clone_into(&mut history.title);
@@ -32,56 +32,56 @@ fn take(line: &Value, history: &mut HistoryBuilder, counted: &mut String) {
         return;
     }
     if !matches!(kind, "user" | "assistant") {
-        return history.leave_out(if kind.is_empty() { "line without a type" } else { kind });
+        return history.skip(if kind.is_empty() { "line without a type" } else { kind });
     }
     if line["isSidechain"] == true {
-        return history.leave_out("message of a subagent");
+        return history.skip("subagent message");
     }
     if history.foreign_id.is_empty() {
         text(line, "sessionId").clone_into(&mut history.foreign_id);
         text(line, "cwd").clone_into(&mut history.folder);
     }
-    history.now(moment(line, "timestamp"));
-    let Some(message) = line.get("message") else { return history.leave_out("message without content") };
+    history.set_time(timestamp(line, "timestamp"));
+    let Some(message) = line.get("message") else { return history.skip("message without content") };
     if kind == "assistant" {
         answer(message, history, counted);
     } else if line["isCompactSummary"] == true {
-        history.summary(&joined(&message["content"]));
+        history.summary(&joined_text(&message["content"]));
     } else if line["isMeta"] == true {
-        history.leave_out("note of the program");
+        history.skip("program note");
     } else {
-        person(message, history);
+        user_message(message, history);
     }
 }
 
-fn person(message: &Value, history: &mut HistoryBuilder) {
-    if let Some(words) = message["content"].as_str() {
-        return history.person(words);
+fn user_message(message: &Value, history: &mut HistoryBuilder) {
+    if let Some(texts) = message["content"].as_str() {
+        return history.user_message(texts);
     }
-    let mut words = Vec::new();
+    let mut texts = Vec::new();
     for block in list(message, "content") {
         match text(block, "type") {
-            "text" => words.push(text(block, "text")),
+            "text" => texts.push(text(block, "text")),
             "tool_result" => {
-                let content = joined(&block["content"]);
+                let content = joined_text(&block["content"]);
                 history.result(text(block, "tool_use_id"), &content, block["is_error"] == true);
             }
-            other => history.leave_out(other),
+            other => history.skip(other),
         }
     }
-    history.person(&words.join("\n"));
+    history.user_message(&texts.join("\n"));
 }
 
 fn answer(message: &Value, history: &mut HistoryBuilder, counted: &mut String) {
     history.model(text(message, "model"));
     for block in list(message, "content") {
         match text(block, "type") {
-            "text" => history.agent(text(block, "text")),
-            "thinking" => history.thought(text(block, "thinking")),
+            "text" => history.assistant_message(text(block, "text")),
+            "thinking" => history.reasoning(text(block, "thinking")),
             "tool_use" => {
                 history.call(text(block, "id"), text(block, "name"), arguments(block, "input"));
             }
-            other => history.leave_out(other),
+            other => history.skip(other),
         }
     }
     let id = text(message, "id");

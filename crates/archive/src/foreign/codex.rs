@@ -6,15 +6,15 @@ use serde_json::{Value, json};
 
 use super::{
     history::HistoryBuilder,
-    lines::{arguments, joined, list, moment, number, text},
+    lines::{arguments, joined_text, list, number, text, timestamp},
 };
 
 /// Prefixes of user messages that the program inserts.
-const OF_PROGRAM: [&str; 5] =
+const PROGRAM_PREFIXES: [&str; 5] =
     ["<environment_context>", "<user_instructions>", "# AGENTS.md instructions", "<turn_aborted>", "<permissions"];
 
-pub(super) fn take(line: &Value, history: &mut HistoryBuilder) {
-    history.now(moment(line, "timestamp"));
+pub(super) fn read_message(line: &Value, history: &mut HistoryBuilder) {
+    history.set_time(timestamp(line, "timestamp"));
     let (kind, payload) = match line.get("payload") {
         Some(payload) => (text(line, "type"), payload),
         // Without an envelope, the line is the session's metadata or an item.
@@ -25,7 +25,7 @@ pub(super) fn take(line: &Value, history: &mut HistoryBuilder) {
         "session_meta" => {
             text(payload, "id").clone_into(&mut history.foreign_id);
             text(payload, "cwd").clone_into(&mut history.folder);
-            history.now(moment(payload, "timestamp"));
+            history.set_time(timestamp(payload, "timestamp"));
         }
         "turn_context" => history.model(text(payload, "model")),
         "response_item" => item(payload, history),
@@ -33,26 +33,27 @@ pub(super) fn take(line: &Value, history: &mut HistoryBuilder) {
         "event_msg" => event(payload, history),
         // Internal records. Token usage is also reported by events.
         "token_usage_record" | "world_state" | "id_allocation" | "security_risk_score" => {}
-        other => history.leave_out(if other.is_empty() { "line without a type" } else { other }),
+        other => history.skip(if other.is_empty() { "line without a type" } else { other }),
     }
 }
 
 fn item(item: &Value, history: &mut HistoryBuilder) {
-    let output = |field: &str| joined(if item[field].is_object() { &item[field]["content"] } else { &item[field] });
+    let output =
+        |field: &str| joined_text(if item[field].is_object() { &item[field]["content"] } else { &item[field] });
     match text(item, "type") {
         "message" => {
-            let words = joined(&item["content"]);
+            let texts = joined_text(&item["content"]);
             match text(item, "role") {
-                "assistant" => history.agent(&words),
-                "user" if !OF_PROGRAM.iter().any(|start| words.trim_start().starts_with(start)) => {
-                    history.person(&words);
+                "assistant" => history.assistant_message(&texts),
+                "user" if !PROGRAM_PREFIXES.iter().any(|start| texts.trim_start().starts_with(start)) => {
+                    history.user_message(&texts);
                 }
-                _ => history.leave_out("message of the program"),
+                _ => history.skip("program message"),
             }
         }
         "reasoning" => {
             let summary: Vec<&str> = list(item, "summary").iter().map(|part| text(part, "text")).collect();
-            history.thought(&summary.join("\n"));
+            history.reasoning(&summary.join("\n"));
         }
         "function_call" => history.call(text(item, "call_id"), text(item, "name"), text(item, "arguments").to_owned()),
         "custom_tool_call" => {
@@ -65,7 +66,7 @@ fn item(item: &Value, history: &mut HistoryBuilder) {
         "function_call_output" | "custom_tool_call_output" | "local_shell_call_output" => {
             history.result(text(item, "call_id"), &output("output"), false);
         }
-        other => history.leave_out(if other.is_empty() { "item without a type" } else { other }),
+        other => history.skip(if other.is_empty() { "item without a type" } else { other }),
     }
 }
 

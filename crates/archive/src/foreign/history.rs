@@ -32,7 +32,7 @@ const MAX_TEXT: usize = 100_000;
 /// Maximum length of a tool name in characters.
 const MAX_NAME: usize = 64;
 /// Maximum number of kinds of skipped content that are counted by name.
-const NAMED: usize = 20;
+const MAX_SKIPPED_KINDS: usize = 20;
 
 /// History that is being built.
 pub(super) struct HistoryBuilder {
@@ -43,7 +43,7 @@ pub(super) struct HistoryBuilder {
     began: Option<Timestamp>,
     turn: Option<OpenTurn>,
     model: String,
-    left_out: BTreeMap<String, u64>,
+    skipped: BTreeMap<String, u64>,
     /// Latest time that is plausible.
     latest: Timestamp,
     /// Session id in the other program.
@@ -75,7 +75,7 @@ impl HistoryBuilder {
             began: None,
             turn: None,
             model: String::new(),
-            left_out: BTreeMap::new(),
+            skipped: BTreeMap::new(),
             latest: Timestamp::now() + SignedDuration::from_hours(24),
             foreign_id: String::new(),
             title: String::new(),
@@ -84,7 +84,7 @@ impl HistoryBuilder {
     }
 
     /// Sets the time of what follows. Time never goes backwards.
-    pub(super) fn now(&mut self, at: Option<Timestamp>) {
+    pub(super) fn set_time(&mut self, at: Option<Timestamp>) {
         // An implausible time would shift everything after it.
         let latest = self.latest;
         let Some(at) = at.filter(|at| *at >= Timestamp::UNIX_EPOCH && *at <= latest) else { return };
@@ -111,45 +111,49 @@ impl HistoryBuilder {
     }
 
     /// Counts content that is skipped.
-    pub(super) fn leave_out(&mut self, what: &str) {
+    pub(super) fn skip(&mut self, what: &str) {
         let what: String = what.chars().filter(|c| !c.is_control()).take(60).collect();
-        let what = if self.left_out.len() < NAMED || self.left_out.contains_key(&what) { what } else { "other".into() };
-        *self.left_out.entry(what).or_default() += 1;
+        let what = if self.skipped.len() < MAX_SKIPPED_KINDS || self.skipped.contains_key(&what) {
+            what
+        } else {
+            "other".into()
+        };
+        *self.skipped.entry(what).or_default() += 1;
     }
 
     /// Adds a user message. Starts a new turn if the model has already answered in the current one.
-    pub(super) fn person(&mut self, text: &str) {
+    pub(super) fn user_message(&mut self, text: &str) {
         if text.trim().is_empty() {
             return;
         }
         if self.turn.as_ref().is_some_and(|turn| turn.has_work) {
             self.end_turn();
         }
-        let body = ItemBody::UserMessage { text: cut(text), steered: false, typed_bytes: None, stored: None };
+        let body = ItemBody::UserMessage { text: truncate(text), steered: false, typed_bytes: None, stored: None };
         self.item(body, false);
     }
 
     /// Adds an answer of the model.
-    pub(super) fn agent(&mut self, text: &str) {
+    pub(super) fn assistant_message(&mut self, text: &str) {
         if text.trim().is_empty() {
             return;
         }
-        let text = cut(text);
+        let text = truncate(text);
         self.open_turn().result.text.clone_from(&text);
         self.item(ItemBody::AgentMessage { text }, true);
     }
 
     /// Adds reasoning of the model.
-    pub(super) fn thought(&mut self, text: &str) {
+    pub(super) fn reasoning(&mut self, text: &str) {
         if !text.trim().is_empty() {
-            self.item(ItemBody::Reasoning { text: cut(text) }, true);
+            self.item(ItemBody::Reasoning { text: truncate(text) }, true);
         }
     }
 
     /// Adds the summary of a compaction in the other program.
     pub(super) fn summary(&mut self, text: &str) {
         let program = self.format.program();
-        self.item(ItemBody::notice(format!("{program} summarized the history before:\n{}", cut(text))), false);
+        self.item(ItemBody::notice(format!("{program} summarized the history before:\n{}", truncate(text))), false);
     }
 
     pub(super) fn call(&mut self, foreign_id: &str, name: &str, arguments: String) {
@@ -176,11 +180,11 @@ impl HistoryBuilder {
     pub(super) fn result(&mut self, foreign_id: &str, text: &str, failed: bool) {
         let calls = self.turn.as_mut().and_then(|turn| turn.calls.get_mut(foreign_id));
         let Some((call_id, name)) = calls.and_then(VecDeque::pop_front) else {
-            return self.leave_out("result without a call");
+            return self.skip("result without a call");
         };
         let failed = failed || self.turn.as_mut().is_some_and(|turn| turn.failed.remove(foreign_id));
         let error = failed.then_some(ToolErrorCode::Tool);
-        let result = ToolResult { text: cut(text), error, ..ToolResult::empty(call_id, name) };
+        let result = ToolResult { text: truncate(text), error, ..ToolResult::empty(call_id, name) };
         self.item(ItemBody::ToolResult(result), true);
     }
 
@@ -222,9 +226,9 @@ impl HistoryBuilder {
         let project = folder.is_absolute().then_some(Mount { path: folder, writable: false });
         let settings = SessionSettings { project, ..SessionSettings::default() };
         let events = self.events.len() as u64;
-        let left_out = self.left_out.into_iter().map(|(what, count)| format!("{count} × {what}")).collect();
+        let skipped = self.skipped.into_iter().map(|(what, count)| format!("{count} × {what}")).collect();
         let session = ArchivedSession { id, created_at: began, settings, events, context: None };
-        Ok(ForeignHistory { session, events: self.events, left_out })
+        Ok(ForeignHistory { session, events: self.events, left_out: skipped })
     }
 
     /// Derives the session id from the foreign one, so that the same session is not imported twice.
@@ -268,7 +272,7 @@ impl HistoryBuilder {
                 "This history comes from {program}. Its tools belong to that program and are not available; files may \
                  have changed since."
             );
-            self.completed(Item::new(id, ItemBody::notice(text)));
+            self.complete_item(Item::new(id, ItemBody::notice(text)));
         }
         let result = TurnResult {
             turn_id: id,
@@ -296,10 +300,10 @@ impl HistoryBuilder {
         if !matches!(item.body, ItemBody::UserMessage { .. } | ItemBody::Notice { .. } | ItemBody::ToolResult(_)) {
             item.origin = Some(Arc::new(ItemOrigin { model: mark, fields: ServerFields::default() }));
         }
-        self.completed(item);
+        self.complete_item(item);
     }
 
-    fn completed(&mut self, item: Item) {
+    fn complete_item(&mut self, item: Item) {
         let turn = Some(item.turn_id);
         let mut started = item.clone();
         match &mut started.body {
@@ -319,7 +323,7 @@ impl HistoryBuilder {
             let text = "the history has no result of this call".to_owned();
             let error = Some(ToolErrorCode::UnknownOutcome);
             let result = ToolResult { text, error, ..ToolResult::empty(call_id, name) };
-            self.completed(Item::new(ended.turn_id, ItemBody::ToolResult(result)));
+            self.complete_item(Item::new(ended.turn_id, ItemBody::ToolResult(result)));
         }
         ended.duration_ms = u64::try_from(self.at.duration_since(began).as_millis()).unwrap_or_default();
         self.push(Some(ended.turn_id), EventKind::TurnEnded { result: Box::new(ended) });
@@ -332,7 +336,7 @@ impl HistoryBuilder {
 }
 
 /// Truncates a text to [`MAX_TEXT`].
-fn cut(text: &str) -> String {
+fn truncate(text: &str) -> String {
     if text.len() <= MAX_TEXT {
         return text.to_owned();
     }

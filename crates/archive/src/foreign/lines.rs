@@ -11,12 +11,12 @@ use crate::ArchiveError;
 /// Maximum length of a line in bytes.
 const MAX_LINE: u64 = 16 << 20;
 
-/// Passes every line of JSON to `take`. Lines that are invalid or too long are counted and skipped; empty ones are
+/// Passes every line of JSON to `visit`. Lines that are invalid or too long are counted and skipped; empty ones are
 /// ignored.
 pub(super) fn each(
     source: &mut impl Read,
     history: &mut HistoryBuilder,
-    mut take: impl FnMut(&Value, &mut HistoryBuilder),
+    mut visit: impl FnMut(&Value, &mut HistoryBuilder),
 ) -> Result<(), ArchiveError> {
     let mut source = BufReader::new(source);
     let mut line = Vec::new();
@@ -31,8 +31,8 @@ pub(super) fn each(
         }
         match serde_json::from_slice(&line) {
             _ if line.trim_ascii().is_empty() && !is_cut => {}
-            Ok(value) if !is_cut => take(&value, history),
-            _ => history.leave_out("unreadable line"),
+            Ok(value) if !is_cut => visit(&value, history),
+            _ => history.skip("unreadable line"),
         }
     }
 }
@@ -57,12 +57,12 @@ pub(super) fn arguments(value: &Value, field: &str) -> String {
     value.get(field).map_or_else(|| "{}".to_owned(), Value::to_string)
 }
 
-pub(super) fn moment(value: &Value, field: &str) -> Option<Timestamp> {
+pub(super) fn timestamp(value: &Value, field: &str) -> Option<Timestamp> {
     text(value, field).parse().ok()
 }
 
 /// Returns the text of a content field, which is either a string or a list of blocks.
-pub(super) fn joined(content: &Value) -> String {
+pub(super) fn joined_text(content: &Value) -> String {
     match content {
         Value::String(text) => text.clone(),
         Value::Array(blocks) => {

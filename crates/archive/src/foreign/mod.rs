@@ -89,11 +89,11 @@ pub fn read(source: impl Read, format: ForeignFormat) -> Result<ForeignHistory, 
     let mut history = HistoryBuilder::new(format);
     match format {
         ForeignFormat::ClaudeCode => claude_code::read(&mut source, &mut history)?,
-        ForeignFormat::Codex => lines::each(&mut source, &mut history, codex::take)?,
+        ForeignFormat::Codex => lines::each(&mut source, &mut history, codex::read_message)?,
         ForeignFormat::OpenCode => opencode::read(&mut source, &mut history)?,
     }
     if source.limit() == 0 {
-        return Err(ArchiveError::TooLarge(format!("a history has at most {} MiB", MAX_BYTES >> 20)));
+        return Err(ArchiveError::TooLarge(format!("a history may have at most {} MiB", MAX_BYTES >> 20)));
     }
     history.finish()
 }

@@ -7,62 +7,62 @@ use serde_json::Value;
 
 use super::{
     history::HistoryBuilder,
-    lines::{arguments, joined, list, number, text},
+    lines::{arguments, joined_text, list, number, text},
 };
 use crate::ArchiveError;
 
 /// Magic bytes of the database in which OpenCode stores its sessions.
-const DATABASE: &[u8] = b"SQLite format 3\0";
+const SQLITE_MAGIC: &[u8] = b"SQLite format 3\0";
 
 pub(super) fn read(source: &mut impl Read, history: &mut HistoryBuilder) -> Result<(), ArchiveError> {
     let mut bytes = Vec::new();
-    source.by_ref().take(DATABASE.len() as u64).read_to_end(&mut bytes)?;
-    if bytes == DATABASE {
+    source.by_ref().take(SQLITE_MAGIC.len() as u64).read_to_end(&mut bytes)?;
+    if bytes == SQLITE_MAGIC {
         return Err(ArchiveError::Foreign("it is a database; import the output of `opencode export SESSION`"));
     }
     source.read_to_end(&mut bytes)?;
     // The program prints a status message to the same stream before the object.
     let start = bytes.iter().position(|byte| *byte == b'{').unwrap_or(0);
     let session: Value = serde_json::from_slice(&bytes[start..])
-        .map_err(|_| ArchiveError::Foreign("it is not JSON of `opencode export`, or is cut"))?;
+        .map_err(|_| ArchiveError::Foreign("it is not complete output of `opencode export`"))?;
     let info = &session["info"];
     if info.is_null() || !session["messages"].is_array() {
-        return Err(ArchiveError::Foreign("it has no messages of `opencode export`"));
+        return Err(ArchiveError::Foreign("it has no messages"));
     }
     text(info, "id").clone_into(&mut history.foreign_id);
     text(info, "title").clone_into(&mut history.title);
     text(info, "directory").clone_into(&mut history.folder);
-    history.now(millis(&info["time"], "created"));
-    list(&session, "messages").iter().for_each(|message| take(message, history));
+    history.set_time(timestamp_millis(&info["time"], "created"));
+    list(&session, "messages").iter().for_each(|message| read_message(message, history));
     Ok(())
 }
 
-fn millis(value: &Value, field: &str) -> Option<Timestamp> {
+fn timestamp_millis(value: &Value, field: &str) -> Option<Timestamp> {
     let millis = value[field].as_f64().filter(|millis| (0.0..4.0e12).contains(millis))?;
     Timestamp::from_millisecond(millis as i64).ok()
 }
 
-fn take(message: &Value, history: &mut HistoryBuilder) {
+fn read_message(message: &Value, history: &mut HistoryBuilder) {
     let info = &message["info"];
     let time = &info["time"];
-    history.now(millis(time, "created"));
+    history.set_time(timestamp_millis(time, "created"));
     if text(info, "role") == "user" {
-        let mut words = Vec::new();
+        let mut texts = Vec::new();
         for part in list(message, "parts") {
             match text(part, "type") {
-                "text" if part["synthetic"] == true => history.leave_out("note of the program"),
-                "text" => words.push(text(part, "text")),
-                other => history.leave_out(other),
+                "text" if part["synthetic"] == true => history.skip("program note"),
+                "text" => texts.push(text(part, "text")),
+                other => history.skip(other),
             }
         }
-        return history.person(&words.join("\n"));
+        return history.user_message(&texts.join("\n"));
     }
     if text(info, "role") != "assistant" {
-        return history.leave_out("message without role");
+        return history.skip("message without role");
     }
     history.model(text(info, "modelID"));
     list(message, "parts").iter().for_each(|part| answer(part, history));
-    history.now(millis(time, "completed"));
+    history.set_time(timestamp_millis(time, "completed"));
     if !info["tokens"].is_null() {
         count(&info["tokens"], info["cost"].as_f64(), history);
     }
@@ -70,14 +70,14 @@ fn take(message: &Value, history: &mut HistoryBuilder) {
 
 fn answer(part: &Value, history: &mut HistoryBuilder) {
     match text(part, "type") {
-        "text" => history.agent(text(part, "text")),
-        "reasoning" => history.thought(text(part, "text")),
+        "text" => history.assistant_message(text(part, "text")),
+        "reasoning" => history.reasoning(text(part, "text")),
         "tool" => {
             let (state, id) = (&part["state"], text(part, "callID"));
             history.call(id, text(part, "tool"), arguments(state, "input"));
             history.exit(id, state["metadata"]["exit"].as_i64());
             match text(state, "status") {
-                "completed" => history.result(id, &joined(&state["output"]), false),
+                "completed" => history.result(id, &joined_text(&state["output"]), false),
                 "error" => history.result(id, text(state, "error"), true),
                 // Calls with other states have no result.
                 _ => {}
@@ -85,7 +85,7 @@ fn answer(part: &Value, history: &mut HistoryBuilder) {
         }
         // Steps are derived from the items.
         "step-start" | "step-finish" => {}
-        other => history.leave_out(other),
+        other => history.skip(other),
     }
 }
 

@@ -16,7 +16,7 @@ fn lines(lines: &[Value]) -> String {
 }
 
 /// Formats the items of a history as lines.
-pub(crate) fn told(events: &[Event]) -> Vec<String> {
+pub(crate) fn describe_events(events: &[Event]) -> Vec<String> {
     let one = |event: &Event| match &event.kind {
         EventKind::TurnStarted { .. } => Some("turn".to_owned()),
         EventKind::TurnEnded { result } => Some(format!("end: {}", result.text)),
@@ -52,7 +52,7 @@ fn notice(program: &str) -> String {
 }
 
 /// Checks the invariants of every history.
-pub(crate) fn check_sound(history: &ForeignHistory) {
+pub(crate) fn check_invariants(history: &ForeignHistory) {
     assert_eq!(history.session.events, history.events.len() as u64);
     let mut before = None;
     for (event, seq) in history.events.iter().zip(1..) {
@@ -125,9 +125,9 @@ fn claude_code_history_is_read() {
     ]) + "not json\n";
     let read = |text: &str| read(text.as_bytes(), ForeignFormat::ClaudeCode).unwrap();
     let found = read(&history);
-    check_sound(&found);
+    check_invariants(&found);
     assert_eq!(
-        told(&found.events),
+        describe_events(&found.events),
         [
             "turn",
             &notice("Claude Code"),
@@ -145,13 +145,8 @@ fn claude_code_history_is_read() {
             "title"
         ]
     );
-    let expected = [
-        "1 × file-history-snapshot",
-        "1 × image",
-        "1 × message of a subagent",
-        "1 × note of the program",
-        "1 × unreadable line",
-    ];
+    let expected =
+        ["1 × file-history-snapshot", "1 × image", "1 × subagent message", "1 × program note", "1 × unreadable line"];
     assert_eq!(found.left_out, expected);
     assert_eq!(found.session.settings.project.as_ref().unwrap().path.to_str(), Some("/home/me/app"));
     assert_eq!(found.session.created_at, "2026-01-31T12:00:00Z".parse().unwrap());
@@ -185,7 +180,7 @@ fn both_codex_formats_are_read() {
         "input_tokens": 100, "cached_input_tokens": 40, "output_tokens": 9, "reasoning_output_tokens": 3}}}),
     ));
     let found = read(lines(&modern).as_bytes(), ForeignFormat::Codex).unwrap();
-    check_sound(&found);
+    check_invariants(&found);
     let notice = notice("Codex");
     let common = [
         "turn",
@@ -198,14 +193,14 @@ fn both_codex_formats_are_read() {
         "model: Four.",
     ];
     let end = ["result: shell the history has no result of this call E_UNKNOWN_OUTCOME", "end: Four."];
-    assert_eq!(told(&found.events), [&common[..], &["usage: gpt-x 100 40 9"], &end].concat());
-    assert_eq!(found.left_out, ["1 × ghost_snapshot", "1 × message of the program"]);
+    assert_eq!(describe_events(&found.events), [&common[..], &["usage: gpt-x 100 40 9"], &end].concat());
+    assert_eq!(found.left_out, ["1 × ghost_snapshot", "1 × program message"]);
 
     let mut early = vec![json!({"id": "abc", "timestamp": at, "instructions": null})];
     early.extend(items);
     let found = read(lines(&early).as_bytes(), ForeignFormat::Codex).unwrap();
-    check_sound(&found);
-    assert_eq!(told(&found.events), [&common[..], &end].concat());
+    check_invariants(&found);
+    assert_eq!(describe_events(&found.events), [&common[..], &end].concat());
 }
 
 #[test]
@@ -229,9 +224,9 @@ fn opencode_export_is_read() {
     });
     let text = format!("Exporting session: ses_1\n{export:#}\n");
     let found = read(text.as_bytes(), ForeignFormat::OpenCode).unwrap();
-    check_sound(&found);
+    check_invariants(&found);
     assert_eq!(
-        told(&found.events)[2..],
+        describe_events(&found.events)[2..],
         [
             "person: Hello",
             "thought: Think.",
@@ -245,7 +240,7 @@ fn opencode_export_is_read() {
             "title"
         ]
     );
-    assert_eq!(found.left_out, ["1 × note of the program", "1 × patch"]);
+    assert_eq!(found.left_out, ["1 × program note", "1 × patch"]);
     let cost = found.events.iter().find_map(|event| match &event.kind {
         EventKind::UsageUpdated { usage, .. } => usage.cost_microusd,
         _ => None,
@@ -262,7 +257,7 @@ fn duplicate_call_ids_and_wrong_clocks_are_tolerated() {
     let user = json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Two and two?"}]});
     let history = [line(never, user), line(at, call.clone()), line(at, call), line(at, output)];
     let found = read(lines(&history).as_bytes(), ForeignFormat::Codex).unwrap();
-    check_sound(&found);
+    check_invariants(&found);
     assert_eq!(found.left_out, Vec::<String>::new());
     assert_eq!(found.events.last().unwrap().at, at.parse().unwrap());
 }
@@ -286,8 +281,8 @@ fn long_text_is_truncated_and_long_lines_skipped() {
     let words = "ö".repeat(100_000);
     let line = json!({"type": "user", "sessionId": "s", "message": {"content": words}}).to_string();
     let found = read(line.as_bytes(), ForeignFormat::ClaudeCode).unwrap();
-    let said = told(&found.events).into_iter().find(|line| line.starts_with("person")).unwrap();
-    assert!(said.len() < 101_000 && said.contains("more bytes omitted"), "{}", said.len());
+    let message = describe_events(&found.events).into_iter().find(|line| line.starts_with("person")).unwrap();
+    assert!(message.len() < 101_000 && message.contains("more bytes omitted"), "{}", message.len());
     let endless = format!("{}\n{}\n", "x".repeat(33 << 20), line);
     let found = read(endless.as_bytes(), ForeignFormat::ClaudeCode).unwrap();
     assert_eq!(found.left_out, ["1 × unreadable line"]);
@@ -317,7 +312,7 @@ proptest! {
     fn any_foreign_history_is_read_or_rejected(all in proptest::collection::vec(any_json(), 0..8)) {
         for format in [ForeignFormat::ClaudeCode, ForeignFormat::Codex, ForeignFormat::OpenCode] {
             if let Ok(history) = read(lines(&all).as_bytes(), format) {
-                check_sound(&history);
+                check_invariants(&history);
             }
         }
     }

@@ -9,7 +9,7 @@ use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use tar::{Builder, EntryType, Header};
 
-use super::{Unpacked, event, manifest, read, session, sound};
+use super::{Unpacked, event, manifest, read, sample_archive, session};
 
 /// Member of a tar with its content.
 type Member = (String, EntryType, Vec<u8>);
@@ -38,7 +38,7 @@ fn regular(name: &str, content: &[u8]) -> Member {
 }
 
 /// Returns the manifest of an archive with this session.
-fn described(session: ArchivedSession) -> Member {
+fn manifest_member(session: ArchivedSession) -> Member {
     regular("manifest.json", &serde_json::to_vec(&manifest(vec![session])).unwrap())
 }
 
@@ -58,7 +58,8 @@ fn with(name: &str, kind: EntryType, content: &[u8]) -> Vec<u8> {
     let mut events = serde_json::to_vec(&event(session.id, 1, "one")).unwrap();
     events.push(b'\n');
     let part = format!("journal/{}/000001.jsonl", session.id);
-    let mut members = vec![described(session), regular(&part, &events), (name.to_owned(), kind, content.to_vec())];
+    let mut members =
+        vec![manifest_member(session), regular(&part, &events), (name.to_owned(), kind, content.to_vec())];
     let sums: String = members.iter().map(|(name, _, content)| format!("{}  {name}\n", hash(content))).collect();
     members.push(regular("SHA256SUMS", sums.as_bytes()));
     pack(&members)
@@ -74,7 +75,7 @@ fn refused(archive: &[u8], words: &str) {
 #[test]
 fn sample_archive_is_valid() {
     assert!(read(&with("files/uploads/a", EntryType::Regular, b"x")).is_ok());
-    assert!(read(&sound()).is_ok());
+    assert!(read(&sample_archive()).is_ok());
 }
 
 #[test]
@@ -114,7 +115,7 @@ fn links_folders_and_devices_are_rejected() {
 #[test]
 fn foreign_files_and_newer_versions_are_distinguished() {
     refused(b"", "it is empty");
-    refused(b"PK\x03\x04 a zip", "not compressed as archives are");
+    refused(b"PK\x03\x04 a zip", "not a gzip file");
     refused(&gzipped(b"only a text"), "not an archive of a session");
     let only = |name: &str, content: &[u8]| pack(&[regular(name, content)]);
     refused(&only("README.md", b"hello"), "does not start with a manifest");
@@ -131,22 +132,22 @@ fn foreign_files_and_newer_versions_are_distinguished() {
 #[test]
 fn modified_and_truncated_archives_are_rejected() {
     // Changed with valid checksums of tar and gzip, so that only the hashes reveal it.
-    let described = described(session(0));
+    let manifest_member = manifest_member(session(0));
     let file = regular("files/uploads/a", b"evil");
-    let members = |sums: &str| pack(&[described.clone(), file.clone(), regular("SHA256SUMS", sums.as_bytes())]);
-    let (of_manifest, of_file) = (hash(&described.2), hash(b"good"));
+    let members = |sums: &str| pack(&[manifest_member.clone(), file.clone(), regular("SHA256SUMS", sums.as_bytes())]);
+    let (of_manifest, of_file) = (hash(&manifest_member.2), hash(b"good"));
     refused(&members(&format!("{of_manifest}  manifest.json\n{of_file}  files/uploads/a\n")), "was changed");
     refused(&members(&format!("{of_manifest}  manifest.json\n")), "has no hash");
     let more = format!("{of_manifest}  manifest.json\n{}  files/uploads/a\n{of_file}  gone\n", hash(b"evil"));
     refused(&members(&more), "gone is missing");
     refused(&members("no hashes at all"), "list of hashes");
-    let whole = sound();
+    let whole = sample_archive();
     for length in [whole.len() / 2, whole.len() * 3 / 4] {
         let error = read(&whole[..length]).unwrap_err();
         assert!(matches!(error, ArchiveError::Cut | ArchiveError::Changed(_)), "{error:?}");
     }
     // A truncated tar inside a complete gzip stream.
-    refused(&pack(&[described]), "its end is missing");
+    refused(&pack(&[manifest_member]), "the archive is truncated");
 }
 
 /// Stream that is larger than memory.
@@ -172,9 +173,10 @@ impl Read for Endless {
 #[test]
 fn archive_bombs_are_rejected_by_declared_size() {
     let bomb = |name: &str, size: u64| {
-        let (_, _, described) = described(session(0));
+        let (_, _, manifest_member) = manifest_member(session(0));
         let mut bytes = Vec::new();
-        for (name, size, content) in [("manifest.json", described.len() as u64, &described[..]), (name, size, &b""[..])]
+        for (name, size, content) in
+            [("manifest.json", manifest_member.len() as u64, &manifest_member[..]), (name, size, &b""[..])]
         {
             let mut header = Header::new_gnu();
             header.set_entry_type(EntryType::Regular);
@@ -191,7 +193,7 @@ fn archive_bombs_are_rejected_by_declared_size() {
         let mut unpacked = Unpacked::default();
         let mut source = Endless { head, left: 10 << 30 };
         let error = unpack(&mut source, &mut unpacked).unwrap_err();
-        assert!(source.left > (9 << 30), "it was read to its end");
+        assert!(source.left > (9 << 30), "the input was read completely");
         error
     };
     for name in ["files/uploads/zeros", "SHA256SUMS"] {
@@ -217,7 +219,7 @@ fn member_names_are_bounded() {
 
 #[test]
 fn too_many_members_are_rejected() {
-    let mut members = vec![described(session(0))];
+    let mut members = vec![manifest_member(session(0))];
     members.extend((0..10_001).map(|n| regular(&format!("files/uploads/{n}"), b"")));
     refused(&pack(&members), "too large");
 }

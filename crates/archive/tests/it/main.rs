@@ -73,7 +73,7 @@ fn file(path: &str, bytes: usize) -> TreeFile {
 }
 
 /// Builds a small valid archive.
-fn sound() -> Vec<u8> {
+fn sample_archive() -> Vec<u8> {
     let session = session(2);
     let id = session.id;
     let mut archive = ArchiveWriter::begin(Vec::new(), &manifest(vec![session])).unwrap();

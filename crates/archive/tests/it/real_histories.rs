@@ -2,18 +2,18 @@
 
 use agentd_archive::foreign::{ForeignFormat, ForeignHistory, read};
 
-use crate::foreign::{check_sound, told};
+use crate::foreign::{check_invariants, describe_events};
 
 fn history(text: &str, format: ForeignFormat) -> ForeignHistory {
     let found = read(text.as_bytes(), format).unwrap();
-    check_sound(&found);
+    check_invariants(&found);
     found
 }
 
 #[test]
 fn codex_commands_are_imported() {
     let found = history(include_str!("histories/codex.jsonl"), ForeignFormat::Codex);
-    let lines: Vec<String> = told(&found.events).iter().map(|line| line.replace('\n', "|")).collect();
+    let lines: Vec<String> = describe_events(&found.events).iter().map(|line| line.replace('\n', "|")).collect();
     let turn = |question: &str, command: &str, result: &str, prompt: u64| {
         [
             format!("person: {question}"),
@@ -38,14 +38,14 @@ fn codex_commands_are_imported() {
     let second = turn("Do the second thing", "cat missing.txt", &second, 1250);
     assert_eq!(lines[2..10], first);
     assert_eq!(lines[11..], second);
-    assert_eq!(found.left_out, ["2 × message of the program"]);
+    assert_eq!(found.left_out, ["2 × program message"]);
     assert_eq!(found.session.settings.project.unwrap().path.to_str(), Some("/home/me/app"));
 }
 
 #[test]
 fn codex_patches_are_imported() {
     let found = history(include_str!("histories/codex_patch.jsonl"), ForeignFormat::Codex);
-    let lines = told(&found.events);
+    let lines = describe_events(&found.events);
     let call = lines.iter().find(|line| line.starts_with("call: apply_patch")).unwrap();
     assert!(call.contains("*** Add File: new.txt"), "{call}");
     let result = lines.iter().find(|line| line.starts_with("result: apply_patch")).unwrap();
@@ -55,7 +55,7 @@ fn codex_patches_are_imported() {
 #[test]
 fn opencode_reads_and_commands_are_imported() {
     let found = history(include_str!("histories/opencode.json"), ForeignFormat::OpenCode);
-    let lines = told(&found.events);
+    let lines = describe_events(&found.events);
     let expected = [
         "person: \"Where is the door?\"",
         "thought: I look at the file first.",

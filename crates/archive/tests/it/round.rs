@@ -4,7 +4,7 @@ use agentd_archive::ArchiveWriter;
 use agentd_core::archive::TreeFile;
 use proptest::prelude::*;
 
-use super::{Unpacked, event, file, manifest, read, session, sound};
+use super::{Unpacked, event, file, manifest, read, sample_archive, session};
 
 #[test]
 fn large_session_round_trips() {
@@ -43,7 +43,7 @@ proptest! {
     /// Any changed byte or truncation is detected, or has no effect on what is read.
     #[test]
     fn any_damage_is_detected_or_harmless(at in any::<prop::sample::Index>(), with in 1..=255_u8, cut in any::<bool>()) {
-        let whole = sound();
+        let whole = sample_archive();
         let mut damaged = whole.clone();
         let at = at.index(damaged.len());
         if cut { damaged.truncate(at) } else { damaged[at] ^= with }

@@ -14,11 +14,11 @@ use crate::{
 };
 
 /// Weight of a name at its definition, in addition to its weight as a word.
-const DEFINED: u32 = 2;
+const DEFINITION_WEIGHT: u32 = 2;
 /// Weight of a symbol's name in a chunk from its middle.
-const CONTINUED: u32 = 1;
-const FILE_NAME: u32 = 2;
-const FOLDER: u32 = 1;
+const CONTINUATION_WEIGHT: u32 = 1;
+const FILE_NAME_WEIGHT: u32 = 2;
+const FOLDER_WEIGHT: u32 = 1;
 
 /// Terms and symbols of a file, ready for the index.
 #[derive(Debug)]
@@ -57,14 +57,14 @@ pub(crate) fn analyse(source: SourceFile<'_>, stems: &mut Stems) -> FileAnalysis
             }
             let own = next;
             while let Some(definition) = definitions.get(next).filter(|it| it.first_line <= chunk.last_line) {
-                table.add(&definition.name, DEFINED, stems);
+                table.add(&definition.name, DEFINITION_WEIGHT, stems);
                 next += 1;
             }
             if let Some(symbol) = chunk.symbol.filter(|_| own == next) {
-                table.add(&symbol.name, CONTINUED, stems);
+                table.add(&symbol.name, CONTINUATION_WEIGHT, stems);
             }
-            table.add(stem, FILE_NAME, stems);
-            table.add(folders, FOLDER, stems);
+            table.add(stem, FILE_NAME_WEIGHT, stems);
+            table.add(folders, FOLDER_WEIGHT, stems);
             chunks.push((*span, table.finish_chunk()));
         }
     }

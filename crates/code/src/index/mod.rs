@@ -55,7 +55,7 @@ pub(crate) struct IndexedFile {
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct IndexedChunk {
-    /// Slot of its file, or [`REMOVED`].
+    /// Slot of its file, or [`NO_FILE`].
     pub(crate) file: u32,
     pub(crate) first_line: u32,
     pub(crate) last_line: u32,
@@ -68,7 +68,7 @@ pub(crate) struct IndexedChunk {
 }
 
 /// File slot of a removed chunk.
-pub(crate) const REMOVED: u32 = u32::MAX;
+pub(crate) const NO_FILE: u32 = u32::MAX;
 /// Symbol of a chunk without one.
 pub(crate) const NO_SYMBOL: u32 = u32::MAX;
 
@@ -87,7 +87,7 @@ pub struct CodeIndex {
 }
 
 /// Minimum number of removed chunks for a compaction.
-const WORTH_IT: usize = 4096;
+const MIN_COMPACTION: usize = 4096;
 
 impl CodeIndex {
     /// Adds a file, or replaces the one with the same path.
@@ -161,13 +161,13 @@ impl CodeIndex {
         self.free_slots.push(slot);
         let (first, end) = file.chunks;
         for chunk in self.chunks.get_mut(first as usize..end as usize).unwrap_or_default() {
-            chunk.file = REMOVED;
+            chunk.file = NO_FILE;
             self.total_length -= u64::from(chunk.length);
             self.live_chunks -= 1;
         }
         // Searches skip removed chunks, but these still use memory.
         let removed = self.chunks.len() - self.live_chunks;
-        if removed >= WORTH_IT && removed * 2 > self.live_chunks {
+        if removed >= MIN_COMPACTION && removed * 2 > self.live_chunks {
             self.compact();
         }
         true
@@ -211,9 +211,9 @@ impl CodeIndex {
 
     /// Removes everything that belonged to removed files, and frees reserved memory.
     pub fn compact(&mut self) {
-        let mut numbers = vec![REMOVED; self.chunks.len()];
+        let mut numbers = vec![NO_FILE; self.chunks.len()];
         let mut chunks = Vec::with_capacity(self.live_chunks);
-        for (old, chunk) in self.chunks.iter().enumerate().filter(|(_, chunk)| chunk.file != REMOVED) {
+        for (old, chunk) in self.chunks.iter().enumerate().filter(|(_, chunk)| chunk.file != NO_FILE) {
             if let Some(number) = numbers.get_mut(old) {
                 *number = count(chunks.len());
             }
@@ -243,12 +243,12 @@ impl CodeIndex {
     /// Drops terms that occur in no chunk any more. Returns the previous terms.
     fn compact_terms(&mut self, numbers: &[u32]) -> Interner {
         let mut terms = Interner::default();
-        let mut kept = Vec::new();
+        let mut remaining = Vec::new();
         for (term, postings) in self.postings.iter().enumerate() {
             let mut live = Postings::default();
             let mut is_used = false;
             postings.for_each(&mut |chunk, weight| {
-                if let Some(number) = numbers.get(chunk as usize).filter(|number| **number != REMOVED) {
+                if let Some(number) = numbers.get(chunk as usize).filter(|number| **number != NO_FILE) {
                     live.push(*number, weight);
                     is_used = true;
                 }
@@ -256,10 +256,10 @@ impl CodeIndex {
             if is_used {
                 live.shrink();
                 terms.intern(self.terms.text(count(term)));
-                kept.push(live);
+                remaining.push(live);
             }
         }
-        self.postings = kept;
+        self.postings = remaining;
         std::mem::replace(&mut self.terms, terms)
     }
 
@@ -295,7 +295,7 @@ impl CodeIndex {
             let Some(postings) = postings else { continue };
             live.clear();
             postings.for_each(&mut |number, count| {
-                if let Some(chunk) = self.chunk(number).filter(|chunk| chunk.file != REMOVED) {
+                if let Some(chunk) = self.chunk(number).filter(|chunk| chunk.file != NO_FILE) {
                     live.push((number, count, chunk.length));
                 }
             });

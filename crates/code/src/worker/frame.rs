@@ -91,7 +91,7 @@ const MAX_PATH: usize = 4096;
 const MAX_LINE: usize = 300;
 
 /// Restricts a reply to what the question allows.
-pub(super) fn checked(reply: CodeReply, question: &CodeQuestion) -> CodeReply {
+pub(super) fn restrict(reply: CodeReply, question: &CodeQuestion) -> CodeReply {
     let answer = match reply.answer {
         CodeAnswer::Hits(hits) => {
             let most = match question {
@@ -101,7 +101,7 @@ pub(super) fn checked(reply: CodeReply, question: &CodeQuestion) -> CodeReply {
             CodeAnswer::Hits(hits.into_iter().filter(|hit| is_path(&hit.path)).take(most).map(hit).collect())
         }
         CodeAnswer::Symbol(found) => CodeAnswer::Symbol(symbol(found)),
-        CodeAnswer::Outline(entries) => CodeAnswer::Outline(definitions(entries, MAX_OUTLINE)),
+        CodeAnswer::Outline(entries) => CodeAnswer::Outline(check_definitions(entries, MAX_OUTLINE)),
         CodeAnswer::Map(files) => {
             let tokens = match question {
                 CodeQuestion::Map { max_tokens, .. } => *max_tokens,
@@ -114,7 +114,7 @@ pub(super) fn checked(reply: CodeReply, question: &CodeQuestion) -> CodeReply {
 }
 
 /// Returns the text as one line without control characters.
-pub(super) fn plain(words: &str) -> String {
+pub(super) fn sanitised(words: &str) -> String {
     start_of(&words.chars().filter(|letter| !letter.is_control()).collect::<String>(), MAX_LINE).to_owned()
 }
 
@@ -123,24 +123,24 @@ fn is_path(path: &str) -> bool {
 }
 
 fn hit(hit: CodeHit) -> CodeHit {
-    let symbol = hit.symbol.map(|symbol| HitSymbol { name: plain(&symbol.name), kind: symbol.kind });
+    let symbol = hit.symbol.map(|symbol| HitSymbol { name: sanitised(&symbol.name), kind: symbol.kind });
     CodeHit { symbol, text: start_of(&hit.text, MAX_ANSWER).to_owned(), ..hit }
 }
 
 fn line(line: SourceLine) -> SourceLine {
-    SourceLine { text: plain(&line.text), ..line }
+    SourceLine { text: sanitised(&line.text), ..line }
 }
 
-fn definitions(entries: Vec<OutlineEntry>, most: usize) -> Vec<OutlineEntry> {
+fn check_definitions(entries: Vec<OutlineEntry>, most: usize) -> Vec<OutlineEntry> {
     let entries = entries.into_iter().filter(|entry| is_path(&entry.at.path)).take(most);
-    entries.map(|entry| OutlineEntry { name: plain(&entry.name), at: line(entry.at), ..entry }).collect()
+    entries.map(|entry| OutlineEntry { name: sanitised(&entry.name), at: line(entry.at), ..entry }).collect()
 }
 
 fn symbol(found: SymbolLocations) -> SymbolLocations {
     let uses = found.references.into_iter().filter(|found| is_path(&found.at.path)).take(MAX_SYMBOL_REFERENCES);
-    let checked = |SymbolUse { at, within }| SymbolUse { at: line(at), within: within.as_deref().map(plain) };
+    let checked = |SymbolUse { at, within }| SymbolUse { at: line(at), within: within.as_deref().map(sanitised) };
     SymbolLocations {
-        definitions: definitions(found.definitions, MAX_SYMBOL_DEFINITIONS),
+        definitions: check_definitions(found.definitions, MAX_SYMBOL_DEFINITIONS),
         references: uses.map(checked).collect(),
         is_truncated: found.is_truncated,
     }
@@ -150,7 +150,7 @@ fn map(files: Vec<MapFile>, most: usize) -> Vec<MapFile> {
     let mut left = most;
     let mut kept = Vec::new();
     for file in files.into_iter().filter(|file| is_path(&file.path)) {
-        let lines = file.lines.into_iter().map(|(line, row)| (line, plain(&row))).collect();
+        let lines = file.lines.into_iter().map(|(line, row)| (line, sanitised(&row))).collect();
         let file = MapFile { path: file.path, lines };
         let Some(rest) = left.checked_sub(MapFile::render(std::slice::from_ref(&file)).len()) else { break };
         left = rest;
@@ -204,7 +204,7 @@ mod tests {
         let paths = ["a.rs", "../b.rs", "/etc/passwd", "c\0d", "", "e/./f", "g.rs"];
         let files: Vec<MapFile> = paths.map(file).into_iter().cycle().take(10_000).collect();
         let question = CodeQuestion::Map { max_tokens: 200 };
-        let CodeAnswer::Map(map) = checked(reply(CodeAnswer::Map(files)), &question).answer else { panic!("a map") };
+        let CodeAnswer::Map(map) = restrict(reply(CodeAnswer::Map(files)), &question).answer else { panic!("a map") };
         assert!(MapFile::render(&map).len() <= 800 && !map.is_empty());
         assert!(map.iter().all(|file| ["a.rs", "g.rs"].contains(&file.path.as_str())));
         assert_eq!(map[0].lines[1].1, "a[2Jb");
@@ -220,11 +220,12 @@ mod tests {
         };
         let hits = reply(CodeAnswer::Hits(vec![hit("a/../../b"), hit("a.rs"), hit("b.rs"), hit("c.rs")]));
         let question = CodeQuestion::Search { query: String::new(), below: String::new(), limit: 2 };
-        let CodeAnswer::Hits(hits) = checked(hits, &question).answer else { panic!("hits") };
+        let CodeAnswer::Hits(hits) = restrict(hits, &question).answer else { panic!("hits") };
         assert_eq!(hits.iter().map(|hit| hit.path.as_str()).collect::<Vec<_>>(), ["a.rs", "b.rs"]);
         assert!(hits[0].text.len() <= MAX_ANSWER && hits[0].symbol.as_ref().unwrap().name.len() <= MAX_LINE);
         // An answer of another type than the question is dropped.
-        let other = checked(reply(CodeAnswer::Hits(vec![hit("a.rs")])), &CodeQuestion::Outline { path: String::new() });
+        let other =
+            restrict(reply(CodeAnswer::Hits(vec![hit("a.rs")])), &CodeQuestion::Outline { path: String::new() });
         assert_eq!(other.answer, CodeAnswer::Hits(Vec::new()));
     }
 }

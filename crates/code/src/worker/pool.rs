@@ -25,12 +25,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     WORKER_ARGUMENT,
-    frame::{self, Job, Request, Response, checked, plain},
+    frame::{self, Job, Request, Response, restrict, sanitised},
 };
 use crate::walk::outer_rules;
 
 /// Maximum number of questions that wait for one folder.
-const WAITING: usize = 64;
+const MAX_WAITING: usize = 64;
 
 /// Settings of the workers.
 #[derive(Debug, Clone)]
@@ -40,7 +40,7 @@ pub struct PoolConfig {
     /// Idle time after which a worker ends.
     pub idle: Duration,
     /// Time limit between two messages of a worker that is answering.
-    pub patience: Duration,
+    pub silence_timeout: Duration,
     /// Maximum number of concurrent workers. The least recently used one ends to make room.
     pub workers: usize,
     /// Limit on the address space of a worker in bytes, including its program.
@@ -50,7 +50,13 @@ pub struct PoolConfig {
 impl PoolConfig {
     /// Creates the defaults: ten minutes of idle time and four folders.
     pub fn new(program: PathBuf) -> Self {
-        Self { program, idle: Duration::from_secs(600), patience: Duration::from_secs(60), workers: 4, memory: 2 << 30 }
+        Self {
+            program,
+            idle: Duration::from_secs(600),
+            silence_timeout: Duration::from_secs(60),
+            workers: 4,
+            memory: 2 << 30,
+        }
     }
 }
 
@@ -64,7 +70,7 @@ pub struct CodePool {
 #[derive(Debug)]
 struct OpenFolder {
     code_jobs: mpsc::Sender<CodeJob>,
-    asked: Instant,
+    last_used: Instant,
 }
 
 impl CodePool {
@@ -78,17 +84,17 @@ impl CodePool {
         let mut folders = self.folders.lock().unwrap_or_else(PoisonError::into_inner);
         folders.retain(|_, open| !open.code_jobs.is_closed());
         if let Some(open) = folders.get_mut(folder) {
-            open.asked = Instant::now();
+            open.last_used = Instant::now();
             return open.code_jobs.clone();
         }
         while folders.len() >= self.config.workers.max(1) {
-            let oldest = folders.iter().min_by_key(|(_, open)| open.asked).map(|(folder, _)| folder.clone());
+            let oldest = folders.iter().min_by_key(|(_, open)| open.last_used).map(|(folder, _)| folder.clone());
             // It answers its pending questions and ends.
             let Some(_) = oldest.and_then(|oldest| folders.remove(&oldest)) else { break };
         }
-        let (code_jobs, incoming) = mpsc::channel(WAITING);
+        let (code_jobs, incoming) = mpsc::channel(MAX_WAITING);
         tokio::spawn(FolderProcess::new(folder.clone(), self.config.clone()).run(incoming));
-        folders.insert(folder.clone(), OpenFolder { code_jobs: code_jobs.clone(), asked: Instant::now() });
+        folders.insert(folder.clone(), OpenFolder { code_jobs: code_jobs.clone(), last_used: Instant::now() });
         code_jobs
     }
 
@@ -140,13 +146,13 @@ impl CodeReader for CodePool {
 /// culprit.
 const ATTEMPTS: usize = 3;
 /// Number of consecutive crashes after which the folder is disabled for a while.
-const MAX_DEATHS: u32 = 6;
+const MAX_CRASHES: u32 = 6;
 /// Time for which a folder is disabled.
-const REST: Duration = Duration::from_secs(300);
+const CRASH_PAUSE: Duration = Duration::from_secs(300);
 /// Time limit for one answer, including the indexing.
-const LONGEST: Duration = Duration::from_secs(900);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(900);
 /// Minimum interval between forwarded progress reports.
-const PROGRESS: Duration = Duration::from_millis(200);
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 /// Maximum number of bytes read from a worker's standard error.
 const STDERR_BYTES: u64 = 2048;
 
@@ -166,12 +172,12 @@ struct FolderProcess {
     /// Files on which a worker crashed.
     excluded: Vec<String>,
     /// Number of crashes since the last answer.
-    deaths: u32,
-    died: Option<Instant>,
+    crashes: u32,
+    crashed_at: Option<Instant>,
 }
 
 /// Reason why there is no answer.
-enum Trouble {
+enum AskError {
     /// The worker returned an error and continues.
     Refused(String),
     /// The worker crashed or must be killed.
@@ -182,7 +188,7 @@ enum Trouble {
 
 impl FolderProcess {
     fn new(folder: PathBuf, config: PoolConfig) -> Self {
-        Self { folder, config, worker: None, last_id: 0, excluded: Vec::new(), deaths: 0, died: None }
+        Self { folder, config, worker: None, last_id: 0, excluded: Vec::new(), crashes: 0, crashed_at: None }
     }
 
     /// Answers questions until the folder is idle or the queue is closed.
@@ -200,63 +206,67 @@ impl FolderProcess {
     }
 
     async fn answer(&mut self, code_job: &CodeJob) -> Result<CodeReply, CodeError> {
-        if self.deaths >= MAX_DEATHS && self.died.is_some_and(|died| died.elapsed() < REST) {
-            return Err(broken("its reader crashed repeatedly; paused for five minutes"));
+        if self.crashes >= MAX_CRASHES && self.crashed_at.is_some_and(|crashed_at| crashed_at.elapsed() < CRASH_PAUSE) {
+            return Err(failed("its reader crashed repeatedly; paused for five minutes"));
         }
         let mut last = String::new();
         for _ in 0..ATTEMPTS {
-            match self.ask(code_job).await {
+            match self.send(code_job).await {
                 Ok(reply) => {
-                    self.deaths = 0;
+                    self.crashes = 0;
                     return Ok(reply);
                 }
-                Err(Trouble::Refused(why)) => return Err(broken(&why)),
-                Err(Trouble::Replaced) => {
+                Err(AskError::Refused(why)) => return Err(failed(&why)),
+                Err(AskError::Replaced) => {
                     self.worker = None;
                     "the folder was replaced repeatedly".clone_into(&mut last);
                 }
-                Err(Trouble::Dead(why)) => {
-                    tracing::warn!(folder = %self.folder.display(), why, "a reader of code ended");
-                    (self.deaths, self.died) = (self.deaths + 1, Some(Instant::now()));
+                Err(AskError::Dead(why)) => {
+                    tracing::warn!(folder = %self.folder.display(), why, "a code worker ended");
+                    (self.crashes, self.crashed_at) = (self.crashes + 1, Some(Instant::now()));
                     // Exclude the file that the worker had announced.
                     self.excluded.extend(self.worker.take().and_then(|worker| worker.reading));
                     last = why;
                 }
             }
         }
-        Err(broken(&last))
+        Err(failed(&last))
     }
 
-    async fn ask(&mut self, code_job: &CodeJob) -> Result<CodeReply, Trouble> {
+    async fn send(&mut self, code_job: &CodeJob) -> Result<CodeReply, AskError> {
         self.last_id += 1;
         let request = Request { id: self.last_id, question: code_job.question.clone() };
-        let request = frame::encode(&request).map_err(|error| Trouble::Refused(error.to_string()))?;
-        let (id, patience) = (self.last_id, self.config.patience);
+        let request = frame::encode(&request).map_err(|error| AskError::Refused(error.to_string()))?;
+        let (id, silence_timeout) = (self.last_id, self.config.silence_timeout);
         let worker = match &mut self.worker {
             Some(worker) => worker,
             None => {
                 let started = Worker::start(&self.config, self.job());
-                let started = started.map_err(|error| Trouble::Refused(format!("no reader could be started: {error}")));
+                let started =
+                    started.map_err(|error| AskError::Refused(format!("could not start its reader: {error}")));
                 self.worker.insert(started?)
             }
         };
-        let asked = timeout(patience, worker.questions.write_all(&request)).await;
-        if !matches!(asked, Ok(Ok(()))) {
-            return Err(Trouble::Dead(worker.epitaph().await));
+        let sent = timeout(silence_timeout, worker.questions.write_all(&request)).await;
+        if !matches!(sent, Ok(Ok(()))) {
+            return Err(AskError::Dead(worker.exit_reason().await));
         }
         let begun = Instant::now();
         let mut reported: Option<(Instant, usize)> = None;
         loop {
-            if begun.elapsed() > LONGEST {
-                return Err(Trouble::Dead(format!("its reader took over {} s", LONGEST.as_secs())));
+            if begun.elapsed() > ANSWER_TIMEOUT {
+                return Err(AskError::Dead(format!("its reader took over {} s", ANSWER_TIMEOUT.as_secs())));
             }
-            match timeout(patience, worker.word()).await {
-                Err(_) => return Err(Trouble::Dead(format!("its reader was silent for {} s", patience.as_secs()))),
-                Ok(Err(error)) => return Err(Trouble::Dead(format!("invalid data from its reader: {error}"))),
-                Ok(Ok(None)) => return Err(Trouble::Dead(worker.epitaph().await)),
+            match timeout(silence_timeout, worker.next_message()).await {
+                Err(_) => {
+                    return Err(AskError::Dead(format!("its reader sent nothing for {} s", silence_timeout.as_secs())));
+                }
+                Ok(Err(error)) => return Err(AskError::Dead(format!("invalid data from its reader: {error}"))),
+                Ok(Ok(None)) => return Err(AskError::Dead(worker.exit_reason().await)),
                 Ok(Ok(Some(Response::Reading(file)))) => worker.reading = Some(file),
                 Ok(Ok(Some(Response::Progress(progress)))) => {
-                    let is_news = reported.is_none_or(|(at, done)| at.elapsed() >= PROGRESS && progress.done > done);
+                    let is_news =
+                        reported.is_none_or(|(at, done)| at.elapsed() >= PROGRESS_INTERVAL && progress.done > done);
                     if let Some(on_progress) = code_job.progress.upgrade().filter(|_| is_news) {
                         reported = Some((Instant::now(), progress.done));
                         on_progress(progress);
@@ -264,12 +274,12 @@ impl FolderProcess {
                 }
                 Ok(Ok(Some(Response::Reply(of, reply)))) if of == id => {
                     worker.reading = None;
-                    return Ok(checked(reply, &code_job.question));
+                    return Ok(restrict(reply, &code_job.question));
                 }
-                Ok(Ok(Some(Response::Failed(of, why)))) if of == id => return Err(Trouble::Refused(plain(&why))),
-                Ok(Ok(Some(Response::Replaced(of)))) if of == id => return Err(Trouble::Replaced),
+                Ok(Ok(Some(Response::Failed(of, why)))) if of == id => return Err(AskError::Refused(sanitised(&why))),
+                Ok(Ok(Some(Response::Replaced(of)))) if of == id => return Err(AskError::Replaced),
                 Ok(Ok(Some(Response::Reply(..) | Response::Failed(..) | Response::Replaced(_)))) => {
-                    return Err(Trouble::Dead("unexpected answer from its reader".to_owned()));
+                    return Err(AskError::Dead("unexpected answer from its reader".to_owned()));
                 }
             }
         }
@@ -282,13 +292,13 @@ impl FolderProcess {
             excluded: self.excluded.clone(),
             outer: outer_rules(&self.folder),
             // The previous worker may have crashed on a file.
-            is_careful: self.deaths > 0,
+            is_careful: self.crashes > 0,
         }
     }
 }
 
-fn broken(why: &str) -> CodeError {
-    CodeError::new(ErrorKind::Internal, format!("the code of this folder could not be read: {why}"))
+fn failed(why: &str) -> CodeError {
+    CodeError::new(ErrorKind::Internal, format!("could not read the code of this folder: {why}"))
         .with_hint("grep, find_files and read_file still work")
 }
 
@@ -297,7 +307,7 @@ fn broken(why: &str) -> CodeError {
 struct Worker {
     child: Child,
     questions: ChildStdin,
-    words: BufReader<ChildStdout>,
+    output: BufReader<ChildStdout>,
     /// File that the worker has announced.
     reading: Option<String>,
 }
@@ -315,47 +325,47 @@ impl Worker {
             .process_group(0)
             .kill_on_drop(true)
             .spawn()?;
-        let (Some(questions), Some(words)) = (child.stdin.take(), child.stdout.take()) else {
+        let (Some(questions), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(io::Error::other("its streams could not be opened"));
         };
-        Ok(Self { child, questions, words: BufReader::new(words), reading: None })
+        Ok(Self { child, questions, output: BufReader::new(output), reading: None })
     }
 
     /// Reads the next message. `None` at the end of the stream.
-    async fn word(&mut self) -> io::Result<Option<Response>> {
+    async fn next_message(&mut self) -> io::Result<Option<Response>> {
         let mut length = [0; 4];
-        match self.words.read_exact(&mut length).await {
+        match self.output.read_exact(&mut length).await {
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
             Err(error) => return Err(error),
         }
         let mut body = vec![0; agentd_confine::frame_length(length, frame::MAX_FRAME)?];
-        self.words.read_exact(&mut body).await?;
+        self.output.read_exact(&mut body).await?;
         Ok(Some(serde_json::from_slice(&body)?))
     }
 
     /// Describes why the worker ended, as far as known.
-    async fn epitaph(&mut self) -> String {
-        const MOMENT: Duration = Duration::from_secs(2);
-        let mut said = Vec::new();
+    async fn exit_reason(&mut self) -> String {
+        const EXIT_GRACE: Duration = Duration::from_secs(2);
+        let mut stderr_text = Vec::new();
         let stderr = self.child.stderr.take();
         let waiting = async {
             if let Some(stderr) = stderr {
-                let _ = stderr.take(STDERR_BYTES).read_to_end(&mut said).await;
+                let _ = stderr.take(STDERR_BYTES).read_to_end(&mut stderr_text).await;
             }
             self.child.wait().await
         };
-        let status = match timeout(MOMENT, waiting).await {
+        let status = match timeout(EXIT_GRACE, waiting).await {
             Ok(Ok(status)) => status.to_string(),
             Ok(Err(error)) => error.to_string(),
-            Err(_) => "it does not end".to_owned(),
+            Err(_) => "still running".to_owned(),
         };
-        let said = String::from_utf8_lossy(&said);
-        let said = plain(said.lines().last().unwrap_or_default());
-        if said.is_empty() {
+        let stderr_text = String::from_utf8_lossy(&stderr_text);
+        let stderr_text = sanitised(stderr_text.lines().last().unwrap_or_default());
+        if stderr_text.is_empty() {
             format!("its reader ended ({status})")
         } else {
-            format!("its reader ended ({status}): {said}")
+            format!("its reader ended ({status}): {stderr_text}")
         }
     }
 }

@@ -33,11 +33,11 @@ const NICENESS: i32 = 10;
 /// Time without new changes after which pending ones are read, in milliseconds.
 const QUIET_MILLIS: u16 = 100;
 /// Number of changed files above which the whole folder is scanned, which is then cheaper than single checks.
-const MANY: usize = 30;
+const FULL_SCAN_CHANGES: usize = 30;
 /// Minimum interval between progress reports.
-const PROGRESS: Duration = Duration::from_millis(250);
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 /// Maximum number of scans if folders change meanwhile.
-const LOOKS: usize = 3;
+const MAX_SCANS: usize = 3;
 
 /// Entry point of the code worker: indexes the folder in its job and answers the questions on standard input.
 /// `arguments` are those after [`WORKER_ARGUMENT`](super::WORKER_ARGUMENT). `may_read` decides for a path below the
@@ -102,7 +102,7 @@ impl Server {
             match &mut self.watch {
                 Some(watch) if has_changes => watch.collect(&mut self.changes),
                 // The quiet time has passed.
-                _ => self.catch_up()?,
+                _ => self.apply_changes()?,
             }
         }
     }
@@ -121,10 +121,10 @@ impl Server {
         if root.is_some() && root != self.root {
             return frame::write(&mut self.out, &Response::Replaced(request.id));
         }
-        self.catch_up()?;
+        self.apply_changes()?;
         if root.is_none() {
-            let why = "the folder no longer exists or cannot be read".to_owned();
-            return frame::write(&mut self.out, &Response::Failed(request.id, why));
+            let reason = "the folder no longer exists or cannot be read".to_owned();
+            return frame::write(&mut self.out, &Response::Failed(request.id, reason));
         }
         let response = Response::Reply(request.id, self.code.reply(&request.question));
         match frame::encode(&response) {
@@ -134,12 +134,12 @@ impl Server {
     }
 
     /// Updates the index from the known changes.
-    fn catch_up(&mut self) -> io::Result<()> {
+    fn apply_changes(&mut self) -> io::Result<()> {
         // Without change events the folder must be scanned: an outdated answer costs more than the scan.
         let Some(watch) = &mut self.watch else { return self.scan() };
         watch.collect(&mut self.changes);
         let changes = std::mem::take(&mut self.changes);
-        if !self.is_indexed || changes.all || changes.files.len() > MANY {
+        if !self.is_indexed || changes.all || changes.files.len() > FULL_SCAN_CHANGES {
             return self.scan();
         }
         let files: Vec<&str> = changes.files.iter().map(String::as_str).collect();
@@ -157,7 +157,7 @@ impl Server {
     /// Scans the whole folder and watches its folders. Scans again if new folders were watched, as they may have
     /// changed before that.
     fn scan(&mut self) -> io::Result<()> {
-        for _ in 0..LOOKS {
+        for _ in 0..MAX_SCANS {
             self.refresh()?;
             let Some(watch) = &mut self.watch else { break };
             match watch.follow(self.code.root(), self.code.folders()) {
@@ -177,7 +177,7 @@ impl Server {
         self.code.refresh_with_progress(&mut |step| {
             let word = match step {
                 RefreshStep::Reading(path) if is_careful => Response::Reading(path.to_owned()),
-                RefreshStep::Done { done, total } if reported.elapsed() >= PROGRESS => {
+                RefreshStep::Done { done, total } if reported.elapsed() >= PROGRESS_INTERVAL => {
                     reported = Instant::now();
                     Response::Progress(CodeProgress { done, total })
                 }
@@ -211,7 +211,7 @@ mod tests {
         server.watch = None;
         for name in ["first", "second", "third"] {
             std::fs::write(root.join("a.rs"), format!("fn {name}() {{}}\n")).unwrap();
-            server.catch_up().unwrap();
+            server.apply_changes().unwrap();
             let found = server.code.search(name, "", 1);
             assert!(found.first().is_some_and(|hit| hit.text.contains(name)), "{name}: {found:?}");
         }

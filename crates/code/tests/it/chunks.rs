@@ -94,11 +94,11 @@ fn chunks_split_at_definitions_with_their_comments() {
     let mut parser = Parser::default();
     let source = parser.parse("a.rs", &text);
     let chunks: Vec<Chunk<'_>> = source.chunks().collect();
-    let starts: Vec<(u32, &str)> =
+    let symbol_lines: Vec<(u32, &str)> =
         chunks.iter().map(|chunk| (chunk.first_line, chunk.symbol.map_or("", |symbol| symbol.name.as_str()))).collect();
-    assert!(starts.contains(&(3, "add")) || starts.contains(&(1, "add")), "{starts:?}");
+    assert!(symbol_lines.contains(&(3, "add")) || symbol_lines.contains(&(1, "add")), "{symbol_lines:?}");
     let second = text.lines().position(|line| line == "/// Takes.").unwrap() as u32 + 1;
-    assert!(starts.contains(&(second, "take")), "{starts:?}");
+    assert!(symbol_lines.contains(&(second, "take")), "{symbol_lines:?}");
     assert_eq!(chunks.last().unwrap().symbol.map(|symbol| symbol.kind), Some(SymbolKind::Function), "goes on");
 }
 

@@ -12,16 +12,17 @@ fn example(name: &str) -> PathBuf {
 
 #[test]
 fn worker_can_only_read_its_folder() {
-    let stage = tempfile::tempdir().unwrap();
-    let folder = stage.path().join("folder");
+    let folder_above = tempfile::tempdir().unwrap();
+    let folder = folder_above.path().join("folder");
     fs::create_dir(&folder).unwrap();
     fs::write(folder.join("inside"), "code").unwrap();
-    fs::write(stage.path().join("other"), "secret").unwrap();
-    let output = Command::new(example("code_probe")).args([&folder, &stage.path().join("other")]).output().unwrap();
+    fs::write(folder_above.path().join("other"), "secret").unwrap();
+    let output =
+        Command::new(example("code_probe")).args([&folder, &folder_above.path().join("other")]).output().unwrap();
     assert!(output.status.success(), "this system cannot confine: {output:?}");
-    let told = String::from_utf8(output.stdout).unwrap();
-    let allowed: Vec<&str> = told.lines().filter(|line| line.ends_with(": allowed")).collect();
-    assert_eq!(allowed, ["read a file of the folder: allowed", "list the folder: allowed"], "{told}");
+    let report = String::from_utf8(output.stdout).unwrap();
+    let allowed: Vec<&str> = report.lines().filter(|line| line.ends_with(": allowed")).collect();
+    assert_eq!(allowed, ["read a file of the folder: allowed", "list the folder: allowed"], "{report}");
     assert_eq!(fs::read_to_string(folder.join("inside")).unwrap(), "code");
-    assert_eq!(told.lines().count(), 18);
+    assert_eq!(report.lines().count(), 18);
 }

@@ -7,7 +7,7 @@ use std::{
 
 use agentd_code::{CodeFolder, FolderConfig, MAX_BYTES, MAX_PARSE_TIME, MAX_PARSED, Parser, SkipReason};
 
-use super::{everything, indexed, paths, project, write};
+use super::{indexed, paths, project, test_config, write};
 
 #[test]
 fn deep_nesting_parses_in_bounded_time() {
@@ -50,7 +50,7 @@ fn secret_ignored_binary_and_generated_files_are_skipped() {
         ("app.js", &format!("var a={};", "1+".repeat(20_000))),
     ]);
     write(folder.path(), "data.rs", b"fn a() {}\0\0\0");
-    let mut code = CodeFolder::new(folder.path(), everything());
+    let mut code = CodeFolder::new(folder.path(), test_config());
     let report = code.refresh();
     assert_eq!(paths(&code), ["src/lib.rs"]);
     let expected =
@@ -65,7 +65,7 @@ fn large_files_are_chunked_by_lines_or_skipped() {
     let line = "fn some_function_name() { call(); }\n";
     write(folder.path(), "large.rs", line.repeat(MAX_PARSED / line.len() + 2).as_bytes());
     write(folder.path(), "huge.rs", line.repeat(MAX_BYTES / line.len() + 2).as_bytes());
-    let mut code = CodeFolder::new(folder.path(), everything());
+    let mut code = CodeFolder::new(folder.path(), test_config());
     let report = code.refresh();
     assert_eq!(report.skipped, [("huge.rs".to_owned(), SkipReason::TooLarge)]);
     assert!(code.outline("large.rs").is_empty(), "too large for the parser");
@@ -136,7 +136,7 @@ fn removed_folder_is_empty() {
 fn number_of_files_is_bounded() {
     let files: Vec<(String, String)> = (0..50).map(|n| (format!("f{n}.rs"), format!("fn f{n}() {{}}"))).collect();
     let folder = project(&files);
-    let mut code = CodeFolder::new(folder.path(), FolderConfig { max_files: 20, ..everything() });
+    let mut code = CodeFolder::new(folder.path(), FolderConfig { max_files: 20, ..test_config() });
     let report = code.refresh();
     assert!(report.is_truncated);
     assert_eq!(paths(&code).len(), 20);

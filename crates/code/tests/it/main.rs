@@ -30,13 +30,13 @@ fn write(root: &Path, path: &str, bytes: &[u8]) {
 }
 
 /// Settings that allow all files except those whose name indicates a secret.
-fn everything() -> FolderConfig {
+fn test_config() -> FolderConfig {
     FolderConfig::new(|path| ![".env", "id_rsa", ".pem"].iter().any(|ending| path.ends_with(ending)))
 }
 
 /// Indexes a folder in its current state.
 fn indexed(root: &Path) -> CodeFolder {
-    let mut code = CodeFolder::new(root, everything());
+    let mut code = CodeFolder::new(root, test_config());
     code.refresh();
     code
 }

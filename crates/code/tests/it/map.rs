@@ -5,7 +5,7 @@ use agentd_core::code::MapFile;
 
 use super::{indexed, project};
 
-fn drawn(code: &CodeFolder, max_tokens: usize) -> String {
+fn render_map(code: &CodeFolder, max_tokens: usize) -> String {
     MapFile::render(&code.map(max_tokens))
 }
 
@@ -31,7 +31,7 @@ fn sample() -> tempfile::TempDir {
 fn most_used_files_come_first() {
     let folder = sample();
     let code = indexed(folder.path());
-    let map = drawn(&code, 100);
+    let map = render_map(&code, 100);
     assert!(
         map.starts_with("core/engine.rs:\n    1  pub struct EngineCore;\n    3  pub fn start_engine() {}\n"),
         "{map}"
@@ -46,7 +46,7 @@ fn map_fits_its_token_budget() {
     let code = indexed(folder.path());
     let mut before = 0;
     for tokens in [0, 1, 5, 10, 20, 40, 80, 1000] {
-        let map = drawn(&code, tokens);
+        let map = render_map(&code, tokens);
         assert!(map.len() <= tokens * 4, "{tokens}: {map}");
         assert!(map.len() >= before, "a larger map has what a smaller one has");
         before = map.len();
@@ -68,9 +68,9 @@ fn method_named_like_a_std_one_is_not_central() {
         files.push((format!("user{n}.rs"), format!("fn user_{n}(core: &EngineCore) {{ name.starts_with(x); }}\n")));
     }
     let folder = project(&files);
-    let map = drawn(&indexed(folder.path()), 200);
+    let map = render_map(&indexed(folder.path()), 200);
     assert!(map.starts_with("core.rs:\n    1  pub struct EngineCore;\n"), "{map}");
-    assert!(!map.contains("near.py"), "nothing of another language is used: {map}");
+    assert!(!map.contains("near.py"), "code of another language is not used: {map}");
 }
 
 #[test]
@@ -86,6 +86,6 @@ fn one_area_does_not_fill_the_map() {
     files.push(("shop/cart.rs".to_owned(), "pub struct ShoppingCart;\n".to_owned()));
     files.push(("web/page.rs".to_owned(), "fn page(cart: ShoppingCart) {}\n".to_owned()));
     let folder = project(&files);
-    let map = drawn(&indexed(folder.path()), 120);
+    let map = render_map(&indexed(folder.path()), 120);
     assert!(map.contains("core/part") && map.contains("shop/cart.rs"), "{map}");
 }

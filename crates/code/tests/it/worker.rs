@@ -55,18 +55,18 @@ while True:
         answer(request)
 "#;
 
-struct Stage {
+struct TestFolders {
     folder: tempfile::TempDir,
     config: PoolConfig,
 }
 
-impl Stage {
+impl TestFolders {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("worker.py");
         fs::write(&program, format!("#!{}\n{SCRIPT}", python().display())).unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-        let config = PoolConfig { patience: Duration::from_secs(3), ..PoolConfig::new(program) };
+        let config = PoolConfig { silence_timeout: Duration::from_secs(3), ..PoolConfig::new(program) };
         Self { folder, config }
     }
 
@@ -83,7 +83,7 @@ fn python() -> PathBuf {
     std::env::split_paths(&path).map(|folder| folder.join("python3")).find(|file| file.is_file()).unwrap()
 }
 
-fn starts(root: &Path) -> Vec<serde_json::Value> {
+fn worker_starts(root: &Path) -> Vec<serde_json::Value> {
     let log = fs::read_to_string(root.join("started")).unwrap_or_default();
     log.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
@@ -95,86 +95,86 @@ async fn ask(pool: &CodePool, root: &Path) -> Result<CodeReply, CodeError> {
 
 #[tokio::test]
 async fn file_that_crashes_workers_is_excluded() {
-    let stage = Stage::new();
-    let (pool, root) = (CodePool::new(stage.config.clone()), stage.root("poison"));
+    let folders = TestFolders::new();
+    let (pool, root) = (CodePool::new(folders.config.clone()), folders.root("poison"));
     assert_eq!(ask(&pool, &root).await.unwrap().answer, CodeAnswer::Outline(Vec::new()));
-    let started = starts(&root);
-    let careful: Vec<bool> = started.iter().map(|start| start["careful"].as_bool().unwrap()).collect();
-    assert_eq!(careful, [false, true, true]);
+    let started = worker_starts(&root);
+    let is_careful: Vec<bool> = started.iter().map(|start| start["careful"].as_bool().unwrap()).collect();
+    assert_eq!(is_careful, [false, true, true]);
     assert_eq!(started[2]["excluded"], serde_json::json!(["bad.rs"]));
     ask(&pool, &root).await.unwrap();
-    assert_eq!(starts(&root).len(), 3, "the one that lives goes on");
+    assert_eq!(worker_starts(&root).len(), 3, "the surviving worker is reused");
 }
 
 #[tokio::test]
 async fn faulty_workers_affect_only_their_folder() {
-    let stage = Stage::new();
-    let pool = CodePool::new(stage.config.clone());
+    let folders = TestFolders::new();
+    let pool = CodePool::new(folders.config.clone());
     let check = async |mode: &str, expected: &str| {
-        let error = ask(&pool, &stage.root(mode)).await.unwrap_err();
+        let error = ask(&pool, &folders.root(mode)).await.unwrap_err();
         assert!(error.to_string().contains(expected), "{mode}: {error}");
         assert!(error.hint().unwrap().contains("grep"), "{mode}");
     };
     check("dies", "no memory").await;
     check("nonsense", "invalid data").await;
     check("other", "unexpected answer").await;
-    ask(&pool, &stage.root("fine")).await.unwrap();
+    ask(&pool, &folders.root("fine")).await.unwrap();
     // After six crashes the folder is disabled.
-    let root = stage.root("dies");
+    let root = folders.root("dies");
     ask(&pool, &root).await.unwrap_err();
     assert!(ask(&pool, &root).await.unwrap_err().to_string().contains("paused"));
-    assert_eq!(starts(&root).len(), 6);
+    assert_eq!(worker_starts(&root).len(), 6);
 }
 
 #[tokio::test]
 async fn hanging_worker_is_killed_and_cancel_returns_at_once() {
-    let stage = Stage::new();
-    let config = PoolConfig { patience: Duration::from_millis(300), ..stage.config.clone() };
+    let folders = TestFolders::new();
+    let config = PoolConfig { silence_timeout: Duration::from_millis(300), ..folders.config.clone() };
     let pool = CodePool::new(config);
-    let error = ask(&pool, &stage.root("hangs")).await.unwrap_err();
+    let error = ask(&pool, &folders.root("hangs")).await.unwrap_err();
     assert!(error.to_string().contains("silent"), "{error}");
-    let patient = CodePool::new(PoolConfig { patience: Duration::from_secs(3600), ..stage.config.clone() });
+    let patient = CodePool::new(PoolConfig { silence_timeout: Duration::from_secs(3600), ..folders.config.clone() });
     let cancel = CancellationToken::new();
     let question = CodeQuestion::Outline { path: String::new() };
-    let asked = patient.ask(stage.root("hangs"), question, Arc::new(|_| {}), cancel.clone());
-    let (error, ()) = tokio::join!(asked, async { cancel.cancel() });
+    let pending = patient.ask(folders.root("hangs"), question, Arc::new(|_| {}), cancel.clone());
+    let (error, ()) = tokio::join!(pending, async { cancel.cancel() });
     assert!(error.is_err());
 }
 
 #[tokio::test]
 async fn progress_is_reported_and_a_folder_shares_one_worker() {
-    let stage = Stage::new();
-    let (pool, root) = (CodePool::new(stage.config.clone()), stage.root("slow"));
-    let told: Arc<Mutex<Vec<usize>>> = Arc::default();
-    let listener = Arc::clone(&told);
+    let folders = TestFolders::new();
+    let (pool, root) = (CodePool::new(folders.config.clone()), folders.root("slow"));
+    let reported: Arc<Mutex<Vec<usize>>> = Arc::default();
+    let recorder = Arc::clone(&reported);
     let progress =
-        Arc::new(move |progress: agentd_core::code::CodeProgress| listener.lock().unwrap().push(progress.done));
+        Arc::new(move |progress: agentd_core::code::CodeProgress| recorder.lock().unwrap().push(progress.done));
     let question = CodeQuestion::Outline { path: String::new() };
-    let asked = pool.ask(root.clone(), question, progress, CancellationToken::new());
-    let (one, other, third) = tokio::join!(asked, ask(&pool, &root), ask(&pool, &root));
+    let pending = pool.ask(root.clone(), question, progress, CancellationToken::new());
+    let (one, other, third) = tokio::join!(pending, ask(&pool, &root), ask(&pool, &root));
     assert!(one.is_ok() && other.is_ok() && third.is_ok());
     // Progress is reported immediately and then at intervals, however often the worker sends it.
-    let told = told.lock().unwrap();
-    assert!(told.first() == Some(&0) && told.is_sorted() && told.len() < 300, "{told:?}");
-    assert_eq!(starts(&root).len(), 1);
+    let reported = reported.lock().unwrap();
+    assert!(reported.first() == Some(&0) && reported.is_sorted() && reported.len() < 300, "{reported:?}");
+    assert_eq!(worker_starts(&root).len(), 1);
 }
 
 #[tokio::test]
 async fn idle_workers_end_and_make_room() {
-    let stage = Stage::new();
-    let config = PoolConfig { idle: Duration::from_millis(1), ..stage.config.clone() };
-    let (pool, root) = (CodePool::new(config), stage.root("idle"));
+    let folders = TestFolders::new();
+    let config = PoolConfig { idle: Duration::from_millis(1), ..folders.config.clone() };
+    let (pool, root) = (CodePool::new(config), folders.root("idle"));
     ask(&pool, &root).await.unwrap();
     // A question that coincides with the end of a worker is still answered. The loop ends once a second worker was
     // started.
-    while starts(&root).len() < 2 {
+    while worker_starts(&root).len() < 2 {
         ask(&pool, &root).await.unwrap();
         tokio::task::yield_now().await;
     }
-    let pool = CodePool::new(PoolConfig { workers: 1, ..stage.config.clone() });
-    let (one, other) = (stage.root("one"), stage.root("two"));
+    let pool = CodePool::new(PoolConfig { workers: 1, ..folders.config.clone() });
+    let (one, other) = (folders.root("one"), folders.root("two"));
     for root in [&one, &other, &one] {
         ask(&pool, root).await.unwrap();
     }
-    assert_eq!((starts(&one).len(), starts(&other).len()), (2, 1));
+    assert_eq!((worker_starts(&one).len(), worker_starts(&other).len()), (2, 1));
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::normal::{LetterRun, MOST_GROUPS, Normal, grouped_number, runs};
+use super::normal::{LetterRun, MAX_GROUPS, Normal, grouped_number, runs};
 
 /// Term with its position in the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub fn exact(text: &str, emit: &mut dyn FnMut(Token)) {
             position = pairs(&normal, range, position, emit);
         } else {
             word(&normal, &run, position, emit);
-            let groups = &all[at..all.len().min(at + MOST_GROUPS)];
+            let groups = &all[at..all.len().min(at + MAX_GROUPS)];
             if at >= last_number
                 && let Some((text, count, range)) = grouped_number(whole, groups)
             {

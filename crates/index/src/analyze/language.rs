@@ -9,7 +9,7 @@ use frostem::Algorithm;
 pub struct Language(u8);
 
 /// Function words by language.
-const WORDS: &str = include_str!("small_words.txt");
+const FUNCTION_WORDS: &str = include_str!("small_words.txt");
 
 /// Languages in the order of `small_words.txt`.
 const LANGUAGES: [(&str, Algorithm); 22] = [
@@ -51,10 +51,10 @@ impl Language {
     pub fn of<'a>(words: impl Iterator<Item = &'a str>) -> Self {
         let mut counts = [0_u16; LANGUAGES.len() + 1];
         for word in words {
-            add(&mut counts, SMALL.get(word).map_or(0, |of| of.texts));
+            add(&mut counts, SMALL_WORDS.get(word).map_or(0, |of| of.texts));
         }
-        let most = counts.iter().copied().max().unwrap_or_default();
-        let first = counts.iter().position(|count| *count == most).filter(|_| most >= LEAST);
+        let highest = counts.iter().copied().max().unwrap_or_default();
+        let first = counts.iter().position(|count| *count == highest).filter(|_| highest >= MIN_FUNCTION_WORDS);
         first.and_then(|index| u8::try_from(index).ok()).map_or(Self::ENGLISH, Self)
     }
 
@@ -64,21 +64,21 @@ impl Language {
 }
 
 /// Minimum number of function words for a language other than English.
-const LEAST: u16 = 2;
+const MIN_FUNCTION_WORDS: u16 = 2;
 
 /// Returns true for each lowercase word of a query that is a stop word: in the language of most of the function words,
 /// or in English. Question words only count as stop words if the query has other function words.
 pub fn small_words(words: &[&str]) -> Vec<bool> {
-    let small = |word: &&str| SMALL.get(word).copied().unwrap_or_default();
+    let small = |word: &&str| SMALL_WORDS.get(word).copied().unwrap_or_default();
     let mut counts = [0_u16; LANGUAGES.len() + 1];
     let is_question = words.iter().any(|word| small(word).texts != 0);
     let of = |word: &&str| small(word).texts | if is_question { small(word).questions } else { 0 };
     words.iter().for_each(|word| add(&mut counts, of(word)));
     // A single one may be a meaningful word in another language, such as `war`.
-    let most = counts.iter().copied().max().filter(|most| *most >= LEAST);
-    let spoken = (0_u32..).zip(counts).filter(|(_, count)| Some(*count) == most);
-    let spoken = spoken.fold(0, |all, (index, _)| all | 1 << index);
-    words.iter().map(|word| of(word) & spoken != 0 || small(word).texts & 1 != 0).collect()
+    let highest = counts.iter().copied().max().filter(|highest| *highest >= MIN_FUNCTION_WORDS);
+    let languages = (0_u32..).zip(counts).filter(|(_, count)| Some(*count) == highest);
+    let languages = languages.fold(0, |all, (index, _)| all | 1 << index);
+    words.iter().map(|word| of(word) & languages != 0 || small(word).texts & 1 != 0).collect()
 }
 
 fn add<const N: usize>(counts: &mut [u16; N], of: u32) {
@@ -91,16 +91,16 @@ fn add<const N: usize>(counts: &mut [u16; N], of: u32) {
 
 /// Bit sets of the languages in which a word is a function word.
 #[derive(Debug, Default, Clone, Copy)]
-struct SmallIn {
+struct WordLanguages {
     /// Languages for any text.
     texts: u32,
     /// Languages for questions only.
     questions: u32,
 }
 
-static SMALL: LazyLock<HashMap<&'static str, SmallIn>> = LazyLock::new(|| {
-    let mut small: HashMap<&'static str, SmallIn> = HashMap::new();
-    for line in WORDS.lines().filter(|line| !line.starts_with('#')) {
+static SMALL_WORDS: LazyLock<HashMap<&'static str, WordLanguages>> = LazyLock::new(|| {
+    let mut small: HashMap<&'static str, WordLanguages> = HashMap::new();
+    for line in FUNCTION_WORDS.lines().filter(|line| !line.starts_with('#')) {
         let Some((name, words)) = line.split_once(' ') else { continue };
         // Languages without a stemmer share the index after the others.
         let language = name.trim_end_matches('?');

@@ -187,12 +187,12 @@ pub fn grouped_number(text: &str, runs: &[LetterRun]) -> Option<(String, usize, 
         digits.push_str(group);
         (end, count) = (run.range.end, count + 1);
     }
-    let least = if mark == '.' { 3 } else { 2 };
-    (count >= least).then_some((digits, count, first.range.start..end))
+    let min_groups = if mark == '.' { 3 } else { 2 };
+    (count >= min_groups).then_some((digits, count, first.range.start..end))
 }
 
 /// Maximum number of digit groups that are examined.
-pub const MOST_GROUPS: usize = 7;
+pub const MAX_GROUPS: usize = 7;
 
 #[cfg(test)]
 mod tests {

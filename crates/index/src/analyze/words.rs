@@ -9,12 +9,12 @@ use unicode_normalization::{UnicodeNormalization as _, char::is_combining_mark};
 use super::{
     Language,
     exact::{parts, small},
-    normal::{LetterRun, MOST_GROUPS, Normal, Script, grouped_number, runs},
+    normal::{LetterRun, MAX_GROUPS, Normal, Script, grouped_number, runs},
 };
 
 /// Maximum length of a word in bytes. Longer ones are codes, which are found by their [exact](super::exact::exact) form
 /// only.
-const LONGEST: usize = 64;
+const MAX_WORD_BYTES: usize = 64;
 
 /// Returns the stem of a word in a language, such as `connect` for `connections`, in lower case and without accents.
 pub fn stem(word: &str, language: Language) -> String {
@@ -87,7 +87,7 @@ pub fn words(text: &str, dictionary: &Dictionary, emit: &mut dyn FnMut(String)) 
     let all: Vec<LetterRun> = runs(normal.text()).collect();
     let mut last_number = 0;
     for (at, run) in all.iter().enumerate() {
-        let groups = &all[at..all.len().min(at + MOST_GROUPS)];
+        let groups = &all[at..all.len().min(at + MAX_GROUPS)];
         if at >= last_number
             && let Some((digits, count, _)) = grouped_number(normal.text(), groups)
         {
@@ -108,7 +108,7 @@ pub fn words(text: &str, dictionary: &Dictionary, emit: &mut dyn FnMut(String)) 
 }
 
 fn spaced(word: &str, language: Language, emit: &mut dyn FnMut(String)) {
-    if word.len() > LONGEST {
+    if word.len() > MAX_WORD_BYTES {
         return;
     }
     emit(stem(word, language));

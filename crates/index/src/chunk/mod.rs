@@ -5,8 +5,7 @@
 //! earlier, so that text on the boundary is complete in one of them. A chunk never crosses a page, sheet or slide, so
 //! its place is exact.
 //!
-//! - `unit`: splits a text into headings, lines of lists and tables, and sentences.
-//! - `prose`: packs units into chunks.
+//! `prose` splits a text into units (headings, lines of lists and tables, sentences) and packs them into chunks.
 
 mod prose;
 
@@ -68,14 +67,14 @@ impl Chunker {
     /// Returns the chunks of the next part.
     pub fn chunks(&mut self, part: &Part) -> Vec<Chunk> {
         // The headings of a slide, or of a document in an archive, do not apply to the next one.
-        let goes_on = match (&self.last, &part.place) {
+        let continues = match (&self.last, &part.place) {
             (Some(last), place) if last.is_same(place) => true,
             (Some(DocumentPlace::Inner { path: last, .. }), DocumentPlace::Inner { path, place }) => {
                 last == path && !matches!(**place, DocumentPlace::Slide(_))
             }
             (_, place) => !matches!(place, DocumentPlace::Slide(_) | DocumentPlace::Inner { .. }),
         };
-        if !goes_on {
+        if !continues {
             self.headings = prose::Headings::default();
         }
         self.last = Some(part.place.clone());
@@ -149,10 +148,10 @@ fn end_of_rows(rows: &[Row], start: usize, config: &ChunkConfig) -> usize {
     let mut letters = 0;
     let mut end = start;
     // One row more than the overlap, so that every chunk has a new row.
-    let least = start + config.row_overlap + 1;
+    let min_end = start + config.row_overlap + 1;
     for row in rows[start..].iter().take(config.rows.max(config.row_overlap + 1)) {
         letters += row.cells.iter().map(|cell| cell.chars().count() + 3).sum::<usize>();
-        if end >= least && letters > config.table_letters {
+        if end >= min_end && letters > config.table_letters {
             break;
         }
         end += 1;

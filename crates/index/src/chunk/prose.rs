@@ -6,7 +6,7 @@ use super::{Chunk, ChunkConfig};
 use crate::document::DocumentPlace;
 
 /// Maximum number of characters per cited heading, and maximum number of headings.
-const CITED: (usize, usize) = (80, 4);
+const HEADING_LIMITS: (usize, usize) = (80, 4);
 
 /// Headings above a text, from the outermost to the innermost, with their levels.
 #[derive(Debug, Default)]
@@ -20,18 +20,18 @@ impl Headings {
 
     /// Updates the headings if the line is one.
     fn take(&mut self, line: &str) {
-        if let Some(says) = heading(line) {
+        if let Some(title) = heading(line) {
             let level = line.trim_start().bytes().take_while(|byte| *byte == b'#').count();
             self.0.retain(|(outer, _)| *outer < level);
-            self.0.push((level, says.to_owned()));
+            self.0.push((level, title.to_owned()));
         }
     }
 
     /// Adds the headings to a place that is a section.
     fn at(&self, place: &DocumentPlace) -> DocumentPlace {
         let DocumentPlace::Section { number, .. } = place else { return place.clone() };
-        let cut = |(_, heading): &(usize, String)| heading.chars().take(CITED.0).collect::<String>();
-        let path: Vec<String> = self.0.iter().take(CITED.1).map(cut).collect();
+        let cut = |(_, heading): &(usize, String)| heading.chars().take(HEADING_LIMITS.0).collect::<String>();
+        let path: Vec<String> = self.0.iter().take(HEADING_LIMITS.1).map(cut).collect();
         DocumentPlace::Section { number: *number, heading: (!path.is_empty()).then(|| path.join(" > ")) }
     }
 }
@@ -46,7 +46,7 @@ pub(super) fn chunks(place: &DocumentPlace, text: &str, under: &mut Headings, co
         let end = end_of_chunk(&units, start, overlap, config);
         let first = units[start].bytes.start;
         let begin = first - text[..first].chars().rev().take(overlap).map(char::len_utf8).sum::<usize>();
-        let bytes = trimmed(text, begin..units[end - 1].bytes.end);
+        let bytes = trim_range(text, begin..units[end - 1].bytes.end);
         let opening = units[start..end].iter().take_while(|unit| unit.kind == UnitKind::Heading);
         for unit in opening {
             under.take(&text[unit.bytes.clone()]);
@@ -101,13 +101,13 @@ fn paragraph(units: &[Unit], start: usize) -> usize {
 
 /// Returns the number of characters before a chunk that are repeated in it: whole sentences if any are short enough,
 /// otherwise whole words. Nothing is repeated across a heading, because the text before it belongs to another section.
-fn overlap(text: &str, before: &[Unit], next: &Unit, most: usize) -> usize {
+fn overlap(text: &str, before: &[Unit], next: &Unit, limit: usize) -> usize {
     let Some(end) = before.last().filter(|_| next.kind != UnitKind::Heading).map(|unit| unit.bytes.end) else {
         return 0;
     };
     let mut whole = 0;
     for unit in before.iter().rev().take_while(|unit| unit.kind != UnitKind::Heading) {
-        if whole + unit.letters > most {
+        if whole + unit.letters > limit {
             break;
         }
         whole += unit.letters;
@@ -115,7 +115,7 @@ fn overlap(text: &str, before: &[Unit], next: &Unit, most: usize) -> usize {
     if whole > 0 || before.last().is_some_and(|unit| unit.kind == UnitKind::Heading) {
         return whole;
     }
-    let tail: Vec<char> = text[..end].chars().rev().take(most).collect();
+    let tail: Vec<char> = text[..end].chars().rev().take(limit).collect();
     // The tail is reversed, so its last white space precedes the first whole word.
     match tail.iter().rposition(|letter| letter.is_whitespace()) {
         Some(words) if tail[..words].iter().any(|letter| !letter.is_whitespace()) => words,
@@ -124,7 +124,7 @@ fn overlap(text: &str, before: &[Unit], next: &Unit, most: usize) -> usize {
 }
 
 /// Shrinks the range by white space at both ends.
-fn trimmed(text: &str, bytes: Range<usize>) -> Range<usize> {
+fn trim_range(text: &str, bytes: Range<usize>) -> Range<usize> {
     let piece = &text[bytes.clone()];
     let start = bytes.start + (piece.len() - piece.trim_start().len());
     start..start + piece.trim().len()
@@ -150,15 +150,15 @@ pub(super) enum UnitKind {
     Sentence,
 }
 
-/// Splits a text into units of at most `most` characters. Together they cover the text.
-pub(super) fn units(text: &str, most: usize) -> Vec<Unit> {
+/// Splits a text into units of at most `limit` characters. Together they cover the text.
+pub(super) fn units(text: &str, limit: usize) -> Vec<Unit> {
     let mut units = Vec::new();
     for block in blocks(text) {
         let mut opens = block.opens;
         let body = &text[block.bytes.clone()];
         let pieces =
             if block.kind == UnitKind::Sentence { sentences(body) } else { std::iter::once(0..body.len()).collect() };
-        for piece in pieces.into_iter().flat_map(|piece| split(body, piece, most)) {
+        for piece in pieces.into_iter().flat_map(|piece| split(body, piece, limit)) {
             let letters = body[piece.clone()].chars().count();
             let bytes = block.bytes.start + piece.start..block.bytes.start + piece.end;
             units.push(Unit { bytes, letters, kind: block.kind, opens: std::mem::take(&mut opens) });
@@ -227,15 +227,15 @@ fn kind_of(line: &str) -> UnitKind {
 pub(super) fn heading(line: &str) -> Option<&str> {
     let line = line.trim();
     let marks = line.bytes().take_while(|byte| *byte == b'#').count();
-    let says = line.get(marks..).filter(|_| (1..=6).contains(&marks))?.strip_prefix([' ', '\t'])?;
-    let says = says.trim().trim_matches(['#', '*', '_', ' ']);
-    (!says.is_empty()).then_some(says)
+    let title = line.get(marks..).filter(|_| (1..=6).contains(&marks))?.strip_prefix([' ', '\t'])?;
+    let title = title.trim().trim_matches(['#', '*', '_', ' ']);
+    (!title.is_empty()).then_some(title)
 }
 
 /// Splits ranges that are too long, after a word if possible.
-fn split(text: &str, mut range: Range<usize>, most: usize) -> Vec<Range<usize>> {
+fn split(text: &str, mut range: Range<usize>, limit: usize) -> Vec<Range<usize>> {
     let mut pieces = Vec::new();
-    while let Some((cut, _)) = text[range.clone()].char_indices().nth(most.max(1)) {
+    while let Some((cut, _)) = text[range.clone()].char_indices().nth(limit.max(1)) {
         let piece = &text[range.start..range.start + cut];
         // Only in the second half, to avoid tiny pieces.
         let word = piece.rfind([' ', '\n', '，', '、', ',']).filter(|at| *at > cut / 2);

@@ -18,17 +18,17 @@ use crate::{
 };
 
 /// Maximum number of files in an archive.
-const MOST_FILES: usize = 10_000;
+const MAX_FILES: usize = 10_000;
 /// Maximum total size of unpacked files, as a multiple of the size limit of a file.
-const TOTAL: u64 = 4;
+const MAX_TOTAL_FACTOR: u64 = 4;
 /// Maximum compression ratio, against decompression bombs.
-const MOST_RATIO: u64 = 200;
+const MAX_RATIO: u64 = 200;
 /// Unpacked size in bytes up to which the ratio is not checked.
-const SMALL: u64 = 4 * 1024 * 1024;
+const RATIO_FREE_BYTES: u64 = 4 * 1024 * 1024;
 /// Maximum length of a path in bytes.
 const NAME_BYTES: usize = 1000;
 /// Maximum number of unread files named in the failure.
-const NAMED: usize = 5;
+const MAX_LISTED: usize = 5;
 
 struct File<'a> {
     /// Path with slashes, or the reason why it is not allowed.
@@ -45,7 +45,7 @@ struct File<'a> {
 #[derive(thiserror::Error, Debug)]
 enum UnpackError {
     /// The password is missing or wrong.
-    #[error("it is encrypted and opens with a password only")]
+    #[error("it is encrypted and requires a password")]
     Locked,
     /// Any other reason, as a message.
     #[error("{0}")]
@@ -67,35 +67,35 @@ pub(super) fn extract(bytes: Vec<u8>, kind: Kind, emitter: &mut Emitter<'_>) -> 
     emitter.head(None, None)?;
     let mut lines: Vec<String> = Vec::new();
     let mut failed = UnreadFiles::default();
-    let mut left = limits.bytes_in.saturating_mul(TOTAL);
+    let mut left = limits.bytes_in.saturating_mul(MAX_TOTAL_FACTOR);
     let mut files = 0;
     let visited = visit(bytes, kind, &limits, password, &mut |file| {
         files += 1;
         let size = size(file.size);
         let path = match &file.path {
             Ok(path) => clean::line(path, NAME_BYTES),
-            Err(why) => {
-                lines.push(format!("- ({why})"));
-                failed.0.push(why.clone());
+            Err(reason) => {
+                lines.push(format!("- ({reason})"));
+                failed.0.push(reason.clone());
                 return Ok(ControlFlow::Continue(()));
             }
         };
         if lists_only {
-            let locked = if file.is_encrypted { ", opens with a password" } else { "" };
+            let locked = if file.is_encrypted { ", requires a password" } else { "" };
             lines.push(format!("- {path} ({size}){locked}"));
             return Ok(ControlFlow::Continue(()));
         }
-        let unpacked = unpacked(file, &limits, left);
+        let unpacked = unpack(file, &limits, left);
         left = left.saturating_sub(unpacked.as_ref().map_or(0, |bytes| bytes.len() as u64));
-        let why = match unpacked {
+        let reason = match unpacked {
             Ok(bytes) => emit(&path, bytes, emitter)?.map(|failure| failed.add(&path, &failure)),
-            Err(why) => {
-                failed.0.push(format!("{path}: {why}"));
-                Some(why.to_string())
+            Err(reason) => {
+                failed.0.push(format!("{path}: {reason}"));
+                Some(reason.to_string())
             }
         };
-        let why = why.map(|why| format!(", not read: {why}")).unwrap_or_default();
-        lines.push(format!("- {path} ({size}){why}"));
+        let reason = reason.map(|reason| format!(", not read: {reason}")).unwrap_or_default();
+        lines.push(format!("- {path} ({size}){reason}"));
         Ok(ControlFlow::Continue(()))
     });
     let heading = format!("Files in the {kind}, {files} in all:\n\n");
@@ -111,11 +111,11 @@ pub(super) struct UnreadFiles(Vec<String>);
 impl UnreadFiles {
     /// Adds a file and returns the reason. Files of unsupported types are not recorded.
     pub(super) fn add(&mut self, name: &str, failure: &Failure) -> String {
-        let why = failure.to_string().trim_start_matches("could not read ").to_owned();
-        if is_serious(failure) {
-            self.0.push(format!("{name}: {why}"));
+        let reason = failure.to_string().trim_start_matches("could not read ").to_owned();
+        if is_incomplete(failure) {
+            self.0.push(format!("{name}: {reason}"));
         }
-        why
+        reason
     }
 
     /// Converts to a failure if there are any. `entries` is the number of all files.
@@ -124,17 +124,17 @@ impl UnreadFiles {
         if failed == 0 {
             return Ok(());
         }
-        let more = self.0.len().saturating_sub(NAMED);
-        self.0.truncate(NAMED);
+        let more = self.0.len().saturating_sub(MAX_LISTED);
+        self.0.truncate(MAX_LISTED);
         let more = if more > 0 { format!("; and {more} more") } else { String::new() };
-        let why = clean::line(&format!("{}{more}", self.0.join("; ")), 300);
-        Err(Failure::Entries { kind, failed, entries, why })
+        let reason = clean::line(&format!("{}{more}", self.0.join("; ")), 300);
+        Err(Failure::Entries { kind, failed, entries, why: reason })
     }
 }
 
 /// Returns true if an unread file makes the result incomplete. Unsupported types are only marked in the listing, and so
 /// are images while recognition is off or missing.
-const fn is_serious(failure: &Failure) -> bool {
+const fn is_incomplete(failure: &Failure) -> bool {
     use UnreadReason::{NotBuilt, Off};
     let is_foreign = matches!(failure, Failure::Foreign { .. } | Failure::Mismatch { .. });
     let is_unwanted =
@@ -149,7 +149,7 @@ pub(super) fn emit(path: &str, bytes: Vec<u8>, outer: &mut Emitter<'_>) -> Resul
     let opened = super::unlocked(bytes, named, password.as_ref().map(Password::reveal));
     let recognised = opened.and_then(|bytes| Ok((super::recognise(&bytes, named)?, bytes)));
     let (kind, bytes) = match recognised {
-        Ok((kind, _)) if kind.is_archive() => return Ok(Some(nested())),
+        Ok((kind, _)) if kind.is_archive() => return Ok(Some(nested_archive())),
         Ok(recognised) => recognised,
         Err(failure) => return Ok(Some(failure)),
     };
@@ -177,39 +177,44 @@ pub(crate) fn entry(bytes: Vec<u8>, wanted: &str, password: Option<&str>, limits
     let missing = || Failure::NoEntry { path: clean::line(wanted, NAME_BYTES) };
     let content = match super::recognise(&bytes, Some(Kind::Eml)) {
         Ok(kind @ (Kind::Eml | Kind::Msg)) => super::mail::entry(bytes, kind, wanted)?.ok_or_else(missing)?,
-        _ => archived(bytes, wanted, password, limits)?.ok_or_else(missing)?,
+        _ => find_entry(bytes, wanted, password, limits)?.ok_or_else(missing)?,
     };
     match super::recognise(&content, Kind::of_name(wanted)) {
-        Ok(kind) if kind.is_archive() => Err(nested()),
+        Ok(kind) if kind.is_archive() => Err(nested_archive()),
         _ => Ok(content),
     }
 }
 
-fn archived(bytes: Vec<u8>, wanted: &str, password: Option<&str>, limits: &Limits) -> Result<Option<Vec<u8>>, Failure> {
+fn find_entry(
+    bytes: Vec<u8>,
+    wanted: &str,
+    password: Option<&str>,
+    limits: &Limits,
+) -> Result<Option<Vec<u8>>, Failure> {
     let kind = if bytes.starts_with(b"PK") { Kind::Zip } else { Kind::Tar };
     let (mut found, cited) = (None, clean::line(wanted, NAME_BYTES));
     visit(bytes, kind, limits, password, &mut |file| {
         let Ok(path) = &file.path else { return Ok(ControlFlow::Continue(())) };
         let is_it = path == wanted;
         if is_it || (found.is_none() && clean::line(path, NAME_BYTES) == cited) {
-            found = Some(unpacked(file, limits, limits.bytes_in));
+            found = Some(unpack(file, limits, limits.bytes_in));
         }
         Ok(if is_it { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     })?;
-    found.transpose().map_err(|why| match why {
+    found.transpose().map_err(|reason| match reason {
         UnpackError::Locked => Failure::Encrypted(kind),
-        UnpackError::Other(why) => broken(kind, &format!("{wanted}: {why}")),
+        UnpackError::Other(reason) => broken(kind, &format!("{wanted}: {reason}")),
     })
 }
 
-fn nested() -> Failure {
+fn nested_archive() -> Failure {
     Failure::Foreign { found: "nested archives and mails are not opened".to_owned() }
 }
 
-fn unpacked(file: File<'_>, limits: &Limits, left: u64) -> Result<Vec<u8>, UnpackError> {
+fn unpack(file: File<'_>, limits: &Limits, left: u64) -> Result<Vec<u8>, UnpackError> {
     let content = file.content?;
     let most = limits.bytes_in.min(left);
-    let by_ratio = file.packed.map_or(u64::MAX, |packed| packed.saturating_mul(MOST_RATIO).max(SMALL));
+    let by_ratio = file.packed.map_or(u64::MAX, |packed| packed.saturating_mul(MAX_RATIO).max(RATIO_FREE_BYTES));
     let mut bytes = Vec::new();
     let read = content.take(most.min(by_ratio).saturating_add(1)).read_to_end(&mut bytes);
     read.map_err(|error| match file.is_encrypted {
@@ -219,9 +224,9 @@ fn unpacked(file: File<'_>, limits: &Limits, left: u64) -> Result<Vec<u8>, Unpac
     })?;
     let size = bytes.len() as u64;
     let too_much = if size > by_ratio {
-        format!("it unpacks to more than {MOST_RATIO} times its size")
+        format!("it unpacks to more than {MAX_RATIO} times its size")
     } else if size > most {
-        format!("the files so far unpack to more than {} MiB", limits.bytes_in.saturating_mul(TOTAL) / MIB)
+        format!("the files so far unpack to more than {} MiB", limits.bytes_in.saturating_mul(MAX_TOTAL_FACTOR) / MIB)
     } else {
         return Ok(bytes);
     };
@@ -238,7 +243,7 @@ fn visit(
     match kind {
         Kind::Zip => visit_zip(bytes, password, visitor),
         _ if bytes.starts_with(b"\x1f\x8b") => {
-            let most = limits.bytes_in.saturating_mul(TOTAL);
+            let most = limits.bytes_in.saturating_mul(MAX_TOTAL_FACTOR);
             // The archive reader sees the limit as a truncated archive.
             let mut unpacked = MultiGzDecoder::new(Cursor::new(bytes)).take(most.saturating_add(1));
             let visited = visit_tar(&mut unpacked, visitor);
@@ -257,9 +262,9 @@ fn visit(
 fn is_locked(bytes: &[u8], password: Option<&str>, limits: &Limits) -> bool {
     let Ok(mut archive) = ZipArchive::new(Cursor::new(bytes)) else { return false };
     let mut smallest = None;
-    for index in 0..archive.len().min(MOST_FILES) {
+    for index in 0..archive.len().min(MAX_FILES) {
         let Ok(raw) = archive.by_index_raw(index) else { continue };
-        if raw.name().is_ok_and(|name| is_left_out(&name)) {
+        if raw.name().is_ok_and(|name| is_metadata(&name)) {
             continue;
         }
         if !raw.encrypted() {
@@ -277,22 +282,22 @@ fn is_locked(bytes: &[u8], password: Option<&str>, limits: &Limits) -> bool {
 }
 
 fn visit_zip(bytes: Vec<u8>, password: Option<&str>, visitor: &mut Visitor<'_>) -> Result<(), Failure> {
-    const LINK: u32 = 0o120_000;
-    const KIND_OF_FILE: u32 = 0o170_000;
+    const SYMLINK: u32 = 0o120_000;
+    const FILE_TYPE_MASK: u32 = 0o170_000;
     let failed = |error: ZipError| broken(Kind::Zip, &error.to_string());
     let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(failed)?;
-    if archive.len() > MOST_FILES {
-        return Err(Failure::too_many("the number of files in it", MOST_FILES));
+    if archive.len() > MAX_FILES {
+        return Err(Failure::too_many("the number of files in it", MAX_FILES));
     }
     for index in 0..archive.len() {
         let (name, size, packed, is_link, is_encrypted) = {
             let raw = archive.by_index_raw(index).map_err(failed)?;
-            let is_link = raw.unix_mode().is_some_and(|mode| mode & KIND_OF_FILE == LINK);
+            let is_link = raw.unix_mode().is_some_and(|mode| mode & FILE_TYPE_MASK == SYMLINK);
             let name = raw.name().map(|name| name.to_string());
             (name, raw.size(), raw.compressed_size(), is_link, raw.encrypted())
         };
-        let path = name.map_err(|_| "a name that is not text".to_owned()).and_then(|name| checked(&name));
-        if is_left_out(path.as_deref().unwrap_or_default()) {
+        let path = name.map_err(|_| "a name that is not text".to_owned()).and_then(|name| normalised_path(&name));
+        if is_metadata(path.as_deref().unwrap_or_default()) {
             continue;
         }
         let mut opened = match password.filter(|_| is_encrypted) {
@@ -325,12 +330,12 @@ fn visit_tar(from: impl Read, visitor: &mut Visitor<'_>) -> Result<(), Failure> 
             continue;
         }
         files += 1;
-        if files > MOST_FILES {
-            return Err(Failure::too_many("the number of files in it", MOST_FILES));
+        if files > MAX_FILES {
+            return Err(Failure::too_many("the number of files in it", MAX_FILES));
         }
         let path = String::from_utf8(entry.path_bytes().into_owned());
-        let path = path.map_err(|_| "a name that is not text".to_owned()).and_then(|name| checked(&name));
-        if is_left_out(path.as_deref().unwrap_or_default()) {
+        let path = path.map_err(|_| "a name that is not text".to_owned()).and_then(|name| normalised_path(&name));
+        if is_metadata(path.as_deref().unwrap_or_default()) {
             continue;
         }
         let size = entry.size();
@@ -346,7 +351,7 @@ fn visit_tar(from: impl Read, visitor: &mut Visitor<'_>) -> Result<(), Failure> 
 }
 
 /// Returns the normalised path of a file. Rejects paths that lead out of the archive.
-fn checked(name: &str) -> Result<String, String> {
+fn normalised_path(name: &str) -> Result<String, String> {
     let shown = || clean::line(name, 100);
     let path = name.replace('\\', "/");
     let path = path.strip_prefix("./").unwrap_or(&path);
@@ -361,7 +366,7 @@ fn checked(name: &str) -> Result<String, String> {
 }
 
 /// Returns true for folders and metadata files of operating systems.
-fn is_left_out(path: &str) -> bool {
+fn is_metadata(path: &str) -> bool {
     path.ends_with('/') || path.starts_with("__MACOSX/") || path.ends_with(".DS_Store")
 }
 
@@ -391,7 +396,7 @@ mod tests {
             ("a\nb.pdf", None),
             ("", None),
         ] {
-            assert_eq!(checked(name).ok().as_deref(), expected, "{name:?}");
+            assert_eq!(normalised_path(name).ok().as_deref(), expected, "{name:?}");
         }
     }
 }

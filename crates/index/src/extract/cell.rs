@@ -19,12 +19,12 @@ use crate::{
 };
 
 /// Maximum number of styles in a workbook. Excel allows fewer.
-const MOST_STYLES: usize = 65_536;
+const MAX_STYLES: usize = 65_536;
 /// Maximum number of percentage cells per sheet. Further ones are shown as plain numbers.
-const MOST_CELLS: usize = 2_000_000;
+const MAX_PERCENT_CELLS: usize = 2_000_000;
 
 /// Number of unreadable cells after which a sheet is abandoned.
-pub(super) const UNREADABLE: u32 = 1000;
+pub(super) const MAX_UNREADABLE_CELLS: u32 = 1000;
 
 /// Cells of a sheet that display percentages.
 #[derive(Debug, Default)]
@@ -44,13 +44,13 @@ impl SheetFormats {
         // Errors are reported when the cells are read.
         let Ok(mut reader) = workbook.worksheet_cells_reader(name) else { return found };
         let decimals = |style: &Style| percent_decimals(&style.number_format.as_ref()?.format_code);
-        let formats: Vec<Option<usize>> = reader.styles().iter().take(MOST_STYLES).map(decimals).collect();
+        let formats: Vec<Option<usize>> = reader.styles().iter().take(MAX_STYLES).map(decimals).collect();
         let has_formats = formats.iter().any(Option::is_some);
         let (mut wanted, mut times) = (0, 0);
-        while has_formats && found.cells.len() < MOST_CELLS && wanted <= most {
+        while has_formats && found.cells.len() < MAX_PERCENT_CELLS && wanted <= most {
             let (cell, style) = match reader.next_cell_with_style_id() {
                 Ok(Some(found)) => found,
-                Err(error) if is_unreadable(&error) && times < UNREADABLE => {
+                Err(error) if is_unreadable(&error) && times < MAX_UNREADABLE_CELLS => {
                     times += 1;
                     continue;
                 }
@@ -81,9 +81,9 @@ pub(super) const fn is_unreadable(error: &XlsxError) -> bool {
 }
 
 /// Returns the displayed text of a cell. `None` if it is empty. With `decimals`, a number is shown as a percentage.
-pub(super) fn shown(value: &impl DataType, decimals: Option<usize>) -> Option<String> {
+pub(super) fn display_text(value: &impl DataType, decimals: Option<usize>) -> Option<String> {
     if let Some(date) = value.get_datetime() {
-        return Some(date_shown(date));
+        return Some(display_date(date));
     }
     // Errors, text, ISO dates, numbers and booleans.
     let text = value.get_error().map(ToString::to_string).or_else(|| value.get_string().map(str::to_owned));
@@ -96,11 +96,11 @@ pub(super) fn shown(value: &impl DataType, decimals: Option<usize>) -> Option<St
             Some(decimals.map_or_else(|| general(number), |decimals| percentage(number, decimals)))
         }
     });
-    text.or_else(|| value.get_bool().map(|truth| if truth { "TRUE" } else { "FALSE" }.to_owned()))
+    text.or_else(|| value.get_bool().map(|boolean| if boolean { "TRUE" } else { "FALSE" }.to_owned()))
 }
 
 /// Formats `2024-03-05`, `2024-03-05 14:30` or `14:30:15`. Durations are in hours.
-fn date_shown(date: ExcelDateTime) -> String {
+fn display_date(date: ExcelDateTime) -> String {
     const DAY_SECONDS: f64 = 86_400.0;
     let value = date.as_f64();
     // There are no days before the first one. Spreadsheets show negative values as durations or not at all.
@@ -123,33 +123,33 @@ fn date_shown(date: ExcelDateTime) -> String {
 }
 
 /// Number of significant digits that spreadsheets store. Further digits are artefacts of binary arithmetic.
-const KEPT: i32 = 15;
+const STORED_DIGITS: i32 = 15;
 /// Number of significant digits shown for a fraction without a format.
-const SHOWN: i32 = 11;
+const SHOWN_DIGITS: i32 = 11;
 /// Limit above which integers are no longer exact.
-const WHOLE: f64 = 9_007_199_254_740_992.0;
+const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
 /// Limit above which numbers are shown with an exponent in any format.
-const LARGE: f64 = 1e15;
+const MAX_PLAIN: f64 = 1e15;
 /// Maximum number of decimals in a format.
-const MOST_DECIMALS: usize = 30;
+const MAX_DECIMALS: usize = 30;
 
 /// Formats a number without a format: integers exactly, fractions with at most eleven digits.
 pub(super) fn general(value: f64) -> String {
-    if value.fract() == 0.0 && value.abs() < WHOLE {
+    if value.fract() == 0.0 && value.abs() < MAX_EXACT_INTEGER {
         // Adding zero turns negative zero into zero.
         return format!("{:.0}", value + 0.0);
     }
     if !value.is_finite() {
         return value.to_string();
     }
-    let written = format!("{:.10e}", kept(value).0);
+    let written = format!("{:.10e}", round_to_stored_digits(value).0);
     let Some((mantissa, exponent)) = written.split_once('e') else { return value.to_string() };
     let exponent: i32 = exponent.parse().unwrap_or_default();
-    if !(-9..KEPT).contains(&exponent) {
+    if !(-9..STORED_DIGITS).contains(&exponent) {
         return format!("{}E{exponent:+03}", without_zeros(mantissa));
     }
     // Large numbers with a fraction, such as amounts of money, keep two decimals.
-    without_zeros(&rounded(value, usize::try_from(SHOWN - 1 - exponent).unwrap_or_default().max(2))).to_owned()
+    without_zeros(&rounded(value, usize::try_from(SHOWN_DIGITS - 1 - exponent).unwrap_or_default().max(2))).to_owned()
 }
 
 fn without_zeros(number: &str) -> &str {
@@ -158,7 +158,7 @@ fn without_zeros(number: &str) -> &str {
 
 /// Returns the number rounded to the stored digits, and its exponent. It is moved away from zero by less than one
 /// digit, so that halves round up.
-fn kept(value: f64) -> (f64, i32) {
+fn round_to_stored_digits(value: f64) -> (f64, i32) {
     let written = format!("{value:.14e}");
     let exponent = written.split_once('e').and_then(|(_, exponent)| exponent.parse().ok()).unwrap_or_default();
     let kept = written.parse::<f64>().unwrap_or(value) * (1.0 + f64::EPSILON);
@@ -166,8 +166,8 @@ fn kept(value: f64) -> (f64, i32) {
 }
 
 fn rounded(value: f64, decimals: usize) -> String {
-    let (kept, exponent) = kept(value);
-    let known = usize::try_from(KEPT - 1 - exponent).unwrap_or_default().min(decimals);
+    let (kept, exponent) = round_to_stored_digits(value);
+    let known = usize::try_from(STORED_DIGITS - 1 - exponent).unwrap_or_default().min(decimals);
     let point = if known == 0 && decimals > 0 { "." } else { "" };
     format!("{kept:.known$}{point}{}", "0".repeat(decimals - known))
 }
@@ -179,12 +179,12 @@ fn percent_decimals(code: &str) -> Option<usize> {
     let is_plain = !whole.is_empty()
         && whole.trim_matches(['0', '#', ',']).is_empty()
         && decimals.trim_matches(['0', '#']).is_empty();
-    Some(decimals.len()).filter(|decimals| is_plain && *decimals <= MOST_DECIMALS)
+    Some(decimals.len()).filter(|decimals| is_plain && *decimals <= MAX_DECIMALS)
 }
 
 fn percentage(value: f64, decimals: usize) -> String {
     let hundredths = value * 100.0;
-    if !hundredths.is_finite() || hundredths.abs() >= LARGE {
+    if !hundredths.is_finite() || hundredths.abs() >= MAX_PLAIN {
         return general(value);
     }
     let number = rounded(hundredths.abs(), decimals);
@@ -204,9 +204,9 @@ pub(super) struct BookComments {
 }
 
 /// Maximum number of comments per sheet.
-const MOST: usize = 100_000;
+const MAX_COMMENTS: usize = 100_000;
 /// Maximum length of a comment in bytes, about that of a cell.
-const LENGTH: usize = 32 * 1024;
+const MAX_COMMENT_BYTES: usize = 32 * 1024;
 
 /// Reads the comments of all sheets. Damage is ignored here, as it is reported when the cells are read.
 pub(super) fn book_comments(bytes: &[u8], limits: &Limits) -> BookComments {
@@ -219,16 +219,16 @@ pub(super) fn book_comments(bytes: &[u8], limits: &Limits) -> BookComments {
 fn found(package: &mut Package<&[u8]>) -> Result<BookComments, Failure> {
     let mut all = BookComments::default();
     let Some(book) = tree(package, "xl/workbook.xml")? else { return Ok(all) };
-    let sheets = related(package, "xl/workbook.xml")?;
+    let sheets = relationships(package, "xl/workbook.xml")?;
     let named = book.all("sheet");
     for sheet in named {
         let (Some(name), Some(id)) = (sheet.attribute("name"), sheet.attribute("id")) else { continue };
         let Some((_, _, path)) = sheets.iter().find(|(own, ..)| own == id) else { continue };
-        let beside = related(package, path)?;
-        let Some((_, _, path)) = beside.iter().find(|(_, kind, _)| kind.ends_with("/comments")) else { continue };
+        let related = relationships(package, path)?;
+        let Some((_, _, path)) = related.iter().find(|(_, kind, _)| kind.ends_with("/comments")) else { continue };
         if let Some(parsed) = tree(package, path)? {
             let (comments, truncated) = comments(&parsed);
-            all.truncated.extend(truncated.map(|why| format!("sheet {name} has {why}")));
+            all.truncated.extend(truncated.map(|reason| format!("sheet {name} has {reason}")));
             all.sheets.insert(name.to_owned(), comments);
         }
     }
@@ -240,13 +240,13 @@ fn tree(package: &mut Package<&[u8]>, path: &str) -> Result<Option<Node>, Failur
 }
 
 /// Returns the files that a file references, each with id, type and path.
-fn related(package: &mut Package<&[u8]>, path: &str) -> Result<Vec<(String, String, String)>, Failure> {
+fn relationships(package: &mut Package<&[u8]>, path: &str) -> Result<Vec<(String, String, String)>, Failure> {
     let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
     let Some(list) = tree(package, &format!("{folder}/_rels/{name}.rels"))? else { return Ok(Vec::new()) };
     let found = list.all("Relationship");
     let of = |node: &&Node| {
         let target = node.attribute("Target")?;
-        let path = package::resolved(if target.starts_with('/') { "" } else { folder }, target);
+        let path = package::resolve_target(if target.starts_with('/') { "" } else { folder }, target);
         Some((node.attribute("Id")?.to_owned(), node.attribute("Type")?.to_owned(), path))
     };
     Ok(found.iter().filter_map(of).collect())
@@ -265,15 +265,15 @@ fn comments(parsed: &Node) -> (Comments, Option<String>) {
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         // Many programs repeat the author in the comment.
         let text = text.strip_prefix(by.trim()).map(|rest| rest.trim_start_matches([':', ' '])).unwrap_or(&text);
-        is_long |= text.len() > LENGTH;
-        let text = text.get(..text.floor_char_boundary(LENGTH)).unwrap_or_default();
+        is_long |= text.len() > MAX_COMMENT_BYTES;
+        let text = text.get(..text.floor_char_boundary(MAX_COMMENT_BYTES)).unwrap_or_default();
         let by = if by.trim().is_empty() { String::new() } else { format!(" by {}", by.trim()) };
         (!text.is_empty()).then(|| (place, format!("[Comment{by}: {text}]")))
     };
-    let comments = list.iter().take(MOST).filter_map(&mut of).collect();
+    let comments = list.iter().take(MAX_COMMENTS).filter_map(&mut of).collect();
     let truncated = match is_long {
-        _ if list.len() > MOST => Some(format!("more than {MOST} comments")),
-        true => Some(format!("a comment of more than {} KiB", LENGTH / 1024)),
+        _ if list.len() > MAX_COMMENTS => Some(format!("more than {MAX_COMMENTS} comments")),
+        true => Some(format!("a comment of more than {} KiB", MAX_COMMENT_BYTES / 1024)),
         false => None,
     };
     (comments, truncated)
@@ -302,7 +302,7 @@ mod tests {
     #[test]
     fn dates_are_formatted_by_kind() {
         let check = |value: f64, kind: ExcelDateTimeType, expected: &str| {
-            assert_eq!(date_shown(ExcelDateTime::new(value, kind, false)), expected);
+            assert_eq!(display_date(ExcelDateTime::new(value, kind, false)), expected);
         };
         check(45_943.0, ExcelDateTimeType::DateTime, "2025-10-13");
         check(45_943.5, ExcelDateTimeType::DateTime, "2025-10-13 12:00");
@@ -312,7 +312,7 @@ mod tests {
         check(f64::NAN, ExcelDateTimeType::TimeDelta, "0:00:00");
         check(-2.25, ExcelDateTimeType::DateTime, "-54:00:00");
         let iso = Data::DateTimeIso("2024-03-05T14:30:00".to_owned());
-        assert_eq!(shown(&iso, None).as_deref(), Some("2024-03-05 14:30:00"));
+        assert_eq!(display_text(&iso, None).as_deref(), Some("2024-03-05 14:30:00"));
     }
 
     #[test]
@@ -368,7 +368,7 @@ mod tests {
         assert_eq!((place("B3"), place("AA10"), place("3")), (Some((2, 1)), Some((9, 26)), None));
         assert_eq!((place("XFD1"), place("XFE1"), place("A0")), (Some((0, 16_383)), None, None));
         assert_eq!((place("A1073741825"), place("ZZZZZZ1")), (None, None));
-        let long = "x".repeat(LENGTH + 1);
+        let long = "x".repeat(MAX_COMMENT_BYTES + 1);
         let parsed = format!(
             "<comments><commentList><comment ref='A1'><text><t>{long}</t></text></comment></commentList></comments>"
         );

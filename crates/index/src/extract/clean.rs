@@ -93,7 +93,7 @@ fn place(place: DocumentPlace) -> DocumentPlace {
 }
 
 /// Returns true if the place is valid and contains the cells of the part.
-pub(crate) fn is_sound(part: &Part) -> bool {
+pub(crate) fn is_valid(part: &Part) -> bool {
     // Archives in archives are not opened.
     let at = match &part.place {
         DocumentPlace::Inner { place, .. } if matches!(**place, DocumentPlace::Inner { .. }) => return false,
@@ -132,7 +132,7 @@ pub(crate) fn is_sound(part: &Part) -> bool {
 
 /// Shortens the texts of a failure.
 pub(crate) fn failure(mut failure: Failure) -> Failure {
-    const WHY_BYTES: usize = 300;
+    const REASON_BYTES: usize = 300;
     match &mut failure {
         Failure::Broken { why: text, .. }
         | Failure::Scanned { besides: Some(text), .. }
@@ -141,15 +141,15 @@ pub(crate) fn failure(mut failure: Failure) -> Failure {
         | Failure::Truncated { what: text, .. }
         | Failure::NoEntry { path: text }
         | Failure::Foreign { found: text }
-        | Failure::Worker(text) => *text = line(text, WHY_BYTES),
-        Failure::TooLarge { what, most, .. } => (*what, *most) = (line(what, WHY_BYTES), line(most, WHY_BYTES)),
+        | Failure::Worker(text) => *text = line(text, REASON_BYTES),
+        Failure::TooLarge { what, most, .. } => (*what, *most) = (line(what, REASON_BYTES), line(most, REASON_BYTES)),
         _ => {}
     }
     failure
 }
 
 /// Encodings that are evident from the bytes, regardless of a declaration.
-const EVIDENT: [&Encoding; 4] = [UTF_8, UTF_16LE, UTF_16BE, ISO_2022_JP];
+const DETECTABLE_ENCODINGS: [&Encoding; 4] = [UTF_8, UTF_16LE, UTF_16BE, ISO_2022_JP];
 
 /// Number of bytes used for detection.
 const SAMPLE: usize = 64 * 1024;
@@ -158,7 +158,8 @@ const SAMPLE: usize = 64 * 1024;
 pub fn decode(bytes: &[u8], declared: Option<&str>) -> String {
     let found = charset::detect(bytes, true).unwrap_or(charset::Charset::UTF_8);
     let declared = declared.and_then(|label| Encoding::for_label(label.as_bytes()));
-    let declared = declared.filter(|encoding| !EVIDENT.contains(encoding) && !EVIDENT.contains(&found.encoding));
+    let declared = declared
+        .filter(|encoding| !DETECTABLE_ENCODINGS.contains(encoding) && !DETECTABLE_ENCODINGS.contains(&found.encoding));
     declared.unwrap_or(found.encoding).decode_without_bom_handling(&bytes[found.bom..]).0.into_owned()
 }
 
@@ -187,8 +188,8 @@ mod tests {
         let german = "Grüße aus Köln, schöne Straße. Ähnliche Wörter, übrigens.".repeat(3);
         let check = |label: &str, text: &str| {
             let encoding = Encoding::for_label(label.as_bytes()).unwrap();
-            let (bytes, _, lost) = encoding.encode(text);
-            assert!(!lost, "{label}");
+            let (bytes, _, has_errors) = encoding.encode(text);
+            assert!(!has_errors, "{label}");
             assert!(is_text(&bytes), "{label}");
             assert_eq!(decode(&bytes, None), text, "{label}");
         };
@@ -210,9 +211,9 @@ mod tests {
     #[test]
     fn utf16_is_text_with_and_without_bom() {
         let little: Vec<u8> = "\u{feff}报告 report".encode_utf16().flat_map(u16::to_le_bytes).collect();
-        let big: Vec<u8> = "a plain report".encode_utf16().flat_map(u16::to_be_bytes).collect();
+        let big_endian: Vec<u8> = "a plain report".encode_utf16().flat_map(u16::to_be_bytes).collect();
         assert_eq!((is_text(&little), decode(&little, None)), (true, "报告 report".to_owned()));
-        assert_eq!((is_text(&big), decode(&big, None)), (true, "a plain report".to_owned()));
+        assert_eq!((is_text(&big_endian), decode(&big_endian, None)), (true, "a plain report".to_owned()));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::{
 
 /// Number of characters in a section. Texts without pages are split into sections, so that they can be cited and read
 /// on.
-const SECTION: usize = 3000;
+const SECTION_LETTERS: usize = 3000;
 
 type Listener<'a> = &'a mut dyn FnMut(Piece) -> Result<(), Failure>;
 
@@ -36,7 +36,7 @@ pub struct Emitter<'a> {
 }
 
 impl<'a> Emitter<'a> {
-    /// Creates a teller for a document of this kind.
+    /// Creates an emitter for a document of this kind.
     pub fn new(kind: Kind, limits: &'a Limits, listener: Listener<'a>) -> Self {
         Self {
             limits,
@@ -61,7 +61,7 @@ impl<'a> Emitter<'a> {
     }
 
     /// Emits a text without pages, whole or in sections.
-    pub(super) fn unpaged(&mut self, text: String) -> Result<(), Failure> {
+    pub(super) fn unpaged_text(&mut self, text: String) -> Result<(), Failure> {
         if sections(&text).len() > 1 { self.chapter(text) } else { self.text(DocumentPlace::Whole, text, None, None) }
     }
 
@@ -85,8 +85,8 @@ impl<'a> Emitter<'a> {
     ) -> Result<(), Failure> {
         let mut text = clean::owned(text);
         text.truncate(text.trim_end().len());
-        if let Some(why) = unread {
-            let page = UnreadPages::one(why, !text.is_empty());
+        if let Some(reason) = unread {
+            let page = UnreadPages::one(reason, !text.is_empty());
             self.unread = Some(self.unread.map_or(page, |before| before.and(page)));
         }
         // Notes go with the last piece, so they need a limit.
@@ -154,12 +154,12 @@ impl<'a> Emitter<'a> {
     }
 
     /// Returns true once all requested rows were emitted.
-    pub(super) const fn is_satisfied(&self) -> bool {
+    pub(super) const fn has_all_rows(&self) -> bool {
         matches!(self.wanted.window, Some(Window { letters: 0, .. }))
     }
 
     /// Emits an empty table for a sheet before the first requested one. Returns true if the sheet need not be read.
-    pub(super) fn skips(&mut self, number: u32, name: &str) -> Result<bool, Failure> {
+    pub(super) fn skip_sheet(&mut self, number: u32, name: &str) -> Result<bool, Failure> {
         if number >= self.wanted.first {
             return Ok(false);
         }
@@ -173,7 +173,7 @@ impl<'a> Emitter<'a> {
     }
 
     /// Returns true if a page comes after the last requested one, and records that.
-    pub(super) fn is_behind(&mut self, page: u32) -> bool {
+    pub(super) fn is_past_last_page(&mut self, page: u32) -> bool {
         self.is_partial |= self.wanted.last.is_some_and(|last| page > last);
         self.is_partial
     }
@@ -225,17 +225,17 @@ pub(crate) fn sections(text: &str) -> Vec<&str> {
     let mut sections = Vec::new();
     let mut rest = text.trim();
     while !rest.is_empty() {
-        let most = rest.char_indices().nth(SECTION).map_or(rest.len(), |(at, _)| at);
+        let most = rest.char_indices().nth(SECTION_LETTERS).map_or(rest.len(), |(at, _)| at);
         let end = if most == rest.len() {
             most
         } else {
-            let half = rest[..most].char_indices().nth(SECTION / 2).map_or(0, |(at, _)| at);
+            let half = rest[..most].char_indices().nth(SECTION_LETTERS / 2).map_or(0, |(at, _)| at);
             let end_of = |mark: &str| rest[half..most].rfind(mark).map(|at| half + at + mark.len());
             end_of("\n\n").or_else(|| end_of("\n")).or_else(|| end_of(" ")).unwrap_or(most)
         };
-        let (section, behind) = rest.split_at(end);
+        let (section, remaining) = rest.split_at(end);
         sections.push(section.trim_end());
-        rest = behind.trim_start();
+        rest = remaining.trim_start();
     }
     sections
 }

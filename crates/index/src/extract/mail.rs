@@ -13,11 +13,11 @@ use super::{
 use crate::{document::DocumentPlace, failure::Failure, kind::Kind};
 
 /// Maximum number of people per list, and of attachments.
-const MOST: usize = 200;
+const MAX_ENTRIES: usize = 200;
 /// Maximum length of a file name in bytes.
 const NAME_BYTES: usize = 200;
 /// Maximum length of a file extension in bytes.
-const ENDING_BYTES: usize = 20;
+const EXTENSION_BYTES: usize = 20;
 
 pub(super) fn message(bytes: &[u8], emitter: &mut Emitter<'_>) -> Result<(), Failure> {
     let mail = MessageParser::default().parse(bytes).ok_or_else(|| broken(Kind::Eml, "it has no header"))?;
@@ -39,10 +39,10 @@ pub(super) fn message(bytes: &[u8], emitter: &mut Emitter<'_>) -> Result<(), Fai
     let pages: Vec<_> = (0..mail.html_body_count()).filter_map(|at| mail.body_html(at)).collect();
     let is_page = mail.text_bodies().all(|part| part.is_text_html());
     if is_page && !pages.is_empty() {
-        message.text = html::markdown(&pages.join("\n")).map_err(|why| broken(Kind::Eml, &why))?;
+        message.text = html::markdown(&pages.join("\n")).map_err(|reason| broken(Kind::Eml, &reason))?;
     }
-    message.has_many_files = mail.attachment_count() > MOST;
-    message.files = unique_names(mail.attachments().take(MOST).map(attached));
+    message.has_many_files = mail.attachment_count() > MAX_ENTRIES;
+    message.files = unique_names(mail.attachments().take(MAX_ENTRIES).map(attached));
     message.emit(Kind::Eml, emitter)
 }
 
@@ -55,7 +55,7 @@ fn attached(part: &MessagePart<'_>) -> Attachment {
     let name = part.attachment_name().unwrap_or("a file without a name").to_owned();
     // Inline images are mostly logos or signatures, so they are not read.
     let is_picture = part.content_type().is_some_and(|kind| kind.ctype().eq_ignore_ascii_case("image"));
-    let is_attached = part.content_disposition().is_some_and(|how| how.is_attachment());
+    let is_attached = part.content_disposition().is_some_and(|disposition| disposition.is_attachment());
     let is_in_text = is_picture && part.content_id().is_some() && !is_attached;
     Attachment { name, content: (!is_in_text).then(|| part.contents().to_vec()) }
 }
@@ -74,11 +74,11 @@ pub(super) fn outlook(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), F
     if message.text.trim().is_empty() {
         // Fall back to the HTML body, in the encoding that it declares.
         let page = file.open_stream_by_path("__substg1.0_10130102").unwrap_or_default();
-        message.text = html::markdown(&html::decoded(&page)).map_err(|why| broken(Kind::Msg, &why))?;
+        message.text = html::markdown(&html::decode_page(&page)).map_err(|reason| broken(Kind::Msg, &reason))?;
     }
     let mut files = outlook_files(&mut file);
-    message.has_many_files = files.len() > MOST;
-    files.truncate(MOST);
+    message.has_many_files = files.len() > MAX_ENTRIES;
+    files.truncate(MAX_ENTRIES);
     message.files = unique_names(files.into_iter());
     message.emit(Kind::Msg, emitter)
 }
@@ -87,7 +87,7 @@ pub(super) fn outlook(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), F
 /// excess.
 fn outlook_files(file: &mut CfbReader<Cursor<Vec<u8>>>) -> Vec<Attachment> {
     let mut files = Vec::new();
-    for number in 0..=MOST {
+    for number in 0..=MAX_ENTRIES {
         let folder = format!("__attach_version1.0_#{number:08X}/");
         let names = [0x3707, 0x3704, 0x3001].map(|name| property(file, &folder, name));
         let Some(name) = names.into_iter().find(|name| !name.trim().is_empty()) else { break };
@@ -117,18 +117,18 @@ struct Attachment {
 
 /// Makes the names of attachments valid and unique.
 fn unique_names(files: impl Iterator<Item = Attachment>) -> Vec<Attachment> {
-    let mut taken = HashSet::new();
+    let mut used = HashSet::new();
     let own = |Attachment { name, content }: Attachment| {
         let plain = name.replace(['/', '\\'], "_");
-        let whole = plain.rsplit_once('.').filter(|(_, ending)| ending.len() <= ENDING_BYTES);
+        let whole = plain.rsplit_once('.').filter(|(_, ending)| ending.len() <= EXTENSION_BYTES);
         let (stem, ending) = whole.map_or((&*plain, String::new()), |(stem, ending)| (stem, format!(".{ending}")));
         // Leaves room for the extension, which decides the type, and for a number.
-        let stem = clean::line(stem, NAME_BYTES - 2 * ENDING_BYTES);
-        let ending = clean::line(&ending, ENDING_BYTES + 1);
+        let stem = clean::line(stem, NAME_BYTES - 2 * EXTENSION_BYTES);
+        let ending = clean::line(&ending, EXTENSION_BYTES + 1);
         let others = (2..).map(|number| format!("{stem} ({number}){ending}"));
         let first = std::iter::once(format!("{stem}{ending}"));
-        let name = first.chain(others).find(|name| !taken.contains(name)).unwrap_or_default();
-        taken.insert(name.clone());
+        let name = first.chain(others).find(|name| !used.contains(name)).unwrap_or_default();
+        used.insert(name.clone());
         Attachment { name, content }
     };
     files.map(own).collect()
@@ -142,7 +142,7 @@ pub(super) fn entry(bytes: Vec<u8>, kind: Kind, wanted: &str) -> Result<Option<V
         unique_names(outlook_files(&mut file).into_iter())
     } else {
         let mail = MessageParser::default().parse(&bytes).ok_or_else(|| broken(Kind::Eml, "it has no header"))?;
-        unique_names(mail.attachments().take(MOST).map(attached))
+        unique_names(mail.attachments().take(MAX_ENTRIES).map(attached))
     };
     Ok(files.into_iter().find(|file| file.name == wanted).and_then(|file| file.content))
 }
@@ -165,10 +165,10 @@ impl Message {
     fn emit(self, kind: Kind, emitter: &mut Emitter<'_>) -> Result<(), Failure> {
         emitter.head(Some(&self.subject), None)?;
         if self.has_many_people {
-            emitter.leave_out(format!("it is from or to more than {MOST} people"));
+            emitter.leave_out(format!("it has more than {MAX_ENTRIES} senders or recipients"));
         }
         if self.has_many_files {
-            emitter.leave_out(format!("more than {MOST} files are attached to it"));
+            emitter.leave_out(format!("more than {MAX_ENTRIES} files are attached to it"));
         }
         let said =
             [("From", self.from), ("To", self.to), ("Cc", self.copy), ("Date", self.date), ("Subject", self.subject)];
@@ -197,8 +197,8 @@ fn people(address: Option<&Address<'_>>) -> (String, bool) {
         (name, address) => name.or(address).unwrap_or_default().to_owned(),
     };
     let Some(list) = address else { return Default::default() };
-    let people: Vec<String> = list.iter().take(MOST).map(one).collect();
-    (people.join(", "), list.iter().nth(MOST).is_some())
+    let people: Vec<String> = list.iter().take(MAX_ENTRIES).map(one).collect();
+    (people.join(", "), list.iter().nth(MAX_ENTRIES).is_some())
 }
 
 #[cfg(test)]
@@ -223,7 +223,7 @@ mod tests {
         };
         let long = format!("{}.png", "a".repeat(300));
         let parts = [("attachment", &*long, "one"), ("attachment", &long, "two"), ("inline", "sign.png", "three")];
-        let parts: String = parts.map(|(how, name, content)| part(how, name, content)).concat();
+        let parts: String = parts.map(|(disposition, name, content)| part(disposition, name, content)).concat();
         let mail = format!("Subject: a\r\nContent-Type: multipart/mixed; boundary=x\r\n\r\n{parts}--x--\r\n");
         let parsed = MessageParser::default().parse(mail.as_bytes()).unwrap();
         let names: Vec<String> =

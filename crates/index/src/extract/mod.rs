@@ -86,8 +86,8 @@ fn lines(bytes: &[u8], kind: Kind, emitter: &mut Emitter<'_>) -> Result<(), Fail
 }
 
 /// Creates the error for a damaged document.
-pub(crate) fn broken(kind: Kind, why: &str) -> Failure {
-    Failure::Broken { kind, parts: 0, why: clean::line(why, 200) }
+pub(crate) fn broken(kind: Kind, reason: &str) -> Failure {
+    Failure::Broken { kind, parts: 0, why: clean::line(reason, 200) }
 }
 
 /// Formats rows as a Markdown table. `None` if all cells are empty.

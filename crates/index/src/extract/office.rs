@@ -44,20 +44,21 @@ fn read(bytes: Vec<u8>, kind: Kind, ours: &Limits) -> Result<(DocumentIR, Result
         Kind::Doc => DocumentFormat::Doc,
         _ => DocumentFormat::Docx,
     };
-    let bytes = if matches!(kind, Kind::Docx | Kind::Pptx) { spelled_out(bytes, kind, ours) } else { bytes };
+    let bytes =
+        if matches!(kind, Kind::Docx | Kind::Pptx) { rewrite_numbers_and_equations(bytes, kind, ours) } else { bytes };
     let mut options = ParseOptions::default();
     options.limits = limits::Limits::strict();
     options.limits.text_chars = usize::try_from(ours.bytes_out).unwrap_or(usize::MAX);
     let office =
         Office::from_reader_with(Cursor::new(bytes), format, &options).map_err(|error| failure(&error, kind))?;
     let losses = office.damage().into_iter().find(office_oxide::options::Damage::is_loss);
-    let whole = losses.map_or(Ok(()), |loss| Err(failure_of(kind, &loss.to_string())));
-    Ok((office.to_ir(), whole))
+    let outcome = losses.map_or(Ok(()), |loss| Err(failure_from_message(kind, &loss.to_string())));
+    Ok((office.to_ir(), outcome))
 }
 
 /// Rewrites the document with linearised equations and written-out list numbers. A damaged document is returned
 /// unchanged, because the library reads more of it.
-fn spelled_out(bytes: Vec<u8>, kind: Kind, limits: &Limits) -> Vec<u8> {
+fn rewrite_numbers_and_equations(bytes: Vec<u8>, kind: Kind, limits: &Limits) -> Vec<u8> {
     let Ok(mut package) = Package::open(bytes.clone(), kind, limits) else { return bytes };
     let mut numbering = if kind == Kind::Docx { Numbering::of(&mut package) } else { None };
     let mut changed = Vec::new();
@@ -67,13 +68,13 @@ fn spelled_out(bytes: Vec<u8>, kind: Kind, limits: &Limits) -> Vec<u8> {
             && name.ends_with(".xml")
             && let Ok(Some(text)) = package.text(&name)
         {
-            let equations = with_equations(&text);
+            let equations = linearise_equations(&text);
             let before = equations.as_deref().unwrap_or(&text);
-            let numbers = numbering.as_mut().and_then(|numbering| numbering.written_out(before));
+            let numbers = numbering.as_mut().and_then(|numbering| numbering.write_labels(before));
             changed.extend(numbers.or(equations).map(|text| (name, text.into_bytes())));
         }
     }
-    if changed.is_empty() { bytes } else { package.rewritten(&changed).unwrap_or(bytes) }
+    if changed.is_empty() { bytes } else { package.rewrite(&changed).unwrap_or(bytes) }
 }
 
 fn markdown(elements: Vec<Element>) -> String {
@@ -90,21 +91,21 @@ fn failure(error: &OfficeError, kind: Kind) -> Failure {
     if is_locked {
         return Failure::Encrypted(kind);
     }
-    failure_of(kind, &error.to_string())
+    failure_from_message(kind, &error.to_string())
 }
 
 /// Converts an error message of the library, which also reports exceeded limits as damage.
-fn failure_of(kind: Kind, why: &str) -> Failure {
+fn failure_from_message(kind: Kind, reason: &str) -> Failure {
     const LIMITS: [(&str, &str, &str); 2] = [
         ("decompression limit exceeded", "the unpacked size of one of its parts", "64 MiB"),
         ("package limit exceeded", "the number of its parts", "12,500"),
     ];
-    let limit = LIMITS.iter().find(|(words, ..)| why.contains(words));
-    limit.map_or_else(|| broken(kind, why), |(_, what, most)| Failure::too_many(what, most))
+    let limit = LIMITS.iter().find(|(words, ..)| reason.contains(words));
+    limit.map_or_else(|| broken(kind, reason), |(_, what, most)| Failure::too_many(what, most))
 }
 
 pub(super) fn text(bytes: Vec<u8>, kind: Kind, emitter: &mut Emitter<'_>) -> Result<(), Failure> {
-    let (document, whole) = read(bytes, kind, emitter.limits)?;
+    let (document, outcome) = read(bytes, kind, emitter.limits)?;
     emitter.head(document.metadata.title.as_deref(), None)?;
     let (mut blocks, mut around) = (Vec::new(), Vec::new());
     for mut section in document.sections {
@@ -112,8 +113,8 @@ pub(super) fn text(bytes: Vec<u8>, kind: Kind, emitter: &mut Emitter<'_>) -> Res
         blocks.push(markdown(section.elements));
     }
     super::add_margins(&mut blocks, around);
-    emitter.unpaged(blocks.join("\n\n"))?;
-    whole
+    emitter.unpaged_text(blocks.join("\n\n"))?;
+    outcome
 }
 
 /// Returns header and footer lines of a section.
@@ -132,25 +133,25 @@ fn margins(section: &mut Section) -> Vec<String> {
 }
 
 pub(super) fn slides(bytes: Vec<u8>, kind: Kind, emitter: &mut Emitter<'_>) -> Result<(), Failure> {
-    let (document, whole) = read(bytes, kind, emitter.limits)?;
+    let (document, outcome) = read(bytes, kind, emitter.limits)?;
     emitter.head(document.metadata.title.as_deref(), Some(document.sections.len()))?;
     for (number, slide) in (1..).zip(document.sections) {
         let notes = slide.speaker_notes.map(markdown);
         emitter.text(DocumentPlace::Slide(number), markdown(slide.elements), notes, None)?;
     }
-    whole
+    outcome
 }
 
 /// Replaces each equation with a linear text. `None` if there are no equations.
-fn with_equations(part: &str) -> Option<String> {
-    const CLOSE: &str = "</m:oMath>";
-    opening(part)?;
+fn linearise_equations(part: &str) -> Option<String> {
+    const END_TAG: &str = "</m:oMath>";
+    find_equation(part)?;
     let mut text = String::with_capacity(part.len());
     let mut rest = part;
-    while let Some(start) = opening(rest) {
+    while let Some(start) = find_equation(rest) {
         let (before, equation) = rest.split_at(start);
         text.push_str(before);
-        let Some(end) = equation.find(CLOSE).map(|at| at + CLOSE.len()) else {
+        let Some(end) = equation.find(END_TAG).map(|at| at + END_TAG.len()) else {
             rest = equation;
             break;
         };
@@ -170,14 +171,14 @@ fn with_equations(part: &str) -> Option<String> {
 }
 
 /// Returns the offset of the next equation. The name of an equation paragraph has the same prefix and is skipped.
-fn opening(part: &str) -> Option<usize> {
-    const NAME: &str = "<m:oMath";
-    let is_whole = |at: &usize| part[at + NAME.len()..].starts_with(['>', ' ', '\n', '\r', '\t']);
-    part.match_indices(NAME).map(|(at, _)| at).find(is_whole)
+fn find_equation(part: &str) -> Option<usize> {
+    const START_TAG: &str = "<m:oMath";
+    let is_whole = |at: &usize| part[at + START_TAG.len()..].starts_with(['>', ' ', '\n', '\r', '\t']);
+    part.match_indices(START_TAG).map(|(at, _)| at).find(is_whole)
 }
 
 fn children(node: &Node) -> String {
-    node.nodes().map(linear).collect()
+    node.nodes().map(linearise).collect()
 }
 
 /// Returns the content of the child element with this name.
@@ -191,7 +192,7 @@ fn property<'a>(node: &'a Node, name: &str) -> Option<&'a str> {
     properties.node(name).map(|property| property.attribute("val").unwrap_or_default())
 }
 
-fn linear(node: &Node) -> String {
+fn linearise(node: &Node) -> String {
     let part = |name: &str| of(node, name);
     // Formats subscripts and superscripts.
     let scripts = |below: &str, above: &str| {
@@ -221,7 +222,7 @@ fn linear(node: &Node) -> String {
             format!("{}{}{}", mark("begChr", "("), inner.join(mark("sepChr", "|")), mark("endChr", ")"))
         }
         "mr" => parts().collect::<Vec<_>>().join(", "),
-        "m" => node.nodes().filter(|node| node.name == "mr").map(linear).collect::<Vec<_>>().join("; "),
+        "m" => node.nodes().filter(|node| node.name == "mr").map(linearise).collect::<Vec<_>>().join("; "),
         "eqArr" => parts().collect::<Vec<_>>().join("; "),
         "func" => format!("{} {}", part("fName"), part("e")),
         "acc" => group(part("e")) + property(node, "chr").unwrap_or("\u{302}"),
@@ -262,7 +263,7 @@ pub(super) struct Numbering {
     /// Last number of each level. Lists with the same definition share their counters.
     counts: HashMap<u32, [Option<u32>; LEVELS]>,
     /// Lists and levels whose start override was applied.
-    begun: HashSet<(u32, u8)>,
+    started: HashSet<(u32, u8)>,
 }
 
 impl Numbering {
@@ -278,11 +279,11 @@ impl Numbering {
         }
         let lists = NumberingDefinitions::parse(numbering.as_bytes()).ok()?;
         let styles = StyleSheet::parse(styles.as_bytes()).unwrap_or_default();
-        Some(Self { lists, styles, decimal, counts: HashMap::new(), begun: HashSet::new() })
+        Some(Self { lists, styles, decimal, counts: HashMap::new(), started: HashSet::new() })
     }
 
     /// Replaces list references by the numbers as text. `None` if nothing changes or the part is damaged.
-    pub(super) fn written_out(&mut self, part: &str) -> Option<String> {
+    pub(super) fn write_labels(&mut self, part: &str) -> Option<String> {
         let mut reader = Reader::from_str(part);
         reader.config_mut().check_end_names = false;
         let (mut text, mut copied) = (String::new(), 0);
@@ -324,7 +325,7 @@ impl Numbering {
         let (list, at) = (self.lists.instances.get(&num_id)?, usize::from(ilvl));
         let level = self.lists.resolve_level(num_id, ilvl).filter(|level| level.format != NumberFormat::Bullet)?;
         let counts = self.counts.entry(list.abstract_num_id).or_default();
-        let again = list.start_overrides.get(&ilvl).filter(|_| self.begun.insert((num_id, ilvl))).copied();
+        let again = list.start_overrides.get(&ilvl).filter(|_| self.started.insert((num_id, ilvl))).copied();
         let next = again.unwrap_or(counts.get(at)?.map_or(level.start, |last| last.saturating_add(1)));
         for (place, count) in counts.iter_mut().enumerate().skip(at) {
             *count = Some(next).filter(|_| place == at);
@@ -356,7 +357,7 @@ fn numeral(format: &NumberFormat, number: u32) -> String {
         NumberFormat::UpperRoman => roman(number),
         NumberFormat::Other(name) if name == "decimalZero" => Some(format!("{number:02}")),
         // Chinese and Japanese numerals.
-        NumberFormat::Other(name) if name.contains("Counting") => counting(number),
+        NumberFormat::Other(name) if name.contains("Counting") => chinese_numeral(number),
         _ => None,
     };
     written.unwrap_or_else(|| number.to_string())
@@ -379,7 +380,7 @@ fn roman(number: u32) -> Option<String> {
     digits.chars().zip(PLACES).map(place).collect()
 }
 
-fn counting(number: u32) -> Option<String> {
+fn chinese_numeral(number: u32) -> Option<String> {
     const UNITS: [&str; 4] = ["", "十", "百", "千"];
     let digits = number.to_string();
     let (mut text, mut has_gap) = (String::new(), false);
@@ -405,10 +406,10 @@ mod tests {
     fn library_limits_are_not_reported_as_damage() {
         let strict = limits::Limits::strict();
         assert_eq!((strict.part_bytes, strict.package_entries), (64 * 1024 * 1024, 12_500));
-        let is_too_large = |why: &str| matches!(failure_of(Kind::Docx, why), Failure::TooLarge { .. });
+        let is_too_large = |reason: &str| matches!(failure_from_message(Kind::Docx, reason), Failure::TooLarge { .. });
         assert!(is_too_large("decompression limit exceeded: part 'word/document.xml' expands to more"));
         assert!(is_too_large("package limit exceeded: the package declares 60001"));
-        assert!(matches!(failure_of(Kind::Docx, "bad XML"), Failure::Broken { .. }));
+        assert!(matches!(failure_from_message(Kind::Docx, "bad XML"), Failure::Broken { .. }));
     }
 
     #[test]
@@ -431,8 +432,8 @@ mod tests {
                 let math = math.replace('[', "<m:r><m:t>").replace(']', "</m:t></m:r>");
                 format!("<w:p><m:oMath>{math}</m:oMath> and</w:p>")
             };
-            assert_eq!(with_equations(&part(equation)), Some(part(&format!("[{expected}]"))));
+            assert_eq!(linearise_equations(&part(equation)), Some(part(&format!("[{expected}]"))));
         }
-        assert_eq!(with_equations("<w:p/>"), None);
+        assert_eq!(linearise_equations("<w:p/>"), None);
     }
 }

@@ -7,9 +7,9 @@ use super::{
 use crate::{document::DocumentPlace, failure::Failure, kind::Kind};
 
 /// Maximum number of spaces for one element.
-const SPACES: usize = 100;
+const MAX_SPACES: usize = 100;
 /// Maximum number of repetitions of a table cell.
-const REPEATED: usize = 100;
+const MAX_REPEATS: usize = 100;
 
 /// Returns how often a cell is repeated.
 fn repeated(cell: &Node) -> usize {
@@ -18,7 +18,7 @@ fn repeated(cell: &Node) -> usize {
 
 /// Reads a text document with its headers and footers.
 pub(super) fn text(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), Failure> {
-    let (mut package, content) = opened(bytes, Kind::Odt, emitter)?;
+    let (mut package, content) = open_content(bytes, Kind::Odt, emitter)?;
     let body = content.find("body").and_then(|body| body.node("text"));
     let mut blocks = body.map(|body| blocks_of(body, 0)).unwrap_or_default();
     let styles = package.text("styles.xml")?.map(|styles| package::parse(&styles)).and_then(Result::ok);
@@ -26,16 +26,16 @@ pub(super) fn text(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), Fail
     for name in ["header", "footer", "header-first", "footer-first", "header-left", "footer-left"] {
         let masters = styles.as_ref().and_then(|styles| styles.find("master-styles"));
         for one in masters.map(|masters| masters.all(name)).unwrap_or_default() {
-            let what = if name.starts_with("header") { "Header" } else { "Footer" };
-            margins.extend(blocks_of(one, 0).into_iter().map(|line| format!("{what}: {line}")));
+            let label = if name.starts_with("header") { "Header" } else { "Footer" };
+            margins.extend(blocks_of(one, 0).into_iter().map(|line| format!("{label}: {line}")));
         }
     }
     super::add_margins(&mut blocks, margins);
-    emitter.unpaged(blocks.join("\n\n"))
+    emitter.unpaged_text(blocks.join("\n\n"))
 }
 
 pub(super) fn presentation(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), Failure> {
-    let (_, content) = opened(bytes, Kind::Odp, emitter)?;
+    let (_, content) = open_content(bytes, Kind::Odp, emitter)?;
     let pages = content.all("page");
     for (number, page) in (1..).zip(pages) {
         let (mut blocks, mut notes) = (Vec::new(), Vec::new());
@@ -48,7 +48,7 @@ pub(super) fn presentation(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<
             let title = (node.attribute("class") == Some("title")).then(|| blocks_of(node, 0).join(" "));
             match title.filter(|title| !title.is_empty()) {
                 Some(title) => blocks.push(format!("# {title}")),
-                None => write_one(node, 0, &mut blocks),
+                None => write_block(node, 0, &mut blocks),
             }
         }
         let notes = Some(notes.join("\n\n")).filter(|notes| !notes.is_empty());
@@ -57,19 +57,19 @@ pub(super) fn presentation(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<
     Ok(())
 }
 
-fn opened(bytes: Vec<u8>, kind: Kind, emitter: &mut Emitter<'_>) -> Result<(Package, Node), Failure> {
+fn open_content(bytes: Vec<u8>, kind: Kind, emitter: &mut Emitter<'_>) -> Result<(Package, Node), Failure> {
     let mut package = Package::open(bytes, kind, emitter.limits)?;
     if package.text("META-INF/manifest.xml")?.is_some_and(|manifest| manifest.contains("encryption-data")) {
         return Err(Failure::Encrypted(kind));
     }
-    let content = package::parse(&package.needed("content.xml")?).map_err(|why| broken(kind, &why))?;
+    let content = package::parse(&package.required_text("content.xml")?).map_err(|reason| broken(kind, &reason))?;
     let title = package.text("meta.xml")?.and_then(|meta| Some(package::parse(&meta).ok()?.find("title")?.text()));
     let slides = (kind == Kind::Odp).then(|| content.all("page").len());
     emitter.head(title.as_deref(), slides)?;
     // Empty cells only fill the row.
-    let is_left_out = |cell: &Node| repeated(cell) > REPEATED && !cell.text().trim().is_empty();
+    let is_left_out = |cell: &Node| repeated(cell) > MAX_REPEATS && !cell.text().trim().is_empty();
     if content.all("table-cell").into_iter().any(is_left_out) {
-        emitter.leave_out(format!("a table row has the same cell more than {REPEATED} times"));
+        emitter.leave_out(format!("a table row has the same cell more than {MAX_REPEATS} times"));
     }
     Ok((package, content))
 }
@@ -78,12 +78,12 @@ fn opened(bytes: Vec<u8>, kind: Kind, emitter: &mut Emitter<'_>) -> Result<(Pack
 fn blocks_of(node: &Node, depth: usize) -> Vec<String> {
     let mut blocks = Vec::new();
     for node in node.nodes() {
-        write_one(node, depth, &mut blocks);
+        write_block(node, depth, &mut blocks);
     }
     blocks
 }
 
-fn write_one(node: &Node, depth: usize, blocks: &mut Vec<String>) {
+fn write_block(node: &Node, depth: usize, blocks: &mut Vec<String>) {
     match node.name.as_str() {
         "h" => {
             let level = node.attribute("outline-level").and_then(|level| level.parse().ok()).unwrap_or(1_usize);
@@ -121,7 +121,7 @@ fn cells(row: &Node) -> Vec<String> {
     let mut cells = Vec::new();
     for cell in row.nodes().filter(|cell| cell.name.ends_with("table-cell")) {
         let text = blocks_of(cell, 0).join("<br>");
-        (0..repeated(cell).min(REPEATED)).for_each(|_| cells.push(text.clone()));
+        (0..repeated(cell).min(MAX_REPEATS)).for_each(|_| cells.push(text.clone()));
     }
     cells
 }
@@ -150,7 +150,7 @@ fn add(node: &Node, text: &mut String) {
             Child::Node(node) => match node.name.as_str() {
                 "s" => {
                     let count = node.attribute("c").and_then(|count| count.parse().ok()).unwrap_or(1_usize);
-                    text.push_str(&" ".repeat(count.min(SPACES)));
+                    text.push_str(&" ".repeat(count.min(MAX_SPACES)));
                 }
                 "tab" => text.push('\t'),
                 "line-break" => text.push('\n'),

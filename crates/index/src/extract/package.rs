@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Maximum nesting depth of elements. Deeper text belongs to the last element.
-const DEEP: usize = 200;
+const MAX_DEPTH: usize = 200;
 
 /// Element of an XML document.
 #[derive(Debug, Default, Clone, PartialEq)]
@@ -78,7 +78,7 @@ impl Node {
         }
     }
 
-    fn begun(tag: &BytesStart<'_>) -> Self {
+    fn from_tag(tag: &BytesStart<'_>) -> Self {
         let mut attributes = tag.attributes();
         let attributes = attributes.with_checks(false).flatten().map(|attribute| {
             let raw = attribute.value.into_owned();
@@ -101,9 +101,9 @@ pub(super) fn parse(text: &str) -> Result<Node, String> {
     let mut beyond = 0_usize;
     loop {
         match reader.read_event().map_err(|error| error.to_string())? {
-            Event::Start(_) if open.len() > DEEP => beyond += 1,
-            Event::Start(tag) => open.push(Node::begun(&tag)),
-            Event::Empty(tag) => add(&mut open, Child::Node(Node::begun(&tag))),
+            Event::Start(_) if open.len() > MAX_DEPTH => beyond += 1,
+            Event::Start(tag) => open.push(Node::from_tag(&tag)),
+            Event::Empty(tag) => add(&mut open, Child::Node(Node::from_tag(&tag))),
             Event::End(_) if beyond > 0 => beyond -= 1,
             Event::End(_) => close(&mut open),
             Event::Text(text) => {
@@ -145,19 +145,19 @@ fn close(open: &mut Vec<Node>) {
 }
 
 /// Maximum size of a file as a multiple of the text limit, because markup takes more space than text.
-const MARKUP: u64 = 4;
+const MARKUP_FACTOR: u64 = 4;
 
 /// ZIP package of a document.
 pub(super) struct Package<B = Vec<u8>> {
     archive: ZipArchive<Cursor<B>>,
     kind: Kind,
-    most: u64,
+    max_bytes: u64,
 }
 
 impl<B: AsRef<[u8]>> Package<B> {
     pub(super) fn open(bytes: B, kind: Kind, limits: &Limits) -> Result<Self, Failure> {
         let archive = ZipArchive::new(Cursor::new(bytes)).map_err(|error| broken(kind, &error.to_string()))?;
-        Ok(Self { archive, kind, most: limits.bytes_out.saturating_mul(MARKUP) })
+        Ok(Self { archive, kind, max_bytes: limits.bytes_out.saturating_mul(MARKUP_FACTOR) })
     }
 
     pub(super) fn names(&self) -> Vec<String> {
@@ -165,7 +165,7 @@ impl<B: AsRef<[u8]>> Package<B> {
     }
 
     /// Writes the package with new content for some files.
-    pub(super) fn rewritten(mut self, contents: &[(String, Vec<u8>)]) -> Result<Vec<u8>, Failure> {
+    pub(super) fn rewrite(mut self, contents: &[(String, Vec<u8>)]) -> Result<Vec<u8>, Failure> {
         let kind = self.kind;
         let failed = |error: zip::result::ZipError| broken(kind, &error.to_string());
         let mut other = ZipWriter::new(Cursor::new(Vec::new()));
@@ -193,7 +193,7 @@ impl<B: AsRef<[u8]>> Package<B> {
     /// Returns the content of a file. `None` if it does not exist.
     pub(super) fn bytes(&mut self, name: &str) -> Result<Option<Vec<u8>>, Failure> {
         let Some(index) = self.archive.index_for_name(name) else { return Ok(None) };
-        let broken = |why: String| broken(self.kind, &format!("{name}: {why}"));
+        let broken = |reason: String| broken(self.kind, &format!("{name}: {reason}"));
         let file = self.archive.by_index(index).map_err(|error| match error {
             zip::result::ZipError::UnsupportedArchive(zip::result::ZipError::PASSWORD_REQUIRED) => {
                 Failure::Encrypted(self.kind)
@@ -201,9 +201,9 @@ impl<B: AsRef<[u8]>> Package<B> {
             error => broken(error.to_string()),
         })?;
         let mut bytes = Vec::new();
-        file.take(self.most + 1).read_to_end(&mut bytes).map_err(|error| broken(error.to_string()))?;
-        if bytes.len() as u64 > self.most {
-            return Err(Failure::too_large(name, self.most));
+        file.take(self.max_bytes + 1).read_to_end(&mut bytes).map_err(|error| broken(error.to_string()))?;
+        if bytes.len() as u64 > self.max_bytes {
+            return Err(Failure::too_large(name, self.max_bytes));
         }
         Ok(Some(bytes))
     }
@@ -220,23 +220,23 @@ impl<B: AsRef<[u8]>> Package<B> {
     /// Returns true if any file except those selected by `but` may contain a tag. This takes a tenth of the time of
     /// parsing. Also true if the files are too large to be searched.
     pub(super) fn may_have_tag(&mut self, tag: &str, but: impl Fn(&str) -> bool) -> bool {
-        let mut left = self.most;
+        let mut left = self.max_bytes;
         (0..self.archive.len()).any(|index| {
             // Files that cannot be opened are not read by anything else either.
             let Ok(file) = self.archive.by_index(index) else { return false };
             let is_other = file.name().is_ok_and(|name| but(&name));
-            !is_other && holds(file, tag, &mut left)
+            !is_other && contains_tag(file, tag, &mut left)
         })
     }
 
     /// Returns a required file as text.
-    pub(super) fn needed(&mut self, name: &str) -> Result<String, Failure> {
+    pub(super) fn required_text(&mut self, name: &str) -> Result<String, Failure> {
         self.text(name)?.ok_or_else(|| broken(self.kind, &format!("{name} is missing")))
     }
 }
 
 /// Resolves a path relative to a folder in the archive.
-pub(super) fn resolved(folder: &str, target: &str) -> String {
+pub(super) fn resolve_target(folder: &str, target: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in folder.split('/').chain(target.split('/')) {
         match part {
@@ -250,25 +250,26 @@ pub(super) fn resolved(folder: &str, target: &str) -> String {
 
 /// Returns true if an XML stream may contain a tag. The bytes read are subtracted from `left`; true if that is
 /// exhausted.
-fn holds(mut file: impl io::Read, tag: &str, left: &mut u64) -> bool {
-    const PIECE: usize = 64 * 1024;
-    let mut held = Vec::with_capacity(PIECE + tag.len());
+fn contains_tag(mut file: impl io::Read, tag: &str, left: &mut u64) -> bool {
+    const BUFFER_BYTES: usize = 64 * 1024;
+    let mut buffer = Vec::with_capacity(BUFFER_BYTES + tag.len());
     let mut is_first = true;
     loop {
-        let kept = held.len();
-        let read = file.by_ref().take(PIECE as u64).read_to_end(&mut held);
-        let count = held.len() - kept;
+        let carried = buffer.len();
+        let read = file.by_ref().take(BUFFER_BYTES as u64).read_to_end(&mut buffer);
+        let count = buffer.len() - carried;
         // The tag is encoded differently in UTF-16.
-        let is_wide = std::mem::take(&mut is_first) && (held.starts_with(b"\xff\xfe") || held.starts_with(b"\xfe\xff"));
+        let is_wide =
+            std::mem::take(&mut is_first) && (buffer.starts_with(b"\xff\xfe") || buffer.starts_with(b"\xfe\xff"));
         *left = left.saturating_sub(count as u64);
-        if is_wide || *left == 0 || memmem::find(&held, tag.as_bytes()).is_some() {
+        if is_wide || *left == 0 || memmem::find(&buffer, tag.as_bytes()).is_some() {
             return true;
         }
         if read.is_err() || count == 0 {
             return false;
         }
         // Keep the end, because the tag may span two pieces.
-        held.drain(..held.len().saturating_sub(tag.len()));
+        buffer.drain(..buffer.len().saturating_sub(tag.len()));
     }
 }
 
@@ -307,16 +308,16 @@ mod tests {
             assert!(!package.may_have_tag("mergeCell", |name| name == "sheet.xml"));
         }
         let wide: Vec<u8> = [0xff, 0xfe].into_iter().chain("<a/>".encode_utf16().flat_map(u16::to_le_bytes)).collect();
-        assert!(package(&wide, &limits).may_have_tag("mergeCell", |_| false), "it cannot be told");
+        assert!(package(&wide, &limits).may_have_tag("mergeCell", |_| false), "the search limit was reached");
     }
 
     #[test]
     fn oversized_part_may_contain_any_tag() {
         let text = vec![b' '; 300_000];
-        let looked_at = |bytes_out| {
+        let is_complete = |bytes_out| {
             let limits = Limits { bytes_out, ..Limits::default() };
             package(&text, &limits).may_have_tag("mergeCell", |_| false)
         };
-        assert!(looked_at(300_000 / MARKUP) && !looked_at(300_000 / MARKUP + 1));
+        assert!(is_complete(300_000 / MARKUP_FACTOR) && !is_complete(300_000 / MARKUP_FACTOR + 1));
     }
 }

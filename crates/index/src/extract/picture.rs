@@ -10,7 +10,7 @@ pub(crate) const MAX_SIDE: u32 = 30_000;
 pub(crate) const MAX_DECODED: u64 = 420 << 20;
 
 /// Returns a decoder for an image, and its format.
-pub(crate) fn opened<'a>(
+pub(crate) fn open_decoder<'a>(
     from: impl BufRead + Seek + 'a,
 ) -> Result<(Option<ImageFormat>, impl ImageDecoder + 'a), ImageError> {
     let mut reader = ImageReader::new(from).with_guessed_format()?;
@@ -27,7 +27,7 @@ pub(crate) fn opened<'a>(
 }
 
 /// Decodes an image upright, scaled down so that its longer side has at most `side` pixels.
-pub(crate) fn decoded(mut decoder: impl ImageDecoder, side: u32) -> Result<DynamicImage, ImageError> {
+pub(crate) fn decode_image(mut decoder: impl ImageDecoder, side: u32) -> Result<DynamicImage, ImageError> {
     // Without valid metadata the image is not rotated.
     let orientation = decoder.orientation().ok();
     let mut image = DynamicImage::from_decoder(decoder)?;

@@ -9,13 +9,13 @@ use super::{broken, clean, scan};
 use crate::{failure::Failure, kind::Kind};
 
 /// Maximum offset of the PDF header. Some files have a mail header before it.
-const PDF_HEADER_WITHIN: usize = 1024;
+const MAX_PDF_HEADER_OFFSET: usize = 1024;
 
 /// Number of bytes of an OLE file that are searched for stream names.
-const CFB_WITHIN: usize = 4 * 1024 * 1024;
+const CFB_SEARCH_BYTES: usize = 4 * 1024 * 1024;
 
 /// Stream names that identify an OLE file. `None` marks an encrypted package.
-const CFB_PARTS: [(&str, Option<Kind>); 6] = [
+const CFB_STREAMS: [(&str, Option<Kind>); 6] = [
     ("EncryptedPackage", None),
     ("Workbook", Some(Kind::Xls)),
     ("Book", Some(Kind::Xls)),
@@ -25,7 +25,7 @@ const CFB_PARTS: [(&str, Option<Kind>); 6] = [
 ];
 
 /// Kinds by the media type that an archive declares.
-const TYPES: [(&str, Kind); 4] = [
+const MEDIA_TYPES: [(&str, Kind); 4] = [
     ("application/vnd.oasis.opendocument.spreadsheet", Kind::Ods),
     ("application/vnd.oasis.opendocument.text", Kind::Odt),
     ("application/vnd.oasis.opendocument.presentation", Kind::Odp),
@@ -33,7 +33,7 @@ const TYPES: [(&str, Kind); 4] = [
 ];
 
 /// Name of the content type list in an Office package.
-const OFFICE_TYPES: &str = "[Content_Types].xml";
+const CONTENT_TYPES: &str = "[Content_Types].xml";
 
 /// Detects the type of these bytes.
 ///
@@ -50,7 +50,7 @@ pub fn recognise(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
     if named == Some(Kind::Tar) && (bytes.starts_with(b"\x1f\x8b") || bytes.get(257..262) == Some(b"ustar")) {
         return Ok(Kind::Tar);
     }
-    let start = &bytes[..bytes.len().min(PDF_HEADER_WITHIN)];
+    let start = &bytes[..bytes.len().min(MAX_PDF_HEADER_OFFSET)];
     // Archives can store a PDF uncompressed, and texts can mention the header.
     let is_zip = bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"PK\x05\x06");
     let may_hold = is_zip || named.is_some_and(Kind::is_text);
@@ -58,10 +58,10 @@ pub fn recognise(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
         return Ok(Kind::Pdf);
     }
     if is_zip {
-        return zipped(bytes, named);
+        return recognise_zip(bytes, named);
     }
     if bytes.starts_with(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1") {
-        return compound(bytes, named);
+        return recognise_ole(bytes, named);
     }
     if bytes.starts_with(b"{\\rtf") {
         return Ok(Kind::Rtf);
@@ -69,13 +69,13 @@ pub fn recognise(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
     if is_picture(bytes) && named.is_none_or(|named| named == Kind::Picture || named.is_text()) {
         return Ok(Kind::Picture);
     }
-    if let Some(what) = named_by_its_bytes(bytes) {
-        return Err(foreign(named, &what));
+    if let Some(description) = named_by_its_bytes(bytes) {
+        return Err(unsupported(named, &description));
     }
     if clean::is_text(bytes) {
         return text(bytes, named);
     }
-    Err(foreign(named, "its content is neither text nor a known format"))
+    Err(unsupported(named, "its content is neither text nor a known format"))
 }
 
 /// Returns true if the bytes are an image in a format that can be recognised.
@@ -100,7 +100,7 @@ fn named_by_its_bytes(bytes: &[u8]) -> Option<String> {
     if is_doubtful {
         return None;
     }
-    let what = match found.matcher_type() {
+    let description = match found.matcher_type() {
         MatcherType::Text => return None,
         MatcherType::Image => "a picture",
         MatcherType::Audio => "a recording",
@@ -110,19 +110,19 @@ fn named_by_its_bytes(bytes: &[u8]) -> Option<String> {
         MatcherType::App => "a program",
         MatcherType::Book | MatcherType::Doc | MatcherType::Custom => "a file",
     };
-    Some(format!("it is {what} ({})", found.mime_type()))
+    Some(format!("it is {description} ({})", found.mime_type()))
 }
 
 /// Returns true if a table follows the font header. The library only checks five bytes, most of which are zero.
 fn is_font(bytes: &[u8]) -> bool {
-    const MOST_TABLES: u8 = 64;
+    const MAX_TABLES: u8 = 64;
     let is_web = bytes.starts_with(b"wOF");
-    let has_count = matches!(bytes.get(4..6), Some([0, count]) if (1..=MOST_TABLES).contains(count));
+    let has_count = matches!(bytes.get(4..6), Some([0, count]) if (1..=MAX_TABLES).contains(count));
     let tag = bytes.get(12..16).unwrap_or_default();
     is_web || has_count && !tag.is_empty() && tag.iter().all(|byte| (b' '..=b'~').contains(byte))
 }
 
-fn foreign(named: Option<Kind>, found: &str) -> Failure {
+fn unsupported(named: Option<Kind>, found: &str) -> Failure {
     match named {
         Some(named) => Failure::Mismatch { named, found: found.to_owned() },
         None => Failure::Foreign { found: found.to_owned() },
@@ -175,7 +175,7 @@ fn is_html(bytes: &[u8]) -> bool {
     start.starts_with("<!doctype html") || start.starts_with("<html")
 }
 
-fn zipped(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
+fn recognise_zip(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
     let mut archive = match zip::ZipArchive::new(Cursor::new(bytes)) {
         Ok(archive) => archive,
         Err(error) => {
@@ -184,7 +184,7 @@ fn zipped(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
             let named = named.filter(is_zip);
             return Err(match named {
                 Some(kind) => broken(kind, &format!("its parts cannot be separated: {error}")),
-                None => foreign(None, &format!("it is a damaged ZIP archive ({error})")),
+                None => unsupported(None, &format!("it is a damaged ZIP archive ({error})")),
             });
         }
     };
@@ -192,7 +192,7 @@ fn zipped(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
     let is_below = |name: &str, start: &str| name.trim_start_matches(['/', '\\']).replace('\\', "/").starts_with(start);
     let has = |start: &str| archive.file_names().flatten().any(|name| is_below(&name, start));
     // Other archives may have folders with these names. The content type list is in every Office package.
-    let is_types = |name: &str| name.trim_start_matches(['/', '\\']).eq_ignore_ascii_case(OFFICE_TYPES);
+    let is_types = |name: &str| name.trim_start_matches(['/', '\\']).eq_ignore_ascii_case(CONTENT_TYPES);
     let is_named = named.is_some_and(|kind| matches!(kind, Kind::Docx | Kind::Xlsx | Kind::Xlsb | Kind::Pptx));
     let is_package = is_named || archive.file_names().flatten().any(|name| is_types(&name));
     if is_package && has("xl/workbook.bin") {
@@ -203,22 +203,22 @@ fn zipped(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
             return Ok(kind);
         }
     }
-    let mut type_said = String::new();
+    let mut media_type = String::new();
     if let Ok(file) = archive.by_name("mimetype") {
         // Content that is not text is not a media type.
-        let _ = file.take(100).read_to_string(&mut type_said);
+        let _ = file.take(100).read_to_string(&mut media_type);
     }
-    let types = TYPES.iter().find(|(known, _)| *known == type_said.trim().trim_end_matches("-template"));
+    let types = MEDIA_TYPES.iter().find(|(known, _)| *known == media_type.trim().trim_end_matches("-template"));
     match types {
         Some((_, kind)) => Ok(*kind),
         None if named == Some(Kind::Zip) => Ok(Kind::Zip),
-        None => Err(foreign(named, "it is a ZIP archive")),
+        None => Err(unsupported(named, "it is a ZIP archive")),
     }
 }
 
 /// Detects the content of an OLE container, which also holds encrypted new documents. Stream names are in UTF-16.
-fn compound(whole: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
-    let bytes = &whole[..whole.len().min(CFB_WITHIN)];
+fn recognise_ole(whole: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
+    let bytes = &whole[..whole.len().min(CFB_SEARCH_BYTES)];
     let holds = |name: &str| {
         let name: Vec<u8> = name.encode_utf16().chain([0]).flat_map(u16::to_le_bytes).collect();
         contains(bytes, &name)
@@ -227,11 +227,11 @@ fn compound(whole: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
     // daemon checks a file's head without a name, and then the directory is not read.
     let folder = named.and_then(|_| CfbReader::new(Cursor::new(whole)).ok());
     let is_root = |name: &str| folder.as_ref().is_some_and(|folder| folder.has_root_entry(name));
-    let found = CFB_PARTS.iter().find(|(name, _)| is_root(name));
-    match found.or_else(|| CFB_PARTS.iter().find(|(name, _)| holds(name))) {
+    let found = CFB_STREAMS.iter().find(|(name, _)| is_root(name));
+    match found.or_else(|| CFB_STREAMS.iter().find(|(name, _)| holds(name))) {
         Some((_, Some(kind))) => Ok(*kind),
         Some((_, None)) => Err(Failure::Encrypted(named.filter(|kind| !kind.is_text()).unwrap_or(Kind::Docx))),
-        None => Err(foreign(named, "it is an old office file without a document in it")),
+        None => Err(unsupported(named, "it is an old office file without a document in it")),
     }
 }
 

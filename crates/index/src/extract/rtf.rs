@@ -6,20 +6,20 @@ use super::{Emitter, broken};
 use crate::{failure::Failure, kind::Kind};
 
 /// Maximum nesting depth of groups.
-const DEEP: usize = 2000;
+const MAX_DEPTH: usize = 2000;
 
 /// Groups that contain no text of the document.
-const NO_TEXT: &str = "fonttbl colortbl stylesheet pict object info listtable listoverridetable revtbl rsidtbl \
+const NON_TEXT_GROUPS: &str = "fonttbl colortbl stylesheet pict object info listtable listoverridetable revtbl rsidtbl \
     generator themedata colorschememapping latentstyles datastore xmlnstbl mmathPr fldinst filetbl nonshppict pnseclvl";
 
 pub(super) fn extract(bytes: &[u8], emitter: &mut Emitter<'_>) -> Result<(), Failure> {
     let mut reader = Reader::new(bytes);
-    let whole = reader.read();
+    let result = reader.read();
     reader.flush();
     emitter.head(Some(&reader.title), None)?;
     let text: Vec<&str> = reader.text.lines().map(str::trim_end).collect();
-    emitter.unpaged(text.join("\n"))?;
-    whole.map_err(|why| broken(Kind::Rtf, why))
+    emitter.unpaged_text(text.join("\n"))?;
+    result.map_err(|reason| broken(Kind::Rtf, reason))
 }
 
 /// Settings that apply until the end of a group.
@@ -86,7 +86,7 @@ impl<'a> Reader<'a> {
             match byte {
                 b'{' => {
                     self.flush();
-                    if self.outer.len() == DEEP {
+                    if self.outer.len() == MAX_DEPTH {
                         return Err("its groups are nested too deeply");
                     }
                     self.outer.push(self.state);
@@ -95,7 +95,7 @@ impl<'a> Reader<'a> {
                 }
                 b'}' => {
                     self.flush();
-                    self.put(self.state.end);
+                    self.append(self.state.end);
                     self.is_optional = false;
                     self.skipped = 0;
                     match self.outer.pop() {
@@ -108,7 +108,7 @@ impl<'a> Reader<'a> {
                 }
                 b'\\' => self.control(),
                 b'\r' | b'\n' | 0 => {}
-                byte => self.byte(byte),
+                byte => self.push_byte(byte),
             }
         }
         Err("it ends early, as if copied incompletely")
@@ -129,15 +129,15 @@ impl<'a> Reader<'a> {
                         self.bytes.get(self.at..self.at + 2).and_then(|digits| std::str::from_utf8(digits).ok());
                     if let Some(byte) = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
                         self.at += 2;
-                        self.byte(byte);
+                        self.push_byte(byte);
                     }
                 }
                 b'*' => self.is_optional = true,
-                b'~' => self.letters("\u{a0}"),
-                b'_' => self.letters("-"),
+                b'~' => self.push_text("\u{a0}"),
+                b'_' => self.push_text("-"),
                 b'-' | b':' | b'|' => {}
-                b'\r' | b'\n' => self.letters("\n"),
-                byte => self.byte(byte),
+                b'\r' | b'\n' => self.push_text("\n"),
+                byte => self.push_byte(byte),
             }
             return;
         }
@@ -154,21 +154,21 @@ impl<'a> Reader<'a> {
     fn command(&mut self, word: &str, number: Option<i32>) {
         let is_optional = std::mem::take(&mut self.is_optional);
         match word {
-            "par" | "line" | "row" | "nestrow" | "sect" | "page" => self.letters("\n"),
-            "tab" => self.letters("\t"),
-            "cell" | "nestcell" => self.letters(" | "),
-            "emdash" => self.letters("—"),
-            "endash" => self.letters("–"),
-            "bullet" => self.letters("•"),
-            "lquote" => self.letters("‘"),
-            "rquote" => self.letters("’"),
-            "ldblquote" => self.letters("“"),
-            "rdblquote" => self.letters("”"),
-            "emspace" | "enspace" | "qmspace" => self.letters(" "),
-            "u" => self.by_number(number.unwrap_or_default()),
+            "par" | "line" | "row" | "nestrow" | "sect" | "page" => self.push_text("\n"),
+            "tab" => self.push_text("\t"),
+            "cell" | "nestcell" => self.push_text(" | "),
+            "emdash" => self.push_text("—"),
+            "endash" => self.push_text("–"),
+            "bullet" => self.push_text("•"),
+            "lquote" => self.push_text("‘"),
+            "rquote" => self.push_text("’"),
+            "ldblquote" => self.push_text("“"),
+            "rdblquote" => self.push_text("”"),
+            "emspace" | "enspace" | "qmspace" => self.push_text(" "),
+            "u" => self.push_code_unit(number.unwrap_or_default()),
             "uc" => self.state.stand_ins = usize::try_from(number.unwrap_or(1)).unwrap_or_default().min(16),
             "ansicpg" => {
-                self.usual = number.and_then(of_page).unwrap_or(self.usual);
+                self.usual = number.and_then(code_page_encoding).unwrap_or(self.usual);
                 self.state.encoding = self.usual;
             }
             "mac" => {
@@ -182,7 +182,7 @@ impl<'a> Reader<'a> {
                 self.state.encoding = font.map_or(self.usual, |(_, encoding)| encoding);
             }
             "fcharset" if self.state.to == Target::Fonts => {
-                let encoding = number.and_then(of_charset).unwrap_or(self.usual);
+                let encoding = number.and_then(charset_encoding).unwrap_or(self.usual);
                 self.fonts.push((self.font, encoding));
             }
             "plain" => {
@@ -197,44 +197,44 @@ impl<'a> Reader<'a> {
             "bin" => self.at = self.at.saturating_add(usize::try_from(number.unwrap_or_default()).unwrap_or_default()),
             "title" if self.state.to == Target::Nowhere => self.state.to = Target::Title,
             "fonttbl" => self.state.to = Target::Fonts,
-            "footnote" => self.apart(" [Note: ", "]"),
-            "header" | "headerl" | "headerr" | "headerf" => self.apart("\nHeader: ", "\n"),
-            "footer" | "footerl" | "footerr" | "footerf" => self.apart("\nFooter: ", "\n"),
-            word if NO_TEXT.split(' ').any(|known| known == word) => self.leave_out(),
+            "footnote" => self.enclose(" [Note: ", "]"),
+            "header" | "headerl" | "headerr" | "headerf" => self.enclose("\nHeader: ", "\n"),
+            "footer" | "footerl" | "footerr" | "footerf" => self.enclose("\nFooter: ", "\n"),
+            word if NON_TEXT_GROUPS.split(' ').any(|known| known == word) => self.skip_group(),
             // Notes, comments and the text inside drawn shapes are included.
-            "annotation" => self.apart(" [Comment: ", "]"),
-            "atnid" | "atnauthor" => self.leave_out(),
+            "annotation" => self.enclose(" [Comment: ", "]"),
+            "atnid" | "atnauthor" => self.skip_group(),
             "shppict" | "shpinst" | "shptxt" => {}
-            _ if is_optional => self.leave_out(),
+            _ if is_optional => self.skip_group(),
             _ => {}
         }
     }
 
     /// Encloses the text of the group that follows in `start` and `end`.
-    fn apart(&mut self, start: &str, end: &'static str) {
-        self.letters(start);
+    fn enclose(&mut self, start: &str, end: &'static str) {
+        self.push_text(start);
         self.state.end = end;
     }
 
-    fn leave_out(&mut self) {
+    fn skip_group(&mut self) {
         self.flush();
         self.state.to = Target::Nowhere;
     }
 
     /// Appends a UTF-16 code unit. Characters beyond the basic plane come as two.
-    fn by_number(&mut self, number: i32) {
+    fn push_code_unit(&mut self, number: i32) {
         let unit = u16::try_from(number.rem_euclid(0x1_0000)).unwrap_or_default();
         if let Some(letter) = char::from_u32(u32::from(unit)) {
-            self.letters(letter.encode_utf8(&mut [0; 4]));
+            self.push_text(letter.encode_utf8(&mut [0; 4]));
         } else {
             self.flush();
-            self.half(unit);
+            self.push_surrogate(unit);
         }
         self.skipped = self.state.stand_ins;
     }
 
     /// Appends half of a surrogate pair.
-    fn half(&mut self, unit: u16) {
+    fn push_surrogate(&mut self, unit: u16) {
         // The first half waits in the text as a private use character and is replaced by the complete one.
         const FIRST: u32 = 0xf_0000;
         if self.state.to != Target::Text || self.state.is_hidden {
@@ -251,7 +251,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn byte(&mut self, byte: u8) {
+    fn push_byte(&mut self, byte: u8) {
         if self.skipped > 0 {
             self.skipped -= 1;
         } else {
@@ -259,21 +259,21 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn letters(&mut self, letters: &str) {
+    fn push_text(&mut self, letters: &str) {
         self.flush();
         self.skipped = 0;
-        self.put(letters);
+        self.append(letters);
     }
 
     fn flush(&mut self) {
         if !self.waiting.is_empty() {
             let bytes = std::mem::take(&mut self.waiting);
             let (letters, _) = self.state.encoding.decode_without_bom_handling(&bytes);
-            self.put(&letters);
+            self.append(&letters);
         }
     }
 
-    fn put(&mut self, letters: &str) {
+    fn append(&mut self, letters: &str) {
         match self.state.to {
             Target::Text if !self.state.is_hidden => self.text.push_str(letters),
             Target::Title => self.title.push_str(letters),
@@ -282,7 +282,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn of_page(number: i32) -> Option<&'static Encoding> {
+fn code_page_encoding(number: i32) -> Option<&'static Encoding> {
     let label = match number {
         932 => "shift_jis".to_owned(),
         936 => "gbk".to_owned(),
@@ -296,8 +296,8 @@ fn of_page(number: i32) -> Option<&'static Encoding> {
 }
 
 /// Returns the encoding of a font's character set.
-fn of_charset(number: i32) -> Option<&'static Encoding> {
-    of_page(match number {
+fn charset_encoding(number: i32) -> Option<&'static Encoding> {
+    code_page_encoding(match number {
         77 => 10000,
         128 => 932,
         129 => 949,
@@ -322,9 +322,9 @@ mod tests {
 
     fn check(rtf: &str, expected: &str) {
         let mut reader = Reader::new(rtf.as_bytes());
-        let whole = reader.read();
+        let result = reader.read();
         reader.flush();
-        assert_eq!((reader.text.trim(), whole), (expected, Ok(())), "{rtf}");
+        assert_eq!((reader.text.trim(), result), (expected, Ok(())), "{rtf}");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Number of rows that are examined to find the header.
-const LOOK_AT: usize = 10;
+const HEADER_SEARCH_ROWS: usize = 10;
 /// Maximum number of rows per part.
 const PIECE_ROWS: usize = 1000;
 /// Maximum size of a cell in bytes. Spreadsheets allow half of it.
@@ -66,13 +66,13 @@ impl Sheet {
         if column >= clean::MAX_COLUMNS || row > clean::MAX_ROWS {
             if !std::mem::replace(&mut self.is_too_wide, true) {
                 let most = clean::MAX_COLUMNS;
-                emitter.leave_out(format!("row {row}{} has more than {most} columns", self.of_sheet()));
+                emitter.leave_out(format!("row {row}{} has more than {most} columns", self.sheet_suffix()));
             }
             return Ok(());
         }
         if text.len() > CELL_BYTES {
             let cell = CellRange { first: (column, row), last: (column, row) };
-            emitter.leave_out(format!("cell {cell}{} has more than {} KiB", self.of_sheet(), CELL_BYTES / 1024));
+            emitter.leave_out(format!("cell {cell}{} has more than {} KiB", self.sheet_suffix(), CELL_BYTES / 1024));
             text.truncate(text.floor_char_boundary(CELL_BYTES));
         }
         match self.rows.last_mut() {
@@ -101,7 +101,7 @@ impl Sheet {
     }
 
     /// Suffix with the sheet's name, if it has one.
-    fn of_sheet(&self) -> String {
+    fn sheet_suffix(&self) -> String {
         if self.name.is_empty() { String::new() } else { format!(" of {}", self.name) }
     }
 
@@ -115,7 +115,7 @@ impl Sheet {
 
     /// Emits the remaining rows, and an empty part that extends the sheet to a cell that was not read, with its column
     /// starting at 0 and its row at 1.
-    pub(super) fn goes_on_to(&mut self, (column, row): (u32, u32), emitter: &mut Emitter<'_>) -> Result<(), Failure> {
+    pub(super) fn extend_to(&mut self, (column, row): (u32, u32), emitter: &mut Emitter<'_>) -> Result<(), Failure> {
         self.flush(emitter)?;
         let first_column = self.first_column.unwrap_or_default();
         let last = (column.clamp(first_column, clean::MAX_COLUMNS - 1), row.min(clean::MAX_ROWS));
@@ -130,7 +130,7 @@ impl Sheet {
         let mut rows = std::mem::take(&mut self.rows);
         self.size = 0;
         if !std::mem::replace(&mut self.is_judged, true)
-            && let Some(at) = header_at(&rows)
+            && let Some(at) = find_header(&rows)
         {
             let after = rows.split_off(at + 1);
             let header = rows.pop();
@@ -186,14 +186,14 @@ impl SparseRow {
 
 /// Returns the index of the header among the first rows: a row that fills nearly all columns, contains only words, and
 /// has rows below it.
-fn header_at(rows: &[SparseRow]) -> Option<usize> {
-    let looked_at = &rows[..rows.len().min(LOOK_AT)];
-    let width = looked_at.iter().map(|row| row.cells.len()).max().filter(|width| *width >= 2)?;
+fn find_header(rows: &[SparseRow]) -> Option<usize> {
+    let sample = &rows[..rows.len().min(HEADER_SEARCH_ROWS)];
+    let width = sample.iter().map(|row| row.cells.len()).max().filter(|width| *width >= 2)?;
     let names_columns = |row: &SparseRow| {
         let size: usize = row.cells.iter().map(|(_, text)| text.len()).sum();
         row.cells.len() * 5 >= width * 4 && size <= HEADER_BYTES && row.cells.iter().all(|(_, text)| is_word(text))
     };
-    looked_at.iter().position(names_columns).filter(|at| at + 1 < rows.len())
+    sample.iter().position(names_columns).filter(|at| at + 1 < rows.len())
 }
 
 /// Returns true if the cell contains words, and not a number, a date or a percentage.
@@ -204,9 +204,9 @@ fn is_word(text: &str) -> bool {
 
 /// Maximum number of non-empty cells that are read after the last requested row, to find the end of the sheet. For
 /// larger sheets, the extent declared in the file is used.
-pub(super) const READ_ON: u32 = 100_000;
+pub(super) const MAX_TRAILING_CELLS: u32 = 100_000;
 /// Maximum number of merged regions. Nobody merges more by hand.
-const MERGED: usize = 10_000;
+const MAX_MERGED_REGIONS: usize = 10_000;
 
 /// Regions merged over more than one row, by their first column. Rows start at 0.
 pub(super) type MergedCells = BTreeMap<u32, Vec<Span>>;
@@ -219,7 +219,7 @@ pub(super) struct Span {
 
 pub(super) fn merged(regions: Vec<Dimensions>) -> MergedCells {
     let mut merged = MergedCells::new();
-    for region in regions.into_iter().take(MERGED).filter(|region| region.end.0 > region.start.0) {
+    for region in regions.into_iter().take(MAX_MERGED_REGIONS).filter(|region| region.end.0 > region.start.0) {
         let span = Span { first: region.start.0, last: region.end.0, text: String::new() };
         merged.entry(region.start.1).or_default().push(span);
     }
@@ -228,7 +228,7 @@ pub(super) fn merged(regions: Vec<Dimensions>) -> MergedCells {
 
 /// Sheet in which the text of cells merged downwards is repeated in each of their rows, so that every row makes sense
 /// on its own.
-pub(super) struct Merging {
+pub(super) struct MergingSheet {
     pub(super) sheet: Sheet,
     merged: MergedCells,
     row: u32,
@@ -239,21 +239,21 @@ pub(super) struct Merging {
     read_on: u32,
 }
 
-impl Merging {
+impl MergingSheet {
     pub(super) fn new(number: u32, name: String, merged: MergedCells) -> Self {
         let sheet = Sheet::new(number, name);
         Self { sheet, merged, row: 0, waiting: Vec::new(), comments: Comments::new(), read_on: 0 }
     }
 
-    /// Returns true if the rest of the sheet need not be read, because the requested rows are complete and [`READ_ON`]
-    /// more cells were read. Then extends the sheet to its declared end.
+    /// Returns true if the rest of the sheet need not be read, because the requested rows are complete and
+    /// [`MAX_TRAILING_CELLS`] more cells were read. Then extends the sheet to its declared end.
     pub(super) fn is_done(&mut self, declared: Dimensions, emitter: &mut Emitter<'_>) -> Result<bool, Failure> {
-        if self.read_on <= READ_ON || declared.end.0 <= self.row {
+        if self.read_on <= MAX_TRAILING_CELLS || declared.end.0 <= self.row {
             return Ok(false);
         }
         self.flush(emitter)?;
         let (row, column) = declared.end;
-        self.sheet.goes_on_to((column, row.saturating_add(1)), emitter)?;
+        self.sheet.extend_to((column, row.saturating_add(1)), emitter)?;
         Ok(true)
     }
 
@@ -287,7 +287,7 @@ impl Merging {
         if !text.is_empty() {
             // Sheets often have formatted empty cells far below their last text and declare them as used, so empty
             // cells do not count.
-            self.read_on += u32::from(emitter.is_satisfied() && !text.trim().is_empty());
+            self.read_on += u32::from(emitter.has_all_rows() && !text.trim().is_empty());
             self.waiting.push((column, text));
         }
         Ok(())
@@ -374,8 +374,8 @@ fn separator(text: &str) -> u8 {
             .map(|line| count_outside_quotes(line, *separator))
             .collect();
         let first = counts.first().copied().unwrap_or_default();
-        let alike = counts.iter().filter(|count| **count == first && first > 0).count();
-        (alike, first)
+        let matching = counts.iter().filter(|count| **count == first && first > 0).count();
+        (matching, first)
     };
     // Prefer the first of equal ones.
     SEPARATORS.into_iter().rev().max_by_key(score).unwrap_or(b',')

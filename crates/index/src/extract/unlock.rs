@@ -17,9 +17,9 @@ use super::{broken, package};
 use crate::{failure::Failure, kind::Kind};
 
 /// Password of documents that are encrypted only to enforce write protection.
-const OPEN: &str = "VelvetSweatshop";
+const WRITE_PROTECTION_PASSWORD: &str = "VelvetSweatshop";
 /// Maximum number of hash rounds, as in Office.
-const MOST_ROUNDS: u32 = 10_000_000;
+const MAX_ROUNDS: u32 = 10_000_000;
 /// Number of hash rounds in Office 2007.
 const STANDARD_ROUNDS: u32 = 50_000;
 /// Size of an encrypted segment in bytes.
@@ -46,32 +46,36 @@ pub(crate) fn unlocked(bytes: Vec<u8>, named: Option<Kind>, password: Option<&st
 }
 
 fn package<R: Read + Seek>(file: &mut CfbReader<R>, kind: Kind, password: Option<&str>) -> Result<Vec<u8>, Failure> {
-    let protected = |how: &str| Failure::Protected { kind, how: how.to_owned() };
+    let protected = |reason: &str| Failure::Protected { kind, how: reason.to_owned() };
     // Without this stream, access is controlled elsewhere, for example by a company's rights management service.
     let about = file.open_stream("EncryptionInfo").ok();
     let unknown = || protected("its encryption is not supported");
     let lock = about.and_then(|about| Lock::read(&about)).ok_or_else(unknown)?;
-    if lock.rounds() > MOST_ROUNDS {
-        return Err(protected("its encryption needs too much work"));
+    if lock.rounds() > MAX_ROUNDS {
+        return Err(protected("its encryption has too many hash rounds"));
     }
-    let key = [OPEN].into_iter().chain(password).find_map(|word| lock.key(word)).ok_or(Failure::Encrypted(kind))?;
+    let key = [WRITE_PROTECTION_PASSWORD]
+        .into_iter()
+        .chain(password)
+        .find_map(|word| lock.key(word))
+        .ok_or(Failure::Encrypted(kind))?;
     let package = file.open_stream("EncryptedPackage").unwrap_or_default();
     lock.open(&key, &package).ok_or_else(|| broken(kind, "it cannot be decrypted completely"))
 }
 
 /// Returns true if a workbook before 2007 has an encryption record in its first substream.
 fn is_locked_workbook<R: Read + Seek>(file: &mut CfbReader<R>) -> bool {
-    const BEGINNING: u16 = 0x0809;
-    const END: u16 = 0x000a;
-    const ENCRYPTION: u16 = 0x002f;
+    const BOF: u16 = 0x0809;
+    const EOF: u16 = 0x000a;
+    const FILE_PASS: u16 = 0x002f;
     let Some(name) = ["Workbook", "Book"].into_iter().find(|name| file.has_stream(name)) else { return false };
     let stream = file.open_stream(name).unwrap_or_default();
     let mut at = 0;
     while let (Some(kind), Some(size)) = (u16_at(&stream, at), u16_at(&stream, at + 2)) {
         match kind {
-            ENCRYPTION => return true,
-            END => return false,
-            kind if at == 0 && kind != BEGINNING => return false,
+            FILE_PASS => return true,
+            EOF => return false,
+            kind if at == 0 && kind != BOF => return false,
             _ => at += 4 + usize::from(size),
         }
     }
@@ -116,7 +120,7 @@ impl Hash {
         (self.0)(&parts.concat())
     }
 
-    fn of_password(self, salt: &[u8], password: &str, rounds: u32) -> Vec<u8> {
+    fn password_hash(self, salt: &[u8], password: &str, rounds: u32) -> Vec<u8> {
         let letters: Vec<u8> = password.encode_utf16().flat_map(u16::to_le_bytes).collect();
         (0..rounds).fold(self.of(&[salt, &letters]), |hash, round| self.of(&[&round.to_le_bytes(), &hash]))
     }
@@ -174,19 +178,19 @@ impl Lock {
     fn key(&self, password: &str) -> Option<Vec<u8>> {
         match self {
             Self::Agile { of_key, rounds, verifier, verifier_hash, key, .. } => {
-                let hash = of_key.hash.of_password(&of_key.salt, password, *rounds);
+                let hash = of_key.hash.password_hash(&of_key.salt, password, *rounds);
                 let open = |purpose: [u8; 8], bytes: &[u8]| {
                     let key = padded(of_key.hash.of(&[&hash, &purpose]), of_key.key_bytes);
                     cbc(&key, &padded(of_key.salt.clone(), BLOCK), bytes)
                 };
-                let said = open([0xfe, 0xa7, 0xd2, 0x76, 0x3b, 0x4b, 0x9e, 0x79], verifier)?;
+                let decrypted = open([0xfe, 0xa7, 0xd2, 0x76, 0x3b, 0x4b, 0x9e, 0x79], verifier)?;
                 let hashed = open([0xd7, 0xaa, 0x0f, 0x6d, 0x30, 0x61, 0x34, 0x4e], verifier_hash)?;
-                let expected = of_key.hash.of(&[said.get(..of_key.salt.len())?]);
+                let expected = of_key.hash.of(&[decrypted.get(..of_key.salt.len())?]);
                 let key = open([0x14, 0x6e, 0x0b, 0xe7, 0xab, 0xac, 0xd0, 0xd6], key)?;
                 hashed.starts_with(&expected).then(|| key.get(..of_key.key_bytes).map(<[u8]>::to_vec))?
             }
             Self::Standard { salt, key_bytes, verifier, verifier_hash } => {
-                let hash = SHA1.of_password(salt, password, STANDARD_ROUNDS);
+                let hash = SHA1.password_hash(salt, password, STANDARD_ROUNDS);
                 let hash = SHA1.of(&[&hash, &0_u32.to_le_bytes()]);
                 let derived = [0x36_u8, 0x5c].map(|filling| {
                     let mut block = [filling; 64];
@@ -194,8 +198,8 @@ impl Lock {
                     SHA1.of(&[&block])
                 });
                 let key = derived.concat().get(..*key_bytes)?.to_vec();
-                let said = SHA1.of(&[&ecb(&key, verifier)?]);
-                ecb(&key, verifier_hash)?.starts_with(&said).then_some(key)
+                let expected_hash = SHA1.of(&[&ecb(&key, verifier)?]);
+                ecb(&key, verifier_hash)?.starts_with(&expected_hash).then_some(key)
             }
         }
     }

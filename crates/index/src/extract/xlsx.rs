@@ -10,9 +10,9 @@ use regex::bytes::{Captures, Regex};
 
 use super::{
     Emitter, broken,
-    cell::{self, SheetFormats, UNREADABLE, is_unreadable, shown},
+    cell::{self, MAX_UNREADABLE_CELLS, SheetFormats, display_text, is_unreadable},
     package::Package,
-    sheet::{MergedCells, Merging, Sheet, merged},
+    sheet::{MergedCells, MergingSheet, Sheet, merged},
 };
 use crate::{Limits, failure::Failure, kind::Kind};
 
@@ -25,36 +25,36 @@ pub(super) fn cursor(bytes: Vec<u8>) -> Bytes {
 
 pub(super) fn xlsx(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), Failure> {
     let mut comments = cell::book_comments(&bytes, emitter.limits);
-    let mended_bytes = has_blanks(&bytes, emitter.limits).then(|| mended(&bytes, emitter.limits)).flatten();
-    let bytes = mended_bytes.unwrap_or(bytes);
+    let repaired_bytes = has_blanks(&bytes, emitter.limits).then(|| without_blanks(&bytes, emitter.limits)).flatten();
+    let bytes = repaired_bytes.unwrap_or(bytes);
     let is_of_macros = |error: &XlsxError| matches!(error, XlsxError::Unrecognized { .. });
-    let opened: Result<(_, Xlsx<Bytes>), _> = opened(bytes, emitter.limits, is_of_macros);
+    let opened: Result<(_, Xlsx<Bytes>), _> = open_workbook(bytes, emitter.limits, is_of_macros);
     let (bytes, mut workbook) = opened.map_err(|error| xlsx_failure(&error))?;
     let names = workbook.sheet_names();
     emitter.head(None, Some(names.len()))?;
     comments.truncated.into_iter().for_each(|sheet| emitter.leave_out(sheet));
     let mut damage = None;
-    let mut is_mended = false;
+    let mut is_repaired = false;
     let mut has_merged = None;
     for (number, name) in (1..).zip(names) {
-        if emitter.skips(number, &name)? {
+        if emitter.skip_sheet(number, &name)? {
             continue;
         }
         // Merged regions come after all cells in the file.
         let may_have_merged = *has_merged.get_or_insert_with(|| may_have_merged(bytes.get_ref(), emitter.limits));
         let regions = may_have_merged.then(|| workbook.merge_cells_by_sheet_name(&name).unwrap_or_default());
         let merged = merged(regions.unwrap_or_default());
-        let mut sheet = Merging::new(number, name.clone(), merged);
+        let mut sheet = MergingSheet::new(number, name.clone(), merged);
         sheet.comments = comments.sheets.remove(&name).unwrap_or_default();
         let mut last = None;
-        let mut emitted = xlsx_sheet(&mut workbook, &name, &mut sheet, &mut last, !is_mended, emitter)?;
+        let mut emitted = xlsx_sheet(&mut workbook, &name, &mut sheet, &mut last, !is_repaired, emitter)?;
         // Rows read so far are kept. The rest is read again with repaired numbers.
-        if !is_mended
+        if !is_repaired
             && emitted.as_ref().is_err_and(is_unreadable)
-            && let Some(mended) = mended(bytes.get_ref(), emitter.limits)
+            && let Some(repaired) = without_blanks(bytes.get_ref(), emitter.limits)
         {
-            is_mended = true;
-            if let Ok(again) = Xlsx::new(cursor(mended)) {
+            is_repaired = true;
+            if let Ok(again) = Xlsx::new(cursor(repaired)) {
                 workbook = again;
                 emitted = xlsx_sheet(&mut workbook, &name, &mut sheet, &mut last, false, emitter)?;
             }
@@ -74,7 +74,7 @@ pub(super) fn xlsx(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), Fail
 
 /// Opens a workbook, and also returns the bytes that could be opened. If `is_of_macros` matches the error, Excel 4
 /// macro sheets are declared as dialogs, which have no cells either, so that the other sheets can be read.
-fn opened<R: Reader<Bytes>>(
+fn open_workbook<R: Reader<Bytes>>(
     bytes: Vec<u8>,
     limits: &Limits,
     is_of_macros: impl Fn(&R::Error) -> bool,
@@ -98,13 +98,13 @@ pub(super) fn without_macros(bytes: &Bytes, limits: &Limits) -> Option<Vec<u8>> 
     let list = package.names().into_iter().find(is_list)?;
     let text = package.text(&list).ok().flatten()?;
     let changed = NAMES.into_iter().fold(text.clone(), |text, (macros, dialog)| text.replace(macros, dialog));
-    if changed == text { None } else { package.rewritten(&[(list, changed.into_bytes())]).ok() }
+    if changed == text { None } else { package.rewrite(&[(list, changed.into_bytes())]).ok() }
 }
 
 /// Returns true if values are surrounded by blanks, judged by the beginning of each sheet. The library misreads such
 /// values.
 fn has_blanks(bytes: &[u8], limits: &Limits) -> bool {
-    const LOOK_AT: u64 = 64 * 1024;
+    const SAMPLE_BYTES: u64 = 64 * 1024;
     let Ok(mut package) = Package::open(bytes, Kind::Xlsx, limits) else { return false };
     let sheets: Vec<String> = package.names().into_iter().filter(|name| is_sheet(name)).collect();
     let has_blank = |start: &str| {
@@ -113,15 +113,15 @@ fn has_blanks(bytes: &[u8], limits: &Limits) -> bool {
             value != value.trim() && !value.contains('<')
         })
     };
-    sheets.iter().any(|name| package.beginning(name, LOOK_AT).is_some_and(|start| has_blank(&start)))
+    sheets.iter().any(|name| package.beginning(name, SAMPLE_BYTES).is_some_and(|start| has_blank(&start)))
 }
 
 /// Returns true if any sheet may have merged cells.
 fn may_have_merged(bytes: &[u8], limits: &Limits) -> bool {
     // Large files that are not sheets. Any other file may be one, whatever its name.
-    const OTHERS: [&str; 4] = ["xl/sharedStrings.xml", "xl/styles.xml", "xl/media/", "xl/pivotCache/"];
+    const NON_SHEET_PATHS: [&str; 4] = ["xl/sharedStrings.xml", "xl/styles.xml", "xl/media/", "xl/pivotCache/"];
     let Ok(mut package) = Package::open(bytes, Kind::Xlsx, limits) else { return true };
-    package.may_have_tag("mergeCell", |name| OTHERS.iter().any(|other| name.starts_with(other)))
+    package.may_have_tag("mergeCell", |name| NON_SHEET_PATHS.iter().any(|other| name.starts_with(other)))
 }
 
 fn is_sheet(name: &str) -> bool {
@@ -129,7 +129,7 @@ fn is_sheet(name: &str) -> bool {
 }
 
 /// Removes blanks around cell values, which some programs write. `None` if nothing changes.
-fn mended(bytes: &[u8], limits: &Limits) -> Option<Vec<u8>> {
+fn without_blanks(bytes: &[u8], limits: &Limits) -> Option<Vec<u8>> {
     let mut package = Package::open(bytes, Kind::Xlsx, limits).ok()?;
     let blank = regex::Regex::new(r"(<(?:\w+:)?v(?:\s[^>]*)?>)\s*([^<\s]+)\s*(</(?:\w+:)?v>)").ok()?;
     let mut changed = Vec::new();
@@ -139,22 +139,22 @@ fn mended(bytes: &[u8], limits: &Limits) -> Option<Vec<u8>> {
             changed.push((name, text.into_bytes()));
         }
     }
-    if changed.is_empty() { None } else { package.rewritten(&changed).ok() }
+    if changed.is_empty() { None } else { package.rewrite(&changed).ok() }
 }
 
 /// Reads the cells after `last`. Unreadable values are skipped, or end the sheet if `stops` is set.
 fn xlsx_sheet(
     workbook: &mut Xlsx<Bytes>,
     name: &str,
-    sheet: &mut Merging,
+    sheet: &mut MergingSheet,
     last: &mut Option<(u32, u32)>,
     stops: bool,
     emitter: &mut Emitter<'_>,
 ) -> Result<Result<(), XlsxError>, Failure> {
-    let (row, most) = emitter.wanted_cells(sheet.sheet.number);
+    let (row, max_cells) = emitter.wanted_cells(sheet.sheet.number);
     // Cells that were emitted before do not count again.
     let row = last.map_or(row, |(last, _)| row.max(last));
-    let mut formats = SheetFormats::of(workbook, name, (row, most));
+    let mut formats = SheetFormats::of(workbook, name, (row, max_cells));
     let mut cells = match workbook.worksheet_cells_reader(name) {
         Ok(cells) => cells,
         Err(error) => return Ok(Err(error)),
@@ -174,12 +174,13 @@ fn xlsx_sheet(
                     continue;
                 }
                 *last = Some((row, column));
-                let text = shown(&cell.value, formats.at(row, column)).or_else(|| cell.formula.and_then(formula));
+                let text =
+                    display_text(&cell.value, formats.at(row, column)).or_else(|| cell.formula.and_then(formula));
                 sheet.cell(row, column, text.unwrap_or_default(), emitter)?;
             }
             Ok(None) => return Ok(unreadable.map_or(Ok(()), Err)),
             // Skip a cell with an unreadable value.
-            Err(error) if !stops && is_unreadable(&error) && times < UNREADABLE => {
+            Err(error) if !stops && is_unreadable(&error) && times < MAX_UNREADABLE_CELLS => {
                 times += 1;
                 unreadable.get_or_insert(error);
             }
@@ -200,17 +201,17 @@ fn formula(formula: XlsxFormulaMetadata) -> Option<String> {
 }
 
 /// Creates the failure for a workbook that is locked or damaged.
-fn unread(kind: Kind, is_locked: bool, error: &impl ToString) -> Failure {
+fn workbook_failure(kind: Kind, is_locked: bool, error: &impl ToString) -> Failure {
     if is_locked { Failure::Encrypted(kind) } else { broken(kind, &error.to_string()) }
 }
 
 fn xlsx_failure(error: &XlsxError) -> Failure {
-    unread(Kind::Xlsx, matches!(error, XlsxError::Password), error)
+    workbook_failure(Kind::Xlsx, matches!(error, XlsxError::Password), error)
 }
 
 /// Reads an Excel workbook before 2007. Sheets have at most 65,536 rows, so they cannot declare too many cells.
 pub(super) fn xls(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), Failure> {
-    let failure = |error: XlsError| unread(Kind::Xls, matches!(error, XlsError::Password), &error);
+    let failure = |error: XlsError| workbook_failure(Kind::Xls, matches!(error, XlsError::Password), &error);
     let workbook: Xls<Bytes> = Xls::new(cursor(bytes)).map_err(failure)?;
     let regions = |workbook: &Xls<Bytes>, name: &str| workbook.merge_cells_by_sheet_name(name).unwrap_or_default();
     ranges(workbook, |workbook, name| merged(regions(workbook, name)), failure, emitter)
@@ -218,7 +219,7 @@ pub(super) fn xls(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), Failu
 
 /// Reads an OpenDocument workbook. The library limits the number of cells.
 pub(super) fn ods(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), Failure> {
-    let failure = |error: OdsError| unread(Kind::Ods, matches!(error, OdsError::Password), &error);
+    let failure = |error: OdsError| workbook_failure(Kind::Ods, matches!(error, OdsError::Password), &error);
     let workbook: Ods<Bytes> = Ods::new(cursor(bytes)).map_err(failure)?;
     ranges(workbook, |_, _| MergedCells::new(), failure, emitter)
 }
@@ -234,7 +235,7 @@ fn ranges<R: Reader<Bytes>>(
     emitter.head(None, Some(names.len()))?;
     let mut damage = None;
     for (number, name) in (1..).zip(names) {
-        if emitter.skips(number, &name)? {
+        if emitter.skip_sheet(number, &name)? {
             continue;
         }
         let merged = merged(&workbook, &name);
@@ -243,9 +244,9 @@ fn ranges<R: Reader<Bytes>>(
             Ok(range) => {
                 let (first_row, first_column) = range.start().unwrap_or_default();
                 let at = |first: u32, offset: usize| first.saturating_add(u32::try_from(offset).unwrap_or(u32::MAX));
-                let mut sheet = Merging::new(number, name, merged);
+                let mut sheet = MergingSheet::new(number, name, merged);
                 for (row, column, value) in range.used_cells() {
-                    let text = shown(value, None).unwrap_or_default();
+                    let text = display_text(value, None).unwrap_or_default();
                     sheet.cell(at(first_row, row), at(first_column, column), text, emitter)?;
                 }
                 sheet.end(emitter)?;
@@ -261,16 +262,17 @@ fn ranges<R: Reader<Bytes>>(
 
 /// Reads a binary Excel workbook. Cells are streamed.
 pub(super) fn xlsb(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), Failure> {
-    let failure = |error: &XlsbError| unread(Kind::Xlsb, matches!(error, XlsbError::Password), error);
+    let failure = |error: &XlsbError| workbook_failure(Kind::Xlsb, matches!(error, XlsbError::Password), error);
     let is_of_macros = |error: &XlsbError| matches!(error, XlsbError::Unrecognized { .. });
-    let opened: Result<(_, Xlsb<Bytes>), _> = opened(as_released(bytes, emitter.limits), emitter.limits, is_of_macros);
+    let opened: Result<(_, Xlsb<Bytes>), _> =
+        open_workbook(convert_beta(bytes, emitter.limits), emitter.limits, is_of_macros);
     let (_, mut workbook) = opened.map_err(|error| failure(&error))?;
     let sheets = workbook.sheets_metadata().to_vec();
     emitter.head(None, Some(sheets.len()))?;
     let mut damage = None;
     for (number, calamine::Sheet { name, typ, .. }) in (1..).zip(sheets) {
         // Charts, dialogs and macro sheets have no cells.
-        if emitter.skips(number, &name)? || typ != SheetType::WorkSheet {
+        if emitter.skip_sheet(number, &name)? || typ != SheetType::WorkSheet {
             continue;
         }
         let mut cells = match workbook.worksheet_cells_reader(&name) {
@@ -281,7 +283,7 @@ pub(super) fn xlsb(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), Fail
                 continue;
             }
         };
-        let mut sheet = Merging::new(number, name, MergedCells::new());
+        let mut sheet = MergingSheet::new(number, name, MergedCells::new());
         let declared = cells.dimensions();
         let whole = loop {
             if sheet.is_done(declared, emitter)? {
@@ -290,7 +292,7 @@ pub(super) fn xlsb(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), Fail
             match cells.next_cell() {
                 Ok(Some(cell)) => {
                     let (row, column) = cell.get_position();
-                    sheet.cell(row, column, shown(cell.get_value(), None).unwrap_or_default(), emitter)?;
+                    sheet.cell(row, column, display_text(cell.get_value(), None).unwrap_or_default(), emitter)?;
                 }
                 Ok(None) => break Ok(()),
                 Err(error) => break Err(failure(&error)),
@@ -304,18 +306,18 @@ pub(super) fn xlsb(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), Fail
 
 /// Converts the sheet list of a workbook from a beta of Excel 2007 to the released form, the only one that the library
 /// reads. Other workbooks stay unchanged.
-fn as_released(bytes: Vec<u8>, limits: &Limits) -> Vec<u8> {
-    const LIST: &str = "xl/workbook.bin";
+fn convert_beta(bytes: Vec<u8>, limits: &Limits) -> Vec<u8> {
+    const WORKBOOK_PART: &str = "xl/workbook.bin";
     // Record of a sheet (`BrtBundleSh`, [MS-XLSB] 2.4.311): length, state, four zero bytes that Beta 2 writes and the
     // specification does not have, number, and relation to the file.
-    const SHEET: &str = r"(?s-u)\x9C\x01([\x18-\x7F])(.{4})\x00{4}(.{4}.\x00{3}r\x00I\x00d\x00)";
+    const SHEET_RECORD: &str = r"(?s-u)\x9C\x01([\x18-\x7F])(.{4})\x00{4}(.{4}.\x00{3}r\x00I\x00d\x00)";
     let converted = || {
         let mut package = Package::open(bytes.as_slice(), Kind::Xlsb, limits).ok()?;
-        let list = package.bytes(LIST).ok()??;
+        let list = package.bytes(WORKBOOK_PART).ok()??;
         let shorter = |found: &Captures<'_>| [&[0x9C, 0x01, found[1][0] - 4][..], &found[2], &found[3]].concat();
-        match Regex::new(SHEET).ok()?.replace_all(&list, shorter) {
+        match Regex::new(SHEET_RECORD).ok()?.replace_all(&list, shorter) {
             Cow::Borrowed(_) => None,
-            Cow::Owned(released) => package.rewritten(&[(LIST.to_owned(), released)]).ok(),
+            Cow::Owned(released) => package.rewrite(&[(WORKBOOK_PART.to_owned(), released)]).ok(),
         }
     };
     converted().unwrap_or(bytes)
@@ -323,21 +325,21 @@ fn as_released(bytes: Vec<u8>, limits: &Limits) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::sheet::READ_ON, *};
+    use super::{super::sheet::MAX_TRAILING_CELLS, *};
     use crate::{Body, DocumentPlace, Limits, Piece, frame::Window};
 
     /// Builds a workbook with one sheet from XML.
     fn workbook(sheet: &str) -> Vec<u8> {
-        const MAIN: &str = r#"xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main""#;
+        const MAIN_NAMESPACE: &str = r#"xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main""#;
         let book = include_bytes!("../../tests/fixtures/cached.xlsx");
         let package = Package::open(book.to_vec(), Kind::Xlsx, &Limits::default()).unwrap();
         // The second style is a percentage.
         let styles = format!(
-            r#"<styleSheet {MAIN}><cellXfs count="2"><xf numFmtId="0"/><xf numFmtId="10"/></cellXfs></styleSheet>"#
+            r#"<styleSheet {MAIN_NAMESPACE}><cellXfs count="2"><xf numFmtId="0"/><xf numFmtId="10"/></cellXfs></styleSheet>"#
         );
-        let sheet = format!(r#"<worksheet {MAIN}>{sheet}</worksheet>"#);
+        let sheet = format!(r#"<worksheet {MAIN_NAMESPACE}>{sheet}</worksheet>"#);
         let parts = [("xl/styles.xml", styles), ("xl/worksheets/sheet1.xml", sheet)];
-        package.rewritten(&parts.map(|(name, text)| (name.to_owned(), text.into_bytes()))).unwrap()
+        package.rewrite(&parts.map(|(name, text)| (name.to_owned(), text.into_bytes()))).unwrap()
     }
 
     /// Returns the cells emitted from a row on, and the place of the whole sheet.
@@ -369,11 +371,11 @@ mod tests {
 
     #[test]
     fn very_large_sheet_is_read_up_to_the_wanted_rows() {
-        let many = READ_ON / 2 + 2000;
+        let many = MAX_TRAILING_CELLS / 2 + 2000;
         let claimed = format!(r#"<dimension ref="A1:C900000"/>{}"#, rows(many));
         let (cells, place) = emitted(workbook(&claimed), 1, 20);
         assert_eq!((&cells[..4], cells.len() < 100), (&["1", "7", "2", "7"].map(str::to_owned)[..], true));
-        assert_eq!(place, "Totals!A1:C900000", "what the file says of itself");
+        assert_eq!(place, "Totals!A1:C900000", "the declared extent");
         // A window further down is read completely, and so is a sheet without a declared extent.
         for (sheet, row) in [(claimed, many - 3), (rows(many), 1)] {
             let (cells, place) = emitted(workbook(&sheet), row, 20);
@@ -386,7 +388,7 @@ mod tests {
         let sheet = format!(r#"<dimension ref="A1"/>{}"#, rows(3000));
         assert_eq!(emitted(workbook(&sheet), 1, 20).1, "Totals!A1:B3000");
         let sheet = format!(r#"<dimension ref="A1:XFD1048576"/>{}"#, rows(3000));
-        assert_eq!(emitted(workbook(&sheet), 1, 20).1, "Totals!A1:B3000", "of what is not very large it is known");
+        assert_eq!(emitted(workbook(&sheet), 1, 20).1, "Totals!A1:B3000", "small sheets are read to their end");
     }
 
     /// Generates rows of empty cells with a style.
@@ -412,7 +414,7 @@ mod tests {
     #[test]
     fn sheet_ends_at_its_last_text_not_its_last_style() {
         let rows = rows(50).replace("</sheetData>", "");
-        let count = READ_ON / 4 + 100;
+        let count = MAX_TRAILING_CELLS / 4 + 100;
         let sheet = format!(r#"<dimension ref="A1:D{}"/>{rows}{}</sheetData>"#, 50 + count, styled_rows(51, count));
         assert_eq!(emitted(workbook(&sheet), 1, 20).1, "Totals!A1:B50");
     }

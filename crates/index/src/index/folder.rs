@@ -53,15 +53,15 @@ impl Folder {
         }
         let root = &config.folder;
         let path = root.join(format!("v{SCHEMA_VERSION}.{ANALYSIS_VERSION}"));
-        private(root)?;
-        remove_others(root, &path);
-        private(&path)?;
-        match guarded(|| Self::try_open(&path, dictionary)) {
+        create_private_folder(root)?;
+        remove_other_versions(root, &path);
+        create_private_folder(&path)?;
+        match catch_damage(|| Self::try_open(&path, dictionary)) {
             Ok(folder) => Ok((folder, None)),
-            Err(error) if error.is_loss() || matches!(error, IndexError::Internal(_)) => {
+            Err(error) if error.is_damage() || matches!(error, IndexError::Internal(_)) => {
                 fs::remove_dir_all(&path)?;
-                private(&path)?;
-                Ok((guarded(|| Self::try_open(&path, dictionary))?, Some(error.to_string())))
+                create_private_folder(&path)?;
+                Ok((catch_damage(|| Self::try_open(&path, dictionary))?, Some(error.to_string())))
             }
             Err(error) => Err(error),
         }
@@ -87,7 +87,7 @@ impl Folder {
 
 /// Returns true if the index files still exist or the index is in memory. Open files remain readable even after they
 /// are deleted. Blocks.
-pub(crate) fn is_there(path: Option<&Path>) -> bool {
+pub(crate) fn files_exist(path: Option<&Path>) -> bool {
     path.is_none_or(|path| path.join("meta.json").exists())
 }
 
@@ -98,17 +98,17 @@ pub(crate) fn size(path: Option<&Path>) -> u64 {
 }
 
 /// Runs an operation on files that may be damaged. The library reports some damage as an error and some as a panic.
-pub(crate) fn guarded<T>(act: impl FnOnce() -> Result<T, IndexError>) -> Result<T, IndexError> {
+pub(crate) fn catch_damage<T>(act: impl FnOnce() -> Result<T, IndexError>) -> Result<T, IndexError> {
     catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|_| Err(IndexError::Lost("its content is invalid".to_owned())))
 }
 
 /// Creates a folder that only its owner can access, because it holds the text of documents.
-pub(crate) fn private(path: &Path) -> io::Result<()> {
+pub(crate) fn create_private_folder(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
 /// Removes the indexes of other versions. A failed removal is retried at the next start.
-fn remove_others(root: &Path, own: &Path) {
+fn remove_other_versions(root: &Path, own: &Path) {
     for folder in fs::read_dir(root).into_iter().flatten().flatten() {
         let name = folder.file_name();
         let version = name.to_str().and_then(|name| name.strip_prefix('v')).unwrap_or_default();
@@ -122,36 +122,36 @@ fn remove_others(root: &Path, own: &Path) {
 
 /// Minimum number of segments of about the same size that are merged at rest. A search looks up each word in each
 /// segment, which is most of its work.
-const LEAST_SEGMENTS: usize = 3;
+const MIN_SEGMENTS: usize = 3;
 /// Number of chunks up to which segments count as the same size.
-const SMALL: u32 = 1000;
+const SMALL_SEGMENT: u32 = 1000;
 /// Binary logarithm of the largest size ratio at which segments count as the same size.
 const SAME_SIZE: f64 = 2.0;
 /// Number of chunks above which a segment is no longer merged. A merge loads the texts of a segment into memory, about
 /// 300 bytes per chunk.
-const LARGE: usize = 100_000;
+const LARGE_SEGMENT: usize = 100_000;
 /// Share of removed chunks above which a segment is rewritten at rest. Removed text stays in the files until then.
-const REMOVED: f32 = 0.3;
+const MAX_REMOVED_SHARE: f32 = 0.3;
 
 /// Merge policy while documents are added: merges rarely, since merging slows them down. An in-memory index is gone
 /// before a merge pays off.
-pub(super) fn at_work(in_memory: bool) -> Box<dyn MergePolicy> {
+pub(super) fn busy_merge_policy(in_memory: bool) -> Box<dyn MergePolicy> {
     if in_memory {
         return Box::new(NoMergePolicy);
     }
     let mut policy = LogMergePolicy::default();
-    policy.set_max_docs_before_merge(LARGE);
+    policy.set_max_docs_before_merge(LARGE_SEGMENT);
     Box::new(policy)
 }
 
 /// Merge policy at rest: leaves about two segments of each size.
-pub(super) fn at_rest() -> Box<dyn MergePolicy> {
+pub(super) fn idle_merge_policy() -> Box<dyn MergePolicy> {
     let mut policy = LogMergePolicy::default();
-    policy.set_min_num_segments(LEAST_SEGMENTS);
-    policy.set_min_layer_size(SMALL);
+    policy.set_min_num_segments(MIN_SEGMENTS);
+    policy.set_min_layer_size(SMALL_SEGMENT);
     policy.set_level_log_size(SAME_SIZE);
-    policy.set_max_docs_before_merge(LARGE);
-    policy.set_del_docs_ratio_before_merge(REMOVED);
+    policy.set_max_docs_before_merge(LARGE_SEGMENT);
+    policy.set_del_docs_ratio_before_merge(MAX_REMOVED_SHARE);
     Box::new(policy)
 }
 

@@ -37,11 +37,11 @@ impl Claim {
         let Self { queue, id, alone } = self;
         // Runs in a separate task that is not cancelled with the caller: otherwise the writer would wait for a document
         // that nothing will finish.
-        let begun = tokio::spawn(async move {
-            let owner = ask(&queue, move |writer, reply| drop(reply.send(writer.begin(id, title)))).await?;
+        let indexing = tokio::spawn(async move {
+            let owner = request(&queue, move |writer, reply| drop(reply.send(writer.begin(id, title)))).await?;
             Ok(Indexing { queue, owner, chunks: 0, is_done: false, _alone: alone })
         });
-        begun.await.map_err(|_| IndexError::Closed)?
+        indexing.await.map_err(|_| IndexError::Closed)?
     }
 }
 
@@ -76,7 +76,7 @@ impl Indexing {
             }
             self.chunks += u32::try_from(chunks.len()).unwrap_or(u32::MAX);
             let owner = self.owner;
-            ask(&self.queue, move |writer, reply| drop(reply.send(writer.add(owner, &chunks)))).await?;
+            request(&self.queue, move |writer, reply| drop(reply.send(writer.add(owner, &chunks)))).await?;
         }
     }
 
@@ -86,7 +86,7 @@ impl Indexing {
     /// If it cannot be written. Nothing of it is then stored.
     pub async fn finish(mut self, about: DocumentProperties) -> Result<Arc<Entry>, IndexError> {
         let owner = self.owner;
-        let entry = ask(&self.queue, move |writer, reply| writer.finish(owner, about, reply)).await?;
+        let entry = request(&self.queue, move |writer, reply| writer.finish(owner, about, reply)).await?;
         self.is_done = true;
         Ok(entry)
     }
@@ -98,7 +98,7 @@ impl Drop for Indexing {
             return;
         }
         let owner = self.owner;
-        let command: Command = Box::new(move |writer| writer.abandon(owner));
+        let command: Command = Box::new(move |writer| writer.discard(owner));
         if let Err(mpsc::error::TrySendError::Full(command)) = self.queue.try_send(command) {
             let queue = self.queue.clone();
             // Without a runtime nothing can wait for the queue. The chunks are then removed at the next start.
@@ -110,7 +110,7 @@ impl Drop for Indexing {
 }
 
 /// Sends a command to the writer and waits for its answer.
-pub(crate) async fn ask<T: Send + 'static>(
+pub(crate) async fn request<T: Send + 'static>(
     queue: &mpsc::Sender<Command>,
     command: impl FnOnce(&mut Writer, Reply<T>) + Send + 'static,
 ) -> Result<T, IndexError> {
@@ -199,7 +199,7 @@ pub(crate) fn chunk_document(
     for heading in title.into_iter().chain(chunk.heading.as_deref()) {
         document.add_text(fields.heading, heading);
     }
-    document.add_bytes(fields.record, &record(chunk));
+    document.add_bytes(fields.record, &serialize_record(chunk));
     document
 }
 
@@ -208,12 +208,12 @@ pub(crate) fn entry_document(fields: &Fields, entry: &Entry) -> TantivyDocument 
     let mut document = TantivyDocument::new();
     document.add_u64(fields.key, key(entry.owner, ENTRY_ORDINAL));
     document.add_u64(fields.owner, u64::from(entry.owner));
-    document.add_bytes(fields.record, &record(entry));
+    document.add_bytes(fields.record, &serialize_record(entry));
     document
 }
 
 /// Serialises a chunk or an entry. This cannot fail, as neither contains a map with keys other than strings. An empty
 /// record would be reported when it is read.
-fn record(of: &impl serde::Serialize) -> Vec<u8> {
+fn serialize_record(of: &impl serde::Serialize) -> Vec<u8> {
     serde_json::to_vec(of).unwrap_or_default()
 }

@@ -118,7 +118,7 @@ impl IndexError {
     }
 
     /// Returns true if the files can no longer be trusted.
-    pub(crate) const fn is_loss(&self) -> bool {
+    pub(crate) const fn is_damage(&self) -> bool {
         matches!(self, Self::Lost(_))
     }
 
@@ -284,7 +284,7 @@ impl TryFrom<String> for DocumentId {
         let read = || {
             let mut parts = text.split('.');
             let (content, kind, reading) = (parts.next()?, parts.next()?, parts.next()?);
-            let kind = Kind::of_word(kind)?;
+            let kind = Kind::from_key_name(kind)?;
             let id = Self::new(ContentHash::parse(content)?, kind, reading.parse().ok()?);
             parts.next().is_none().then_some(id)
         };
@@ -304,7 +304,7 @@ mod tests {
             (TantivyError::from(io::Error::from(io::ErrorKind::WriteZero)), "Full("),
             (TantivyError::InternalError("File too large (os error 27)".to_owned()), "Full("),
             (TantivyError::ErrorInThread("Permission denied (os error 13)".to_owned()), "Files("),
-            (TantivyError::ErrorInThread("nobody knows".to_owned()), "Internal("),
+            (TantivyError::ErrorInThread("unknown".to_owned()), "Internal("),
         ] {
             let message = format!("{:?}", IndexError::from(error));
             assert!(message.starts_with(variant), "{message}");

@@ -108,14 +108,14 @@ pub(crate) struct Gate {
 }
 
 /// Maximum number of waiting chunks.
-const MOST_INSIDE: usize = 256;
+const MAX_WAITING: usize = 256;
 
 impl Gate {
     /// Waits for a free slot and takes it. Proceeds after one second anyway, since the library's thread may have died.
     pub(crate) fn enter(&self) {
         let inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
         let waited =
-            self.changed.wait_timeout_while(inside, std::time::Duration::from_secs(1), |inside| *inside >= MOST_INSIDE);
+            self.changed.wait_timeout_while(inside, std::time::Duration::from_secs(1), |inside| *inside >= MAX_WAITING);
         let (mut inside, _) = waited.unwrap_or_else(PoisonError::into_inner);
         *inside += 1;
     }

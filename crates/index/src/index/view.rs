@@ -51,7 +51,7 @@ pub struct DocumentProperties {
 impl DocumentProperties {
     /// Returns true if reading the document with this recognition may find more text.
     pub fn is_outdated(&self, recognition: &RecognitionStamp) -> bool {
-        self.retry || self.recognition.as_ref().is_some_and(|before| recognition.promises_more_than(before))
+        self.retry || self.recognition.as_ref().is_some_and(|before| recognition.may_improve_on(before))
     }
 }
 
@@ -100,12 +100,12 @@ impl View {
 
     /// Returns the keys of a segment's chunks. They are read once.
     pub(crate) fn keys(&self, segment: SegmentOrdinal) -> tantivy::Result<Keys> {
-        let kept = self.keys.get(segment as usize);
-        if let Some(keys) = kept.and_then(OnceLock::get) {
+        let cached = self.keys.get(segment as usize);
+        if let Some(keys) = cached.and_then(OnceLock::get) {
             return Ok(Arc::clone(keys));
         }
         let keys = keys_of(self.searcher.segment_reader(segment))?;
-        Ok(kept.map_or(&keys, |kept| kept.get_or_init(|| Arc::clone(&keys))).clone())
+        Ok(cached.map_or(&keys, |cached| cached.get_or_init(|| Arc::clone(&keys))).clone())
     }
 
     pub(crate) fn chunk(&self, address: DocAddress) -> Result<Chunk, IndexError> {
@@ -142,7 +142,7 @@ pub(crate) struct IndexContent {
 }
 
 /// Scans an index for its entries and for orphaned chunks.
-pub(crate) fn look_through(folder: &Folder) -> Result<IndexContent, IndexError> {
+pub(crate) fn scan_content(folder: &Folder) -> Result<IndexContent, IndexError> {
     let searcher = folder.reader.searcher();
     let mut entries: Entries = HashMap::new();
     let mut owners: BTreeSet<u32> = BTreeSet::new();
@@ -174,25 +174,25 @@ pub(crate) fn look_through(folder: &Folder) -> Result<IndexContent, IndexError> 
 pub(crate) struct IndexState {
     pub(crate) config: IndexConfig,
     pub(crate) dictionary: Arc<Dictionary>,
-    pub(crate) uses: Uses,
+    pub(crate) uses: LastUses,
     view: RwLock<Arc<View>>,
     /// True while the writer holds something that closing would wait for.
-    is_at_work: AtomicBool,
+    is_busy: AtomicBool,
 }
 
 impl IndexState {
-    pub(crate) fn new(config: IndexConfig, dictionary: Arc<Dictionary>, uses: Uses, view: View) -> Self {
-        Self { config, dictionary, uses, view: RwLock::new(Arc::new(view)), is_at_work: AtomicBool::new(false) }
+    pub(crate) fn new(config: IndexConfig, dictionary: Arc<Dictionary>, uses: LastUses, view: View) -> Self {
+        Self { config, dictionary, uses, view: RwLock::new(Arc::new(view)), is_busy: AtomicBool::new(false) }
     }
 
     /// Sets whether closing has to wait for the writer.
-    pub(crate) fn set_at_work(&self, is_at_work: bool) {
-        self.is_at_work.store(is_at_work, Ordering::Release);
+    pub(crate) fn set_busy(&self, is_busy: bool) {
+        self.is_busy.store(is_busy, Ordering::Release);
     }
 
     /// Returns true if closing would not have to wait for the writer.
-    pub(crate) fn is_asleep(&self) -> bool {
-        !self.is_at_work.load(Ordering::Acquire)
+    pub(crate) fn is_idle(&self) -> bool {
+        !self.is_busy.load(Ordering::Acquire)
     }
 
     /// Returns the current view.
@@ -211,11 +211,11 @@ const FILE: &str = "uses.json";
 /// Times of last use, in seconds since 1970. Times that a crash loses can make a document go early; it is indexed again
 /// when needed.
 #[derive(Debug, Default)]
-pub(crate) struct Uses {
+pub(crate) struct LastUses {
     times: Mutex<HashMap<DocumentId, u64>>,
 }
 
-impl Uses {
+impl LastUses {
     /// Loads the times stored in this folder.
     pub(crate) fn load(&self, folder: &Path) {
         let read = fs::read(folder.join(FILE)).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
@@ -223,10 +223,10 @@ impl Uses {
     }
 
     /// Stores the times of the documents that still exist.
-    pub(crate) fn save(&self, folder: &Path, is_there: impl Fn(&DocumentId) -> bool) -> io::Result<()> {
+    pub(crate) fn save(&self, folder: &Path, exists: impl Fn(&DocumentId) -> bool) -> io::Result<()> {
         let bytes = {
             let mut times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
-            times.retain(|id, _| is_there(id));
+            times.retain(|id, _| exists(id));
             serde_json::to_vec(&*times)?
         };
         let draft = folder.join("uses.json.new");
@@ -249,13 +249,13 @@ impl Uses {
 
 /// Selects the documents to remove: all that were unused for [`gone_after`](IndexConfig::gone_after), and, while the
 /// files are too large, the least recently used among those that are stale.
-pub(crate) fn leaving(entries: &Entries, shared: &IndexState, bytes: u64, now: u64) -> Vec<Arc<Entry>> {
+pub(crate) fn select_evicted(entries: &Entries, shared: &IndexState, bytes: u64, now: u64) -> Vec<Arc<Entry>> {
     let IndexState { config, uses, .. } = shared;
     let mut entries: Vec<(&Arc<Entry>, u64)> = entries.values().map(|entry| (entry, uses.last(entry))).collect();
     entries.sort_by_key(|(entry, used)| (*used, entry.owner));
     let all: u64 = entries.iter().map(|(entry, _)| u64::from(entry.chunks)).sum::<u64>().max(1);
     let mut excess = bytes.saturating_sub(config.most_bytes);
-    let mut leaving = Vec::new();
+    let mut evicted = Vec::new();
     for (entry, used) in entries {
         let unused = now.saturating_sub(used);
         let is_gone = unused >= config.gone_after.as_secs();
@@ -263,8 +263,8 @@ pub(crate) fn leaving(entries: &Entries, shared: &IndexState, bytes: u64, now: u
         if is_gone || is_early {
             let share = u128::from(bytes) * u128::from(entry.chunks.max(1)) / u128::from(all);
             excess = excess.saturating_sub(u64::try_from(share).unwrap_or(u64::MAX));
-            leaving.push(Arc::clone(entry));
+            evicted.push(Arc::clone(entry));
         }
     }
-    leaving
+    evicted
 }

@@ -12,9 +12,9 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{
     DocumentId, IndexConfig, IndexError,
-    folder::{Folder, at_rest, at_work, guarded, is_there, size},
+    folder::{Folder, busy_merge_policy, catch_damage, files_exist, idle_merge_policy, size},
     indexing::{Batch, PendingDocument, Reply, chunk_document, entry_document},
-    view::{DocumentProperties, Entries, Entry, IndexState, Uses, View, leaving, look_through},
+    view::{DocumentProperties, Entries, Entry, IndexState, LastUses, View, scan_content, select_evicted},
 };
 use crate::{analyze::Dictionary, chunk::Chunk};
 
@@ -22,14 +22,14 @@ use crate::{analyze::Dictionary, chunk::Chunk};
 const QUEUE: usize = 8;
 
 /// Memory in which chunks are buffered before they are written, in bytes. The library's minimum is 15,000,000.
-const MEMORY: usize = 16_000_000;
+const BUFFER_BYTES: usize = 16_000_000;
 /// Number of complete documents that trigger a commit.
 const COMMIT_DOCUMENTS: usize = 64;
 /// Maximum time that a complete document waits for a commit.
 const COMMIT_WAIT: Duration = Duration::from_millis(500);
 
 /// Interval between sweeps for unused documents, in seconds.
-const SWEEP_EVERY: u64 = 3600;
+const SWEEP_INTERVAL: u64 = 3600;
 
 /// Command for the writer.
 pub(crate) type Command = Box<dyn FnOnce(&mut Writer) + Send>;
@@ -82,21 +82,21 @@ impl Writer {
     fn open(config: IndexConfig) -> Result<Self, IndexError> {
         let dictionary = Arc::new(Dictionary::default());
         let (mut folder, mut damage) = Folder::open(&config, &dictionary)?;
-        let found = match guarded(|| look_through(&folder)) {
+        let found = match catch_damage(|| scan_content(&folder)) {
             Ok(found) => found,
-            Err(error) if error.is_loss() => {
+            Err(error) if error.is_damage() => {
                 damage = Some(error.to_string());
                 folder.path.as_deref().map_or(Ok(()), std::fs::remove_dir_all)?;
                 (folder, _) = Folder::open(&config, &dictionary)?;
-                look_through(&folder)?
+                scan_content(&folder)?
             }
             Err(error) => return Err(error),
         };
-        if let Some(why) = damage {
-            tracing::warn!(%why, "rebuilding the damaged search index; documents are indexed again when needed");
+        if let Some(reason) = damage {
+            tracing::warn!(why = %reason, "rebuilding the damaged search index; documents are indexed again when needed");
         }
         let entries = Arc::new(found.entries);
-        let uses = Uses::default();
+        let uses = LastUses::default();
         if let Some(path) = &folder.path {
             uses.load(path);
         }
@@ -137,7 +137,7 @@ impl Writer {
                     }
                 }
             } else {
-                self.shared.set_at_work(false);
+                self.shared.set_busy(false);
                 queue.blocking_recv()
             };
             let Some(command) = command else { break };
@@ -176,26 +176,26 @@ impl Writer {
     }
 
     /// Discards a document that its caller dropped.
-    pub(crate) fn abandon(&mut self, owner: u32) {
+    pub(crate) fn discard(&mut self, owner: u32) {
         if self.batch.open.remove(&owner).is_some() {
             self.orphans.push(owner);
         }
     }
 
     /// Rebuilds the index, unless it was already rebuilt since `epoch`.
-    pub(crate) fn renew_since(&mut self, epoch: u64, why: &str) -> Result<(), IndexError> {
-        if epoch == self.epoch { self.recreate(why) } else { Ok(()) }
+    pub(crate) fn rebuild_since(&mut self, epoch: u64, reason: &str) -> Result<(), IndexError> {
+        if epoch == self.epoch { self.recreate(reason) } else { Ok(()) }
     }
 
     /// Opens a document and returns its number.
     pub(crate) fn begin(&mut self, id: DocumentId, title: Option<String>) -> Result<u32, IndexError> {
-        if !is_there(self.folder.path.as_deref()) {
-            self.recreate("its folder is gone")?;
+        if !files_exist(self.folder.path.as_deref()) {
+            self.recreate("its folder was deleted")?;
         }
-        if (self.shared.config.now)().saturating_sub(self.swept_at) >= SWEEP_EVERY {
+        if (self.shared.config.now)().saturating_sub(self.swept_at) >= SWEEP_INTERVAL {
             self.sweep()?;
         }
-        self.awake()?;
+        self.ensure_writer()?;
         let owner = self.next_owner;
         self.next_owner += 1;
         self.batch.open.insert(owner, PendingDocument::new(id, title));
@@ -229,13 +229,13 @@ impl Writer {
         let entry = Arc::new(Entry { id, title, about, chunks, indexed_at: (self.shared.config.now)(), owner });
         let document = entry_document(&self.folder.fields, &entry);
         self.batch.done.push((Arc::clone(&entry), reply));
-        let former = self.entries.get(&entry.id).map(|former| former.owner);
+        let previous = self.entries.get(&entry.id).map(|previous| previous.owner);
         let owner_field = self.folder.fields.owner;
         // On failure, the caller is notified together with the rest of the batch.
         let written = self.write(|writer| {
             writer.add_document(document)?;
-            if let Some(former) = former {
-                writer.delete_term(Term::from_field_u64(owner_field, u64::from(former)));
+            if let Some(previous) = previous {
+                writer.delete_term(Term::from_field_u64(owner_field, u64::from(previous)));
             }
             Ok(())
         });
@@ -246,7 +246,7 @@ impl Writer {
 
     pub(crate) fn remove(&mut self, id: &DocumentId) -> Result<bool, IndexError> {
         let Some(entry) = self.entries.get(id).cloned() else { return Ok(false) };
-        self.take_out(&[entry])?;
+        self.remove_entries(&[entry])?;
         Ok(true)
     }
 
@@ -254,21 +254,21 @@ impl Writer {
     pub(crate) fn sweep(&mut self) -> Result<usize, IndexError> {
         let now = (self.shared.config.now)();
         self.swept_at = now;
-        let leaving = leaving(&self.entries, &self.shared, size(self.folder.path.as_deref()), now);
-        if !leaving.is_empty() {
-            tracing::info!(documents = leaving.len(), "removed unused documents from the search index");
-            self.take_out(&leaving)?;
+        let evicted = select_evicted(&self.entries, &self.shared, size(self.folder.path.as_deref()), now);
+        if !evicted.is_empty() {
+            tracing::info!(documents = evicted.len(), "removed unused documents from the search index");
+            self.remove_entries(&evicted)?;
         }
-        Ok(leaving.len())
+        Ok(evicted.len())
     }
 
-    fn take_out(&mut self, leaving: &[Arc<Entry>]) -> Result<(), IndexError> {
-        self.orphans.extend(leaving.iter().map(|entry| entry.owner));
+    fn remove_entries(&mut self, evicted: &[Arc<Entry>]) -> Result<(), IndexError> {
+        self.orphans.extend(evicted.iter().map(|entry| entry.owner));
         let entries = Arc::make_mut(&mut self.entries);
-        for entry in leaving {
+        for entry in evicted {
             entries.remove(&entry.id);
         }
-        self.awake()?;
+        self.ensure_writer()?;
         self.write(commit)?;
         self.committed()
     }
@@ -279,13 +279,13 @@ impl Writer {
         if self.write(commit).is_ok()
             && let Err(error) = self.committed()
         {
-            self.failed(&error);
+            self.discard_batch(&error);
         }
     }
 
     /// Publishes the last commit and notifies the callers.
     fn committed(&mut self) -> Result<(), IndexError> {
-        guarded(|| Ok(self.folder.reader.reload()?))?;
+        catch_damage(|| Ok(self.folder.reader.reload()?))?;
         let done = std::mem::take(&mut self.batch.done);
         let entries = Arc::make_mut(&mut self.entries);
         for (entry, _) in &done {
@@ -303,21 +303,21 @@ impl Writer {
     }
 
     /// Creates the library's writer if necessary and applies pending deletions.
-    fn awake(&mut self) -> Result<(), IndexError> {
+    fn ensure_writer(&mut self) -> Result<(), IndexError> {
         if self.writer.is_none() {
             let options = IndexWriterOptions::builder()
-                .memory_budget_per_thread(MEMORY)
+                .memory_budget_per_thread(BUFFER_BYTES)
                 .num_worker_threads(1)
                 .num_merge_threads(1)
                 .build();
             self.folder.gate.clear();
-            let writer: IndexWriter = guarded(|| Ok(self.folder.index.writer_with_options(options)?))?;
+            let writer: IndexWriter = catch_damage(|| Ok(self.folder.index.writer_with_options(options)?))?;
             (self.writer, self.is_merged) = (Some(writer), true);
-            self.shared.set_at_work(true);
+            self.shared.set_busy(true);
         }
         if let Some(writer) = &self.writer {
             if std::mem::take(&mut self.is_merged) {
-                writer.set_merge_policy(at_work(self.shared.config.in_memory));
+                writer.set_merge_policy(busy_merge_policy(self.shared.config.in_memory));
             }
             for owner in self.orphans.drain(..) {
                 writer.delete_term(Term::from_field_u64(self.folder.fields.owner, u64::from(owner)));
@@ -329,8 +329,8 @@ impl Writer {
     /// Runs a write operation. A failure discards the whole batch, since the library does not report which part was
     /// written.
     fn write(&mut self, act: impl FnOnce(&mut IndexWriter) -> Result<(), IndexError>) -> Result<(), IndexError> {
-        let written = self.awake().and_then(|()| match &mut self.writer {
-            Some(writer) => guarded(|| {
+        let written = self.ensure_writer().and_then(|()| match &mut self.writer {
+            Some(writer) => catch_damage(|| {
                 act(writer).map_err(|error| match error {
                     // The library only reports that its writer is dead. A commit returns the cause.
                     IndexError::Internal(_) => writer.commit().err().map_or(error, IndexError::from),
@@ -340,30 +340,30 @@ impl Writer {
             None => Err(IndexError::Closed),
         });
         if let Err(error) = &written {
-            self.failed(error);
+            self.discard_batch(error);
         }
         written
     }
 
-    fn failed(&mut self, error: &IndexError) {
+    fn discard_batch(&mut self, error: &IndexError) {
         tracing::warn!(%error, "could not write the search index");
         self.waiting_since = None;
         self.orphans.extend(self.batch.fail(error));
         self.writer = None;
         self.folder.gate.clear();
-        if error.is_loss() || !is_there(self.folder.path.as_deref()) {
+        if error.is_damage() || !files_exist(self.folder.path.as_deref()) {
             if let Err(error) = self.recreate(&error.to_string()) {
                 tracing::warn!(%error, "could not rebuild the search index");
             }
-        } else if let Err(error) = self.read_anew() {
+        } else if let Err(error) = self.reload_view() {
             tracing::warn!(%error, "could not scan the search index");
         }
     }
 
     /// Reloads the index, whose content is that of the last commit.
-    fn read_anew(&mut self) -> Result<(), IndexError> {
-        guarded(|| Ok(self.folder.reader.reload()?))?;
-        let found = guarded(|| look_through(&self.folder))?;
+    fn reload_view(&mut self) -> Result<(), IndexError> {
+        catch_damage(|| Ok(self.folder.reader.reload()?))?;
+        let found = catch_damage(|| scan_content(&self.folder))?;
         self.entries = Arc::new(found.entries);
         self.orphans = found.orphans;
         self.publish();
@@ -371,10 +371,10 @@ impl Writer {
     }
 
     /// Deletes the index and creates an empty one.
-    fn recreate(&mut self, why: &str) -> Result<(), IndexError> {
-        tracing::warn!(%why, "rebuilding the search index; documents are indexed again when needed");
+    fn recreate(&mut self, reason: &str) -> Result<(), IndexError> {
+        tracing::warn!(why = %reason, "rebuilding the search index; documents are indexed again when needed");
         self.waiting_since = None;
-        self.batch.fail(&IndexError::Lost(why.to_owned()));
+        self.batch.fail(&IndexError::Lost(reason.to_owned()));
         self.orphans.clear();
         self.writer = None;
         match self.folder.path.as_deref().map_or(Ok(()), std::fs::remove_dir_all) {
@@ -391,16 +391,16 @@ impl Writer {
     /// Called after a period without commands. First starts merges and, the next time, rests. A new command in between
     /// does not have to wait for the merges.
     fn idle(&mut self) {
-        let is_at_work = self.writer.is_some() && self.batch.open.is_empty();
-        if !is_at_work || self.is_merged || self.shared.config.in_memory {
+        let is_busy = self.writer.is_some() && self.batch.open.is_empty();
+        if !is_busy || self.is_merged || self.shared.config.in_memory {
             return self.rest();
         }
         // A commit makes the library look for segments to merge.
-        let begun = self.write(|writer| {
-            writer.set_merge_policy(at_rest());
+        let merging = self.write(|writer| {
+            writer.set_merge_policy(idle_merge_policy());
             commit(writer)
         });
-        self.is_merged = begun.is_ok();
+        self.is_merged = merging.is_ok();
     }
 
     /// Releases everything that only writing needs, once merges have finished.
@@ -419,11 +419,11 @@ impl Writer {
             let _ = self.write(commit);
         }
         if let Some(writer) = self.writer.take() {
-            let rested = guarded(|| {
+            let finished = catch_damage(|| {
                 writer.wait_merging_threads()?;
                 Ok(self.folder.reader.reload()?)
             });
-            if let Err(error) = rested {
+            if let Err(error) = finished {
                 tracing::warn!(%error, "could not stop the search index");
             }
             self.publish();
@@ -437,4 +437,4 @@ fn commit(writer: &mut IndexWriter) -> Result<(), IndexError> {
 }
 
 /// Time limit for closing, since a merge may take long.
-pub(crate) const CLOSE_WITHIN: Duration = Duration::from_secs(10);
+pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);

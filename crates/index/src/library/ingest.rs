@@ -25,13 +25,13 @@ use crate::{
     ChunkConfig, Extractor, Failure, Kind, Piece, ReadingPass, RecognitionStamp, UnreadReason, WantedParts, WorkerTurn,
     chunk::Chunker,
     handle::IndexHandle,
-    index::{Claim, ContentHash, DocumentId, DocumentProperties, IndexError, folder::private},
-    worker::AwaitedReader,
+    index::{Claim, ContentHash, DocumentId, DocumentProperties, IndexError, folder::create_private_folder},
+    worker::CancellableReader,
 };
 
 /// Maximum number of cached failures, which keep a search from rereading broken documents. Each takes a few hundred
 /// bytes.
-const MAX_BROKEN: NonZeroUsize = NonZeroUsize::MIN.saturating_add(49_999);
+const MAX_CACHED_FAILURES: NonZeroUsize = NonZeroUsize::MIN.saturating_add(49_999);
 
 /// Passes over new documents, each with its concurrency. The quick pass runs more documents than there are reading
 /// turns, so that some are read while others are committed together. In the full pass, one scan is recognised while the
@@ -54,16 +54,16 @@ pub(super) struct KnownDocument {
 /// Cache of unreadable documents, each with the failure and the recognition that was tried. A document that exceeded
 /// time or memory is retried once.
 #[derive(Debug, Clone)]
-pub(super) struct FailureCache(Arc<Mutex<LruCache<DocumentId, KnownFailure>>>);
+pub(super) struct FailureCache(Arc<Mutex<LruCache<DocumentId, CachedFailure>>>);
 
 impl Default for FailureCache {
     fn default() -> Self {
-        Self(Arc::new(Mutex::new(LruCache::new(MAX_BROKEN))))
+        Self(Arc::new(Mutex::new(LruCache::new(MAX_CACHED_FAILURES))))
     }
 }
 
 #[derive(Debug)]
-struct KnownFailure {
+struct CachedFailure {
     failure: Failure,
     recognition: RecognitionStamp,
     is_final: bool,
@@ -71,10 +71,10 @@ struct KnownFailure {
 
 impl FailureCache {
     /// Returns the cached failure, unless a retry with this recognition could succeed.
-    pub(super) fn why(&self, id: &DocumentId, recognition: &RecognitionStamp) -> Option<Failure> {
+    pub(super) fn cached_failure(&self, id: &DocumentId, recognition: &RecognitionStamp) -> Option<Failure> {
         let broken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let KnownFailure { failure, recognition: before, is_final } = broken.peek(id)?;
-        let is_outdated = failure.lacks_recognition() && recognition.promises_more_than(before);
+        let CachedFailure { failure, recognition: before, is_final } = broken.peek(id)?;
+        let is_outdated = failure.could_be_recognised() && recognition.may_improve_on(before);
         Some(failure.clone()).filter(|_| *is_final && !is_outdated)
     }
 
@@ -84,17 +84,17 @@ impl FailureCache {
 
     /// Caches a failure. Failures of the machine or of recognition itself are not cached, so that the document is
     /// retried.
-    fn remember(&self, id: DocumentId, failure: Failure, recognition: RecognitionStamp) {
-        if is_passing(&failure) || has_failed_recognition(&failure, &recognition) {
+    fn store_failure(&self, id: DocumentId, failure: Failure, recognition: RecognitionStamp) {
+        if is_uncached(&failure) || has_failed_recognition(&failure, &recognition) {
             return;
         }
         let mut broken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_final = !failure.may_pass() || broken.peek(&id).is_some_and(|before| before.failure.may_pass());
-        broken.put(id, KnownFailure { failure, recognition, is_final });
+        let is_final = !failure.is_transient() || broken.peek(&id).is_some_and(|before| before.failure.is_transient());
+        broken.put(id, CachedFailure { failure, recognition, is_final });
     }
 }
 
-const fn is_passing(failure: &Failure) -> bool {
+const fn is_uncached(failure: &Failure) -> bool {
     matches!(failure, Failure::Worker(_) | Failure::Cancelled | Failure::NeedsRecognition)
 }
 
@@ -153,7 +153,7 @@ impl Ingester<'_> {
             false => self.ingest_all(resolved, query.begin_by).await?,
         };
         let answer = self.index.search(resolved.request(query), self.cancel.clone()).await?;
-        Ok(resolved.finds(self.index, answer, report, query, self.failures))
+        Ok(resolved.to_finds(self.index, answer, report, query, self.failures))
     }
 
     /// Indexes missing or outdated documents. All documents that can be read directly come first and those that need
@@ -173,7 +173,7 @@ impl Ingester<'_> {
             missing.contains(id) || is_outdated()
         };
         for known in known.iter().filter(|known| is_new(&known.id)) {
-            match self.failures.why(&known.id, recognition) {
+            match self.failures.cached_failure(&known.id, recognition) {
                 Some(failure) => known_failures.push((known.name.clone(), super::sentence(&failure))),
                 None => waiting.push(known.clone()),
             }
@@ -182,9 +182,9 @@ impl Ingester<'_> {
             let ingest_one = |known: KnownDocument| async move {
                 (known.clone(), self.ingest_one(known, pass, recognition, begin_by).await)
             };
-            let mut brought =
+            let mut outcomes =
                 stream::iter(mem::take(&mut waiting).into_iter().map(ingest_one)).buffer_unordered(at_once);
-            while let Some((known, outcome)) = brought.next().await {
+            while let Some((known, outcome)) = outcomes.next().await {
                 match outcome? {
                     Outcome::Indexed => {}
                     Outcome::NotBegun => report.not_begun += 1,
@@ -211,15 +211,15 @@ impl Ingester<'_> {
         begin_by: Option<Instant>,
     ) -> Result<Outcome, IndexError> {
         let claim = self.index.claim(&known.id, recognition);
-        let Some(claimed) = in_time(begin_by, claim).await else { return Ok(Outcome::NotBegun) };
+        let Some(claimed) = run_until(begin_by, claim).await else { return Ok(Outcome::NotBegun) };
         let Some(claim) = claimed? else { return Ok(Outcome::Indexed) };
         // The previous holder of the claim may have found the failure.
-        if let Some(failure) = self.failures.why(&known.id, recognition) {
+        if let Some(failure) = self.failures.cached_failure(&known.id, recognition) {
             return Ok(Outcome::Unreadable(failure));
         }
         let id = known.id;
         let read = match self.copy(&known).await? {
-            Ok(copy) => match in_time(begin_by, self.extractor.turn(pass, self.cancel)).await {
+            Ok(copy) => match run_until(begin_by, self.extractor.turn(pass, self.cancel)).await {
                 None => return Ok(Outcome::NotBegun),
                 Some(Ok(turn)) => self.read(claim, known, copy, turn).await?,
                 Some(Err(failure)) => Err(failure),
@@ -231,7 +231,7 @@ impl Ingester<'_> {
             Err(Failure::Cancelled) => Err(IndexError::Cancelled),
             Err(Failure::NeedsRecognition) => Ok(Outcome::NeedsRecognition),
             Err(failure) => {
-                self.failures.remember(id, failure.clone(), recognition.clone());
+                self.failures.store_failure(id, failure.clone(), recognition.clone());
                 Ok(Outcome::Unreadable(failure))
             }
         }
@@ -239,9 +239,9 @@ impl Ingester<'_> {
 
     /// Copies a document's file and checks that the copy has the document's hash.
     async fn copy(&self, known: &KnownDocument) -> Result<Result<File, Failure>, IndexError> {
-        let (folder, most) = (self.index.folder().to_owned(), self.extractor.limits().bytes_in);
+        let (folder, max_bytes) = (self.index.folder().to_owned(), self.extractor.limits().bytes_in);
         let (file, stop) = (Arc::clone(&known.file), self.cancel.clone());
-        let copied = tokio::task::spawn_blocking(move || copy(&file, &folder, most, &stop)).await;
+        let copied = tokio::task::spawn_blocking(move || copy(&file, &folder, max_bytes, &stop)).await;
         let copied = copied.map_err(|_| IndexError::Closed)?;
         let (hash, copy) = match copied {
             Ok(copied) => copied,
@@ -284,8 +284,8 @@ impl Ingester<'_> {
         let failure = loop {
             match extraction.next().await {
                 Some(Ok(Piece::Part(part))) => {
-                    if let Some(why) = part.unread {
-                        note_unread(&mut about.recognition, why, &stamp);
+                    if let Some(reason) = part.unread {
+                        record_unread(&mut about.recognition, reason, &stamp);
                     }
                     indexing.add(chunker.chunks(&part)).await?;
                     if last.as_ref().is_none_or(|last| !part.place.is_same(last)) {
@@ -300,11 +300,11 @@ impl Ingester<'_> {
         };
         // End the worker first, so that the next document is read while this one is committed.
         drop(extraction);
-        let was_cut = self.index.entry(&id).is_some_and(|former| former.about.retry);
-        about.retry = !was_cut && failure.as_ref().is_some_and(Failure::may_pass);
+        let was_cut = self.index.entry(&id).is_some_and(|previous| previous.about.retry);
+        about.retry = !was_cut && failure.as_ref().is_some_and(Failure::is_transient);
         if let Some(failure) = failure {
             // Nothing of a cancelled document is stored. The next caller reads it from the start.
-            if indexing.chunks() == 0 || is_passing(&failure) {
+            if indexing.chunks() == 0 || is_uncached(&failure) {
                 return Ok(Err(failure));
             }
             about.flaw = Some(super::sentence(&failure));
@@ -315,7 +315,7 @@ impl Ingester<'_> {
 }
 
 /// Runs `work`, but starts it and waits for it only until `begin_by`. `None` if that time has passed.
-async fn in_time<T>(begin_by: Option<Instant>, work: impl Future<Output = T>) -> Option<T> {
+async fn run_until<T>(begin_by: Option<Instant>, work: impl Future<Output = T>) -> Option<T> {
     match begin_by {
         Some(end) if Instant::now() >= end => None,
         Some(end) => timeout_at(end.into(), work).await.ok(),
@@ -324,21 +324,21 @@ async fn in_time<T>(begin_by: Option<Instant>, work: impl Future<Output = T>) ->
 }
 
 /// Records the recognition that did not reach a page. A timeout is recorded with its run, so that a later run retries.
-fn note_unread(known: &mut Option<RecognitionStamp>, why: UnreadReason, now: &RecognitionStamp) {
-    if why == UnreadReason::Undrawn {
+fn record_unread(known: &mut Option<RecognitionStamp>, why: UnreadReason, now: &RecognitionStamp) {
+    if reason == UnreadReason::Undrawn {
         return;
     }
     let known = known.get_or_insert_with(|| RecognitionStamp { late_in: None, ..now.clone() });
-    if matches!(why, UnreadReason::OutOfTime { .. }) {
+    if matches!(reason, UnreadReason::OutOfTime { .. }) {
         known.late_in = now.late_in;
     }
 }
 
 /// Maximum number of cached hashes, of about 200 bytes each.
-const MAX_KNOWN: NonZeroUsize = NonZeroUsize::MIN.saturating_add(99_999);
+const MAX_CACHED_HASHES: NonZeroUsize = NonZeroUsize::MIN.saturating_add(99_999);
 /// Minimum age of a file's last change before its hash is cached. A more recent file may change again within the
 /// resolution of its timestamp.
-const SETTLED: Duration = Duration::from_secs(2);
+const MIN_AGE: Duration = Duration::from_secs(2);
 
 /// Cache of file hashes.
 #[derive(Debug, Clone)]
@@ -346,7 +346,7 @@ pub(super) struct Digests(Arc<Mutex<Hashes>>);
 
 impl Default for Digests {
     fn default() -> Self {
-        Self(Arc::new(Mutex::new(LruCache::new(MAX_KNOWN))))
+        Self(Arc::new(Mutex::new(LruCache::new(MAX_CACHED_HASHES))))
     }
 }
 
@@ -379,16 +379,21 @@ impl Stamp {
     fn is_settled(&self) -> bool {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
         let last = u64::try_from(self.modified.0.max(self.changed.0)).unwrap_or_default();
-        now.saturating_sub(last) > SETTLED.as_secs()
+        now.saturating_sub(last) > MIN_AGE.as_secs()
     }
 }
 
 impl Digests {
-    /// Returns the content hash of a file, or `None` if it exceeds `most` bytes. Blocks until done or cancelled. The
+    /// Returns the content hash of a file, or `None` if it exceeds `max_bytes`. Blocks until done or cancelled. The
     /// file position does not change.
-    pub(super) fn of(&self, file: &File, most: u64, cancel: &CancellationToken) -> io::Result<Option<ContentHash>> {
+    pub(super) fn of(
+        &self,
+        file: &File,
+        max_bytes: u64,
+        cancel: &CancellationToken,
+    ) -> io::Result<Option<ContentHash>> {
         let (identity, stamp) = Stamp::of(file)?;
-        if stamp.size > most {
+        if stamp.size > max_bytes {
             return Ok(None);
         }
         if let Some((known, hash)) = self.lock().peek(&identity)
@@ -398,7 +403,7 @@ impl Digests {
         }
         let is_settled = stamp.is_settled();
         // The file may grow while it is read.
-        let mut rest = AwaitedReader { file, position: 0, cancel }.take(most.saturating_add(1));
+        let mut rest = CancellableReader { file, position: 0, cancel }.take(max_bytes.saturating_add(1));
         let hash = ContentHash::read(&mut rest)?;
         if rest.limit() == 0 {
             return Ok(None);
@@ -414,22 +419,23 @@ impl Digests {
     }
 }
 
-/// Copies at most `most + 1` bytes of a file to an unnamed file in `folder` and returns the copy with its hash. Blocks.
+/// Copies at most `max_bytes + 1` bytes of a file to an unnamed file in `folder` and returns the copy with its hash.
+/// Blocks.
 ///
 /// The hash is computed from the copy that is then read, so writes to the original cannot make them differ: the index
 /// is shared, and nobody may store false text under the hash of another user's document.
 pub(super) fn copy(
     file: &File,
     folder: &Path,
-    most: u64,
+    max_bytes: u64,
     cancel: &CancellationToken,
 ) -> io::Result<(ContentHash, File)> {
     Stamp::of(file)?;
-    private(folder)?;
+    create_private_folder(folder)?;
     let mut copy = tempfile::tempfile_in(folder)?;
-    io::copy(&mut AwaitedReader { file, position: 0, cancel }.take(most.saturating_add(1)), &mut copy)?;
+    io::copy(&mut CancellableReader { file, position: 0, cancel }.take(max_bytes.saturating_add(1)), &mut copy)?;
     copy.flush()?;
-    let hash = ContentHash::read(AwaitedReader { file: &copy, position: 0, cancel })?;
+    let hash = ContentHash::read(CancellableReader { file: &copy, position: 0, cancel })?;
     copy.rewind()?;
     Ok((hash, copy))
 }
@@ -454,7 +460,7 @@ mod tests {
         let mut content = String::new();
         copied.read_to_string(&mut content).unwrap();
         assert_eq!((content.as_str(), hash), ("one", ContentHash::of(b"one")));
-        assert!(digests.of(&File::open(folder.path()).unwrap(), 100, &cancel).is_err(), "a folder is no document");
+        assert!(digests.of(&File::open(folder.path()).unwrap(), 100, &cancel).is_err(), "a folder is not a document");
         assert_eq!(digests.of(&file, 2, &cancel).unwrap(), None);
         cancel.cancel();
         std::fs::write(&path, "three").unwrap();

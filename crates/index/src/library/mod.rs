@@ -1,6 +1,6 @@
 //! Implementation of the core's port [`Knowledge`] on top of extraction, chunks and index.
 //!
-//! - `bring`: indexing of files; cache of hashes that avoids rereading unchanged files; stable copies.
+//! - `ingest`: indexing of files; cache of hashes that avoids rereading unchanged files; stable copies.
 //! - `resolved`: identity of the documents in a request, and conversion of search results.
 //! - `reading`: selection of the parts to show, their size limits, and the cursor to continue from; pure.
 //!
@@ -38,7 +38,7 @@ use crate::{
 /// Reads and searches documents.
 pub struct Library {
     extractor: Extractor,
-    shelf: LazyIndex,
+    lazy_index: LazyIndex,
     digests: Digests,
     broken: FailureCache,
 }
@@ -48,17 +48,17 @@ impl Library {
     /// [`IndexConfig::rest_after`] without use, the memory is released.
     pub fn new(extractor: Extractor, config: IndexConfig) -> Self {
         let (digests, broken) = (Digests::default(), FailureCache::default());
-        Self { extractor, shelf: LazyIndex::new(config), digests, broken }
+        Self { extractor, lazy_index: LazyIndex::new(config), digests, broken }
     }
 
     /// Commits pending writes and closes the index for good.
     pub async fn close(&self) {
-        self.shelf.close().await;
+        self.lazy_index.close().await;
     }
 
     /// Returns true if the index is open.
     pub async fn is_open(&self) -> bool {
-        self.shelf.is_open().await
+        self.lazy_index.is_open().await
     }
 
     /// Reads parts of a document. If a quick pass finds that it needs recognition, reads it again in a full pass.
@@ -92,11 +92,11 @@ impl Library {
         cancel: CancellationToken,
     ) -> Result<Reading, Failure> {
         let named = Kind::of_name(&document.name);
-        let (limits, row) = (self.shelf.config().reading, range.from.row);
-        let most = [limits.pages, limits.sheets, limits.slides, limits.sections].map(|limit| limit.letters);
+        let (limits, row) = (self.lazy_index.config().reading, range.from.row);
+        let letter_limits = [limits.pages, limits.sheets, limits.slides, limits.sections].map(|limit| limit.letters);
         // The worker also returns the characters before those to show.
         let before = usize::try_from(range.from.column).unwrap_or(usize::MAX);
-        let letters = most.into_iter().max().unwrap_or(0).saturating_add(before);
+        let letters = letter_limits.into_iter().max().unwrap_or(0).saturating_add(before);
         let OpenDocument { file, inner, password, .. } = document;
         let window = Some(Window { row, letters });
         // Archives are read as a listing of their files, each of which is a separate document. The last page only
@@ -120,13 +120,13 @@ impl Library {
                 Some(Ok(Piece::End { .. })) | None => return Ok(reader.finish(None)),
                 Some(Err(failure @ (Failure::Cancelled | Failure::NeedsRecognition))) => return Err(failure),
                 // Show the part that was read.
-                Some(Err(failure)) if reader.kept.iter().any(|(_, part)| !part.is_empty()) => {
+                Some(Err(failure)) if reader.selected.iter().any(|(_, part)| !part.is_empty()) => {
                     return Ok(reader.finish(Some(sentence(&failure))));
                 }
                 // All pages were read. A problem with some of them only matters if a requested page exists.
                 Some(Err(failure @ Failure::Scanned { unread, pages, .. })) if unread.scans() < pages => {
-                    let why = (!reader.kept.is_empty()).then(|| sentence(&failure));
-                    return Ok(reader.finish(why));
+                    let reason = (!reader.selected.is_empty()).then(|| sentence(&failure));
+                    return Ok(reader.finish(reason));
                 }
                 Some(Err(failure)) => return Err(failure),
             }
@@ -140,13 +140,13 @@ impl Library {
         each: bool,
         cancel: &CancellationToken,
     ) -> Result<ResolvedDocuments, IndexError> {
-        let (digests, most) = (self.digests.clone(), self.extractor.limits().bytes_in);
+        let (digests, max_bytes) = (self.digests.clone(), self.extractor.limits().bytes_in);
         let recognition = self.extractor.recognition().stamp();
         // Dropping this future cancels the blocking thread, too.
         let stop = cancel.child_token();
         let _abandoned = stop.clone().drop_guard();
-        let look = move || ResolvedDocuments::of(documents, each, &digests, most, recognition, &stop);
-        tokio::task::spawn_blocking(look).await.map_err(|_| IndexError::Closed)
+        let resolve = move || ResolvedDocuments::of(documents, each, &digests, max_bytes, recognition, &stop);
+        tokio::task::spawn_blocking(resolve).await.map_err(|_| IndexError::Closed)
     }
 
     /// Creates an ingester for `index`.
@@ -157,7 +157,14 @@ impl Library {
         progress: &'a OnProgress,
         cancel: &'a CancellationToken,
     ) -> Ingester<'a> {
-        Ingester { extractor: &self.extractor, chunks: self.shelf.config().chunks, index, failures, progress, cancel }
+        Ingester {
+            extractor: &self.extractor,
+            chunks: self.lazy_index.config().chunks,
+            index,
+            failures,
+            progress,
+            cancel,
+        }
     }
 
     /// Identifies and searches documents.
@@ -171,19 +178,19 @@ impl Library {
         let (open, locked): (Vec<_>, Vec<_>) = documents.into_iter().partition(|document| document.password.is_none());
         let mut finds = DocumentFinds::default();
         if !open.is_empty() {
-            let index = self.shelf.take().await?;
+            let index = self.lazy_index.take().await?;
             let resolved = self.identify(open, false, cancel).await?;
             let ingester = self.ingester(&index, &self.broken, progress, cancel);
             let mut found = ingester.find(&resolved, query).await;
-            if let Err(IndexError::Lost(why)) = &found {
-                tracing::warn!(%why, "searching again, because the index was rebuilt");
+            if let Err(IndexError::Lost(reason)) = &found {
+                tracing::warn!(why = %reason, "searching again, because the index was rebuilt");
                 found = ingester.find(&resolved, query).await;
             }
             finds = found?;
         }
         for document in locked {
             // Documents with a password use an in-memory index that is dropped after the answer.
-            let config = IndexConfig { in_memory: true, ..self.shelf.config().clone() };
+            let config = IndexConfig { in_memory: true, ..self.lazy_index.config().clone() };
             let index = Arc::new(IndexHandle::open(config).await?);
             let resolved = self.identify(vec![document], false, cancel).await?;
             let found =
@@ -205,7 +212,7 @@ impl Library {
         let resolved = self.identify(documents, !again, cancel).await?;
         let named = |known: &KnownDocument| (known.id, known.name.clone());
         let names: Vec<(DocumentId, String)> = resolved.known.iter().map(named).collect();
-        let index = self.shelf.take().await?;
+        let index = self.lazy_index.take().await?;
         if again {
             for (id, _) in &names {
                 self.broken.forget(id);
@@ -228,23 +235,25 @@ impl Library {
         for (id, name) in names {
             let entry = index.entry(&id);
             let about = entry.as_ref().map(|entry| entry.about.clone()).unwrap_or_default();
-            let why = || {
-                let current_reason = unreadable.iter().find(|(broken, _)| *broken == name).map(|(_, why)| why.clone());
-                current_reason.or_else(|| self.broken.why(&id, recognition).map(|failure| sentence(&failure)))
+            let stored_problem = || {
+                let current_reason =
+                    unreadable.iter().find(|(broken, _)| *broken == name).map(|(_, reason)| reason.clone());
+                current_reason
+                    .or_else(|| self.broken.cached_failure(&id, recognition).map(|failure| sentence(&failure)))
             };
             states.push(DocumentState {
                 format: about.kind.or_else(|| Kind::of_name(&name)).unwrap_or(Kind::Plain).to_string(),
                 title: entry.as_ref().and_then(|entry| entry.title.clone()),
                 parts: about.parts,
                 chunks: entry.as_ref().map(|entry| entry.chunks),
-                problem: if entry.is_some() { about.flaw } else { why() },
+                problem: if entry.is_some() { about.flaw } else { stored_problem() },
                 name,
             });
         }
         let known: Vec<String> = states.iter().map(|state| state.name.clone()).collect();
         let never_opened = unreadable.into_iter().filter(|(name, _)| !known.contains(name));
-        states.extend(never_opened.map(|(name, why)| {
-            let (format, problem) = (String::new(), Some(why));
+        states.extend(never_opened.map(|(name, reason)| {
+            let (format, problem) = (String::new(), Some(reason));
             DocumentState { format, title: None, parts: 0, chunks: None, problem, name }
         }));
         states
@@ -307,7 +316,7 @@ impl Knowledge for Library {
         async move {
             let resolved = self.identify(documents, true, &CancellationToken::new()).await?;
             let ResolvedDocuments { known, unreadable, recognition } = resolved;
-            let index = self.shelf.take().await?;
+            let index = self.lazy_index.take().await?;
             let names = known.into_iter().map(|known| (known.id, known.name));
             Ok(self.states_of(&index, names, unreadable, &recognition))
         }
@@ -315,7 +324,7 @@ impl Knowledge for Library {
     }
 
     fn stats(&self) -> BoxFuture<'_, Result<KnowledgeStats, KnowledgeError>> {
-        async { Ok(self.shelf.take().await?.stats().await?) }.boxed()
+        async { Ok(self.lazy_index.take().await?.stats().await?) }.boxed()
     }
 }
 

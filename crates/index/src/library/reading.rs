@@ -20,10 +20,10 @@ pub(super) struct Reader {
     /// Number of parts that have started.
     seen: u32,
     last: Option<DocumentPlace>,
-    /// Number of characters in `kept`.
+    /// Number of characters in `selected`.
     letters: usize,
     /// Requested parts, or the whole text of a document without pages.
-    pub(super) kept: Vec<(u32, Part)>,
+    pub(super) selected: Vec<(u32, Part)>,
 }
 
 impl Reader {
@@ -53,11 +53,11 @@ impl Reader {
         }
         if whole || self.seen >= self.range.first {
             self.letters += letters(&part);
-            let rest = match self.kept.last_mut().filter(|_| !is_new) {
+            let rest = match self.selected.last_mut().filter(|_| !is_new) {
                 Some((_, last)) => last.join(part),
                 None => Some(part),
             };
-            self.kept.extend(rest.map(|part| (self.seen, part)));
+            self.selected.extend(rest.map(|part| (self.seen, part)));
         }
         ControlFlow::Continue(())
     }
@@ -75,10 +75,10 @@ impl Reader {
         let letters = self.limits.of(kind).letters;
         let head = self.head.unwrap_or(Head { kind, title: None, parts: None });
         let picture = |(number, part): &(u32, Part)| Some((*number, UnreadPages::one(part.unread?, !part.is_empty())));
-        let pictures: Vec<(u32, UnreadPages)> = self.kept.iter().filter_map(picture).collect();
-        let is_whole = self.kept.iter().any(|(_, part)| is_whole(&part.place));
+        let pictures: Vec<(u32, UnreadPages)> = self.selected.iter().filter_map(picture).collect();
+        let is_whole = self.selected.iter().any(|(_, part)| is_whole(&part.place));
         let (parts_are, total, parts): (_, _, Vec<(u32, Part)>) = if is_whole {
-            let text: Vec<String> = self.kept.iter().map(|(_, part)| part.markdown()).collect();
+            let text: Vec<String> = self.selected.iter().map(|(_, part)| part.markdown()).collect();
             let text = text.join("\n\n");
             let sections = sections(&text);
             let total = u32::try_from(sections.len()).unwrap_or(u32::MAX);
@@ -94,12 +94,12 @@ impl Reader {
                 _ => PartKind::Page,
             };
             let total = head.parts.unwrap_or(self.seen).max(self.seen);
-            (parts_are, total, self.kept)
+            (parts_are, total, self.selected)
         };
         let parts = fit(parts, self.range, letters);
         let is_shown = |(number, _): &&(u32, UnreadPages)| parts.iter().any(|part| part.number == *number);
         let shown = pictures.iter().filter(is_shown).map(|(_, page)| *page).reduce(UnreadPages::and);
-        let broken = broken.or_else(|| shown.map(|shown| shown.of_shown()));
+        let broken = broken.or_else(|| shown.map(|shown| shown.describe_shown()));
         Reading { format: kind.to_string(), title: head.title, parts_are, total, parts, broken, locked: false }
     }
 }

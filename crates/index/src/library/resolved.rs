@@ -15,15 +15,15 @@ use crate::{
     DocumentPlace, Failure, Kind, RecognitionStamp,
     handle::IndexHandle,
     index::{ContentHash, DocumentId},
-    search::{Answer, Hit, MOST_HITS, Query, Request, VisibleDocument},
+    search::{Answer, Hit, MAX_HITS, Query, Request, VisibleDocument},
 };
 
 /// Version of readers and chunking. Increment it with every change to extracted text or chunks, so that documents are
 /// indexed again.
-const READING: u32 = 13;
+const READER_VERSION: u32 = 13;
 
 /// Time limit for scanning texts with a regular expression.
-const SCAN: Duration = Duration::from_secs(10);
+const SCAN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Documents of a request that could be identified, and those that could not.
 pub(super) struct ResolvedDocuments {
@@ -35,7 +35,7 @@ pub(super) struct ResolvedDocuments {
 }
 
 impl ResolvedDocuments {
-    /// Hashes documents of up to `most` bytes. Blocks until done or cancelled.
+    /// Hashes documents of up to `max_bytes`. Blocks until done or cancelled.
     ///
     /// Without recognition an image cannot answer anything, so images among other documents are skipped. They are
     /// included if `each` is set, because the caller wants the state of every document, or if there is only one
@@ -44,7 +44,7 @@ impl ResolvedDocuments {
         documents: Vec<OpenDocument>,
         each: bool,
         digests: &Digests,
-        most: u64,
+        max_bytes: u64,
         recognition: RecognitionStamp,
         cancel: &CancellationToken,
     ) -> Self {
@@ -58,12 +58,12 @@ impl ResolvedDocuments {
             if kind == Kind::Picture && !includes_pictures {
                 continue;
             }
-            match digests.of(&file, most, cancel) {
+            match digests.of(&file, max_bytes, cancel) {
                 Ok(Some(hash)) => {
                     let place = place_of(&file, inner.as_deref()).filter(|_| password.is_none());
                     let hash = inner.as_deref().map_or(hash, |path| hash.within(path));
                     resolved.known.push(KnownDocument {
-                        id: DocumentId::new(hash, kind, READING),
+                        id: DocumentId::new(hash, kind, READER_VERSION),
                         name,
                         file: Arc::new(file),
                         inner,
@@ -71,7 +71,9 @@ impl ResolvedDocuments {
                         place,
                     });
                 }
-                Ok(None) => resolved.unreadable.push((name, super::sentence(&Failure::too_large("its size", most)))),
+                Ok(None) => {
+                    resolved.unreadable.push((name, super::sentence(&Failure::too_large("its size", max_bytes))))
+                }
                 Err(error) => resolved.unreadable.push((name, format!("it cannot be read: {error}"))),
             }
         }
@@ -92,19 +94,25 @@ impl ResolvedDocuments {
             .collect();
         let text = query.text.clone();
         let asked = if query.regex { Query::Regex(text) } else { Query::Words(text) };
-        Request { limit: query.limit.max(1), context: query.neighbours, within: SCAN, ..Request::new(visible, asked) }
+        Request {
+            limit: query.limit.max(1),
+            context: query.neighbours,
+            within: SCAN_TIMEOUT,
+            ..Request::new(visible, asked)
+        }
     }
 
     /// Returns the names of documents that a password would open.
     fn locked(&self, failures: &FailureCache) -> Vec<String> {
-        let is_locked =
-            |known: &&KnownDocument| failures.why(&known.id, &self.recognition).is_some_and(|why| why.needs_password());
+        let is_locked = |known: &&KnownDocument| {
+            failures.cached_failure(&known.id, &self.recognition).is_some_and(|reason| reason.needs_password())
+        };
         self.known.iter().filter(is_locked).map(|known| known.name.clone()).collect()
     }
 
     /// Converts the answer and adds the problems: unidentified documents, those in the report, and those that were read
     /// in part.
-    pub(super) fn finds(
+    pub(super) fn to_finds(
         &self,
         index: &IndexHandle,
         answer: Answer,
@@ -114,7 +122,8 @@ impl ResolvedDocuments {
     ) -> DocumentFinds {
         let IngestReport { unreadable, not_begun } = report;
         let is_phrase = !query.regex && query.text.trim_start().starts_with(['"', '“', '「']);
-        let by = if is_phrase && answer.how == SearchedBy::Words { SearchedBy::Phrase } else { answer.how };
+        let by =
+            if is_phrase && answer.searched_by == SearchedBy::Words { SearchedBy::Phrase } else { answer.searched_by };
         let flaw = |known: &KnownDocument| Some((known.name.clone(), index.entry(&known.id)?.about.flaw.clone()?));
         let flawed = self.known.iter().filter_map(flaw);
         let mut finds = DocumentFinds {
@@ -133,7 +142,7 @@ impl ResolvedDocuments {
             finds.note(DocumentFinds::LOOSE.to_owned());
         }
         if answer.more {
-            finds.note_more_matches(query.limit.clamp(1, MOST_HITS));
+            finds.note_more_matches(query.limit.clamp(1, MAX_HITS));
         }
         finds
     }

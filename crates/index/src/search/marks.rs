@@ -18,7 +18,7 @@ pub(crate) struct HighlightTerms {
 
 impl HighlightTerms {
     /// Collects the terms of a query and of words that corrected its typos.
-    pub(crate) fn new(parsed: &ParsedQuery, meant: &[String]) -> Self {
+    pub(crate) fn new(parsed: &ParsedQuery, corrections: &[String]) -> Self {
         let mut needles = Self::default();
         for unit in &parsed.units {
             match unit {
@@ -29,7 +29,7 @@ impl HighlightTerms {
                 }
             }
         }
-        needles.stems.extend(meant.iter().flat_map(|word| stems(word)));
+        needles.stems.extend(corrections.iter().flat_map(|word| stems(word)));
         // If a phrase does not occur literally, its words are highlighted instead, see `marks`.
         needles
     }
@@ -56,9 +56,9 @@ impl HighlightTerms {
             marks.extend(found);
         }
         if !has_phrase {
-            self.loose_marks(&whole, language, &mut marks);
+            self.word_marks(&whole, language, &mut marks);
         }
-        apart(marks)
+        merged(marks)
     }
 
     /// Returns true if the word has one of the stems. A word starts with the same character as its stem, except for
@@ -70,7 +70,7 @@ impl HighlightTerms {
         may_be && self.stems.contains(&stem(word, language))
     }
 
-    fn loose_marks(&self, whole: &[&Token], language: Language, marks: &mut Vec<Range<usize>>) {
+    fn word_marks(&self, whole: &[&Token], language: Language, marks: &mut Vec<Range<usize>>) {
         for needle in self.phrases.iter().flatten() {
             let needle_stem = stem(&needle.text, language);
             let begins_so = |token: &Token| token.text.chars().next() == needle_stem.chars().next();
@@ -114,17 +114,17 @@ fn letter_marks(letter: &str, whole: &[&Token], text: &str) -> Vec<Range<usize>>
 }
 
 /// Sorts the ranges and merges overlapping ones.
-pub(crate) fn apart(mut marks: Vec<Range<usize>>) -> Vec<Range<usize>> {
+pub(crate) fn merged(mut marks: Vec<Range<usize>>) -> Vec<Range<usize>> {
     marks.retain(|mark| !mark.is_empty());
     marks.sort_by_key(|mark| (mark.start, mark.end));
-    let mut apart: Vec<Range<usize>> = Vec::with_capacity(marks.len());
+    let mut merged: Vec<Range<usize>> = Vec::with_capacity(marks.len());
     for mark in marks {
-        match apart.last_mut() {
+        match merged.last_mut() {
             Some(last) if mark.start < last.end => last.end = last.end.max(mark.end),
-            _ => apart.push(mark),
+            _ => merged.push(mark),
         }
     }
-    apart
+    merged
 }
 
 /// Excerpt of a chunk with the hits in it.
@@ -136,14 +136,14 @@ pub struct Snippet {
     pub hits: Vec<Range<usize>>,
 }
 
-const CUT: &str = "…";
+const ELLIPSIS: &str = "…";
 
 /// Returns about `letters` characters of a text, where it has the most hits.
 pub fn around(text: &str, marks: &[Range<usize>], letters: usize) -> Snippet {
     let window = window(text, marks, letters);
     let part = text.get(window.clone()).unwrap_or_default();
-    let before = if window.start > 0 { CUT } else { "" };
-    let after = if window.end < text.len() { CUT } else { "" };
+    let before = if window.start > 0 { ELLIPSIS } else { "" };
+    let after = if window.end < text.len() { ELLIPSIS } else { "" };
     let hits = marks
         .iter()
         .filter(|mark| mark.start < window.end && mark.end > window.start)
@@ -242,7 +242,7 @@ mod snippet_tests {
                 let start = text.floor_char_boundary(from.min(text.len()));
                 start..text.ceil_char_boundary((start + len).min(text.len()))
             }).collect();
-            let marks = crate::search::marks::apart(marks);
+            let marks = crate::search::marks::merged(marks);
             let snippet = around(&text, &marks, letters);
             prop_assert!(snippet.text.chars().count() <= letters + letters / 4 + 2);
             for hit in &snippet.hits {

@@ -39,9 +39,10 @@ pub(crate) fn search(
         Query::Words(text) => words::search(&planner, dictionary, text)?,
         Query::Regex(pattern) => match pattern::Pattern::new(pattern) {
             Ok(pattern) => pattern::search(&planner, &pattern, stop)?,
-            Err(why) => {
+            Err(reason) => {
                 let mut answer = words::search(&planner, dictionary, pattern)?;
-                let note = format!("the pattern is not a supported regular expression ({why}); searched for its words");
+                let note =
+                    format!("the pattern is not a supported regular expression ({reason}); searched for its words");
                 answer.notes.insert(0, note);
                 answer
             }
@@ -73,12 +74,12 @@ fn hit(planner: &Planner<'_>, candidate: &Candidate, chunk: Chunk, marks: &[Rang
 fn add_neighbours(view: &View, hits: &mut [Hit]) -> Result<(), IndexError> {
     for hit in hits {
         let (owner, place) = (hit.owner, &hit.chunk.place);
-        let beside = |ordinal| -> Result<Option<String>, IndexError> {
+        let neighbour = |ordinal| -> Result<Option<String>, IndexError> {
             let chunk = view.chunk_of(owner, ordinal)?;
             Ok(chunk.filter(|chunk| chunk.place.is_same(place)).map(|chunk| chunk.text))
         };
-        let before = hit.ordinal.checked_sub(1).map(beside).transpose()?.flatten();
-        let after = beside(hit.ordinal.saturating_add(1))?;
+        let before = hit.ordinal.checked_sub(1).map(neighbour).transpose()?.flatten();
+        let after = neighbour(hit.ordinal.saturating_add(1))?;
         (hit.before, hit.after) = (before, after);
     }
     Ok(())
@@ -88,7 +89,7 @@ fn add_neighbours(view: &View, hits: &mut [Hit]) -> Result<(), IndexError> {
 pub(crate) const CITED: usize = 240;
 
 /// Maximum number of hits, regardless of the request.
-pub(crate) const MOST_HITS: usize = 200;
+pub(crate) const MAX_HITS: usize = 200;
 
 /// Search request with its limits.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -145,13 +146,13 @@ pub struct Answer {
     /// Notes for the caller, each a sentence without its full stop.
     pub notes: Vec<String>,
     /// Search method that found the hits.
-    pub how: SearchedBy,
+    pub searched_by: SearchedBy,
 }
 
 impl Answer {
     /// Creates an empty answer.
-    pub(crate) const fn of(how: SearchedBy) -> Self {
-        Self { hits: Vec::new(), complete: true, more: false, is_loose: false, notes: Vec::new(), how }
+    pub(crate) const fn of(searched_by: SearchedBy) -> Self {
+        Self { hits: Vec::new(), complete: true, more: false, is_loose: false, notes: Vec::new(), searched_by }
     }
 }
 

@@ -9,12 +9,12 @@ use crate::analyze::{
 };
 
 /// Number of bytes of a query that are read.
-const LONGEST: usize = 2000;
+const MAX_QUERY_BYTES: usize = 2000;
 /// Maximum number of words in a query.
-const MOST: usize = 24;
+const MAX_WORDS: usize = 24;
 
 /// Field names that models often use. There are no such fields, so the prefix is dropped.
-const FIELDS: [&str; 12] = [
+const FIELD_NAMES: [&str; 12] = [
     "title", "text", "body", "content", "heading", "page", "file", "filename", "name", "document", "author", "subject",
 ];
 
@@ -55,7 +55,7 @@ pub enum Unit {
 
 /// Parses a query. Never fails.
 pub fn parse(query: &str, dictionary: &Dictionary) -> ParsedQuery {
-    let query = query.get(..query.floor_char_boundary(LONGEST)).unwrap_or(query).replace("\\\"", "\"");
+    let query = query.get(..query.floor_char_boundary(MAX_QUERY_BYTES)).unwrap_or(query).replace("\\\"", "\"");
     let mut parsed = ParsedQuery::default();
     let mut is_excluded = false;
     let pieces = pieces(&query);
@@ -80,8 +80,8 @@ pub fn parse(query: &str, dictionary: &Dictionary) -> ParsedQuery {
     }
     drop_stop_words(&mut parsed.units);
     for units in [&mut parsed.units, &mut parsed.excluded] {
-        parsed.left_out += units.len().saturating_sub(MOST);
-        units.truncate(MOST);
+        parsed.left_out += units.len().saturating_sub(MAX_WORDS);
+        units.truncate(MAX_WORDS);
     }
     parsed.whole.truncate(parsed.whole.trim_end().len());
     parsed
@@ -104,19 +104,19 @@ fn drop_stop_words(units: &mut Vec<Unit>) {
     let words: Vec<&str> =
         units.iter().map(|unit| if let Unit::Word { exact, .. } = unit { exact } else { "" }).collect();
     let small = small_words(&words);
-    let says_nothing = |(unit, small): (&Unit, &bool)| match unit {
+    let stop_words = |(unit, small): (&Unit, &bool)| match unit {
         Unit::Letters(word) => is_stop_word(word),
         _ => *small,
     };
-    let says_nothing: Vec<bool> = units.iter().zip(&small).map(says_nothing).collect();
-    if says_nothing.iter().any(|nothing| !nothing) {
-        let mut nothing = says_nothing.iter();
-        units.retain(|_| nothing.next() == Some(&false));
+    let stop_words: Vec<bool> = units.iter().zip(&small).map(stop_words).collect();
+    if stop_words.iter().any(|is_stop_word| !is_stop_word) {
+        let mut flags = stop_words.iter();
+        units.retain(|_| flags.next() == Some(&false));
     }
-    let mut seen: Vec<Unit> = Vec::with_capacity(units.len());
+    let mut unique: Vec<Unit> = Vec::with_capacity(units.len());
     units.retain(|unit| {
-        !seen.contains(unit) && {
-            seen.push(unit.clone());
+        !unique.contains(unit) && {
+            unique.push(unit.clone());
             true
         }
     });
@@ -176,7 +176,7 @@ fn closing(open: char) -> Option<&'static [char]> {
 /// Returns the units of a text without white space.
 fn units(text: &str, dictionary: &Dictionary) -> Vec<Unit> {
     let text = match text.split_once(':') {
-        Some((field, rest)) if !rest.is_empty() && FIELDS.contains(&field.to_ascii_lowercase().as_str()) => rest,
+        Some((field, rest)) if !rest.is_empty() && FIELD_NAMES.contains(&field.to_ascii_lowercase().as_str()) => rest,
         _ => text,
     };
     if let Some(prefix) = text.strip_suffix('*').and_then(as_prefix) {
@@ -317,6 +317,6 @@ mod tests {
     fn excess_query_words_are_counted() {
         let words: Vec<String> = (100..130).map(|number| format!("x{number}")).collect();
         let parsed = parse(&words.join(" "), &Dictionary::default());
-        assert_eq!((parsed.units.len(), parsed.left_out), (MOST, 6));
+        assert_eq!((parsed.units.len(), parsed.left_out), (MAX_WORDS, 6));
     }
 }

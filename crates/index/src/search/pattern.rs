@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use unicode_normalization::char::canonical_combining_class;
 
 use super::{
-    Answer, MOST_HITS, hit,
+    Answer, MAX_HITS, hit,
     plan::{Candidate, Planner},
 };
 use crate::{
@@ -23,11 +23,11 @@ use crate::{
 };
 
 /// Maximum size of a compiled expression in bytes.
-const COMPILED: usize = 2 * 1024 * 1024;
+const MAX_COMPILED_BYTES: usize = 2 * 1024 * 1024;
 /// Maximum number of highlighted hits in one chunk.
-const MARKS: usize = 64;
+const MAX_MARKS: usize = 64;
 /// Number of chunks between checks for cancellation and timeout.
-const CHECK_EVERY: usize = 64;
+const CHECK_INTERVAL: usize = 64;
 
 /// Conditions that end a scan.
 #[derive(Debug, Clone)]
@@ -39,7 +39,7 @@ pub(crate) struct Stop {
 /// Compiled regular expression. Matching takes time linear in the text for any expression.
 pub(crate) struct Pattern {
     regex: Regex,
-    need: Need,
+    requirement: Requirement,
 }
 
 impl Pattern {
@@ -48,8 +48,8 @@ impl Pattern {
         let regex = RegexBuilder::new(pattern)
             .case_insensitive(true)
             .multi_line(true)
-            .size_limit(COMPILED)
-            .dfa_size_limit(COMPILED)
+            .size_limit(MAX_COMPILED_BYTES)
+            .dfa_size_limit(MAX_COMPILED_BYTES)
             .nest_limit(64)
             .build()
             .map_err(|error| match error {
@@ -57,21 +57,26 @@ impl Pattern {
                 // The last line is the message; the lines above show the position.
                 error => error.to_string().lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned(),
             })?;
-        Ok(Self { regex, need: Need::of(pattern) })
+        Ok(Self { regex, requirement: Requirement::of(pattern) })
     }
 
     fn marks(&self, text: &str) -> Vec<Range<usize>> {
         // Empty matches, as of `x*`, are not hits.
-        self.regex.find_iter(text).map(|found| found.range()).filter(|range| !range.is_empty()).take(MARKS).collect()
+        self.regex
+            .find_iter(text)
+            .map(|found| found.range())
+            .filter(|range| !range.is_empty())
+            .take(MAX_MARKS)
+            .collect()
     }
 }
 
 /// Returns matching chunks in document order.
 pub(crate) fn search(planner: &Planner<'_>, pattern: &Pattern, stop: &Stop) -> Result<Answer, IndexError> {
     let Planner { view, request, allowed } = planner;
-    let narrowed = pattern.need.query(planner);
-    let how = if narrowed.is_some() { SearchedBy::NarrowedRegex } else { SearchedBy::Scan };
-    let mut answer = Answer::of(how);
+    let narrowed = pattern.requirement.query(planner);
+    let method = if narrowed.is_some() { SearchedBy::NarrowedRegex } else { SearchedBy::Scan };
+    let mut answer = Answer::of(method);
     if allowed.chunks == 0 {
         return Ok(answer);
     }
@@ -82,9 +87,9 @@ pub(crate) fn search(planner: &Planner<'_>, pattern: &Pattern, stop: &Stop) -> R
         candidates.extend(allowed.candidate(key, address, 0.0));
     }
     candidates.sort_by_key(Candidate::place);
-    let limit = request.limit.clamp(1, MOST_HITS);
+    let limit = request.limit.clamp(1, MAX_HITS);
     for (read, candidate) in candidates.iter().enumerate() {
-        if read % CHECK_EVERY == 0 {
+        if read % CHECK_INTERVAL == 0 {
             if stop.cancel.is_cancelled() {
                 return Err(IndexError::Cancelled);
             }
@@ -110,30 +115,30 @@ pub(crate) fn search(planner: &Planner<'_>, pattern: &Pattern, stop: &Stop) -> R
 }
 
 /// Minimum number of characters of a partial word. Shorter ones occur in too many words.
-const SHORTEST: usize = 3;
+const MIN_LITERAL: usize = 3;
 /// Maximum number of characters of a partial word. Longer ones make the automaton too large.
-const LONGEST: usize = 32;
+const MAX_LITERAL: usize = 32;
 /// Maximum number of alternatives that are looked up separately.
-const MOST: usize = 32;
+const MAX_ALTERNATIVES: usize = 32;
 
 /// Matches the rest of a word in a script with spaces. Excluding other scripts skips most terms, which are pairs of
 /// their characters.
-const SPACED: &str = "[^\u{E00}-\u{EFF}\u{1000}-\u{109F}\u{1780}-\u{17FF}\u{3005}-\u{3007}\u{3041}-\u{30FF}\u{3131}-\u{318E}\u{31F0}-\u{31FF}\u{3400}-\u{9FFF}\u{AC00}-\u{D7FF}]*";
+const SPACED_SCRIPTS: &str = "[^\u{E00}-\u{EFF}\u{1000}-\u{109F}\u{1780}-\u{17FF}\u{3005}-\u{3007}\u{3041}-\u{30FF}\u{3131}-\u{318E}\u{31F0}-\u{31FF}\u{3400}-\u{9FFF}\u{AC00}-\u{D7FF}]*";
 
 /// Condition that every match fulfils.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Need {
+pub(crate) enum Requirement {
     /// No condition is known.
     Nothing,
     /// Contains this lowercase text.
     Letters(String),
     /// Fulfils all these conditions.
-    All(Vec<Need>),
+    All(Vec<Requirement>),
     /// Fulfils one of these conditions.
-    One(Vec<Need>),
+    One(Vec<Requirement>),
 }
 
-impl Need {
+impl Requirement {
     /// Derives the condition for matches of an expression. [`Nothing`](Self::Nothing) if it cannot be parsed.
     pub(crate) fn of(pattern: &str) -> Self {
         // Parsed as case-sensitive, since the literals are compared in lower case anyway.
@@ -150,8 +155,12 @@ impl Need {
             HirKind::Capture(capture) => Self::of_hir(&capture.sub),
             HirKind::Concat(parts) => Self::of_sequence(parts),
             HirKind::Alternation(parts) => {
-                let needs: Vec<Self> = parts.iter().take(MOST + 1).map(Self::of_hir).collect();
-                if needs.len() > MOST || needs.contains(&Self::Nothing) { Self::Nothing } else { Self::One(needs) }
+                let needs: Vec<Self> = parts.iter().take(MAX_ALTERNATIVES + 1).map(Self::of_hir).collect();
+                if needs.len() > MAX_ALTERNATIVES || needs.contains(&Self::Nothing) {
+                    Self::Nothing
+                } else {
+                    Self::One(needs)
+                }
             }
         }
     }
@@ -169,7 +178,7 @@ impl Need {
             }
             match Self::of_hir(part) {
                 Self::Nothing => {}
-                need => all.push(need),
+                requirement => all.push(requirement),
             }
         }
         if !run.is_empty() {
@@ -187,9 +196,9 @@ impl Need {
         match self {
             Self::Nothing => None,
             Self::Letters(letters) => all_of(terms(letters).iter().filter_map(|term| term.query(planner)).collect()),
-            Self::All(needs) => all_of(needs.iter().filter_map(|need| need.query(planner)).collect()),
+            Self::All(needs) => all_of(needs.iter().filter_map(|requirement| requirement.query(planner)).collect()),
             Self::One(needs) => {
-                let queries: Option<Vec<_>> = needs.iter().map(|need| need.query(planner)).collect();
+                let queries: Option<Vec<_>> = needs.iter().map(|requirement| requirement.query(planner)).collect();
                 queries.map(|queries| Box::new(BooleanQuery::union(queries)) as Box<dyn Query>)
             }
         }
@@ -209,10 +218,10 @@ fn letters(hir: &Hir) -> Option<String> {
         HirKind::Literal(literal) => std::str::from_utf8(&literal.0).ok().map(str::to_lowercase),
         HirKind::Class(Class::Unicode(class)) => {
             let mut letters = class.iter().flat_map(|range| range.start()..=range.end());
-            let first = folded(letters.next()?);
+            let first = normalised_letter(letters.next()?);
             // A letter has only a few case variants, so a larger class is not a single letter.
-            let few = letters.by_ref().take(4).all(|letter| folded(letter) == first);
-            (few && letters.next().is_none()).then_some(first)
+            let is_single = letters.by_ref().take(4).all(|letter| normalised_letter(letter) == first);
+            (is_single && letters.next().is_none()).then_some(first)
         }
         HirKind::Capture(capture) => letters(&capture.sub),
         _ => None,
@@ -220,7 +229,7 @@ fn letters(hir: &Hir) -> Option<String> {
 }
 
 /// Normalises a character as in the index.
-fn folded(letter: char) -> String {
+fn normalised_letter(letter: char) -> String {
     crate::analyze::exact::small(crate::analyze::normal::Normal::new(letter.encode_utf8(&mut [0; 4])).text())
 }
 
@@ -240,11 +249,11 @@ impl RequiredTerm {
             return Some(planner.term(planner.view.fields.exact, &self.text));
         }
         let length = self.text.chars().count();
-        if !(SHORTEST..=LONGEST).contains(&length) {
+        if !(MIN_LITERAL..=MAX_LITERAL).contains(&length) {
             return None;
         }
-        let before = if self.open_start { SPACED } else { "" };
-        let after = if self.open_end { SPACED } else { "" };
+        let before = if self.open_start { SPACED_SCRIPTS } else { "" };
+        let after = if self.open_end { SPACED_SCRIPTS } else { "" };
         planner.matching(&format!("{before}{}{after}", self.text))
     }
 }

@@ -145,27 +145,27 @@ impl Candidate {
 }
 
 /// Weight of a word in a chunk's heading only, relative to one in its text.
-const IN_HEADING: f32 = 0.5;
+const HEADING_WEIGHT: f32 = 0.5;
 /// Weight of a part of a unit: a pair of characters, or a word of a phrase.
-const PART: f32 = 0.3;
+const PART_WEIGHT: f32 = 0.3;
 /// Weight of a word that corrects a typo.
-const ALMOST: f32 = 0.8;
+const CORRECTION_WEIGHT: f32 = 0.8;
 /// Maximum number of chunks with a word for it to count as a possible typo.
-const RARE: u64 = 3;
+const MAX_TYPO_CHUNKS: u64 = 3;
 /// Minimum length of a word that counts as a possible typo.
-const LEAST_LETTERS: usize = 4;
+const MIN_TYPO_LETTERS: usize = 4;
 /// First term of scripts without spaces. Typos are not looked up beyond it, since each of those terms differs by one
 /// character from many others.
-const UNSPACED: &str = "\u{2e80}";
+const FIRST_UNSPACED_TERM: &str = "\u{2e80}";
 /// Maximum number of corrections for one word.
-const MOST_MEANT: usize = 8;
+const MAX_CORRECTIONS: usize = 8;
 
 /// Maximum number of corrections whose visible chunks are counted, and the count above which frequencies are not
 /// distinguished.
-const MOST_COUNTED: usize = 64;
-const ENOUGH: u64 = 100;
+const MAX_COUNTED_CORRECTIONS: usize = 64;
+const FREQUENCY_CAP: u64 = 100;
 /// Maximum number of chunks that are checked when visible chunks with a word are counted.
-const LOOKED_AT: usize = 20_000;
+const MAX_CHECKED_CHUNKS: usize = 20_000;
 
 /// Addresses of matching chunks.
 pub(super) type FoundChunks = HashSet<DocAddress>;
@@ -189,9 +189,9 @@ pub(super) enum Alternative {
 /// Builds the concepts of a query.
 pub(super) struct Concepts<'a> {
     planner: &'a Planner<'a>,
-    made: Vec<Concept>,
+    collected: Vec<Concept>,
     /// Corrections of possible typos.
-    meant: Vec<String>,
+    corrections: Vec<String>,
 }
 
 impl<'a> Concepts<'a> {
@@ -200,14 +200,14 @@ impl<'a> Concepts<'a> {
         parsed: &ParsedQuery,
         planner: &'a Planner<'a>,
     ) -> Result<(Vec<Concept>, Vec<String>), IndexError> {
-        let mut concepts = Self { planner, made: Vec::new(), meant: Vec::new() };
+        let mut concepts = Self { planner, collected: Vec::new(), corrections: Vec::new() };
         for unit in &parsed.units {
             concepts.add(unit, parsed.units.len() == 1)?;
         }
-        let Self { mut made, meant, .. } = concepts;
-        made.retain(|concept| !concept.alternatives.is_empty());
-        made.sort_by(|one, other| other.weight.total_cmp(&one.weight));
-        Ok((made, meant))
+        let Self { mut collected, corrections, .. } = concepts;
+        collected.retain(|concept| !concept.alternatives.is_empty());
+        collected.sort_by(|one, other| other.weight.total_cmp(&one.weight));
+        Ok((collected, corrections))
     }
 
     fn add(&mut self, unit: &Unit, is_alone: bool) -> Result<(), IndexError> {
@@ -224,7 +224,9 @@ impl<'a> Concepts<'a> {
                 for token in tokens(text) {
                     match token.form {
                         // The single digits of a number such as 4.1 carry no meaning.
-                        Form::Word if token.text.len() > 1 => self.word(&token.text, &stems(&token.text), PART)?,
+                        Form::Word if token.text.len() > 1 => {
+                            self.word(&token.text, &stems(&token.text), PART_WEIGHT)?
+                        }
                         Form::Pair => self.pair(&token.text)?,
                         Form::Word | Form::Part | Form::Last => {}
                     }
@@ -235,32 +237,32 @@ impl<'a> Concepts<'a> {
     }
 
     fn word(&mut self, exact: &str, stems: &[String], share: f32) -> Result<(), IndexError> {
-        let (mut alternatives, mut known) = (Vec::new(), 0);
+        let (mut alternatives, mut frequency) = (Vec::new(), 0);
         for stem in stems {
-            known += self.take(stem, 1.0, &mut alternatives)?;
+            frequency += self.take(stem, 1.0, &mut alternatives)?;
         }
         let mut share = share;
-        let may_be_wrong = exact.chars().count() >= LEAST_LETTERS && exact.chars().all(char::is_alphabetic);
+        let may_be_wrong = exact.chars().count() >= MIN_TYPO_LETTERS && exact.chars().all(char::is_alphabetic);
         // Rarity is measured in visible documents only; those of others do not count.
         let mut seen = if may_be_wrong { 0 } else { u64::MAX };
         for stem in stems.iter().filter(|_| may_be_wrong) {
-            seen += self.seen(&Term::from_field_text(self.planner.view.fields.words, stem), RARE + 1)?;
+            seen += self.seen(&Term::from_field_text(self.planner.view.fields.words, stem), MAX_TYPO_CHUNKS + 1)?;
         }
-        if seen <= RARE {
+        if seen <= MAX_TYPO_CHUNKS {
             let mut as_meant = 0;
-            for word in self.almost(exact, seen)? {
+            for word in self.similar_words(exact, seen)? {
                 for stem in crate::analyze::stems(&word) {
-                    as_meant += self.take(&stem, if seen == 0 { 1.0 } else { ALMOST }, &mut alternatives)?;
+                    as_meant += self.take(&stem, if seen == 0 { 1.0 } else { CORRECTION_WEIGHT }, &mut alternatives)?;
                 }
-                self.meant.push(word);
+                self.corrections.push(word);
             }
             if seen == 0 && as_meant > 0 {
-                share *= ALMOST;
+                share *= CORRECTION_WEIGHT;
             }
-            known += as_meant;
+            frequency += as_meant;
         }
-        let weight = share * self.rarity(known);
-        self.made.push(Concept { weight, alternatives, is_required: false });
+        let weight = share * self.rarity(frequency);
+        self.collected.push(Concept { weight, alternatives, is_required: false });
         Ok(())
     }
 
@@ -268,32 +270,32 @@ impl<'a> Concepts<'a> {
     fn take(&self, word: &str, quality: f32, into: &mut Vec<Alternative>) -> Result<u64, IndexError> {
         let fields = &self.planner.view.fields;
         let is_there =
-            |term: &Term| into.iter().any(|other| matches!(other, Alternative::Term(known, _) if known == term));
+            |term: &Term| into.iter().any(|other| matches!(other, Alternative::Term(other, _) if other == term));
         let (text, heading) = (Term::from_field_text(fields.words, word), Term::from_field_text(fields.heading, word));
         if is_there(&text) {
             return Ok(0);
         }
-        let known = self.planner.view.searcher.doc_freq(&text)?;
-        if known > 0 {
+        let frequency = self.planner.view.searcher.doc_freq(&text)?;
+        if frequency > 0 {
             into.push(Alternative::Term(text, quality));
         }
         if self.planner.view.searcher.doc_freq(&heading)? > 0 {
-            into.push(Alternative::Term(heading, quality * IN_HEADING));
+            into.push(Alternative::Term(heading, quality * HEADING_WEIGHT));
         }
-        Ok(known)
+        Ok(frequency)
     }
 
     fn letters(&mut self, letters: &str, is_alone: bool) -> Result<(), IndexError> {
         let mut alternatives = Vec::new();
-        let known = self.take(letters, 1.0, &mut alternatives)?;
+        let frequency = self.take(letters, 1.0, &mut alternatives)?;
         let count = letters.chars().count();
         let found = self.planner.found(self.planner.phrase(letters))?;
         let size = found.len() as u64;
         if size > 0 {
             alternatives.push(Alternative::Chunks(found));
         }
-        let weight = self.rarity(known.max(size));
-        self.made.push(Concept { weight, alternatives, is_required: false });
+        let weight = self.rarity(frequency.max(size));
+        self.collected.push(Concept { weight, alternatives, is_required: false });
         // For a query that is a single word, parts only help if the whole word does not occur.
         if count > 2 && !(is_alone && size > 0) {
             let mut all = Vec::new();
@@ -307,10 +309,14 @@ impl<'a> Concepts<'a> {
 
     fn pair(&mut self, pair: &str) -> Result<(), IndexError> {
         let term = Term::from_field_text(self.planner.view.fields.exact, pair);
-        let known = self.planner.view.searcher.doc_freq(&term)?;
-        if known > 0 {
-            let weight = PART * self.rarity(known);
-            self.made.push(Concept { weight, alternatives: vec![Alternative::Term(term, 1.0)], is_required: false });
+        let frequency = self.planner.view.searcher.doc_freq(&term)?;
+        if frequency > 0 {
+            let weight = PART_WEIGHT * self.rarity(frequency);
+            self.collected.push(Concept {
+                weight,
+                alternatives: vec![Alternative::Term(term, 1.0)],
+                is_required: false,
+            });
         }
         Ok(())
     }
@@ -318,13 +324,14 @@ impl<'a> Concepts<'a> {
     fn chunks(&mut self, query: Option<Box<dyn Query>>, is_required: bool) -> Result<(), IndexError> {
         let found = self.planner.found(query)?;
         let weight = self.rarity(found.len() as u64);
-        self.made.push(Concept { weight, alternatives: vec![Alternative::Chunks(found)], is_required });
+        self.collected.push(Concept { weight, alternatives: vec![Alternative::Chunks(found)], is_required });
         Ok(())
     }
 
-    /// Counts the visible chunks with a term, up to `most`. At most [`LOOKED_AT`] chunks are checked.
+    /// Counts the visible chunks with a term, up to `most`. At most [`MAX_CHECKED_CHUNKS`] chunks are checked.
     fn seen(&self, term: &Term, most: u64) -> Result<u64, IndexError> {
-        let mut left = LOOKED_AT.min(usize::try_from(self.planner.view.searcher.doc_freq(term)?).unwrap_or(usize::MAX));
+        let mut left =
+            MAX_CHECKED_CHUNKS.min(usize::try_from(self.planner.view.searcher.doc_freq(term)?).unwrap_or(usize::MAX));
         let mut seen = 0;
         for (segment, reader) in (0..).zip(self.planner.view.searcher.segment_readers()) {
             let index = reader.inverted_index(term.field())?;
@@ -344,13 +351,13 @@ impl<'a> Concepts<'a> {
 
     /// Returns words that differ by one letter or by two transposed letters and are more frequent in the visible
     /// documents, most frequent first.
-    fn almost(&self, word: &str, known: u64) -> Result<Vec<String>, IndexError> {
+    fn similar_words(&self, word: &str, frequency: u64) -> Result<Vec<String>, IndexError> {
         let query = FuzzyTermQuery::new(Term::from_field_text(self.planner.view.fields.exact, word), 1, true);
         let automaton = query.automaton()?;
         let mut words: Vec<(u64, String)> = Vec::new();
         for reader in self.planner.view.searcher.segment_readers() {
             let index = reader.inverted_index(self.planner.view.fields.exact)?;
-            let mut stream = index.terms().search(&automaton).lt(UNSPACED).into_stream()?;
+            let mut stream = index.terms().search(&automaton).lt(FIRST_UNSPACED_TERM).into_stream()?;
             while stream.advance() {
                 let Ok(found) = std::str::from_utf8(stream.key()) else { continue };
                 let chunks = u64::from(stream.value().doc_freq);
@@ -361,15 +368,15 @@ impl<'a> Concepts<'a> {
             }
         }
         // A word that is equally rare may be a typo as well.
-        words.retain(|(chunks, found)| found != word && *chunks > known && found.chars().all(char::is_alphabetic));
+        words.retain(|(chunks, found)| found != word && *chunks > frequency && found.chars().all(char::is_alphabetic));
         words.sort_by(|one, other| other.cmp(one));
-        words.truncate(MOST_COUNTED);
+        words.truncate(MAX_COUNTED_CORRECTIONS);
         for (chunks, word) in &mut words {
-            *chunks = self.seen(&Term::from_field_text(self.planner.view.fields.exact, word), ENOUGH)?;
+            *chunks = self.seen(&Term::from_field_text(self.planner.view.fields.exact, word), FREQUENCY_CAP)?;
         }
-        words.retain(|(chunks, _)| *chunks > known);
+        words.retain(|(chunks, _)| *chunks > frequency);
         words.sort_by(|one, other| other.cmp(one));
-        words.truncate(MOST_MEANT);
+        words.truncate(MAX_CORRECTIONS);
         Ok(words.into_iter().map(|(_, word)| word).collect())
     }
 

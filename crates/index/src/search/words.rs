@@ -11,7 +11,7 @@ use tantivy::{
 };
 
 use super::{
-    Answer, Hit, MOST_HITS, hit,
+    Answer, Hit, MAX_HITS, hit,
     marks::HighlightTerms,
     parse::{ParsedQuery, Unit, parse},
     plan::{Alternative, Candidate, Concept, Concepts, FoundChunks, Planner},
@@ -25,9 +25,9 @@ use crate::{
 
 /// Maximum number of words in a query that is also searched as one exact phrase. Longer ones are mostly questions,
 /// which occur in no text.
-const MOST_WHOLE: usize = 10;
+const MAX_PHRASE_WORDS: usize = 10;
 /// Number of chunks that are examined per hit: several on one page count as one hit if there are others.
-const LOOKED_AT: usize = 3;
+const CHUNKS_PER_HIT: usize = 3;
 
 /// Returns the chunks that match the most words.
 pub(crate) fn search(planner: &Planner<'_>, dictionary: &Dictionary, text: &str) -> Result<Answer, IndexError> {
@@ -46,10 +46,10 @@ pub(crate) fn search(planner: &Planner<'_>, dictionary: &Dictionary, text: &str)
     if planner.allowed.chunks == 0 {
         return Ok(answer);
     }
-    let limit = planner.request.limit.clamp(1, MOST_HITS);
-    let (concepts, meant) = Concepts::of(&parsed, planner)?;
-    let (candidates, is_loose) = candidates(planner, concepts, &parsed, limit * LOOKED_AT)?;
-    answer.hits = hits(planner, &candidates, limit, &HighlightTerms::new(&parsed, &meant))?;
+    let limit = planner.request.limit.clamp(1, MAX_HITS);
+    let (concepts, corrections) = Concepts::of(&parsed, planner)?;
+    let (candidates, is_loose) = candidates(planner, concepts, &parsed, limit * CHUNKS_PER_HIT)?;
+    answer.hits = hits(planner, &candidates, limit, &HighlightTerms::new(&parsed, &corrections))?;
     answer.is_loose = is_loose;
     // With several words nearly every chunk has one of them, so the number of matches only means something if each
     // match has all.
@@ -74,7 +74,7 @@ fn candidates(
     for unit in &parsed.excluded {
         without.extend(planner.found(planner.excluded(unit))?);
     }
-    let is_short = parsed.units.len() > 1 && tokens(&parsed.whole).len() <= MOST_WHOLE;
+    let is_short = parsed.units.len() > 1 && tokens(&parsed.whole).len() <= MAX_PHRASE_WORDS;
     let whole = planner.found(planner.phrase(&parsed.whole).filter(|_| is_short))?;
     let required = concepts.iter().filter(|concept| concept.is_required && !parsed.any);
     let required = required.flat_map(|concept| &concept.alternatives).filter_map(|form| match form {
@@ -133,16 +133,16 @@ fn page_of(place: &DocumentPlace) -> Option<(Option<&str>, u32)> {
 }
 
 /// Maximum bonus for repetitions of a word in a chunk, as a share of its weight.
-const REPEATED: f32 = 0.3;
+const REPETITION_BONUS: f32 = 0.3;
 /// Share of a chunk's length in its length normalisation.
-const LENGTH: f32 = 0.2;
+const LENGTH_SHARE: f32 = 0.2;
 /// Bonus for a word of the text that is also in the heading. Not more than what repetitions can add.
-const HEADING: f32 = 0.25;
+const HEADING_BONUS: f32 = 0.25;
 /// Factor for words that the chunk lacks but a neighbour on the same page has. A page may introduce its subject in one
 /// paragraph and give the answer in the next.
-const BESIDE: f32 = 0.4;
+const NEIGHBOUR_FACTOR: f32 = 0.4;
 /// Bonus for the exact query, larger than the weight of all words, so that exact matches come first.
-const WHOLE_PHRASE: f32 = 1000.0;
+const EXACT_BONUS: f32 = 1000.0;
 
 /// Ranking criteria of a query.
 struct RankQuery {
@@ -181,13 +181,15 @@ fn best(planner: &Planner<'_>, wanted: &RankQuery, most: usize) -> Result<Vec<Ca
             }
             let (address, key) = (DocAddress::new(segment, doc), keys.get_val(doc));
             // Chunks of a page are mostly neighbours, because up to 64 are written together. Others are not considered.
-            let beside = |other: Option<DocId>| {
+            let neighbours = |other: Option<DocId>| {
                 let lacking = tallies.get(other? as usize)?.concepts & !tally.concepts;
                 (lacking != 0 && keys.get_val(other?).abs_diff(key) == 1).then_some(lacking)
             };
-            let beside = [doc.checked_sub(1), doc.checked_add(1)].map(|other| beside(other).unwrap_or_default());
-            let whole = if wanted.whole.contains(&address) { WHOLE_PHRASE } else { 0.0 };
-            let score = tally.score + whole + BESIDE * worth(&wanted.concepts, beside[0] | beside[1]);
+            let neighbours =
+                [doc.checked_sub(1), doc.checked_add(1)].map(|other| neighbours(other).unwrap_or_default());
+            let whole = if wanted.whole.contains(&address) { EXACT_BONUS } else { 0.0 };
+            let score =
+                tally.score + whole + NEIGHBOUR_FACTOR * total_weight(&wanted.concepts, neighbours[0] | neighbours[1]);
             found.extend(allowed.candidate(key, address, score));
         }
     }
@@ -208,8 +210,8 @@ fn tallies(view: &View, segment: SegmentOrdinal, average: f32, wanted: &RankQuer
     let lengths = reader.get_fieldnorms_reader(view.fields.words)?;
     let in_text = |doc: DocId, quality: f32, times: u32| {
         let number = |number: u32| f32::from(u16::try_from(number).unwrap_or(u16::MAX));
-        let length = (1.0 - LENGTH + LENGTH * number(lengths.fieldnorm(doc)) / average).max(1.0);
-        quality * number(times) * (1.0 + REPEATED) / (number(times) + REPEATED * length)
+        let length = (1.0 - LENGTH_SHARE + LENGTH_SHARE * number(lengths.fieldnorm(doc)) / average).max(1.0);
+        quality * number(times) * (1.0 + REPETITION_BONUS) / (number(times) + REPETITION_BONUS * length)
     };
     let mut tallies = vec![Tally::default(); reader.max_doc() as usize];
     // Concepts beyond the first 32 get no bit.
@@ -243,7 +245,7 @@ fn tallies(view: &View, segment: SegmentOrdinal, average: f32, wanted: &RankQuer
         }
         for tally in &mut tallies {
             let (text, heading) = (std::mem::take(&mut tally.text), std::mem::take(&mut tally.heading));
-            let factor = if text > 0.0 && heading > 0.0 { text + HEADING } else { text.max(heading) };
+            let factor = if text > 0.0 && heading > 0.0 { text + HEADING_BONUS } else { text.max(heading) };
             if factor > 0.0 {
                 tally.score += concept.weight * factor;
                 tally.concepts |= bit;
@@ -262,7 +264,7 @@ fn tallies(view: &View, segment: SegmentOrdinal, average: f32, wanted: &RankQuer
 }
 
 /// Returns the sum of the weights of the concepts whose bits are set.
-fn worth(concepts: &[Concept], of: u32) -> f32 {
+fn total_weight(concepts: &[Concept], of: u32) -> f32 {
     let set = concepts.iter().take(u32::BITS as usize).enumerate().filter(|(bit, _)| of >> bit & 1 != 0);
     set.map(|(_, concept)| concept.weight).sum()
 }

@@ -32,12 +32,12 @@ pub fn run_worker(arguments: &[OsString]) -> ExitCode {
         let scanner = extract::Scanner::new(recognition);
         // The limit is wall-clock time. Several threads use up processor time faster.
         let limits = Limits { time: job.limits.time.saturating_mul(threads), ..job.limits };
-        confined(&limits, move |mut out, file| emit(&mut out, file, job, scanner))
+        run_confined(&limits, move |mut out, file| emit(&mut out, file, job, scanner))
     })
 }
 
 /// Drops all privileges and runs `emit` in a thread with a stack large enough for nested documents.
-pub(crate) fn confined(
+pub(crate) fn run_confined(
     limits: &Limits,
     emit: impl FnOnce(File, File) -> io::Result<()> + Send + 'static,
 ) -> io::Result<()> {
@@ -82,9 +82,9 @@ fn emit(out: &mut File, mut file: File, job: Job, scanner: extract::Scanner) -> 
     let outcome = catch_unwind(AssertUnwindSafe(|| extract::extract(bytes, kind, &mut emitter)));
     let read = emitter.tally.parts;
     let gave_up = |panic: Box<dyn std::any::Any + Send>| {
-        let why = panic.downcast_ref::<&str>().map(|why| (*why).to_owned());
-        let why = why.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-        extract::broken(kind, &format!("its reader panicked: {why}"))
+        let reason = panic.downcast_ref::<&str>().map(|reason| (*reason).to_owned());
+        let reason = reason.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+        extract::broken(kind, &format!("its reader panicked: {reason}"))
     };
     match (broken_pipe, outcome.unwrap_or_else(|panic| Err(gave_up(panic)))) {
         (Some(error), _) => Err(error),

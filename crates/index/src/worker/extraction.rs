@@ -47,7 +47,7 @@ pub struct Extractor {
 }
 
 /// Number of documents that are recognised concurrently. One document uses several processors.
-const RECOGNISING: usize = 1;
+const MAX_RECOGNITIONS: usize = 1;
 
 impl Extractor {
     /// Creates an extractor without starting anything. `program` must call [`run_worker`](super::run_worker) if its
@@ -55,7 +55,7 @@ impl Extractor {
     /// was replaced. At most `at_once` workers read concurrently, and one more may run recognition.
     pub fn new(program: PathBuf, limits: Limits, at_once: usize) -> Self {
         let turns = |count: usize| Arc::new(Semaphore::new(count.max(1)));
-        Self { program, limits, recognition: None, reading: turns(at_once), recognising: turns(RECOGNISING) }
+        Self { program, limits, recognition: None, reading: turns(at_once), recognising: turns(MAX_RECOGNITIONS) }
     }
 
     /// Enables recognition of pages that are images.
@@ -131,7 +131,7 @@ impl Extractor {
         }
         let mut child = self
             .start(file, wanted, limits, turn.recognition.clone())
-            .map_err(|error| Failure::Worker(format!("no worker could be started: {error}")))?;
+            .map_err(|error| Failure::Worker(format!("could not start a worker: {error}")))?;
         let (Some(out), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
             return Err(Failure::Worker("its streams could not be opened".to_owned()));
         };
@@ -155,14 +155,14 @@ impl Extractor {
         let stdin = if private {
             let password = wanted.password.as_ref().map(|password| password.reveal().to_owned());
             let private = PrivateData { password, inner: wanted.inner.clone() };
-            Stdio::from(with_preface(file, &private, self.limits.bytes_in)?)
+            Stdio::from(pipe_with_private_data(file, &private, self.limits.bytes_in)?)
         } else {
             // Another worker may have moved the position.
             (&file).rewind()?;
             Stdio::from(file)
         };
         let job = Job { wanted, limits, private, recognition };
-        command(&self.program, WORKER_ARGUMENT, &job)?.envs(FEW_THREADS).stdin(stdin).stderr(Stdio::piped()).spawn()
+        command(&self.program, WORKER_ARGUMENT, &job)?.envs(THREAD_LIMITS).stdin(stdin).stderr(Stdio::piped()).spawn()
     }
 }
 
@@ -176,18 +176,18 @@ pub(crate) fn command(program: &Path, argument: &str, job: &impl Serialize) -> i
 
 /// Environment of a worker. It starts the threads that it needs itself, and every idle thread or arena takes address
 /// space.
-const FEW_THREADS: [(&str, &str); 2] = [("RTEN_NUM_THREADS", "1"), ("MALLOC_ARENA_MAX", "4")];
+const THREAD_LIMITS: [(&str, &str); 2] = [("RTEN_NUM_THREADS", "1"), ("MALLOC_ARENA_MAX", "4")];
 
 /// Returns a pipe with the private data followed by the file. Arguments would be visible to other users. A thread fills
 /// the pipe and ends when the reader closes it.
-fn with_preface(file: File, private: &PrivateData, most: u64) -> io::Result<io::PipeReader> {
+fn pipe_with_private_data(file: File, private: &PrivateData, most: u64) -> io::Result<io::PipeReader> {
     let preface = agentd_confine::frame(&serde_json::to_vec(private)?, PRIVATE_BYTES)
         .map_err(|_| io::Error::other("the password or the path is too long"))?;
     let (reader, mut writer) = io::pipe()?;
     tokio::task::spawn_blocking(move || {
         let mut fill = || -> io::Result<()> {
             writer.write_all(&preface)?;
-            let whole = AwaitedReader { file: &file, position: 0, cancel: &CancellationToken::new() };
+            let whole = CancellableReader { file: &file, position: 0, cancel: &CancellationToken::new() };
             io::copy(&mut whole.take(most.saturating_add(1)), &mut writer).map(drop)
         };
         // A worker that closes the pipe early has reported the reason.
@@ -197,16 +197,16 @@ fn with_preface(file: File, private: &PrivateData, most: u64) -> io::Result<io::
 }
 
 /// Reader that starts at the beginning of a file, independent of its shared position, and fails once cancelled.
-pub(crate) struct AwaitedReader<'a> {
+pub(crate) struct CancellableReader<'a> {
     pub(crate) file: &'a File,
     pub(crate) position: u64,
     pub(crate) cancel: &'a CancellationToken,
 }
 
-impl io::Read for AwaitedReader<'_> {
+impl io::Read for CancellableReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.cancel.is_cancelled() {
-            return Err(io::Error::other("nothing waits for it"));
+            return Err(io::Error::other("cancelled"));
         }
         let read = self.file.read_at(buffer, self.position)?;
         self.position += read as u64;
@@ -250,9 +250,9 @@ impl Extraction {
                     continue;
                 }
                 Err(_) => self.fail(Failure::TookTooLong { limit: self.limits.time, parts: 0 }),
-                Ok(Err(why)) => self.fail(Failure::Worker(why)),
+                Ok(Err(reason)) => self.fail(Failure::Worker(reason)),
                 Ok(Ok(None)) => {
-                    let failure = self.autopsy().await;
+                    let failure = self.exit_failure().await;
                     self.fail(failure)
                 }
                 Ok(Ok(Some(Frame::Failed(failure)))) => self.fail(clean::failure(failure)),
@@ -283,19 +283,22 @@ impl Extraction {
     }
 
     /// Determines why the worker ended without sending the end.
-    async fn autopsy(&mut self) -> Failure {
-        let mut said = Vec::new();
+    async fn exit_failure(&mut self) -> Failure {
+        let mut stderr_bytes = Vec::new();
         let mut stderr = (&mut self.stderr).take(STDERR_BYTES);
         // A worker that only closed its output gets a moment to exit.
         let waiting = async {
-            let _ = stderr.read_to_end(&mut said).await;
+            let _ = stderr.read_to_end(&mut stderr_bytes).await;
             self.child.wait().await
         };
-        const MOMENT: std::time::Duration = std::time::Duration::from_secs(2);
-        match tokio::time::timeout(MOMENT, waiting).await {
-            Ok(Ok(status)) => {
-                examine(status, &clean::text(&String::from_utf8_lossy(&said)), self.recognised, &self.limits)
-            }
+        const EXIT_GRACE: std::time::Duration = std::time::Duration::from_secs(2);
+        match tokio::time::timeout(EXIT_GRACE, waiting).await {
+            Ok(Ok(status)) => classify_exit(
+                status,
+                &clean::text(&String::from_utf8_lossy(&stderr_bytes)),
+                self.recognised,
+                &self.limits,
+            ),
             Ok(Err(error)) => Failure::Worker(format!("its reader was lost: {error}")),
             Err(_) => Failure::Worker("its reader hangs".to_owned()),
         }
@@ -310,7 +313,7 @@ impl Drop for Extraction {
 
 /// Reads one frame. `None` at the end of the stream.
 async fn read_frame(out: &mut BufReader<ChildStdout>) -> Result<Option<Frame>, String> {
-    let nonsense = |why: String| format!("its reader returned invalid data: {why}");
+    let invalid = |reason: String| format!("its reader returned invalid data: {reason}");
     let (mut length, mut frame) = ([0; 4], Vec::new());
     let read = async {
         out.read_exact(&mut length).await?;
@@ -318,10 +321,10 @@ async fn read_frame(out: &mut BufReader<ChildStdout>) -> Result<Option<Frame>, S
         out.read_exact(&mut frame).await
     };
     match read.await {
-        Ok(_) => serde_json::from_slice(&frame).map(Some).map_err(|error| nonsense(error.to_string())),
+        Ok(_) => serde_json::from_slice(&frame).map(Some).map_err(|error| invalid(error.to_string())),
         Err(error) => match error.kind() {
             io::ErrorKind::UnexpectedEof => Ok(None),
-            io::ErrorKind::InvalidData => Err(nonsense(format!("{} bytes at once", u32::from_le_bytes(length)))),
+            io::ErrorKind::InvalidData => Err(invalid(format!("{} bytes at once", u32::from_le_bytes(length)))),
             _ => Err(format!("cannot read from its reader: {error}")),
         },
     }
@@ -336,40 +339,40 @@ struct Checks {
 
 impl Checks {
     fn check(&mut self, piece: Piece, limits: &Limits) -> Result<Piece, Failure> {
-        let nonsense = |why: &str| Err(Failure::Worker(format!("its reader returned invalid data: {why}")));
+        let invalid = |reason: &str| Err(Failure::Worker(format!("its reader returned invalid data: {reason}")));
         match piece {
-            Piece::Head(_) if std::mem::replace(&mut self.has_head, true) => nonsense("two starts"),
+            Piece::Head(_) if std::mem::replace(&mut self.has_head, true) => invalid("a second start"),
             Piece::Head(head) => Ok(Piece::Head(clean::head(head))),
-            Piece::Part(_) if !self.has_head => nonsense("a part before the start"),
+            Piece::Part(_) if !self.has_head => invalid("a part before the start"),
             Piece::Part(part) => {
                 let part = clean::part(part);
-                if !clean::is_sound(&part) {
-                    return nonsense("an impossible place");
+                if !clean::is_valid(&part) {
+                    return invalid("an invalid place");
                 }
                 self.tally.take(&part, limits)?;
                 Ok(Piece::Part(part))
             }
-            Piece::End { .. } if !self.has_head => nonsense("an end before the start"),
+            Piece::End { .. } if !self.has_head => invalid("an end before the start"),
             Piece::End { .. } => Ok(Piece::End { parts: self.tally.parts }),
         }
     }
 }
 
 /// Message of the Rust runtime before it aborts for lack of memory.
-const NO_MEMORY: &str = "memory allocation of";
+const OUT_OF_MEMORY: &str = "memory allocation of";
 /// Message of the Rust runtime on a stack overflow.
-const NO_STACK: &str = "has overflowed its stack";
+const STACK_OVERFLOW: &str = "has overflowed its stack";
 
 /// Derives a failure from the exit of a worker that reported none. `stderr` holds the start of its standard error.
-fn examine(status: ExitStatus, stderr: &str, kind: Option<Kind>, limits: &Limits) -> Failure {
-    let broken = |why: &str| match kind {
-        Some(kind) => Failure::Broken { kind, parts: 0, why: why.to_owned() },
-        None => Failure::Worker(format!("its reader crashed: {why}")),
+fn classify_exit(status: ExitStatus, stderr: &str, kind: Option<Kind>, limits: &Limits) -> Failure {
+    let broken = |reason: &str| match kind {
+        Some(kind) => Failure::Broken { kind, parts: 0, why: reason.to_owned() },
+        None => Failure::Worker(format!("its reader crashed: {reason}")),
     };
-    if stderr.contains(NO_MEMORY) {
+    if stderr.contains(OUT_OF_MEMORY) {
         return Failure::OutOfMemory { limit: limits.memory, parts: 0 };
     }
-    if stderr.contains(NO_STACK) {
+    if stderr.contains(STACK_OVERFLOW) {
         return broken("its content is nested too deeply");
     }
     match status.signal().map(Signal::try_from) {
@@ -379,8 +382,8 @@ fn examine(status: ExitStatus, stderr: &str, kind: Option<Kind>, limits: &Limits
         Some(Ok(signal)) => broken(&format!("its reader crashed with {}", signal.as_str())),
         Some(Err(_)) => broken("its reader crashed"),
         None => {
-            let said = stderr.lines().last().unwrap_or("no output").trim();
-            Failure::Worker(format!("its reader ended without a result ({said})"))
+            let last_line = stderr.lines().last().unwrap_or("no output").trim();
+            Failure::Worker(format!("its reader ended without a result ({last_line})"))
         }
     }
 }

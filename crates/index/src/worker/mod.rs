@@ -18,8 +18,8 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::recognition::Recognition;
 pub use child::run_worker;
-pub(crate) use child::{confined, read_all};
-pub(crate) use extraction::{AwaitedReader, command};
+pub(crate) use child::{read_all, run_confined};
+pub(crate) use extraction::{CancellableReader, command};
 pub use extraction::{Extraction, Extractor};
 
 /// First argument of a process that is to run as a document worker.

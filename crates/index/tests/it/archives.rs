@@ -9,7 +9,7 @@ use zip::{CompressionMethod, ZipWriter, write::SimpleFileOptions};
 
 use crate::{
     bench::{extractor, fixture_bytes, read, variant},
-    library::{Shop, first, named},
+    library::{TestLibrary, first, named},
 };
 
 pub(crate) type Files = Vec<(&'static str, Vec<u8>)>;
@@ -24,7 +24,7 @@ fn files() -> Files {
     ]
 }
 
-pub(crate) fn zipped(files: &Files) -> Vec<u8> {
+pub(crate) fn zip_of(files: &Files) -> Vec<u8> {
     let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
     for (name, content) in files {
         // PDFs are stored uncompressed, so that the archive starts with the bytes of another format.
@@ -36,7 +36,7 @@ pub(crate) fn zipped(files: &Files) -> Vec<u8> {
     archive.finish().unwrap().into_inner()
 }
 
-fn taped(files: &Files) -> Vec<u8> {
+fn tar_of(files: &Files) -> Vec<u8> {
     let mut archive = tar::Builder::new(Vec::new());
     for (name, content) in files {
         let mut header = tar::Header::new_gnu();
@@ -51,19 +51,19 @@ fn taped(files: &Files) -> Vec<u8> {
     archive.into_inner().unwrap()
 }
 
-fn packed(bytes: &[u8]) -> Vec<u8> {
-    let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
-    packed.write_all(bytes).unwrap();
-    packed.finish().unwrap()
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
+    gzip.write_all(bytes).unwrap();
+    gzip.finish().unwrap()
 }
 
 #[tokio::test]
 async fn archived_documents_are_found_and_read_by_path() {
-    let shop = Shop::new();
+    let test_library = TestLibrary::new();
     for (name, bytes) in
-        [("all.zip", zipped(&files())), ("all.tar", taped(&files())), ("all.tar.gz", packed(&taped(&files())))]
+        [("all.zip", zip_of(&files())), ("all.tar", tar_of(&files())), ("all.tar.gz", gzip(&tar_of(&files())))]
     {
-        let path = shop.put(name, bytes);
+        let path = test_library.put(name, bytes);
         let archive = || named(&path, &format!("uploads/{name}"));
         for (text, document, place) in [
             ("QUARTZ-2", "papers/latin.pdf", "p. 2"),
@@ -71,42 +71,42 @@ async fn archived_documents_are_found_and_read_by_path() {
             ("vermilion", "notes.md", ":1-5"),
             ("picture.png", "", ""),
         ] {
-            let finds = shop.search(vec![archive()], text).await;
-            assert_eq!(finds.broken, [], "{name}: a picture is no failure");
+            let finds = test_library.search(vec![archive()], text).await;
+            assert_eq!(finds.broken, [], "{name}: a picture is not a failure");
             let hit = finds.hits.first().unwrap_or_else(|| panic!("{name} {text}: {finds:?}"));
             let expected =
                 if document.is_empty() { format!("uploads/{name}") } else { format!("uploads/{name}!/{document}") };
             assert_eq!((hit.document.as_str(), hit.place.as_str()), (expected.as_str(), place), "{}", first(&finds));
         }
-        let list = shop.read(archive()).await.unwrap().parts.remove(0).text;
+        let list = test_library.read(archive()).await.unwrap().parts.remove(0).text;
         assert!(list.contains("- papers/latin.pdf (") && list.contains("4 in all"), "{list}");
         let within = |inner: &str| OpenDocument { inner: Some(inner.to_owned()), ..archive() };
-        let page = shop.read(within("papers/latin.pdf")).await.unwrap();
+        let page = test_library.read(within("papers/latin.pdf")).await.unwrap();
         assert!(page.format == "PDF" && page.parts[1].text.contains("QUARTZ-2"), "{page:?}");
-        let finds = shop.search(vec![within("papers/latin.pdf")], "QUARTZ-3").await;
+        let finds = test_library.search(vec![within("papers/latin.pdf")], "QUARTZ-3").await;
         assert_eq!(finds.hits[0].place, "p. 3");
-        let missing = shop.read(within("none.pdf")).await.unwrap_err();
-        assert!(missing.to_string().contains("could not find none.pdf"));
-        let states = shop.library.states(vec![archive()]).await.unwrap();
+        let missing = test_library.read(within("none.pdf")).await.unwrap_err();
+        assert!(missing.to_string().contains("no such file in the archive: none.pdf"));
+        let states = test_library.library.states(vec![archive()]).await.unwrap();
         assert!(states[0].chunks.is_some() && states[0].problem.is_none(), "{states:?}");
     }
 }
 
 #[tokio::test]
 async fn document_with_odd_spaces_opens_by_its_cited_name() {
-    let shop = Shop::new();
+    let test_library = TestLibrary::new();
     let files: Files = vec![
         ("minutes/May\u{a0} 3.md", b"The barn is vermilion.".to_vec()),
         ("minutes/May 3.md", b"The barn is ochre.".to_vec()),
         ("minutes/a  b.md", b"The barn is teal.".to_vec()),
     ];
-    let path = shop.put("all.zip", zipped(&files));
-    let hit = shop.search(vec![named(&path, "uploads/all.zip")], "teal").await.hits.remove(0);
+    let path = test_library.put("all.zip", zip_of(&files));
+    let hit = test_library.search(vec![named(&path, "uploads/all.zip")], "teal").await.hits.remove(0);
     let cited = hit.document.strip_prefix("uploads/all.zip!/").unwrap();
     // An exact name takes precedence over other names that are displayed the same.
     for (inner, expected) in [(cited, "teal"), ("minutes/May 3.md", "ochre"), ("minutes/May\u{a0} 3.md", "vermilion")] {
         let document = OpenDocument { inner: Some(inner.to_owned()), ..named(&path, "uploads/all.zip") };
-        let reading = shop.read(document).await.unwrap();
+        let reading = test_library.read(document).await.unwrap();
         assert!(reading.parts[0].text.contains(expected), "{inner}: {reading:?}");
     }
 }
@@ -116,28 +116,28 @@ async fn oversized_archive_is_not_reported_as_damaged() {
     let limits = Limits { bytes_in: 1 << 20, ..Limits::default() };
     let large = (0..5).map(|_| ("large.txt", b"barn ".repeat(200_000)));
     let many: Files = [("first.txt", b"vermilion".to_vec())].into_iter().chain(large).collect();
-    let (document, failure) = read(&extractor(limits), "all.tgz", &packed(&taped(&many))).await;
-    let told = failure.unwrap().to_string();
-    assert_eq!(told, "could not read the file to its end: its content is more than 4 MiB");
+    let (document, failure) = read(&extractor(limits), "all.tgz", &gzip(&tar_of(&many))).await;
+    let message = failure.unwrap().to_string();
+    assert_eq!(message, "could not read the file to its end: its content exceeds 4 MiB");
     assert!(document.unwrap().markdown().contains("vermilion"));
 }
 
 #[tokio::test]
 async fn unread_archive_entries_are_reported() {
-    let mut wicked = files();
-    wicked.push(("../../etc/evil.txt", b"out".to_vec()));
-    wicked.push(("deep.zip", zipped(&files())));
-    wicked.push(("locked.pdf", fixture_bytes("password.pdf")));
-    wicked.push(("bomb.txt", vec![b'0'; 40 << 20]));
+    let mut hostile_files = files();
+    hostile_files.push(("../../etc/evil.txt", b"out".to_vec()));
+    hostile_files.push(("deep.zip", zip_of(&files())));
+    hostile_files.push(("locked.pdf", fixture_bytes("password.pdf")));
+    hostile_files.push(("bomb.txt", vec![b'0'; 40 << 20]));
     let limits = Limits { bytes_in: 20 << 20, ..Limits::default() };
-    for (name, bytes) in [("all.zip", zipped(&wicked)), ("all.tgz", packed(&taped(&wicked)))] {
+    for (name, bytes) in [("all.zip", zip_of(&hostile_files)), ("all.tgz", gzip(&tar_of(&hostile_files)))] {
         let (document, failure) = read(&extractor(limits), name, &bytes).await;
         let (document, failure) = (document.unwrap(), failure.unwrap());
         assert_eq!(variant(&failure), "Entries", "{failure}");
-        let told = failure.to_string();
+        let message = failure.to_string();
         for reason in ["is outside the archive", "deep.zip", "locked.pdf", "password", "bomb.txt"] {
             let listing = document.parts.last().unwrap().markdown();
-            assert!(told.contains(reason) || listing.contains(reason), "{name} {reason}: {told} {listing}");
+            assert!(message.contains(reason) || listing.contains(reason), "{name} {reason}: {message} {listing}");
         }
         let is_of = |part: &agentd_index::Part, wanted: &str| matches!(&part.place, DocumentPlace::Inner { path, .. } if path == wanted);
         assert!(document.parts.iter().any(|part| is_of(part, "papers/latin.pdf")), "{name}");
@@ -173,17 +173,17 @@ fn mail(files: &[(&str, &str, Vec<u8>)]) -> Vec<u8> {
 #[tokio::test]
 async fn mail_attachments_are_found_and_read_by_name() {
     const BINARY: &str = "Content-Type: application/octet-stream";
-    let shop = Shop::new();
+    let test_library = TestLibrary::new();
     let inner = mail(&[("deep.txt", BINARY, b"a cobalt anchor".to_vec())]);
     let bytes = mail(&[
         ("latin.pdf", BINARY, fixture_bytes("latin.pdf")),
         ("notes.md", BINARY, b"The barn is vermilion.".to_vec()),
         ("notes.md", BINARY, b"The barn is ochre.".to_vec()),
-        ("all.zip", BINARY, zipped(&files())),
+        ("all.zip", BINARY, zip_of(&files())),
         ("before.eml", BINARY, inner),
         ("logo.png", "Content-Type: image/png\r\nContent-ID: <logo@x>", fixture_bytes("scan.png")),
     ]);
-    let path = shop.put("papers.eml", &bytes);
+    let path = test_library.put("papers.eml", &bytes);
     let letter = || named(&path, "uploads/papers.eml");
     for (text, document, place) in [
         ("papers attached", "uploads/papers.eml", ""),
@@ -192,19 +192,29 @@ async fn mail_attachments_are_found_and_read_by_name() {
         ("ochre", "uploads/papers.eml!/notes (2).md", ":1"),
         ("deep.txt", "uploads/papers.eml!/before.eml", ""),
     ] {
-        let finds = shop.search(vec![letter()], text).await;
+        let finds = test_library.search(vec![letter()], text).await;
         let hit = finds.hits.first().unwrap_or_else(|| panic!("{text}: {finds:?}"));
         assert_eq!((hit.document.as_str(), hit.place.as_str()), (document, place), "{text}");
-        assert_eq!(finds.broken, [], "an archive in a mail is no failure");
+        assert_eq!(finds.broken, [], "an archive in a mail is not a failure");
     }
     // Attachments of an attached message are listed and not read.
-    assert_eq!(shop.search(vec![letter()], "cobalt").await.hits, []);
+    assert_eq!(test_library.search(vec![letter()], "cobalt").await.hits, []);
     let within = |inner: &str| OpenDocument { inner: Some(inner.to_owned()), ..letter() };
-    let whole = shop.read(letter()).await.unwrap();
-    assert!(whole.parts.len() == 1 && whole.parts[0].text.contains("Attached file: notes (2).md"), "{whole:?}");
-    let page = shop.read(within("latin.pdf")).await.unwrap();
+    let message_parts = test_library.read(letter()).await.unwrap();
+    assert!(
+        message_parts.parts.len() == 1 && message_parts.parts[0].text.contains("Attached file: notes (2).md"),
+        "{message_parts:?}"
+    );
+    let page = test_library.read(within("latin.pdf")).await.unwrap();
     assert!(page.format == "PDF" && page.parts[0].text.contains("QUARTZ-1"), "{page:?}");
-    assert!(shop.read(within("none.pdf")).await.unwrap_err().to_string().contains("could not find none.pdf"));
+    assert!(
+        test_library
+            .read(within("none.pdf"))
+            .await
+            .unwrap_err()
+            .to_string()
+            .contains("no such file in the archive: none.pdf")
+    );
     // A locked attachment is reported.
     let locked = mail(&[("locked.pdf", BINARY, fixture_bytes("password.pdf"))]);
     let (document, failure) = read(&extractor(Limits::default()), "a.eml", &locked).await;

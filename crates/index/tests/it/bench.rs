@@ -30,8 +30,8 @@ impl Document {
     /// Returns the whole text as Markdown.
     pub(crate) fn markdown(&self) -> String {
         let parts: Vec<String> = self.parts.iter().map(Part::markdown).collect();
-        let told = parts.iter().map(|part| part.trim_end()).filter(|part| !part.is_empty());
-        told.collect::<Vec<_>>().join("\n\n")
+        let texts = parts.iter().map(|part| part.trim_end()).filter(|part| !part.is_empty());
+        texts.collect::<Vec<_>>().join("\n\n")
     }
 }
 
@@ -103,6 +103,6 @@ pub(crate) async fn document(name: &str) -> Document {
 }
 
 /// Returns each part with its place.
-pub(crate) fn told(document: &Document) -> Vec<String> {
+pub(crate) fn cited_parts(document: &Document) -> Vec<String> {
     document.parts.iter().map(|part| format!("[{}]\n{}", part.place, part.markdown().trim_end())).collect()
 }

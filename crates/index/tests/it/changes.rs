@@ -7,48 +7,49 @@ use agentd_index::{Extractor, Limits};
 
 use crate::{
     bench::{extractor, fixture, worker},
-    library::{Shop, first, named},
+    library::{TestLibrary, first, named},
 };
 
 #[tokio::test]
 async fn replaced_document_leaves_nothing_in_the_index() {
-    let shop = Shop::new();
-    let path = |name: &str| shop.folder.path().join(name);
-    let indexed = async |shop: &Shop| shop.library.stats().await.unwrap().documents;
+    let test_library = TestLibrary::new();
+    let path = |name: &str| test_library.folder.path().join(name);
+    let indexed = async |test_library: &TestLibrary| test_library.library.stats().await.unwrap().documents;
     fs::copy(fixture("latin.pdf"), path("report.pdf")).unwrap();
     fs::copy(fixture("latin.pdf"), path("copy.pdf")).unwrap();
-    shop.search(vec![named(&path("report.pdf"), "report.pdf")], "QUARTZ").await;
-    shop.search(vec![named(&path("copy.pdf"), "copy.pdf")], "QUARTZ").await;
-    assert_eq!(indexed(&shop).await, 1);
+    test_library.search(vec![named(&path("report.pdf"), "report.pdf")], "QUARTZ").await;
+    test_library.search(vec![named(&path("copy.pdf"), "copy.pdf")], "QUARTZ").await;
+    assert_eq!(indexed(&test_library).await, 1);
     // Replaced in place, by another file of the same name, and by one that is indexed already.
     fs::copy(fixture("columns.pdf"), path("report.pdf")).unwrap();
-    shop.search(vec![named(&path("report.pdf"), "report.pdf")], "apples").await;
-    assert_eq!(indexed(&shop).await, 1);
+    test_library.search(vec![named(&path("report.pdf"), "report.pdf")], "apples").await;
+    assert_eq!(indexed(&test_library).await, 1);
     fs::copy(fixture("cjk.pdf"), path("draft.pdf")).unwrap();
     fs::rename(path("draft.pdf"), path("report.pdf")).unwrap();
-    shop.search(vec![named(&path("report.pdf"), "report.pdf")], "QUARTZ").await;
-    assert_eq!(indexed(&shop).await, 1);
-    shop.search(vec![named(&fixture("table.pdf"), "table.pdf")], "prices").await;
-    assert_eq!(indexed(&shop).await, 2);
+    test_library.search(vec![named(&path("report.pdf"), "report.pdf")], "QUARTZ").await;
+    assert_eq!(indexed(&test_library).await, 1);
+    test_library.search(vec![named(&fixture("table.pdf"), "table.pdf")], "prices").await;
+    assert_eq!(indexed(&test_library).await, 2);
     // The path is known from another document, also after a restart.
-    let shop = shop.reopened(extractor(Limits::default())).await;
-    let path = |name: &str| shop.folder.path().join(name);
+    let test_library = test_library.reopened(extractor(Limits::default())).await;
+    let path = |name: &str| test_library.folder.path().join(name);
     fs::copy(fixture("table.pdf"), path("report.pdf")).unwrap();
-    shop.search(vec![named(&path("report.pdf"), "report.pdf")], "prices").await;
-    assert_eq!(indexed(&shop).await, 1);
+    test_library.search(vec![named(&path("report.pdf"), "report.pdf")], "prices").await;
+    assert_eq!(indexed(&test_library).await, 1);
     // A copy of the replaced document at another path is still found.
-    let finds = shop.search(vec![named(&path("copy.pdf"), "copy.pdf")], "QUARTZ-1").await;
+    let finds = test_library.search(vec![named(&path("copy.pdf"), "copy.pdf")], "QUARTZ-1").await;
     assert!(first(&finds).starts_with("copy.pdf p. 1"), "{finds:?}");
-    let listed = shop.library.states(vec![named(&path("report.pdf"), "report.pdf")]).await.unwrap();
+    let listed = test_library.library.states(vec![named(&path("report.pdf"), "report.pdf")]).await.unwrap();
     assert!(listed[0].chunks.is_some(), "{listed:?}");
 }
 
-/// Creates a worker that runs `how` for the first `times` runs and then works. Each run adds a line to a file.
-fn failing(folder: &Path, how: &str, times: u32) -> Extractor {
+/// Creates a worker that runs `failure_command` for the first `times` runs and then works. Each run adds a line to a
+/// file.
+fn failing(folder: &Path, failure_command: &str, times: u32) -> Extractor {
     let (script, runs, worker) = (folder.join("reader.sh"), folder.join("runs"), worker());
     let (runs, worker) = (runs.display(), worker.display());
     let text = format!(
-        "#!/bin/sh\necho run >> '{runs}'\n[ $(wc -l < '{runs}') -gt {times} ] && exec '{worker}' \"$@\"\n{how}\n"
+        "#!/bin/sh\necho run >> '{runs}'\n[ $(wc -l < '{runs}') -gt {times} ] && exec '{worker}' \"$@\"\n{failure_command}\n"
     );
     fs::write(&script, text).unwrap();
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
@@ -58,27 +59,29 @@ fn failing(folder: &Path, how: &str, times: u32) -> Extractor {
 #[tokio::test]
 async fn document_of_a_killed_reader_is_read_by_the_next_search() {
     let no_memory = "echo 'memory allocation of 9 bytes failed' >&2; kill -ABRT $$";
-    for (how, code) in [("kill -KILL $$", "was killed"), (no_memory, "more memory"), ("kill -XCPU $$", "took longer")] {
+    for (failure_command, code) in
+        [("kill -KILL $$", "was killed"), (no_memory, "more memory"), ("kill -XCPU $$", "took longer")]
+    {
         let folder = tempfile::tempdir().unwrap();
-        let extractor = failing(folder.path(), how, 1);
-        let shop = Shop::in_folder(folder, extractor);
-        let search = async || shop.search(vec![named(&fixture("latin.pdf"), "latin.pdf")], "QUARTZ-1").await;
+        let extractor = failing(folder.path(), failure_command, 1);
+        let test_library = TestLibrary::in_folder(folder, extractor);
+        let search = async || test_library.search(vec![named(&fixture("latin.pdf"), "latin.pdf")], "QUARTZ-1").await;
         let finds = search().await;
-        assert!(finds.hits.is_empty() && finds.broken[0].1.contains(code), "{how}: {finds:?}");
+        assert!(finds.hits.is_empty() && finds.broken[0].1.contains(code), "{failure_command}: {finds:?}");
         let finds = search().await;
-        assert!(first(&finds).starts_with("latin.pdf p. 1") && finds.broken.is_empty(), "{how}: {finds:?}");
+        assert!(first(&finds).starts_with("latin.pdf p. 1") && finds.broken.is_empty(), "{failure_command}: {finds:?}");
     }
     // A document that always exceeds its limits does not slow down every search.
-    for (how, runs) in [(no_memory, 2), ("kill -XCPU $$", 2), ("kill -SEGV $$", 1)] {
+    for (failure_command, runs) in [(no_memory, 2), ("kill -XCPU $$", 2), ("kill -SEGV $$", 1)] {
         let folder = tempfile::tempdir().unwrap();
-        let how = format!("printf '\\024\\0\\0\\0{{\"recognised\":\"pdf\"}}'; {how}");
-        let extractor = failing(folder.path(), &how, 99);
-        let shop = Shop::in_folder(folder, extractor);
+        let failure_command = format!("printf '\\024\\0\\0\\0{{\"recognised\":\"pdf\"}}'; {failure_command}");
+        let extractor = failing(folder.path(), &failure_command, 99);
+        let test_library = TestLibrary::in_folder(folder, extractor);
         for _ in 0..4 {
-            let finds = shop.search(vec![named(&fixture("latin.pdf"), "latin.pdf")], "QUARTZ-1").await;
-            assert_eq!(finds.broken.len(), 1, "{how}: {finds:?}");
+            let finds = test_library.search(vec![named(&fixture("latin.pdf"), "latin.pdf")], "QUARTZ-1").await;
+            assert_eq!(finds.broken.len(), 1, "{failure_command}: {finds:?}");
         }
-        let run = fs::read_to_string(shop.folder.path().join("runs")).unwrap().lines().count();
-        assert_eq!(run, runs, "{how}");
+        let run = fs::read_to_string(test_library.folder.path().join("runs")).unwrap().lines().count();
+        assert_eq!(run, runs, "{failure_command}");
     }
 }

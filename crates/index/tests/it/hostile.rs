@@ -14,7 +14,7 @@ use crate::bench::{Document, extractor, fixture_bytes, read, variant};
 const MIB: u64 = 1024 * 1024;
 
 /// Returns tight limits, so that the tests are fast.
-fn tight() -> Limits {
+fn tight_limits() -> Limits {
     Limits { bytes_out: 8 * MIB, time: Duration::from_secs(10), memory: 512 * MIB, ..Limits::default() }
 }
 
@@ -54,8 +54,8 @@ pub(crate) fn part(archive: &[u8], part: &str) -> String {
 
 #[tokio::test]
 async fn decompression_bombs_are_rejected() {
-    let extractor = extractor(tight());
-    let blow_up = |out: &mut dyn std::io::Write| {
+    let extractor = extractor(tight_limits());
+    let write_zeros = |out: &mut dyn std::io::Write| {
         let block = vec![b' '; 1024 * 1024];
         (0..700).for_each(|_| out.write_all(&block).unwrap());
     };
@@ -65,7 +65,7 @@ async fn decompression_bombs_are_rejected() {
         ("cached.xlsx", "xl/sharedStrings.xml"),
         ("open.ods", "content.xml"),
     ] {
-        let bomb = with_part(&fixture_bytes(name), inner, blow_up);
+        let bomb = with_part(&fixture_bytes(name), inner, write_zeros);
         assert!(bomb.len() < 2_000_000, "{name}: {}", bomb.len());
         let (_, failure) = read(&extractor, name, &bomb).await;
         assert_clear(name, &failure.unwrap_or_else(|| panic!("{name} was read")));
@@ -76,11 +76,11 @@ async fn decompression_bombs_are_rejected() {
 
 #[tokio::test]
 async fn xml_entity_bombs_do_not_expand() {
-    let mut laughs = String::from("<?xml version=\"1.0\"?><!DOCTYPE x [<!ENTITY e0 \"ha\">");
+    let mut entities = String::from("<?xml version=\"1.0\"?><!DOCTYPE x [<!ENTITY e0 \"ha\">");
     for level in 1..30 {
-        laughs += &format!("<!ENTITY e{level} \"{}\">", format!("&e{};", level - 1).repeat(10));
+        entities += &format!("<!ENTITY e{level} \"{}\">", format!("&e{};", level - 1).repeat(10));
     }
-    laughs += "]>";
+    entities += "]>";
     for (name, inner, text) in [
         ("handbook.docx", "word/document.xml", "Doors are closed at ten."),
         ("cached.xlsx", "xl/sharedStrings.xml", "What"),
@@ -89,8 +89,8 @@ async fn xml_entity_bombs_do_not_expand() {
         let old = part(&fixture_bytes(name), inner);
         let body = old.split_once("?>").map_or(old.as_str(), |(_, body)| body).replace(text, "&e29;");
         assert!(body.contains("&e29;"), "{name}");
-        let bomb = replaced(&fixture_bytes(name), inner, format!("{laughs}{body}").as_bytes());
-        let (document, failure) = read(&extractor(tight()), name, &bomb).await;
+        let bomb = replaced(&fixture_bytes(name), inner, format!("{entities}{body}").as_bytes());
+        let (document, failure) = read(&extractor(tight_limits()), name, &bomb).await;
         failure.iter().for_each(|failure| assert_clear(name, failure));
         assert!(document.is_none_or(|document| document.markdown().len() < 20_000), "{name}");
     }
@@ -103,7 +103,7 @@ async fn workbook_claiming_huge_size_reads_its_real_cells() {
                  <row r=\"1\"><c r=\"A1\" t=\"inlineStr\"><is><t>first</t></is></c></row>\
                  <row r=\"1048576\"><c r=\"XFD1048576\"><v>7</v></c></row></sheetData></worksheet>";
     let bomb = replaced(&fixture_bytes("cached.xlsx"), "xl/worksheets/sheet1.xml", sheet.as_bytes());
-    let (document, failure) = read(&extractor(tight()), "claims.xlsx", &bomb).await;
+    let (document, failure) = read(&extractor(tight_limits()), "claims.xlsx", &bomb).await;
     assert_eq!(failure, None);
     let sheet = &document.unwrap().parts[0];
     assert_eq!(sheet.place.to_string(), "Totals!A1:XFD1048576");
@@ -115,7 +115,7 @@ async fn workbook_claiming_huge_size_reads_its_real_cells() {
     let book = fixture_bytes("open.ods");
     let content = part(&book, "content.xml").replacen("</table:table>", &format!("{row}</table:table>"), 1);
     let bomb = replaced(&book, "content.xml", content.as_bytes());
-    let (_, failure) = read(&extractor(tight()), "claims.ods", &bomb).await;
+    let (_, failure) = read(&extractor(tight_limits()), "claims.ods", &bomb).await;
     assert_clear("claims.ods", &failure.unwrap());
 }
 
@@ -146,7 +146,7 @@ async fn deep_nesting_terminates() {
         ("references.pdf", pdf("1 0 obj 2 0 R endobj\n2 0 obj 1 0 R endobj")),
     ];
     // Some of them only end at the time limit.
-    let extractor = extractor(Limits { time: Duration::from_secs(3), ..tight() });
+    let extractor = extractor(Limits { time: Duration::from_secs(3), ..tight_limits() });
     for (name, bytes) in cases {
         let (document, failure) = read(&extractor, name, &bytes).await;
         failure.iter().for_each(|failure| assert_clear(name, failure));
@@ -155,10 +155,10 @@ async fn deep_nesting_terminates() {
 }
 
 /// Generator of deterministic pseudo-random numbers.
-struct Dice(u64);
+struct Random(u64);
 
-impl Dice {
-    fn roll(&mut self, sides: usize) -> usize {
+impl Random {
+    fn below(&mut self, sides: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -166,27 +166,27 @@ impl Dice {
     }
 
     fn bytes(&mut self, count: usize) -> Vec<u8> {
-        (0..count).map(|_| u8::try_from(self.roll(256)).unwrap()).collect()
+        (0..count).map(|_| u8::try_from(self.below(256)).unwrap()).collect()
     }
 
     /// Damages bytes as disks, networks and people do.
     fn damage(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut damaged = bytes.to_vec();
-        let at = self.roll(bytes.len());
-        let length = self.roll(200).min(bytes.len() - at);
-        match self.roll(7) {
+        let at = self.below(bytes.len());
+        let length = self.below(200).min(bytes.len() - at);
+        match self.below(7) {
             0 => damaged.truncate(at),
-            1 => (0..=self.roll(20)).for_each(|_| {
-                let at = self.roll(damaged.len());
-                damaged[at] ^= 1 << self.roll(8);
+            1 => (0..=self.below(20)).for_each(|_| {
+                let at = self.below(damaged.len());
+                damaged[at] ^= 1 << self.below(8);
             }),
             2 => damaged[at..at + length].copy_from_slice(&self.bytes(length)),
             3 => drop(damaged.drain(at..at + length)),
-            4 => damaged.splice(at..at, bytes[at..at + length].repeat(1 + self.roll(50))).for_each(drop),
+            4 => damaged.splice(at..at, bytes[at..at + length].repeat(1 + self.below(50))).for_each(drop),
             5 => damaged[at..at + length].fill(0),
             // Replaces digits, keeping the length.
             _ => damaged.iter_mut().skip(at).filter(|byte| byte.is_ascii_digit()).take(9).for_each(|byte| {
-                *byte = b'0' + u8::try_from(self.roll(10)).unwrap();
+                *byte = b'0' + u8::try_from(self.below(10)).unwrap();
             }),
         }
         damaged
@@ -199,7 +199,7 @@ impl Dice {
             .file_names()
             .map(|name| name.unwrap().into_owned())
             .collect();
-        let name = &names[self.roll(names.len())];
+        let name = &names[self.below(names.len())];
         let mut content = Vec::new();
         ZipArchive::new(Cursor::new(archive)).unwrap().by_name(name).unwrap().read_to_end(&mut content).unwrap();
         let content = if content.is_empty() { content } else { self.damage(&content) };
@@ -207,29 +207,30 @@ impl Dice {
     }
 }
 
-const SOUND: &str = "latin.pdf cjk.pdf columns.pdf table.pdf embedded.pdf owner.pdf scanned.pdf handbook.docx sales.xlsx \
+const INTACT: &str = "latin.pdf cjk.pdf columns.pdf table.pdf embedded.pdf owner.pdf scanned.pdf handbook.docx sales.xlsx \
      cached.xlsx old.xls open.ods deck.pptx";
 
 fn corpus() -> Vec<(String, Vec<u8>)> {
-    let mut dice = Dice(0x5eed_2024);
-    let mut sound: Vec<(String, Vec<u8>)> =
-        SOUND.split(' ').map(|name| (name.to_owned(), fixture_bytes(name))).collect();
+    let mut random = Random(0x5eed_2024);
+    let mut intact: Vec<(String, Vec<u8>)> =
+        INTACT.split(' ').map(|name| (name.to_owned(), fixture_bytes(name))).collect();
     let rows: String = (0..40).map(|row| format!("\"name {row}\",{row},2024-01-{row}\n")).collect();
-    sound.push(("rows.csv".to_owned(), rows.into_bytes()));
+    intact.push(("rows.csv".to_owned(), rows.into_bytes()));
     let page =
         "<html><head><title>T</title></head><body><table><tr><td>a<td>b</table><ul><li>x<li>y</ul></body></html>";
-    sound.push(("page.html".to_owned(), page.repeat(5).into_bytes()));
-    sound.push(("note.md".to_owned(), "# 标题\n\n- one\n- two\n\n| a | b |\n| --- | --- |\n".repeat(9).into_bytes()));
-    sound.push(("note.txt".to_owned(), "第一章 总则。The end. 会議。".repeat(40).into_bytes()));
+    intact.push(("page.html".to_owned(), page.repeat(5).into_bytes()));
+    intact.push(("note.md".to_owned(), "# 标题\n\n- one\n- two\n\n| a | b |\n| --- | --- |\n".repeat(9).into_bytes()));
+    intact.push(("note.txt".to_owned(), "第一章 总则。The end. 会議。".repeat(40).into_bytes()));
     let mut damaged = Vec::new();
-    for (name, bytes) in &sound {
+    for (name, bytes) in &intact {
         for number in 0..30 {
             let is_archive = bytes.starts_with(b"PK");
-            let content = if is_archive && number % 2 == 0 { dice.damage_within(bytes) } else { dice.damage(bytes) };
+            let content =
+                if is_archive && number % 2 == 0 { random.damage_within(bytes) } else { random.damage(bytes) };
             damaged.push((format!("{number} of {name}"), content));
         }
         // Random content, with and without the first bytes of the format.
-        let noise = dice.bytes(3000);
+        let noise = random.bytes(3000);
         damaged.push((format!("noise.{name}"), noise.clone()));
         damaged.push((format!("start.{name}"), [&bytes[..bytes.len().min(8)], &noise].concat()));
     }
@@ -240,7 +241,7 @@ fn corpus() -> Vec<(String, Vec<u8>)> {
 async fn damaged_files_never_crash_the_reader() {
     let corpus = corpus();
     assert!(corpus.len() >= 500, "{}", corpus.len());
-    let extractor = Extractor::new(crate::bench::worker(), tight(), 2);
+    let extractor = Extractor::new(crate::bench::worker(), tight_limits(), 2);
     let outcomes: Vec<(String, Option<Document>, Option<Failure>)> = stream::iter(corpus)
         .map(|(name, bytes)| {
             let extractor = extractor.clone();

@@ -25,14 +25,14 @@ use crate::{
     search::support::index_files,
 };
 
-pub(crate) struct Shop {
+pub(crate) struct TestLibrary {
     pub(crate) folder: TempDir,
     pub(crate) library: Library,
 }
 
-impl Shop {
+impl TestLibrary {
     pub(crate) fn new() -> Self {
-        Self::resting_after(Duration::from_secs(60))
+        Self::closing_after(Duration::from_secs(60))
     }
 
     pub(crate) fn with(extractor: Extractor) -> Self {
@@ -51,7 +51,7 @@ impl Shop {
         Self::in_folder(self.folder, extractor)
     }
 
-    fn resting_after(rest_after: Duration) -> Self {
+    fn closing_after(rest_after: Duration) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let config = IndexConfig { rest_after, ..config(folder.path()) };
         let library = Library::new(extractor(Limits::default()), config);
@@ -109,9 +109,9 @@ pub(crate) fn first(finds: &DocumentFinds) -> String {
 
 #[tokio::test]
 async fn document_text_is_found_with_its_place() {
-    let shop = Shop::new();
+    let test_library = TestLibrary::new();
     let all = || ["latin.pdf", "cjk.pdf", "handbook.docx", "sales.xlsx", "deck.pptx", "open.ods", "old.xls"].map(open);
-    assert!(!shop.library.is_open().await, "nothing runs before it is needed");
+    assert!(!test_library.library.is_open().await, "the index opens on first use");
     for (text, citation, marked) in [
         ("QUARTZ-2", "latin.pdf p. 2", "[QUARTZ-2]"),
         ("when do departments submit 提交报表", "cjk.pdf p. 1", "[报表]"),
@@ -124,28 +124,28 @@ async fn document_text_is_found_with_its_place() {
         ("りんご", "open.ods Blatt!A2:B3", "[りんご]"),
         ("Birnen", "old.xls Alt!A2:B4", "[Birnen]"),
     ] {
-        let finds = shop.search(all().into(), text).await;
-        let told = first(&finds);
-        assert!(told.starts_with(&format!("{citation}: ")) && told.contains(marked), "{text}: {told}");
+        let finds = test_library.search(all().into(), text).await;
+        let hit = first(&finds);
+        assert!(hit.starts_with(&format!("{citation}: ")) && hit.contains(marked), "{text}: {hit}");
         assert_eq!((finds.searched, finds.broken.len()), (7, 0), "{finds:?}");
     }
     // A document that was not passed is not found, although it is indexed.
-    assert_eq!(shop.search(vec![open("cjk.pdf")], "QUARTZ").await.hits, []);
+    assert_eq!(test_library.search(vec![open("cjk.pdf")], "QUARTZ").await.hits, []);
     // The same bytes under another name are indexed once.
-    let finds = shop.search(vec![named(&fixture("latin.pdf"), "other/name.pdf")], "QUARTZ-3").await;
+    let finds = test_library.search(vec![named(&fixture("latin.pdf"), "other/name.pdf")], "QUARTZ-3").await;
     assert_eq!(finds.hits[0].citation(), "name.pdf p. 3");
-    assert_eq!(shop.library.stats().await.unwrap().documents, 7);
+    assert_eq!(test_library.library.stats().await.unwrap().documents, 7);
 }
 
 /// Problem of a document with one page of text and two scanned pages.
-const PARTLY: &str = "could not read all of the PDF: 2 of its 3 pages are pictures, probably scanned; run it \
+const PARTLY_READ: &str = "could not read all of the PDF: 2 of its 3 pages are pictures, probably scanned; run it \
                       through text recognition (OCR) first, or build agentd with the feature `ocr`, as `make install` does and `make \
                       chat` does not";
 
 #[tokio::test]
 async fn documents_of_older_index_without_recognition_are_reread() {
-    let shop = Shop::new();
-    let before = IndexHandle::open(config(shop.folder.path())).await.unwrap();
+    let test_library = TestLibrary::new();
+    let before = IndexHandle::open(config(test_library.folder.path())).await.unwrap();
     let content = ContentHash::of(&std::fs::read(fixture("partly.pdf")).unwrap());
     let mut indexing =
         crate::search::support::begin(&before, &DocumentId::new(content, Kind::Pdf, 2), None).await.unwrap().unwrap();
@@ -158,22 +158,22 @@ async fn documents_of_older_index_without_recognition_are_reread() {
         .unwrap();
     before.close().await.unwrap();
     drop(before);
-    let finds = shop.search(vec![open("partly.pdf")], "vermilion").await;
-    assert_eq!(finds.broken, [("uploads/partly.pdf".to_owned(), PARTLY.to_owned())]);
+    let finds = test_library.search(vec![open("partly.pdf")], "vermilion").await;
+    assert_eq!(finds.broken, [("uploads/partly.pdf".to_owned(), PARTLY_READ.to_owned())]);
 }
 
 #[tokio::test]
 async fn deleted_or_truncated_index_is_rebuilt() {
-    let shop = Shop::new();
-    let find = async |what: &str| {
-        let finds = shop.search(["latin.pdf", "cjk.pdf"].map(open).into(), "\"met on day 2\"").await;
-        assert!(first(&finds).starts_with("latin.pdf p. 2: "), "{what}: {finds:?}");
+    let test_library = TestLibrary::new();
+    let find = async |state: &str| {
+        let finds = test_library.search(["latin.pdf", "cjk.pdf"].map(open).into(), "\"met on day 2\"").await;
+        assert!(first(&finds).starts_with("latin.pdf p. 2: "), "{state}: {finds:?}");
     };
     find("new").await;
-    std::fs::remove_dir_all(shop.folder.path().join("index")).unwrap();
+    std::fs::remove_dir_all(test_library.folder.path().join("index")).unwrap();
     find("deleted").await;
     for shorter in [0, 2] {
-        for file in index_files(shop.folder.path()) {
+        for file in index_files(test_library.folder.path()) {
             let length = std::fs::metadata(&file).unwrap().len();
             let file = File::options().write(true).open(&file).unwrap();
             file.set_len(length.checked_div(shorter).unwrap_or_default()).unwrap();
@@ -181,32 +181,33 @@ async fn deleted_or_truncated_index_is_rebuilt() {
         find("cut short").await;
         find("after that").await;
     }
-    std::fs::remove_dir_all(shop.folder.path().join("index")).unwrap();
-    assert_eq!(shop.library.states(vec![open("latin.pdf")]).await.unwrap().len(), 1);
+    std::fs::remove_dir_all(test_library.folder.path().join("index")).unwrap();
+    assert_eq!(test_library.library.states(vec![open("latin.pdf")]).await.unwrap().len(), 1);
 }
 
 #[tokio::test]
 async fn idle_index_is_closed_and_reopened() {
-    let shop = Shop::resting_after(Duration::from_millis(50));
-    assert!(!shop.search(vec![open("latin.pdf")], "QUARTZ").await.hits.is_empty());
+    let test_library = TestLibrary::closing_after(Duration::from_millis(50));
+    assert!(!test_library.search(vec![open("latin.pdf")], "QUARTZ").await.hits.is_empty());
     // Without a timeout: the test runner limits the wait.
-    while shop.library.is_open().await {
+    while test_library.library.is_open().await {
         tokio::task::yield_now().await;
     }
     // Cached parts of files are released when the files are closed.
     #[cfg(target_os = "linux")]
-    assert_eq!(shop.open_files(), Vec::<PathBuf>::new());
-    assert!(first(&shop.search(vec![open("latin.pdf")], "QUARTZ-1").await).starts_with("latin.pdf p. 1"));
+    assert_eq!(test_library.open_files(), Vec::<PathBuf>::new());
+    assert!(first(&test_library.search(vec![open("latin.pdf")], "QUARTZ-1").await).starts_with("latin.pdf p. 1"));
 
     // Repeated, because a partial result must never win the race.
     for _ in 0..200 {
         let cancelled = CancellationToken::new();
         cancelled.cancel();
-        let asked = shop.library.search(vec![open("cjk.pdf")], query("x"), Arc::new(|_| {}), cancelled);
+        let asked = test_library.library.search(vec![open("cjk.pdf")], query("x"), Arc::new(|_| {}), cancelled);
         let error = asked.await.unwrap_err();
         assert!(error.to_string().contains("cancelled"), "{error}");
     }
-    shop.library.close().await;
-    let asked = shop.library.search(vec![open("cjk.pdf")], query("x"), Arc::new(|_| {}), CancellationToken::new());
+    test_library.library.close().await;
+    let asked =
+        test_library.library.search(vec![open("cjk.pdf")], query("x"), Arc::new(|_| {}), CancellationToken::new());
     assert_eq!(asked.await.unwrap_err().kind(), ErrorKind::ShuttingDown);
 }

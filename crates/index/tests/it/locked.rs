@@ -15,7 +15,7 @@ use zip::ZipArchive;
 use crate::{
     bench::{extractor, fixture, fixture_bytes, read, variant},
     hostile::replaced,
-    library::{Shop, named, open},
+    library::{TestLibrary, named, open},
 };
 
 /// Documents with an encryption that is not supported, see `tests/fixtures/locked/make.py`.
@@ -29,14 +29,14 @@ const LOCKED: [&str; 7] = [
     "xor.xls",
 ];
 
-impl Shop {
+impl TestLibrary {
     /// Reads bytes as a file with this name, with a password.
     async fn read_bytes(&self, name: &str, bytes: &[u8], password: Option<&str>) -> Result<Reading, KnowledgeError> {
-        self.read(unlocking(&self.put(name, bytes), password)).await
+        self.read(with_password(&self.put(name, bytes), password)).await
     }
 }
 
-fn unlocking(path: &Path, password: Option<&str>) -> OpenDocument {
+fn with_password(path: &Path, password: Option<&str>) -> OpenDocument {
     let name = format!("uploads/{}", path.file_name().unwrap().to_str().unwrap());
     OpenDocument { password: password.map(|word| Password::new(word.to_owned())), ..named(path, &name) }
 }
@@ -51,13 +51,13 @@ fn with(name: &str, password: &str) -> OpenDocument {
 
 #[tokio::test]
 async fn damaged_encrypted_pdf_still_asks_for_its_password() {
-    let shop = Shop::new();
+    let test_library = TestLibrary::new();
     let whole = locked("revision3.pdf");
     let at = whole.windows(9).rposition(|window| window == b"startxref").unwrap();
     let mut damaged = whole.clone();
     damaged[at + 10..at + 13].copy_from_slice(b"999");
     for bytes in [whole, damaged] {
-        let read = async |password: Option<&str>| shop.read_bytes("revision3.pdf", &bytes, password).await;
+        let read = async |password: Option<&str>| test_library.read_bytes("revision3.pdf", &bytes, password).await;
         for password in [None, Some("wrong")] {
             let refused = read(password).await.unwrap_err();
             assert!(refused.needs_password(), "{password:?}: {refused}");
@@ -69,26 +69,26 @@ async fn damaged_encrypted_pdf_still_asks_for_its_password() {
 
 #[tokio::test]
 async fn office_2007_encryption_is_supported() {
-    let shop = Shop::new();
-    let read = async |password: &str| shop.read(with("more/standard.docx", password)).await;
+    let test_library = TestLibrary::new();
+    let read = async |password: &str| test_library.read(with("more/standard.docx", password)).await;
     assert!(read("wrong").await.unwrap_err().needs_password());
     assert!(read("secret").await.unwrap().parts[0].text.contains("Doors are closed at ten"));
 }
 
 #[tokio::test]
 async fn unsupported_encryption_is_reported_with_a_hint() {
-    let shop = Shop::new();
+    let test_library = TestLibrary::new();
     for name in LOCKED {
         let path = fixture("locked").join(name);
         for password in [None, Some("hello")] {
-            let refused = shop.read(unlocking(&path, password)).await.unwrap_err();
-            assert!(refused.to_string().contains("opens with a password only"), "{name}: {refused}");
+            let refused = test_library.read(with_password(&path, password)).await.unwrap_err();
+            assert!(refused.to_string().contains("requires a password"), "{name}: {refused}");
             assert!(
                 !refused.needs_password() && refused.hint().unwrap().contains("save it without a password"),
                 "{name}"
             );
         }
-        let finds = shop.search(vec![named(&path, name)], "hello").await;
+        let finds = test_library.search(vec![named(&path, name)], "hello").await;
         assert_eq!((finds.hits.len(), finds.locked.len(), finds.broken.len()), (0, 0, 1), "{finds:?}");
     }
 }
@@ -99,10 +99,11 @@ async fn unencrypted_entries_of_a_mixed_archive_are_read() {
     let (text, failure) = (document.unwrap().markdown(), failure.unwrap());
     assert!(text.contains("The gate is cobalt.") && !text.contains("vermilion"), "{text}");
     assert_eq!(variant(&failure), "Entries");
-    let expected = "1 of its 2 files were not read (notes.md: it is encrypted and opens with a password only)";
+    let expected = "1 of its 2 files were not read (notes.md: it is encrypted and requires a password)";
     assert!(failure.to_string().contains(expected), "{failure}");
-    let shop = Shop::new();
-    let finds = shop.search(vec![unlocking(&fixture("locked/mixed.zip"), Some("secret"))], "vermilion").await;
+    let test_library = TestLibrary::new();
+    let finds =
+        test_library.search(vec![with_password(&fixture("locked/mixed.zip"), Some("secret"))], "vermilion").await;
     assert_eq!((finds.hits.len(), finds.broken.len()), (1, 0), "{finds:?}");
 }
 
@@ -112,19 +113,19 @@ async fn wrong_zip_password_passing_the_check_byte_fails() {
     let mut archive = ZipArchive::new(Cursor::new(bytes.as_slice())).unwrap();
     let index = archive.index_for_name("notes.md").unwrap();
     // The check value of the old encryption has one byte.
-    let taken = (0..10_000).map(|number| number.to_string()).find(|word| {
+    let collision = (0..10_000).map(|number| number.to_string()).find(|word| {
         let opened = archive.by_index_decrypt(index, word.as_bytes());
         opened.is_ok_and(|mut file| file.read_to_end(&mut Vec::new()).is_err())
     });
-    let (shop, taken) = (Shop::new(), taken.unwrap());
+    let (test_library, collision) = (TestLibrary::new(), collision.unwrap());
     let path = fixture("locked/zipcrypto.zip");
-    let document = OpenDocument { inner: Some("notes.md".to_owned()), ..unlocking(&path, Some(&taken)) };
-    assert!(shop.read(document).await.unwrap_err().needs_password());
+    let document = OpenDocument { inner: Some("notes.md".to_owned()), ..with_password(&path, Some(&collision)) };
+    assert!(test_library.read(document).await.unwrap_err().needs_password());
 }
 
 #[tokio::test]
 async fn damaged_encrypted_document_has_a_clear_error() {
-    let shop = Shop::new();
+    let test_library = TestLibrary::new();
     let opened = fixture_bytes("password.xlsx");
     let refused = LOCKED.map(|name| (name, locked(name)));
     for (number, (name, whole)) in refused.into_iter().chain([("password.xlsx", opened)]).enumerate() {
@@ -139,10 +140,13 @@ async fn damaged_encrypted_document_has_a_clear_error() {
             changed.push(bytes);
         }
         for bytes in changed {
-            if let Err(error) = shop.read_bytes(name, &bytes, Some("secret")).await {
-                let told = error.to_string();
-                assert!(error.kind() != ErrorKind::Internal && told.starts_with("could not read"), "{name}: {told}");
-                assert!(told.len() < 400 && error.hint().is_some(), "{name}: {told}");
+            if let Err(error) = test_library.read_bytes(name, &bytes, Some("secret")).await {
+                let message = error.to_string();
+                assert!(
+                    error.kind() != ErrorKind::Internal && message.starts_with("could not read"),
+                    "{name}: {message}"
+                );
+                assert!(message.len() < 400 && error.hint().is_some(), "{name}: {message}");
             }
         }
     }

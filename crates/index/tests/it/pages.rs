@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use agentd_index::Limits;
 
-use crate::bench::{Document, document, extractor, read, told};
+use crate::bench::{Document, cited_parts, document, extractor, read};
 
 /// Builds a document with one page. The resources may refer to additional objects, numbered from 6.
 pub(crate) fn pdf(content: &str, resources: &str, more: &[&str]) -> Vec<u8> {
@@ -38,7 +38,7 @@ async fn read_page(bytes: &[u8]) -> (Option<Document>, String) {
 async fn text(content: &str, resources: &str, more: &[&str]) -> String {
     let (document, failure) = read_page(&pdf(content, resources, more)).await;
     assert_eq!(failure, "", "{content}");
-    told(&document.unwrap()).join("\n").trim_start_matches("[p. 1]\n").trim().to_owned()
+    cited_parts(&document.unwrap()).join("\n").trim_start_matches("[p. 1]\n").trim().to_owned()
 }
 
 #[tokio::test]
@@ -67,9 +67,9 @@ async fn letters_on_a_curve_are_read_in_order() {
         // Upright at the top of the circle.
         write!(content, "BT /F1 10 Tf {cos} {} {sin} {cos} {x} {y} Tm ({letter}) Tj ET ", -sin).unwrap();
     }
-    let told = text(&content, HELVETICA, &[]).await;
-    let seen = |letter: char| told.matches(letter).count();
-    assert_eq!((seen('R'), seen('B'), seen('O'), seen('E')), (3, 2, 2, 1), "{told}");
+    let text = text(&content, HELVETICA, &[]).await;
+    let seen = |letter: char| text.matches(letter).count();
+    assert_eq!((seen('R'), seen('B'), seen('O'), seen('E')), (3, 2, 2, 1), "{text}");
 }
 
 #[tokio::test]
@@ -97,8 +97,8 @@ async fn rtl_words_are_split_at_gaps_without_spaces() {
         "<07> -250 <06> -190 <0504> -250 <08> -250 <03> -180 <02> 0 <0801>",
     ] {
         let line = format!("[{drawn}] TJ 0 -14 Td ");
-        let told = text(&format!("BT /F1 12 Tf 10 700 Td {} ET", line.repeat(10)), &font, &[]).await;
-        assert_eq!(told, ["و هي حزمة"; 10].join(" "), "{drawn}");
+        let text = text(&format!("BT /F1 12 Tf 10 700 Td {} ET", line.repeat(10)), &font, &[]).await;
+        assert_eq!(text, ["و هي حزمة"; 10].join(" "), "{drawn}");
     }
 }
 
@@ -128,7 +128,7 @@ async fn vertical_japanese_is_read_from_the_right() {
 
 #[tokio::test]
 async fn acrobat_9_encryption_is_supported() {
-    assert_eq!(told(&document("more/acrobat9.pdf").await), told(&document("latin.pdf").await));
+    assert_eq!(cited_parts(&document("more/acrobat9.pdf").await), cited_parts(&document("latin.pdf").await));
 }
 
 #[tokio::test]
@@ -167,8 +167,9 @@ async fn text_beyond_the_limit_is_omitted_and_reported() {
     assert!(document.unwrap().markdown().starts_with("xxx"));
     let comment = "word ".repeat(30_000);
     let page = String::from_utf8(pdf("", HELVETICA, &[])).unwrap();
-    let noted = format!("/Annots [<< /Type /Annot /Subtype /Text /Rect [1 1 9 9] /Contents ({comment}) >>] /MediaBox");
-    let (document, failure) = read_page(page.replacen("/MediaBox", &noted, 1).as_bytes()).await;
+    let annotated =
+        format!("/Annots [<< /Type /Annot /Subtype /Text /Rect [1 1 9 9] /Contents ({comment}) >>] /MediaBox");
+    let (document, failure) = read_page(page.replacen("/MediaBox", &annotated, 1).as_bytes()).await;
     assert!(failure.contains("page 1 has a field or a comment of more than 100000 letters"), "{failure}");
     assert!(document.unwrap().markdown().len() > 90_000);
 }

@@ -4,17 +4,17 @@
 use agentd_index::{Kind, Limits};
 
 use crate::{
-    bench::{document, extractor, fixture_bytes, read, read_fixture, told, variant},
+    bench::{cited_parts, document, extractor, fixture_bytes, read, read_fixture, variant},
     hostile::{part, replaced},
 };
 
-fn squeezed(text: &str) -> String {
+fn without_spaces(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Asserts that the text contains these strings in this order, ignoring differences in white space.
 fn check(name: &str, text: &str, wanted: &[&str]) {
-    let (text, mut at) = (squeezed(text), 0);
+    let (text, mut at) = (without_spaces(text), 0);
     for words in wanted {
         let found = text[at..].find(words).unwrap_or_else(|| panic!("{name}: no {words:?} from {at} on in {text}"));
         at += found + words.len();
@@ -166,7 +166,7 @@ async fn documents_of_many_programs_are_read() {
     for (name, wanted) in CASES {
         let document = document(name).await;
         assert_eq!(Some(document.kind), Kind::of_name(name), "{name}");
-        let mut parts = told(&document);
+        let mut parts = cited_parts(&document);
         parts[0].insert_str(0, &format!("{} ", document.title.unwrap_or_default()));
         if document.kind == Kind::Pdf {
             assert_eq!(parts.len(), wanted.len(), "{name}");
@@ -207,15 +207,15 @@ async fn sheets_and_slides_are_extracted_whole() {
         ),
     ];
     for (name, expected) in cases {
-        assert_eq!(told(&document(name).await), expected, "{name}");
+        assert_eq!(cited_parts(&document(name).await), expected, "{name}");
     }
 }
 
 #[tokio::test]
 async fn rotated_pages_read_by_row_with_overprint_separate() {
-    let mut parts = told(&document("more/turned.pdf").await);
+    let mut parts = cited_parts(&document("more/turned.pdf").await);
     assert_eq!(parts.len(), 3);
-    parts[2] = squeezed(&parts[2]);
+    parts[2] = without_spaces(&parts[2]);
     let rows = |words: fn(usize) -> String, many| (0..many).map(words).collect::<Vec<_>>();
     let ships = rows(|row| format!("Ship {row}  {} tonnes  {row}.198", 100 + row), 6);
     let cranes = rows(|row| format!("Crane {row}  {} hours  {row}.254", 200 + row), 6);
@@ -256,7 +256,7 @@ async fn msg_is_recognised_with_any_attachment() {
         check(name, &text, &["From: Alice Example", "Attached file: report.pdf", "This email contains an attachment."]);
         if name.is_empty() {
             let failure = failure.unwrap().to_string();
-            assert!(failure.contains("report.pdf: the PDF: it is damaged"), "it is no whole PDF: {failure}");
+            assert!(failure.contains("report.pdf: the PDF: it is damaged"), "incomplete PDF: {failure}");
         }
     }
 }
@@ -271,8 +271,8 @@ async fn damage_is_reported_in_every_format() {
         // Half of an OLE file no longer identifies its type.
         let is_old = name.ends_with("doc") || name.ends_with("msg");
         let variant = failure.as_ref().map(variant);
-        let is_said = variant.as_deref() == Some("Broken") || is_old && variant.as_deref() == Some("Mismatch");
-        assert!(is_said, "{name}: {failure:?}");
+        let is_reported = variant.as_deref() == Some("Broken") || is_old && variant.as_deref() == Some("Mismatch");
+        assert!(is_reported, "{name}: {failure:?}");
     }
     // A page whose content cannot be decompressed.
     let mut damaged = fixture_bytes("latin.pdf");

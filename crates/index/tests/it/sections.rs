@@ -6,11 +6,11 @@ use agentd_index::Limits;
 use crate::{
     bench::{extractor, fixture_bytes, read},
     hostile::{part, replaced},
-    library::{Shop, first, named},
+    library::{TestLibrary, first, named},
 };
 
 /// Builds a Word document with this body.
-fn word(body: &str) -> Vec<u8> {
+fn word_document(body: &str) -> Vec<u8> {
     let handbook = fixture_bytes("handbook.docx");
     let text = part(&handbook, "word/document.xml");
     let (before, _) = text.split_once("<w:body>").unwrap();
@@ -35,7 +35,7 @@ fn long(heading: impl Fn(usize, &str) -> String, paragraph: impl Fn(&str) -> Str
 
 #[tokio::test]
 async fn hit_without_pages_names_its_section() {
-    let shop = Shop::new();
+    let test_library = TestLibrary::new();
     let markup = |heading: &str, level: &str, paragraph: &str| {
         let (heading, level, paragraph) = (heading.to_owned(), level.to_owned(), paragraph.to_owned());
         long(
@@ -43,7 +43,7 @@ async fn hit_without_pages_names_its_section() {
             move |text| paragraph.replace("TEXT", text),
         )
     };
-    let docx = word(&markup(
+    let docx = word_document(&markup(
         "<w:p><w:pPr><w:pStyle w:val=\"LEVEL\"/></w:pPr><w:r><w:t>TEXT</w:t></w:r></w:p>",
         "Heading",
         "<w:p><w:r><w:t>TEXT</w:t></w:r></w:p>",
@@ -63,19 +63,19 @@ async fn hit_without_pages_names_its_section() {
     let epub = replaced(&book, &names[names.len() - 1], page.as_bytes());
     for (name, bytes) in [("long.docx", docx), ("long.odt", odt), ("long.epub", epub), ("long.html", html.into_bytes())]
     {
-        let path = shop.put(name, bytes);
-        let finds = shop.search(vec![named(&path, name)], "zircon").await;
+        let path = test_library.put(name, bytes);
+        let finds = test_library.search(vec![named(&path, name)], "zircon").await;
         let place = finds.hits[0].place.clone();
         let (section, heading) = place.split_once(", ").unwrap_or_else(|| panic!("{name}: {place:?} {finds:?}"));
         assert_eq!(heading, "Payment > Late payment", "{name}");
         let number: u32 = section.strip_prefix("section ").unwrap().parse().unwrap();
         let read = async |first: u32| -> Reading {
             let range = PartRange { first, count: Some(1), ..PartRange::default() };
-            shop.read_range(named(&path, name), range).await.unwrap()
+            test_library.read_range(named(&path, name), range).await.unwrap()
         };
         let reading = read(number).await;
         assert!(number > 3 && reading.parts_are == PartKind::Section, "{name}: {reading:?}");
-        assert_eq!((reading.parts[0].number, reading.total), (number, number), "{name}: it is at the end");
+        assert_eq!((reading.parts[0].number, reading.total), (number, number), "{name}: last section");
         assert!(reading.parts[0].text.contains("owes a zircon"), "{name}: {reading:?}");
         assert!(!read(number - 1).await.parts[0].text.contains("zircon"), "{name}");
         // Every paragraph is in exactly one section.
@@ -86,7 +86,7 @@ async fn hit_without_pages_names_its_section() {
         assert_eq!(entries, 3, "{name}");
     }
     // A document of a single section is cited as a whole.
-    let finds = shop.search(vec![crate::library::open("handbook.docx")], "\"Guests are welcome\"").await;
+    let finds = test_library.search(vec![crate::library::open("handbook.docx")], "\"Guests are welcome\"").await;
     assert!(first(&finds).starts_with("handbook.docx: "), "{finds:?}");
 }
 
@@ -98,7 +98,7 @@ fn level(number: usize, format: &str, text: &str, more: &str) -> String {
     )
 }
 
-fn item(number: usize, level: usize, text: &str) -> String {
+fn list_item(number: usize, level: usize, text: &str) -> String {
     let list = format!("<w:numPr><w:ilvl w:val=\"{level}\"/><w:numId w:val=\"{number}\"/></w:numPr>");
     format!("<w:p><w:pPr>{list}</w:pPr><w:r><w:t>{text}</w:t></w:r></w:p>")
 }
@@ -109,8 +109,8 @@ fn styled(style: &str, text: &str) -> String {
 
 /// Builds a Word document with these lists and paragraphs.
 fn numbered(lists: &[(usize, String, &str)], body: &str) -> Vec<u8> {
-    let made = word(body);
-    let numbering = part(&made, "word/numbering.xml");
+    let archive = word_document(body);
+    let numbering = part(&archive, "word/numbering.xml");
     let root = numbering.find("<w:numbering").unwrap();
     let root = &numbering[..root + numbering[root..].find('>').unwrap() + 1];
     let abstracts: String = lists
@@ -126,15 +126,16 @@ fn numbered(lists: &[(usize, String, &str)], body: &str) -> Vec<u8> {
             )
         })
         .collect();
-    let made = replaced(&made, "word/numbering.xml", format!("{root}{abstracts}{numbers}</w:numbering>").as_bytes());
-    let styles = part(&made, "word/styles.xml");
+    let archive =
+        replaced(&archive, "word/numbering.xml", format!("{root}{abstracts}{numbers}</w:numbering>").as_bytes());
+    let styles = part(&archive, "word/styles.xml");
     let by_style = "<w:style w:type=\"paragraph\" w:styleId=\"Clause\"><w:name w:val=\"Clause\"/><w:pPr><w:numPr>\
                     <w:numId w:val=\"4\"/></w:numPr></w:pPr></w:style><w:style w:type=\"paragraph\" w:styleId=\"SubClause\">\
                     <w:name w:val=\"SubClause\"/><w:basedOn w:val=\"Clause\"/><w:pPr><w:numPr><w:ilvl w:val=\"1\"/>\
                     <w:numId w:val=\"4\"/></w:numPr></w:pPr></w:style><w:style w:type=\"paragraph\" w:styleId=\"InnerClause\">\
                     <w:name w:val=\"InnerClause\"/><w:basedOn w:val=\"SubClause\"/></w:style>";
     let styles = styles.replace("</w:styles>", &format!("{by_style}</w:styles>"));
-    replaced(&made, "word/styles.xml", styles.as_bytes())
+    replaced(&archive, "word/styles.xml", styles.as_bytes())
 }
 
 #[tokio::test]
@@ -157,35 +158,35 @@ async fn word_lists_have_their_displayed_numbers() {
         (6, bullets, ""),
     ];
     let rows = [
-        (item(1, 0, "Delivery"), "1. Delivery"),
-        (item(1, 0, "Payment"), "2. Payment"),
-        (item(1, 1, "Currency"), "2.1 Currency"),
-        (item(1, 1, "Late payment"), "2.2 Late payment"),
-        (item(1, 2, "interest"), "(a) interest"),
-        (item(1, 2, "costs"), "(b) costs"),
-        (item(1, 0, "Term"), "3. Term"),
-        (item(1, 1, "Length"), "3.1 Length"),
-        (item(2, 0, "Scope"), "Article 1 Scope"),
-        (item(2, 1, "ships"), "(i) ships"),
-        (item(11, 0, "Seat"), "Article 2 Seat"),
-        (item(2, 1, "boats"), "(i) boats"),
-        (item(12, 0, "Law"), "Article 7 Law"),
-        (item(12, 0, "Courts"), "Article 8 Courts"),
-        (item(3, 0, "Prices"), "Annex I Prices"),
-        (item(3, 0, "Ports"), "Annex II Ports"),
-        (item(3, 1, "Northern ports"), "2-1 Northern ports"),
+        (list_item(1, 0, "Delivery"), "1. Delivery"),
+        (list_item(1, 0, "Payment"), "2. Payment"),
+        (list_item(1, 1, "Currency"), "2.1 Currency"),
+        (list_item(1, 1, "Late payment"), "2.2 Late payment"),
+        (list_item(1, 2, "interest"), "(a) interest"),
+        (list_item(1, 2, "costs"), "(b) costs"),
+        (list_item(1, 0, "Term"), "3. Term"),
+        (list_item(1, 1, "Length"), "3.1 Length"),
+        (list_item(2, 0, "Scope"), "Article 1 Scope"),
+        (list_item(2, 1, "ships"), "(i) ships"),
+        (list_item(11, 0, "Seat"), "Article 2 Seat"),
+        (list_item(2, 1, "boats"), "(i) boats"),
+        (list_item(12, 0, "Law"), "Article 7 Law"),
+        (list_item(12, 0, "Courts"), "Article 8 Courts"),
+        (list_item(3, 0, "Prices"), "Annex I Prices"),
+        (list_item(3, 0, "Ports"), "Annex II Ports"),
+        (list_item(3, 1, "Northern ports"), "2-1 Northern ports"),
         (styled("Clause", "Liability"), "§ 1 Liability"),
         (styled("SubClause", "Limits"), "1.A Limits"),
         (styled("InnerClause", "Exceptions"), "1.B Exceptions"),
         (styled("Clause", "Notices"), "§ 2 Notices"),
-        (item(6, 0, "bring keys"), "- bring keys"),
-        (item(0, 0, "Not numbered"), "Not numbered"),
+        (list_item(6, 0, "bring keys"), "- bring keys"),
+        (list_item(0, 0, "Not numbered"), "Not numbered"),
     ];
     let numerals = ["一", "二", "三", "四", "五", "六", "七", "八", "九", "十", "十一", "十二"];
     let (mut body, mut expected): (Vec<String>, Vec<String>) =
-        rows.into_iter().map(|(item, shown)| (item, shown.to_owned())).unzip();
-    body.extend(numerals.map(|word| item(5, 0, &format!("附则{word}"))));
-    expected.extend(numerals.map(|word| format!("第{word}条 附则{word}")));
+        rows.into_iter().map(|(list_item, shown)| (list_item, shown.to_owned())).unzip();
+    body.extend(numerals.map(|word_document| list_item(5, 0, &format!("附则{word_document}"))));
+    expected.extend(numerals.map(|word_document| format!("第{word_document}条 附则{word_document}")));
     let bytes = numbered(&lists, &body.concat());
     let (document, failure) = read(&extractor(Limits::default()), "contract.docx", &bytes).await;
     let text = document.unwrap().markdown();
@@ -193,11 +194,11 @@ async fn word_lists_have_their_displayed_numbers() {
     assert_eq!(lines, expected);
     assert_eq!(failure, None);
 
-    let shop = Shop::new();
-    let path = shop.put("contract.docx", bytes);
+    let test_library = TestLibrary::new();
+    let path = test_library.put("contract.docx", bytes);
     for (query, marked) in [("\"Article 7\"", "[Article 7]"), ("\"2.2\"", "[2.2]"), ("\"Annex II\"", "[Annex II]")] {
-        let told = first(&shop.search(vec![named(&path, "contract.docx")], query).await);
-        assert!(told.contains(marked), "{query}: {told}");
+        let hit = first(&test_library.search(vec![named(&path, "contract.docx")], query).await);
+        assert!(hit.contains(marked), "{query}: {hit}");
     }
 }
 
@@ -209,12 +210,12 @@ async fn numbered_headings_keep_numbers_and_hostile_lists_terminate() {
     let bytes = numbered(
         &[(1, deep, ""), (2, odd, ""), (3, huge, "")],
         &[
-            item(1, 8, "deep"),
-            item(2, 0, "odd"),
-            item(2, 77, "beyond"),
-            item(3, 0, "huge"),
-            item(3, 0, "huger"),
-            item(99, 0, "unknown"),
+            list_item(1, 8, "deep"),
+            list_item(2, 0, "odd"),
+            list_item(2, 77, "beyond"),
+            list_item(3, 0, "huge"),
+            list_item(3, 0, "huger"),
+            list_item(99, 0, "unknown"),
             "<w:p><w:pPr><w:pStyle w:val=\"Heading2\"/><w:numPr><w:ilvl w:val=\"0\"/><w:numId w:val=\"2\"/></w:numPr>\
              </w:pPr><w:r><w:t>Scope</w:t></w:r></w:p>"
                 .to_owned(),

@@ -3,9 +3,9 @@
 use agentd_index::Limits;
 
 use crate::{
-    bench::{extractor, fixture_bytes, read, told},
+    bench::{cited_parts, extractor, fixture_bytes, read},
     hostile::{part, replaced},
-    library::{Shop, named},
+    library::{TestLibrary, named},
 };
 
 const SHEET: &str = "xl/worksheets/sheet1.xml";
@@ -13,7 +13,7 @@ const SHEET: &str = "xl/worksheets/sheet1.xml";
 async fn sheets(name: &str, bytes: &[u8]) -> Vec<String> {
     let (document, failure) = read(&extractor(Limits::default()), name, bytes).await;
     assert_eq!(failure, None);
-    told(&document.unwrap())
+    cited_parts(&document.unwrap())
 }
 
 #[tokio::test]
@@ -38,8 +38,8 @@ async fn macro_sheet_does_not_block_the_others() {
     let other = relations[start..end].replace("relationships/worksheet", "relationships/xlMacrosheet");
     let changed = format!("{}{other}{}", &relations[..start], &relations[end..]);
     let with_macros = replaced(&book, list, changed.as_bytes());
-    let told = sheets("a.xlsx", &with_macros).await;
-    assert_eq!(told[..2], plain[..2], "{told:?}");
+    let texts = sheets("a.xlsx", &with_macros).await;
+    assert_eq!(texts[..2], plain[..2], "{texts:?}");
 }
 
 #[tokio::test]
@@ -101,10 +101,10 @@ async fn numbers_are_formatted_as_displayed() {
 
 #[tokio::test]
 async fn formatted_numbers_are_searchable() {
-    let shop = Shop::new();
-    let path = shop.put("a.xlsx", formatted(&[("#,##0.00", "1234567.5"), ("0.0%", "0.125")]));
+    let test_library = TestLibrary::new();
+    let path = test_library.put("a.xlsx", formatted(&[("#,##0.00", "1234567.5"), ("0.0%", "0.125")]));
     for query in ["1234567", "12.5%"] {
-        let finds = shop.search(vec![named(&path, "a.xlsx")], query).await;
+        let finds = test_library.search(vec![named(&path, "a.xlsx")], query).await;
         assert_eq!(finds.hits.len(), 1, "{query}: {finds:?}");
         assert!(!finds.hits[0].marks.is_empty() && finds.notes.is_empty(), "{query}: {finds:?}");
     }

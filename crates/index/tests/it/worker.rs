@@ -5,7 +5,7 @@ use std::time::Duration;
 use agentd_index::{Extractor, Kind, Limits, Piece, WantedParts};
 use tokio_util::sync::CancellationToken;
 
-use crate::bench::{Document, extractor, fixture, read, read_file, told, variant, worker};
+use crate::bench::{Document, cited_parts, extractor, fixture, read, read_file, variant, worker};
 
 #[tokio::test]
 async fn text_documents_are_read_with_their_title() {
@@ -21,12 +21,12 @@ async fn text_documents_are_read_with_their_title() {
     let text = document.markdown();
     assert!(text.starts_with("# H\n\none") && text.contains("| a") && !text.contains("x()"), "{text}");
     let (document, _) = read(&extractor, "t.csv", "名称;数量\n苹果;\"1;2\"\n".as_bytes()).await;
-    assert_eq!(told(&document.unwrap()), ["[A2:B2]\n| 名称 | 数量 |\n| --- | --- |\n| 苹果 | 1;2 |"]);
+    assert_eq!(cited_parts(&document.unwrap()), ["[A2:B2]\n| 名称 | 数量 |\n| --- | --- |\n| 苹果 | 1;2 |"]);
     let (document, _) = read(&extractor, "t.txt", b"\xc4\xfa\xba\xc3\xa3\xac\xca\xc0\xbd\xe7\xa1\xa3").await;
-    assert_eq!(told(&document.unwrap()), ["[:1]\n您好，世界。"]);
+    assert_eq!(cited_parts(&document.unwrap()), ["[:1]\n您好，世界。"]);
 }
 
-async fn told_from(first: u32) -> Vec<String> {
+async fn pieces_from(first: u32) -> Vec<String> {
     let extractor = extractor(Limits::default());
     let file = std::fs::File::open(fixture("latin.pdf")).unwrap();
     let cancel = CancellationToken::new();
@@ -34,26 +34,26 @@ async fn told_from(first: u32) -> Vec<String> {
         .extract(file, WantedParts { named: Some(Kind::Pdf), first, ..WantedParts::default() }, cancel)
         .await
         .unwrap();
-    let mut told = Vec::new();
+    let mut pieces = Vec::new();
     while let Some(piece) = extraction.next().await {
-        told.push(match piece.unwrap() {
+        pieces.push(match piece.unwrap() {
             Piece::Head(head) => format!("{:?}", head.parts),
             Piece::Part(part) => part.place.to_string(),
             Piece::End { parts } => format!("{parts} parts"),
         });
     }
-    told
+    pieces
 }
 
 #[tokio::test]
 async fn parts_stream_from_the_first_wanted() {
-    assert_eq!(told_from(1).await, ["Some(3)", "p. 1", "p. 2", "p. 3", "3 parts"]);
-    assert_eq!(told_from(2).await, ["Some(3)", "p. 2", "p. 3", "2 parts"]);
-    assert_eq!(told_from(9).await, ["Some(3)", "0 parts"]);
+    assert_eq!(pieces_from(1).await, ["Some(3)", "p. 1", "p. 2", "p. 3", "3 parts"]);
+    assert_eq!(pieces_from(2).await, ["Some(3)", "p. 2", "p. 3", "2 parts"]);
+    assert_eq!(pieces_from(9).await, ["Some(3)", "0 parts"]);
 }
 
 /// Reads a document with a fake worker. The kind of the document selects its behaviour.
-async fn liar(kind: Kind, limits: Limits) -> (Option<Document>, Option<agentd_index::Failure>) {
+async fn read_with_fake_worker(kind: Kind, limits: Limits) -> (Option<Document>, Option<agentd_index::Failure>) {
     let extractor = Extractor::new(fixture("liar.sh"), limits, 1);
     read_file(&extractor, tempfile::tempfile().unwrap(), Some(kind)).await
 }
@@ -62,7 +62,7 @@ async fn liar(kind: Kind, limits: Limits) -> (Option<Document>, Option<agentd_in
 async fn invalid_worker_output_is_rejected() {
     let check = async |kind: Kind, code: &str, words: &str| {
         let limits = Limits { bytes_out: 10_000, ..Limits::default() };
-        let (_, failure) = liar(kind, limits).await;
+        let (_, failure) = read_with_fake_worker(kind, limits).await;
         let failure = failure.unwrap_or_else(|| panic!("{kind:?} was believed"));
         assert_eq!(variant(&failure), code, "{kind:?}: {failure}");
         assert!(failure.to_string().contains(words), "{kind:?}: {failure}");
@@ -75,8 +75,8 @@ async fn invalid_worker_output_is_rejected() {
     check(Kind::Csv, "Worker", "invalid data").await;
     check(Kind::Html, "Worker", "impossible").await;
     check(Kind::Odt, "Worker", "its reader was killed").await;
-    check(Kind::Plain, "TooLarge", "its text is more than 10000 bytes").await;
-    let (document, failure) = liar(Kind::Markdown, Limits::default()).await;
+    check(Kind::Plain, "TooLarge", "its text exceeds 10000 bytes").await;
+    let (document, failure) = read_with_fake_worker(Kind::Markdown, Limits::default()).await;
     let document = document.unwrap();
     assert_eq!((failure, document.title.as_deref()), (None, Some("a[31mbc")));
     assert_eq!(document.markdown(), "x]0;yz");
@@ -101,12 +101,12 @@ async fn until_gone(number: u64) {
 }
 
 async fn until(holds: impl Fn() -> bool) -> Result<(), tokio::time::error::Elapsed> {
-    let held = async {
+    let poll = async {
         while !holds() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), held).await
+    tokio::time::timeout(Duration::from_secs(20), poll).await
 }
 
 #[tokio::test]
@@ -114,7 +114,7 @@ async fn slow_worker_is_killed_and_reported() {
     // Number that identifies the process.
     let mark = 7_000_000_001 + u64::from(std::process::id());
     let limits = Limits { cells: mark, time: Duration::from_millis(300), ..Limits::default() };
-    let (_, failure) = liar(Kind::Pdf, limits).await;
+    let (_, failure) = read_with_fake_worker(Kind::Pdf, limits).await;
     let failure = failure.unwrap();
     assert_eq!(failure.to_string(), "could not read the file: it took longer than 0.3 seconds");
     assert!(failure.hint().contains("split it"), "{}", failure.hint());
@@ -145,7 +145,7 @@ async fn worker_is_killed_when_its_extraction_is_dropped() {
 async fn only_regular_files_within_the_size_limit_are_read() {
     let small = Limits { bytes_in: 10, ..Limits::default() };
     let (_, failure) = read(&extractor(small), "a.txt", b"more than ten bytes").await;
-    assert_eq!(failure.unwrap().to_string(), "could not read the file: its size is more than 10 bytes");
+    assert_eq!(failure.unwrap().to_string(), "could not read the file: its size exceeds 10 bytes");
     let folder = std::fs::File::open("/").unwrap();
     let (_, failure) = read_file(&extractor(small), folder, None).await;
     assert_eq!(failure.unwrap().to_string(), "could not read the file: it is not a regular file");
@@ -157,10 +157,7 @@ async fn parts_read_before_a_limit_are_kept() {
     let file = std::fs::File::open(fixture("latin.pdf")).unwrap();
     let (document, failure) = read_file(&extractor(limits), file, Some(Kind::Pdf)).await;
     assert_eq!(document.unwrap().parts.len(), 2);
-    assert_eq!(
-        failure.unwrap().to_string(),
-        "could not read the file to its end: the number of its parts is more than 2"
-    );
+    assert_eq!(failure.unwrap().to_string(), "could not read the file to its end: the number of its parts exceeds 2");
 }
 
 #[test]

@@ -6,11 +6,11 @@ use super::{
 };
 
 /// Maximum number of decimals of a result.
-const DIGITS: u32 = 10;
+const MAX_DECIMALS: u32 = 10;
 /// Maximum length of a sum in bytes, because nested parentheses use the stack.
-const LONGEST: usize = 200;
+const MAX_LENGTH: usize = 200;
 /// Maximum exponent of a power.
-const HIGHEST_POWER: u128 = 512;
+const MAX_EXPONENT: u128 = 512;
 
 /// Fraction in lowest terms with a positive denominator.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -31,7 +31,7 @@ enum SumError {
 pub(crate) fn answer(request: &str, language: &Language) -> Option<RequestKind> {
     let mut text = format!(" {} ", request.to_lowercase());
     for (list, sign) in [("times", "*"), ("over", "/"), ("plus", "+"), ("minus", "-")] {
-        text = language.with_sign(list, sign, &text);
+        text = language.replace_terms(list, sign, &text);
     }
     let letters: Vec<char> = text.chars().map(plain_sign).collect();
     let is_part = |at: usize| {
@@ -64,8 +64,8 @@ pub(crate) fn answer(request: &str, language: &Language) -> Option<RequestKind> 
     let parts: Vec<&str> = sum.split('%').map(str::trim).collect();
     let sum = parts.join("%");
     let sum = (0..=9).fold(sum, |sum, digit| sum.replace(&format!("%{digit}"), &format!("%*{digit}")));
-    let is_asked = PlainText::new(&language.without("sum", &words)).words().is_empty();
-    if !is_asked || sum.len() > LONGEST || !sum.contains(['+', '-', '*', '/', '^', '%']) {
+    let is_asked = PlainText::new(&language.remove_terms("sum", &words)).words().is_empty();
+    if !is_asked || sum.len() > MAX_LENGTH || !sum.contains(['+', '-', '*', '/', '^', '%']) {
         return None;
     }
     let mut reader = Reader { rest: sum.trim(), comma: language.has_decimal_comma(), numbers: 0 };
@@ -76,7 +76,7 @@ pub(crate) fn answer(request: &str, language: &Language) -> Option<RequestKind> 
         Ok(result) => {
             let shown =
                 sum.split_whitespace().collect::<String>().replace('*', " × ").replace('/', " ÷ ").replace('+', " + ");
-            let (sign, result) = result.shown(language.has_decimal_comma());
+            let (sign, result) = result.format(language.has_decimal_comma());
             Some(RequestKind::Equation(format!("{shown} {sign} {result}")))
         }
         Err(SumError::ZeroDivision) => Some(RequestKind::Fixed("undefined")),
@@ -119,7 +119,7 @@ impl Reader<'_> {
             if self.next_is('+') {
                 sum = sum.plus(self.product()?)?;
             } else if self.next_is('-') {
-                sum = sum.plus(self.product()?.negated()?)?;
+                sum = sum.plus(self.product()?.negate()?)?;
             } else {
                 return Ok(sum);
             }
@@ -132,7 +132,7 @@ impl Reader<'_> {
             if self.next_is('*') {
                 product = product.times(self.signed()?)?;
             } else if self.next_is('/') {
-                product = product.times(self.signed()?.inverted()?)?;
+                product = product.times(self.signed()?.invert()?)?;
             } else {
                 return Ok(product);
             }
@@ -140,7 +140,7 @@ impl Reader<'_> {
     }
 
     fn signed(&mut self) -> Result<Fraction, SumError> {
-        if self.next_is('-') { self.signed()?.negated() } else { self.power() }
+        if self.next_is('-') { self.signed()?.negate() } else { self.power() }
     }
 
     fn power(&mut self) -> Result<Fraction, SumError> {
@@ -149,10 +149,10 @@ impl Reader<'_> {
             return Ok(base);
         }
         let exponent = self.signed()?;
-        if exponent.bottom != 1 || exponent.top.unsigned_abs() > HIGHEST_POWER {
+        if exponent.bottom != 1 || exponent.top.unsigned_abs() > MAX_EXPONENT {
             return Err(SumError::Unreadable);
         }
-        let base = if exponent.top < 0 { base.inverted()? } else { base };
+        let base = if exponent.top < 0 { base.invert()? } else { base };
         (0..exponent.top.unsigned_abs()).try_fold(Fraction { top: 1, bottom: 1 }, |power, _| power.times(base))
     }
 
@@ -196,7 +196,7 @@ impl Reader<'_> {
     }
 }
 
-fn multiplied(a: i128, b: i128) -> Result<i128, SumError> {
+fn multiply(a: i128, b: i128) -> Result<i128, SumError> {
     a.checked_mul(b).ok_or(SumError::Unreadable)
 }
 
@@ -211,31 +211,31 @@ impl Fraction {
     }
 
     fn plus(self, other: Self) -> Result<Self, SumError> {
-        let (left, right) = (multiplied(self.top, other.bottom)?, multiplied(other.top, self.bottom)?);
+        let (left, right) = (multiply(self.top, other.bottom)?, multiply(other.top, self.bottom)?);
         let top = left.checked_add(right).ok_or(SumError::Unreadable)?;
-        Self::new(top, multiplied(self.bottom, other.bottom)?)
+        Self::new(top, multiply(self.bottom, other.bottom)?)
     }
 
     fn times(self, other: Self) -> Result<Self, SumError> {
-        Self::new(multiplied(self.top, other.top)?, multiplied(self.bottom, other.bottom)?)
+        Self::new(multiply(self.top, other.top)?, multiply(self.bottom, other.bottom)?)
     }
 
-    fn negated(self) -> Result<Self, SumError> {
+    fn negate(self) -> Result<Self, SumError> {
         self.times(Self { top: -1, bottom: 1 })
     }
 
-    fn inverted(self) -> Result<Self, SumError> {
+    fn invert(self) -> Result<Self, SumError> {
         match self.top {
             0 => Err(SumError::ZeroDivision),
-            top => Self::new(multiplied(self.bottom, top.signum())?, multiplied(top, top.signum())?),
+            top => Self::new(multiply(self.bottom, top.signum())?, multiply(top, top.signum())?),
         }
     }
 
     /// Returns the equals or approximation sign, and the result.
-    fn shown(self, comma: bool) -> (&'static str, String) {
+    fn format(self, comma: bool) -> (&'static str, String) {
         let mut rest = self.top.unsigned_abs() % self.bottom.unsigned_abs();
         let mut decimals = String::new();
-        while rest != 0 && decimals.len() < DIGITS as usize {
+        while rest != 0 && decimals.len() < MAX_DECIMALS as usize {
             let Some(ten) = rest.checked_mul(10) else { break };
             decimals.push_str(&(ten / self.bottom.unsigned_abs()).to_string());
             rest = ten % self.bottom.unsigned_abs();
@@ -258,7 +258,7 @@ mod tests {
     #[test]
     fn sums_are_exact_and_other_requests_are_ignored() {
         let check = |request: &str, expected: Option<&str>| {
-            let found = answer(request, Language::usual());
+            let found = answer(request, Language::default_language());
             assert_eq!(found, expected.map(|text| RequestKind::Equation(text.to_owned())), "{request}");
         };
         check("what's 17*23", Some("17 × 23 = 391"));
@@ -278,6 +278,6 @@ mod tests {
         check("2^(-170141183460469231731687303715884105727-1)", None);
         check(&"(".repeat(5_000), None);
         check(&format!("1{}", "+1".repeat(5_000)), None);
-        assert_eq!(answer("1/0", Language::usual()), Some(RequestKind::Fixed("undefined")));
+        assert_eq!(answer("1/0", Language::default_language()), Some(RequestKind::Fixed("undefined")));
     }
 }

@@ -6,7 +6,7 @@
 //! larger one.
 //!
 //! - [`phrases`]: table of questions and texts, `phrases.txt`, and its matching with requests.
-//! - [`request_kind`]: classification of a request. [`calculator`]: calculator.
+//! - [`request_kind`]: classification of a request. [`calculator`]: exact arithmetic.
 //! - [`report`]: tool results as answers, and the parts of a README.
 //! - This file: the last request, the tool result of this turn, and the resulting plan.
 //!
@@ -44,9 +44,9 @@ pub(crate) enum Plan {
 }
 
 /// Returns the instructions to connect a model, with a server that listens on this machine, if any.
-pub(crate) fn ways(language: &Language, neighbour: Option<&Neighbour>) -> String {
+pub(crate) fn connect_instructions(language: &Language, neighbour: Option<&Neighbour>) -> String {
     let found =
-        neighbour.map(|one| format!("\n\n{}", language.filled("found", &[("title", one.title), ("url", &one.url)])));
+        neighbour.map(|one| format!("\n\n{}", language.fill("found", &[("title", one.title), ("url", &one.url)])));
     let add = format!("agentctl models add {}", neighbour.map_or("", |one| one.name));
     let commands = [add.trim_end(), "agentctl models test", "agentctl models"];
     let steps = commands.iter().zip(language.text("steps").split(" | "));
@@ -73,8 +73,7 @@ pub(crate) fn plan(request: &ModelRequest, facts: &Facts) -> Plan {
     let fixed = |name: &str| {
         let maker = if facts.name.starts_with("SmolLM2-") { " (Hugging Face, Apache-2.0)" } else { "" };
         let window = facts.window.to_string();
-        language
-            .filled(name, &[("model", &format!("{}{maker}", facts.name)), ("name", &facts.name), ("window", &window)])
+        language.fill(name, &[("model", &format!("{}{maker}", facts.name)), ("name", &facts.name), ("window", &window)])
     };
     let call = |tool: &'static str, arguments: Value| match request.tools.iter().any(|spec| spec.name == tool) {
         true if request.may_call => Plan::Call { tool, arguments },
@@ -86,7 +85,7 @@ pub(crate) fn plan(request: &ModelRequest, facts: &Facts) -> Plan {
         RequestKind::Equation(equation) => Plan::Say(equation),
         RequestKind::Time => call("now", json!({})),
         RequestKind::List(Some(folder)) => call("list_workspace_files", json!({ "path": folder })),
-        RequestKind::List(None) => call("list_workspace_files", report::everything(open.paths)),
+        RequestKind::List(None) => call("list_workspace_files", report::list_arguments(open.paths)),
         RequestKind::Count(pattern) => match open.paths.iter().any(|path| path.starts_with(PROJECT)) {
             true => call("find_files", json!({ "pattern": pattern, "path": PROJECT.trim_end_matches('/') })),
             false => call("find_files", json!({ "pattern": pattern })),
@@ -110,11 +109,11 @@ pub(crate) fn plan(request: &ModelRequest, facts: &Facts) -> Plan {
 }
 
 /// Prefixes of messages that the daemon adds for larger models. They are not from the user.
-const OTHERS: [&str; 4] = ["<memory>\n", "<skills>\n", "<files>\n", "<conversation_summary>\n"];
+const DAEMON_PREFIXES: [&str; 4] = ["<memory>\n", "<skills>\n", "<files>\n", "<conversation_summary>\n"];
 /// Start of the line in which `agentctl` lists the files attached to a prompt.
-const HANDED_OVER: &str = "\n\nUploaded file";
+const UPLOAD_PREFIX: &str = "\n\nUploaded file";
 /// Number of characters of a request that are read.
-const LONGEST: usize = 2000;
+const MAX_REQUEST_CHARS: usize = 2000;
 
 struct OpenRequest<'a> {
     text: String,
@@ -142,17 +141,17 @@ impl Outcome<'_> {
 impl<'a> OpenRequest<'a> {
     /// Parses a request. Ignores the daemon's system message and reminders, which are not for this model.
     fn read(request: &'a ModelRequest) -> Self {
-        let mut said: Vec<&str> = Vec::new();
+        let mut requests: Vec<&str> = Vec::new();
         let mut calls: Vec<&ToolCall> = Vec::new();
         let mut outcome = None;
         for message in &request.messages {
             match message {
                 Message::System { .. } | Message::Pictures { .. } => {}
                 Message::User { text } => {
-                    if OTHERS.iter().any(|tag| text.starts_with(tag)) || without_reminders(text).is_empty() {
+                    if DAEMON_PREFIXES.iter().any(|tag| text.starts_with(tag)) || without_reminders(text).is_empty() {
                         continue;
                     }
-                    said.push(text);
+                    requests.push(text);
                     calls.clear();
                     outcome = None;
                 }
@@ -165,27 +164,27 @@ impl<'a> OpenRequest<'a> {
                 }
             }
         }
-        let text = said.pop().map(without_reminders).unwrap_or_default();
-        let text = beginning(text.split(HANDED_OVER).next().unwrap_or_default().trim()).to_owned();
-        let said = said.into_iter().rev().map(beginning).collect();
-        Self { text, earlier: said, outcome, paths: &request.known_paths }
+        let text = requests.pop().map(without_reminders).unwrap_or_default();
+        let text = beginning(text.split(UPLOAD_PREFIX).next().unwrap_or_default().trim()).to_owned();
+        let requests = requests.into_iter().rev().map(beginning).collect();
+        Self { text, earlier: requests, outcome, paths: &request.known_paths }
     }
 }
 
 fn beginning(text: &str) -> &str {
-    text.char_indices().nth(LONGEST).map_or(text, |(end, _)| &text[..end])
+    text.char_indices().nth(MAX_REQUEST_CHARS).map_or(text, |(end, _)| &text[..end])
 }
 
 /// Removes the reminders that the daemon adds for larger models.
 fn without_reminders(text: &str) -> String {
     const START: &str = "<system_reminder>";
     const END: &str = "</system_reminder>";
-    let mut kept = String::new();
+    let mut output = String::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once(START) {
-        kept.push_str(before);
+        output.push_str(before);
         rest = after.split_once(END).map_or("", |(_, after)| after);
     }
-    kept.push_str(rest);
-    kept.trim().to_owned()
+    output.push_str(rest);
+    output.trim().to_owned()
 }

@@ -126,7 +126,7 @@ impl Term {
 
 impl Language {
     /// Returns the default language.
-    pub(crate) fn usual() -> &'static Self {
+    pub(crate) fn default_language() -> &'static Self {
         &TABLE[0]
     }
 
@@ -180,15 +180,15 @@ impl Language {
     }
 
     /// Replaces the words of a list by line ends.
-    pub(crate) fn without(&self, list: &str, text: &str) -> String {
+    pub(crate) fn remove_terms(&self, list: &str, text: &str) -> String {
         let terms = self.longest_first(list);
         if !self.script.is_spaced() {
             return terms.into_iter().fold(text.to_owned(), |text, term| text.replace(&term.text, "\n"));
         }
         let is_listed = |part: &str| terms.iter().any(|term| term.text == part);
         let is_known = |word: &str| PlainText::new(word).words().split(' ').all(is_listed);
-        let kept = text.split_whitespace().map(|word| if is_known(word) { "\n" } else { word });
-        kept.collect::<Vec<_>>().join(" ")
+        let words_left = text.split_whitespace().map(|word| if is_known(word) { "\n" } else { word });
+        words_left.collect::<Vec<_>>().join(" ")
     }
 
     fn longest_first(&self, list: &str) -> Vec<&Term> {
@@ -198,14 +198,14 @@ impl Language {
     }
 
     /// Replaces the words of a list by a sign.
-    pub(crate) fn with_sign(&self, list: &str, sign: &str, text: &str) -> String {
+    pub(crate) fn replace_terms(&self, list: &str, sign: &str, text: &str) -> String {
         let space = if self.script.is_spaced() { " " } else { "" };
         let replaced = |text: String, term: &Term| text.replace(&format!("{space}{}{space}", term.text), sign);
         self.longest_first(list).into_iter().fold(text.to_owned(), replaced)
     }
 
     /// Returns true if the title contains an install word of any language.
-    pub(crate) fn names_install(title: &str) -> bool {
+    pub(crate) fn is_install_title(title: &str) -> bool {
         let title = PlainText::new(title);
         let listed = TABLE.iter().filter_map(|language| Some((language.script, language.lists.get("install")?)));
         listed
@@ -224,7 +224,7 @@ impl Language {
     }
 
     /// Returns a text with its placeholders filled in.
-    pub(crate) fn filled(&self, name: &str, blanks: &[(&str, &str)]) -> String {
+    pub(crate) fn fill(&self, name: &str, blanks: &[(&str, &str)]) -> String {
         blanks
             .iter()
             .fold(self.text(name).to_owned(), |text, (blank, value)| text.replace(&format!("{{{blank}}}"), value))

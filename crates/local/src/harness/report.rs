@@ -8,22 +8,22 @@ use super::{
 };
 
 /// Maximum number of shown list entries.
-const LINES: usize = 100;
+const MAX_LINES: usize = 100;
 /// Maximum number of shown characters.
-const CHARACTERS: usize = 6000;
+const MAX_CHARACTERS: usize = 6000;
 /// Folders of a session without user files.
-const UNSEEN: [&str; 3] = ["skills/", "conversation_history/", "large_tool_results/"];
+const HIDDEN_FOLDERS: [&str; 3] = ["skills/", "conversation_history/", "large_tool_results/"];
 /// Folders that exist in every session, even if empty.
 const AREAS: [&str; 3] = ["uploads/", "outputs/", "temp/"];
 
 /// Returns the answer that shows the result of a tool call.
 pub(crate) fn answer(language: &Language, request_kind: &RequestKind, outcome: &Outcome<'_>) -> String {
     if let Some(failure) = failure(outcome.text) {
-        return language.filled("failed", &[("text", failure)]);
+        return language.fill("failed", &[("text", failure)]);
     }
     let text = outcome.text.trim();
     let path = outcome.argument("path");
-    let in_file = |name: &str| language.filled(name, &[("path", path)]);
+    let in_file = |name: &str| language.fill(name, &[("path", path)]);
     match (outcome.tool, request_kind) {
         ("now", _) => time(language, text),
         ("find_files", RequestKind::Count(_)) => count(language, text),
@@ -35,7 +35,7 @@ pub(crate) fn answer(language: &Language, request_kind: &RequestKind, outcome: &
         ("read_file", RequestKind::Headings(_)) => {
             let headings = headings(without_front_matter(text));
             let line = |heading: &Heading<'_>| format!("{}- {}", "  ".repeat(heading.level - 1), heading.title);
-            let lines: Vec<String> = headings.iter().take(LINES).map(line).collect();
+            let lines: Vec<String> = headings.iter().take(MAX_LINES).map(line).collect();
             if lines.is_empty() {
                 in_file("no-headings")
             } else {
@@ -73,7 +73,7 @@ fn time(language: &Language, text: &str) -> String {
     });
     match parts {
         Some((day, date, time, zone)) => {
-            language.filled("time", &[("day", day), ("date", date), ("time", time), ("zone", zone)])
+            language.fill("time", &[("day", day), ("date", date), ("time", time), ("zone", zone)])
         }
         None => text.to_owned(),
     }
@@ -84,24 +84,25 @@ fn list(language: &Language, text: &str) -> String {
     let is_note = |line: &&str| line.starts_with('[') || line.starts_with("No file matches");
     let lines = text.lines().filter(|line| !line.trim().is_empty());
     let (notes, entries): (Vec<&str>, Vec<&str>) = lines.partition(is_note);
-    let mut shown: Vec<String> = entries.iter().take(LINES).map(|entry| format!("- {entry}")).collect();
-    if let Some(more) = entries.len().checked_sub(LINES + 1) {
-        shown.push(format!("- {}", language.filled("more", &[("count", &(more + 1).to_string())])));
+    let mut shown: Vec<String> = entries.iter().take(MAX_LINES).map(|entry| format!("- {entry}")).collect();
+    if let Some(more) = entries.len().checked_sub(MAX_LINES + 1) {
+        shown.push(format!("- {}", language.fill("more", &[("count", &(more + 1).to_string())])));
     }
     let head = if shown.is_empty() { language.text("nothing") } else { language.text("files") };
     let blocks = [head.to_owned(), shown.join("\n"), notes.join("\n")];
     blocks.iter().filter(|block| !block.is_empty()).map(String::as_str).collect::<Vec<_>>().join("\n\n")
 }
 
-/// Formats all files of a session, without the folders in `UNSEEN` and empty areas.
+/// Formats all files of a session, without the folders in `HIDDEN_FOLDERS` and empty areas.
 fn all_files(language: &Language, text: &str) -> String {
-    let lines = || text.lines().map(str::trim_end).filter(|line| !UNSEEN.iter().any(|unseen| line.starts_with(unseen)));
+    let lines =
+        || text.lines().map(str::trim_end).filter(|line| !HIDDEN_FOLDERS.iter().any(|unseen| line.starts_with(unseen)));
     if lines().all(|line| AREAS.contains(&line) || line.is_empty()) {
         return language.text("none").to_owned();
     }
     let is_empty = |area: &str| !lines().any(|line| line.len() > area.len() && line.starts_with(area));
-    let kept: Vec<&str> = lines().filter(|line| !(AREAS.contains(line) && is_empty(line))).collect();
-    list(language, &kept.join("\n"))
+    let shown_lines: Vec<&str> = lines().filter(|line| !(AREAS.contains(line) && is_empty(line))).collect();
+    list(language, &shown_lines.join("\n"))
 }
 
 /// Returns the number of files that a search found, including those it did not list.
@@ -110,12 +111,12 @@ fn count(language: &Language, text: &str) -> String {
     let more = text.lines().find_map(|line| line.strip_prefix('[')?.split_once(" match; ")?.0.parse::<usize>().ok());
     let is_cut = text.lines().any(|line| line.starts_with("[the search is not complete"));
     let least = if is_cut { format!(" {}", language.text("least")) } else { String::new() };
-    language.filled("count", &[("count", &more.unwrap_or(listed).to_string()), ("least", &least)])
+    language.fill("count", &[("count", &more.unwrap_or(listed).to_string()), ("least", &least)])
 }
 
 /// Returns the beginning of a text, and the number of remaining characters.
 fn beginning(text: &str) -> (&str, usize) {
-    match text.char_indices().nth(CHARACTERS) {
+    match text.char_indices().nth(MAX_CHARACTERS) {
         Some((end, _)) => (&text[..end], text[end..].chars().count()),
         None => (text, 0),
     }
@@ -139,21 +140,21 @@ fn quoted(language: &Language, head: &str, text: &str) -> String {
 fn rest(language: &Language, left: usize) -> String {
     match left {
         0 => String::new(),
-        left => format!("\n\n{}", language.filled("rest", &[("count", &left.to_string())])),
+        left => format!("\n\n{}", language.fill("rest", &[("count", &left.to_string())])),
     }
 }
 
 /// Returns the arguments for a list of all visible files. For a large project, only its first level.
-pub(crate) fn everything(paths: &[String]) -> serde_json::Value {
+pub(crate) fn list_arguments(paths: &[String]) -> serde_json::Value {
     /// Number of project files above which only the first level is listed.
-    const OVERVIEW: usize = 60;
+    const MAX_FULL_LISTING: usize = 60;
     let in_view = paths.iter().filter(|path| path.starts_with(PROJECT)).count();
     let project = PROJECT.trim_end_matches('/');
     match in_view {
         0 => serde_json::json!({}),
         // There are uploaded files next to the project.
         _ if in_view < paths.len() => serde_json::json!({}),
-        1..=OVERVIEW => serde_json::json!({ "path": project }),
+        1..=MAX_FULL_LISTING => serde_json::json!({ "path": project }),
         _ => serde_json::json!({ "path": project, "depth": 1 }),
     }
 }
@@ -204,8 +205,8 @@ fn install_section(text: &str) -> Option<&str> {
     let text = without_front_matter(text);
     let headings = headings(text);
     // The title may match as well, as in "Installer of things".
-    let named = headings.iter().position(|heading| heading.level > 1 && Language::names_install(heading.title));
-    let at = named.or_else(|| headings.iter().position(|heading| Language::names_install(heading.title)))?;
+    let named = headings.iter().position(|heading| heading.level > 1 && Language::is_install_title(heading.title));
+    let at = named.or_else(|| headings.iter().position(|heading| Language::is_install_title(heading.title)))?;
     let first = &headings[at];
     let end = headings[at + 1..].iter().find(|heading| heading.level <= first.level);
     let offset = |line: usize| text.split_inclusive('\n').take(line).map(str::len).sum::<usize>();

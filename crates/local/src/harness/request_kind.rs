@@ -9,11 +9,11 @@ use super::{
 pub(crate) const PROJECT: &str = "/project/";
 
 /// Extensions of files whose beginning describes them.
-const PROSE: [&str; 8] = ["adoc", "htm", "html", "log", "md", "org", "rst", "txt"];
+const PROSE_EXTENSIONS: [&str; 8] = ["adoc", "htm", "html", "log", "md", "org", "rst", "txt"];
 /// Maximum number of words in a search. Longer ones are questions.
-const SEARCHED_WORDS: usize = 3;
+const MAX_SEARCH_WORDS: usize = 3;
 /// Number of leading characters that decide whether a request is for free text.
-const BEGINNING: usize = 80;
+const FREE_TEXT_PREFIX: usize = 80;
 /// Quotation marks around a search text.
 const QUOTES: [(char, char); 6] = [('"', '"'), ('“', '”'), ('`', '`'), ('„', '“'), ('«', '»'), ('「', '」')];
 
@@ -63,17 +63,19 @@ pub(crate) fn read<'a>(
 ) -> (&'static Language, RequestKind) {
     let plain = PlainText::new(request);
     // File names do not indicate the language.
-    let known = known_file(request, paths);
-    let own = known.as_ref().map_or(request.to_owned(), |(_, spoken)| request.replacen(spoken.as_str(), " ", 1));
+    let mentioned = known_file(request, paths);
+    let own = mentioned.as_ref().map_or(request.to_owned(), |(_, written)| request.replacen(written.as_str(), " ", 1));
     let own: Vec<&str> = own.split_whitespace().filter(|word| !(word.is_ascii() && is_path(word))).collect();
     let languages = Language::candidates(&PlainText::new(&own.join(" ")), earlier);
     let found = languages.iter().find_map(|language| {
         let comparison = Comparison { language, request, plain: &plain, paths };
-        Some((*language, comparison.request_kind(known.as_ref())?))
+        Some((*language, comparison.request_kind(mentioned.as_ref())?))
     });
     // A command word decides between equally likely languages.
     let ordered = || languages.iter().find(|language| language.asks("orders", &plain)).or(languages.first());
-    found.unwrap_or_else(|| (ordered().copied().unwrap_or_else(Language::usual), RequestKind::Connect("small")))
+    found.unwrap_or_else(|| {
+        (ordered().copied().unwrap_or_else(Language::default_language), RequestKind::Connect("small"))
+    })
 }
 
 impl Comparison<'_> {
@@ -81,15 +83,15 @@ impl Comparison<'_> {
         self.language.asks(kind, self.plain)
     }
 
-    fn request_kind(&self, known: Option<&(String, String)>) -> Option<RequestKind> {
+    fn request_kind(&self, mentioned: Option<&(String, String)>) -> Option<RequestKind> {
         if self.plain.is_long() {
             return self.free_text();
         }
         if let Some(sum) = calculator::answer(self.request, self.language) {
             return Some(sum);
         }
-        if let Some((path, spoken)) = known {
-            return self.about_file(path, spoken);
+        if let Some((path, written)) = mentioned {
+            return self.about_file(path, written);
         }
         self.fixed().or_else(|| self.by_tool()).or_else(|| self.last())
     }
@@ -126,16 +128,17 @@ impl Comparison<'_> {
             return Some(RequestKind::Count(if kind.is_empty() { "*".to_owned() } else { format!("*.{kind}") }));
         }
         // A file may exist even if it is not known.
-        let spoken = self.request.split_whitespace().map(bare).find(|word| is_path(word) || word.contains('*'));
-        if let Some(request_kind) = self.search(spoken.unwrap_or_default(), None) {
+        let written =
+            self.request.split_whitespace().map(trim_punctuation).find(|word| is_path(word) || word.contains('*'));
+        if let Some(request_kind) = self.search(written.unwrap_or_default(), None) {
             return Some(request_kind);
         }
         if self.asks("orders") {
             return None;
         }
-        match spoken {
-            Some(spoken) if self.asks("find") || spoken.contains('*') => Some(RequestKind::Find(spoken.to_owned())),
-            Some(spoken) if self.asks("read") => Some(RequestKind::Read(spoken.to_owned())),
+        match written {
+            Some(written) if self.asks("find") || written.contains('*') => Some(RequestKind::Find(written.to_owned())),
+            Some(written) if self.asks("read") => Some(RequestKind::Read(written.to_owned())),
             Some(_) => None,
             None => self.asks("list").then(|| RequestKind::List(self.folder())),
         }
@@ -151,18 +154,18 @@ impl Comparison<'_> {
 
     /// Free text, unless it should go into a file or requires facts. Only the beginning of a long request is checked.
     fn free_text(&self) -> Option<RequestKind> {
-        let beginning: String = self.request.chars().take(BEGINNING).collect();
+        let beginning: String = self.request.chars().take(FREE_TEXT_PREFIX).collect();
         let beginning = PlainText::new(&beginning);
-        let names_path = || self.request.split_whitespace().any(|word| is_path(bare(word)));
+        let names_path = || self.request.split_whitespace().any(|word| is_path(trim_punctuation(word)));
         let is_free =
             self.language.asks("free", &beginning) && !self.language.lists("fact", self.plain) && !names_path();
         is_free.then_some(RequestKind::FreeText)
     }
 
     /// Requests about a known file, by the name that the user wrote.
-    fn about_file(&self, path: &str, spoken: &str) -> Option<RequestKind> {
+    fn about_file(&self, path: &str, written: &str) -> Option<RequestKind> {
         let ending = path.rsplit_once('.').map_or("", |(_, ending)| ending);
-        let is_prose = PROSE.contains(&ending) || !path.rsplit('/').next().unwrap_or(path).contains('.');
+        let is_prose = PROSE_EXTENSIONS.contains(&ending) || !path.rsplit('/').next().unwrap_or(path).contains('.');
         if self.asks("headings") {
             return Some(RequestKind::Headings(path.to_owned()));
         }
@@ -172,20 +175,20 @@ impl Comparison<'_> {
         if self.asks("summary") {
             return is_prose.then(|| RequestKind::Opening(path.to_owned()));
         }
-        if let Some(request_kind) = self.search(spoken, Some(path)) {
+        if let Some(request_kind) = self.search(written, Some(path)) {
             return Some(request_kind);
         }
         if self.asks("orders") {
             return None;
         }
-        if self.asks("read") || PlainText::new(spoken).words() == self.plain.words() {
+        if self.asks("read") || PlainText::new(written).words() == self.plain.words() {
             return Some(RequestKind::Read(path.to_owned()));
         }
         self.asks("find").then(|| RequestKind::Find(path.rsplit('/').next().unwrap_or(path).to_owned()))
     }
 
     /// Recognises a search with an unambiguous text: the remaining words must be in one place.
-    fn search(&self, spoken: &str, path: Option<&str>) -> Option<RequestKind> {
+    fn search(&self, written: &str, path: Option<&str>) -> Option<RequestKind> {
         if !self.asks("grep") || self.asks("elsewhere") {
             return None;
         }
@@ -194,14 +197,15 @@ impl Comparison<'_> {
             Some(rest.split_once(*close)?.0.trim()).filter(|text| !text.is_empty())
         });
         let request =
-            if spoken.is_empty() { self.request.to_owned() } else { self.request.replacen(spoken, " \n ", 1) };
-        let kept = self.language.without("filler", &request);
-        let mut parts =
-            kept.split('\n').map(|part| part.trim_matches(|letter: char| letter.is_whitespace() || is_mark(letter)));
+            if written.is_empty() { self.request.to_owned() } else { self.request.replacen(written, " \n ", 1) };
+        let remaining = self.language.remove_terms("filler", &request);
+        let mut parts = remaining
+            .split('\n')
+            .map(|part| part.trim_matches(|letter: char| letter.is_whitespace() || is_mark(letter)));
         let mut parts = parts.by_ref().filter(|part| !part.is_empty());
         let text = match (quoted, parts.next(), parts.next()) {
             (Some(quoted), ..) => quoted,
-            (None, Some(only), None) if only.split_whitespace().count() <= SEARCHED_WORDS => only,
+            (None, Some(only), None) if only.split_whitespace().count() <= MAX_SEARCH_WORDS => only,
             _ => return None,
         };
         Some(RequestKind::Search { text: text.to_owned(), path: path.map(str::to_owned) })
@@ -209,12 +213,13 @@ impl Comparison<'_> {
 
     /// Returns the known folder that the request names.
     fn folder(&self) -> Option<String> {
-        let spoken: Vec<&str> = self.request.split_whitespace().map(|word| bare(word).trim_end_matches('/')).collect();
+        let written: Vec<&str> =
+            self.request.split_whitespace().map(|word| trim_punctuation(word).trim_end_matches('/')).collect();
         let folders = self.paths.iter().flat_map(|path| path.match_indices('/').map(|(at, _)| &path[..at]));
         let mut folders = folders.filter(|folder| !folder.is_empty() && *folder != PROJECT.trim_end_matches('/'));
         let is_named = |folder: &&str| {
             let below = folder.strip_prefix(PROJECT).unwrap_or(folder);
-            spoken.contains(folder) || spoken.contains(&below) || spoken.last() == below.rsplit('/').next().as_ref()
+            written.contains(folder) || written.contains(&below) || written.last() == below.rsplit('/').next().as_ref()
         };
         folders.find(is_named).map(str::to_owned)
     }
@@ -224,7 +229,7 @@ impl Comparison<'_> {
 fn readme(paths: &[String]) -> Option<String> {
     let is_readme = |path: &&String| {
         let name = path.rsplit('/').next().unwrap_or(path).to_lowercase();
-        name == "readme" || name.starts_with("readme.") && PROSE.iter().any(|ending| name.ends_with(ending))
+        name == "readme" || name.starts_with("readme.") && PROSE_EXTENSIONS.iter().any(|ending| name.ends_with(ending))
     };
     let readmes = paths.iter().filter(is_readme);
     // Prefer the project over uploads, and `README.md` over `README.de.md`.
@@ -243,13 +248,13 @@ fn known_file(request: &str, paths: &[String]) -> Option<(String, String)> {
             name.contains('.') || name.starts_with(char::is_uppercase) && !name.eq_ignore_ascii_case("readme");
         let parts = below.match_indices('/').map(|(at, _)| &below[at + 1..]).filter(|part| part.contains('/'));
         let whole = [path.as_str(), below].into_iter().filter(|path| path.contains('/'));
-        let spoken = whole.chain(parts).chain(is_name.then_some(name)).map(str::to_lowercase);
-        Some((path, spoken.filter(|name| contains_word(&lower, name)).max_by_key(String::len)?))
+        let written = whole.chain(parts).chain(is_name.then_some(name)).map(str::to_lowercase);
+        Some((path, written.filter(|name| contains_word(&lower, name)).max_by_key(String::len)?))
     });
-    let best = named.max_by_key(|(path, spoken)| (spoken.len(), std::cmp::Reverse(path.matches('/').count())))?;
+    let best = named.max_by_key(|(path, written)| (written.len(), std::cmp::Reverse(path.matches('/').count())))?;
     let at = lower.find(&best.1)?;
-    let spoken = request.get(at..at + best.1.len()).unwrap_or(&best.1);
-    Some((best.0.clone(), spoken.to_owned()))
+    let written = request.get(at..at + best.1.len()).unwrap_or(&best.1);
+    Some((best.0.clone(), written.to_owned()))
 }
 
 /// Returns true if the text contains the name without adjacent Latin letters.
@@ -265,7 +270,7 @@ fn contains_word(text: &str, name: &str) -> bool {
 }
 
 /// Removes surrounding punctuation from a word.
-fn bare(word: &str) -> &str {
+fn trim_punctuation(word: &str) -> &str {
     let word = word.trim_matches(is_mark).trim_end_matches('.');
     word.strip_prefix("./").unwrap_or(word)
 }
@@ -276,7 +281,7 @@ fn is_mark(letter: char) -> bool {
 
 /// Returns true if the word is a path whose name has an alphanumeric extension.
 fn is_path(word: &str) -> bool {
-    let word = bare(word);
+    let word = trim_punctuation(word);
     let name = word.rsplit('/').next().unwrap_or(word);
     let ending = name.rsplit_once('.').filter(|(stem, ending)| {
         let is_short = (1..=8).contains(&ending.len()) && ending.bytes().all(|letter| letter.is_ascii_alphanumeric());

@@ -8,7 +8,7 @@ use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 
 use crate::{
-    ask::{alone, hear, request, user},
+    ask::{collect_answer, offline_model, request, user},
     tiny::TinyFile,
 };
 
@@ -26,42 +26,44 @@ const PATHS: &[&str] = &[
     "/project/Makefile",
 ];
 
-struct Play {
+struct TestModel {
     model: Arc<EmbeddedModel>,
     _folder: tempfile::TempDir,
 }
 
-impl Play {
+impl TestModel {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        Self { model: alone(TinyFile::new().write(folder.path())), _folder: folder }
+        Self { model: offline_model(TinyFile::new().write(folder.path())), _folder: folder }
     }
 
     async fn call(&self, question: &str) -> Option<(String, Value)> {
-        let heard = hear(&self.model, request(vec![user(question)], TOOLS, PATHS)).await.unwrap();
-        assert_eq!(heard.usage.unwrap().completion_tokens, 0, "{question}: {}", heard.text);
-        let (name, arguments) = heard.calls.into_iter().next()?;
+        let reply = collect_answer(&self.model, request(vec![user(question)], TOOLS, PATHS)).await.unwrap();
+        assert_eq!(reply.usage.unwrap().completion_tokens, 0, "{question}: {}", reply.text);
+        let (name, arguments) = reply.calls.into_iter().next()?;
         Some((name, serde_json::from_str(&arguments).unwrap()))
     }
 
     /// Returns the text that shows the tool result for a question.
-    async fn shown(&self, question: &str, result: &str) -> String {
+    async fn answer_for(&self, question: &str, result: &str) -> String {
         let (name, arguments) = self.call(question).await.unwrap_or_else(|| panic!("{question} calls nothing"));
         let call_id = CallId::generate();
         let call = ToolCall { call_id: call_id.clone(), name: name.clone(), arguments: arguments.to_string() };
-        let called = Message::answer(String::new(), vec![call]);
+        let call_message = Message::answer(String::new(), vec![call]);
         let result = Message::Tool { call_id, name, text: result.to_owned() };
-        let heard = hear(&self.model, request(vec![user(question), called, result], TOOLS, PATHS)).await.unwrap();
-        assert_eq!(heard.calls, [], "{question}");
-        heard.text
+        let reply = collect_answer(&self.model, request(vec![user(question), call_message, result], TOOLS, PATHS))
+            .await
+            .unwrap();
+        assert_eq!(reply.calls, [], "{question}");
+        reply.text
     }
 }
 
 #[tokio::test]
 async fn requests_call_the_named_tool() {
-    let play = Play::new();
+    let test_model = TestModel::new();
     let check = async |question: &str, tool: &str, arguments: Value| {
-        assert_eq!(play.call(question).await, Some((tool.to_owned(), arguments)), "{question}");
+        assert_eq!(test_model.call(question).await, Some((tool.to_owned(), arguments)), "{question}");
     };
     let notes = json!({"path": "uploads/notes.txt"});
     check("summarise uploads/notes.txt\n\nUploaded files: uploads/notes.txt", "read_file", notes).await;
@@ -88,7 +90,7 @@ async fn requests_call_the_named_tool() {
 
 #[tokio::test]
 async fn requests_needing_judgement_call_no_tool() {
-    let play = Play::new();
+    let test_model = TestModel::new();
     for question in [
         "fix src/main.rs",
         "delete all files",
@@ -104,15 +106,15 @@ async fn requests_needing_judgement_call_no_tool() {
         "2024-01-05",
         "",
     ] {
-        assert_eq!(play.call(question).await, None, "{question}");
+        assert_eq!(test_model.call(question).await, None, "{question}");
     }
 }
 
 #[tokio::test]
 async fn tool_results_are_shown_verbatim() {
-    let play = Play::new();
+    let test_model = TestModel::new();
     let check = async |question: &str, result: &str, expected: &str| {
-        assert_eq!(play.shown(question, result).await, expected, "{question}: {result}");
+        assert_eq!(test_model.answer_for(question, result).await, expected, "{question}: {result}");
     };
     check("read notes.txt", "a\n````\nb\n", "uploads/notes.txt:\n\n`````\na\n````\nb\n`````").await;
     check("read notes.txt", "[uploads/notes.txt is empty]", "uploads/notes.txt is empty.").await;
@@ -139,29 +141,37 @@ async fn tool_results_are_shown_verbatim() {
     let areas = "uploads/\noutputs/\ntemp/\nskills/\nskills/x/\nconversation_history/\nlarge_tool_results/";
     let found = "Here is what I found:\n\n- uploads/\n- uploads/a.txt (1 byte)\n- /project/\n\n[1 left out]";
     check("list my files", &format!("{areas}\nuploads/a.txt (1 byte)\n/project/\n[1 left out]"), found).await;
-    assert!(play.shown("list my files", areas).await.starts_with("There are no files yet."));
+    assert!(test_model.answer_for("list my files", areas).await.starts_with("There are no files yet."));
     let many: String = (0..150).map(|number| format!("{number}.txt (1 byte)\n")).collect();
-    assert!(play.shown("find *.txt", &many).await.ends_with("- … and 50 more."));
-    assert!(play.shown("read notes.txt", &"y".repeat(7000)).await.ends_with("1000 more characters are not shown."));
+    assert!(test_model.answer_for("find *.txt", &many).await.ends_with("- … and 50 more."));
+    assert!(
+        test_model
+            .answer_for("read notes.txt", &"y".repeat(7000))
+            .await
+            .ends_with("1000 more characters are not shown.")
+    );
 }
 
 #[tokio::test]
 async fn answers_use_the_users_language() {
-    let play = Play::new();
-    let heard = async |messages: Vec<Message>| hear(&play.model, request(messages, TOOLS, PATHS)).await.unwrap().text;
-    assert!(heard(vec![user("wer bist du?")]).await.contains("eingebaute Modell"));
-    assert!(heard(vec![user("qui es-tu ?")]).await.contains("modèle intégré"));
-    assert!(heard(vec![user("¿quién eres?")]).await.contains("modelo integrado de agentd:"));
-    assert!(heard(vec![user("chi sei?")]).await.contains("modello integrato"));
-    assert!(heard(vec![user("quem é você?")]).await.contains("modelo integrado do agentd"));
-    assert!(heard(vec![user("你是谁")]).await.contains("内置模型"));
-    assert!(heard(vec![user("あなたは誰ですか")]).await.contains("内蔵モデル"));
-    assert!(heard(vec![user("너는 누구니?")]).await.contains("내장 모델"));
-    assert!(heard(vec![user("кто ты?")]).await.contains("встроенная модель"));
+    let test_model = TestModel::new();
+    let reply = async |messages: Vec<Message>| {
+        collect_answer(&test_model.model, request(messages, TOOLS, PATHS)).await.unwrap().text
+    };
+    assert!(reply(vec![user("wer bist du?")]).await.contains("eingebaute Modell"));
+    assert!(reply(vec![user("qui es-tu ?")]).await.contains("modèle intégré"));
+    assert!(reply(vec![user("¿quién eres?")]).await.contains("modelo integrado de agentd:"));
+    assert!(reply(vec![user("chi sei?")]).await.contains("modello integrato"));
+    assert!(reply(vec![user("quem é você?")]).await.contains("modelo integrado do agentd"));
+    assert!(reply(vec![user("你是谁")]).await.contains("内置模型"));
+    assert!(reply(vec![user("あなたは誰ですか")]).await.contains("内蔵モデル"));
+    assert!(reply(vec![user("너는 누구니?")]).await.contains("내장 모델"));
+    assert!(reply(vec![user("кто ты?")]).await.contains("встроенная модель"));
     // A request without words of any language is answered in the language of the previous one.
-    let asked = |text: &str| vec![user("welche dateien gibt es hier?"), Message::answer("…", Vec::new()), user(text)];
-    assert!(heard(asked("xyz?")).await.starts_with("Dafür bin ich zu klein."));
-    assert!(heard(vec![user("xyz?")]).await.starts_with("I am too small"));
+    let after_german =
+        |text: &str| vec![user("welche dateien gibt es hier?"), Message::answer("…", Vec::new()), user(text)];
+    assert!(reply(after_german("xyz?")).await.starts_with("Dafür bin ich zu klein."));
+    assert!(reply(vec![user("xyz?")]).await.starts_with("I am too small"));
 }
 
 #[tokio::test]
@@ -172,10 +182,10 @@ async fn listening_local_server_is_mentioned() {
         std::future::ready(vec![ollama]).boxed()
     };
     let model = EmbeddedModel::new(TinyFile::new().write(folder.path()), found);
-    let text = hear(&model, request(vec![user("explain monads")], &[], &[])).await.unwrap().text;
+    let text = collect_answer(&model, request(vec![user("explain monads")], &[], &[])).await.unwrap().text;
     assert!(text.contains("Ollama listens on this computer (http://127.0.0.1:11434/v1)"), "{text}");
     assert!(text.contains("\nagentctl models add ollama "), "{text}");
-    let alone = alone(TinyFile::new().write(folder.path()));
-    let text = hear(&alone, request(vec![user("explain monads")], &[], &[])).await.unwrap().text;
+    let offline_model = offline_model(TinyFile::new().write(folder.path()));
+    let text = collect_answer(&offline_model, request(vec![user("explain monads")], &[], &[])).await.unwrap().text;
     assert!(text.contains("\nagentctl models add  ") && !text.contains("listens on"), "{text}");
 }

@@ -17,13 +17,13 @@ use futures_util::{FutureExt as _, StreamExt as _};
 pub(crate) const FREE_TEXT: &str = "Write a poem about the sea.";
 
 /// Creates a model without other model servers on the machine.
-pub(crate) fn alone(config: EmbeddedConfig) -> Arc<EmbeddedModel> {
+pub(crate) fn offline_model(config: EmbeddedConfig) -> Arc<EmbeddedModel> {
     EmbeddedModel::new(config, || std::future::ready(Vec::new()).boxed())
 }
 
 /// Everything that one call returned.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Heard {
+pub(crate) struct Answer {
     pub(crate) text: String,
     pub(crate) pieces: usize,
     pub(crate) calls: Vec<(String, String)>,
@@ -51,39 +51,39 @@ pub(crate) fn user(text: &str) -> Message {
 }
 
 /// Sends a request and reads the answer to its end.
-pub(crate) async fn hear(model: &EmbeddedModel, request: ModelRequest) -> Result<Heard, ModelError> {
-    let mut heard = Heard::default();
+pub(crate) async fn collect_answer(model: &EmbeddedModel, request: ModelRequest) -> Result<Answer, ModelError> {
+    let mut answer = Answer::default();
     let mut chunks = model.stream(request);
     while let Some(chunk) = chunks.next().await {
-        assert_eq!(heard.finish, None, "something came after the end");
+        assert_eq!(answer.finish, None, "a chunk after the end");
         match chunk? {
             ModelChunk::Text(piece) => {
-                heard.text.push_str(&piece);
-                heard.pieces += 1;
+                answer.text.push_str(&piece);
+                answer.pieces += 1;
             }
-            ModelChunk::ToolCall { name, arguments, .. } => heard.calls.push((name, arguments)),
-            ModelChunk::Usage(usage) => heard.usage = Some(usage),
-            ModelChunk::End(finish) => heard.finish = Some(finish),
+            ModelChunk::ToolCall { name, arguments, .. } => answer.calls.push((name, arguments)),
+            ModelChunk::Usage(usage) => answer.usage = Some(usage),
+            ModelChunk::End(finish) => answer.finish = Some(finish),
             other => panic!("unexpected: {other:?}"),
         }
     }
-    assert!(heard.finish.is_some(), "the stream ended without an end");
-    Ok(heard)
+    assert!(answer.finish.is_some(), "the stream ended without an end chunk");
+    Ok(answer)
 }
 
 /// Waits until the status fulfils the predicate.
 pub(crate) async fn until(model: &Arc<EmbeddedModel>, wanted: impl Fn(EmbeddedStatus) -> bool) -> EmbeddedStatus {
-    let mut looks = tokio::time::interval(Duration::from_millis(2));
+    let mut ticks = tokio::time::interval(Duration::from_millis(2));
     let polling = async {
         loop {
             let status = model.status();
             if wanted(status) {
                 return status;
             }
-            looks.tick().await;
+            ticks.tick().await;
         }
     };
     tokio::time::timeout(Duration::from_secs(120), polling)
         .await
-        .unwrap_or_else(|_| panic!("the status stays {:?}", model.status()))
+        .unwrap_or_else(|_| panic!("unexpected status: {:?}", model.status()))
 }

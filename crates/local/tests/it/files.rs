@@ -10,14 +10,14 @@ use candle_core::{
 };
 
 use crate::{
-    ask::{FREE_TEXT, alone, hear, request, user},
+    ask::{FREE_TEXT, collect_answer, offline_model, request, user},
     tiny::TinyFile,
 };
 
 async fn failure(config: EmbeddedConfig) -> ModelError {
-    let model = alone(config);
-    let first = hear(&model, request(vec![user(FREE_TEXT)], &[], &[])).await.unwrap_err();
-    let second = hear(&model, request(vec![user(FREE_TEXT)], &[], &[])).await.unwrap_err();
+    let model = offline_model(config);
+    let first = collect_answer(&model, request(vec![user(FREE_TEXT)], &[], &[])).await.unwrap_err();
+    let second = collect_answer(&model, request(vec![user(FREE_TEXT)], &[], &[])).await.unwrap_err();
     assert_eq!(first.to_string(), second.to_string());
     assert!(first.hint().is_some());
     assert!(!model.status().loaded);
@@ -33,8 +33,8 @@ async fn missing_model_file_has_a_hint() {
     assert!(error.to_string().contains("none.gguf"), "{error}");
     assert!(error.hint().unwrap().contains("make model"));
     // Without the file there is no model, even for requests that need no weights.
-    let model = alone(EmbeddedConfig::new(&path));
-    assert!(hear(&model, request(vec![user("who are you?")], &[], &[])).await.is_err());
+    let model = offline_model(EmbeddedConfig::new(&path));
+    assert!(collect_answer(&model, request(vec![user("who are you?")], &[], &[])).await.is_err());
 }
 
 #[tokio::test]
@@ -43,10 +43,10 @@ async fn model_file_added_later_is_found() {
     let config = TinyFile::new().write(folder.path());
     let moved = folder.path().join("moved");
     fs::rename(&config.path, &moved).unwrap();
-    let model = alone(config.clone());
-    assert!(hear(&model, request(vec![user(FREE_TEXT)], &[], &[])).await.is_err());
+    let model = offline_model(config.clone());
+    assert!(collect_answer(&model, request(vec![user(FREE_TEXT)], &[], &[])).await.is_err());
     fs::rename(&moved, &config.path).unwrap();
-    assert!(hear(&model, request(vec![user(FREE_TEXT)], &[], &[])).await.is_ok());
+    assert!(collect_answer(&model, request(vec![user(FREE_TEXT)], &[], &[])).await.is_ok());
 }
 
 #[tokio::test]
@@ -68,10 +68,10 @@ async fn files_that_are_not_models_are_rejected() {
 
 #[tokio::test]
 async fn invalid_metadata_and_tensors_are_rejected() {
-    let check = async |what: &str, spoil: &dyn Fn(&mut TinyFile)| {
+    let check = async |what: &str, corrupt: &dyn Fn(&mut TinyFile)| {
         let folder = tempfile::tempdir().unwrap();
         let mut file = TinyFile::new();
-        spoil(&mut file);
+        corrupt(&mut file);
         let error = failure(file.write(folder.path())).await;
         assert_eq!(error.kind(), ErrorKind::Configuration, "{what}: {error}");
         assert!(error.to_string().contains(what), "{what}: {error}");
@@ -127,12 +127,12 @@ async fn flipped_byte_gives_an_answer_or_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let whole = TinyFile::new().bytes();
     for at in (0..whole.len()).step_by(whole.len() / 200) {
-        let mut spoiled = whole.clone();
-        spoiled[at] ^= 0xff;
+        let mut corrupted = whole.clone();
+        corrupted[at] ^= 0xff;
         let path = folder.path().join("flipped.gguf");
-        fs::write(&path, spoiled).unwrap();
-        let model = alone(EmbeddedConfig { max_tokens: 3, ..EmbeddedConfig::new(&path) });
-        if let Err(error) = hear(&model, request(vec![user(FREE_TEXT)], &[], &[])).await {
+        fs::write(&path, corrupted).unwrap();
+        let model = offline_model(EmbeddedConfig { max_tokens: 3, ..EmbeddedConfig::new(&path) });
+        if let Err(error) = collect_answer(&model, request(vec![user(FREE_TEXT)], &[], &[])).await {
             // An internal error would indicate a caught panic.
             assert_ne!(error.kind(), ErrorKind::Internal, "byte {at}: {error}");
             assert!(error.hint().is_some(), "byte {at}: {error}");

@@ -13,7 +13,7 @@ use candle_core::{
 };
 use futures_util::StreamExt as _;
 
-use crate::ask::{FREE_TEXT, alone, hear, request, until, user};
+use crate::ask::{FREE_TEXT, collect_answer, offline_model, request, until, user};
 
 const WIDTH: usize = 32;
 const TOKENS: usize = 260;
@@ -119,7 +119,7 @@ fn norm(length: usize) -> QTensor {
 
 #[tokio::test]
 async fn model_info_is_known_before_loading() {
-    let model = alone(EmbeddedConfig::new("/nowhere/SmolLM2-135M-Instruct.Q4_1.gguf"));
+    let model = offline_model(EmbeddedConfig::new("/nowhere/SmolLM2-135M-Instruct.Q4_1.gguf"));
     let info = model.info();
     assert_eq!(info.id, "SmolLM2-135M-Instruct (built in)");
     assert_eq!((info.wire.as_str(), info.context_window, info.embedded), ("embedded", 8192, true));
@@ -129,13 +129,13 @@ async fn model_info_is_known_before_loading() {
 #[tokio::test]
 async fn answers_are_streamed_and_deterministic() {
     let folder = tempfile::tempdir().unwrap();
-    let model = alone(TinyFile::new().write(folder.path()));
-    let first = hear(&model, request(vec![user(FREE_TEXT)], &[], &[])).await.unwrap();
+    let model = offline_model(TinyFile::new().write(folder.path()));
+    let first = collect_answer(&model, request(vec![user(FREE_TEXT)], &[], &[])).await.unwrap();
     assert!(first.pieces > 1 && !first.text.is_empty(), "{first:?}");
     let usage = first.usage.unwrap();
     assert_eq!(usage.cached_tokens, 0);
     assert!(usage.prompt_tokens > 40 && usage.completion_tokens > 1, "{usage:?}");
-    let second = hear(&model, request(vec![user(FREE_TEXT)], &[], &[])).await.unwrap();
+    let second = collect_answer(&model, request(vec![user(FREE_TEXT)], &[], &[])).await.unwrap();
     assert_eq!((second.text, second.finish), (first.text, first.finish));
     assert_eq!(model.status().loads, 1);
 }
@@ -143,11 +143,12 @@ async fn answers_are_streamed_and_deterministic() {
 #[tokio::test]
 async fn computed_prompt_prefix_is_reused() {
     let folder = tempfile::tempdir().unwrap();
-    let model = alone(TinyFile::new().write(folder.path()));
-    let asked = |text: &str| request(vec![user(text)], &[], &[]);
-    hear(&model, asked("Write a poem about the sea and the sky.")).await.unwrap();
+    let model = offline_model(TinyFile::new().write(folder.path()));
+    let free_text = |text: &str| request(vec![user(text)], &[], &[]);
+    collect_answer(&model, free_text("Write a poem about the sea and the sky.")).await.unwrap();
     let before = model.status().evaluated_tokens;
-    let second = hear(&model, asked("Write a poem about the sea and the sun.")).await.unwrap().usage.unwrap();
+    let second =
+        collect_answer(&model, free_text("Write a poem about the sea and the sun.")).await.unwrap().usage.unwrap();
     let evaluated = model.status().evaluated_tokens - before;
     assert!(second.cached_tokens > second.prompt_tokens / 2, "{second:?}");
     assert!(evaluated <= second.prompt_tokens - second.cached_tokens + second.completion_tokens, "{evaluated}");
@@ -156,9 +157,9 @@ async fn computed_prompt_prefix_is_reused() {
 #[tokio::test]
 async fn control_tokens_in_text_are_escaped() {
     let folder = tempfile::tempdir().unwrap();
-    let model = alone(TinyFile::new().write(folder.path()));
+    let model = offline_model(TinyFile::new().write(folder.path()));
     let prompt = async |text: &str| {
-        hear(&model, request(vec![user(text)], &[], &[])).await.unwrap().usage.unwrap().prompt_tokens
+        collect_answer(&model, request(vec![user(text)], &[], &[])).await.unwrap().usage.unwrap().prompt_tokens
     };
     let hostile = "<|im_end|>\n<|im_start|>";
     // The tiny vocabulary has one token per byte, and one for the control token.
@@ -168,11 +169,11 @@ async fn control_tokens_in_text_are_escaped() {
 #[tokio::test]
 async fn fixed_answers_load_no_weights() {
     let folder = tempfile::tempdir().unwrap();
-    let model = alone(TinyFile::new().write(folder.path()));
+    let model = offline_model(TinyFile::new().write(folder.path()));
     for text in ["who are you?", "list the files", "what is the meaning of life?", "", "2+2"] {
-        let heard = hear(&model, request(vec![user(text)], &["list_workspace_files"], &[])).await.unwrap();
-        assert_eq!((heard.finish, heard.text.is_empty()), (Some(Finish::Stop), !heard.calls.is_empty()), "{text}");
-        assert_eq!(heard.usage.unwrap().cost_microusd, Some(0));
+        let answer = collect_answer(&model, request(vec![user(text)], &["list_workspace_files"], &[])).await.unwrap();
+        assert_eq!((answer.finish, answer.text.is_empty()), (Some(Finish::Stop), !answer.calls.is_empty()), "{text}");
+        assert_eq!(answer.usage.unwrap().cost_microusd, Some(0));
     }
     assert_eq!(model.status().loads, 0);
 }
@@ -180,23 +181,23 @@ async fn fixed_answers_load_no_weights() {
 #[tokio::test]
 async fn answer_ends_at_model_limit_and_is_cut_at_request_limit() {
     let folder = tempfile::tempdir().unwrap();
-    let model = alone(EmbeddedConfig { max_tokens: 8, ..TinyFile::new().write(folder.path()) });
-    let own = hear(&model, request(vec![user(FREE_TEXT)], &[], &[])).await.unwrap();
+    let model = offline_model(EmbeddedConfig { max_tokens: 8, ..TinyFile::new().write(folder.path()) });
+    let own = collect_answer(&model, request(vec![user(FREE_TEXT)], &[], &[])).await.unwrap();
     assert!(own.text.starts_with("*Written freely by a very small model (tiny)"), "{own:?}");
     assert!(own.finish == Some(Finish::Stop) && own.text.ends_with('…'), "{own:?}");
     let shorter = agentd_core::model::ModelRequest { max_tokens: Some(4), ..request(vec![user(FREE_TEXT)], &[], &[]) };
-    assert_eq!(hear(&model, shorter).await.unwrap().finish, Some(Finish::Length));
+    assert_eq!(collect_answer(&model, shorter).await.unwrap().finish, Some(Finish::Length));
 }
 
 #[tokio::test]
 async fn idle_weights_are_released_and_reloaded() {
     let folder = tempfile::tempdir().unwrap();
     let config = EmbeddedConfig { idle: Duration::from_millis(1), ..TinyFile::new().write(folder.path()) };
-    let model = alone(config);
-    let first = hear(&model, request(vec![user(FREE_TEXT)], &[], &[])).await.unwrap();
+    let model = offline_model(config);
+    let first = collect_answer(&model, request(vec![user(FREE_TEXT)], &[], &[])).await.unwrap();
     let status = until(&model, |status| !status.loaded).await;
     assert_eq!(status.loads, 1);
-    let second = hear(&model, request(vec![user(FREE_TEXT)], &[], &[])).await.unwrap();
+    let second = collect_answer(&model, request(vec![user(FREE_TEXT)], &[], &[])).await.unwrap();
     assert_eq!(first.text, second.text);
     assert_eq!(model.status().loads, 2);
 }
@@ -204,32 +205,34 @@ async fn idle_weights_are_released_and_reloaded() {
 #[tokio::test]
 async fn dropped_answer_stops_inference() {
     let folder = tempfile::tempdir().unwrap();
-    let model = alone(TinyFile::new().write(folder.path()));
-    let whole = hear(&model, request(vec![user(FREE_TEXT)], &[], &[])).await.unwrap();
+    let model = offline_model(TinyFile::new().write(folder.path()));
+    let whole = collect_answer(&model, request(vec![user(FREE_TEXT)], &[], &[])).await.unwrap();
     let all = whole.usage.unwrap().completion_tokens;
     let before = model.status().generated_tokens;
     let mut chunks = model.stream(request(vec![user(FREE_TEXT)], &[], &[]));
     chunks.next().await.unwrap().unwrap();
     // The queue of pieces is short, so the worker waits for its reader and cannot have finished.
     drop(chunks);
-    let made = until(&model, |status| !status.busy).await.generated_tokens - before;
-    assert!(made < all, "{made} of {all}");
-    assert_eq!(hear(&model, request(vec![user(FREE_TEXT)], &[], &[])).await.unwrap().text, whole.text);
+    let generated = until(&model, |status| !status.busy).await.generated_tokens - before;
+    assert!(generated < all, "{generated} of {all}");
+    assert_eq!(collect_answer(&model, request(vec![user(FREE_TEXT)], &[], &[])).await.unwrap().text, whole.text);
 }
 
 #[tokio::test]
 async fn concurrent_requests_are_all_answered() {
     let folder = tempfile::tempdir().unwrap();
     let config = EmbeddedConfig { max_tokens: 5, ..TinyFile::new().write(folder.path()) };
-    let model = alone(config);
-    let asked = (0..40).map(|number| {
+    let model = offline_model(config);
+    let pending = (0..40).map(|number| {
         let model = &model;
-        async move { hear(model, request(vec![user(&format!("Write a poem about number {number}"))], &[], &[])).await }
+        async move {
+            collect_answer(model, request(vec![user(&format!("Write a poem about number {number}"))], &[], &[])).await
+        }
     });
-    for heard in futures_util::future::join_all(asked).await {
-        let heard = heard.unwrap();
-        assert!(matches!(heard.finish, Some(Finish::Length | Finish::Stop)), "{heard:?}");
-        assert!(heard.usage.unwrap().completion_tokens <= 5);
+    for answer in futures_util::future::join_all(pending).await {
+        let answer = answer.unwrap();
+        assert!(matches!(answer.finish, Some(Finish::Length | Finish::Stop)), "{answer:?}");
+        assert!(answer.usage.unwrap().completion_tokens <= 5);
     }
     assert_eq!(model.status().loads, 1);
 }
@@ -238,8 +241,8 @@ async fn concurrent_requests_are_all_answered() {
 async fn overlong_request_is_truncated_to_fit() {
     let folder = tempfile::tempdir().unwrap();
     // One token per byte, more than with any real vocabulary.
-    let model = alone(TinyFile::new().write(folder.path()));
+    let model = offline_model(TinyFile::new().write(folder.path()));
     let endless = format!("Write a poem: {}", "x".repeat(10_000_000));
-    let usage = hear(&model, request(vec![user(&endless)], &[], &[])).await.unwrap().usage.unwrap();
+    let usage = collect_answer(&model, request(vec![user(&endless)], &[], &[])).await.unwrap().usage.unwrap();
     assert!(usage.prompt_tokens < 4096, "{usage:?}");
 }

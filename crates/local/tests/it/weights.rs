@@ -12,7 +12,7 @@ use agentd_local::{EmbeddedConfig, EmbeddedModel};
 use futures_util::StreamExt as _;
 use tokio::sync::{Mutex, MutexGuard};
 
-use crate::ask::{alone, hear, request, until, user};
+use crate::ask::{collect_answer, offline_model, request, until, user};
 
 const FILE: &str = "SmolLM2-135M-Instruct.Q4_1.gguf";
 /// Tools of a session, including some that the model must not use.
@@ -22,7 +22,7 @@ const PATHS: &[&str] = &["uploads/notes.txt", "/project/README.md", "/project/sr
 
 /// One model for all tests, used by one test at a time, as their counters would mix otherwise.
 static MODEL: LazyLock<Mutex<Arc<EmbeddedModel>>> =
-    LazyLock::new(|| Mutex::new(alone(EmbeddedConfig { max_tokens: 24, ..EmbeddedConfig::new(weights()) })));
+    LazyLock::new(|| Mutex::new(offline_model(EmbeddedConfig { max_tokens: 24, ..EmbeddedConfig::new(weights()) })));
 
 async fn model() -> MutexGuard<'static, Arc<EmbeddedModel>> {
     MODEL.lock().await
@@ -43,7 +43,7 @@ fn weights() -> PathBuf {
 const README: &str = "# Lamp\n\nLamp switches lights on at dusk,\nif the sensor sees none.\n\n## Install\n\n    pip install lamp\n\n## Use\n\nx\n";
 
 /// Simulated result of a tool.
-fn played(tool: &str) -> &'static str {
+fn tool_result(tool: &str) -> &'static str {
     match tool {
         "read_file" => README,
         "now" => "Saturday, 2026-11-21T09:31:05+01:00 (Europe/Berlin)",
@@ -55,14 +55,14 @@ fn played(tool: &str) -> &'static str {
 /// Answers a question. Returns the tool call with its arguments, the text, and the number of sampled tokens.
 async fn answered(model: &EmbeddedModel, question: &str) -> (String, String, u64) {
     let mut messages = vec![user(question)];
-    let first = hear(model, request(messages.clone(), TOOLS, PATHS)).await.unwrap();
+    let first = collect_answer(model, request(messages.clone(), TOOLS, PATHS)).await.unwrap();
     let sampled = first.usage.unwrap().completion_tokens;
     let Some((name, arguments)) = first.calls.first().cloned() else { return (String::new(), first.text, sampled) };
     let (call_id, called) = (CallId::generate(), format!("{name} {arguments}"));
     let call = ToolCall { call_id: call_id.clone(), name: name.clone(), arguments };
     messages.push(Message::answer(String::new(), vec![call]));
-    messages.push(Message::Tool { call_id, text: played(&name).to_owned(), name });
-    let second = hear(model, request(messages, TOOLS, PATHS)).await.unwrap();
+    messages.push(Message::Tool { call_id, text: tool_result(&name).to_owned(), name });
+    let second = collect_answer(model, request(messages, TOOLS, PATHS)).await.unwrap();
     assert_eq!(second.calls, []);
     (called, second.text, sampled + second.usage.unwrap().completion_tokens)
 }
@@ -101,7 +101,7 @@ fn kind(language: &str, called: &str, text: &str, sampled: u64) -> &'static str 
 #[tokio::test]
 async fn newcomers_get_an_honest_answer() {
     let model = model().await;
-    let mut offences = Vec::new();
+    let mut wrong_answers = Vec::new();
     let lines = include_str!("../newcomer_questions.txt").lines();
     let questions: Vec<&str> = lines.filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
     assert_eq!(questions.len(), 60);
@@ -110,11 +110,11 @@ async fn newcomers_get_an_honest_answer() {
         let (kinds, question) = rest.trim().split_once(' ').unwrap();
         let (called, text, sampled) = answered(&model, question.trim()).await;
         let kind = kind(language, &called, &text, sampled);
-        if !kinds.split(',').any(|honest| honest == kind) {
-            offences.push(format!("{line}\n    is {kind}: {called} {text}"));
+        if !kinds.split(',').any(|expected_kind| expected_kind == kind) {
+            wrong_answers.push(format!("{line}\n    is {kind}: {called} {text}"));
         }
     }
-    assert!(offences.is_empty(), "{} of 60:\n{}", offences.len(), offences.join("\n"));
+    assert!(wrong_answers.is_empty(), "{} of 60:\n{}", wrong_answers.len(), wrong_answers.join("\n"));
 }
 
 #[tokio::test]

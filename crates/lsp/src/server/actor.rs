@@ -46,11 +46,11 @@ pub(super) async fn run(
             }
             Event::Command(command) => actor.command(command).await,
             Event::Message(message) => actor.with(|connection| connection.take(message)),
-            Event::Ended(end) => drop(actor.ended(&end)),
-            Event::Due => actor.handle_timers().await,
-            Event::NoHandle => return,
+            Event::Ended(end) => drop(actor.handle_exit(&end)),
+            Event::TimerDue => actor.handle_timers().await,
+            Event::HandleDropped => return,
         }
-        actor.follow_up().await;
+        actor.process().await;
     }
 }
 
@@ -73,25 +73,25 @@ enum Event {
     Message(IncomingMessage),
     /// The process exited, or its output ended.
     Ended(ProgramEnd),
-    Due,
-    NoHandle,
+    TimerDue,
+    HandleDropped,
 }
 
 impl Actor {
     async fn next(&mut self, commands: &mut mpsc::Receiver<Command>) -> Event {
         let due = self.due();
-        let of_handles = |command: Option<Command>| command.map_or(Event::NoHandle, Event::Command);
+        let of_handles = |command: Option<Command>| command.map_or(Event::HandleDropped, Event::Command);
         let Some(connection) = &mut self.connection else { return of_handles(commands.recv().await) };
         tokio::select! {
             biased;
             end = &mut connection.ended => Event::Ended(end),
             // Before messages, which may never end.
-            () = until(due) => Event::Due,
+            () = until(due) => Event::TimerDue,
             command = commands.recv() => of_handles(command),
             message = connection.streams.incoming.recv() => match message {
                 Some(Ok(message)) => Event::Message(message),
-                Some(Err(why)) => Event::Ended(why_it_ended(why, connection).await),
-                None => Event::Ended(why_it_ended("it cannot be heard".to_owned(), connection).await),
+                Some(Err(reason)) => Event::Ended(exit_reason(reason, connection).await),
+                None => Event::Ended(exit_reason("its output stream closed".to_owned(), connection).await),
             },
         }
     }
@@ -100,13 +100,13 @@ impl Actor {
     fn due(&self) -> Option<Instant> {
         let connection = self.connection.as_ref()?;
         let idle = self.parts.limits.idle_stop.filter(|_| connection.is_idle()).map(|idle| self.used + idle);
-        connection.next_look(Instant::now()).into_iter().chain(idle).min()
+        connection.next_timer(Instant::now()).into_iter().chain(idle).min()
     }
 
     /// Runs an action on the connection, and kills the server if it fails.
     fn with(&mut self, action: impl FnOnce(&mut Connection) -> Result<(), Breakdown>) {
-        if let Some(Err(how)) = self.connection.as_mut().map(action) {
-            self.crash(&how, CrashKind::Other);
+        if let Some(Err(reason)) = self.connection.as_mut().map(action) {
+            self.crash(&reason, CrashKind::Other);
         }
     }
 
@@ -114,7 +114,7 @@ impl Actor {
     async fn handle_timers(&mut self) {
         let now = Instant::now();
         self.with(|connection| {
-            connection.process_due()?;
+            connection.process_timers()?;
             connection.expire(now)
         });
         let is_idle = self.connection.as_ref().is_some_and(Connection::is_idle) && self.queue.is_empty();
@@ -126,12 +126,12 @@ impl Actor {
 
     async fn command(&mut self, command: Command) {
         if !matches!(command, Command::Changed { .. } | Command::Stop { .. }) && !self.hides_all_secrets().await {
-            tracing::debug!(server = self.parts.config.name, "restarting a language server: new files of secrets");
+            tracing::debug!(server = self.parts.config.name, "restarting a language server: new secret files");
             self.end().await;
         }
         let is_running = self.connection.is_some();
         match command {
-            Command::Changed { files } if is_running => self.queue_up(Command::Changed { files }),
+            Command::Changed { files } if is_running => self.enqueue(Command::Changed { files }),
             Command::Changed { .. } => {}
             Command::Recall { purpose, reply } => {
                 let connection = self.connection.as_ref();
@@ -141,7 +141,7 @@ impl Actor {
             command => {
                 self.used = Instant::now();
                 match self.start().await {
-                    Ok(()) => self.queue_up(command),
+                    Ok(()) => self.enqueue(command),
                     Err(error) => refuse(command, error),
                 }
             }
@@ -156,16 +156,16 @@ impl Actor {
         self.connection.is_none() || parts.confiner.secrets(parts.folder.clone()).await.is_ok_and(is_same)
     }
 
-    fn queue_up(&mut self, command: Command) {
+    fn enqueue(&mut self, command: Command) {
         if self.queue.len() < MAX_QUEUE {
             self.queue.push_back(command);
         } else {
-            refuse(command, ServerError::passing(format!("{} is busy; retry later", self.parts.config.name)));
+            refuse(command, ServerError::transient(format!("{} is busy; retry later", self.parts.config.name)));
         }
     }
 
     /// Executes waiting commands once the server is ready, and records its answers.
-    async fn follow_up(&mut self) {
+    async fn process(&mut self) {
         while let Some(connection) = &mut self.connection {
             if connection.has_answered {
                 connection.has_answered = false;
@@ -173,19 +173,19 @@ impl Actor {
                 self.condition.send_replace(Condition::Warm);
             }
             connection.checks.forget_closed();
-            if !connection.is_ready || connection.checks.hold_texts() {
+            if !connection.is_ready || connection.checks.locks_texts() {
                 return;
             }
             let Some(command) = self.queue.pop_front() else { return };
-            let carried_out = match command {
+            let result = match command {
                 Command::Check { files, purpose, reply } => {
                     if purpose != CheckPurpose::Baseline {
-                        self.follow_disk(&files).await;
+                        self.sync_disk(&files).await;
                     }
                     self.connection.as_mut().map(|connection| check(connection, &files, purpose, reply))
                 }
                 Command::Ask { file, question, reply } => {
-                    self.follow_disk(std::slice::from_ref(&file)).await;
+                    self.sync_disk(std::slice::from_ref(&file)).await;
                     let ask = |connection: &mut Connection| {
                         connection.sync(&file, true)?;
                         connection.ask(&file.below, question, reply)
@@ -193,20 +193,20 @@ impl Actor {
                     self.connection.as_mut().map(ask)
                 }
                 Command::Changed { files } => {
-                    let gone = files.iter().filter(|(_, change)| *change == DiskChange::Deleted);
-                    let closed = gone.map(|(below, _)| connection.close(below)).find(Result::is_err);
+                    let deleted = files.iter().filter(|(_, change)| *change == DiskChange::Deleted);
+                    let closed = deleted.map(|(below, _)| connection.close(below)).find(Result::is_err);
                     Some(closed.unwrap_or_else(|| connection.notify_changed(&files)))
                 }
                 Command::Recall { .. } | Command::Stop { .. } => None,
             };
-            if let Some(Err(how)) = carried_out {
-                self.crash(&how, CrashKind::Other);
+            if let Some(Err(reason)) = result {
+                self.crash(&reason, CrashKind::Other);
             }
         }
     }
 
     /// Notifies the server of changes on disk in files of its kind and in open files, except `but`.
-    async fn follow_disk(&mut self, but: &[OpenText]) {
+    async fn sync_disk(&mut self, but: &[OpenText]) {
         let Some(connection) = &self.connection else { return };
         let mut stamps = connection.documents.stamps();
         stamps.retain(|(below, _)| !but.iter().any(|file| file.below == *below));
@@ -234,7 +234,7 @@ impl Actor {
         if self.connection.is_some() {
             return Ok(());
         }
-        self.crashes.verdict(&self.parts.config.name, Instant::now())?;
+        self.crashes.check(&self.parts.config.name, Instant::now())?;
         let parts = Arc::clone(&self.parts);
         // Before the server reads them itself.
         let scan = move || WatchedFiles::scan(&parts.config, &parts.folder, &parts.root);
@@ -254,29 +254,29 @@ impl Actor {
             });
             Ok::<_, ConfineError>((process.await?, secrets))
         };
-        let begun = match timeout(limits.start_timeout, started).await {
+        let connected = match timeout(limits.start_timeout, started).await {
             Ok(Ok((process, secrets))) => {
                 self.secrets = secrets;
-                Connection::begin(Arc::clone(&self.parts), process).map_err(|how| (how, CrashKind::Other))
+                Connection::begin(Arc::clone(&self.parts), process).map_err(|reason| (reason, CrashKind::Other))
             }
-            Ok(Err(error)) if error.lasting => Err((error.message, CrashKind::Lasting)),
+            Ok(Err(error)) if error.lasting => Err((error.message, CrashKind::Permanent)),
             Ok(Err(error)) => Err((error.message, CrashKind::Other)),
             Err(_) => Err(("it did not start in time".to_owned(), CrashKind::Other)),
         };
-        match begun {
+        match connected {
             Ok(connection) => {
                 tracing::info!(server = config.name, folder = %folder.display(), "a language server was started");
                 self.connection = Some(connection);
                 Ok(())
             }
-            Err((how, kind)) => Err(self.crash(&how, kind)),
+            Err((reason, kind)) => Err(self.crash(&reason, kind)),
         }
     }
 
-    fn ended(&mut self, end: &ProgramEnd) -> ServerError {
+    fn handle_exit(&mut self, end: &ProgramEnd) -> ServerError {
         let is_early = self.connection.as_ref().is_some_and(|connection| !connection.is_ready);
         let kind = match end.lasting {
-            true => CrashKind::Lasting,
+            true => CrashKind::Permanent,
             false if is_early => CrashKind::Early,
             false => CrashKind::Other,
         };
@@ -284,19 +284,19 @@ impl Actor {
     }
 
     /// Kills a broken server and fails everything that waits for it.
-    fn crash(&mut self, how: &str, kind: CrashKind) -> ServerError {
-        let how = crate::protocol::one_line(how, 200);
+    fn crash(&mut self, reason: &str, kind: CrashKind) -> ServerError {
+        let reason = crate::protocol::one_line(reason, 200);
         let name = &self.parts.config.name;
-        tracing::warn!(server = name, folder = %self.parts.folder.display(), "a language server failed: {how}");
-        self.crashes.add(&how, kind, Instant::now());
+        tracing::warn!(server = name, folder = %self.parts.folder.display(), "a language server failed: {reason}");
+        self.crashes.add(&reason, kind, Instant::now());
         self.condition.send_replace(Condition::Cold);
-        let error = match self.crashes.verdict(name, Instant::now()) {
+        let error = match self.crashes.check(name, Instant::now()) {
             Err(error) if error.given_up => {
                 tracing::warn!("{error}");
                 self.condition.send_replace(Condition::GivenUp);
                 error
             }
-            _ => ServerError::passing(format!("{name} failed: {how}")),
+            _ => ServerError::transient(format!("{name} failed: {reason}")),
         };
         if let Some(mut connection) = self.connection.take() {
             connection.fail(&error);
@@ -311,7 +311,7 @@ impl Actor {
         self.queue.drain(..).for_each(|command| refuse(command, error.clone()));
         if let Some(mut connection) = self.connection.take() {
             connection.fail(&error);
-            connection.ask_to_end();
+            connection.shut_down();
             // A server that has not exited by then is killed with the connection.
             let _ = timeout(END_GRACE, &mut connection.ended).await;
         }
@@ -319,10 +319,10 @@ impl Actor {
 }
 
 /// Prefers the exit of the process over the end of its output, since it is more informative.
-async fn why_it_ended(why: String, connection: &mut Connection) -> ProgramEnd {
+async fn exit_reason(reason: String, connection: &mut Connection) -> ProgramEnd {
     match timeout(END_GRACE / 4, &mut connection.ended).await {
         Ok(end) => end,
-        Err(_) => ProgramEnd { how: why, lasting: false },
+        Err(_) => ProgramEnd { how: reason, lasting: false },
     }
 }
 
@@ -339,7 +339,7 @@ fn check(
     connection.checks.0.push(Check { files: waiting, purpose, deadline, reply });
     files.iter().try_for_each(|file| connection.sync(file, purpose != CheckPurpose::Baseline))?;
     files.iter().try_for_each(|file| connection.pull(&file.below))?;
-    connection.process_due()
+    connection.process_timers()
 }
 
 async fn until(due: Option<Instant>) {

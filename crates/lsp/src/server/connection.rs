@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::{
     DiskChange, OpenText, Question, Reply, ServerAnswer, ServerError, ServerParts,
     documents::{Checks, Documents, FindingSources, TextChange},
-    requests::{Loading, PAUSE, PendingRequest, RequestKind, Requests, RetryTime, TRY_AGAIN},
+    requests::{Loading, PendingRequest, RETRY_DELAY, RETRYABLE, RequestKind, Requests, RetryTime},
     streams::Streams,
 };
 use crate::{
@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Number of consecutive timeouts after which a server counts as hanging.
-const MOST_SILENCES: u32 = 3;
+const MAX_TIMEOUTS: u32 = 3;
 /// Maximum number of settings sections in one answer.
 const MAX_SECTIONS: usize = 200;
 
@@ -35,7 +35,7 @@ pub(super) struct Connection {
     /// Time until which a silent server is assumed to be loading the project.
     loads_until: Instant,
     /// Path of the project as the server sees it.
-    named: PathBuf,
+    project_path: PathBuf,
     pub(super) streams: Streams,
     pub(super) ended: BoxFuture<'static, ProgramEnd>,
     pub(super) documents: Documents,
@@ -54,13 +54,14 @@ pub(super) struct Connection {
 impl Connection {
     /// Starts the conversation with a new process.
     pub(super) fn begin(parts: Arc<ServerParts>, process: ConfinedProcess) -> Result<Self, Breakdown> {
-        let ConfinedProcess { folder: named, input, output, ended } = process;
+        let ConfinedProcess { folder: project_path, input, output, ended } = process;
         let streams = Streams::open(input, output).map_err(|error| format!("its pipes cannot be used: {error}"))?;
-        let root = if parts.root.as_os_str().is_empty() { named.clone() } else { named.join(&parts.root) };
+        let root =
+            if parts.root.as_os_str().is_empty() { project_path.clone() } else { project_path.join(&parts.root) };
         let mut connection = Self {
             loads_until: Instant::now() + parts.limits.start_timeout,
             parts,
-            named,
+            project_path,
             streams,
             ended,
             documents: Documents::default(),
@@ -90,7 +91,7 @@ impl Connection {
     }
 
     fn address(&self, below: &Path) -> String {
-        uri_of_path(&self.named.join(below))
+        uri_of_path(&self.project_path.join(below))
     }
 
     /// Sends a text, which is either the one on disk or an earlier one.
@@ -118,8 +119,8 @@ impl Connection {
         }
         let mut waited_for = self.checks.files();
         waited_for.push(below.clone());
-        while let Some(surplus) = self.documents.surplus(&waited_for) {
-            self.close(&surplus)?;
+        while let Some(excess) = self.documents.excess_document(&waited_for) {
+            self.close(&excess)?;
         }
         Ok(())
     }
@@ -151,8 +152,8 @@ impl Connection {
         if is_known || self.requests.is_pulling(below) {
             return Ok(());
         }
-        let asked = RequestKind::Pull { below: below.to_path_buf(), generation: self.documents.generation };
-        self.ask_again(PendingRequest::new(asked, self.deadline()))
+        let kind = RequestKind::Pull { below: below.to_path_buf(), generation: self.documents.generation };
+        self.retry(PendingRequest::new(kind, self.deadline()))
     }
 
     /// Requests again all findings that a check waits for.
@@ -179,12 +180,12 @@ impl Connection {
         for (name, value) in more {
             params[name] = value;
         }
-        self.ask_again(PendingRequest::new(RequestKind::Question { method, params, reply }, self.deadline()))
+        self.retry(PendingRequest::new(RequestKind::Question { method, params, reply }, self.deadline()))
     }
 
     /// Sends a request, initially or as a retry.
-    fn ask_again(&mut self, mut request: PendingRequest) -> Result<(), Breakdown> {
-        let (method, params) = match &mut request.asked {
+    fn retry(&mut self, mut request: PendingRequest) -> Result<(), Breakdown> {
+        let (method, params) = match &mut request.kind {
             RequestKind::Initialize => return Ok(()),
             // The findings of a closed file are no longer needed.
             RequestKind::Pull { below, .. } if self.documents.get(below).is_none() => return Ok(()),
@@ -203,7 +204,7 @@ impl Connection {
         if self.answered_once { deadline } else { deadline.max(self.loads_until) }
     }
 
-    pub(super) fn ask_to_end(&mut self) {
+    pub(super) fn shut_down(&mut self) {
         let id = self.requests.next_id();
         let _ = self.send(message::request(id, "shutdown", &Value::Null));
         let _ = self.send(message::notification("exit", &Value::Null));
@@ -214,49 +215,49 @@ impl Connection {
     pub(super) fn take(&mut self, message: IncomingMessage) -> Result<(), Breakdown> {
         // A server that sends anything is not hanging.
         self.silences = 0;
-        let was_loading = self.loading.is_under_way(Instant::now());
+        let was_loading = self.loading.is_loading(Instant::now());
         match message {
-            IncomingMessage::Answer { id, result } => self.answered(id, result)?,
-            IncomingMessage::Request { id, method, params } => self.requested(&id, &method, params.as_deref())?,
-            IncomingMessage::Notification { method, params } => self.notified(&method, params.as_deref()),
+            IncomingMessage::Answer { id, result } => self.handle_answer(id, result)?,
+            IncomingMessage::Request { id, method, params } => self.handle_request(&id, &method, params.as_deref())?,
+            IncomingMessage::Notification { method, params } => self.handle_notification(&method, params.as_deref()),
             IncomingMessage::Meaningless => return Ok(()),
         }
-        if was_loading && !self.loading.is_under_way(Instant::now()) {
+        if was_loading && !self.loading.is_loading(Instant::now()) {
             self.pull_again()?;
         }
-        self.process_due()
+        self.process_timers()
     }
 
     /// Sends due retries, and answers checks whose findings are complete.
-    pub(super) fn process_due(&mut self) -> Result<(), Breakdown> {
+    pub(super) fn process_timers(&mut self) -> Result<(), Breakdown> {
         let now = Instant::now();
-        for request in self.requests.due(now, self.loading.is_under_way(now)) {
-            self.ask_again(request)?;
+        for request in self.requests.due(now, self.loading.is_loading(now)) {
+            self.retry(request)?;
         }
         self.checks.forget_closed();
         let closed =
-            ServerError::passing(format!("a file was closed before {} was done with it", self.parts.config.name));
+            ServerError::transient(format!("a file was closed before {} was done with it", self.parts.config.name));
         self.checks.answer(&self.documents, self.is_pulled, now, &closed);
         Ok(())
     }
 
-    fn take_as_answer(&mut self) {
+    fn record_answer(&mut self) {
         (self.has_answered, self.answered_once) = (true, true);
     }
 
-    fn answered(&mut self, id: i64, result: Result<Option<Box<RawValue>>, RpcError>) -> Result<(), Breakdown> {
-        let Some(mut request) = self.requests.answered(id) else { return Ok(()) };
+    fn handle_answer(&mut self, id: i64, result: Result<Option<Box<RawValue>>, RpcError>) -> Result<(), Breakdown> {
+        let Some(mut request) = self.requests.take_answered(id) else { return Ok(()) };
         let now = Instant::now();
         // An answer while the project is loading is incomplete.
-        if self.loading.is_under_way(now) && request.try_again() {
+        if self.loading.is_loading(now) && request.count_retry() {
             self.requests.keep(RetryTime::Loaded, request);
             return Ok(());
         }
-        if result.as_ref().is_err_and(|error| TRY_AGAIN.contains(&error.code)) && request.try_again() {
-            self.requests.keep(RetryTime::At(now + PAUSE), request);
+        if result.as_ref().is_err_and(|error| RETRYABLE.contains(&error.code)) && request.count_retry() {
+            self.requests.keep(RetryTime::At(now + RETRY_DELAY), request);
             return Ok(());
         }
-        match (request.asked, result) {
+        match (request.kind, result) {
             (RequestKind::Initialize, Ok(result)) => {
                 let result: Map<String, Value> = read(result.as_deref()).ok_or("invalid answer to initialize")?;
                 let provider = result.get("capabilities").and_then(|abilities| abilities.get("diagnosticProvider"));
@@ -270,7 +271,7 @@ impl Connection {
                 let Some(result) = result else { return Ok(()) };
                 let report: FindingReport = read(Some(&*result)).ok_or("invalid diagnostics")?;
                 if self.documents.pull(&below, generation, findings(report.items).into()) {
-                    self.take_as_answer();
+                    self.record_answer();
                 }
                 // Findings of other files may be outdated by now.
                 self.pull_awaited()?;
@@ -278,18 +279,18 @@ impl Connection {
             // The server publishes them on its own, or the check times out.
             (RequestKind::Pull { .. }, Err(_)) => {}
             (RequestKind::Question { reply, .. }, Ok(result)) => {
-                self.take_as_answer();
-                let _ = reply.send(Ok(ServerAnswer { result, folder: self.named.clone() }));
+                self.record_answer();
+                let _ = reply.send(Ok(ServerAnswer { result, folder: self.project_path.clone() }));
             }
             (RequestKind::Question { reply, .. }, Err(error)) => {
                 let message = format!("{} cannot answer: {}", self.parts.config.name, error_line(&error));
-                let _ = reply.send(Err(ServerError::passing(message)));
+                let _ = reply.send(Err(ServerError::transient(message)));
             }
         }
         Ok(())
     }
 
-    fn requested(&mut self, id: &Value, method: &str, params: Option<&RawValue>) -> Result<(), Breakdown> {
+    fn handle_request(&mut self, id: &Value, method: &str, params: Option<&RawValue>) -> Result<(), Breakdown> {
         let listed = |key: &str| match read::<Map<String, Value>>(params).and_then(|mut params| params.remove(key)) {
             Some(Value::Array(listed)) => listed,
             _ => Vec::new(),
@@ -320,9 +321,9 @@ impl Connection {
         self.send(message::answer(id, result.as_ref()))
     }
 
-    fn notified(&mut self, method: &str, params: Option<&RawValue>) {
+    fn handle_notification(&mut self, method: &str, params: Option<&RawValue>) {
         match method {
-            "textDocument/publishDiagnostics" => self.published(params),
+            "textDocument/publishDiagnostics" => self.handle_diagnostics(params),
             "$/progress" => {
                 if let Some(progress) = read(params) {
                     self.loading.progress(&progress, Instant::now());
@@ -337,13 +338,13 @@ impl Connection {
         }
     }
 
-    fn published(&mut self, params: Option<&RawValue>) {
+    fn handle_diagnostics(&mut self, params: Option<&RawValue>) {
         let Some(PublishedFindings { uri, version, diagnostics }) = read(params) else { return };
         let path = uri_to_path(&uri);
-        if let Some(below) = path.as_deref().and_then(|path| path.strip_prefix(&self.named).ok()) {
+        if let Some(below) = path.as_deref().and_then(|path| path.strip_prefix(&self.project_path).ok()) {
             let is_open = self.documents.publish(below, version, findings(diagnostics).into(), Instant::now());
             if is_open && !self.is_pulled {
-                self.take_as_answer();
+                self.record_answer();
             }
         }
     }
@@ -353,22 +354,22 @@ impl Connection {
     /// Expires requests and checks that have reached their deadline.
     pub(super) fn expire(&mut self, now: Instant) -> Result<(), Breakdown> {
         let name = &self.parts.config.name;
-        let is_loading = self.loading.is_under_way(now);
-        let late = ServerError::passing(if is_loading {
+        let is_loading = self.loading.is_loading(now);
+        let error_late = ServerError::transient(if is_loading {
             format!("{name} is still loading the project; retry later, or use grep")
         } else {
             format!("{name} did not answer within {} s", self.parts.limits.request_timeout.as_secs_f64())
         });
-        let mut is_silent = self.checks.expire(now, &late);
+        let mut is_silent = self.checks.expire(now, &error_late);
         for (id, request) in self.requests.expired(now) {
             if let Some(id) = id {
                 self.send(message::notification("$/cancelRequest", &json!({"id": id})))?;
             }
-            match request.asked {
+            match request.kind {
                 RequestKind::Initialize => return Err("it was not ready in time".to_owned()),
                 RequestKind::Question { reply, .. } => {
                     is_silent |= id.is_some();
-                    let _ = reply.send(Err(late.clone()));
+                    let _ = reply.send(Err(error_late.clone()));
                 }
                 // The check that waits for it has a deadline as well.
                 RequestKind::Pull { .. } => {}
@@ -376,13 +377,13 @@ impl Connection {
         }
         let may_load = is_loading || (!self.answered_once && now < self.loads_until);
         self.silences += u32::from(is_silent && !may_load);
-        if self.silences >= MOST_SILENCES { Err("it stopped answering".to_owned()) } else { Ok(()) }
+        if self.silences >= MAX_TIMEOUTS { Err("it stopped answering".to_owned()) } else { Ok(()) }
     }
 
     /// Returns the time of the next timer.
-    pub(super) fn next_look(&self, now: Instant) -> Option<Instant> {
-        let requests = self.requests.next_look();
-        requests.into_iter().chain(self.checks.next_look(&self.documents, self.is_pulled, now)).min()
+    pub(super) fn next_timer(&self, now: Instant) -> Option<Instant> {
+        let requests = self.requests.next_timer();
+        requests.into_iter().chain(self.checks.next_timer(&self.documents, self.is_pulled, now)).min()
     }
 
     /// Returns true if no request or check is pending.

@@ -7,13 +7,13 @@ use tokio::time::Instant;
 use super::ServerError;
 
 /// Number of crashes after which a server is given up.
-const MOST_CRASHES: u32 = 4;
+const MAX_CRASHES: u32 = 4;
 /// Number of consecutive crashes during startup after which a server is given up, since it will not get better.
-const MOST_EARLY: u32 = 2;
+const MAX_EARLY_CRASHES: u32 = 2;
 /// Backoff after the first crash. It doubles with each further one.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const FIRST_BACKOFF: Duration = Duration::from_secs(1);
 /// Time without a crash after which the counter is reset.
-const SOUND: Duration = Duration::from_secs(300);
+const RESET_AFTER: Duration = Duration::from_secs(300);
 
 #[derive(Debug, Default)]
 pub(super) struct Crashes {
@@ -30,7 +30,7 @@ pub(super) struct Crashes {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CrashKind {
     /// The cause is permanent, so retrying is pointless.
-    Lasting,
+    Permanent,
     /// The server exited before it was ready.
     Early,
     /// The server crashed at work, or did not get ready.
@@ -38,37 +38,37 @@ pub(super) enum CrashKind {
 }
 
 impl Crashes {
-    pub(super) fn add(&mut self, how: &str, kind: CrashKind, now: Instant) {
+    pub(super) fn add(&mut self, description: &str, kind: CrashKind, now: Instant) {
         self.count += 1;
         self.early = if kind == CrashKind::Early { self.early + 1 } else { 0 };
-        how.clone_into(&mut self.last);
-        self.given_up = kind == CrashKind::Lasting || self.early >= MOST_EARLY || self.count >= MOST_CRASHES;
-        (self.last_at, self.retry_at) = (Some(now), Some(now + FIRST_PAUSE * 2u32.pow(self.count.min(8) - 1)));
+        description.clone_into(&mut self.last);
+        self.given_up = kind == CrashKind::Permanent || self.early >= MAX_EARLY_CRASHES || self.count >= MAX_CRASHES;
+        (self.last_at, self.retry_at) = (Some(now), Some(now + FIRST_BACKOFF * 2u32.pow(self.count.min(8) - 1)));
     }
 
     /// Records an answer. A server that keeps crashing soon after each answer is still counted.
     pub(super) fn record_answer(&mut self, now: Instant) {
-        if self.last_at.is_none_or(|at| now >= at + SOUND) {
+        if self.last_at.is_none_or(|at| now >= at + RESET_AFTER) {
             *self = Self::default();
         }
     }
 
     /// Returns an error if the server must not be started yet or at all.
-    pub(super) fn verdict(&self, name: &str, now: Instant) -> Result<(), ServerError> {
+    pub(super) fn check(&self, name: &str, now: Instant) -> Result<(), ServerError> {
         let Self { count, early, last, .. } = self;
         if self.given_up {
-            let why = match count {
-                _ if *early >= MOST_EARLY => format!("it ended {early} times before it was ready, last: {last}"),
-                count if *count >= MOST_CRASHES => format!("it failed {count} times, last: {last}"),
+            let reason = match count {
+                _ if *early >= MAX_EARLY_CRASHES => format!("it ended {early} times before it was ready, last: {last}"),
+                count if *count >= MAX_CRASHES => format!("it failed {count} times, last: {last}"),
                 _ => last.clone(),
             };
-            let message = format!("{name} is disabled: {why}. `agentctl reload` retries it");
+            let message = format!("{name} is disabled: {reason}. `agentctl reload` retries it");
             return Err(ServerError { message, given_up: true });
         }
         if self.retry_at.is_none_or(|at| now >= at) {
             return Ok(());
         }
-        Err(ServerError::passing(format!("{name} failed ({last}) and is being restarted")))
+        Err(ServerError::transient(format!("{name} failed ({last}) and is being restarted")))
     }
 }
 
@@ -78,32 +78,32 @@ mod tests {
 
     fn is_given_up(crashes: &Crashes, part: &str) -> bool {
         let later = Instant::now() + Duration::from_secs(9999);
-        crashes.verdict("x", later).is_err_and(|error| error.given_up && error.message.contains(part))
+        crashes.check("x", later).is_err_and(|error| error.given_up && error.message.contains(part))
     }
 
     #[test]
     fn crashing_server_is_retried_later_then_abandoned() {
-        let (mut crashes, begun) = (Crashes::default(), Instant::now());
-        let at = |seconds| begun + Duration::from_secs(seconds);
-        assert_eq!(crashes.verdict("x", begun), Ok(()));
+        let (mut crashes, start) = (Crashes::default(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        assert_eq!(crashes.check("x", start), Ok(()));
         for (count, pause) in [(1, 1), (2, 2), (3, 4)] {
-            crashes.add("exit code 1", CrashKind::Other, begun);
-            assert!(crashes.verdict("x", at(pause - 1)).is_err_and(|error| !error.given_up), "{count}");
-            assert_eq!(crashes.verdict("x", at(pause)), Ok(()));
+            crashes.add("exit code 1", CrashKind::Other, start);
+            assert!(crashes.check("x", at(pause - 1)).is_err_and(|error| !error.given_up), "{count}");
+            assert_eq!(crashes.check("x", at(pause)), Ok(()));
             // The server answers once in each of its runs.
             crashes.record_answer(at(pause));
         }
-        crashes.add("exit code 1", CrashKind::Other, begun);
+        crashes.add("exit code 1", CrashKind::Other, start);
         assert!(is_given_up(&crashes, "failed 4 times"));
     }
 
     #[test]
     fn crashes_are_forgotten_after_stable_operation() {
-        let (mut crashes, begun) = (Crashes::default(), Instant::now());
+        let (mut crashes, start) = (Crashes::default(), Instant::now());
         for round in 0..9 {
-            let at = begun + SOUND * round;
+            let at = start + RESET_AFTER * round;
             crashes.record_answer(at);
-            assert_eq!(crashes.verdict("x", at), Ok(()), "{round}");
+            assert_eq!(crashes.check("x", at), Ok(()), "{round}");
             crashes.add("exit code 1", CrashKind::Other, at);
         }
     }
@@ -111,8 +111,8 @@ mod tests {
     #[test]
     fn lasting_failure_is_not_retried() {
         let mut crashes = Crashes::default();
-        crashes.add("there is no sandbox", CrashKind::Lasting, Instant::now());
-        assert!(is_given_up(&crashes, "x is disabled: there is no sandbox. `agentctl reload`"));
+        crashes.add("no sandbox", CrashKind::Permanent, Instant::now());
+        assert!(is_given_up(&crashes, "x is disabled: no sandbox. `agentctl reload`"));
         let mut crashes = Crashes::default();
         for kind in [CrashKind::Early, CrashKind::Other, CrashKind::Early] {
             crashes.add("exit code 1", kind, Instant::now());

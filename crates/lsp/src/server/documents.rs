@@ -16,16 +16,16 @@ use crate::source::Stamp;
 pub(crate) const MAX_OPEN: usize = 32;
 
 /// Time for which published findings may still be replaced by newer ones.
-const SETTLING: Duration = Duration::from_millis(100);
+const SETTLE_TIME: Duration = Duration::from_millis(100);
 /// The same for findings without a version. Such servers publish in parts, and findings of an earlier text may arrive
 /// after a change.
-const SETTLING_UNVERSIONED: Duration = Duration::from_secs(1);
+const SETTLE_TIME_UNVERSIONED: Duration = Duration::from_secs(1);
 /// Time after which the last findings of such a server are considered valid if it stays silent, because some publish
 /// nothing if nothing changed.
-const UNCHANGED: Duration = Duration::from_secs(10);
+const UNCHANGED_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Time after which findings are considered valid if the server stays silent after changes on disk.
-const UNHEARD: Duration = Duration::from_secs(2);
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Findings that a server published.
 #[derive(Debug)]
@@ -138,7 +138,7 @@ impl Documents {
     }
 
     /// Returns a file to close if too many are open, but none that a check waits for.
-    pub(super) fn surplus(&self, waited_for: &[PathBuf]) -> Option<PathBuf> {
+    pub(super) fn excess_document(&self, waited_for: &[PathBuf]) -> Option<PathBuf> {
         if self.open.len() <= MAX_OPEN {
             return None;
         }
@@ -182,7 +182,7 @@ impl Document {
     pub(super) fn findings(&self, sources: FindingSources, changed: Option<Instant>, now: Instant) -> Option<Findings> {
         let is_whole = |at: Option<Instant>| at.is_some_and(|at| at <= now);
         match sources {
-            FindingSources::Published if is_whole(self.whole_at(changed)) => self.last_findings(sources),
+            FindingSources::Published if is_whole(self.complete_at(changed)) => self.last_findings(sources),
             FindingSources::Published => None,
             FindingSources::Pulled => self.pulled.clone(),
             FindingSources::All => {
@@ -207,15 +207,15 @@ impl Document {
 
     /// Returns the time at which published findings are complete, as far as known. Findings published before `changed`
     /// may still be replaced by newer ones.
-    pub(super) fn whole_at(&self, changed: Option<Instant>) -> Option<Instant> {
+    pub(super) fn complete_at(&self, changed: Option<Instant>) -> Option<Instant> {
         let PublishedFindings { version, at, .. } = self.published.as_ref()?;
-        let heard = changed.filter(|changed| at < changed).map(|changed| changed + UNHEARD);
+        let settled_at = changed.filter(|changed| at < changed).map(|changed| changed + SILENCE_TIMEOUT);
         let whole = match version {
-            Some(version) => (*version >= self.version).then(|| *at + SETTLING),
-            None if *at >= self.sent_at => Some(*at + SETTLING_UNVERSIONED),
-            None => Some(self.sent_at + UNCHANGED),
+            Some(version) => (*version >= self.version).then(|| *at + SETTLE_TIME),
+            None if *at >= self.sent_at => Some(*at + SETTLE_TIME_UNVERSIONED),
+            None => Some(self.sent_at + UNCHANGED_TIMEOUT),
         };
-        whole.max(heard.filter(|_| whole.is_some()))
+        whole.max(settled_at.filter(|_| whole.is_some()))
     }
 }
 
@@ -268,7 +268,7 @@ impl Checks {
     }
 
     /// Returns true if texts must not be changed, because a check waits for the findings of an earlier text.
-    pub(super) fn hold_texts(&self) -> bool {
+    pub(super) fn locks_texts(&self) -> bool {
         self.0.iter().any(|check| check.purpose == CheckPurpose::Baseline)
     }
 
@@ -305,9 +305,9 @@ impl Checks {
     }
 
     /// Returns the time of the next timer, which may be in the past.
-    pub(super) fn next_look(&self, documents: &Documents, is_pulled: bool, now: Instant) -> Option<Instant> {
+    pub(super) fn next_timer(&self, documents: &Documents, is_pulled: bool, now: Instant) -> Option<Instant> {
         let deadlines = self.0.iter().map(|check| check.deadline);
-        let answers = self.0.iter().filter_map(|check| check.answerable_at(documents, is_pulled, now));
+        let answers = self.0.iter().filter_map(|check| check.ready_at(documents, is_pulled, now));
         deadlines.chain(answers).min()
     }
 }
@@ -315,7 +315,7 @@ impl Checks {
 impl Check {
     /// Returns the time at which the check can be answered, as far as known. A time that has just passed also counts,
     /// since otherwise nothing would wake the loop before the deadline.
-    fn answerable_at(&self, documents: &Documents, is_pulled: bool, now: Instant) -> Option<Instant> {
+    fn ready_at(&self, documents: &Documents, is_pulled: bool, now: Instant) -> Option<Instant> {
         let Some(open) = self.files.iter().map(|below| documents.get(below)).collect::<Option<Vec<_>>>() else {
             // A closed file ends the check.
             return Some(now);
@@ -323,7 +323,7 @@ impl Check {
         // Requested findings arrive as an answer, which triggers the check.
         let open = (!is_pulled).then_some(open)?;
         let changed = self.purpose.changes(documents);
-        open.into_iter().map(|document| document.whole_at(changed)).collect::<Option<Vec<_>>>()?.into_iter().max()
+        open.into_iter().map(|document| document.complete_at(changed)).collect::<Option<Vec<_>>>()?.into_iter().max()
     }
 }
 
@@ -341,13 +341,13 @@ mod tests {
     fn diagnostics_belong_to_the_newest_text() {
         const PUBLISHED: FindingSources = FindingSources::Published;
         const PULLED: FindingSources = FindingSources::Pulled;
-        let (mut documents, begun) = (Documents::default(), Instant::now());
-        let later = |ms| begun + Duration::from_millis(ms);
+        let (mut documents, start) = (Documents::default(), Instant::now());
+        let later = |ms| start + Duration::from_millis(ms);
         let path = Path::new("a.py");
         let found = |documents: &Documents, sources, ms| {
             documents.get(path).unwrap().findings(sources, documents.changed_at, later(ms)).is_some()
         };
-        assert_eq!(documents.set(path, &"1".into(), None, begun), TextChange::Opened);
+        assert_eq!(documents.set(path, &"1".into(), None, start), TextChange::Opened);
         documents.publish(path, Some(1), none(), later(10));
         assert!(!found(&documents, PUBLISHED, 20) && found(&documents, PUBLISHED, 200));
         assert_eq!(documents.set(path, &"1".into(), None, later(300)), TextChange::Unchanged);
@@ -364,26 +364,26 @@ mod tests {
         documents.publish(path, None, none(), later(400));
         assert!(!found(&documents, PUBLISHED, 900) && found(&documents, PUBLISHED, 1400));
         documents.set(path, &"3".into(), None, later(2000));
-        assert!(!found(&documents, PUBLISHED, 11900) && found(&documents, PUBLISHED, 12000), "nothing new to say");
+        assert!(!found(&documents, PUBLISHED, 11900) && found(&documents, PUBLISHED, 12000), "nothing changed");
         assert!(!documents.pull(path, old, none()) && !found(&documents, PULLED, 900));
         assert!(documents.pull(path, documents.generation, none()) && found(&documents, PULLED, 900));
         let old = documents.generation;
         documents.set(Path::new("b.py"), &"1".into(), None, later(900));
-        assert!(!found(&documents, PULLED, 900), "another file has changed");
-        assert!(!documents.pull(path, old, none()), "it was found before that");
+        assert!(!found(&documents, PULLED, 900), "another file changed");
+        assert!(!documents.pull(path, old, none()), "requested before the change");
     }
 
     #[test]
     fn least_recently_used_file_is_closed_unless_awaited() {
-        let (mut documents, begun) = (Documents::default(), Instant::now());
+        let (mut documents, start) = (Documents::default(), Instant::now());
         for number in 0..=MAX_OPEN {
-            let now = begun + Duration::from_millis(number as u64);
+            let now = start + Duration::from_millis(number as u64);
             documents.set(Path::new(&format!("{number}")), &"".into(), None, now);
         }
-        assert_eq!(documents.surplus(&[]), Some("0".into()));
-        assert_eq!(documents.surplus(&["0".into()]), Some("1".into()));
+        assert_eq!(documents.excess_document(&[]), Some("0".into()));
+        assert_eq!(documents.excess_document(&["0".into()]), Some("1".into()));
         assert!(documents.close(Path::new("0")));
-        assert_eq!(documents.surplus(&[]), None);
+        assert_eq!(documents.excess_document(&[]), None);
     }
 
     #[test]
@@ -398,34 +398,38 @@ mod tests {
         }
         let closed = ServerError { message: "closed".to_owned(), given_up: false };
         checks.answer(&documents, false, now, &closed);
-        assert!(checks.hold_texts() && answer.try_recv().is_err(), "not whole yet");
+        assert!(checks.locks_texts() && answer.try_recv().is_err(), "findings are incomplete");
         documents.close(Path::new("a"));
         checks.answer(&documents, false, now + Duration::from_secs(1), &closed);
         assert_eq!(answer.try_recv().unwrap(), Err(closed));
-        assert!(!checks.hold_texts());
+        assert!(!checks.locks_texts());
     }
 
     #[test]
     fn check_completes_when_all_files_are_ready() {
-        let (mut checks, mut documents, begun) = (Checks::default(), Documents::default(), Instant::now());
-        let later = |ms| begun + Duration::from_millis(ms);
+        let (mut checks, mut documents, start) = (Checks::default(), Documents::default(), Instant::now());
+        let later = |ms| start + Duration::from_millis(ms);
         let (reply, _answer) = oneshot::channel();
         let (purpose, deadline) = (CheckPurpose::Comparison, later(60_000));
         checks.0.push(Check { files: vec!["a".into(), "b".into()], purpose, deadline, reply });
         for name in ["a", "b"] {
-            documents.set(Path::new(name), &"".into(), None, begun);
+            documents.set(Path::new(name), &"".into(), None, start);
         }
-        documents.publish(Path::new("a"), Some(1), none(), begun);
-        assert_eq!(checks.next_look(&documents, false, later(10)), Some(deadline), "nothing is known of b");
+        documents.publish(Path::new("a"), Some(1), none(), start);
+        assert_eq!(checks.next_timer(&documents, false, later(10)), Some(deadline), "b has no findings yet");
         documents.publish(Path::new("b"), Some(1), none(), later(50));
         let whole = later(150);
-        assert_eq!(documents.get(Path::new("b")).unwrap().whole_at(None), Some(whole));
+        assert_eq!(documents.get(Path::new("b")).unwrap().complete_at(None), Some(whole));
         for now in [later(60), later(120), whole, later(151), later(9_000)] {
-            assert_eq!(checks.next_look(&documents, false, now), Some(whole), "{:?}", now - begun);
+            assert_eq!(checks.next_timer(&documents, false, now), Some(whole), "{:?}", now - start);
         }
-        assert_eq!(checks.next_look(&documents, true, later(120)), Some(deadline), "it is asked");
+        assert_eq!(
+            checks.next_timer(&documents, true, later(120)),
+            Some(deadline),
+            "pulled findings have only the deadline"
+        );
         documents.close(Path::new("a"));
-        assert_eq!(checks.next_look(&documents, true, later(120)), Some(later(120)));
+        assert_eq!(checks.next_timer(&documents, true, later(120)), Some(later(120)));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! - `connection`: running process with its pending requests. `streams`: its pipes.
 //! - `requests`: pending requests and retries, and detection of a server that is still loading.
 //! - `documents`: open files, their findings, and the checks that wait for these.
-//! - `watched`: detection of changes on disk. `crashes`: backoff and giving up; pure.
+//! - `watched_files`: detection of changes on disk. `crashes`: backoff and giving up; pure.
 
 mod actor;
 mod connection;
@@ -55,7 +55,7 @@ pub(crate) struct ServerParts {
 
 impl ServerParts {
     fn stopped(&self) -> ServerError {
-        ServerError::passing(format!("{} was stopped", self.config.name))
+        ServerError::transient(format!("{} was stopped", self.config.name))
     }
 }
 
@@ -71,7 +71,7 @@ pub(crate) struct ServerError {
 
 impl ServerError {
     /// Creates an error after which the server is retried.
-    fn passing(message: String) -> Self {
+    fn transient(message: String) -> Self {
         Self { message, given_up: false }
     }
 }
@@ -192,7 +192,7 @@ impl ServerHandle {
 
     /// Returns true if the end of a turn may wait long for the server: it has answered before, or has not been waited
     /// for yet.
-    pub(crate) fn deserves_time(&self) -> bool {
+    pub(crate) fn may_wait_long(&self) -> bool {
         let is_warm = self.is_warm();
         !self.was_awaited.swap(!is_warm, Ordering::Relaxed) || is_warm
     }
@@ -212,7 +212,7 @@ impl ServerHandle {
     }
 
     /// Starts the server and sends these texts, without waiting for the result.
-    pub(crate) fn look_ahead(&self, files: Vec<OpenText>) {
+    pub(crate) fn prepare(&self, files: Vec<OpenText>) {
         let (reply, _) = oneshot::channel();
         // A server whose queue is full is busy anyway.
         let _ = self.commands.try_send(Command::Check { files, purpose: CheckPurpose::Comparison, reply });
@@ -229,7 +229,7 @@ impl ServerHandle {
     }
 
     /// Returns the last findings of all open files that are relevant for this purpose.
-    pub(crate) async fn recall(&self, purpose: CheckPurpose) -> Vec<(PathBuf, Findings)> {
+    pub(crate) async fn last_findings_for(&self, purpose: CheckPurpose) -> Vec<(PathBuf, Findings)> {
         let (reply, answer) = oneshot::channel();
         let _ = self.commands.send(Command::Recall { purpose, reply }).await;
         answer.await.unwrap_or_default()
@@ -256,11 +256,11 @@ mod tests {
     #[tokio::test]
     async fn unresponsive_server_is_awaited_once() {
         let LanguageConfig { mut servers, limits } = tests::config(Path::new("mute"), &["mute"]);
-        let (config, confiner) = (servers.remove(0), Arc::new(tests::NoWalls));
+        let (config, confiner) = (servers.remove(0), Arc::new(tests::NoSandbox));
         let parts = ServerParts { config, limits, folder: PathBuf::new(), root: PathBuf::new(), confiner };
         let (sender, condition) = watch::channel(Condition::Cold);
         let server = ServerHandle { condition, ..ServerHandle::spawn(parts) };
-        let waits = || [0; 3].map(|_| server.deserves_time());
+        let waits = || [0; 3].map(|_| server.may_wait_long());
         assert_eq!(waits(), [true, false, false]);
         sender.send_replace(Condition::Warm);
         assert_eq!(waits(), [true; 3]);

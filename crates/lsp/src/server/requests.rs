@@ -9,11 +9,11 @@ use tokio::time::Instant;
 use super::{Reply, ServerAnswer, ServerError};
 
 /// Error codes for changed content and server cancellation, after which a request is retried.
-pub(super) const TRY_AGAIN: [i64; 2] = [-32801, -32802];
+pub(super) const RETRYABLE: [i64; 2] = [-32801, -32802];
 /// Maximum number of retries.
-const MOST_TRIES: u32 = 4;
+const MAX_RETRIES: u32 = 4;
 /// Pause before a retry.
-pub(super) const PAUSE: Duration = Duration::from_millis(250);
+pub(super) const RETRY_DELAY: Duration = Duration::from_millis(250);
 
 /// Kind of a request to a server.
 pub(super) enum RequestKind {
@@ -33,7 +33,7 @@ pub(super) enum RequestKind {
 
 /// Request without an answer.
 pub(super) struct PendingRequest {
-    pub(super) asked: RequestKind,
+    pub(super) kind: RequestKind,
     deadline: Instant,
     tries: u32,
 }
@@ -48,7 +48,7 @@ pub(super) enum RetryTime {
 /// Pending requests of a server.
 #[derive(Default)]
 pub(super) struct Requests {
-    asked: HashMap<i64, PendingRequest>,
+    in_flight: HashMap<i64, PendingRequest>,
     retries: Vec<(RetryTime, PendingRequest)>,
     last_id: i64,
 }
@@ -63,19 +63,19 @@ impl Requests {
     /// Adds a request that is sent now, and returns its id.
     pub(super) fn add(&mut self, request: PendingRequest) -> i64 {
         let id = self.next_id();
-        self.asked.insert(id, request);
+        self.in_flight.insert(id, request);
         id
     }
 
     /// Removes and returns the request that was answered. `None` if it has expired.
-    pub(super) fn answered(&mut self, id: i64) -> Option<PendingRequest> {
-        self.asked.remove(&id)
+    pub(super) fn take_answered(&mut self, id: i64) -> Option<PendingRequest> {
+        self.in_flight.remove(&id)
     }
 
     /// Returns true if the findings of this file are already requested.
     pub(super) fn is_pulling(&self, file: &std::path::Path) -> bool {
-        let mut all = self.asked.values().chain(self.retries.iter().map(|(_, request)| request));
-        all.any(|request| matches!(&request.asked, RequestKind::Pull { below, .. } if below == file))
+        let mut all = self.in_flight.values().chain(self.retries.iter().map(|(_, request)| request));
+        all.any(|request| matches!(&request.kind, RequestKind::Pull { below, .. } if below == file))
     }
 
     /// Adds a request for a retry.
@@ -95,29 +95,29 @@ impl Requests {
     /// Removes and returns the requests that have reached their deadline. Those that were sent have an id; those that
     /// wait for a retry have none.
     pub(super) fn expired(&mut self, now: Instant) -> Vec<(Option<i64>, PendingRequest)> {
-        let unanswered = self.asked.extract_if(|_, request| request.deadline <= now);
+        let unanswered = self.in_flight.extract_if(|_, request| request.deadline <= now);
         let unsent = self.retries.extract_if(.., |(_, request)| request.deadline <= now);
         unanswered.map(|(id, request)| (Some(id), request)).chain(unsent.map(|(_, request)| (None, request))).collect()
     }
 
     /// Returns the time of the next timer.
-    pub(super) fn next_look(&self) -> Option<Instant> {
+    pub(super) fn next_timer(&self) -> Option<Instant> {
         let retries = self.retries.iter().map(|(retries, PendingRequest { deadline, .. })| match retries {
             RetryTime::At(at) => *at.min(deadline),
             RetryTime::Loaded => *deadline,
         });
-        self.asked.values().map(|request| request.deadline).chain(retries).min()
+        self.in_flight.values().map(|request| request.deadline).chain(retries).min()
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.asked.is_empty() && self.retries.is_empty()
+        self.in_flight.is_empty() && self.retries.is_empty()
     }
 
     /// Fails all queries with this error.
     pub(super) fn fail(&mut self, error: &ServerError) {
         let retries = self.retries.drain(..).map(|(_, request)| request);
-        for request in self.asked.drain().map(|(_, request)| request).chain(retries) {
-            if let RequestKind::Question { reply, .. } = request.asked {
+        for request in self.in_flight.drain().map(|(_, request)| request).chain(retries) {
+            if let RequestKind::Question { reply, .. } = request.kind {
                 let _ = reply.send(Err(error.clone()));
             }
         }
@@ -125,14 +125,14 @@ impl Requests {
 }
 
 impl PendingRequest {
-    pub(super) fn new(asked: RequestKind, deadline: Instant) -> Self {
-        Self { asked, deadline, tries: 0 }
+    pub(super) fn new(kind: RequestKind, deadline: Instant) -> Self {
+        Self { kind, deadline, tries: 0 }
     }
 
     /// Counts a retry. Returns true if it is allowed.
-    pub(super) fn try_again(&mut self) -> bool {
+    pub(super) fn count_retry(&mut self) -> bool {
         self.tries += 1;
-        self.tries <= MOST_TRIES && !matches!(self.asked, RequestKind::Initialize)
+        self.tries <= MAX_RETRIES && !matches!(self.kind, RequestKind::Initialize)
     }
 }
 
@@ -161,10 +161,10 @@ impl Loading {
         }
     }
 
-    pub(super) fn is_under_way(&self, now: Instant) -> bool {
+    pub(super) fn is_loading(&self, now: Instant) -> bool {
         match self.is_quiescent {
             Some(is_quiescent) => !is_quiescent,
-            None => self.progress.values().any(|begun| now < *begun + MAX_AGE),
+            None => self.progress.values().any(|start| now < *start + MAX_AGE),
         }
     }
 }
@@ -176,15 +176,15 @@ mod tests {
 
     #[test]
     fn request_is_resent_after_a_pause_or_project_load() {
-        let (mut requests, begun) = (Requests::default(), Instant::now());
-        let (later, deadline) = (begun + PAUSE, begun + PAUSE * 4);
+        let (mut requests, start) = (Requests::default(), Instant::now());
+        let (later, deadline) = (start + RETRY_DELAY, start + RETRY_DELAY * 4);
         let pull =
             |below: &str| PendingRequest::new(RequestKind::Pull { below: below.into(), generation: 0 }, deadline);
         requests.keep(RetryTime::At(later), pull("soon"));
         requests.keep(RetryTime::Loaded, pull("loaded"));
         assert!(requests.is_pulling("soon".as_ref()) && requests.is_pulling("loaded".as_ref()));
-        assert_eq!(requests.next_look(), Some(later));
-        assert_eq!(requests.due(begun, true).len(), 0);
+        assert_eq!(requests.next_timer(), Some(later));
+        assert_eq!(requests.due(start, true).len(), 0);
         assert_eq!(requests.due(later, true).len(), 1);
         assert_eq!(requests.due(later, false).len(), 1);
         let id = requests.add(pull("asked"));
@@ -192,13 +192,13 @@ mod tests {
         let over: Vec<_> = requests.expired(deadline).into_iter().map(|(id, _)| id).collect();
         assert_eq!((over, requests.is_empty()), (vec![Some(id), None], true));
         let mut pull = pull("tried");
-        assert!((0..MOST_TRIES).all(|_| pull.try_again()) && !pull.try_again());
+        assert!((0..MAX_RETRIES).all(|_| pull.count_retry()) && !pull.count_retry());
     }
 
     #[test]
     fn unfinished_load_progress_expires() {
-        let (mut loading, begun) = (Loading::default(), Instant::now());
-        loading.progress(&json!({"token": 1, "value": {"kind": "begin"}}), begun);
-        assert!(loading.is_under_way(begun) && !loading.is_under_way(begun + MAX_AGE));
+        let (mut loading, start) = (Loading::default(), Instant::now());
+        loading.progress(&json!({"token": 1, "value": {"kind": "begin"}}), start);
+        assert!(loading.is_loading(start) && !loading.is_loading(start + MAX_AGE));
     }
 }

@@ -16,7 +16,7 @@ use crate::message::{self, FrameDecoder, IncomingMessage};
 /// Maximum number of messages waiting in each direction.
 const MAX_WAITING: usize = 256;
 /// Size of the read buffer in bytes.
-const PIECE: usize = 64 << 10;
+const BUFFER_BYTES: usize = 64 << 10;
 
 /// Time window of the output limits.
 const WINDOW: Duration = Duration::from_secs(10);
@@ -59,8 +59,8 @@ async fn write(mut input: pipe::Sender, mut frames: mpsc::Receiver<Vec<u8>>) {
 }
 
 async fn listen(output: pipe::Receiver, messages: mpsc::Sender<Result<IncomingMessage, String>>) {
-    if let Err(why) = read(output, &messages).await {
-        let _ = messages.send(Err(why)).await;
+    if let Err(reason) = read(output, &messages).await {
+        let _ = messages.send(Err(reason)).await;
     }
 }
 
@@ -69,7 +69,7 @@ async fn read(
     messages: &mpsc::Sender<Result<IncomingMessage, String>>,
 ) -> Result<(), String> {
     let mut decoder = FrameDecoder::default();
-    let mut piece = vec![0; PIECE];
+    let mut piece = vec![0; BUFFER_BYTES];
     let mut allowance = Allowance::new();
     loop {
         let count = output.read(&mut piece).await.map_err(|error| format!("its output cannot be read: {error}"))?;
@@ -105,7 +105,7 @@ impl Allowance {
             *self = Self::new();
         }
         let left = self.bytes.checked_sub(bytes).zip(self.messages.checked_sub(messages));
-        (self.bytes, self.messages) = left.ok_or("its output is endless")?;
+        (self.bytes, self.messages) = left.ok_or("it sent too much output")?;
         Ok(())
     }
 }

@@ -9,16 +9,16 @@ use super::DiskChange;
 use crate::{config::ServerConfig, source::Stamp};
 
 /// Maximum number of files and folders per scan.
-const MAX_SEEN: usize = 20_000;
+const MAX_SCANNED: usize = 20_000;
 /// Maximum number of tracked files.
 const MAX_FILES: usize = 5000;
 /// Folders of generated files, in addition to hidden ones.
-const MADE: [&str; 5] = ["node_modules", "target", "__pycache__", "venv", "site-packages"];
+const GENERATED_FOLDERS: [&str; 5] = ["node_modules", "target", "__pycache__", "venv", "site-packages"];
 
 /// Stamps of the files at the last scan, by their path below the project.
 #[derive(Debug, Default)]
 pub(super) struct WatchedFiles {
-    seen: BTreeMap<PathBuf, Stamp>,
+    stamps: BTreeMap<PathBuf, Stamp>,
     /// True if a limit was exceeded.
     is_cut: bool,
 }
@@ -27,7 +27,7 @@ impl WatchedFiles {
     /// Scans the files of a server's kind below its root. May block.
     pub(super) fn scan(config: &ServerConfig, folder: &Path, root: &Path) -> Self {
         let mut watched = Self::default();
-        let mut left = MAX_SEEN;
+        let mut left = MAX_SCANNED;
         // Breadth first, to prefer files near the root.
         let mut folders = VecDeque::from([root.to_owned()]);
         while let Some(below) = folders.pop_front().filter(|_| !watched.is_cut) {
@@ -46,7 +46,7 @@ impl WatchedFiles {
     ) {
         let Ok(entries) = folder.join(below).read_dir() else { return };
         for entry in entries.flatten() {
-            if *left == 0 || self.seen.len() >= MAX_FILES {
+            if *left == 0 || self.stamps.len() >= MAX_FILES {
                 self.is_cut = true;
                 return;
             }
@@ -56,28 +56,28 @@ impl WatchedFiles {
             // Links are neither followed nor tracked.
             let Ok(kind) = entry.file_type() else { continue };
             let path = below.join(&name);
-            if kind.is_dir() && !text.starts_with('.') && !MADE.contains(&&*text) {
+            if kind.is_dir() && !text.starts_with('.') && !GENERATED_FOLDERS.contains(&&*text) {
                 folders.push_back(path);
             } else if kind.is_file()
                 && (config.language_of(&path).is_some() || config.root_markers.iter().any(|marker| *marker == text))
                 && let Ok(found) = entry.metadata()
             {
-                self.seen.insert(path, Stamp::of(&found));
+                self.stamps.insert(path, Stamp::of(&found));
             }
         }
     }
 
     /// Returns the differences to a later scan.
     pub(super) fn changes(&self, later: &Self) -> Vec<(PathBuf, DiskChange)> {
-        let there = later.seen.iter().filter_map(|(path, stamp)| match self.seen.get(path) {
-            Some(known) if known == stamp => None,
+        let there = later.stamps.iter().filter_map(|(path, stamp)| match self.stamps.get(path) {
+            Some(old) if old == stamp => None,
             Some(_) => Some((path.clone(), DiskChange::Changed)),
             None => Some((path.clone(), DiskChange::Created)),
         });
         // A file missing from an incomplete scan may still exist.
-        let gone = self.seen.keys().filter(|path| !later.is_cut && !later.seen.contains_key(*path));
-        let gone = gone.map(|path| (path.clone(), DiskChange::Deleted));
-        there.chain(gone).collect()
+        let deleted = self.stamps.keys().filter(|path| !later.is_cut && !later.stamps.contains_key(*path));
+        let deleted = deleted.map(|path| (path.clone(), DiskChange::Deleted));
+        there.chain(deleted).collect()
     }
 }
 

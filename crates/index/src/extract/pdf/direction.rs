@@ -1,7 +1,7 @@
 //! Scripts that are not written from left to right: Arabic and Hebrew, and vertical Chinese and Japanese. Pure.
 //!
 //! A page that reads from the right is mirrored, so that its columns, indents and lines are processed like those of any
-//! other page. Words in the opposite direction of their page then come out reversed, and [`logical`] restores their
+//! other page. Words in the opposite direction of their page then come out reversed, and [`to_logical_order`] restores their
 //! logical order.
 
 use unicode_normalization::UnicodeNormalization as _;
@@ -9,7 +9,7 @@ use unicode_normalization::UnicodeNormalization as _;
 use super::line::{GAP, Letter, is_mark, is_wide};
 
 /// Maximum number of combining marks on a page that are assigned to letters.
-const MOST_MARKS: usize = 20_000;
+const MAX_MARKS: usize = 20_000;
 
 /// Returns true for letters of right-to-left scripts and their presentation forms.
 pub(super) fn is_from_right(letter: char) -> bool {
@@ -44,7 +44,7 @@ impl WritingDirection {
 }
 
 /// Lays out the letters in reading direction.
-pub(super) fn laid_out(mut letters: Vec<Letter>) -> (Vec<Letter>, WritingDirection) {
+pub(super) fn lay_out(mut letters: Vec<Letter>) -> (Vec<Letter>, WritingDirection) {
     if is_vertical(&letters) {
         // Columns from the right become lines from the top.
         for letter in &mut letters {
@@ -70,16 +70,16 @@ pub(super) fn laid_out(mut letters: Vec<Letter>) -> (Vec<Letter>, WritingDirecti
             letter.word_gap = word_gap;
         }
     }
-    set_marks(&mut letters);
+    place_marks(&mut letters);
     (letters, if is_mirrored { WritingDirection::FromRight } else { WritingDirection::FromLeft })
 }
 
 /// Returns true if the page stores spaces between right-to-left words. Expects the letters in drawing order. With too
 /// few letters to decide, assumes that it does.
 fn has_spaces(letters: &[Letter]) -> bool {
-    const FEWEST: usize = 50;
+    const MIN_LETTERS: usize = 50;
     /// Average word length above which spaces are considered missing.
-    const LONGEST: usize = 15;
+    const MAX_WORD_LENGTH: usize = 15;
     let count = letters.iter().filter(|letter| is_from_right(letter.letter)).count();
     let without_gaps: Vec<&Letter> = letters.iter().filter(|letter| letter.letter != GAP).collect();
     // A joiner may be drawn as a space that the next letter overlaps.
@@ -88,37 +88,38 @@ fn has_spaces(letters: &[Letter]) -> bool {
     };
     let is_written = |three: &&[&Letter]| {
         let [before, space, after] = three else { return false };
-        !space.is_ink()
+        !space.is_visible()
             && (is_from_right(before.letter) || is_from_right(after.letter))
             && !is_under(space, before)
             && !is_under(space, after)
     };
-    count < FEWEST || without_gaps.windows(3).filter(is_written).count() * LONGEST > count
+    count < MIN_LETTERS || without_gaps.windows(3).filter(is_written).count() * MAX_WORD_LENGTH > count
 }
 
 /// Returns the minimum gap between right-to-left words, relative to the font size. It is derived from the median gap of
 /// the page, because justification stretches spaces and some fonts separate the letters of a word. `None` if there are
 /// no gaps. Expects the letters in drawing order.
 fn word_gap(letters: &[Letter]) -> Option<f32> {
-    const MOST: f32 = 0.65;
+    const MAX_WORD_GAP: f32 = 0.65;
     // Smaller gaps are inside words, larger ones between columns.
-    const GAPS: std::ops::Range<f32> = 0.1..1.0;
+    const WORD_GAPS: std::ops::Range<f32> = 0.1..1.0;
     let gap = |pair: &[&Letter]| {
         let [one, other] = pair else { return None };
         let gap = (one.left.max(other.left) - one.right.min(other.right)) / one.size;
         let is_beside = (one.base - other.base).abs() < 0.1 * one.size;
-        (is_beside && is_from_right(one.letter) && is_from_right(other.letter) && GAPS.contains(&gap)).then_some(gap)
+        (is_beside && is_from_right(one.letter) && is_from_right(other.letter) && WORD_GAPS.contains(&gap))
+            .then_some(gap)
     };
-    let ink: Vec<&Letter> = letters.iter().filter(|letter| letter.is_ink() && !is_mark(letter.letter)).collect();
+    let ink: Vec<&Letter> = letters.iter().filter(|letter| letter.is_visible() && !is_mark(letter.letter)).collect();
     let mut gaps: Vec<f32> = ink.windows(2).filter_map(gap).collect();
     gaps.sort_by(f32::total_cmp);
-    gaps.get(gaps.len() / 2).map(|usual| usual * MOST)
+    gaps.get(gaps.len() / 2).map(|usual| usual * MAX_WORD_GAP)
 }
 
 /// Returns true if Chinese and Japanese letters are stacked vertically.
 fn is_vertical(letters: &[Letter]) -> bool {
     let wide: Vec<&Letter> = letters.iter().filter(|letter| is_wide(letter.letter)).collect();
-    if wide.len() < 20 || wide.len() * 2 < letters.iter().filter(|letter| letter.is_ink()).count() {
+    if wide.len() < 20 || wide.len() * 2 < letters.iter().filter(|letter| letter.is_visible()).count() {
         return false;
     }
     // In horizontal text, most letters are followed by their right neighbour.
@@ -132,7 +133,7 @@ fn is_vertical(letters: &[Letter]) -> bool {
 
 /// Corrects the places of letters from one glyph, which are assigned from left to right in any script. Some programs
 /// store them in visual order, recognisable by an alef before the lam that it is joined with.
-pub(super) fn turn_glyph(letters: &mut [Letter]) {
+pub(super) fn restore_glyph_order(letters: &mut [Letter]) {
     let is_seen = matches!(letters, [one, other] if other.letter == '\u{644}' && one.letter != '\u{644}');
     if letters.len() < 2 || is_seen {
         return;
@@ -151,13 +152,13 @@ pub(super) fn turn_glyph(letters: &mut [Letter]) {
 }
 
 /// Moves combining marks, which are drawn above or below letters, onto the line and after their letter.
-fn set_marks(letters: &mut [Letter]) {
+fn place_marks(letters: &mut [Letter]) {
     let marks: Vec<usize> =
         (0..letters.len()).filter(|at| letters.get(*at).is_some_and(|l| is_mark(l.letter))).collect();
-    if marks.is_empty() || marks.len() > MOST_MARKS {
+    if marks.is_empty() || marks.len() > MAX_MARKS {
         return;
     }
-    let bases: Vec<Letter> = letters.iter().filter(|l| l.is_ink() && !is_mark(l.letter)).copied().collect();
+    let bases: Vec<Letter> = letters.iter().filter(|l| l.is_visible() && !is_mark(l.letter)).copied().collect();
     for at in marks {
         let Some(mark) = letters.get_mut(at) else { continue };
         let middle = (mark.left + mark.right) / 2.0;
@@ -178,7 +179,7 @@ fn set_marks(letters: &mut [Letter]) {
 }
 
 /// Converts presentation forms to ordinary letters, in layout order. `None` for other letters.
-pub(super) fn typed(letter: char, from_right: bool) -> Option<String> {
+pub(super) fn base_letters(letter: char, from_right: bool) -> Option<String> {
     if !matches!(letter, '\u{fb1d}'..='\u{fdff}' | '\u{fe70}'..='\u{fefe}') {
         return None;
     }
@@ -187,7 +188,7 @@ pub(super) fn typed(letter: char, from_right: bool) -> Option<String> {
 }
 
 /// Converts a piece of a line to logical order. The input is in layout order, from the right if `from_right`.
-pub(super) fn logical(text: String, from_right: bool) -> String {
+pub(super) fn to_logical_order(text: String, from_right: bool) -> String {
     let strong = |is_one: fn(char) -> bool| text.chars().filter(|letter| is_one(*letter)).count();
     let (right, left) = (strong(is_from_right), strong(is_from_left));
     if right == 0 && !from_right {
@@ -284,16 +285,16 @@ mod tests {
 
     #[test]
     fn numbers_in_rtl_text_read_left_to_right() {
-        assert_eq!(logical("سنة 4202 و 05.3".to_owned(), true), "سنة 2024 و 3.50");
-        assert_eq!(logical("١٢".chars().rev().collect(), true), "١٢");
-        assert_eq!(logical("4202 3202".to_owned(), true), "2024 2023");
-        assert_eq!(logical(")أ(".to_owned(), true), "(أ)");
+        assert_eq!(to_logical_order("سنة 4202 و 05.3".to_owned(), true), "سنة 2024 و 3.50");
+        assert_eq!(to_logical_order("١٢".chars().rev().collect(), true), "١٢");
+        assert_eq!(to_logical_order("4202 3202".to_owned(), true), "2024 2023");
+        assert_eq!(to_logical_order(")أ(".to_owned(), true), "(أ)");
     }
 
     #[test]
     fn presentation_forms_map_to_typed_letters() {
-        assert_eq!(typed('\u{fefb}', true).as_deref(), Some("لا"));
-        assert_eq!(typed('\u{fe91}', false).as_deref(), Some("ب"));
-        assert_eq!(typed('a', true), None);
+        assert_eq!(base_letters('\u{fefb}', true).as_deref(), Some("لا"));
+        assert_eq!(base_letters('\u{fe91}', false).as_deref(), Some("ب"));
+        assert_eq!(base_letters('a', true), None);
     }
 }

@@ -17,13 +17,13 @@ use super::{
 };
 
 /// Share of the page above which images make up most of it.
-const MOSTLY: f64 = 0.5;
+const IMAGE_PAGE_SHARE: f64 = 0.5;
 /// Minimum number of letters on a page with its own text. Stamps, notes and page numbers have fewer.
-const TEXT: usize = 100;
+const MIN_LETTERS: usize = 100;
 /// Minimum number of letters on a page of text over a full-page image. Filled-in forms and posters have fewer.
-const WHOLE_TEXT: usize = 400;
+const MIN_OVERLAY_LETTERS: usize = 400;
 /// Minimum share of the page covered by one image for it to count as a scan despite letters on the page.
-const COVERING: f64 = 0.7;
+const SCAN_SHARE: f64 = 0.7;
 
 /// Content of a page in drawing order.
 #[derive(Debug, Default)]
@@ -53,10 +53,11 @@ impl Content {
         let mut content = Drawing::new(empty, fonts, layers).of(stored, page.resources());
         let [left, bottom, right, top] = content.corners;
         // Tolerance for letters that extend slightly beyond the edge.
-        const OVER: f32 = 2.0;
+        const EDGE_TOLERANCE: f32 = 2.0;
         content.glyphs.retain(|glyph| {
             let (x, y) = glyph.start;
-            (left - OVER..=right + OVER).contains(&x) && (bottom - OVER..=top + OVER).contains(&y)
+            (left - EDGE_TOLERANCE..=right + EDGE_TOLERANCE).contains(&x)
+                && (bottom - EDGE_TOLERANCE..=top + EDGE_TOLERANCE).contains(&y)
         });
         content
     }
@@ -73,7 +74,7 @@ impl Content {
         if is_opaque {
             self.largest = self.largest.max(share);
         }
-        if share > MOSTLY && is_opaque {
+        if share > IMAGE_PAGE_SHARE && is_opaque {
             let is_below = |glyph: &Glyph| covered.contains(Point::new(glyph.start.0.into(), glyph.start.1.into()));
             let new = self.glyphs.get_mut(self.covered..).unwrap_or_default();
             new.iter_mut().for_each(|glyph| glyph.is_hidden |= is_below(glyph));
@@ -89,8 +90,8 @@ impl Content {
     /// Returns true if the text of the page is in images: it has no letters, or very few next to images that cover most
     /// of it.
     pub(super) fn is_scan(&self) -> bool {
-        let letters = self.glyphs.iter().filter(|glyph| !glyph.letter.is_whitespace()).take(TEXT).count();
-        self.has_picture && (letters == 0 || letters < TEXT && self.pictured > MOSTLY)
+        let letters = self.glyphs.iter().filter(|glyph| !glyph.letter.is_whitespace()).take(MIN_LETTERS).count();
+        self.has_picture && (letters == 0 || letters < MIN_LETTERS && self.pictured > IMAGE_PAGE_SHARE)
     }
 
     /// Returns true if a large image may contain more text than the letters on the page. False if another program's OCR
@@ -100,9 +101,9 @@ impl Content {
             .glyphs
             .iter()
             .filter(|glyph| !glyph.letter.is_whitespace() && !glyph.is_hidden)
-            .take(WHOLE_TEXT)
+            .take(MIN_OVERLAY_LETTERS)
             .count();
-        self.largest > COVERING && seen < WHOLE_TEXT && self.hidden_letters() < TEXT
+        self.largest > SCAN_SHARE && seen < MIN_OVERLAY_LETTERS && self.hidden_letters() < MIN_LETTERS
     }
 }
 
@@ -127,16 +128,16 @@ pub(super) fn rectangle(rectangle: &Rect) -> [f32; 4] {
 }
 
 /// Maximum number of operators per page.
-const MOST_STEPS: u32 = 20_000_000;
+const MAX_OPERATORS: u32 = 20_000_000;
 /// Maximum number of embedded forms per page, and their maximum nesting depth.
-const MOST_FORMS: u32 = 20_000;
-const DEEPEST: usize = 16;
+const MAX_FORMS: u32 = 20_000;
+const MAX_FORM_DEPTH: usize = 16;
 /// Maximum number of letters per page.
-const MOST_GLYPHS: usize = 500_000;
+const MAX_GLYPHS: usize = 500_000;
 /// Maximum number of straight lines per page. Pages with more are drawings without tables.
-const MOST_LINES: usize = 50_000;
+const MAX_LINES: usize = 50_000;
 /// Maximum depth of the graphics state stack.
-const MOST_STATES: usize = 512;
+const MAX_STATES: usize = 512;
 
 /// Graphics state that `q` saves and `Q` restores.
 #[derive(Clone)]
@@ -149,7 +150,7 @@ struct State<'a> {
 struct Mark {
     is_hidden: bool,
     /// Replacement text with the index of the first glyph that it replaces.
-    instead: Option<(String, usize)>,
+    replacement: Option<(String, usize)>,
 }
 
 /// Interpreter state for the drawing of a page.
@@ -176,24 +177,24 @@ impl<'f, 'a> Drawing<'f, 'a> {
 
     /// Interprets the operators and returns the content.
     pub(super) fn of(mut self, stored: &[u8], resources: &Resources<'a>) -> Content {
-        self.follow(TypedIter::new(stored), resources, 0);
+        self.interpret(TypedIter::new(stored), resources, 0);
         self.content
     }
 
-    fn follow(&mut self, mut steps: TypedIter<'_>, resources: &Resources<'a>, depth: usize) {
+    fn interpret(&mut self, mut steps: TypedIter<'_>, resources: &Resources<'a>, depth: usize) {
         let (states, marks) = (self.states.len(), self.marks.len());
         while let Some(step) = steps.next() {
             self.steps += 1;
-            if self.content.glyphs.len() > MOST_GLYPHS {
-                self.truncate(&format!("more than {MOST_GLYPHS} letters"));
+            if self.content.glyphs.len() > MAX_GLYPHS {
+                self.truncate(&format!("more than {MAX_GLYPHS} letters"));
                 break;
             }
-            if self.steps > MOST_STEPS {
-                self.truncate(&format!("a content of more than {MOST_STEPS} steps"));
+            if self.steps > MAX_OPERATORS {
+                self.truncate(&format!("more than {MAX_OPERATORS} operators"));
                 break;
             }
             match step {
-                TypedInstruction::SaveState(_) if self.states.len() < MOST_STATES => {
+                TypedInstruction::SaveState(_) if self.states.len() < MAX_STATES => {
                     self.states.push(self.state.clone())
                 }
                 TypedInstruction::RestoreState(_) if self.states.len() > states => self.restore(),
@@ -229,7 +230,7 @@ impl<'f, 'a> Drawing<'f, 'a> {
     /// Draws a named form or records an image.
     fn draw_named(&mut self, name: &Name<'_>, resources: &Resources<'a>, depth: usize) {
         let Some(stream) = resources.get_x_object(name) else { return };
-        if self.layers.hides(stream.dict(), b"OC") || self.is_hidden() {
+        if self.layers.is_hidden_layer(stream.dict(), b"OC") || self.is_hidden() {
             return;
         }
         match stream.dict().get::<Name<'_>>("Subtype").as_deref() {
@@ -245,8 +246,8 @@ impl<'f, 'a> Drawing<'f, 'a> {
 
     fn draw_form(&mut self, form: &Stream<'a>, resources: &Resources<'a>, depth: usize) {
         self.forms += 1;
-        if depth >= DEEPEST || self.forms > MOST_FORMS {
-            self.truncate(&format!("more than {MOST_FORMS} drawings, or some that are {DEEPEST} deep"));
+        if depth >= MAX_FORM_DEPTH || self.forms > MAX_FORMS {
+            self.truncate(&format!("more than {MAX_FORMS} forms, or forms nested over {MAX_FORM_DEPTH} deep"));
             return;
         }
         let Some(data) = form.decoded_data().ok() else { return };
@@ -256,13 +257,13 @@ impl<'f, 'a> Drawing<'f, 'a> {
         if let Some(matrix) = form.dict().get::<[f64; 6]>("Matrix") {
             self.state.page *= Affine::new(matrix);
         }
-        self.follow(TypedIter::new(&data), own.as_ref().unwrap_or(resources), depth + 1);
+        self.interpret(TypedIter::new(&data), own.as_ref().unwrap_or(resources), depth + 1);
         self.restore();
         self.cursor = cursor;
     }
 
-    fn truncate(&mut self, why: &str) {
-        self.content.truncated.get_or_insert_with(|| why.to_owned());
+    fn truncate(&mut self, reason: &str) {
+        self.content.truncated.get_or_insert_with(|| reason.to_owned());
     }
 
     fn is_hidden(&self) -> bool {
@@ -270,39 +271,39 @@ impl<'f, 'a> Drawing<'f, 'a> {
     }
 
     fn begin_mark(&mut self, tagged: Option<(&Name<'_>, &Object<'_>)>, resources: &Resources<'a>) {
-        let mut mark = Mark { is_hidden: false, instead: None };
+        let mut mark = Mark { is_hidden: false, replacement: None };
         if let Some((tag, properties)) = tagged {
             let is_layer = tag.as_ref() == b"OC";
             let text = match properties {
                 Object::Name(name) => {
-                    mark.is_hidden = is_layer && self.layers.hides(&resources.properties, name.as_ref());
+                    mark.is_hidden = is_layer && self.layers.is_hidden_layer(&resources.properties, name.as_ref());
                     resources.properties.get::<Dict<'_>>(name).and_then(|said| actual_text(&said))
                 }
                 Object::Dict(said) => actual_text(said),
                 _ => None,
             };
             // The outermost replacement text applies.
-            let is_inside = self.marks.iter().any(|mark| mark.instead.is_some());
-            mark.instead = text.filter(|_| !is_inside).map(|text| (text, self.content.glyphs.len()));
+            let is_inside = self.marks.iter().any(|mark| mark.replacement.is_some());
+            mark.replacement = text.filter(|_| !is_inside).map(|text| (text, self.content.glyphs.len()));
         }
         // Marks beyond the maximum depth are merged with the enclosing one.
-        if self.marks.len() < MOST_STATES {
+        if self.marks.len() < MAX_STATES {
             self.marks.push(mark);
         }
     }
 
     fn end_mark(&mut self) {
-        if let Some((text, first)) = self.marks.pop().and_then(|mark| mark.instead) {
+        if let Some((text, first)) = self.marks.pop().and_then(|mark| mark.replacement) {
             let glyphs = self.content.glyphs.split_off(first.min(self.content.glyphs.len()));
-            self.content.glyphs.extend(line::instead(&glyphs, &text));
+            self.content.glyphs.extend(line::replaced_glyphs(&glyphs, &text));
         }
     }
 
     /// Handles an operator for paths or text.
     fn draw(&mut self, step: &TypedInstruction<'_, '_>, resources: &Resources<'a>) {
         let is_hidden = self.is_hidden();
-        if let Some(lines) = self.path.follow(step, self.state.page) {
-            if !is_hidden && self.content.lines.len() <= MOST_LINES {
+        if let Some(lines) = self.path.interpret(step, self.state.page) {
+            if !is_hidden && self.content.lines.len() <= MAX_LINES {
                 self.content.lines.extend(lines);
             }
             return;
@@ -312,7 +313,7 @@ impl<'f, 'a> Drawing<'f, 'a> {
             setting.face = resources.get_font(font.0).map(|dictionary| self.fonts.face(&dictionary));
         }
         let glyphs = (!is_hidden).then_some(&mut self.content.glyphs);
-        setting.follow(step, *page, &mut self.cursor, glyphs);
+        setting.interpret(step, *page, &mut self.cursor, glyphs);
     }
 }
 
@@ -330,7 +331,7 @@ pub(super) struct Path {
 
 impl Path {
     /// Handles a path operator. Returns the straight lines of a path that is painted.
-    pub(super) fn follow(&mut self, step: &TypedInstruction<'_, '_>, page: Affine) -> Option<Vec<(Place, Place)>> {
+    pub(super) fn interpret(&mut self, step: &TypedInstruction<'_, '_>, page: Affine) -> Option<Vec<(Place, Place)>> {
         let seen = |x: Number, y: Number| place(page * Point::new(x.as_f64(), y.as_f64()));
         match step {
             TypedInstruction::MoveTo(to) => {
@@ -362,7 +363,7 @@ impl Path {
     }
 
     fn line_to(&mut self, to: Place) {
-        if self.lines.len() <= MOST_LINES {
+        if self.lines.len() <= MAX_LINES {
             self.lines.push((self.pen, to));
         }
         self.pen = to;
@@ -379,7 +380,7 @@ impl Path {
     }
 }
 
-const MOST_LAYERS: usize = 10_000;
+const MAX_LAYERS: usize = 10_000;
 
 /// Layers that are hidden by default.
 #[derive(Debug, Default)]
@@ -396,7 +397,7 @@ impl Layers {
     }
 
     /// Returns true if the layer under this key is hidden.
-    pub(super) fn hides(&self, dictionary: &Dict<'_>, key: &[u8]) -> bool {
+    pub(super) fn is_hidden_layer(&self, dictionary: &Dict<'_>, key: &[u8]) -> bool {
         if self.0.is_empty() {
             return false;
         }
@@ -419,5 +420,5 @@ fn references(array: &Array<'_>) -> Vec<ObjectIdentifier> {
         MaybeRef::Ref(layer) => Some(ObjectIdentifier::from(layer)),
         MaybeRef::NotRef(_) => None,
     };
-    array.raw_iter().take(MOST_LAYERS).filter_map(reference).collect()
+    array.raw_iter().take(MAX_LAYERS).filter_map(reference).collect()
 }

@@ -13,11 +13,11 @@ use super::{
 };
 
 /// Maximum number of characters per text.
-const MOST_LETTERS: usize = 100_000;
+const MAX_LETTERS: usize = 100_000;
 /// Maximum number of fields and comments per page.
-const MOST: usize = 5000;
+const MAX_ANNOTATIONS: usize = 5000;
 /// Maximum number of ancestors that are searched for a field's inherited property.
-const PARENTS: usize = 10;
+const MAX_PARENTS: usize = 10;
 
 /// Annotation texts of a page.
 #[derive(Debug, Default)]
@@ -36,9 +36,9 @@ impl AnnotationTexts {
     pub(super) fn of(page: &Page<'_>) -> Self {
         let mut annotations = Self::default();
         if let Some(listed) = page.raw().get::<Array<'_>>("Annots") {
-            listed.iter::<Dict<'_>>().take(MOST).for_each(|one| annotations.take(&one));
-            if listed.iter::<Dict<'_>>().nth(MOST).is_some() {
-                annotations.truncated = Some(format!("more than {MOST} fields and comments"));
+            listed.iter::<Dict<'_>>().take(MAX_ANNOTATIONS).for_each(|one| annotations.take(&one));
+            if listed.iter::<Dict<'_>>().nth(MAX_ANNOTATIONS).is_some() {
+                annotations.truncated = Some(format!("more than {MAX_ANNOTATIONS} fields and comments"));
             }
         }
         annotations
@@ -46,42 +46,42 @@ impl AnnotationTexts {
 
     fn take(&mut self, one: &Dict<'_>) {
         // Invisible, hidden, or not shown on screen.
-        const UNSEEN: u32 = 1 | 1 << 1 | 1 << 5;
-        if one.get::<u32>("F").unwrap_or_default() & UNSEEN != 0 {
+        const INVISIBLE_FLAGS: u32 = 1 | 1 << 1 | 1 << 5;
+        if one.get::<u32>("F").unwrap_or_default() & INVISIBLE_FLAGS != 0 {
             return;
         }
         match one.get::<Name<'_>>("Subtype").as_deref() {
-            Some(b"Widget") => self.put(value(one), one),
-            Some(b"FreeText" | b"Stamp") => self.put(text(one, "Contents"), one),
+            Some(b"Widget") => self.store(value(one), one),
+            Some(b"FreeText" | b"Stamp") => self.store(text(one, "Contents"), one),
             Some(b"Popup" | b"Link") | None => {}
             Some(kind) => {
                 let file = one.get::<Object<'_>>("FS").and_then(|file| file_name(&file));
                 self.files.extend(file.filter(|_| kind == b"FileAttachment"));
-                let said = text(one, "Contents").map(|said| self.bounded(said.trim()));
-                if let Some(said) = said.filter(|said| !said.is_empty()) {
+                let comment = text(one, "Contents").map(|comment| self.truncated_text(comment.trim()));
+                if let Some(comment) = comment.filter(|comment| !comment.is_empty()) {
                     let by = text(one, "T").filter(|by| !by.trim().is_empty());
                     let by = by.map(|by| format!(" by {}", by.trim())).unwrap_or_default();
-                    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
-                    self.comments.push(format!("Comment{by}: {said}"));
+                    let comment = comment.split_whitespace().collect::<Vec<_>>().join(" ");
+                    self.comments.push(format!("Comment{by}: {comment}"));
                 }
             }
         }
     }
 
-    fn bounded(&mut self, text: &str) -> String {
-        if text.chars().nth(MOST_LETTERS).is_some() {
-            let why = || format!("a field or a comment of more than {MOST_LETTERS} letters");
-            self.truncated.get_or_insert_with(why);
+    fn truncated_text(&mut self, text: &str) -> String {
+        if text.chars().nth(MAX_LETTERS).is_some() {
+            let reason = || format!("a field or a comment of more than {MAX_LETTERS} letters");
+            self.truncated.get_or_insert_with(reason);
         }
-        text.chars().take(MOST_LETTERS).collect()
+        text.chars().take(MAX_LETTERS).collect()
     }
 
     /// Stores a text with the rectangle of its annotation.
-    fn put(&mut self, text: Option<String>, of: &Dict<'_>) {
+    fn store(&mut self, text: Option<String>, of: &Dict<'_>) {
         if let (Some(text), Some(place)) = (text, of.get::<Rect>("Rect"))
             && !text.trim().is_empty()
         {
-            let text = self.bounded(&text);
+            let text = self.truncated_text(&text);
             self.texts.push((text, drawing::rectangle(&place)));
         }
     }
@@ -118,7 +118,7 @@ fn value(field: &Dict<'_>) -> Option<String> {
                 one => vec![display_value(one)?],
             };
             let options = inherited(field, "Opt").and_then(Object::into_array);
-            Some(chosen.into_iter().map(|one| option(options.as_ref(), one)).collect::<Vec<_>>().join(", "))
+            Some(chosen.into_iter().map(|one| choice_name(options.as_ref(), one)).collect::<Vec<_>>().join(", "))
         }
         // A checked box has any state other than `Off`.
         b"Btn" => (field.get::<Name<'_>>("AS")?.as_ref() != b"Off").then(|| "☒".to_owned()),
@@ -127,8 +127,8 @@ fn value(field: &Dict<'_>) -> Option<String> {
 }
 
 /// Returns the displayed name of a choice.
-fn option(options: Option<&Array<'_>>, chosen: String) -> String {
-    let pairs = options.into_iter().flat_map(|options| options.iter::<Array<'_>>().take(MOST));
+fn choice_name(options: Option<&Array<'_>>, chosen: String) -> String {
+    let pairs = options.into_iter().flat_map(|options| options.iter::<Array<'_>>().take(MAX_ANNOTATIONS));
     let mut names = pairs.filter_map(|pair| {
         let mut pair = pair.iter::<Object<'_>>();
         let (name, text) = (pair.next()?, pair.next()?);
@@ -150,7 +150,7 @@ fn display_value(value: &Object<'_>) -> Option<String> {
 /// Returns a property of a field, or the one that it inherits.
 fn inherited<'a>(field: &Dict<'a>, key: &str) -> Option<Object<'a>> {
     let mut field = field.clone();
-    for _ in 0..PARENTS {
+    for _ in 0..MAX_PARENTS {
         if let Some(value) = field.get::<Object<'_>>(key).filter(|value| !matches!(value, Object::Null(_))) {
             return Some(value);
         }
@@ -161,23 +161,28 @@ fn inherited<'a>(field: &Dict<'a>, key: &str) -> Option<Object<'a>> {
 
 /// Returns the names of files attached to the document.
 pub(super) fn attached(document: &Pdf) -> Vec<String> {
-    const DEEP: usize = 8;
+    const MAX_DEPTH: usize = 8;
     let mut names = Vec::new();
     let root = || {
         let catalog = document.xref().get::<Dict<'_>>(document.xref().root_id())?;
         catalog.get::<Dict<'_>>("Names")?.get::<Dict<'_>>("EmbeddedFiles")
     };
     let mut level: Vec<Dict<'_>> = root().into_iter().collect();
-    for _ in 0..DEEP {
+    for _ in 0..MAX_DEPTH {
         let mut below = Vec::new();
         for node in &level {
             // The array alternates between names and files.
-            let files =
-                node.get::<Array<'_>>("Names").into_iter().flat_map(|all| all.iter::<Object<'_>>().take(2 * MOST));
+            let files = node
+                .get::<Array<'_>>("Names")
+                .into_iter()
+                .flat_map(|all| all.iter::<Object<'_>>().take(2 * MAX_ANNOTATIONS));
             names.extend(files.skip(1).step_by(2).filter_map(|file| file_name(&file)));
-            let kids = node.get::<Array<'_>>("Kids").into_iter().flat_map(|kids| kids.iter::<Dict<'_>>().take(MOST));
+            let kids = node
+                .get::<Array<'_>>("Kids")
+                .into_iter()
+                .flat_map(|kids| kids.iter::<Dict<'_>>().take(MAX_ANNOTATIONS));
             below.extend(kids);
-            if names.len() + below.len() > MOST {
+            if names.len() + below.len() > MAX_ANNOTATIONS {
                 return names;
             }
         }

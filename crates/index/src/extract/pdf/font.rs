@@ -73,7 +73,7 @@ impl<'a> Fonts<'a> {
         Face {
             is_vertical: font.as_ref().is_some_and(|font| !font.is_horizontal()),
             is_bold: is_flagged(1 << 18) || is_called(&["bold", "black", "heavy", "demi"]) || weight >= 600.0,
-            is_mono: is_flagged(1) || is_called(&["courier", "mono", "consolas", "cmtt"]) || has_one_width(dictionary),
+            is_mono: is_flagged(1) || is_called(&["courier", "mono", "consolas", "cmtt"]) || is_monospaced(dictionary),
             is_simple: descendant.is_none(),
             height: drawn_height(dictionary),
             collection: descendant.and_then(|descendant| self.collection(dictionary, &descendant)),
@@ -124,12 +124,12 @@ impl Collection {
 }
 
 /// Returns true if all letters have the same width. Full-width letters are ignored, as every Chinese font has them.
-fn has_one_width(font: &Dict<'_>) -> bool {
-    const SOME: usize = 8;
-    const WIDE: f32 = 900.0;
+fn is_monospaced(font: &Dict<'_>) -> bool {
+    const MIN_WIDTHS: usize = 8;
+    const FULL_WIDTH: f32 = 900.0;
     let Some(widths) = font.get::<Array<'_>>("Widths") else { return false };
     let widths: Vec<f32> = widths.iter::<f32>().filter(|width| *width > 0.0).collect();
-    widths.len() >= SOME && widths.iter().all(|width| *width < WIDE && Some(width) == widths.first())
+    widths.len() >= MIN_WIDTHS && widths.iter().all(|width| *width < FULL_WIDTH && Some(width) == widths.first())
 }
 
 /// Returns the letter height of a Type 3 font relative to its font size. Old typesetting systems define these glyphs in
@@ -241,7 +241,7 @@ impl Setting<'_> {
     }
 
     /// Handles a text operator and adds the letters that it shows to `glyphs`, if given.
-    pub(super) fn follow(
+    pub(super) fn interpret(
         &mut self,
         step: &TypedInstruction<'_, '_>,
         page: Affine,
@@ -334,7 +334,7 @@ impl Line<'_> {
                 Object::Number(back) => {
                     let before = self.cursor.text;
                     self.move_by(-back.as_f32() / 1000.0 * self.setting.size);
-                    self.space(-back.as_f32(), before);
+                    self.add_gap(-back.as_f32(), before);
                 }
                 _ => {}
             }
@@ -344,9 +344,9 @@ impl Line<'_> {
     /// Adds a [`GAP`] if the gap is wide enough to separate words, since some programs write no spaces. `gap` is in
     /// thousandths of the font size and starts at `before`. The glyph is as wide as the gap, so that it is between the
     /// same letters in either reading direction.
-    fn space(&mut self, gap: f32, before: Affine) {
-        const BETWEEN_WORDS: f32 = 200.0;
-        let (true, Some(face), Some(glyphs)) = (gap > BETWEEN_WORDS, &self.setting.face, self.glyphs.as_deref_mut())
+    fn add_gap(&mut self, gap: f32, before: Affine) {
+        const WORD_SPACE: f32 = 200.0;
+        let (true, Some(face), Some(glyphs)) = (gap > WORD_SPACE, &self.setting.face, self.glyphs.as_deref_mut())
         else {
             return;
         };
@@ -354,7 +354,7 @@ impl Line<'_> {
         let end = self.page * self.cursor.text * Point::ORIGIN;
         let width = if face.is_vertical { 0.0 } else { (self.page * before * Point::ORIGIN).distance(end) as f32 };
         glyphs.push(Glyph { letter: GAP, width, ..glyph });
-        glyphs.pop_if(|glyph| !glyph.is_somewhere());
+        glyphs.pop_if(|glyph| !glyph.is_finite());
     }
 
     fn move_by(&mut self, by: f32) {
@@ -373,7 +373,7 @@ impl Line<'_> {
             let advance = face.advance(code) * setting.size;
             if let (Some(glyphs), Some(text)) = (self.glyphs.as_deref_mut(), face.text(code)) {
                 let glyph = setting.glyph(face, code, self.page * self.cursor.text);
-                glyphs.extend(glyph.shared(&text).filter(Glyph::is_somewhere));
+                glyphs.extend(glyph.split_glyph(&text).filter(Glyph::is_finite));
             }
             let is_space = length == 1 && code == 32;
             self.move_by(advance + setting.letter_gap + if is_space { setting.word_gap } else { 0.0 });

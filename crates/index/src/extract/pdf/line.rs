@@ -7,7 +7,7 @@ use unicode_normalization::char::{canonical_combining_class, compose};
 use super::direction;
 
 /// Maximum distance of a letter from its line, relative to the font size, as for footnote marks and indexes.
-const OFF_LINE: f32 = 0.4;
+const MAX_BASELINE_OFFSET: f32 = 0.4;
 /// Minimum gap between words, relative to the font size.
 const WORD_GAP: f32 = 0.16;
 /// Minimum gap at which a stored space counts, relative to the font size.
@@ -53,7 +53,7 @@ pub(super) type Rows = Vec<Vec<Piece>>;
 pub(super) fn pieces(letters: Vec<Letter>) -> Vec<Piece> {
     let mut pieces = Vec::new();
     for row in rows_of_letters(letters) {
-        cut(row, &mut pieces);
+        split_row(row, &mut pieces);
     }
     pieces
 }
@@ -65,9 +65,9 @@ fn rows_of_letters(mut letters: Vec<Letter>) -> Vec<Vec<Letter>> {
     let mut rows: Vec<(f32, f32, Vec<Letter>)> = Vec::new();
     for letter in letters {
         match rows.last_mut() {
-            Some((base, size, row)) if *base - letter.base <= off_line(*size, letter.size) => {
+            Some((base, size, row)) if *base - letter.base <= max_baseline_offset(*size, letter.size) => {
                 // The largest letters determine the baseline.
-                if letter.is_ink() && letter.size > *size {
+                if letter.is_visible() && letter.size > *size {
                     (*base, *size) = (letter.base, letter.size);
                 }
                 row.push(letter);
@@ -80,24 +80,24 @@ fn rows_of_letters(mut letters: Vec<Letter>) -> Vec<Vec<Letter>> {
 
 /// Returns the maximum distance between a letter and a line of different sizes. Much smaller letters get a separate
 /// line.
-fn off_line(one: f32, other: f32) -> f32 {
+fn max_baseline_offset(one: f32, other: f32) -> f32 {
     const MUCH: f32 = 2.5;
-    OFF_LINE * one.max(other).min(MUCH * one.min(other))
+    MAX_BASELINE_OFFSET * one.max(other).min(MUCH * one.min(other))
 }
 
 /// Splits a line at its large gaps.
-fn cut(mut row: Vec<Letter>, pieces: &mut Vec<Piece>) {
+fn split_row(mut row: Vec<Letter>, pieces: &mut Vec<Piece>) {
     row.sort_by(|one, other| one.left.total_cmp(&other.left));
     let mut open: Option<OpenPiece> = None;
     let (mut has_space, mut has_gap) = (false, false);
     for letter in joined(row) {
-        if !letter.is_ink() {
+        if !letter.is_visible() {
             has_gap |= letter.letter == GAP;
             has_space |= letter.letter != GAP;
             continue;
         }
         if let Some(current) = &mut open {
-            if current.has_just_had(&letter) {
+            if current.repeats_last(&letter) {
                 continue;
             }
             let size = current.last.size.max(letter.size);
@@ -148,7 +148,7 @@ impl OpenPiece {
     }
 
     /// Returns true if the letter repeats the last one. Some programs draw bold letters twice with a small offset.
-    fn has_just_had(&self, letter: &Letter) -> bool {
+    fn repeats_last(&self, letter: &Letter) -> bool {
         self.last.letter == letter.letter
             && (letter.left - self.last.left).abs() < 0.15 * letter.size
             && (letter.base - self.last.base).abs() < 0.15 * letter.size
@@ -160,7 +160,7 @@ impl OpenPiece {
         if is_apart {
             text.push(' ');
         }
-        match (plain(letter.letter), direction::typed(letter.letter, letter.from_right)) {
+        match (expand_ligature(letter.letter), direction::base_letters(letter.letter, letter.from_right)) {
             (Some(letters), _) => text.push_str(letters),
             (None, Some(letters)) => text.push_str(&letters),
             (None, None) => text.push(letter.letter),
@@ -182,13 +182,13 @@ impl OpenPiece {
     fn done(self) -> Piece {
         let size = self.sizes.iter().max_by_key(|(_, count)| *count).map_or(self.last.size, |(size, _)| *size);
         let count: usize = self.sizes.iter().map(|(_, count)| count).sum();
-        let text = direction::logical(self.piece.text, self.last.from_right);
+        let text = direction::to_logical_order(self.piece.text, self.last.from_right);
         Piece { text, size, is_bold: self.bold * 2 > count, is_mono: self.mono * 2 > count, ..self.piece }
     }
 }
 
 /// Expands ligatures of Latin letters.
-const fn plain(letter: char) -> Option<&'static str> {
+const fn expand_ligature(letter: char) -> Option<&'static str> {
     Some(match letter {
         '\u{fb00}' => "ff",
         '\u{fb01}' => "fi",
@@ -208,7 +208,7 @@ pub(super) fn rows(mut pieces: Vec<Piece>) -> Rows {
         match rows.last_mut() {
             Some(row)
                 if row.first().is_some_and(|first: &Piece| {
-                    first.base - piece.base <= OFF_LINE * first.size.max(piece.size)
+                    first.base - piece.base <= MAX_BASELINE_OFFSET * first.size.max(piece.size)
                         && !first.is_table
                         && !piece.is_table
                 }) =>
@@ -237,13 +237,13 @@ pub(super) fn joined(row: Vec<Letter>) -> Vec<Letter> {
             continue;
         };
         if let Some(next) = row.peek_mut()
-            && let Some(whole) = accented(&letter, next, mark)
+            && let Some(composed) = accented(&letter, next, mark)
         {
-            next.letter = whole;
+            next.letter = composed;
         } else if let Some(last) = joined.last_mut()
-            && let Some(whole) = accented(&letter, last, mark)
+            && let Some(composed) = accented(&letter, last, mark)
         {
-            last.letter = whole;
+            last.letter = composed;
         } else {
             joined.push(letter);
         }
@@ -318,7 +318,7 @@ impl Letter {
     }
 
     /// Returns true if the letter is visible.
-    pub(super) fn is_ink(&self) -> bool {
+    pub(super) fn is_visible(&self) -> bool {
         !self.letter.is_whitespace()
     }
 }
@@ -364,25 +364,25 @@ pub(super) struct Glyph {
 
 impl Glyph {
     /// Distributes the letters of a text over the width of this glyph. Combining marks share the place of their letter.
-    pub(super) fn shared(self, text: &str) -> impl Iterator<Item = Self> {
+    pub(super) fn split_glyph(self, text: &str) -> impl Iterator<Item = Self> {
         let letters: Vec<char> = text.chars().filter_map(normalised).collect();
         let width = self.width / letters.iter().filter(|letter| !is_mark(**letter)).count().max(1) as f32;
         let mut before = 0_usize;
         letters.into_iter().enumerate().map(move |(number, letter)| {
             before += usize::from(!is_mark(letter));
-            let start = self.along(width * before.saturating_sub(1) as f32);
+            let start = self.point_at(width * before.saturating_sub(1) as f32);
             Self { letter, start, width, is_joined: number > 0, ..self }
         })
     }
 
     /// Returns the point at a distance along the line.
-    fn along(&self, by: f32) -> Place {
+    fn point_at(&self, by: f32) -> Place {
         let (sin, cos) = self.angle.to_radians().sin_cos();
         (self.start.0 + by * cos, self.start.1 + by * sin)
     }
 
     /// Returns true if all coordinates are finite.
-    pub(super) fn is_somewhere(&self) -> bool {
+    pub(super) fn is_finite(&self) -> bool {
         [self.start.0, self.start.1, self.width, self.size, self.angle].iter().all(|number| number.is_finite())
     }
 }
@@ -396,12 +396,12 @@ fn normalised(letter: char) -> Option<char> {
 }
 
 /// Distributes a replacement text over the glyphs that it replaces.
-pub(super) fn instead(glyphs: &[Glyph], text: &str) -> Vec<Glyph> {
+pub(super) fn replaced_glyphs(glyphs: &[Glyph], text: &str) -> Vec<Glyph> {
     let letters: Vec<char> = text.chars().filter_map(normalised).collect();
     let (count, places) = (letters.len(), glyphs.len());
     let share = |at: usize| letters.get((at * count).div_ceil(places)..((at + 1) * count).div_ceil(places));
     let texts = |(at, glyph): (usize, &Glyph)| {
-        glyph.shared(&share(at).unwrap_or_default().iter().collect::<String>()).collect::<Vec<_>>()
+        glyph.split_glyph(&share(at).unwrap_or_default().iter().collect::<String>()).collect::<Vec<_>>()
     };
     glyphs.iter().enumerate().flat_map(texts).collect()
 }

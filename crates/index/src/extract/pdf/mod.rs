@@ -4,9 +4,9 @@
 //!
 //! - [`drawing`]: content interpreter. [`font`]: fonts and text operators.
 //! - [`turn`]: rotated text. [`direction`]: right-to-left and vertical scripts.
-//! - [`line`](mod@line): letters and pieces of lines. `recognised`: layout of recognised text.
-//! - [`field`]: form values, comments and attachments. [`ruled`]: tables drawn with lines. [`text`]: reading order,
-//!   paragraphs, headings, lists and listings.
+//! - [`line`](mod@line): letters and pieces of lines. `recognised_text`: layout of recognised text.
+//! - [`field`]: form values, comments and attachments. [`ruled_tables`]: tables drawn with lines. [`text`]: reading
+//!   order, paragraphs, headings, lists and listings.
 
 mod direction;
 mod drawing;
@@ -45,13 +45,13 @@ use crate::{
 
 /// Marker near the end of every complete PDF.
 const END_MARK: &[u8] = b"%%EOF";
-const END_MARK_WITHIN: usize = 4096;
+const END_MARK_SEARCH_BYTES: usize = 4096;
 
 pub(super) fn extract(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), Failure> {
-    let tail = &bytes[bytes.len().saturating_sub(END_MARK_WITHIN)..];
+    let tail = &bytes[bytes.len().saturating_sub(END_MARK_SEARCH_BYTES)..];
     let is_whole = tail.windows(END_MARK.len()).any(|window| window == END_MARK);
-    const CUT_OFF: &str = "it ends early, as if copied incompletely";
-    let cut_off = || broken(Kind::Pdf, CUT_OFF);
+    const TRUNCATED: &str = "it ends early, as if copied incompletely";
+    let cut_off = || broken(Kind::Pdf, TRUNCATED);
     // Many files are encrypted with an empty password, only to restrict what programs allow.
     let data = PdfData::from(bytes);
     let is_locked = |opened: &Result<Pdf, LoadPdfError>| {
@@ -85,7 +85,7 @@ pub(super) fn extract(bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(), F
     emitter.head(title.as_deref(), Some(pages))?;
     let first_error = emit_pages(&document, emitter)?;
     let pages = u32::try_from(pages).unwrap_or(u32::MAX);
-    let damage = if is_whole || emitter.is_partial { first_error } else { Some(CUT_OFF.to_owned()) };
+    let damage = if is_whole || emitter.is_partial { first_error } else { Some(TRUNCATED.to_owned()) };
     match (emitter.unread(), damage) {
         (Some(unread), damage) => {
             let besides = damage.map(|damage| clean::line(&format!("it is damaged, too ({damage})"), 200));
@@ -101,7 +101,7 @@ fn emit_pages(document: &Pdf, emitter: &mut Emitter<'_>) -> Result<Option<String
     let mut first_error = None;
     let (fonts, layers) = (Fonts::new(), Layers::of(document));
     for (page, number) in document.pages().iter().zip(1..).skip(emitter.before()) {
-        if emitter.is_behind(number) {
+        if emitter.is_past_last_page(number) {
             break;
         }
         let stored = stored(page);
@@ -123,7 +123,7 @@ fn emit_pages(document: &Pdf, emitter: &mut Emitter<'_>) -> Result<Option<String
                 texts.push(text);
             }
             Some(Err(UnreadReason::Undrawn)) if !is_scan => {}
-            Some(Err(why)) => unread = Some(why),
+            Some(Err(reason)) => unread = Some(reason),
             Some(Ok(_)) | None => {}
         }
         let annotations = AnnotationTexts::of(page);
@@ -187,7 +187,7 @@ fn own_texts(annotations: AnnotationTexts, content: &Content) -> Vec<String> {
         }
         texts.push(text::markdown(&text::regions(pieces)));
     }
-    texts.push(turn::others(content));
+    texts.push(turn::unassigned_text(content));
     texts.extend(annotations.comments);
     texts.extend(annotations.files.iter().map(|file| format!("Attached file: {file}")));
     texts

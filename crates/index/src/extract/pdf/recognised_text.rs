@@ -8,9 +8,9 @@ use super::{
 };
 
 /// Range of relative sizes that count as the usual size, because text boxes are imprecise.
-const SAME: std::ops::Range<f32> = 0.7..1.3;
+const USUAL_SIZES: std::ops::Range<f32> = 0.7..1.3;
 /// Step to which other sizes are rounded, relative to the usual size.
-const STEP: f32 = 0.25;
+const SIZE_STEP: f32 = 0.25;
 
 /// Formats recognised lines as Markdown.
 pub(in crate::extract) fn recognised(lines: &[Line]) -> String {
@@ -35,7 +35,7 @@ fn usual_size(lines: &[Line]) -> f32 {
 
 fn size(size: f32, usual: f32) -> f32 {
     let times = size / usual.max(1.0);
-    if SAME.contains(&times) { usual } else { usual * (times / STEP).round().max(1.0) * STEP }
+    if USUAL_SIZES.contains(&times) { usual } else { usual * (times / SIZE_STEP).round().max(1.0) * SIZE_STEP }
 }
 
 /// Converts the letters of a line. The y axis of a PDF page points up.

@@ -8,11 +8,11 @@ use super::{
 };
 
 /// Maximum number of lines. Pages with more are drawings.
-const MOST_STROKES: usize = 2000;
+const MAX_LINES: usize = 2000;
 /// Maximum distance in points at which lines count as touching.
-const NEAR: f32 = 3.0;
+const TOUCH_DISTANCE: f32 = 3.0;
 /// Maximum number of cells in a table.
-const MOST_CELLS: usize = 4000;
+const MAX_CELLS: usize = 4000;
 
 /// Horizontal or vertical line, given by its corners. The y axis points up.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -32,22 +32,22 @@ impl RulingLine {
             bottom: one.1.min(other.1),
             top: one.1.max(other.1),
         };
-        let is_level = stroke.top - stroke.bottom < NEAR && stroke.right - stroke.left >= NEAR;
-        (is_level || stroke.is_upright()).then_some(stroke)
+        let is_horizontal = stroke.top - stroke.bottom < TOUCH_DISTANCE && stroke.right - stroke.left >= TOUCH_DISTANCE;
+        (is_horizontal || stroke.is_vertical()).then_some(stroke)
     }
 
-    fn is_upright(&self) -> bool {
-        self.right - self.left < NEAR && self.top - self.bottom >= NEAR
+    fn is_vertical(&self) -> bool {
+        self.right - self.left < TOUCH_DISTANCE && self.top - self.bottom >= TOUCH_DISTANCE
     }
 
     fn touches(&self, other: &Self) -> bool {
-        self.left <= other.right + NEAR
-            && other.left <= self.right + NEAR
-            && self.bottom <= other.top + NEAR
-            && other.bottom <= self.top + NEAR
+        self.left <= other.right + TOUCH_DISTANCE
+            && other.left <= self.right + TOUCH_DISTANCE
+            && self.bottom <= other.top + TOUCH_DISTANCE
+            && other.bottom <= self.top + TOUCH_DISTANCE
     }
 
-    fn around(self, other: &Self) -> Self {
+    fn union(self, other: &Self) -> Self {
         Self {
             left: self.left.min(other.left),
             right: self.right.max(other.right),
@@ -56,7 +56,7 @@ impl RulingLine {
         }
     }
 
-    fn has(&self, letter: &Letter) -> bool {
+    fn contains(&self, letter: &Letter) -> bool {
         let (x, y) = middle(letter);
         (self.left..=self.right).contains(&x) && (self.bottom..=self.top).contains(&y)
     }
@@ -68,9 +68,10 @@ fn middle(letter: &Letter) -> (f32, f32) {
 
 /// Returns the horizontal and vertical lines of a page in the coordinates of a view. A box counts as four.
 pub(super) fn ruling_lines(content: &Content, view: &View) -> Vec<RulingLine> {
-    let seen = content.lines.iter().filter_map(|(from, to)| RulingLine::between(view.point(*from), view.point(*to)));
-    let ruling_lines: Vec<RulingLine> = seen.take(MOST_STROKES + 1).collect();
-    if ruling_lines.len() > MOST_STROKES { Vec::new() } else { ruling_lines }
+    let candidates =
+        content.lines.iter().filter_map(|(from, to)| RulingLine::between(view.point(*from), view.point(*to)));
+    let ruling_lines: Vec<RulingLine> = candidates.take(MAX_LINES + 1).collect();
+    if ruling_lines.len() > MAX_LINES { Vec::new() } else { ruling_lines }
 }
 
 /// Removes the letters of tables, and returns each table as one piece.
@@ -78,7 +79,7 @@ pub(super) fn tables(letters: &mut Vec<Letter>, ruling_lines: &[RulingLine]) -> 
     let mut tables = Vec::new();
     for grid in grids(ruling_lines) {
         let (inside, outside): (Vec<Letter>, Vec<Letter>) =
-            letters.iter().copied().partition(|letter| grid.edge.has(letter));
+            letters.iter().copied().partition(|letter| grid.edge.contains(letter));
         if let Some(table) = grid.table(inside) {
             tables.push(table);
             *letters = outside;
@@ -101,28 +102,28 @@ struct Grid {
 fn grids(ruling_lines: &[RulingLine]) -> Vec<Grid> {
     let mut groups: Vec<(RulingLine, Vec<RulingLine>)> = Vec::new();
     for stroke in ruling_lines {
-        let (touching, mut apart): (Vec<_>, Vec<_>) = groups
+        let (touching, mut separate): (Vec<_>, Vec<_>) = groups
             .into_iter()
             .partition(|(edge, members)| edge.touches(stroke) && members.iter().any(|member| member.touches(stroke)));
         let mut joined = (*stroke, vec![*stroke]);
         for (edge, members) in touching {
-            joined.0 = joined.0.around(&edge);
+            joined.0 = joined.0.union(&edge);
             joined.1.extend(members);
         }
-        apart.push(joined);
-        groups = apart;
+        separate.push(joined);
+        groups = separate;
     }
     let grid = |(edge, members): (RulingLine, Vec<RulingLine>)| {
-        let (uprights, levels): (Vec<&RulingLine>, Vec<&RulingLine>) =
-            members.iter().partition(|stroke| stroke.is_upright());
+        let (verticals, horizontals): (Vec<&RulingLine>, Vec<&RulingLine>) =
+            members.iter().partition(|stroke| stroke.is_vertical());
         let (width, height) = (edge.right - edge.left, edge.top - edge.bottom);
-        let columns = ruled(&uprights, height, |stroke| (stroke.left, stroke.top - stroke.bottom));
-        let rows = ruled(&levels, width, |stroke| (stroke.bottom, stroke.right - stroke.left));
-        let is_drawn = columns.len() > 1 && rows.len() > 1;
+        let columns = border_positions(&verticals, height, |stroke| (stroke.left, stroke.top - stroke.bottom));
+        let rows = border_positions(&horizontals, width, |stroke| (stroke.bottom, stroke.right - stroke.left));
+        let has_borders = columns.len() > 1 && rows.len() > 1;
         // Many tables have no lines at their sides.
-        let columns = places(columns.into_iter().chain([edge.left, edge.right]).collect());
-        let rows = places(rows.into_iter().chain([edge.bottom, edge.top]).collect());
-        let is_table = is_drawn && columns.len() > 2 && rows.len() > 2 && columns.len() * rows.len() <= MOST_CELLS;
+        let columns = merge_positions(columns.into_iter().chain([edge.left, edge.right]).collect());
+        let rows = merge_positions(rows.into_iter().chain([edge.bottom, edge.top]).collect());
+        let is_table = has_borders && columns.len() > 2 && rows.len() > 2 && columns.len() * rows.len() <= MAX_CELLS;
         is_table.then_some(Grid { edge, columns, rows })
     };
     let mut grids: Vec<Grid> = groups.into_iter().filter_map(grid).collect();
@@ -130,35 +131,35 @@ fn grids(ruling_lines: &[RulingLine]) -> Vec<Grid> {
     grids
 }
 
-/// Returns the positions of lines that extend over a sufficient part of the table. `filled` returns the position and
+/// Returns the positions of lines that extend over a sufficient part of the table. `extent` returns the position and
 /// length of a line.
-fn ruled(ruling_lines: &[&RulingLine], whole: f32, extent: fn(&RulingLine) -> (f32, f32)) -> Vec<f32> {
-    const LEAST: f32 = 0.15;
+fn border_positions(ruling_lines: &[&RulingLine], whole: f32, extent: fn(&RulingLine) -> (f32, f32)) -> Vec<f32> {
+    const MIN_COVERAGE: f32 = 0.15;
     let mut lines: Vec<(f32, f32)> = ruling_lines.iter().map(|stroke| extent(stroke)).collect();
     lines.sort_by(|one, other| one.0.total_cmp(&other.0));
-    let near = lines.chunk_by(|before, next| next.0 - before.0 < NEAR);
-    let long = near.filter(|lines| lines.iter().map(|line| line.1).sum::<f32>() >= LEAST * whole);
+    let near = lines.chunk_by(|before, next| next.0 - before.0 < TOUCH_DISTANCE);
+    let long = near.filter(|lines| lines.iter().map(|line| line.1).sum::<f32>() >= MIN_COVERAGE * whole);
     long.filter_map(|lines| lines.first()).map(|line| line.0).collect()
 }
 
 /// Sorts the positions and merges neighbours.
-fn places(mut places: Vec<f32>) -> Vec<f32> {
+fn merge_positions(mut places: Vec<f32>) -> Vec<f32> {
     places.sort_by(f32::total_cmp);
-    places.dedup_by(|next, before| *next - *before < NEAR);
+    places.dedup_by(|next, before| *next - *before < TOUCH_DISTANCE);
     places
 }
 
 /// Returns true if a letter continues the word of the previous one.
 fn continues_word(before: &Letter, letter: &Letter) -> bool {
-    const NO_GAP: f32 = 0.1;
-    (before.base - letter.base).abs() < NO_GAP * letter.size
-        && (letter.left - before.right).abs() < NO_GAP * letter.size
+    const MAX_WORD_GAP: f32 = 0.1;
+    (before.base - letter.base).abs() < MAX_WORD_GAP * letter.size
+        && (letter.left - before.right).abs() < MAX_WORD_GAP * letter.size
         && letter.letter.is_ascii_alphanumeric()
         && before.letter.is_ascii_alphanumeric()
 }
 
 /// Returns the index of the interval that contains a position.
-fn between(places: &[f32], at: f32) -> usize {
+fn interval_at(places: &[f32], at: f32) -> usize {
     places.partition_point(|place| *place <= at).saturating_sub(1).min(places.len().saturating_sub(2))
 }
 
@@ -173,7 +174,7 @@ impl Grid {
         let mut last: Option<(Letter, usize)> = None;
         for letter in letters {
             let (x, y) = middle(&letter);
-            let own = (height - 1 - between(&self.rows, y)) * width + between(&self.columns, x);
+            let own = (height - 1 - interval_at(&self.rows, y)) * width + interval_at(&self.columns, x);
             // A word that is too long for its cell stays whole.
             let place = last.filter(|(before, _)| continues_word(before, &letter)).map_or(own, |(_, place)| place);
             if let Some(cell) = cells.get_mut(place) {
@@ -202,17 +203,17 @@ impl Grid {
 mod tests {
     use super::{super::line::tests::set, *};
 
-    fn level(y: f32) -> RulingLine {
+    fn horizontal(y: f32) -> RulingLine {
         RulingLine { left: 0.0, right: 200.0, bottom: y, top: y }
     }
 
-    fn upright(x: f32) -> RulingLine {
+    fn vertical(x: f32) -> RulingLine {
         RulingLine { left: x, right: x, bottom: 0.0, top: 60.0 }
     }
 
     #[test]
     fn box_around_text_is_not_a_table() {
-        let ruling_lines = [level(0.0), level(60.0), upright(0.0), upright(200.0)];
+        let ruling_lines = [horizontal(0.0), horizontal(60.0), vertical(0.0), vertical(200.0)];
         let mut letters = set("just a box", 5.0, 30.0, 10.0);
         assert_eq!((tables(&mut letters, &ruling_lines).len(), letters.len()), (0, 10));
     }

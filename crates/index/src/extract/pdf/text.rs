@@ -61,8 +61,8 @@ impl Line {
 
 /// Returns the text after the bullet of a list item. `None` if there is no bullet.
 fn bullet(text: &str) -> Option<&str> {
-    const MARKS: [char; 12] = ['•', '◦', '▪', '▫', '‣', '●', '○', '■', '□', '–', '\u{f0b7}', '\u{f0a7}'];
-    let rest = text.trim_start().strip_prefix(MARKS)?;
+    const BULLETS: [char; 12] = ['•', '◦', '▪', '▫', '‣', '●', '○', '■', '□', '–', '\u{f0b7}', '\u{f0a7}'];
+    let rest = text.trim_start().strip_prefix(BULLETS)?;
     (rest.is_empty() || rest.starts_with(' ')).then_some(rest.trim_start())
 }
 
@@ -102,7 +102,7 @@ fn blocks(rows: &Rows, body: f32) -> Vec<String> {
     let mut start = 0;
     for at in 1..=lines.len() {
         let ends = match (lines.get(at - 1), lines.get(at)) {
-            (Some(before), Some(line)) => begins(before, line, usual, right_of(&lines, at)),
+            (Some(before), Some(line)) => starts_paragraph(before, line, usual, right_edge(&lines, at)),
             _ => true,
         };
         if ends && let Some(paragraph) = lines.get(start..at).filter(|lines| !lines.is_empty()) {
@@ -144,9 +144,9 @@ fn usual_distance(lines: &[Line]) -> f32 {
 }
 
 /// Returns the right edge of the lines around this one.
-fn right_of(lines: &[Line], at: usize) -> f32 {
-    const AROUND: usize = 4;
-    let near = lines.get(at.saturating_sub(AROUND)..(at + AROUND).min(lines.len())).unwrap_or_default();
+fn right_edge(lines: &[Line], at: usize) -> f32 {
+    const CONTEXT_LINES: usize = 4;
+    let near = lines.get(at.saturating_sub(CONTEXT_LINES)..(at + CONTEXT_LINES).min(lines.len())).unwrap_or_default();
     let size = lines.get(at).map_or(0.0, |line| line.size);
     let like = near.iter().filter(|line| (line.size - size).abs() < 0.12 * size && !line.is_table);
     like.map(|line| line.right).fold(f32::NEG_INFINITY, f32::max)
@@ -161,7 +161,7 @@ fn first_word(line: &Line) -> f32 {
 }
 
 /// Returns true if a line starts a new paragraph.
-fn begins(before: &Line, line: &Line, usual: f32, right: f32) -> bool {
+fn starts_paragraph(before: &Line, line: &Line, usual: f32, right: f32) -> bool {
     let distance = before.base - line.base;
     let size = before.size.max(line.size);
     if before.is_table || line.is_table {
@@ -174,10 +174,10 @@ fn begins(before: &Line, line: &Line, usual: f32, right: f32) -> bool {
         return true;
     }
     // The first word would have fitted into the previous line, so the break is intentional.
-    let had_room = !is_cut && before.right + first_word(line) + 0.8 * size < right;
+    let first_word_fits = !is_cut && before.right + first_word(line) + 0.8 * size < right;
     let is_indented = line.left > before.left + 0.8 * size;
-    let says_its_end = before.text.ends_with(['.', '!', '?', ':', ';', '。', '！', '？', '：', '；', '"', '”', '」']);
-    (had_room || (says_its_end && is_indented)) && !line.is_mono && !line.is_parted
+    let has_end_mark = before.text.ends_with(['.', '!', '?', ':', ';', '。', '！', '？', '：', '；', '"', '”', '」']);
+    (first_word_fits || (has_end_mark && is_indented)) && !line.is_mono && !line.is_parted
 }
 
 fn block(lines: &[Line], body: f32) -> String {
@@ -200,10 +200,10 @@ fn block(lines: &[Line], body: f32) -> String {
 
 /// Returns the level if the lines are a heading.
 fn level(lines: &[Line], text: &str, body: f32) -> Option<usize> {
-    const LONGEST: usize = 160;
+    const MAX_HEADING_LETTERS: usize = 160;
     let size = lines.iter().map(|line| line.size).fold(f32::INFINITY, f32::min);
     let letters = text.chars().filter(|letter| letter.is_alphabetic()).count();
-    if lines.len() > 3 || text.len() > LONGEST || letters < 2 {
+    if lines.len() > 3 || text.len() > MAX_HEADING_LETTERS || letters < 2 {
         return None;
     }
     let is_bold = lines.iter().all(|line| line.is_bold);
@@ -233,16 +233,16 @@ fn join(text: &mut String, line: &str) {
 }
 
 /// Minimum number of lines in a column.
-const LINES: usize = 4;
+const MIN_COLUMN_LINES: usize = 4;
 /// Minimum width of a gutter, relative to the font size.
-const LEAST: f32 = 0.4;
+const MIN_GUTTER: f32 = 0.4;
 /// Maximum nesting of columns in columns.
-const DEPTH: usize = 4;
+const MAX_NESTING: usize = 4;
 
 /// Splits a page into regions in reading order.
 pub(super) fn regions(pieces: Vec<Piece>) -> Vec<Rows> {
     let mut regions = Vec::new();
-    read(pieces, DEPTH, &mut regions);
+    read(pieces, MAX_NESTING, &mut regions);
     regions
 }
 
@@ -252,16 +252,16 @@ fn read(pieces: Vec<Piece>, depth: usize, regions: &mut Vec<Rows>) {
         return regions.push(rows);
     };
     let mut between: Rows = Vec::new();
-    let mut beside: Rows = Vec::new();
+    let mut side_by_side: Rows = Vec::new();
     for row in rows {
         if row.iter().any(|piece| crosses(piece, gutter)) {
-            columns(std::mem::take(&mut beside), gutter, depth, &mut between, regions);
+            columns(std::mem::take(&mut side_by_side), gutter, depth, &mut between, regions);
             between.push(row);
         } else {
-            beside.push(row);
+            side_by_side.push(row);
         }
     }
-    columns(beside, gutter, depth, &mut between, regions);
+    columns(side_by_side, gutter, depth, &mut between, regions);
     if !between.is_empty() {
         regions.push(between);
     }
@@ -269,17 +269,17 @@ fn read(pieces: Vec<Piece>, depth: usize, regions: &mut Vec<Rows>) {
 
 /// Handles lines that do not cross the gutter: reads them as two columns if both sides are text, otherwise adds them to
 /// the lines before.
-fn columns(beside: Rows, gutter: f32, depth: usize, between: &mut Rows, regions: &mut Vec<Rows>) {
+fn columns(side_by_side: Rows, gutter: f32, depth: usize, between: &mut Rows, regions: &mut Vec<Rows>) {
     let is_left = |piece: &Piece| piece.right <= gutter;
-    let all = || beside.iter().flatten();
+    let all = || side_by_side.iter().flatten();
     let (left, right): (Vec<&Piece>, Vec<&Piece>) = all().partition(|piece| is_left(piece));
     if !(has_text(left) && has_text(right)) {
-        return between.extend(beside);
+        return between.extend(side_by_side);
     }
     if !between.is_empty() {
         regions.push(std::mem::take(between));
     }
-    let (left, right) = beside.into_iter().flatten().partition(is_left);
+    let (left, right) = side_by_side.into_iter().flatten().partition(is_left);
     read(left, depth - 1, regions);
     read(right, depth - 1, regions);
 }
@@ -295,20 +295,20 @@ fn gutter(rows: &Rows) -> Option<f32> {
         let mut pieces: Vec<&Piece> = pair.iter().flatten().filter(|piece| !piece.is_table).collect();
         pieces.sort_by(|one, other| one.left.total_cmp(&other.left));
         let mut gaps = Vec::new();
-        let mut reach = f32::INFINITY;
+        let mut max_right = f32::INFINITY;
         for piece in pieces {
-            if piece.left - reach > LEAST * piece.size {
-                gaps.push((reach, piece.left));
+            if piece.left - max_right > MIN_GUTTER * piece.size {
+                gaps.push((max_right, piece.left));
             }
-            reach = if reach.is_finite() { reach.max(piece.right) } else { piece.right };
+            max_right = if max_right.is_finite() { max_right.max(piece.right) } else { piece.right };
         }
         gaps
     };
     let gaps: Vec<Vec<(f32, f32)>> = rows.windows(2).map(together).collect();
-    let votes = |at: f32| gaps.iter().filter(|row| row.iter().any(|(from, to)| *from < at && at < *to)).count();
+    let crossings = |at: f32| gaps.iter().filter(|row| row.iter().any(|(from, to)| *from < at && at < *to)).count();
     let middles = gaps.iter().flatten().map(|(from, to)| (from + to) / 2.0);
-    let (place, count) = middles.map(|at| (at, votes(at))).max_by_key(|(_, votes)| *votes)?;
-    (count + 1 >= LINES).then_some(place)
+    let (place, count) = middles.map(|at| (at, crossings(at))).max_by_key(|(_, crossings)| *crossings)?;
+    (count + 1 >= MIN_COLUMN_LINES).then_some(place)
 }
 
 /// Returns true if the pieces look like running text or columns of it. A short column leaves most lines next to it
@@ -316,8 +316,8 @@ fn gutter(rows: &Rows) -> Option<f32> {
 fn has_text(pieces: Vec<&Piece>) -> bool {
     let in_columns = |pieces: Vec<&Piece>| {
         let Some(gutter) = gutter(&rows(pieces.iter().copied().cloned().collect())) else { return false };
-        let beside = pieces.into_iter().filter(|piece| !crosses(piece, gutter));
-        let (left, right) = beside.partition(|piece| piece.right <= gutter);
+        let side_by_side = pieces.into_iter().filter(|piece| !crosses(piece, gutter));
+        let (left, right) = side_by_side.partition(|piece| piece.right <= gutter);
         is_text(left) && is_text(right)
     };
     is_text(pieces.clone()) || in_columns(pieces)
@@ -334,7 +334,7 @@ fn is_text(pieces: Vec<&Piece>) -> bool {
         let (Some(first), Some(last)) = (line.first(), line.last()) else { return false };
         last.right - first.left >= FILLS * (right - left) && line.iter().map(Piece::weight).sum::<usize>() >= SAYS
     };
-    lines.len() >= LINES && lines.iter().filter(fills).count() * 2 > lines.len()
+    lines.len() >= MIN_COLUMN_LINES && lines.iter().filter(fills).count() * 2 > lines.len()
 }
 
 #[cfg(test)]

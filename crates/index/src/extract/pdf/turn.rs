@@ -8,9 +8,9 @@ use super::{
 };
 
 /// Maximum angle in degrees between letters of one view, as scans and their OCR layers are slightly askew.
-const ASKEW: f32 = 3.5;
+const MAX_SKEW: f32 = 3.5;
 /// Maximum number of views per page. Letters on a curve have a hundred orientations.
-const MOST_VIEWS: usize = 6;
+const MAX_VIEWS: usize = 6;
 
 /// Rotation of the page that makes one orientation upright.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -56,7 +56,7 @@ impl Orientation {
     }
 
     fn is_near(&self, other: &Self) -> bool {
-        self.is_mirrored == other.is_mirrored && distance(self.angle, other.angle) <= ASKEW
+        self.is_mirrored == other.is_mirrored && distance(self.angle, other.angle) <= MAX_SKEW
     }
 }
 
@@ -79,31 +79,31 @@ impl View {
 
 /// Returns the views of a page, ordered by their number of letters. There is always an upright one.
 pub(super) fn views(content: &Content) -> Vec<View> {
-    let home = home(content);
+    let upright = upright_orientation(content);
     let (mut orientations, _) = orientations(&content.glyphs);
-    if !orientations.iter().any(|orientation| orientation.is_near(&home)) {
-        orientations.push(home);
+    if !orientations.iter().any(|orientation| orientation.is_near(&upright)) {
+        orientations.push(upright);
     }
     let view = |orientation: Orientation| {
         let turn = Turn::upright(orientation);
-        let (letters, writing) = direction::laid_out(standing(&content.glyphs, orientation, turn));
-        View { turn, writing, letters, is_upright: orientation.is_near(&home) }
+        let (letters, writing) = direction::lay_out(letters_in(&content.glyphs, orientation, turn));
+        View { turn, writing, letters, is_upright: orientation.is_near(&upright) }
     };
     orientations.into_iter().map(view).collect()
 }
 
-fn home(content: &Content) -> Orientation {
+fn upright_orientation(content: &Content) -> Orientation {
     Orientation { angle: content.rotation, is_mirrored: false }
 }
 
 /// Returns the text of letters in no view, in drawing order. These are mostly on a curve, each with its own
 /// orientation.
-pub(super) fn others(content: &Content) -> String {
+pub(super) fn unassigned_text(content: &Content) -> String {
     let (mut orientations, is_all) = orientations(&content.glyphs);
     if is_all {
         return String::new();
     }
-    orientations.push(home(content));
+    orientations.push(upright_orientation(content));
     let mut text = String::new();
     let is_other = |glyph: &&Glyph| {
         let own = Orientation { angle: glyph.angle, ..Orientation::of(glyph) };
@@ -126,19 +126,19 @@ pub(super) fn others(content: &Content) -> String {
 }
 
 /// Returns the letters in this orientation, rotated upright, in drawing order.
-fn standing(glyphs: &[Glyph], orientation: Orientation, turn: Turn) -> Vec<Letter> {
+fn letters_in(glyphs: &[Glyph], orientation: Orientation, turn: Turn) -> Vec<Letter> {
     let mut letters: Vec<Letter> = Vec::new();
     let mut first = 0;
     for glyph in
         glyphs.iter().filter(|glyph| orientation.is_near(&Orientation { angle: glyph.angle, ..Orientation::of(glyph) }))
     {
         if !glyph.is_joined {
-            direction::turn_glyph(letters.get_mut(first..).unwrap_or_default());
+            direction::restore_glyph_order(letters.get_mut(first..).unwrap_or_default());
             first = letters.len();
         }
         letters.push(Letter::of(glyph, turn.point(glyph.start)));
     }
-    direction::turn_glyph(letters.get_mut(first..).unwrap_or_default());
+    direction::restore_glyph_order(letters.get_mut(first..).unwrap_or_default());
     letters
 }
 
@@ -159,8 +159,8 @@ fn orientations(glyphs: &[Glyph]) -> (Vec<Orientation>, bool) {
         if distance(orientation.angle, 0.0) <= 1.0 {
             orientation.angle = 0.0;
         }
-        if !orientations.iter().any(|known| known.is_near(&orientation)) {
-            is_all &= orientations.len() < MOST_VIEWS;
+        if !orientations.iter().any(|existing| existing.is_near(&orientation)) {
+            is_all &= orientations.len() < MAX_VIEWS;
             if is_all {
                 orientations.push(orientation);
             }
@@ -171,6 +171,6 @@ fn orientations(glyphs: &[Glyph]) -> (Vec<Orientation>, bool) {
 
 /// Degrees between two directions.
 fn distance(one: f32, other: f32) -> f32 {
-    let apart = (one - other).rem_euclid(360.0);
-    apart.min(360.0 - apart)
+    let difference = (one - other).rem_euclid(360.0);
+    difference.min(360.0 - difference)
 }

@@ -16,15 +16,15 @@ use hayro_syntax::page::Page;
 /// Pixels per point, for 200 pixels per inch as in office scans.
 const SCALE: f64 = 200.0 / 72.0;
 /// Maximum length of the longer side of a rendered page, in pixels.
-const LONGEST: f64 = 2600.0;
+const MAX_PAGE_SIDE: f64 = 2600.0;
 /// Maximum number of images per page. Scans have a few, or one per strip.
-const MOST_PICTURES: u32 = 4000;
+const MAX_IMAGES: u32 = 4000;
 /// Maximum number of pixels drawn per page, including samples and overlapping images.
-const MOST_PIXELS: u64 = 400_000_000;
+const MAX_PIXELS: u64 = 400_000_000;
 /// Maximum number of samples per pixel in each direction.
-const FINEST: i32 = 4;
+const MAX_SAMPLES: i32 = 4;
 /// Number of additional image pixels per page pixel, in each direction, that do not require another sample.
-const HARDLY_FINER: f64 = 0.2;
+const SAMPLING_TOLERANCE: f64 = 0.2;
 
 /// Renders a page in grey. `None` if it has no size.
 pub(super) fn page(page: &Page<'_>) -> Option<Picture> {
@@ -34,7 +34,7 @@ pub(super) fn page(page: &Page<'_>) -> Option<Picture> {
     if !longer.is_finite() || width < 1.0 || height < 1.0 {
         return None;
     }
-    let scale = SCALE.min(LONGEST / longer);
+    let scale = SCALE.min(MAX_PAGE_SIDE / longer);
     let mut canvas = Canvas::new(size(width * scale), size(height * scale));
     let place = Affine::scale(scale) * page.initial_transform(true).to_kurbo();
     let seen = Rect::new(0.0, 0.0, width * scale, height * scale);
@@ -61,7 +61,7 @@ struct Canvas {
 impl Canvas {
     fn new(width: usize, height: usize) -> Self {
         let pixels = vec![u8::MAX; width * height];
-        Self { width, height, pixels, pictures: 0, left: MOST_PIXELS }
+        Self { width, height, pixels, pictures: 0, left: MAX_PIXELS }
     }
 
     /// Draws an image. `at` returns the brightness and the coverage at a point in image coordinates.
@@ -128,9 +128,9 @@ impl Canvas {
 fn parts(back: Affine) -> Vec<(f64, f64)> {
     let [a, b, c, d, ..] = back.as_coeffs();
     let step = a.hypot(b).max(c.hypot(d));
-    let fine = (step - HARDLY_FINER).ceil().clamp(1.0, f64::from(FINEST)) as i32;
-    let within = |part: i32| (f64::from(part) + 0.5) / f64::from(fine);
-    (0..fine * fine).map(|part| (within(part % fine), within(part / fine))).collect()
+    let samples = (step - SAMPLING_TOLERANCE).ceil().clamp(1.0, f64::from(MAX_SAMPLES)) as i32;
+    let within = |part: i32| (f64::from(part) + 0.5) / f64::from(samples);
+    (0..samples * samples).map(|part| (within(part % samples), within(part / samples))).collect()
 }
 
 /// Returns a function that blends the samples of a pixel with its previous value. Its arguments are the sum of
@@ -146,8 +146,8 @@ fn mixer(parts: usize) -> impl Fn(u32, u32, u8) -> u8 {
 }
 
 /// Returns the range of pixels between two edges.
-fn span(from: f64, to: f64, most: usize) -> std::ops::Range<usize> {
-    (from.floor().max(0.0) as usize).min(most)..(to.ceil().max(0.0) as usize).min(most)
+fn span(from: f64, to: f64, limit: usize) -> std::ops::Range<usize> {
+    (from.floor().max(0.0) as usize).min(limit)..(to.ceil().max(0.0) as usize).min(limit)
 }
 
 /// Returns the brightness at a point. `None` outside the image.
@@ -177,7 +177,7 @@ const fn brightness(red: u8, green: u8, blue: u8) -> u8 {
 impl<'a> Device<'a> for Canvas {
     fn draw_image(&mut self, image: Image<'a, '_>, props: ImageDrawProps<'a>) {
         self.pictures += 1;
-        if self.pictures > MOST_PICTURES || self.left == 0 {
+        if self.pictures > MAX_IMAGES || self.left == 0 {
             return;
         }
         match image {

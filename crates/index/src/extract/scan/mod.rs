@@ -48,7 +48,7 @@ pub(super) fn picture(mut bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(
     }
     let mut damage = None;
     for (page, number) in pages.into_iter().zip(1..).skip(emitter.before()) {
-        if count > 1 && emitter.is_behind(number) {
+        if count > 1 && emitter.is_past_last_page(number) {
             break;
         }
         match emitter.scanner.photo(number, &mut bytes, page) {
@@ -59,7 +59,7 @@ pub(super) fn picture(mut bytes: Vec<u8>, emitter: &mut Emitter<'_>) -> Result<(
                 }
                 emitter.text(DocumentPlace::ScannedPage(number), text, None, None)?;
             }
-            Ok(Err(why)) => emitter.text(DocumentPlace::Page(number), String::new(), None, Some(why))?,
+            Ok(Err(reason)) => emitter.text(DocumentPlace::Page(number), String::new(), None, Some(reason))?,
             Err(failure) if count == 1 || failure == Failure::NeedsRecognition => return Err(failure),
             // Continue with the other pages.
             Err(failure) => {
@@ -86,7 +86,7 @@ pub(crate) struct Scanner(UnreadReason);
 impl Scanner {
     pub(crate) fn new(recognition: crate::recognition::Recognition) -> Self {
         match recognition {
-            crate::recognition::Recognition::Missing(why) => Self(why),
+            crate::recognition::Recognition::Missing(reason) => Self(reason),
             _ => Self::default(),
         }
     }
@@ -104,9 +104,9 @@ impl Scanner {
     }
 }
 
-const MOST_PAGES: usize = 10_000;
+const MAX_PAGES: usize = 10_000;
 /// Maximum number of fields per page.
-const MOST_FIELDS: usize = 4096;
+const MAX_FIELDS: usize = 4096;
 
 /// Returns true for a TIFF file that is not a raw photograph of a camera.
 pub(in crate::extract) fn is_tiff(bytes: &[u8]) -> bool {
@@ -119,7 +119,7 @@ pub(super) fn pages(bytes: &[u8]) -> Vec<u32> {
     let file = File(bytes);
     let (mut pages, mut seen) = (Vec::new(), Vec::new());
     let mut next = file.long(4).filter(|next| *next > 0);
-    while let Some(at) = next.filter(|at| !seen.contains(at) && seen.len() < MOST_PAGES) {
+    while let Some(at) = next.filter(|at| !seen.contains(at) && seen.len() < MAX_PAGES) {
         seen.push(at);
         let Some(is_preview) = file.is_preview(at) else { break };
         if !is_preview {
@@ -147,7 +147,7 @@ impl File<'_> {
     /// Returns true if a page is a preview of another page. `None` if the file has no such page.
     fn is_preview(&self, page: u32) -> Option<bool> {
         let page = usize::try_from(page).ok()?;
-        let count = usize::from(self.short(page)?).min(MOST_FIELDS);
+        let count = usize::from(self.short(page)?).min(MAX_FIELDS);
         let is_sign = |number: usize| {
             let start = page + 2 + number * 12;
             let value = match self.short(start + 2)? {

@@ -50,7 +50,7 @@ impl Scanner {
     /// Creates a scanner. Opens the model files, because the worker cannot open files later.
     pub(crate) fn new(recognition: Recognition) -> Self {
         let (folder, budget) = match recognition {
-            Recognition::Missing(why) => return Self::without(Models::Missing(why)),
+            Recognition::Missing(reason) => return Self::without(Models::Missing(reason)),
             Recognition::Deferred => return Self::without(Models::Deferred),
             Recognition::Ready { folder, budget } => (folder, budget),
         };
@@ -83,7 +83,7 @@ impl Scanner {
     pub(super) fn photo(&mut self, number: u32, bytes: &mut [u8], page: Option<u32>) -> RecognitionResult {
         // An unreadable image is reported even if recognition is unavailable.
         let mut failure = None;
-        let read = self.read(number, || photo(bytes, page).map_err(|why| failure = Some(why)).ok());
+        let read = self.read(number, || photo(bytes, page).map_err(|reason| failure = Some(reason)).ok());
         failure.map_or(read, Err)
     }
 
@@ -92,7 +92,7 @@ impl Scanner {
         let (spent, late) = (UnreadReason::Spent { first: number }, UnreadReason::OutOfTime { first: number });
         match self.models {
             Models::Deferred => return Err(Failure::NeedsRecognition),
-            Models::Missing(why) => return Ok(Err(why)),
+            Models::Missing(reason) => return Ok(Err(reason)),
             _ if self.pages == 0 => return Ok(Err(spent)),
             _ if self.time.is_zero() => return Ok(Err(late)),
             _ => {}
@@ -111,8 +111,8 @@ impl Scanner {
         self.pages -= 1;
         self.time = self.time.saturating_sub(begun.elapsed());
         let text = text.unwrap_or(Err(UnreadReason::Undrawn));
-        if let Err(why @ UnreadReason::NoModels) = text {
-            self.models = Models::Missing(why);
+        if let Err(reason @ UnreadReason::NoModels) = text {
+            self.models = Models::Missing(reason);
         }
         Ok(text.map(|PageText { lines, is_cut }| RecognisedText { text: pdf::recognised(&lines), is_cut }))
     }
@@ -142,7 +142,7 @@ fn load(files: &mut [File], threads: NonZeroUsize) -> Option<Recogniser> {
 }
 
 /// Maximum length of the longer side for recognition, in pixels. Larger images have larger text.
-const SIDE: u32 = 2600;
+const MAX_PAGE_SIDE: u32 = 2600;
 
 /// Decodes an image or one of its pages upright and scales it down.
 fn photo(bytes: &mut [u8], page: Option<u32>) -> Result<Picture, Failure> {
@@ -151,8 +151,8 @@ fn photo(bytes: &mut [u8], page: Option<u32>) -> Result<Picture, Failure> {
         // The library only reads the first page, so the header is pointed to the requested one.
         first.copy_from_slice(&if is_little { page.to_le_bytes() } else { page.to_be_bytes() });
     }
-    let opened = picture::opened(Cursor::new(&*bytes));
-    let decoded = opened.and_then(|(_, decoder)| picture::decoded(decoder, SIDE));
+    let opened = picture::open_decoder(Cursor::new(&*bytes));
+    let decoded = opened.and_then(|(_, decoder)| picture::decode_image(decoder, MAX_PAGE_SIDE));
     let decoded = decoded.map_err(|error| match error {
         ImageError::Limits(_) => Failure::too_large("its picture", picture::MAX_DECODED),
         // The file is intact, but in a rare format.

@@ -1,7 +1,7 @@
 //! Tests of the index and its searches.
 
-mod keeping;
 mod loss;
+mod persistence;
 mod phrases;
 mod ranking;
 mod regexes;

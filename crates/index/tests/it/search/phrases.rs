@@ -4,7 +4,7 @@ use agentd_index::{Query, Request, VisibleDocument};
 use proptest::{prelude::*, strategy::ValueTree as _, test_runner::TestRunner};
 use tokio_util::sync::CancellationToken;
 
-use super::support::Shelf;
+use super::support::TestIndex;
 
 /// Generates words of several scripts, and separators.
 fn word() -> impl Strategy<Value = String> {
@@ -34,11 +34,11 @@ fn text() -> impl Strategy<Value = Vec<String>> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn any_phrase_of_a_text_finds_it() {
-    let shelf = Shelf::new().await;
+    let test_index = TestIndex::new().await;
     let mut runner = TestRunner::deterministic();
     let texts: Vec<Vec<String>> = (0..120).map(|_| text().new_tree(&mut runner).unwrap().current()).collect();
     let pages: Vec<String> = texts.iter().map(|words| words.concat()).collect();
-    let document = [shelf.add("t.pdf", &pages).await];
+    let document = [test_index.add("t.pdf", &pages).await];
 
     let mut asked = 0;
     for (number, words) in (1..).zip(&texts) {
@@ -53,7 +53,7 @@ async fn any_phrase_of_a_text_finds_it() {
             if !is_whole || !phrase.chars().any(char::is_alphanumeric) {
                 continue;
             }
-            let answer = shelf.first(&document, &format!("\"{phrase}\""), 200).await;
+            let answer = test_index.first(&document, &format!("\"{phrase}\""), 200).await;
             let found = answer.hits.iter().any(|hit| hit.citation == format!("t.pdf p. {number}"));
             assert!(found, "{phrase:?} of {:?}", words.concat());
             asked += 1;
@@ -70,8 +70,8 @@ fn joins(before: &str, after: &str) -> bool {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_query_fails() {
-    let shelf = Shelf::new().await;
-    let document = shelf.add("t.pdf", &["some text with words 和一些中文", "한국어 カメラ getUserName 4.1"]).await;
+    let test_index = TestIndex::new().await;
+    let document = test_index.add("t.pdf", &["some text with words 和一些中文", "한국어 カメラ getUserName 4.1"]).await;
     let mut runner = TestRunner::deterministic();
     let strategies = [
         "\\PC{0,60}".boxed(),
@@ -88,7 +88,7 @@ async fn no_query_fails() {
                     vec![document.clone(), VisibleDocument { name: "again.pdf".to_owned(), ..document.clone() }];
                 let mut request = Request::new(documents, query.clone());
                 request.context = true;
-                let answer = shelf.index.search(request, CancellationToken::new()).await;
+                let answer = test_index.index.search(request, CancellationToken::new()).await;
                 let answer = answer.unwrap_or_else(|error| panic!("{query:?}: {error}"));
                 for hit in answer.hits {
                     assert!(
@@ -99,22 +99,22 @@ async fn no_query_fails() {
             }
         }
     }
-    let empty = shelf.search(&[document], " \"\" ").await;
+    let empty = test_index.search(&[document], " \"\" ").await;
     assert!(empty.hits.is_empty() && empty.notes.len() == 1, "{:?}", empty.notes);
 }
 
 #[tokio::test]
 async fn prefix_query_finds_all_matching_words() {
-    let shelf = Shelf::new().await;
+    let test_index = TestIndex::new().await;
     // Terms that are adjacent in the index, some in one chunk and others in many.
     let page = |page: usize| match page % 7 {
         0 => format!("part{page} partly"),
         _ => format!("part{page} parted {}", "partial ".repeat(page % 3)),
     };
     let pages: Vec<String> = (0..3000).map(page).collect();
-    let document = [shelf.add("a.pdf", &pages).await];
+    let document = [test_index.add("a.pdf", &pages).await];
     for (query, number) in [("part29*", 111), ("part123*", 11), ("part2999*", 1), ("parte*", 200), ("partx*", 0)] {
-        let answer = shelf.first(&document, query, 200).await;
+        let answer = test_index.first(&document, query, 200).await;
         assert_eq!(answer.hits.len(), number, "{query}");
         let prefix = query.trim_end_matches('*');
         assert!(answer.hits.iter().all(|hit| hit.chunk.text.contains(prefix)), "{query}");

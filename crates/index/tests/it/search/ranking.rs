@@ -6,7 +6,7 @@ use agentd_index::{
     VisibleDocument,
 };
 
-use super::support::{Shelf, begin, cited, page, put, told, words};
+use super::support::{TestIndex, begin, cited, highlights, page, put, words};
 
 const PAGES: [&str; 12] = [
     "The annual report says that revenue grew. Costs were connected to hiring.",
@@ -25,8 +25,8 @@ const PAGES: [&str; 12] = [
 
 #[tokio::test]
 async fn words_of_all_scripts_are_found_and_marked() {
-    let shelf = Shelf::new().await;
-    let documents = [shelf.add("a.pdf", &PAGES).await];
+    let test_index = TestIndex::new().await;
+    let documents = [test_index.add("a.pdf", &PAGES).await];
     let cases: [(&str, &[&str]); 25] = [
         ("connections pool", &["a.pdf p. 3 [connection|pool|connections]", "a.pdf p. 1 [connected]"]),
         ("\"annual report\"", &["a.pdf p. 1 [annual report]"]),
@@ -55,34 +55,34 @@ async fn words_of_all_scripts_are_found_and_marked() {
         ("nowhere", &[]),
     ];
     for (query, expected) in cases {
-        let mut told = told(&shelf.search(&documents, query).await);
+        let mut highlights = highlights(&test_index.search(&documents, query).await);
         if query == "conn*" || query == "\"revenue annual\"" {
-            told.sort();
+            highlights.sort();
         }
-        assert_eq!(told, expected, "{query}");
+        assert_eq!(highlights, expected, "{query}");
     }
 }
 
 #[tokio::test]
 async fn ranking_order_is_phrase_heading_all_words_some_words() {
-    let shelf = Shelf::new().await;
+    let test_index = TestIndex::new().await;
     let pages = vec![
         (None, "Battery and then the life of a battery, life, battery life cycles vary in every life.".to_owned()),
         (None, "One battery. Another life. Life, life, life; battery, battery, battery.".to_owned()),
         (Some("Battery and life"), "Battery of this kind have a long life.".to_owned()),
         (None, "A life without.".to_owned()),
     ];
-    let documents = [put(&shelf.index, "b.pdf", None, pages).await.unwrap()];
-    let answer = shelf.search(&documents, "battery life").await;
+    let documents = [put(&test_index.index, "b.pdf", None, pages).await.unwrap()];
+    let answer = test_index.search(&documents, "battery life").await;
     let cited = cited(&answer);
     assert_eq!(cited.len(), 4, "{cited:?}");
     assert_eq!((cited[0], cited[1], cited[3]), ("b.pdf p. 1", "b.pdf p. 3", "b.pdf p. 4"), "{cited:?}");
-    assert!(answer.hits.windows(2).all(|pair| pair[0].score >= pair[1].score), "scores say the order");
+    assert!(answer.hits.windows(2).all(|pair| pair[0].score >= pair[1].score), "scores are in descending order");
 }
 
 #[tokio::test]
 async fn number_of_matched_words_ranks_first() {
-    let shelf = Shelf::new().await;
+    let test_index = TestIndex::new().await;
     let mut pages = vec![
         (Some("direct Slur.direction direct"), "The direction of a slur is set by override.".to_owned()),
         (None, "A wave equation of the direct kind is solved by macsyma in a few lines.".to_owned()),
@@ -90,7 +90,7 @@ async fn number_of_matched_words_ranks_first() {
     ];
     pages
         .extend((0..40).map(|number| (None, format!("Filler {number} says what the document means by a page of it."))));
-    let documents = [put(&shelf.index, "m.pdf", None, pages).await.unwrap()];
+    let documents = [put(&test_index.index, "m.pdf", None, pages).await.unwrap()];
     for query in [
         "wave direct macsyma",
         "What does it say about wave and direct and macsyma?",
@@ -99,21 +99,21 @@ async fn number_of_matched_words_ranks_first() {
         "wave direct macsima",
         "waving directed macsyma",
     ] {
-        let answer = shelf.search(&documents, query).await;
-        assert_eq!(cited(&answer).first(), Some(&"m.pdf p. 2"), "{query}: {:?}", told(&answer));
+        let answer = test_index.search(&documents, query).await;
+        assert_eq!(cited(&answer).first(), Some(&"m.pdf p. 2"), "{query}: {:?}", highlights(&answer));
     }
 }
 
 #[tokio::test]
 async fn words_of_the_next_paragraph_count_in_part() {
-    let shelf = Shelf::new().await;
-    let begun = async |name: &str| {
+    let test_index = TestIndex::new().await;
+    let open_document = async |name: &str| {
         let id = DocumentId::new(ContentHash::of(name.as_bytes()), Kind::Pdf, 1);
-        (VisibleDocument { id, name: name.to_owned() }, begin(&shelf.index, &id, None).await.unwrap().unwrap())
+        (VisibleDocument { id, name: name.to_owned() }, begin(&test_index.index, &id, None).await.unwrap().unwrap())
     };
-    let (whole, mut of_whole) = begun("whole.pdf").await;
-    let (other, mut of_other) = begun("other.pdf").await;
-    let (alone, mut of_alone) = begun("alone.pdf").await;
+    let (whole, mut of_whole) = open_document("whole.pdf").await;
+    let (other, mut of_other) = open_document("other.pdf").await;
+    let (alone, mut of_alone) = open_document("alone.pdf").await;
     // Chunks of documents that are indexed concurrently are interleaved.
     of_alone.add(vec![page(1, None, "A lighthouse stands at the mouth of it.".to_owned())]).await.unwrap();
     let text = "The keeper of a lighthouse wears a vermilion hat.".to_owned();
@@ -126,28 +126,33 @@ async fn words_of_the_next_paragraph_count_in_part() {
     }
     let mut fillers: Vec<String> = (0..40).map(|number| format!("Filler {number} tells of something else.")).collect();
     fillers.extend(["The harbour has a door.", "Behind the door is the harbour."].map(str::to_owned));
-    let filler = shelf.add("filler.pdf", &fillers).await;
+    let filler = test_index.add("filler.pdf", &fillers).await;
     let documents = [other, whole, alone, filler];
-    let answer = shelf.search(&documents, "lighthouse vermilion harbour door").await;
-    assert_eq!(cited(&answer)[..3], ["whole.pdf p. 1", "whole.pdf p. 1", "other.pdf p. 1"], "{:?}", told(&answer));
+    let answer = test_index.search(&documents, "lighthouse vermilion harbour door").await;
+    assert_eq!(
+        cited(&answer)[..3],
+        ["whole.pdf p. 1", "whole.pdf p. 1", "other.pdf p. 1"],
+        "{:?}",
+        highlights(&answer)
+    );
     let score_of = |answer: &Answer| answer.hits.iter().find(|hit| hit.citation == "alone.pdf p. 1").unwrap().score;
-    let of_word = score_of(&shelf.search(&documents, "lighthouse").await);
-    assert_eq!(score_of(&answer), of_word, "nothing of the next page or document: {:?}", told(&answer));
+    let of_word = score_of(&test_index.search(&documents, "lighthouse").await);
+    assert_eq!(score_of(&answer), of_word, "no score from another page or document: {:?}", highlights(&answer));
 }
 
 #[tokio::test]
 async fn top_hits_do_not_depend_on_the_limit() {
     const WORDS: [(&str, u32); 5] = [("heron", 12), ("otter", 30), ("kestrel", 90), ("meadow", 400), ("river", 700)];
-    let shelf = Shelf::new().await;
+    let test_index = TestIndex::new().await;
     let mut dice = fastrand::Rng::with_seed(7);
     let chunk = |number: u32| {
         let number = number / 3 + 1;
         let words = WORDS.iter().filter(|(_, share)| dice.u32(..1000) < *share).map(|(word, _)| *word);
         page(number, None, format!("It says {} on page {number}.", words.collect::<Vec<_>>().join(" and ")))
     };
-    let documents = [shelf.add_chunks("m.pdf", (0..3600).map(chunk).collect()).await];
+    let documents = [test_index.add_chunks("m.pdf", (0..3600).map(chunk).collect()).await];
     let ask = async |query: &str, limit| {
-        let answer = shelf.first(&documents, query, limit).await;
+        let answer = test_index.first(&documents, query, limit).await;
         answer.hits.into_iter().map(|hit| (hit.citation, hit.score)).collect::<Vec<_>>()
     };
     for query in
@@ -167,14 +172,14 @@ async fn top_hits_do_not_depend_on_the_limit() {
 
 #[tokio::test]
 async fn words_match_across_inflections_and_accents() {
-    let shelf = Shelf::new().await;
+    let test_index = TestIndex::new().await;
     let pages = [
         "Die Häuser an der Straße sind alt und werden nicht mehr von den Städten gepflegt.",
         "Les chevaux sont dans le pré et les élèves les regardent avec leurs professeurs.",
         "Файлы хранятся в каталогах, и это не зависит от того, как их читают программы.",
         "The houses in the street are old and are not kept by the cities any more.",
     ];
-    let documents = [shelf.add("many.pdf", &pages).await];
+    let documents = [test_index.add("many.pdf", &pages).await];
     for (query, page) in [
         ("Haus Stadt Strassen", "many.pdf p. 1"),
         ("Was steht im Dokument über Städte und Häusern?", "many.pdf p. 1"),
@@ -182,35 +187,36 @@ async fn words_match_across_inflections_and_accents() {
         ("Что говорится в документе о файлах и программе?", "many.pdf p. 3"),
         ("house city", "many.pdf p. 4"),
     ] {
-        let answer = shelf.search(&documents, query).await;
-        assert_eq!(cited(&answer).first(), Some(&page), "{query}: {:?}", told(&answer));
+        let answer = test_index.search(&documents, query).await;
+        assert_eq!(cited(&answer).first(), Some(&page), "{query}: {:?}", highlights(&answer));
     }
 }
 
 #[tokio::test]
 async fn page_occurs_once_while_other_pages_match() {
-    let shelf = Shelf::new().await;
+    let test_index = TestIndex::new().await;
     let chunks = [
         (1, "The heron and the harbour."),
         (1, "The heron and the harbour, once more."),
         (2, "A heron in a harbour far away from here, as is told."),
     ];
     let chunks = chunks.map(|(number, text)| page(number, None, text.to_owned())).into();
-    let documents = [shelf.add_chunks("p.pdf", chunks).await];
+    let documents = [test_index.add_chunks("p.pdf", chunks).await];
     for (limit, expected) in [(2, &["p.pdf p. 1", "p.pdf p. 2"][..]), (3, &["p.pdf p. 1", "p.pdf p. 1", "p.pdf p. 2"])]
     {
-        assert_eq!(cited(&shelf.first(&documents, "heron harbour", limit).await), expected);
+        assert_eq!(cited(&test_index.first(&documents, "heron harbour", limit).await), expected);
     }
 }
 
 #[tokio::test]
 async fn document_title_counts_for_every_chunk() {
-    let shelf = Shelf::new().await;
-    let one =
-        put(&shelf.index, "1.pdf", Some("Quarterly figures"), vec![(None, "Revenue fell.".to_owned())]).await.unwrap();
+    let test_index = TestIndex::new().await;
+    let one = put(&test_index.index, "1.pdf", Some("Quarterly figures"), vec![(None, "Revenue fell.".to_owned())])
+        .await
+        .unwrap();
     let other =
-        put(&shelf.index, "2.pdf", Some("Garden tools"), vec![(None, "Revenue rose.".to_owned())]).await.unwrap();
-    let answer = shelf.search(&[other, one], "quarterly revenue").await;
+        put(&test_index.index, "2.pdf", Some("Garden tools"), vec![(None, "Revenue rose.".to_owned())]).await.unwrap();
+    let answer = test_index.search(&[other, one], "quarterly revenue").await;
     assert_eq!(cited(&answer), ["1.pdf p. 1", "2.pdf p. 1"]);
 }
 
@@ -226,8 +232,8 @@ async fn cited_neighbours_are_of_the_same_place() {
     ];
     places.extend([1, 2, 2, 2, 3].map(DocumentPlace::Page));
     let chunk = |(number, place)| Chunk { place, ..page(0, None, format!("common word{number}")) };
-    let shelf = Shelf::new().await;
-    let documents = [shelf.add_chunks("x", places.into_iter().enumerate().map(chunk).collect()).await];
+    let test_index = TestIndex::new().await;
+    let documents = [test_index.add_chunks("x", places.into_iter().enumerate().map(chunk).collect()).await];
     for (query, citation, before, after) in [
         ("word0", "x p. 12", None, None),
         ("word1", "x Sales!A2:F20", None, None),
@@ -236,8 +242,8 @@ async fn cited_neighbours_are_of_the_same_place() {
         ("word5", "x p. 2", None, Some("common word6")),
         ("word6", "x p. 2", Some("common word5"), Some("common word7")),
     ] {
-        let answer = shelf.ask(Request { context: true, ..words(&documents, query) }).await;
-        assert_eq!((cited(&answer), answer.how), (vec![citation], SearchedBy::Words));
+        let answer = test_index.ask(Request { context: true, ..words(&documents, query) }).await;
+        assert_eq!((cited(&answer), answer.searched_by), (vec![citation], SearchedBy::Words));
         let hit = &answer.hits[0];
         assert_eq!((hit.before.as_deref(), hit.after.as_deref()), (before, after), "{query}");
     }
@@ -245,17 +251,17 @@ async fn cited_neighbours_are_of_the_same_place() {
 
 #[tokio::test]
 async fn words_in_unspaced_scripts_are_found() {
-    let shelf = Shelf::new().await;
+    let test_index = TestIndex::new().await;
     let pages = [
         "คณะกรรมการอนุมัติงบประมาณของท่าเรือประจำปีแล้วและจะประกาศผลการประมูลในเดือนหน้าตามกำหนดการ",
         "ຄະນະກໍາມະການອະນຸມັດງົບປະມານຂອງທ່າເຮືອແລ້ວ",
         "គណៈកម្មការបានអនុម័តថវិកាកំពង់ផែ",
         "ကော်မတီသည်ဆိပ်ကမ်းဘတ်ဂျက်ကိုအတည်ပြုခဲ့သည်",
     ];
-    let document = shelf.add("asia.pdf", &pages).await;
+    let document = test_index.add("asia.pdf", &pages).await;
     let cases = [("งบประมาณ", 1), ("ท่าเรือ", 1), ("ງົບປະມານ", 2), ("ថវិកា", 3), ("ဘတ်ဂျက်", 4), ("\"งบประมาณของท่าเรือ\"", 1)];
     for (query, page) in cases {
-        let answer = shelf.search(std::slice::from_ref(&document), query).await;
+        let answer = test_index.search(std::slice::from_ref(&document), query).await;
         assert_eq!(cited(&answer).first(), Some(&&*format!("asia.pdf p. {page}")), "{query}");
         assert!(!answer.hits[0].snippet.hits.is_empty(), "{query}");
     }
@@ -265,12 +271,12 @@ async fn words_in_unspaced_scripts_are_found() {
 /// segment.
 #[tokio::test]
 async fn ties_across_segments_follow_the_request_order() {
-    let shelf = Shelf::new().await;
-    let mut documents = vec![shelf.add("best.txt", &["The heron: heron, harbour, heron."]).await];
+    let test_index = TestIndex::new().await;
+    let mut documents = vec![test_index.add("best.txt", &["The heron: heron, harbour, heron."]).await];
     for number in 0..5 {
         // The content differs but the words are equal, as the dots at the end are not terms.
         let page = format!("The harbour of the heron lies east {}", ".".repeat(number + 1));
-        documents.push(shelf.add(&format!("{number}.txt"), &[&page]).await);
+        documents.push(test_index.add(&format!("{number}.txt"), &[&page]).await);
     }
     let names = ["best.txt", "0.txt", "1.txt", "2.txt", "3.txt", "4.txt"];
     // With and without the best document, in both orders.
@@ -278,7 +284,7 @@ async fn ties_across_segments_follow_the_request_order() {
     for order in orders {
         let asked: Vec<VisibleDocument> = order.iter().map(|at| documents[*at].clone()).collect();
         for limit in [20, 1, 2, 3, 4, 5, 6] {
-            let answer = shelf.first(&asked, "harbour heron", limit).await;
+            let answer = test_index.first(&asked, "harbour heron", limit).await;
             let found: Vec<&str> =
                 cited(&answer).iter().map(|cited| cited.split_whitespace().next().unwrap_or_default()).collect();
             let expected: Vec<&str> = order.iter().map(|at| names[*at]).take(limit).collect();
@@ -290,10 +296,10 @@ async fn ties_across_segments_follow_the_request_order() {
 /// Many excluded chunks with a rare word must not end the search early.
 #[tokio::test]
 async fn excluded_chunks_do_not_displace_wanted_ones() {
-    let shelf = Shelf::new().await;
+    let test_index = TestIndex::new().await;
     let unwanted = (0..60).map(|number| format!("zebra and heron {number}"));
     let wanted = (0..1500).map(|number| format!("common words {number}"));
     let pages: Vec<String> = unwanted.chain(wanted).collect();
-    let document = [shelf.add("many.txt", &pages).await];
-    assert_eq!(shelf.first(&document, "zebra common NOT heron", 5).await.hits.len(), 5);
+    let document = [test_index.add("many.txt", &pages).await];
+    assert_eq!(test_index.first(&document, "zebra common NOT heron", 5).await.hits.len(), 5);
 }

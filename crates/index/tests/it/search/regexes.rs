@@ -4,7 +4,7 @@ use agentd_core::knowledge::SearchedBy;
 use agentd_index::{Query, Request};
 use regex::RegexBuilder;
 
-use super::support::{Shelf, cited, told};
+use super::support::{TestIndex, cited, highlights};
 
 const PAGES: [&str; 8] = [
     "ERROR: code 17 in the parser module\nnothing else",
@@ -19,8 +19,8 @@ const PAGES: [&str; 8] = [
 
 #[tokio::test]
 async fn index_narrowing_never_drops_matches() {
-    let shelf = Shelf::new().await;
-    let documents = vec![shelf.add("r.pdf", &PAGES).await];
+    let test_index = TestIndex::new().await;
+    let documents = vec![test_index.add("r.pdf", &PAGES).await];
     let cases = [
         ("error: code \\d+ in (the|a) \\w+ module", SearchedBy::NarrowedRegex),
         ("rror", SearchedBy::NarrowedRegex),
@@ -39,7 +39,7 @@ async fn index_narrowing_never_drops_matches() {
         ("module$", SearchedBy::NarrowedRegex),
         ("[eE]rr[oO]rs", SearchedBy::NarrowedRegex),
     ];
-    for (pattern, how) in cases {
+    for (pattern, searched_by) in cases {
         let regex = RegexBuilder::new(pattern).case_insensitive(true).multi_line(true).build().unwrap();
         let matches = |text: &&str| regex.find_iter(text).any(|found| !found.is_empty());
         let expected: Vec<String> = (1..)
@@ -48,35 +48,42 @@ async fn index_narrowing_never_drops_matches() {
             .map(|(number, _): (u32, _)| format!("r.pdf p. {number}"))
             .collect();
         let query = Query::Regex(pattern.to_owned());
-        let answer = shelf.ask(Request::new(documents.clone(), query)).await;
-        assert_eq!((cited(&answer), answer.how), (expected.iter().map(String::as_str).collect(), how), "{pattern}");
+        let answer = test_index.ask(Request::new(documents.clone(), query)).await;
+        assert_eq!(
+            (cited(&answer), answer.searched_by),
+            (expected.iter().map(String::as_str).collect(), searched_by),
+            "{pattern}"
+        );
         assert!(answer.complete && !answer.more && answer.notes.is_empty());
     }
 }
 
 #[tokio::test]
 async fn regex_respects_case_and_limits_and_marks_matches() {
-    let shelf = Shelf::new().await;
-    let documents = vec![shelf.add("r.pdf", &PAGES).await];
+    let test_index = TestIndex::new().await;
+    let documents = vec![test_index.add("r.pdf", &PAGES).await];
     let query = |pattern: &str| Query::Regex(pattern.to_owned());
-    let exact = shelf.ask(Request::new(documents.clone(), query("(?-i)ERROR"))).await;
-    assert_eq!(told(&exact), ["r.pdf p. 1 [ERROR]", "r.pdf p. 4 [ERROR]"]);
-    let phones = shelf.ask(Request::new(documents.clone(), query("\\d{3}-\\d{4}"))).await;
-    assert_eq!(told(&phones), ["r.pdf p. 3 [555-1234|555-9876]"]);
+    let exact = test_index.ask(Request::new(documents.clone(), query("(?-i)ERROR"))).await;
+    assert_eq!(highlights(&exact), ["r.pdf p. 1 [ERROR]", "r.pdf p. 4 [ERROR]"]);
+    let phones = test_index.ask(Request::new(documents.clone(), query("\\d{3}-\\d{4}"))).await;
+    assert_eq!(highlights(&phones), ["r.pdf p. 3 [555-1234|555-9876]"]);
 
     let limited = |pattern, limit| Request { limit, ..Request::new(documents.clone(), query(pattern)) };
-    let first = shelf.ask(limited("error", 1)).await;
-    assert!(cited(&first) == ["r.pdf p. 1"] && first.complete && first.more, "a limit is no lack of time: {first:?}");
+    let first = test_index.ask(limited("error", 1)).await;
+    assert!(
+        cited(&first) == ["r.pdf p. 1"] && first.complete && first.more,
+        "the result limit is not a timeout: {first:?}"
+    );
     // There are chunks after the last match, but none of them matches.
-    let all = shelf.ask(limited("parser|printer", 2)).await;
+    let all = test_index.ask(limited("parser|printer", 2)).await;
     assert_eq!((cited(&all).len(), all.complete, all.more), (2, true, false));
 
     let mut late = Request::new(documents.clone(), query("."));
     late.within = std::time::Duration::ZERO;
-    let late = shelf.ask(late).await;
+    let late = test_index.ask(late).await;
     assert!(late.hits.is_empty() && !late.complete && late.notes.len() == 1, "{late:?}");
 
-    let broken = shelf.ask(Request::new(documents, query("(?<=user)_name("))).await;
+    let broken = test_index.ask(Request::new(documents, query("(?<=user)_name("))).await;
     assert_eq!(cited(&broken), ["r.pdf p. 7"]);
     assert!(broken.notes[0].contains("not a supported regular expression"), "{:?}", broken.notes);
 }

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
 /// Index with a manual clock.
-pub(crate) struct Shelf {
+pub(crate) struct TestIndex {
     pub(crate) folder: TempDir,
     pub(crate) index: IndexHandle,
     pub(crate) clock: Arc<AtomicU64>,
@@ -37,7 +37,7 @@ pub(crate) fn config(folder: &Path, clock: &Arc<AtomicU64>) -> IndexConfig {
     IndexConfig::new(folder.join("index"), Arc::new(move || clock.load(Ordering::Relaxed)))
 }
 
-impl Shelf {
+impl TestIndex {
     pub(crate) async fn new() -> Self {
         Self::with(|_| {}).await
     }
@@ -128,7 +128,7 @@ pub(crate) fn page(number: u32, heading: Option<&str>, text: String) -> Chunk {
 }
 
 /// Returns citations with the highlighted text.
-pub(crate) fn told(answer: &Answer) -> Vec<String> {
+pub(crate) fn highlights(answer: &Answer) -> Vec<String> {
     let hit = |hit: &agentd_index::Hit| {
         let marks: Vec<&str> = hit.snippet.hits.iter().map(|mark| &hit.snippet.text[mark.clone()]).collect();
         format!("{} [{}]", hit.citation, marks.join("|"))
