@@ -214,18 +214,18 @@ fn shown(text: &str, typed_bytes: Option<u64>, split: SplitOffsets, path: String
     };
     let mut shown = String::with_capacity(words.len() + head.len() + tail.len() + 600);
     if !words.is_empty() {
-        notices.push_str(words.trim_end());
-        notices.push_str("\n\n");
+        shown.push_str(words.trim_end());
+        shown.push_str("\n\n");
     }
-    notices.push_str(head);
+    shown.push_str(head);
     if !head.is_empty() && !head.ends_with('\n') {
         shown.push('\n');
     }
     if !tail.is_empty() {
         let between = &text[given + head.len()..text.len() - tail.len()];
-        notices.push_str(&format!("[… {} left out …]\n{}\n\n", sizes(between), tail.trim_end_matches('\n')));
+        shown.push_str(&format!("[… {} left out …]\n{}\n\n", sizes(between), tail.trim_end_matches('\n')));
     }
-    notices.push_str(&note(&stored, &sizes(all), head, !tail.is_empty(), at_once, tools));
+    shown.push_str(&note(&stored, &sizes(all), head, !tail.is_empty(), at_once, tools));
     let typed_bytes =
         typed_bytes.map(|bytes| bytes.min(if words.is_empty() { head.len() } else { words.trim_end().len() } as u64));
     UserInput { text: shown, typed_bytes, stored: Some(stored) }

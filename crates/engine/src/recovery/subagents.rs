@@ -281,13 +281,13 @@ impl SubagentResult {
     pub(crate) fn output(self) -> SubagentOutput {
         let reason = self.stopped.or(self.turns.last().map(|last| last.stop_reason));
         let error = self.error(reason);
-        self.output(self.said().unwrap_or_default(), error)
+        self.build_output(self.answer().unwrap_or_default(), error)
     }
 
-    fn output(&self, said: &str, error: Option<(ToolErrorCode, String)>) -> SubagentOutput {
+    fn build_output(&self, answer: &str, error: Option<(ToolErrorCode, String)>) -> SubagentOutput {
         let mut result = json!({
             "ok": error.is_none(),
-            "result": said,
+            "result": answer,
             "context_id": self.subagent.session_id,
             "loops": self.steps,
         });
@@ -300,7 +300,7 @@ impl SubagentResult {
     }
 
     /// Its answer. If a request for detail failed, the answer before it.
-    fn said(&self) -> Option<&str> {
+    fn answer(&self) -> Option<&str> {
         let whole = self.turns.iter().rev().filter(|turn| turn.stop_reason == StopReason::Completed);
         let any = self.turns.iter().rev();
         whole.chain(any).map(|turn| turn.text.as_str()).find(|text| !text.trim().is_empty())
@@ -340,7 +340,7 @@ impl SubagentResult {
 
     /// Output for a subagent that a stop of the daemon interrupted.
     pub(crate) fn cut_off(self) -> SubagentOutput {
-        self.output("", Some((ToolErrorCode::UnknownOutcome, format!("{INTERRUPTED}; {GO_ON}"))))
+        self.build_output("", Some((ToolErrorCode::UnknownOutcome, format!("{INTERRUPTED}; {GO_ON}"))))
     }
 }
 
