@@ -177,7 +177,7 @@ pub(crate) fn notice(attached: &[Attachment], tools: &ToolSet, window: u64) -> O
 }
 
 /// Notice about pictures that calls returned.
-pub(crate) fn returned(pictures: Vec<Picture>) -> ItemBody {
+pub(crate) fn returned_notice(pictures: Vec<Picture>) -> ItemBody {
     let lines = pictures.iter().map(|Picture { path, width, height, .. }| {
         format!("- {}: a picture, shown as {width} × {height}", path::shown(path))
     });

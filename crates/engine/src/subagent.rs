@@ -348,7 +348,7 @@ impl<'a> Monitor<'a> {
             tokio::select! {
                 biased;
                 () = context.control.cancel.cancelled(), if runs => self.stop(work, StopReason::Cancelled).await,
-                () = context.rules.answering.left(), if !self.leave_reported => {
+                () = context.rules.answering.wait_for_disconnect(), if !self.leave_reported => {
                     self.leave_reported = true;
                     // A session that is gone asks no questions.
                     let _ = self.session.client_left(self.turn).await;

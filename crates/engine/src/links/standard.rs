@@ -9,9 +9,9 @@ use crate::{
             audit::{AuditGate, AuditLogger},
         },
         history::{Recall, Repair, compaction::Compaction},
-        nudges::{AskAgain, InForm, OpenTodos, Repetition},
+        nudges::{AskAgain, OpenTodos, Repetition, StructuredAnswer},
         preamble::{
-            guides::{Files, Memory, MentionsOfInput, Pins, PlanMode, Skills, TurnInstructions},
+            guides::{Files, InputMentions, Memory, Pins, PlanMode, Skills, TurnInstructions},
             planning::TurnPlan,
         },
         results::{EditDiagnostics, Results, undo::Undo},
@@ -91,11 +91,7 @@ pub(crate) fn chain() -> Chain {
             Skills,
         ),
         link("files", "shows attached files: names, short texts in full, pictures for models with vision", Files),
-        link(
-            "mentions",
-            "reminds the model of tools, skills and agents that an input mentions with @",
-            MentionsOfInput,
-        ),
+        link("mentions", "reminds the model of tools, skills and agents that an input mentions with @", InputMentions),
         link("pins", "repeats pinned rules whenever the model no longer sees them", Pins),
         link(
             "turn_instructions",
@@ -124,7 +120,7 @@ pub(crate) fn chain() -> Chain {
         link(
             "answer_form",
             "gives the model the schema that the answer must match, and checks the answer before the turn ends",
-            InForm,
+            StructuredAnswer,
         ),
         link(
             "ask_again",

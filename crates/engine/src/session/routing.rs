@@ -40,24 +40,24 @@ impl Actor {
     }
 
     /// Returns true if a turn starts with a plan. A turn without input does so if the plan before it was not approved.
-    pub(crate) fn plans(&self, start: &StartTurn, intent: Option<&Intent>) -> bool {
+    pub(crate) fn begins_with_plan(&self, start: &StartTurn, intent: Option<&Intent>) -> bool {
         let Some(intent) = intent else { return self.state.has_open_plan };
         let by_itself = self.active_agent().is_subagent() || self.state.settings.mode == SessionMode::Plan;
         let (asked, answering) = (start.planning, start.on_interrupt);
         let configured = self.shared.config().planning;
         // If nobody can approve the plan, it would become the answer, which must match the schema.
         let is_in_form = start.answer_schema.is_some() && answering == OnInterrupt::Deny;
-        !by_itself && !is_in_form && route::plans(asked, configured, intent, answering)
+        !by_itself && !is_in_form && route::begins_with_plan(asked, configured, intent, answering)
     }
 
     /// The slot that the main agent uses in a turn.
     pub(crate) fn choose(&self, asked: Option<Slot>, attached: &[Attachment], intent: Option<&Intent>) -> SlotChoice {
         let pictures = self.has_pictures(attached);
         let sees = |slot: &Slot| pictures && self.model(*slot).info().sees_pictures;
-        let seeing: Vec<Slot> = Slot::ALL.into_iter().filter(sees).collect();
+        let with_vision: Vec<Slot> = Slot::ALL.into_iter().filter(sees).collect();
         let own = self.shared.ports.models.own_slots();
         let (session, last) = (self.state.settings.slot, self.state.routed);
-        RouteFacts { asked, session, last, intent, pictures, own: &own, seeing: &seeing }.choose()
+        RouteFacts { asked, session, last, intent, pictures, own: &own, with_vision: &with_vision }.choose()
     }
 
     /// Returns true if there are pictures for a model to see, in the history or in `attached`.

@@ -17,11 +17,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::{
-    links::gates::audit::{report_interrupted, report_unchecked, settle_set_aside},
+    links::gates::audit::{report_interrupted, report_unchecked, settle_reverted},
     state_changes::{self, FORK_NOTICE, RevertPlan},
     turn::{
         TurnExit,
-        call_record::FileLook,
+        call_record::FileSnapshot,
         dispatch,
         hooks::{Hook, Invocation, Link, Next, Preview},
     },
@@ -107,7 +107,7 @@ fn paths(call: &Invocation<'_>) -> Option<Vec<String>> {
 /// Records the state of the files before a call is approved, unless that is done already: the approver must know which
 /// changes could not be undone. Foreign tools are not expected to be undoable.
 pub(crate) async fn record_before(call: &Invocation<'_>, confinement: Confinement) -> Result<(), TurnExit> {
-    if !is_recorded(call) || call.record.entries().look.is_some() {
+    if !is_recorded(call) || call.record.entries().snapshot.is_some() {
         return Ok(());
     }
     let files = call.context.or_cancelled(before(call, confinement)).await?;
@@ -126,7 +126,7 @@ pub(crate) async fn record_before(call: &Invocation<'_>, confinement: Confinemen
     let reasons: Vec<String> = irreversible.into_iter().chain(unchecked).collect();
     let mut entries = call.record.entries();
     entries.irreversible = (!reasons.is_empty()).then(|| reasons.join("; "));
-    entries.look = Some(FileLook { confinement, files });
+    entries.snapshot = Some(FileSnapshot { confinement, files });
     Ok(())
 }
 
@@ -149,7 +149,7 @@ async fn record<'a>(call: &'a Invocation<'a>, next: Next<'a>) -> Result<ToolOutp
     let confinement = call.record.entries().confinement;
     let tool_context = ToolContext { confinement, ..context.tool_context(call.call) };
     let paths = context.ports.toolbox.changes(&tool_context, call.call);
-    let looked = call.record.take_look().filter(|look| look.confinement == confinement);
+    let looked = call.record.take_snapshot().filter(|look| look.confinement == confinement);
     let looked = match looked {
         Some(look) => look.files,
         None => before(call, confinement).await,
@@ -193,7 +193,7 @@ async fn record<'a>(call: &'a Invocation<'a>, next: Next<'a>) -> Result<ToolOutp
             (vec![error.to_string()], FilesReverted::default())
         }
     };
-    settle_set_aside(call, set_aside, &mut output).await?;
+    settle_reverted(call, set_aside, &mut output).await?;
     output.files.extend(state_changes::changes_of(&tool_context.state_files, &output.state_files));
     if !notes.is_empty() {
         output.text.push_str(&format!("\n[not recorded and cannot be undone: {}]", notes.join("; ")));

@@ -75,7 +75,7 @@ impl Link for Delegation {
     }
 
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
-        let is_meant = call.context.is_under_way(call.call) || call.context.is_delegation(&call.call.name);
+        let is_meant = call.context.is_in_flight(call.call) || call.context.is_delegation(&call.call.name);
         if is_meant { delegate(call).boxed() } else { next.run(call) }
     }
 }

@@ -293,7 +293,7 @@ async fn ask_person(call: &Invocation<'_>, arguments: QuestionArguments) -> Resu
     let QuestionArguments { question, context, default, required, choices } = arguments;
     let ask = Ask::Question { secret: false, question, context, default: default.clone(), required, choices };
     let answered = call.ask(ask).await?;
-    call.record.entries().effects.said = answered.words_of_person();
+    call.record.entries().effects.user_text = answered.user_text();
     Ok(match answered.answer {
         Answer::Text { text } if text.trim().is_empty() => {
             ToolOutput::ok(default.unwrap_or_else(|| "The user left the answer empty.".to_owned()))
@@ -351,7 +351,7 @@ async fn ask_client(invocation: &Invocation<'_>, name: &str) -> Result<ToolOutpu
     let Some(tools) = &context.tools.of_client else { return Ok(ToolOutput::error(ToolErrorCode::UnknownTool, GONE)) };
     // The user may have edited the arguments since they were checked.
     if let Some(problem) = tools.problem(&call.name, &call.arguments) {
-        return Ok(record.noted(ToolOutput::error(ToolErrorCode::InvalidArgs, problem)));
+        return Ok(record.with_note(ToolOutput::error(ToolErrorCode::InvalidArgs, problem)));
     }
     dispatch::begin(invocation).await?;
     let arguments = if call.arguments.trim().is_empty() { "{}".to_owned() } else { call.arguments.clone() };
@@ -377,7 +377,7 @@ async fn ask_client(invocation: &Invocation<'_>, name: &str) -> Result<ToolOutpu
             failed(ToolErrorCode::Timeout, "the turn's time limit was reached before the client answered".to_owned())
         }
     };
-    Ok(record.noted(output))
+    Ok(record.with_note(output))
 }
 
 /// Converts the answer into a result. Its content is untrusted.

@@ -143,7 +143,7 @@ impl Actor {
     /// regardless of the visible history.
     async fn has_open_plan(&self, since: u64) -> Result<bool, StoreError> {
         let is_open = self.last(since, |event| match &event.kind {
-            EventKind::ItemCompleted { item, .. } => route::is_open_behind(item),
+            EventKind::ItemCompleted { item, .. } => route::plan_pending_after(item),
             _ => None,
         });
         Ok(is_open.await?.unwrap_or_default())
@@ -156,7 +156,7 @@ impl Actor {
             return Ok(None);
         }
         let routed = self.last(since, |event| match &event.kind {
-            EventKind::TurnStarted { slot, rule, compacts: false, .. } => Some(SlotChoice::to_keep(*slot, *rule)),
+            EventKind::TurnStarted { slot, rule, compacts: false, .. } => Some(SlotChoice::reusable_slot(*slot, *rule)),
             _ => None,
         });
         Ok(routed.await?.flatten())

@@ -131,11 +131,11 @@ impl SessionState {
         }
         match &event.kind {
             EventKind::ItemCompleted { item, .. } => {
-                self.has_open_plan = route::is_open_behind(item).unwrap_or(self.has_open_plan);
+                self.has_open_plan = route::plan_pending_after(item).unwrap_or(self.has_open_plan);
                 self.remember(event.seq, item);
             }
             EventKind::TurnStarted { compacts: false, slot, rule, .. } => {
-                self.routed = SlotChoice::to_keep(*slot, *rule);
+                self.routed = SlotChoice::reusable_slot(*slot, *rule);
             }
             EventKind::TurnEnded { result } if result.only_compacted => {}
             EventKind::TurnEnded { result } => self.last_stop = Some(result.stop_reason),

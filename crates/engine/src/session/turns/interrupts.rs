@@ -41,7 +41,7 @@ impl Actor {
         waiter: oneshot::Sender<ResolvedInterrupt>,
     ) -> Result<(), Fault> {
         // Secrets are not remembered, so they are asked again.
-        let known = self.interrupts.answered.get(&call_id).and_then(|answers| answers.to(&ask));
+        let known = self.interrupts.answered.get(&call_id).and_then(|answers| answers.answer_to(&ask));
         let known = known.filter(|_| !ask.is_secret()).cloned();
         if let Some(answered) = known.or_else(|| self.granted(&ask)) {
             let _ = waiter.send(answered);

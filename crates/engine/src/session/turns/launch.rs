@@ -191,7 +191,7 @@ impl Actor {
         if let Some(queued) = self.queue.iter_mut().find(|queued| queued.turn_id == turn) {
             queued.start.client_is_gone();
         } else if let Some(open) = self.open.as_ref().filter(|open| open.turn_id == turn) {
-            open.answering.leave();
+            open.answering.disconnect();
         }
         Ok(())
     }
@@ -223,11 +223,11 @@ impl Actor {
         let history = self.state.seen();
         TurnState {
             rounds: CallRounds::before(self.open.as_ref().map(|open| open.turn_id), &history, self.state.last_stop),
-            returned: attachments::unshown(&history),
+            returned_pictures: attachments::unshown(&history),
             history,
             todos: self.state.todos.clone(),
             meter: self.state.meter.clone(),
-            held: self.state.window.held,
+            visible_at_undo: self.state.window.held,
             reset_at: Some(self.state.window).filter(|window| window.summary == 0).map_or(0, |window| window.after),
             phase,
             ..TurnState::default()
@@ -315,7 +315,7 @@ impl Actor {
             files: TurnFiles {
                 workspace,
                 session: self.state.settings.files_of(self.id),
-                are_made: OnceCell::new(),
+                folders_created: OnceCell::new(),
                 state: self.files.subscribe(),
                 of_client: Arc::clone(&open.file_lines),
             },

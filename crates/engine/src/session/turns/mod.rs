@@ -149,7 +149,7 @@ impl Actor {
         let choice = routed.of_agent(self.active_agent().own_slot());
         let slot = choice.slot;
         self.check_model(slot)?;
-        let plans = has_input && self.plans(&start, intent.as_ref());
+        let plans = has_input && self.begins_with_plan(&start, intent.as_ref());
         let model = self.model(slot);
         if form.is_some() && model.info().embedded {
             let hint = "name a model that can, see docs/models.md, or omit the schema";
@@ -316,7 +316,7 @@ impl Actor {
                     let _ = reply.send(self.take_steers(turn_id).await?);
                 }
                 TurnMessage::FailOver { state, call } => Box::pin(self.fail_over(*state, *call)).await?,
-                TurnMessage::HandOn(state) => Box::pin(self.transfer_turn(*state)).await?,
+                TurnMessage::Transfer(state) => Box::pin(self.transfer_turn(*state)).await?,
                 TurnMessage::End { outcome, is_stored } => {
                     let _ = is_stored.send(Box::pin(self.turn_wants_to_end(*outcome)).await?);
                 }
