@@ -27,7 +27,7 @@ use crate::{
         CleanOrder, SessionCleaned,
         registry::{
             shared::SessionNews,
-            worktree::{FolderClosure, leave, ported, users},
+            worktree::{FolderClosure, release_worktrees, users, worktrees_port},
         },
     },
 };
@@ -138,7 +138,7 @@ async fn remove_files(parts: &Ports, sessions: Vec<SessionId>) -> Result<(), Eng
             parts.snapshots.remove(id).await?;
             parts.exchanges.remove(id).await?;
             // A worktree that stays is found again later.
-            leave(parts, id).await;
+            release_worktrees(parts, id).await;
             Ok::<_, WorkspaceError>(())
         };
         match removed.await {
@@ -208,7 +208,7 @@ impl Engine {
 }
 
 /// Maximum length of a session title in a commit message, in characters.
-const TITLE: usize = 60;
+const MAX_TITLE: usize = 60;
 
 impl Engine {
     /// Lists all worktrees, sorted by name.
@@ -237,7 +237,7 @@ impl Engine {
     /// If there is no such worktree, or git fails.
     pub async fn diff_worktree(&self, named: &str) -> Result<WorktreeDiff, EngineError> {
         let known = self.worktree(named).await?;
-        Ok(ported(&self.shared.ports)?.diff(known.name).await?)
+        Ok(worktrees_port(&self.shared.ports)?.diff(known.name).await?)
     }
 
     /// Merges a worktree into the branch checked out in its main tree, all or nothing.
@@ -249,10 +249,10 @@ impl Engine {
         let _closed = self.close(&known, vec![known.top.clone(), known.main.clone()]).await?;
         let KnownWorktree { name, session, .. } = known;
         let title = self.summary(session).await?.map(|summary| summary.title).unwrap_or_default();
-        let title: String = title.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(TITLE).collect();
+        let title: String = title.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(MAX_TITLE).collect();
         let subject = if title.is_empty() { format!("Changes of session {session}") } else { title };
         let message = format!("{subject}\n\nMade in the worktree {name} by the agentd session {session}.");
-        Ok(ported(&self.shared.ports)?.apply(name, message).await?)
+        Ok(worktrees_port(&self.shared.ports)?.apply(name, message).await?)
     }
 
     /// Removes a worktree and its branch, and returns its name.
@@ -262,7 +262,7 @@ impl Engine {
     pub async fn remove_worktree(&self, named: &str, force: bool) -> Result<String, EngineError> {
         let known = self.worktree(named).await?;
         let _closed = self.close(&known, vec![known.top.clone()]).await?;
-        ported(&self.shared.ports)?.remove(known.name.clone(), force).await?;
+        worktrees_port(&self.shared.ports)?.remove(known.name.clone(), force).await?;
         Ok(known.name)
     }
 
@@ -282,7 +282,7 @@ impl Engine {
         for KnownWorktree { session, .. } in all {
             // A worktree of a session that is being created is not an orphan.
             if self.live_session(session).await?.is_none() && parts.store.session(session).await?.is_none() {
-                leave(parts, session).await;
+                release_worktrees(parts, session).await;
             }
         }
         Ok(())
@@ -290,7 +290,7 @@ impl Engine {
 
     /// Finds a worktree by its name, or by a session that works in it.
     async fn worktree(&self, named: &str) -> Result<KnownWorktree, EngineError> {
-        let all = ported(&self.shared.ports)?.known().await?;
+        let all = worktrees_port(&self.shared.ports)?.known().await?;
         let unknown = || {
             let message = format!("no such worktree: {named:?}");
             EngineError::not_found(message, "list all with `agentctl worktree list`")

@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    agents, error::EngineError, front::Engine, grants::not_kept, links::showable,
+    agents, error::EngineError, front::Engine, grants::unknown_grant, links::showable,
     session::turns::interrupts::denied_edit,
 };
 
@@ -59,7 +59,7 @@ impl Engine {
         let client: String = client.chars().take(MAX_NAME).collect();
         let config = self.shared.config();
         let tools = self.tools();
-        check_grant_of_other(&config.policy, &rule, &tools, &self.shared.catalog().others())
+        check_grant_of_other(&config.policy, &rule, &tools, &self.shared.catalog().owners())
             .unwrap_or_else(|| check_grant(&config.policy, &rule, &tools))
             .map_err(|unfit| EngineError::invalid(unfit.problem, unfit.hint))?;
         let by = AnsweredBy::Client(client.clone());
@@ -72,7 +72,7 @@ impl Engine {
             Some(id) => self.session(id).await?.grant(grant).await,
             None => {
                 self.shared.ports.store.keep_grant(grant).await?;
-                self.shared.kept.reload().await
+                self.shared.permanent_grants.reload().await
             }
         }
     }
@@ -94,10 +94,10 @@ impl Engine {
             None => {
                 let store = &self.shared.ports.store;
                 if !store.grants().await?.iter().any(|grant| grant.rule == rule) {
-                    return Err(not_kept("for good", &rule));
+                    return Err(unknown_grant("for good", &rule));
                 }
                 store.revoke_grant(rule).await?;
-                self.shared.kept.reload().await?;
+                self.shared.permanent_grants.reload().await?;
             }
         }
         // A revocation must not wait for a log that cannot be written.
@@ -201,7 +201,7 @@ fn scope(session: Option<SessionId>) -> String {
 pub struct DryRunSubject {
     settings: SessionSettings,
     workspace: Option<Arc<Workspace>>,
-    kept: Arc<[Grant]>,
+    grants: Arc<[Grant]>,
     /// Tools of MCP servers and other foreign sources.
     others: Arc<ForeignTools>,
     /// True if commands are not held, see [`CallContext::held`].
@@ -232,7 +232,7 @@ impl DryRunSubject {
             settings: &self.settings,
             roots: &workspace.map(roots).unwrap_or_default(),
             memories: workspace.and_then(|workspace| workspace.memories.as_deref()),
-            kept: &self.kept,
+            kept: &self.grants,
             held: !self.unheld,
             contained: self.contained,
         })
@@ -245,11 +245,12 @@ impl Engine {
     /// # Errors
     /// If there is no such session, or the journal cannot be read.
     pub async fn dry_run_subject(&self, session: Option<SessionId>) -> Result<DryRunSubject, EngineError> {
-        let kept = self.shared.kept.now();
-        let others = Arc::new(self.shared.catalog().others());
+        let grants = self.shared.permanent_grants.now();
+        let others = Arc::new(self.shared.catalog().owners());
         let unheld = !self.shared.ports.toolbox.holds_commands().await;
         let contained = self.shared.ports.toolbox.contains_commands().await;
-        let at = DryRunSubject { settings: self.session_defaults(), workspace: None, kept, others, unheld, contained };
+        let at =
+            DryRunSubject { settings: self.session_defaults(), workspace: None, grants, others, unheld, contained };
         let Some(id) = session else { return Ok(at) };
         let unknown = || EngineError::new(ErrorKind::NotFound, format!("no such session: {id}"));
         let settings = self.shared.ports.store.session(id).await?.ok_or_else(unknown)?.settings;

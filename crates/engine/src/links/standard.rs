@@ -18,7 +18,7 @@ use crate::{
         tools::{
             agents::{Delegation, Handoff},
             search::{FindTool, Search, UnlistedServers},
-            session_tools::{OfClient, Questions, Todos},
+            session_tools::{ClientToolCalls, Questions, Todos},
         },
     },
     turn::{
@@ -139,7 +139,7 @@ pub(crate) fn chain() -> Chain {
             Repair,
         ),
         link("undo", "innermost: records what the call changed, so that it can be undone", Undo),
-        link("client_tools", "has the client answer calls of its own tools, instead of the toolbox", OfClient),
+        link("client_tools", "has the client answer calls of its own tools, instead of the toolbox", ClientToolCalls),
     ];
     Chain::new(links, dispatch::runner)
 }

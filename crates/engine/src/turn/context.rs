@@ -36,7 +36,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     agents::{self, ActiveAgent},
     answer_form::AnswerForm,
-    catalog::{DELEGATE, Finds},
+    catalog::{DELEGATE, ToolFinder},
     client::{FileLines, OfferedTools},
     config::{EngineConfig, PolicyInForce, Ports},
     error::EngineError,
@@ -129,9 +129,9 @@ pub(crate) struct TurnTools {
     /// Visible tools at the start of the turn.
     pub(crate) visible: ToolSet,
     /// Visible tools now, including those the model has found, and the tools it can still find.
-    pub(crate) finds: Finds,
+    pub(crate) finder: ToolFinder,
     /// Visible tools that the client answers.
-    pub(crate) of_client: OfferedTools,
+    pub(crate) client_tools: OfferedTools,
     /// Mentions in the turn's input.
     pub(crate) mentions: Arc<Mentions>,
     pub(crate) chain: Arc<Chain>,
@@ -153,7 +153,7 @@ pub(crate) struct TurnFiles {
     /// Live files of the session's own state.
     pub(crate) state: watch::Receiver<Arc<StateFiles>>,
     /// Live connections to clients that hold files of the project.
-    pub(crate) of_client: Arc<FileLines>,
+    pub(crate) client_files: Arc<FileLines>,
 }
 
 impl TurnFiles {
@@ -316,12 +316,12 @@ impl TurnContext {
     /// Finds a visible tool by name or alias.
     pub(crate) fn tool(&self, name: &str) -> Option<&ToolSpec> {
         let visible = |name: &str| self.tools.visible.get(name);
-        let found = || self.tools.finds.get(name).map(|tool| &tool.spec);
+        let found = || self.tools.finder.get(name).map(|tool| &tool.spec);
         // An alias that other systems use for a built-in tool resolves to that tool, unless a user's tool has the name.
         let ours = |name: &str| {
             visible(self.ports.toolbox.canonical_name(name)).or_else(|| visible(agents::canonical_name(name)))
         };
-        visible(name).or_else(found).or_else(|| if self.tools.finds.is_known(name) { None } else { ours(name) })
+        visible(name).or_else(found).or_else(|| if self.tools.finder.is_known(name) { None } else { ours(name) })
     }
 
     /// Returns true if a call is one of the built-in `delegate_task`, not of a foreign tool with that name.
@@ -331,7 +331,7 @@ impl TurnContext {
 
     /// Owner of a visible tool, if it is foreign.
     pub(crate) fn foreign(&self, tool: &ToolSpec) -> Option<Arc<Foreign>> {
-        self.tools.finds.tools().foreign(&tool.name).cloned()
+        self.tools.finder.tools().foreign(&tool.name).cloned()
     }
 
     /// Live rules about files that a call reaches without naming them, or that its error messages would reveal: about
@@ -352,7 +352,7 @@ impl TurnContext {
 
     fn rules_of(&self, tool: ToolSpec, arguments: String) -> ReadRules {
         let settings = self.rules.grants.of_session().over(&self.settings);
-        let (grants, foreign) = (self.rules.grants.kept.now(), self.foreign(&tool));
+        let (grants, foreign) = (self.rules.grants.permanent.now(), self.foreign(&tool));
         let workspace = Arc::clone(&self.files.workspace);
         read_rules(self.rules.policy.clone(), settings, grants, workspace, tool, foreign, arguments)
     }
@@ -374,7 +374,7 @@ impl TurnContext {
             call_id: call.call_id.clone(),
             workspace: Arc::clone(&self.files.workspace),
             state_files: Arc::clone(&self.files.state.borrow()),
-            client_files: Some(Arc::clone(&self.files.of_client) as _),
+            client_files: Some(Arc::clone(&self.files.client_files) as _),
             reading: self.read_rules(call),
             environment: Arc::clone(&self.control.environment),
             progress: Default::default(),
@@ -387,7 +387,7 @@ impl TurnContext {
             ),
             // Only a running call may ask the model.
             sampler: Default::default(),
-            stands_for: self.tools.finds.tools().stands_for(&call.name).cloned(),
+            stands_for: self.tools.finder.tools().stands_for(&call.name).cloned(),
             // Confinement is known only after the call was approved.
             confinement: Confinement::Usual,
             guarded: self.rules.policy.now().rules().guarded().clone(),

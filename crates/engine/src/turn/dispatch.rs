@@ -170,7 +170,7 @@ async fn store(context: &TurnContext, ended: EndedCall<'_>, step: u32, turn: &mu
     let (takes_back, found) = (effects.takes_back.take(), std::mem::take(&mut effects.found));
     let (user_text, unchanged) = (effects.user_text.take(), effects.unchanged);
     if !found.is_empty() {
-        context.recorder.change(StateChange::Tools { names: context.tools.finds.names() }).await?;
+        context.recorder.change(StateChange::Tools { names: context.tools.finder.names() }).await?;
     }
     let result = ToolResult {
         call_id,

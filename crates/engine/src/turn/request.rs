@@ -42,12 +42,12 @@ pub(crate) fn guess_fixed(context: &TurnContext, model: &ModelInfo) -> u64 {
     if model.embedded {
         return 0;
     }
-    context.tools.finds.tools().print.tokens + tokens::estimate(&context.prompt.system)
+    context.tools.finder.tools().print.tokens + tokens::estimate(&context.prompt.system)
 }
 
 /// Estimates the tokens of the next request to a model.
 pub(crate) fn expected(context: &TurnContext, state: &TurnState, model: &ModelInfo) -> u64 {
-    let next = Next { model, tools: context.tools.finds.tools().print };
+    let next = Next { model, tools: context.tools.finder.tools().print };
     state.meter.expected(&context.models.calibration, next, || guess(context, state, model))
 }
 

@@ -35,7 +35,7 @@ const MAX_CALLS: usize = 64;
 pub(crate) async fn sample(context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
     request::append_reminders(context, state, None).await?;
     let model = &*context.models.model;
-    let tools = context.tools.finds.tools();
+    let tools = context.tools.finder.tools();
     // The answer exists but has the wrong form: no calls are needed to fix that.
     let only_form = state.unusable.wrong_form().is_some();
     let tools = if only_form && !model.can_forbid_calls() { ToolSet::none() } else { tools };
@@ -67,7 +67,7 @@ async fn last_answer(context: &TurnContext, state: &mut TurnState) -> Result<(),
         let reason = SlotChoice { slot, rule }.reason().to_owned();
         context.recorder.fact(EventKind::ModelChosen { slot, model, rule, reason }).await?;
     }
-    let named = if context.models.chat.can_forbid_calls() { context.tools.finds.tools() } else { ToolSet::none() };
+    let named = if context.models.chat.can_forbid_calls() { context.tools.finder.tools() } else { ToolSet::none() };
     ask_with_retry(context, state, named).await?;
     if state.reply == Reply::ForbiddenCall && state.answer.is_none() {
         // The model called a tool despite the ban, so it is asked again without tools.

@@ -109,7 +109,7 @@ impl GatedCall<'_> {
             settings: &settings,
             roots: &roots(&context.files.workspace),
             memories: context.files.workspace.memories.as_deref(),
-            kept: &context.rules.grants.kept.now(),
+            kept: &context.rules.grants.permanent.now(),
             held,
             contained,
         };
@@ -359,14 +359,14 @@ async fn answer_unknown_tool(call: &Invocation<'_>) -> Result<ToolOutput, TurnEx
         granted_by: Vec::new(),
         leads_to: None,
     });
-    if session_tools::is_meant(name) {
-        return Ok(ToolOutput::error(ToolErrorCode::UnknownTool, session_tools::GONE));
+    if session_tools::is_client_tool_name(name) {
+        return Ok(ToolOutput::error(ToolErrorCode::UnknownTool, session_tools::CLIENT_GONE));
     }
     // The toolbox has the best error message for a tool that it lacks. It is not asked about a tool that only the turn
     // lacks, because it would inspect the files of the call.
-    let is_known = context.tools.finds.is_known(name);
+    let is_known = context.tools.finder.is_known(name);
     let hidden = if is_known { name } else { context.ports.toolbox.canonical_name(name) };
-    if let Some(hidden_reason) = context.tools.finds.why_not(hidden) {
+    if let Some(hidden_reason) = context.tools.finder.hidden_reason(hidden) {
         let text = format!("{hidden} exists but is not available to you: {hidden_reason}");
         return Ok(ToolOutput::error(ToolErrorCode::UnknownTool, text));
     }
@@ -377,7 +377,7 @@ async fn answer_unknown_tool(call: &Invocation<'_>) -> Result<ToolOutput, TurnEx
     {
         text = output.text;
     }
-    if let Some(suggestion) = context.tools.finds.meant_by(name) {
+    if let Some(suggestion) = context.tools.finder.suggest(name) {
         text.push_str(&format!(". Did you mean {suggestion}?"));
     }
     Ok(ToolOutput::error(ToolErrorCode::UnknownTool, text))

@@ -108,7 +108,7 @@ async fn add_folder_notes(context: &TurnContext, state: &mut TurnState) -> Resul
     if is_first {
         paths.extend(known.keys().map(|name| (*name).to_owned()));
     }
-    let looked = instructions::look_at_folders(&*context.ports.workspaces, workspace, limits, paths).await;
+    let looked = instructions::read_folder_guides(&*context.ports.workspaces, workspace, limits, paths).await;
     let Some(mut files) = looked else { return Ok(()) };
     if is_first {
         let gone = known.keys().filter(|name| files.iter().all(|file| file.name != **name));

@@ -64,7 +64,7 @@ pub(crate) struct Results {
 
 impl Default for Results {
     fn default() -> Self {
-        Self { patterns: Patterns::read().map(Arc::new) }
+        Self { patterns: Patterns::compile().map(Arc::new) }
     }
 }
 

@@ -103,7 +103,7 @@ impl SessionState {
     }
 
     /// The visible history: the summary, followed by the items after it.
-    pub(crate) fn seen(&self) -> Vec<Arc<Item>> {
+    pub(crate) fn visible_history(&self) -> Vec<Arc<Item>> {
         self.compaction.iter().chain(self.history.iter().map(|(_, item)| item)).cloned().collect()
     }
 
@@ -236,7 +236,7 @@ pub(crate) struct PendingInterrupt {
 impl Interrupts {
     /// Attaches a new waiter if the call has already asked the same. Approval is asked once per call, even if the
     /// request is now phrased differently.
-    pub(crate) fn wait_again(
+    pub(crate) fn reattach(
         &mut self,
         call: &CallId,
         ask: &Ask,
@@ -246,10 +246,10 @@ impl Interrupts {
             Ask::Approval { .. } => matches!(asked, Ask::Approval { .. }),
             Ask::Question { .. } => asked == ask,
         };
-        let is_meant = |pending: &&mut PendingInterrupt| {
+        let is_asked = |pending: &&mut PendingInterrupt| {
             pending.interrupt.call_id.as_ref() == Some(call) && is_same(&pending.interrupt.ask)
         };
-        let Some(pending) = self.pending.iter_mut().find(is_meant) else { return Err(waiter) };
+        let Some(pending) = self.pending.iter_mut().find(is_asked) else { return Err(waiter) };
         pending.waiter = Some(waiter);
         Ok(())
     }

@@ -25,7 +25,7 @@ use agentd_core::{
 use serde_json::json;
 
 use crate::{
-    large_input::{self, InputRoom, UserInput},
+    large_input::{self, InputBudget, UserInput},
     links::results::READ_FILE,
     turn::{TurnContext, TurnExit, TurnState},
 };
@@ -187,29 +187,29 @@ pub(crate) async fn inputs(
     });
     let inputs: Vec<UserInput> = inputs.collect();
     let count = (inputs.len() + usize::from(earlier.is_some())) as u64;
-    let room = window / INPUTS_DIVISOR;
+    let budget = window / INPUTS_DIVISOR;
     let all: u64 = inputs.iter().map(|input| estimate(&input.text)).sum::<u64>() + earlier.map_or(0, estimate);
     // If they do not all fit, each gets an equal share.
-    let share = if all <= room { room } else { room / count.max(1) };
+    let share = if all <= budget { budget } else { budget / count.max(1) };
     let share = share.max(MIN_INPUT_TOKENS);
     let mut parts: Vec<String> = earlier.map(|text| shortened(text, share)).into_iter().collect();
-    let room = InputRoom { whole: share, shown: share, read: context.prompt.results.large };
+    let budget = InputBudget { whole: share, shown: share, read: context.prompt.results.large };
     for input in inputs {
-        parts.push(shortened_input(context, input, room).await?);
+        parts.push(shortened_input(context, input, budget).await?);
     }
     parts.extend(attached);
     Ok(Some(parts.join("\n\n")).filter(|text| !text.is_empty()))
 }
 
 /// Shortens an input to the available space, and stores it in a file if it does not fit.
-async fn shortened_input(context: &TurnContext, input: UserInput, room: InputRoom) -> Result<String, TurnExit> {
-    if input.stored.is_some() || estimate(&input.text) <= room.whole {
+async fn shortened_input(context: &TurnContext, input: UserInput, budget: InputBudget) -> Result<String, TurnExit> {
+    if input.stored.is_some() || estimate(&input.text) <= budget.whole {
         // A stored input ends with the path of its file, and the end is preserved.
-        return Ok(shortened(&input.text, room.whole));
+        return Ok(shortened(&input.text, budget.whole));
     }
     let text = input.text.clone();
     let (workspaces, session) = (&*context.ports.workspaces, context.files.session);
-    match large_input::spill(workspaces, session, &context.tools.visible, input, room).await {
+    match large_input::spill(workspaces, session, &context.tools.visible, input, budget).await {
         Ok(input) => {
             if let Some(warning) = input.warning(&context.models.model.info().id, context.window()) {
                 context.recorder.fact(warning).await?;
@@ -217,11 +217,11 @@ async fn shortened_input(context: &TurnContext, input: UserInput, room: InputRoo
             Ok(input.text)
         }
         Err(error) => {
-            let why = reason(&error);
+            let reason = reason(&error);
             let message =
-                format!("a part of the input is not visible to the model: it could not be stored in a file, {why}");
+                format!("a part of the input is not visible to the model: it could not be stored in a file, {reason}");
             context.recorder.warn("input_not_stored", message).await?;
-            Ok(shortened(&text, room.whole))
+            Ok(shortened(&text, budget.whole))
         }
     }
 }

@@ -334,7 +334,7 @@ fn append_to_conversation(
     if expected.saturating_add(estimate(&input)).saturating_add(length.tokens()) > window {
         return None;
     }
-    let mut draft = request::assemble(context, state, context.tools.finds.tools());
+    let mut draft = request::assemble(context, state, context.tools.finder.tools());
     draft.may_call = false;
     context.tools.chain.before_model(context, state, &mut draft);
     draft.messages.push(Message::User { text: input });
