@@ -490,9 +490,9 @@ mod tests {
         for name in 2..MAX_CACHED {
             tools(name);
         }
-        assert!(is_shared(&first, &tools(0)), "all of them fit");
+        assert!(is_shared(&first, &tools(0)), "all of them fit into the cache");
         tools(MAX_CACHED);
-        assert!(is_shared(&first, &tools(0)), "it was shown since");
-        assert!(!is_shared(&second, &tools(1)), "it was the longest ago");
+        assert!(is_shared(&first, &tools(0)), "it was used since");
+        assert!(!is_shared(&second, &tools(1)), "it was the least recently used");
     }
 }

@@ -362,7 +362,7 @@ mod tests {
         let late = questions.recv().await.unwrap();
         assert!(late.reply.is_closed());
         assert_eq!(files.ask("b", FileAction::Read).await, Err(NoAnswer::Late));
-        assert!(questions.try_recv().is_err(), "it was asked again at once");
+        assert!(questions.try_recv().is_err(), "the late client was asked again at once");
         tokio::time::advance(PAUSE_TIME).await;
         let answer = async {
             let question = questions.recv().await.unwrap();

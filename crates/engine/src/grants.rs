@@ -111,6 +111,6 @@ impl LiveGrants {
 /// Error for revoking a rule that does not exist.
 pub(crate) fn unknown_grant(scope: &str, rule: &str) -> EngineError {
     let shown: String = rule.chars().take(200).collect();
-    EngineError::new(ErrorKind::NotFound, format!("no grant {shown:?} {scope}"))
+    EngineError::new(ErrorKind::NotFound, format!("no such grant: {shown:?} ({scope})"))
         .with_hint("list all grants with `agentctl grants list`")
 }

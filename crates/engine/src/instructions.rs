@@ -174,7 +174,7 @@ fn frame_file(file: &GuideFile, space: usize) -> String {
     };
     let shown = match space {
         0 if file.is_gone() => "(the file was removed: its notes no longer apply)".to_owned(),
-        0 => "(left out: no room)".to_owned(),
+        0 => "(omitted: no space)".to_owned(),
         _ => harmless(beginning(text, space)).trim().to_owned(),
     };
     // The daemon may have read only a part of the file, and shows only a part of that.
@@ -331,11 +331,11 @@ pub(crate) fn skills_notice(preamble: &PreambleContext<'_>) -> Option<ItemBody> 
     }
     let count = |form: SkillListing| forms.iter().filter(|listed| **listed == form).count();
     if count(SkillListing::Name) > 0 {
-        text.push_str("\n(for a name alone, see the purpose in its SKILL.md)");
+        text.push_str("\n(if only a name is listed, see its SKILL.md)");
     }
     match count(SkillListing::None) {
         0 => {}
-        more => text.push_str(&format!("\n({more} more are left out: no room)")),
+        more => text.push_str(&format!("\n({more} more are omitted: no space)")),
     }
     Some(ItemBody::Notice { text, topic: NoticeTopic::Skills, sources, pictures: Vec::new() })
 }

@@ -310,7 +310,7 @@ mod tests {
             prop_assert!(text.ends_with(&text[split.file_start..]) && stored.bytes as usize == text.len() - split.file_start);
             prop_assert!(input.text.contains(&text[split.file_start..split.head]));
             if typed && !words.trim().is_empty() {
-                prop_assert!(input.text.starts_with(words.trim_end()), "the words stay whole");
+                prop_assert!(input.text.starts_with(words.trim_end()), "the typed text should stay complete");
             }
             prop_assert!(input.typed_bytes.is_none_or(|bytes| input.text.get(..bytes as usize).is_some()));
         }

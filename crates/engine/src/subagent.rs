@@ -271,7 +271,7 @@ async fn find_earlier(call: &Invocation<'_>, task: &Task, id: SessionId) -> Resu
         }
         None => {
             let unknown = format!("no subagent of this session has the context_id {id}");
-            Err(EngineError::not_found(unknown, "leave context_id out for a new one"))
+            Err(EngineError::not_found(unknown, "omit context_id for a new subagent"))
         }
     }
 }

@@ -4,7 +4,7 @@
 //!   catalogue.
 //! - [`ToolScope`]: upper bound on a turn's tools, whatever is mentioned, from its agent, depth and model.
 //! - [`Availability`]: the decision on each tool, with its reason.
-//! - [`ToolFinder`]: tools that are not shown but that the model can find and then call; scores how well a tool matches a
+//! - [`ToolFinder`]: finds hidden tools, which the model can then call; scores how well a tool matches a
 //!   query, and suggests names for unknown tools.
 
 mod search;
@@ -315,7 +315,7 @@ impl fmt::Display for Availability<'_> {
                 f.write_str("tools.yaml has `enabled: never`, or something that it requires is not configured")
             }
             Self::Forbidden { agent } => write!(f, "the agent {agent} does not name it"),
-            Self::Child => f.write_str("a session that works for another one cannot delegate"),
+            Self::Child => f.write_str("a subagent cannot delegate"),
             Self::Allowed => f.write_str("the client allows it for this turn"),
             Self::NotAllowed => f.write_str("the client does not allow it for this turn"),
             Self::Shadowed { by } => write!(f, "another tool has its name ({by})"),

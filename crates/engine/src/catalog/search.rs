@@ -41,7 +41,7 @@ struct AvailableTools {
 }
 
 impl ToolFinder {
-    /// Creates the finds of a turn that shows these tools. `loaded_tools` are those mentioned or found so far.
+    /// Creates the finder of a turn that shows these tools. `loaded_tools` are those mentioned or found so far.
     pub(crate) fn new(catalog: Arc<ToolCatalog>, scope: ToolScope, shown: ToolSet, loaded_tools: Vec<String>) -> Self {
         let available = watch::Sender::new(AvailableTools { loaded_tools, tools: shown.clone() });
         Self { catalog, scope, shown, available }
@@ -184,7 +184,7 @@ const MAX_WORDS: usize = 24;
 const MAX_DESCRIPTION_BYTES: usize = 4096;
 /// Minimum length of a prefix that matches a longer word, in characters.
 const MIN_PREFIX: usize = 3;
-/// Stop words, which say nothing about a tool.
+/// Stop words, which are not specific to a tool.
 const STOP_WORDS: [&str; 18] = [
     "a", "an", "and", "by", "can", "do", "find", "for", "from", "how", "i", "in", "of", "on", "the", "to", "tool",
     "with",

@@ -208,7 +208,7 @@ fn describe_files(earlier: Option<&EarlierFiles>, turn: u64) -> String {
     };
     let mut text = format!("uploads/ and outputs/ are as they were at the end of turn {turn};");
     if !left.is_empty() {
-        text.push_str(&format!(" {} could not be restored, and are as they were later;", left.len()));
+        text.push_str(&format!(" {} could not be restored, and have later content;", left.len()));
     }
     if !folder.is_empty() {
         text.push_str(&format!(

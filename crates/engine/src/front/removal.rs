@@ -199,7 +199,7 @@ impl Engine {
     pub async fn clean_leftovers(&self, trial: bool) -> Result<FilesRemoved, EngineError> {
         if !trial {
             if let Err(error) = self.settle_worktrees().await {
-                tracing::warn!(hint = error.hint(), "worktrees were not cleaned up: {error}");
+                tracing::warn!(hint = error.hint(), "could not clean up worktrees: {error}");
             }
             self.finish_removals().await?;
         }

@@ -94,7 +94,7 @@ impl Engine {
             None => {
                 let store = &self.shared.ports.store;
                 if !store.grants().await?.iter().any(|grant| grant.rule == rule) {
-                    return Err(unknown_grant("for good", &rule));
+                    return Err(unknown_grant("permanent", &rule));
                 }
                 store.revoke_grant(rule).await?;
                 self.shared.permanent_grants.reload().await?;
@@ -372,7 +372,7 @@ impl Engine {
     /// # Errors
     /// If there is no such tool.
     pub fn tool(&self, name: &str) -> Result<ToolSpec, EngineError> {
-        let hint = "`agentctl tools` lists them; a command line goes after `--`";
+        let hint = "list them with `agentctl tools`; put a command line after `--`";
         let unknown = || EngineError::not_found(format!("no such tool: {name:?}"), hint);
         self.tools().into_iter().find(|tool| tool.name == name).ok_or_else(unknown)
     }

@@ -53,7 +53,7 @@ use crate::{
 /// 12. `answer_form`, `ask_again`, `open_todos`, `repetition`: problems of an answer come after everything that the
 ///     history holds.
 /// 13. `repair`: after everything that adds to the request, so that calls and results pair up in any case.
-/// 14. `undo`: innermost, so that what changes between its two looks was changed by the call, and not by the user while
+/// 14. `undo`: innermost, so that all changes between its two snapshots were made by the call, not by the user while
 ///     being asked.
 /// 15. `client_tools`: after undo, since it takes the place of the tool.
 pub(crate) fn chain() -> Chain {
@@ -95,7 +95,7 @@ pub(crate) fn chain() -> Chain {
         link("pins", "repeats pinned rules whenever the model no longer sees them", Pins),
         link(
             "turn_instructions",
-            "gives the model the client's instructions for this turn, and in the next one ends them",
+            "shows the model the client's instructions for this turn, and revokes them in the next one",
             TurnInstructions,
         ),
         link("recall", "adds relevant compacted passages", Recall),
@@ -130,7 +130,7 @@ pub(crate) fn chain() -> Chain {
         link("open_todos", "asks the model once to finish open todos, or to say why not", OpenTodos),
         link(
             "repetition",
-            "warns the model when it repeats the same calls with the same results, and shows no file twice",
+            "warns the model when it repeats the same calls with the same results, and does not repeat unchanged files",
             Repetition,
         ),
         link(

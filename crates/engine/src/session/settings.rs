@@ -126,8 +126,8 @@ impl Actor {
             return Ok(());
         }
         if self.state.settings.parent.is_some() {
-            let message = "a session that works for another one uses the other's mode";
-            return Err(EngineError::invalid(message, "set it there").into());
+            let message = "a subagent uses the mode of its parent session";
+            return Err(EngineError::invalid(message, "set it in the parent session").into());
         }
         let entry = mode_set(self.id, self.shared.ports.clock.now(), mode, &client);
         // The mode only takes effect if it is in the audit log.
@@ -216,7 +216,7 @@ pub(crate) fn check(models: &dyn Models, slot: Slot, id: &str) -> Result<(), Eng
         return Err(EngineError::invalid(message, "set a server in models.yaml or in MODEL_BASIC_BASE_URL"));
     }
     let message = format!("the server of the slot {slot} has a single model, which is not chosen by id");
-    let hint = "with `wire: openai` and the address up to /v1, its models can be listed";
+    let hint = "set `wire: openai` and the address up to /v1 to list its models";
     Err(EngineError::invalid(message, hint))
 }
 
@@ -261,8 +261,8 @@ impl Actor {
     pub(crate) async fn set_model(&mut self, slot: Option<Slot>, model: Option<String>) -> Result<SlotInfo, Fault> {
         let settings = self.state.settings.clone();
         if settings.parent.is_some() {
-            let message = "a session that works for another one uses the other's model";
-            return Err(EngineError::invalid(message, "set it there").into());
+            let message = "a subagent uses the model of its parent session";
+            return Err(EngineError::invalid(message, "set it in the parent session").into());
         }
         let slot = if model.is_some() { slot.or(settings.slot) } else { slot };
         let settings = with_checked_model(&*self.shared.ports.models, SessionSettings { slot, model, ..settings })?;

@@ -27,7 +27,7 @@ use crate::turn::{recorder::ResolvedInterrupt, stopwatch::milliseconds};
 
 /// Record of the decision on one call, for the links around it and for the audit log.
 pub(crate) struct CallRecord<'a> {
-    /// The call as the model wrote it, with the argument names of its tool, whatever changed it later.
+    /// The call as the model wrote it, with the argument names of its tool, before any later change.
     pub(crate) written: &'a ToolCall,
     /// Note for the model on how its arguments were adapted.
     note: Option<&'a str>,
@@ -42,8 +42,8 @@ pub(crate) struct CallEntries {
     pub(crate) passed: bool,
     /// True once the decision is in the audit log.
     pub(crate) logged: bool,
-    /// True if the daemon does not let it run, whatever was decided: the decision could not be logged, or what the user
-    /// was shown is not what would happen.
+    /// True if the daemon blocks it regardless of the decision: the decision could not be logged, or the call would no
+    /// longer do what the user was shown.
     pub(crate) blocked: bool,
     /// True if the decision could not be logged.
     pub(crate) log_failed: bool,
@@ -60,7 +60,7 @@ pub(crate) struct CallEntries {
     pub(crate) packages: Vec<SkillPackages>,
     /// State of the files before the call.
     pub(crate) snapshot: Option<FileSnapshot>,
-    /// Reason why its changes cannot be undone, as of the last look at the files.
+    /// Reason why its changes cannot be undone, as of the last check of the files.
     pub(crate) irreversible: Option<String>,
     /// Answer to the approval question.
     answered: Option<ResolvedInterrupt>,
@@ -96,7 +96,7 @@ impl<'a> CallRecord<'a> {
         slot.get_or_insert_with(|| judgement.clone());
     }
 
-    /// Takes the look at the files before the call, and clears what was derived from it.
+    /// Takes the snapshot of the files before the call, and clears what was derived from it.
     pub(crate) fn take_snapshot(&self) -> Option<FileSnapshot> {
         let mut entries = self.entries();
         entries.irreversible = None;

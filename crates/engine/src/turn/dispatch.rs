@@ -157,8 +157,8 @@ async fn store(context: &TurnContext, ended: EndedCall<'_>, step: u32, turn: &mu
     let EndedCall { call, item, output, entries, duration_ms } = ended;
     let CallEntries { log_failed, ran_with, mut effects, .. } = entries;
     let ToolOutput { text, error, files, exit_code, details, state_files, .. } = output;
-    // State changes are in the journal before the result. So no model hears of a file that a crash has lost, and the
-    // next call sees the change.
+    // State changes are in the journal before the result. So a model is never shown a file that a crash has lost, and
+    // the next call sees the change.
     let changes_state = !state_files.is_empty();
     for change in state_files {
         context.recorder.change(StateChange::File(change)).await?;

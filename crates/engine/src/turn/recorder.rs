@@ -56,7 +56,7 @@ pub(crate) enum TurnMessage {
 pub(crate) struct ResolvedInterrupt {
     pub(crate) answer: Answer,
     pub(crate) by: DecidedBy,
-    /// The question as it was shown; `None` if nobody was asked because a grant was added meanwhile.
+    /// The question as it was shown; `None` if a grant was added before the user was asked.
     pub(crate) asked: Option<Box<Ask>>,
 }
 

@@ -22,7 +22,7 @@ pub(crate) struct RouteFacts<'a> {
     pub(crate) intent: Option<&'a Intent>,
     /// True if there are pictures for the model to see.
     pub(crate) pictures: bool,
-    /// Slots with a model of their own.
+    /// Slots with their own model.
     pub(crate) own: &'a [Slot],
     /// Slots whose model has vision.
     pub(crate) with_vision: &'a [Slot],

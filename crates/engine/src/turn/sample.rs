@@ -28,7 +28,7 @@ use crate::turn::{
     unusable_answers,
 };
 
-/// Maximum number of calls per answer. A model that asks for more has gone astray.
+/// Maximum number of calls per answer. A model that requests more is malfunctioning.
 const MAX_CALLS: usize = 64;
 
 /// Calls the turn's model with its tools.

@@ -186,14 +186,14 @@ mod tests {
         assert_eq!(stopwatch.worked(), 2 * second);
         let (first, other) = (stopwatch.pause(), stopwatch.pause());
         advance(second).await;
-        assert_eq!(stopwatch.worked(), 2 * second, "also while it is waited");
+        assert_eq!(stopwatch.worked(), 2 * second, "paused while a call waits");
         drop(first);
         advance(second).await;
         drop(other);
         assert_eq!(stopwatch.worked(), 2 * second);
         let (waits, works) = (stopwatch.pause(), stopwatch.work());
         advance(second).await;
-        assert_eq!(stopwatch.worked(), 3 * second, "one of them works");
+        assert_eq!(stopwatch.worked(), 3 * second, "not paused while a subagent works");
         drop(works);
         advance(second).await;
         drop(waits);

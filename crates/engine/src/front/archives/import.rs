@@ -335,7 +335,7 @@ impl SessionImport {
         if let Ok(journal) = self.journal()
             && let Err(error) = journal.abandon(drafts).await
         {
-            tracing::warn!("remains of an import are removed at the next start: {error}");
+            tracing::warn!("could not remove an aborted import; retrying at the next start: {error}");
         }
     }
 }

@@ -4,7 +4,7 @@
 //!   its last one when its actor was asked, so that the export is consistent even while a turn is running. Interrupted
 //!   imports are also cleaned up here.
 //! - [`import`] imports archives from any source. Turns that were open when the session was exported are ended here,
-//!   by pure code. Such a turn never continues: neither its pending calls nor the user's input run here. It ends like a
+//!   without side effects. Such a turn never continues: neither its pending calls nor the user's input run here. It ends like a
 //!   turn that was interrupted by a stop of the daemon.
 
 pub mod import;
@@ -157,7 +157,7 @@ impl Engine {
         match settled.await {
             Ok(settled) => Ok(settled?),
             Err(error) => {
-                tracing::error!("completing imports ended early: {error}");
+                tracing::error!("could not clean up interrupted imports: {error}");
                 Ok(())
             }
         }
@@ -218,7 +218,7 @@ impl OpenTurns {
                 }
             }
         }
-        if self.bytes > MAX_BYTES { Err("open turns hold more than a session can") } else { Ok(()) }
+        if self.bytes > MAX_BYTES { Err("open turns have more data than a session may have") } else { Ok(()) }
     }
 
     /// Facts that end everything that is open, each with its turn.

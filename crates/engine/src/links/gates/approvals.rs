@@ -53,7 +53,7 @@ impl Link for Approvals {
                 (Decision::Deny(reason), _) => Ok(ToolOutput::error(ToolErrorCode::Denied, reason)),
                 (Decision::Fail, failed) => Ok(failed.unwrap_or_else(|| refuse("it could not be prepared"))),
                 (Decision::Run, _) => {
-                    // Whatever the rules took it for, no user has reviewed this call.
+                    // However the rules classified it, no user has reviewed this call.
                     confine(call);
                     gated.run().await
                 }

@@ -151,7 +151,7 @@ const PREFACE: &str = "Passages of this session that you no longer see and that 
 pub(crate) struct Recall;
 
 impl Link for Recall {
-    // Runs after the compaction before the first step: what that replaces may be just what the input is about.
+    // Runs after the compaction before the first step: the part that it replaces may be relevant to the input.
     fn before_step<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
         let is_start =
             state.steps == 0 && !state.only_compacts() && context.config.recall && !has_recall(context, state);

@@ -276,7 +276,7 @@ impl Link for Files {
         }
         async move {
             if !state.returned_pictures.is_empty() {
-                // After all results of the step: nothing may come between those.
+                // After all results of the step: nothing may come between them.
                 context.or_cancelled(context.models.model.look_for_sight()).await?;
                 let notice = attachments::returned_notice(std::mem::take(&mut state.returned_pictures));
                 context.append_notice(state, notice).await?;
@@ -311,7 +311,7 @@ async fn load(context: &TurnContext, state: &mut TurnState) -> Result<(), TurnEx
         }
         let read = context.ports.workspaces.read_file(context.files.tree(), path.clone(), 0, MAX_BYTES);
         let read = context.or_cancelled(read).await?;
-        let read = read.inspect_err(|error| tracing::warn!("the model is not shown {path}: {error}"));
+        let read = read.inspect_err(|error| tracing::warn!("could not read {path} for the model: {error}"));
         state.pictures.insert(path, read.ok().map(|piece| Arc::from(piece.content)));
     }
     Ok(())

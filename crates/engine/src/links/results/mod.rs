@@ -12,7 +12,7 @@
 //!   its end and the path. This includes errors: overflowing the window would end the session for good, and truncated
 //!   text could not be retrieved.
 //!
-//! [`EditDiagnostics`]: errors caused by an edit are shown to the model before its next step, once, in the words of the
+//! [`EditDiagnostics`]: errors caused by an edit are shown to the model before its next step, once, as worded by the
 //! language server.
 
 mod reduce;

@@ -23,7 +23,7 @@ const MORE_LAST: usize = 60;
 /// Number of characters shown before and after the match in a long line.
 const BEFORE: usize = 120;
 const AFTER: usize = 280;
-/// Maximum number of lines of a text that is reduced. The data kept per line takes more memory than a short line
+/// Maximum number of lines of a text that is reduced. The data stored per line takes more memory than a short line
 /// itself.
 const MAX_LINES: usize = 1_000_000;
 /// Tokens of a marker for a gap between two shown lines.

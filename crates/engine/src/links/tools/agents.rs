@@ -41,11 +41,11 @@ struct Arguments {
     /// Everything that the subagent must know and do.
     #[serde(alias = "prompt")]
     task: String,
-    /// Some models name the work besides; what it is stands in the task.
+    /// Title that some models add. Ignored: the task describes the work.
     #[serde(rename = "description")]
     #[schemars(skip)]
     _description: Option<String>,
-    /// Named in the schema where there are agents to be named.
+    /// Added to the schema only if there are agents to choose from.
     #[serde(alias = "agent_id", alias = "subagent_type")]
     #[schemars(skip)]
     agent: Option<String>,
@@ -136,7 +136,7 @@ fn task(call: &Invocation<'_>) -> Result<Task, ToolOutput> {
 }
 
 /// Checks that an earlier subagent running `agent` may continue: it must be an agent that the caller could name, or one
-/// like the caller. So no agent reaches through it what it cannot use itself.
+/// like the caller. So no agent can use it to exceed its own permissions.
 pub(crate) fn check_continuation(
     context: &TurnContext,
     agent: Option<&str>,
@@ -246,7 +246,7 @@ fn transfer_target(call: &Invocation<'_>) -> Result<(Vec<String>, String), ToolO
     let to = name.strip_prefix(TRANSFER).unwrap_or(name);
     let stack = next_stack(&active_agent.chain(), to, call.state.agent_changes);
     let stack = stack.map_err(|reason| ToolOutput::error(ToolErrorCode::Tool, reason))?;
-    Ok((stack, task.filter(|task| !task.trim().is_empty()).unwrap_or_else(|| "go on".to_owned())))
+    Ok((stack, task.filter(|task| !task.trim().is_empty()).unwrap_or_else(|| "continue".to_owned())))
 }
 
 /// Returns the stack after a transfer, or a reason why it is not possible.

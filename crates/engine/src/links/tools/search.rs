@@ -126,7 +126,7 @@ fn find(call: &Invocation<'_>) -> ToolOutput {
     }
     if !left.is_empty() {
         lines.push(
-            "no room for more tools in this session: use the tools already found, or ask the user to mention others"
+            "this session cannot load more tools: use the tools already found, or ask the user to mention others"
                 .to_owned(),
         );
     }

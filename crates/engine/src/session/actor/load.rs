@@ -350,8 +350,8 @@ impl Actor {
         if !self.is_idle() || self.journal.has_readers() || self.is_leased() || !self.commands.is_empty() {
             return NextMove::Go;
         }
-        // A command that arrives now is refused when the channel is dropped. It must not run, because a turn that it
-        // started could not be reached by anyone.
+        // A command that arrives now is refused when the channel is dropped. It must not run, because nothing could
+        // reach a turn that it started.
         self.commands.close();
         NextMove::Exit
     }

@@ -124,7 +124,7 @@ pub(super) struct OpenTurn {
     /// Mentions of the turn's input; `None` after a restart, when they are unknown.
     pub(super) mentions: Option<Arc<Mentions>>,
     /// Started items that were added to the turn and not given to a model yet. Each is completed when it is taken, so
-    /// that its place in the journal is the place where the model reads it.
+    /// that its position in the journal is the one where the model reads it.
     pub(super) steers: Vec<Arc<Item>>,
     /// Calls started before the restart that a subagent still works for.
     pub(super) in_flight: HashMap<CallId, InFlightCall>,

@@ -472,7 +472,7 @@ mod tests {
         });
         slot.send(Command { access: Access::ReadOnly, run });
         let answered = tokio::time::timeout(Duration::from_secs(20), handle.answered(answer)).await;
-        assert!(answered.expect("nobody waits for ever").is_none());
+        assert!(answered.expect("the wait should end").is_none());
 
         // An answer counts even if the actor is gone by then.
         let (reply, answer) = oneshot::channel();

@@ -1,4 +1,4 @@
-//! Git worktrees of sessions: created on request of the settings, and released when the session goes. Also folders that
+//! Git worktrees of sessions: created on request of the settings, and released when the session is deleted. Also folders that
 //! are closed while all of their files are changed or removed: no turn begins in them during that time.
 
 use std::{

@@ -189,7 +189,7 @@ impl Actor {
         let mut settings = self.state.settings.clone();
         settings.grants.retain(|grant| grant.rule != rule);
         if settings.grants.len() == self.state.settings.grants.len() {
-            return Err(unknown_grant("for this session", &rule).into());
+            return Err(unknown_grant("of this session", &rule).into());
         }
         self.change(StateChange::Settings { settings }).await
     }

@@ -116,7 +116,7 @@ impl Actor {
             return refused("a resumed turn keeps its agent", "send a prompt with the agent");
         }
         if self.state.settings.parent.is_some() {
-            let message = "the session of a subagent works only as that subagent";
+            let message = "the session of a subagent cannot use another agent";
             return refused(message, "use the agent in one of your sessions");
         }
         if id != MAIN && self.all_agents().get(id).is_none() {
@@ -144,8 +144,8 @@ impl Actor {
         let unknown = allowed.find(|name| !is_client_tool(name) && !is_transfer(name) && !exists(name));
         let Some(unknown) = unknown else { return Ok(()) };
         let shown: String = unknown.chars().take(100).collect();
-        let hint = "`agentctl tools` lists them, and so does Daemon.Tools";
-        Err(EngineError::invalid(format!("{shown:?} is allowed, but there is no such tool"), hint))
+        let hint = "list them with `agentctl tools` or Daemon.Tools";
+        Err(EngineError::invalid(format!("no such tool: {shown:?}, in the allowed tools"), hint))
     }
 
     /// Options and answer schema of the last turn that ran here and did more than compact. Options of imported turns

@@ -85,7 +85,7 @@ impl Actor {
             EngineError::busy(
                 format!("turn {} of this session is running", open.turn_id),
                 format!(
-                    "agentctl attach {id} shows it, and Ctrl-C there cancels it; clients can also queue a turn or add \
+                    "see it with agentctl attach {id} (Ctrl-C cancels it); clients can also queue a turn or add \
                      to this one"
                 ),
             )

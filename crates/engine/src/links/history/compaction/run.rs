@@ -271,7 +271,7 @@ async fn store_results(context: &TurnContext, chosen: &[Arc<Item>]) -> Option<Ve
         let name = format!("{}-shown.txt", result.call_id);
         let content = result.text.clone().into_bytes();
         let stored = context.store_result(name, content).await;
-        let stored = stored.inspect_err(|error| tracing::warn!("results are not moved to files: {error}"));
+        let stored = stored.inspect_err(|error| tracing::warn!("could not move results to files: {error}"));
         offloaded.push(OffloadedResult { item: item.id, path: stored.ok()? });
     }
     Some(offloaded)

@@ -27,7 +27,7 @@ fn check_reduction(text: &str, request: &str, shown: &[&str], omitted: &[&str]) 
         assert!(reduced.contains(part), "{part:?} is missing in:\n{reduced}");
     }
     for part in omitted {
-        assert!(!reduced.contains(part), "{part:?} is of no use in:\n{reduced}");
+        assert!(!reduced.contains(part), "{part:?} should be omitted from:\n{reduced}");
     }
     assert!(estimate(&reduced) <= TOKENS + 100, "{} tokens:\n{reduced}", estimate(&reduced));
 }
@@ -140,7 +140,7 @@ fn short_output_is_not_reduced() {
     assert_eq!(reduce(&PATTERNS, "", None, 100), None);
     assert_eq!(reduce(&PATTERNS, "exit code 0\nall is well\n", None, 100), None);
     assert_eq!(reduce(&PATTERNS, "error\n\n\n", None, 0), None);
-    assert_eq!(reduce(&PATTERNS, &"\n".repeat(2 * MAX_LINES), None, 1_000), None, "that is not worth its room");
+    assert_eq!(reduce(&PATTERNS, &"\n".repeat(2 * MAX_LINES), None, 1_000), None, "too many lines");
 }
 
 fn line() -> impl Strategy<Value = String> {
@@ -207,7 +207,7 @@ fn error_lines_of_many_tools_are_recognised() {
         check(line, Some(Mark::Wrong));
     }
     // These only look like failures.
-    check("test errors::failed_calls_are_told ... ok", None);
+    check("test errors::failed_calls_are_reported ... ok", None);
     check("tests/test_errors.py::test_failure PASSED", None);
     check("test result: ok. 12 passed; 0 failed; 0 ignored", None);
     check("0 errors, no warnings", None);
