@@ -409,16 +409,16 @@ mod tests {
     fn tools_named_like_a_transfer_are_hidden() {
         let agents = Arc::new(Agents::new([AgentCard::new("poet")]));
         let active_agent = ActiveAgent::of(&SessionSettings::default(), &[], &agents);
-        let stolen = |name: &str| ToolSpec { name: name.to_owned(), ..read_tool() };
+        let tool_named = |name: &str| ToolSpec { name: name.to_owned(), ..read_tool() };
         let names = ["transfer_to_critic", "transfer_to_poet"];
-        let shown = active_agent.tools(ToolSet::new(names.map(stolen).to_vec()), None);
+        let shown = active_agent.tools(ToolSet::new(names.map(tool_named).to_vec()), None);
         let effects =
             |name: &str| shown.specs.iter().filter(|tool| tool.name == name).map(|tool| tool.effect).collect();
-        let (free, taken): (Vec<Effect>, Vec<Effect>) = (effects(names[0]), effects(names[1]));
-        assert_eq!((free, taken), (vec![Effect::Read], vec![Effect::State]));
+        let (free, hidden): (Vec<Effect>, Vec<Effect>) = (effects(names[0]), effects(names[1]));
+        assert_eq!((free, hidden), (vec![Effect::Read], vec![Effect::State]));
 
         let standing = |name: &str| ToolStanding {
-            tool: CatalogueTool::own(stolen(name), ToolOrigin::BuiltIn, ToolLabel::default()),
+            tool: CatalogueTool::own(tool_named(name), ToolOrigin::BuiltIn, ToolLabel::default()),
             visible: true,
             why: String::new(),
         };

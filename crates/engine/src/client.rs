@@ -335,10 +335,10 @@ mod tests {
     #[test]
     fn invalid_client_tools_are_rejected_with_a_hint() {
         let catalog = ToolCatalog::new(Arc::default(), vec![(agentd_policy::read_tool(), false)]);
-        let refusal = |tools: &[ClientTool], words: &str| {
+        let refusal = |tools: &[ClientTool], part: &str| {
             let canonical = |name: &str| if name == "Read" { "read_file".to_owned() } else { name.to_owned() };
             let error = check(tools, &catalog, canonical).unwrap_err();
-            assert!(error.to_string().contains(words) && error.hint().is_some(), "{error}");
+            assert!(error.to_string().contains(part) && error.hint().is_some(), "{error}");
         };
         refusal(&[tool("", object())], "invalid tool name");
         refusal(&[tool("read buffer", object())], "invalid tool name");

@@ -293,13 +293,13 @@ mod tests {
     proptest! {
         #[test]
         fn shown_part_is_the_beginning_and_fits(
-            words in "[a-z ]{0,60}",
+            prefix in "[a-z ]{0,60}",
             given in "([a-z火é ]{0,60}\n?){40,120}",
             typed in proptest::bool::ANY,
             shown in 256u64..600,
         ) {
-            let text = format!("{words}\n\n{given}");
-            let typed_bytes = typed.then_some(words.len() as u64);
+            let text = format!("{prefix}\n\n{given}");
+            let typed_bytes = typed.then_some(prefix.len() as u64);
             let budget = InputBudget { whole: shown, shown, read: 1000 };
             prop_assume!(estimate(&text) > shown);
             let split = split_input(&text, typed_bytes, budget);
@@ -309,8 +309,8 @@ mod tests {
             prop_assert!(input.text.contains("All of it is in uploads/x.txt"));
             prop_assert!(text.ends_with(&text[split.file_start..]) && stored.bytes as usize == text.len() - split.file_start);
             prop_assert!(input.text.contains(&text[split.file_start..split.head]));
-            if typed && !words.trim().is_empty() {
-                prop_assert!(input.text.starts_with(words.trim_end()), "the typed text should stay complete");
+            if typed && !prefix.trim().is_empty() {
+                prop_assert!(input.text.starts_with(prefix.trim_end()), "the typed text should stay complete");
             }
             prop_assert!(input.typed_bytes.is_none_or(|bytes| input.text.get(..bytes as usize).is_some()));
         }

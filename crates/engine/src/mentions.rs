@@ -77,8 +77,8 @@ impl Mentions {
             found.tools.insert(DELEGATE.to_owned());
         }
         found.problems.extend(found.tools.iter().filter_map(|name| {
-            let why = known.catalog.hidden_reason(name, &found.tools, scope)?;
-            Some(format!("@{name} loads nothing: {why}"))
+            let reason = known.catalog.hidden_reason(name, &found.tools, scope)?;
+            Some(format!("@{name} loads nothing: {reason}"))
         }));
         // All of these may be offered, so they are exempt from the check above.
         found.tools.extend(found.servers.iter().flat_map(|server| server.tools.iter().cloned()));
@@ -244,11 +244,15 @@ fn unknown(name: &str, known: &KnownNames<'_>) -> String {
 }
 
 /// The most similar known name, if it is similar enough for a suggestion.
-fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let name = name.to_lowercase();
     let tolerance = name.chars().count().div_ceil(3).clamp(1, 4);
-    let near = known.into_iter().map(|known| (strsim::damerau_levenshtein(&name, &known.to_lowercase()), known));
-    near.filter(|(distance, _)| *distance <= tolerance).min_by_key(|(distance, _)| *distance).map(|(_, known)| known)
+    let near = candidates
+        .into_iter()
+        .map(|candidate| (strsim::damerau_levenshtein(&name, &candidate.to_lowercase()), candidate));
+    near.filter(|(distance, _)| *distance <= tolerance)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
 }
 
 /// The last input of a history, for a turn that continues from it: the typed text and its files.
@@ -301,8 +305,8 @@ fn prose(text: &str) -> impl Iterator<Item = &str> {
         let mark = inner.chars().next().filter(|mark| matches!(mark, '`' | '~'));
         let length = mark.map_or(0, |mark| inner.chars().take_while(|letter| *letter == mark).count());
         match (fence, mark) {
-            (Some((open, least)), _) => {
-                let closes = mark == Some(open) && length >= least && inner[length..].trim().is_empty();
+            (Some((open, opening)), _) => {
+                let closes = mark == Some(open) && length >= opening && inner[length..].trim().is_empty();
                 if closes {
                     fence = None;
                 }

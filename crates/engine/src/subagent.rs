@@ -149,14 +149,14 @@ impl SessionSubagents {
         task: &Task,
     ) -> Result<Result<RunningSubagent, EngineError>, TurnExit> {
         let context = call.context;
-        let known = match task.context_id {
+        let target = match task.context_id {
             None => (SessionId::generate(), task.agent.clone(), 0),
             Some(id) => match find_earlier(call, task, id).await {
                 Ok((agent, last_seq)) => (id, agent, last_seq),
                 Err(refused) => return Ok(Err(refused)),
             },
         };
-        let (session_id, agent, after) = known;
+        let (session_id, agent, after) = target;
         let subagent = Subagent {
             call_id: call.call.call_id.clone(),
             session_id,
@@ -417,8 +417,8 @@ impl<'a> Monitor<'a> {
             EventKind::UsageUpdated { usage, .. } => {
                 let before = context.tools.delegated.fetch_add(usage.tokens(), Ordering::Relaxed);
                 let all = before.saturating_add(usage.tokens());
-                let known = self.call.state.usage.tokens().saturating_sub(self.call.state.delegated);
-                let is_spent = context.limits.tokens.is_some_and(|limit| known.saturating_add(all) >= limit);
+                let own = self.call.state.usage.tokens().saturating_sub(self.call.state.delegated);
+                let is_spent = context.limits.tokens.is_some_and(|limit| own.saturating_add(all) >= limit);
                 if is_spent && self.stopped.is_none() {
                     self.stop(work, StopReason::Budget).await;
                 }

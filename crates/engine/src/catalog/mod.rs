@@ -342,7 +342,7 @@ fn standing<'a>(tool: &'a CatalogueTool, mentioned: Option<&MentionedTools>, sco
     {
         return if named.contains(name) { Availability::NamedBy(id) } else { Availability::Forbidden { agent: id } };
     }
-    let tagged = |tag: &str| label.tags.iter().any(|known| known == tag);
+    let tagged = |tag: &str| label.tags.iter().any(|other| other == tag);
     match label.tier {
         ToolTier::Core => Availability::Core,
         ToolTier::Enabled => Availability::Enabled,

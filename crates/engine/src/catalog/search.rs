@@ -156,13 +156,13 @@ impl ToolFinder {
     pub(crate) fn suggest(&self, called: &str) -> Option<String> {
         let tools = self.tools();
         let hidden = self.hidden().map(|tool| tool.spec.name.as_str());
-        let known = tools.specs.iter().map(|tool| tool.name.as_str()).chain(hidden);
+        let candidates = tools.specs.iter().map(|tool| tool.name.as_str()).chain(hidden);
         let listed = |name: &str| match tools.get(name) {
             Some(_) => name.to_owned(),
             None => format!("{name} ({FIND_TOOL} finds it)"),
         };
-        let near: Vec<String> = nearest(called, known).into_iter().map(listed).collect();
-        (!near.is_empty()).then(|| near.join(", "))
+        let similar: Vec<String> = nearest(called, candidates).into_iter().map(listed).collect();
+        (!similar.is_empty()).then(|| similar.join(", "))
     }
 
     fn hidden(&self) -> impl Iterator<Item = &CatalogueTool> {

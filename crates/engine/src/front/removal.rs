@@ -218,9 +218,9 @@ impl Engine {
     pub async fn worktrees(&self) -> Result<Vec<WorktreeReport>, EngineError> {
         let Some(worktrees) = self.shared.ports.workspaces.worktrees() else { return Ok(Vec::new()) };
         let mut all = Vec::new();
-        for known in worktrees.known().await? {
-            let is_orphan = self.shared.ports.store.session(known.session).await?.is_none();
-            match worktrees.report(known.name).await {
+        for worktree in worktrees.known().await? {
+            let is_orphan = self.shared.ports.store.session(worktree.session).await?.is_none();
+            match worktrees.report(worktree.name).await {
                 Ok(report) => all.push(WorktreeReport { is_orphan, ..report }),
                 // The worktree was removed in the meantime.
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -236,8 +236,8 @@ impl Engine {
     /// # Errors
     /// If there is no such worktree, or git fails.
     pub async fn diff_worktree(&self, named: &str) -> Result<WorktreeDiff, EngineError> {
-        let known = self.worktree(named).await?;
-        Ok(worktrees_port(&self.shared.ports)?.diff(known.name).await?)
+        let worktree = self.worktree(named).await?;
+        Ok(worktrees_port(&self.shared.ports)?.diff(worktree.name).await?)
     }
 
     /// Merges a worktree into the branch checked out in its main tree, all or nothing.
@@ -245,9 +245,9 @@ impl Engine {
     /// # Errors
     /// `Busy` while a turn is open in it or in the main tree, `Conflict` if files are in the way.
     pub async fn apply_worktree(&self, named: &str) -> Result<WorktreeApplied, EngineError> {
-        let known = self.worktree(named).await?;
-        let _closed = self.close(&known, vec![known.top.clone(), known.main.clone()]).await?;
-        let KnownWorktree { name, session, .. } = known;
+        let worktree = self.worktree(named).await?;
+        let _closed = self.close(&worktree, vec![worktree.top.clone(), worktree.main.clone()]).await?;
+        let KnownWorktree { name, session, .. } = worktree;
         let title = self.summary(session).await?.map(|summary| summary.title).unwrap_or_default();
         let title: String = title.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(MAX_TITLE).collect();
         let subject = if title.is_empty() { format!("Changes of session {session}") } else { title };
@@ -260,10 +260,10 @@ impl Engine {
     /// # Errors
     /// `Busy` while a turn is open in it. `Conflict` if it has unmerged changes, unless forced.
     pub async fn remove_worktree(&self, named: &str, force: bool) -> Result<String, EngineError> {
-        let known = self.worktree(named).await?;
-        let _closed = self.close(&known, vec![known.top.clone()]).await?;
-        worktrees_port(&self.shared.ports)?.remove(known.name.clone(), force).await?;
-        Ok(known.name)
+        let worktree = self.worktree(named).await?;
+        let _closed = self.close(&worktree, vec![worktree.top.clone()]).await?;
+        worktrees_port(&self.shared.ports)?.remove(worktree.name.clone(), force).await?;
+        Ok(worktree.name)
     }
 
     /// Finishes operations interrupted by a stop of the daemon, and removes unchanged worktrees whose sessions are
@@ -312,15 +312,15 @@ impl Engine {
 
     /// Closes folders, so that no turn begins in them. Fails if a session that can change files there has an open or
     /// queued turn.
-    async fn close(&self, known: &KnownWorktree, folders: Vec<PathBuf>) -> Result<FolderClosure, EngineError> {
+    async fn close(&self, worktree: &KnownWorktree, folders: Vec<PathBuf>) -> Result<FolderClosure, EngineError> {
         // Closed before the check, so that no turn can begin after it.
         let closed = self.shared.closed.close(folders.clone());
         let users = users(&self.shared.ports, &folders).await?;
-        for id in users.into_iter().chain([known.session]) {
+        for id in users.into_iter().chain([worktree.session]) {
             let Some(live) = self.live_session(id).await? else { continue };
             if live.show().await.is_ok_and(|view| view.live_turn.is_some() || !view.session.queue.is_empty()) {
                 let message =
-                    format!("a turn is running in session {id}, in the worktree {} or its main tree", known.name);
+                    format!("a turn is running in session {id}, in the worktree {} or its main tree", worktree.name);
                 return Err(EngineError::busy(message, "wait for it to end, answer its question, or cancel it"));
             }
         }

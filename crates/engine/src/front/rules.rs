@@ -38,16 +38,16 @@ impl Engine {
     /// If there is no such session or the journal cannot be read.
     pub async fn grants(&self, session: Option<SessionId>) -> Result<Vec<HeldGrant>, EngineError> {
         let store = &self.shared.ports.store;
-        let mut held: Vec<HeldGrant> =
+        let mut grants: Vec<HeldGrant> =
             store.grants().await?.into_iter().map(|grant| HeldGrant { session_id: None, grant }).collect();
         match session {
-            None => held.extend(store.session_grants().await?),
+            None => grants.extend(store.session_grants().await?),
             Some(id) => {
                 let settings = self.session(id).await?.show().await?.session.settings;
-                held.extend(settings.grants.into_iter().map(|grant| HeldGrant { session_id: session, grant }));
+                grants.extend(settings.grants.into_iter().map(|grant| HeldGrant { session_id: session, grant }));
             }
         }
-        Ok(held)
+        Ok(grants)
     }
 
     /// Adds a grant to one session, or a permanent one. It also applies to the next call of running turns.

@@ -184,12 +184,12 @@ impl Engine {
     /// If it is empty, too large, of an unsupported type, damaged, or not a picture.
     pub async fn check_picture(&self, label: &str, picture: PictureData) -> Result<CheckedPicture, EngineError> {
         let PictureData { name, media_type, content } = picture;
-        let known = PICTURE_TYPES.iter().find(|(known, _)| *known == media_type);
-        let Some((_, ending)) = known else {
+        let supported = PICTURE_TYPES.iter().find(|(known, _)| *known == media_type);
+        let Some((_, ending)) = supported else {
             let shown: String = media_type.chars().take(60).collect();
-            let known: Vec<&str> = PICTURE_TYPES.iter().map(|(known, _)| *known).collect();
+            let supported: Vec<&str> = PICTURE_TYPES.iter().map(|(known, _)| *known).collect();
             let message = format!("{label} has the picture type {shown:?}, which models do not accept");
-            return Err(EngineError::invalid(message, format!("convert it to one of {}", known.join(", "))));
+            return Err(EngineError::invalid(message, format!("convert it to one of {}", supported.join(", "))));
         };
         let name = name.unwrap_or_else(|| format!("picture.{ending}"));
         check_file(label, &name, &content)?;

@@ -256,8 +256,8 @@ fn close_cut_off_items(
         let (item, status) = match outcome {
             Some(SubagentStatus::Continues(subagent)) => {
                 ran.push(subagent.call_id.clone());
-                let known = InFlightCall { item: item.id, subagent: subagent.clone() };
-                in_flight.push((item, known));
+                let call = InFlightCall { item: item.id, subagent: subagent.clone() };
+                in_flight.push((item, call));
                 continue;
             }
             Some(SubagentStatus::Ended(ended)) => {

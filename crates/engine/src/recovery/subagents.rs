@@ -49,19 +49,19 @@ pub(crate) async fn subagent_states(
 
 /// Delegated calls without a result.
 fn delegated_calls(events: &[Arc<Event>]) -> HashMap<CallId, Subagent> {
-    let mut known = HashMap::new();
+    let mut subagents = HashMap::new();
     for event in events {
         match &event.kind {
             EventKind::StateChanged { change: StateChange::Subagent(subagent) } => {
-                known.insert(subagent.call_id.clone(), subagent.clone());
+                subagents.insert(subagent.call_id.clone(), subagent.clone());
             }
             EventKind::ItemCompleted { item: Item { body: ItemBody::ToolResult(result), .. }, .. } => {
-                known.remove(&result.call_id);
+                subagents.remove(&result.call_id);
             }
             _ => {}
         }
     }
-    known
+    subagents
 }
 
 /// Denials in subagents whose calls have results. The turn's own journal does not repeat them.
@@ -324,7 +324,7 @@ impl SubagentResult {
         if let (Some(reason_text), None) = (&self.lost, self.stopped) {
             return Some((Tool, format!("the outcome of the subagent is unknown: {reason_text}")));
         }
-        let details = |what: &str| format!("{what}; its output so far is in `result`; {CONTINUE_HINT}");
+        let details = |problem: &str| format!("{problem}; its output so far is in `result`; {CONTINUE_HINT}");
         match reason? {
             StopReason::Completed => None,
             StopReason::Cancelled | StopReason::Suspended => {

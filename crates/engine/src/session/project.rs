@@ -76,35 +76,35 @@ impl Actor {
         let workspace = self.workspace().await?;
         let project = workspace.project.as_ref().map(|mount| mount.path.clone());
         let client = client.folder().map(Path::to_owned);
-        let known = self.state.surroundings.as_ref().filter(|known| known.project == project).cloned();
+        let before = self.state.surroundings.as_ref().filter(|before| before.project == project).cloned();
         self.new_surroundings = None;
-        let Some(known) = known else {
+        let Some(before) = before else {
             let Some(facts) = self.facts(&workspace, client.as_deref()).await else { return Ok(None) };
             let text = surroundings(&facts, project.as_deref());
             self.new_surroundings = Some(Surroundings { project, client, start: facts.start, text });
             return Ok(None);
         };
-        if client.is_none() || client == known.client {
+        if client.is_none() || client == before.client {
             // Commands start elsewhere than the instructions state, and the notice about that is out of view.
-            let notice_text = moved(&known.start);
+            let notice_text = moved(&before.start);
             let is_seen =
                 |item: &Arc<Item>| matches!(&item.body, ItemBody::Notice { text, .. } if *text == notice_text);
             let is_forgotten =
-                !starts_at(&known.text, &known.start) && !self.state.visible_history().iter().any(is_seen);
+                !starts_at(&before.text, &before.start) && !self.state.visible_history().iter().any(is_seen);
             return Ok(is_forgotten.then(|| ItemBody::notice(notice_text)));
         }
         let Some(MachineFacts { start, .. }) = self.facts(&workspace, client.as_deref()).await else { return Ok(None) };
-        let notice = (start != known.start).then(|| ItemBody::notice(moved(&start)));
+        let notice = (start != before.start).then(|| ItemBody::notice(moved(&start)));
         if notice.is_some() {
-            self.new_surroundings = Some(Surroundings { client, start, ..known });
+            self.new_surroundings = Some(Surroundings { client, start, ..before });
         }
         Ok(notice)
     }
 
     /// Text about the surroundings in the instructions; empty if no turn has begun.
     pub(crate) fn surroundings(&self) -> &str {
-        let known = self.new_surroundings.as_ref().or(self.state.surroundings.as_ref());
-        known.map(|known| known.text.as_str()).unwrap_or_default()
+        let current = self.new_surroundings.as_ref().or(self.state.surroundings.as_ref());
+        current.map(|current| current.text.as_str()).unwrap_or_default()
     }
 
     async fn facts(&self, workspace: &Workspace, client: Option<&Path>) -> Option<MachineFacts> {

@@ -39,13 +39,13 @@ pub(crate) fn mode_set(id: SessionId, at: Timestamp, mode: SessionMode, client: 
 /// If a folder cannot be added.
 pub(crate) async fn with_folders(
     workspaces: &dyn Workspaces,
-    known: Mounts,
+    mounts: Mounts,
     added: Vec<AddedFolder>,
 ) -> Result<Vec<AddedFolder>, EngineError> {
-    if added.is_empty() && known.folders.is_empty() {
+    if added.is_empty() && mounts.folders.is_empty() {
         return Ok(Vec::new());
     }
-    Ok(workspaces.add_folders(known, added.iter().map(AddedFolder::mount).collect()).await?)
+    Ok(workspaces.add_folders(mounts, added.iter().map(AddedFolder::mount).collect()).await?)
 }
 
 /// Returns true if the folder is already added with the same mode.
@@ -59,17 +59,17 @@ impl Actor {
     /// approves later must not run in another folder or under other rules.
     pub(crate) async fn configure(&mut self, settings: SessionSettings, only_these_folders: bool) -> Result<(), Fault> {
         self.refuse_while_open("the session's settings")?;
-        let mut known = self.state.settings.mounts();
+        let mut mounts = self.state.settings.mounts();
         if only_these_folders {
-            known.folders.retain(|folder| settings.folders.iter().any(|other| other.path == folder.path));
+            mounts.folders.retain(|folder| settings.folders.iter().any(|other| other.path == folder.path));
         }
-        let former_project = std::mem::replace(&mut known.project, settings.project.clone());
+        let former_project = std::mem::replace(&mut mounts.project, settings.project.clone());
         let added: Vec<AddedFolder> =
-            settings.folders.iter().filter(|folder| !is_already_added(folder, &known)).cloned().collect();
-        let folders = if added.is_empty() && former_project == known.project {
-            known.folders
+            settings.folders.iter().filter(|folder| !is_already_added(folder, &mounts)).cloned().collect();
+        let folders = if added.is_empty() && former_project == mounts.project {
+            mounts.folders
         } else {
-            with_folders(&*self.shared.ports.workspaces, known, added).await?
+            with_folders(&*self.shared.ports.workspaces, mounts, added).await?
         };
         let before = &self.state.settings;
         let project_path = |project: &Option<Mount>| project.as_ref().map(|mount| mount.path.clone());
@@ -97,13 +97,13 @@ impl Actor {
 
     /// Adds folders to the session, unless that changes nothing.
     pub(crate) async fn add_folders(&mut self, added: Vec<Mount>) -> Result<(), Fault> {
-        let known = self.state.settings.mounts();
+        let mounts = self.state.settings.mounts();
         let added: Vec<AddedFolder> =
-            added.into_iter().map(AddedFolder::unnamed).filter(|folder| !is_already_added(folder, &known)).collect();
+            added.into_iter().map(AddedFolder::unnamed).filter(|folder| !is_already_added(folder, &mounts)).collect();
         if added.is_empty() {
             return Ok(());
         }
-        let folders = with_folders(&*self.shared.ports.workspaces, known, added).await?;
+        let folders = with_folders(&*self.shared.ports.workspaces, mounts, added).await?;
         if folders == self.state.settings.folders {
             return Ok(());
         }

@@ -113,13 +113,13 @@ impl Engine {
 /// Rejects sessions that do not belong together or exceed limits.
 fn check(archived: &[ArchivedSession]) -> Result<(), EngineError> {
     let invalid = |reason: &str| Err(invalid_archive(reason.to_owned()));
-    let mut known = HashSet::new();
+    let mut ids = HashSet::new();
     for session in archived {
         let parent = session.settings.parent.as_ref().map(|parent| parent.session);
-        if !parent.map_or(known.is_empty(), |parent| known.contains(&parent)) {
+        if !parent.map_or(ids.is_empty(), |parent| ids.contains(&parent)) {
             return invalid("its sessions are unrelated");
         }
-        if !known.insert(session.id) {
+        if !ids.insert(session.id) {
             return invalid("it lists a session twice");
         }
         let SessionSettings { pins, model, .. } = &session.settings;
@@ -133,7 +133,7 @@ fn check(archived: &[ArchivedSession]) -> Result<(), EngineError> {
             return invalid("its context window statistics exceed their limits");
         }
     }
-    if known.is_empty() { invalid("it contains no session") } else { Ok(()) }
+    if ids.is_empty() { invalid("it contains no session") } else { Ok(()) }
 }
 
 impl SessionImport {

@@ -93,7 +93,7 @@ impl GatedCall<'_> {
             let tool_context = context.tool_context(call.call);
             start = context.or_cancelled(toolbox.start(&tool_context, call.call)).await?;
         }
-        let held = !is_command || toolbox.holds_commands().await;
+        let are_confined = !is_command || toolbox.holds_commands().await;
         let contained = is_command && toolbox.contains_commands().await;
         let mut settings = context.rules.grants.of_session().over(&context.settings);
         if call.state.phase == Phase::Planning {
@@ -110,7 +110,7 @@ impl GatedCall<'_> {
             roots: &roots(&context.files.workspace),
             memories: context.files.workspace.memories.as_deref(),
             kept: &context.rules.grants.permanent.now(),
-            held,
+            held: are_confined,
             contained,
         };
         let mut judgement = context.rules.policy.now().judge(&facts);

@@ -103,21 +103,21 @@ async fn add_folder_notes(context: &TurnContext, state: &mut TurnState) -> Resul
     if !limits.memory || !works || !state.pending_calls.is_empty() || workspace.project.is_none() {
         return Ok(());
     }
-    let (known, is_first) = (instructions::known_files(&state.history), state.searched_items == 0);
+    let (shown_files, is_first) = (instructions::known_files(&state.history), state.searched_items == 0);
     let mut paths = touched(context, state);
     if is_first {
-        paths.extend(known.keys().map(|name| (*name).to_owned()));
+        paths.extend(shown_files.keys().map(|name| (*name).to_owned()));
     }
     let looked = instructions::read_folder_guides(&*context.ports.workspaces, workspace, limits, paths).await;
     let Some(mut files) = looked else { return Ok(()) };
     if is_first {
-        let gone = known.keys().filter(|name| files.iter().all(|file| file.name != **name));
+        let gone = shown_files.keys().filter(|name| files.iter().all(|file| file.name != **name));
         let gone: Vec<GuideFile> = gone.map(|name| GuideFile::gone((*name).to_owned())).collect();
         files.extend(gone);
     }
     let quoting = context.quoting();
     files.retain(|file| {
-        let is_news = known.get(file.name.as_str()).is_none_or(|digest| is_first && *digest != file.digest);
+        let is_news = shown_files.get(file.name.as_str()).is_none_or(|digest| is_first && *digest != file.digest);
         is_news && quoting.allow(&file.name)
     });
     if let Some(body) = instructions::folder_notice(&state.history, &files, context.smallest_window(), limits) {

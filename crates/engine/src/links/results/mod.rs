@@ -224,10 +224,11 @@ async fn shortened(call: &Invocation<'_>, mut output: ToolOutput, limit: u64) ->
         }
         Err(_) if is_file => SpillFile::Already,
         Err(error) => {
-            let why = reason(&error);
-            let message = format!("a part of the result of {} could not be stored and is lost: {why}", call.call.name);
+            let cause = reason(&error);
+            let message =
+                format!("a part of the result of {} could not be stored and is lost: {cause}", call.call.name);
             call.context.recorder.warn("result_lost", message).await?;
-            SpillFile::Nowhere(why)
+            SpillFile::Nowhere(cause)
         }
     };
     let (shown, advice) = aside(output.text, move |text| shown(text, limit, &file)).await.1;
@@ -307,8 +308,8 @@ impl Link for EditDiagnostics {
             }
             let wait = if state.answer.is_some() { Patience::End } else { Patience::Step };
             let news = context.ports.languages.news(context.ids.session, wait);
-            let LanguageNews { errors, words } = context.or_cancelled(news).await?;
-            for message in words {
+            let LanguageNews { errors, words: warnings } = context.or_cancelled(news).await?;
+            for message in warnings {
                 context.recorder.warn("language_server", message).await?;
             }
             if errors.is_empty() {

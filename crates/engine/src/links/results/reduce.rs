@@ -254,33 +254,33 @@ pub(super) fn pattern<'a>(texts: impl IntoIterator<Item = &'a str>) -> Option<Re
 /// Extracts keywords: words and names of at least four letters, or three if one is a digit or a symbol; in scripts
 /// without spaces, each pair of adjacent characters.
 fn keywords<'a>(texts: impl IntoIterator<Item = &'a str>) -> BTreeSet<String> {
-    let mut words = BTreeSet::new();
+    let mut found = BTreeSet::new();
     for text in texts {
         let end = text.char_indices().nth(MAX_INPUT).map_or(text.len(), |(end, _)| end);
         for word in text[..end].split(|letter: char| !letter.is_alphanumeric() && !"_-.".contains(letter)) {
             for part in by_script(word) {
-                add_keywords(&mut words, part);
-                if words.len() >= MAX_KEYWORDS {
-                    return words;
+                add_keywords(&mut found, part);
+                if found.len() >= MAX_KEYWORDS {
+                    return found;
                 }
             }
         }
     }
-    words
+    found
 }
 
-fn add_keywords(words: &mut BTreeSet<String>, part: &str) {
+fn add_keywords(keywords: &mut BTreeSet<String>, part: &str) {
     if part.chars().next().is_some_and(is_dense) {
         let characters: Vec<char> = part.chars().collect();
-        let capacity = MAX_KEYWORDS.saturating_sub(words.len());
-        words.extend(characters.windows(2).take(capacity).map(|pair| pair.iter().collect()));
+        let capacity = MAX_KEYWORDS.saturating_sub(keywords.len());
+        keywords.extend(characters.windows(2).take(capacity).map(|pair| pair.iter().collect()));
         return;
     }
     let word = part.trim_matches(|character: char| !character.is_alphanumeric()).to_lowercase();
     let min_length = if word.chars().any(|character| !character.is_alphabetic()) { 3 } else { 4 };
     let is_number = word.chars().all(|character| !character.is_alphabetic());
     if word.chars().count() >= min_length && !is_number && !COMMON_WORDS.contains(&word.as_str()) {
-        words.insert(word);
+        keywords.insert(word);
     }
 }
 

@@ -225,12 +225,12 @@ impl Actor {
         };
         self.commit(Some(turn_id), recovery.facts).await?;
         self.journal.reopen(&recovery.steers);
-        for (item, known) in recovery.in_flight {
+        for (item, call) in recovery.in_flight {
             self.journal.reopen(&[item]);
             if let Some(open) = &mut self.open {
-                let call_id = known.subagent.call_id.clone();
-                open.children.insert(call_id.clone(), known.subagent.session_id);
-                open.in_flight.insert(call_id, known);
+                let call_id = call.subagent.call_id.clone();
+                open.children.insert(call_id.clone(), call.subagent.session_id);
+                open.in_flight.insert(call_id, call);
             }
         }
         if let Some(open) = &mut self.open {

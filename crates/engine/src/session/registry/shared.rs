@@ -74,9 +74,9 @@ impl EngineState {
     /// Current catalogue of all tools.
     pub(crate) fn catalog(&self) -> Arc<ToolCatalog> {
         let catalogue = self.ports.toolbox.catalogue();
-        let known = Arc::clone(&self.catalog.borrow());
-        if known.is_built_from(&catalogue) {
-            return known;
+        let current = Arc::clone(&self.catalog.borrow());
+        if current.is_built_from(&catalogue) {
+            return current;
         }
         let new = Arc::new(ToolCatalog::new(catalogue, self.chain.tools()));
         self.catalog.send_replace(Arc::clone(&new));
@@ -86,9 +86,9 @@ impl EngineState {
     /// Current catalogue of the tools of one session.
     pub(crate) fn catalog_of(&self, session: SessionId) -> Arc<ToolCatalog> {
         let Some(catalogue) = self.ports.toolbox.session_catalogue(session) else { return self.catalog() };
-        let known = self.session_catalogs.borrow().iter().find(|catalog| catalog.is_built_from(&catalogue)).cloned();
-        if let Some(known) = known {
-            return known;
+        let cached = self.session_catalogs.borrow().iter().find(|catalog| catalog.is_built_from(&catalogue)).cloned();
+        if let Some(cached) = cached {
+            return cached;
         }
         let new = Arc::new(ToolCatalog::new(catalogue, self.chain.tools()));
         self.session_catalogs.send_modify(|catalogs| {
@@ -114,18 +114,18 @@ type ModelKey = (Option<String>, String);
 impl UnreachableModels {
     /// Records that a model did not answer, and why.
     pub(crate) fn note(&self, model: &ModelInfo, reason: &str) {
-        self.0.send_modify(|known| {
-            if known.len() >= MAX_MODELS {
-                known.clear();
+        self.0.send_modify(|models| {
+            if models.len() >= MAX_MODELS {
+                models.clear();
             }
-            known.insert(model_key(model), (Instant::now(), reason.to_owned()));
+            models.insert(model_key(model), (Instant::now(), reason.to_owned()));
         });
     }
 
     /// Reason why a model did not answer, if that was less than `time` ago.
     pub(crate) fn since(&self, model: &ModelInfo, time: Duration) -> Option<String> {
-        let known = self.0.borrow();
-        let (since, reason) = known.get(&model_key(model))?;
+        let models = self.0.borrow();
+        let (since, reason) = models.get(&model_key(model))?;
         (since.elapsed() < time).then(|| reason.clone())
     }
 }

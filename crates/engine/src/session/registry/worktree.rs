@@ -62,11 +62,15 @@ pub(crate) async fn users(ports: &Ports, folders: &[PathBuf]) -> Result<Vec<Sess
 
 /// Another session that works in a worktree. A session whose folders are above the worktree does not count: it may span
 /// all of the user's files.
-async fn successor(ports: &Ports, known: &KnownWorktree, session: SessionId) -> Result<Option<SessionId>, EngineError> {
+async fn successor(
+    ports: &Ports,
+    target: &KnownWorktree,
+    session: SessionId,
+) -> Result<Option<SessionId>, EngineError> {
     let works_there = |one: &SessionSummary| {
         let added = one.folders.iter().map(|added| &added.path);
-        let is_named = one.worktree.as_ref().is_some_and(|worktree| worktree.name == known.name);
-        is_named || one.project.iter().map(|mount| &mount.path).chain(added).any(|path| path.starts_with(&known.top))
+        let is_named = one.worktree.as_ref().is_some_and(|worktree| worktree.name == target.name);
+        is_named || one.project.iter().map(|mount| &mount.path).chain(added).any(|path| path.starts_with(&target.top))
     };
     let sessions = ports.store.sessions(MAX_SEARCHED).await?;
     Ok(sessions.into_iter().find(|one| one.id != session && works_there(one)).map(|one| one.id))
@@ -93,12 +97,14 @@ pub(crate) async fn remove_unchanged(ports: &Ports, subagent: SessionId) -> bool
 async fn try_release(ports: &Ports, session: SessionId, is_gone: bool) -> Result<bool, EngineError> {
     let Some(worktrees) = ports.workspaces.worktrees() else { return Ok(false) };
     let mut is_removed = false;
-    for known in worktrees.known().await?.into_iter().filter(|known| known.session == session) {
-        match successor(ports, &known, session).await? {
-            Some(successor) if is_gone => worktrees.share_worktree(known.name, successor).await?,
+    for worktree in worktrees.known().await?.into_iter().filter(|worktree| worktree.session == session) {
+        match successor(ports, &worktree, session).await? {
+            Some(successor) if is_gone => worktrees.share_worktree(worktree.name, successor).await?,
             Some(_) => {}
-            None if worktrees.leave(known.name.clone()).await? => is_removed = true,
-            None if is_gone => tracing::info!(%session, "the worktree {} has changes and is kept", known.name),
+            None if worktrees.leave(worktree.name.clone()).await? => is_removed = true,
+            None if is_gone => {
+                tracing::info!(%session, "the worktree {} has changes and was not removed", worktree.name)
+            }
             None => {}
         }
     }
@@ -108,8 +114,8 @@ async fn try_release(ports: &Ports, session: SessionId, is_gone: bool) -> Result
 /// Rejects another worktree if the subagents of a session already have the maximum number.
 pub(crate) async fn check_worktree_limit(ports: &Ports, parent: SessionId) -> Result<(), EngineError> {
     let children = ports.store.children(parent).await?;
-    let known = worktrees_port(ports)?.known().await?;
-    let number = known.iter().filter(|known| children.iter().any(|child| child.id == known.session)).count();
+    let worktrees = worktrees_port(ports)?.known().await?;
+    let number = worktrees.iter().filter(|worktree| children.iter().any(|child| child.id == worktree.session)).count();
     if number < MAX_SUBAGENT_WORKTREES {
         return Ok(());
     }

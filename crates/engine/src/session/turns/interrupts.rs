@@ -41,9 +41,9 @@ impl Actor {
         waiter: oneshot::Sender<ResolvedInterrupt>,
     ) -> Result<(), Fault> {
         // Secrets are not remembered, so they are asked again.
-        let known = self.interrupts.answered.get(&call_id).and_then(|answers| answers.answer_to(&ask));
-        let known = known.filter(|_| !ask.is_secret()).cloned();
-        if let Some(answered) = known.or_else(|| self.granted(&ask)) {
+        let earlier = self.interrupts.answered.get(&call_id).and_then(|answers| answers.answer_to(&ask));
+        let earlier = earlier.filter(|_| !ask.is_secret()).cloned();
+        if let Some(answered) = earlier.or_else(|| self.granted(&ask)) {
             let _ = waiter.send(answered);
             return Ok(());
         }
@@ -106,17 +106,18 @@ impl Actor {
     /// Republishes a question of a subagent, or its answer. A grant for the subagent's session also applies to this
     /// session, which is the only one that the user sees.
     pub(crate) async fn republish(&mut self, turn_id: TurnId, fact: EventKind) -> Result<(), Fault> {
-        let known = &mut self.interrupts;
+        let interrupts = &mut self.interrupts;
         let granted = match &fact {
-            EventKind::InterruptRaised { interrupt } if known.published.insert(interrupt.id) => {
-                known.of_children.push((**interrupt).clone());
+            EventKind::InterruptRaised { interrupt } if interrupts.published.insert(interrupt.id) => {
+                interrupts.of_children.push((**interrupt).clone());
                 None
             }
             EventKind::InterruptResolved { interrupt_id, answer, by, .. } => {
-                let Some(index) = known.of_children.iter().position(|interrupt| interrupt.id == *interrupt_id) else {
+                let Some(index) = interrupts.of_children.iter().position(|interrupt| interrupt.id == *interrupt_id)
+                else {
                     return Ok(());
                 };
-                let asked = known.of_children.remove(index);
+                let asked = interrupts.of_children.remove(index);
                 let granted = answer.kept(&asked.ask).filter(|(_, scope)| *scope == GrantScope::Session);
                 granted.and_then(|(rules, _)| self.grants_of_answer(rules, by))
             }
