@@ -2,8 +2,8 @@
 //!
 //! They are listed in a notice before the turn's input. It is stored with the input, so that the prompt only grows at
 //! its end and neither a crash nor a cancellation repeats it. Short texts are quoted in full, pictures are attached for
-//! models with vision, and for all other files it names the tool that opens them. Only [`store_upload`] and [`read`] access
-//! files.
+//! models with vision, and for all other files it names the tool that opens them. Only [`store_upload`] and [`read`]
+//! access files.
 
 use std::{sync::Arc, time::Duration};
 

@@ -235,8 +235,8 @@ fn by_source(mut whole: Segment, sources: &[(&str, u64)]) -> Vec<Segment> {
     parts
 }
 
-/// Describes what will be compacted next. `visible_at_undo` is the number of messages in the history when a compaction was undone,
-/// or 0.
+/// Describes what will be compacted next. `visible_at_undo` is the number of messages in the history when a compaction
+/// was undone, or 0.
 fn next_cuts(
     max_messages: Option<usize>,
     visible_at_undo: u64,

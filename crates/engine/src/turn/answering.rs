@@ -1,6 +1,6 @@
-//! Policy for answering the questions of a turn: automatically, as chosen at its start and possibly only while its client
-//! is connected; or by the user, when a running tool asks. Such a question goes through the session as an interrupt
-//! like any other.
+//! Policy for answering the questions of a turn: automatically, as chosen at its start and possibly only while its
+//! client is connected; or by the user, when a running tool asks. Such a question goes through the session as an
+//! interrupt like any other.
 
 use std::sync::Arc;
 

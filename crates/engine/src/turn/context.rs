@@ -398,8 +398,8 @@ impl TurnContext {
     }
 }
 
-/// Rules about files that calls of a tool reach, in a session with these settings and folders. `call_arguments` are those
-/// of the call itself.
+/// Rules about files that calls of a tool reach, in a session with these settings and folders. `call_arguments` are
+/// those of the call itself.
 pub(crate) fn read_rules(
     in_force: PolicyInForce,
     settings: SessionSettings,

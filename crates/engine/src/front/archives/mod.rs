@@ -4,7 +4,8 @@
 //!   its last one when its actor was asked, so that the export is consistent even while a turn is running. Interrupted
 //!   imports are also cleaned up here.
 //! - [`import`] imports archives from any source. Turns that were open when the session was exported are ended here,
-//!   without side effects. Such a turn never continues: neither its pending calls nor the user's input run here. It ends like a
+//!   without side effects. Such a turn never continues: neither its pending calls nor the user's input run here. It
+//! ends like a
 //!   turn that was interrupted by a stop of the daemon.
 
 pub mod import;

@@ -322,7 +322,7 @@ enum Decision<'a> {
 }
 
 /// Decides on a call. `earlier` is the answer from before a restart: `Some(None)` if the call was already approved and
-/// then asked a question of its own.
+/// then asked its own question.
 fn decide<'a>(
     verdict: &'a Verdict,
     fails: bool,

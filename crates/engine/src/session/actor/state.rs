@@ -38,7 +38,7 @@ pub(crate) struct SessionState {
     pub(crate) created_at: Timestamp,
     pub(crate) settings: SessionSettings,
     pub(crate) todos: Vec<Todo>,
-    /// Stack of agents that the session was handed to.
+    /// Stack of agents that the session was transferred to.
     pub(crate) agents: Vec<String>,
     /// Tools that were mentioned or found, in order of their first use.
     pub(crate) tools: Vec<String>,

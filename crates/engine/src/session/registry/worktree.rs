@@ -1,5 +1,5 @@
-//! Git worktrees of sessions: created on request of the settings, and released when the session is deleted. Also folders that
-//! are closed while all of their files are changed or removed: no turn begins in them during that time.
+//! Git worktrees of sessions: created on request of the settings, and released when the session is deleted. Also
+//! folders that are closed while all of their files are changed or removed: no turn begins in them during that time.
 
 use std::{
     path::{Path, PathBuf},
@@ -92,7 +92,7 @@ pub(crate) async fn remove_unchanged(ports: &Ports, subagent: SessionId) -> bool
     })
 }
 
-/// Releases the worktrees of a session, and returns true if one was removed. They are handed to other sessions only if
+/// Releases the worktrees of a session, and returns true if one was removed. They are passed to other sessions only if
 /// `is_gone`.
 async fn try_release(ports: &Ports, session: SessionId, is_gone: bool) -> Result<bool, EngineError> {
     let Some(worktrees) = ports.workspaces.worktrees() else { return Ok(false) };
