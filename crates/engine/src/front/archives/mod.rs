@@ -5,8 +5,7 @@
 //!   imports are also cleaned up here.
 //! - [`import`] imports archives from any source. Turns that were open when the session was exported are ended here,
 //!   without side effects. Such a turn never continues: neither its pending calls nor the user's input run here. It
-//! ends like a
-//!   turn that was interrupted by a stop of the daemon.
+//!   ends like a turn that was interrupted by a stop of the daemon.
 
 pub mod import;
 

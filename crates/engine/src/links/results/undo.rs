@@ -34,9 +34,9 @@ const MAX_SHOWN: usize = 4000;
 
 pub(crate) struct Undo;
 
-/// Reverts your last call of a tool that edits files (apply_patch, edit_file, write_file) in this session, completely
-/// or not at all: the files are again as they were before that call. Call it again to revert the one before. It does
-/// not revert changes by commands.
+/// Reverts your last call of a tool that edits files (apply_patch, edit_file, write_file) in this session, completely or
+/// not at all: the files are again as they were before that call. Call it again to revert the one before. It does not
+/// revert changes by commands.
 #[derive(Deserialize, JsonSchema, Default)]
 #[serde(deny_unknown_fields, default)]
 struct Arguments {

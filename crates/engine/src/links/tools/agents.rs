@@ -31,10 +31,10 @@ const MAX_STEPS: u32 = 200;
 
 pub(crate) struct Delegation;
 
-/// Delegates part of the work to a subagent: an agent with its own history, the same files and the same tools. It
-/// cannot see this conversation, so the task must contain everything that it needs: the goal, the paths, the form of
-/// the result. Use it for work of many steps whose details you do not need, and call it several times at once for
-/// independent parts. Its answer is returned as `result`.
+/// Delegates part of the work to a subagent: an agent with its own history, the same files and the same tools. It cannot
+/// see this conversation, so the task must contain everything that it needs: the goal, the paths, the form of the result.
+/// Use it for work of many steps whose details you do not need, and call it several times at once for independent parts.
+/// Its answer is returned as `result`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
@@ -55,8 +55,8 @@ struct Arguments {
     max_steps: Option<u32>,
     /// context_id of an earlier result, to continue that subagent with its history.
     context_id: Option<String>,
-    /// Set to true if several subagents change files of one git repository at the same time: this one gets its own
-    /// checkout and branch, made from the last commit. Its changes are not in your /project; the user merges them.
+    /// Set to true if several subagents change files of one git repository at the same time: this one gets its own checkout
+    /// and branch, made from the last commit. Its changes are not in your /project; the user merges them.
     #[serde(default)]
     worktree: bool,
 }

@@ -79,8 +79,8 @@ impl Link for Todos {
 #[derive(JsonSchema)]
 struct Nothing {}
 
-/// Replaces the todo list of this session. Use it for work of three or more steps: write the whole list first, keep
-/// exactly one entry in_progress while you work on it, and mark each completed as soon as it is done.
+/// Replaces the todo list of this session. Use it for work of three or more steps: write the whole list first, keep exactly
+/// one entry in_progress while you work on it, and mark each completed as soon as it is done.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename = "Arguments", deny_unknown_fields)]
 struct TodoList {
@@ -187,8 +187,8 @@ const NAME: &str = "ask_human";
 
 pub(crate) struct Questions;
 
-/// Asks the user a question and waits for the answer. Use it only for what only the user knows. Do not use it to ask
-/// for permission to use a tool: approval is requested automatically.
+/// Asks the user a question and waits for the answer. Use it only for what only the user knows. Do not use it to ask for
+/// permission to use a tool: approval is requested automatically.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename = "Arguments", deny_unknown_fields)]
 struct QuestionArguments {
