@@ -144,10 +144,10 @@ impl ActiveAgent {
 
     /// Returns true if both agents see the same tools in the same catalogue: they are the same agent among the same
     /// agents.
-    pub(crate) fn is_shown_as(&self, other: &Self) -> bool {
-        let as_whom = |active_agent: &Self| active_agent.parent.as_ref().map(|parent| parent.agent.clone());
+    pub(crate) fn sees_same_tools_as(&self, other: &Self) -> bool {
+        let parent_agent = |active_agent: &Self| active_agent.parent.as_ref().map(|parent| parent.agent.clone());
         let same_agents = Arc::ptr_eq(&self.agents, &other.agents) || self.agents == other.agents;
-        same_agents && self.chain() == other.chain() && as_whom(self) == as_whom(other)
+        same_agents && self.chain() == other.chain() && parent_agent(self) == parent_agent(other)
     }
 
     /// Tools that the agent is shown: those in `may_use` and the tools that hand work on to the current agents. If the
@@ -161,14 +161,14 @@ impl ActiveAgent {
         // Tool names must be unique: servers reject requests that list a name twice.
         let names: Vec<String> = transfers.iter().map(|transfer| transfer.name.clone()).collect();
         let rewrite = |tool: &ToolSpec| {
-            let is_shown = self.may_give(tool) && !names.contains(&tool.name);
+            let is_shown = self.may_show(tool) && !names.contains(&tool.name);
             is_shown.then(|| with_agents(tool, &self.offered()))
         };
         may_use.rewritten(rewrite, transfers)
     }
 
     /// Returns false for `delegate_task` if the agent's card names its tools but not that one.
-    fn may_give(&self, tool: &ToolSpec) -> bool {
+    fn may_show(&self, tool: &ToolSpec) -> bool {
         let named = self.card().and_then(|card| card.tools.as_ref());
         tool.name != DELEGATE || named.is_none_or(|named| named.contains(&tool.name))
     }
@@ -178,7 +178,7 @@ impl ActiveAgent {
         let transfers = self.transfers();
         for standing in &mut standings {
             let spec = &standing.tool.spec;
-            if standing.visible && !self.may_give(spec) {
+            if standing.visible && !self.may_show(spec) {
                 (standing.visible, standing.why) = (false, format!("the agent {} does not name it", self.name()));
             } else if transfers.iter().any(|transfer| transfer.name == spec.name) {
                 let by = ToolOrigin::Conversation;
@@ -242,10 +242,10 @@ impl ProjectAgents {
     }
 
     /// Updates the agents to the current state of the project.
-    pub(crate) fn follow(&mut self, standing: ProjectStanding, configured: &Agents) {
+    pub(crate) fn update(&mut self, standing: ProjectStanding, configured: &Agents) {
         let was = std::mem::replace(&mut self.trust, standing.trust);
         if was == ProjectTrust::Trusted && standing.trust != ProjectTrust::Trusted {
-            self.warning = Some(lost(standing.trust));
+            self.warning = Some(trust_lost(standing.trust));
         }
         self.all = standing.agents.map(|agents| merged(configured, &agents));
     }
@@ -253,28 +253,28 @@ impl ProjectAgents {
 
 /// Adds the project's agents to the configured ones, without replacing any. Aliases of tools are resolved.
 fn merged(configured: &Agents, of_project: &Agents) -> Arc<Agents> {
-    let ours = |card: &AgentCard| {
+    let resolve_aliases = |card: &AgentCard| {
         let mut card = card.clone();
         for name in card.tools.iter_mut().flatten() {
             *name = canonical_name(name).to_owned();
         }
         card
     };
-    Arc::new(configured.and(&Agents::new(of_project.iter().map(ours))))
+    Arc::new(configured.and(&Agents::new(of_project.iter().map(resolve_aliases))))
 }
 
-fn lost(trust: ProjectTrust) -> EventKind {
-    let why = match trust {
+fn trust_lost(trust: ProjectTrust) -> EventKind {
+    let reason = match trust {
         ProjectTrust::Changed => "`.agentd/` of the project has changed since you trusted it",
         ProjectTrust::Empty => "`.agentd/` of the project, which you trusted, was removed",
         ProjectTrust::Untrusted | ProjectTrust::Trusted => "`.agentd/` of the project is no longer trusted",
     };
-    let message = format!("{why}: none of it is used; see `agentctl project show`");
+    let message = format!("{reason}: none of it is used; see `agentctl project show`");
     EventKind::Warning { code: CHANGED.to_owned(), message }
 }
 
 /// Number of cached tool sets: enough for the main agent, its subagents and a few turns with mentions.
-const KEPT: usize = 8;
+const MAX_CACHED: usize = 8;
 
 /// LRU cache of tool sets, most recent last. It is locked only for a lookup or an insertion.
 #[derive(Debug, Default)]
@@ -299,25 +299,27 @@ impl ToolSetCache {
         scope: &ToolScope,
         active_agent: &ActiveAgent,
     ) -> ToolSet {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Tool sets of an older catalogue are stale.
-        kept.retain(|entry| Arc::ptr_eq(&entry.catalog, catalog));
+        entries.retain(|entry| Arc::ptr_eq(&entry.catalog, catalog));
         let is_same = |entry: &Entry| {
-            entry.loaded_tools == loaded_tools && entry.scope == *scope && entry.active_agent.is_shown_as(active_agent)
+            entry.loaded_tools == loaded_tools
+                && entry.scope == *scope
+                && entry.active_agent.sees_same_tools_as(active_agent)
         };
-        if let Some(index) = kept.iter().position(is_same) {
-            let entry = kept.remove(index);
+        if let Some(index) = entries.iter().position(is_same) {
+            let entry = entries.remove(index);
             let tools = entry.tools.clone();
-            kept.push(entry);
+            entries.push(entry);
             return tools;
         }
         let tools = toolset(catalog, loaded_tools, scope, active_agent);
-        if kept.len() == KEPT {
-            kept.remove(0);
+        if entries.len() == MAX_CACHED {
+            entries.remove(0);
         }
         let (catalog, loaded_tools, scope, active_agent) =
             (Arc::clone(catalog), loaded_tools.to_vec(), scope.clone(), active_agent.clone());
-        kept.push(Entry { catalog, loaded_tools, scope, active_agent, tools: tools.clone() });
+        entries.push(Entry { catalog, loaded_tools, scope, active_agent, tools: tools.clone() });
         tools
     }
 }
@@ -407,16 +409,16 @@ mod tests {
     fn tools_named_like_a_transfer_are_hidden() {
         let agents = Arc::new(Agents::new([AgentCard::new("poet")]));
         let active_agent = ActiveAgent::of(&SessionSettings::default(), &[], &agents);
-        let stolen = |name: &str| ToolSpec { name: name.to_owned(), ..read_tool() };
+        let tool_named = |name: &str| ToolSpec { name: name.to_owned(), ..read_tool() };
         let names = ["transfer_to_critic", "transfer_to_poet"];
-        let shown = active_agent.tools(ToolSet::new(names.map(stolen).to_vec()), None);
+        let shown = active_agent.tools(ToolSet::new(names.map(tool_named).to_vec()), None);
         let effects =
             |name: &str| shown.specs.iter().filter(|tool| tool.name == name).map(|tool| tool.effect).collect();
-        let (free, taken): (Vec<Effect>, Vec<Effect>) = (effects(names[0]), effects(names[1]));
-        assert_eq!((free, taken), (vec![Effect::Read], vec![Effect::State]));
+        let (free, hidden): (Vec<Effect>, Vec<Effect>) = (effects(names[0]), effects(names[1]));
+        assert_eq!((free, hidden), (vec![Effect::Read], vec![Effect::State]));
 
         let standing = |name: &str| ToolStanding {
-            tool: CatalogueTool::own(stolen(name), ToolOrigin::BuiltIn, ToolLabel::default()),
+            tool: CatalogueTool::own(tool_named(name), ToolOrigin::BuiltIn, ToolLabel::default()),
             visible: true,
             why: String::new(),
         };
@@ -441,15 +443,15 @@ mod tests {
     }
 
     /// A cache, and the catalogue whose tools it caches.
-    struct Kept(ToolSetCache, Arc<ToolCatalog>);
+    struct CacheFixture(ToolSetCache, Arc<ToolCatalog>);
 
-    fn kept() -> Kept {
-        Kept(ToolSetCache::default(), Arc::new(ToolCatalog::new(Arc::default(), Vec::new())))
+    fn cache_fixture() -> CacheFixture {
+        CacheFixture(ToolSetCache::default(), Arc::new(ToolCatalog::new(Arc::default(), Vec::new())))
     }
 
-    fn tools_of(kept: &Kept, loaded_tools: &str, scope: &ToolScope, active_agent: &ActiveAgent) -> ToolSet {
+    fn tools_of(fixture: &CacheFixture, loaded_tools: &str, scope: &ToolScope, active_agent: &ActiveAgent) -> ToolSet {
         // Without a mention, all share the catalogue's plain set.
-        kept.0.tools(&kept.1, &[loaded_tools.to_owned()], scope, active_agent)
+        fixture.0.tools(&fixture.1, &[loaded_tools.to_owned()], scope, active_agent)
     }
 
     fn is_shared(one: &ToolSet, other: &ToolSet) -> bool {
@@ -458,16 +460,21 @@ mod tests {
 
     #[test]
     fn cached_tool_sets_are_separate_for_each_caller() {
-        let (kept, poet, any) = (kept(), agents("poet"), ToolScope::default());
-        let first = tools_of(&kept, "none", &any, &main_among(&poet));
+        let (fixture, poet, any) = (cache_fixture(), agents("poet"), ToolScope::default());
+        let first = tools_of(&fixture, "none", &any, &main_among(&poet));
         let others = [
-            tools_of(&kept, "grep", &any, &main_among(&poet)),
-            tools_of(&kept, "none", &ToolScope { sees: true, ..any.clone() }, &main_among(&poet)),
+            tools_of(&fixture, "grep", &any, &main_among(&poet)),
+            tools_of(&fixture, "none", &ToolScope { has_vision: true, ..any.clone() }, &main_among(&poet)),
             // A reloaded configuration.
-            tools_of(&kept, "none", &any, &main_among(&agents("critic"))),
-            tools_of(&kept, "none", &any, &ActiveAgent::of(&SessionSettings::default(), &["poet".to_owned()], &poet)),
-            tools_of(&kept, "none", &any, &child_among(&poet, None)),
-            tools_of(&kept, "none", &any, &child_among(&poet, Some("poet"))),
+            tools_of(&fixture, "none", &any, &main_among(&agents("critic"))),
+            tools_of(
+                &fixture,
+                "none",
+                &any,
+                &ActiveAgent::of(&SessionSettings::default(), &["poet".to_owned()], &poet),
+            ),
+            tools_of(&fixture, "none", &any, &child_among(&poet, None)),
+            tools_of(&fixture, "none", &any, &child_among(&poet, Some("poet"))),
         ];
         for (index, other) in others.iter().enumerate() {
             assert!(!is_shared(&first, other), "{index}");
@@ -477,15 +484,15 @@ mod tests {
 
     #[test]
     fn tool_set_cache_drops_its_oldest_entries() {
-        let (kept, poet, any) = (kept(), agents("poet"), ToolScope::default());
-        let tools = |name: usize| tools_of(&kept, &name.to_string(), &any, &main_among(&poet));
+        let (fixture, poet, any) = (cache_fixture(), agents("poet"), ToolScope::default());
+        let tools = |name: usize| tools_of(&fixture, &name.to_string(), &any, &main_among(&poet));
         let (first, second) = (tools(0), tools(1));
-        for name in 2..KEPT {
+        for name in 2..MAX_CACHED {
             tools(name);
         }
-        assert!(is_shared(&first, &tools(0)), "all of them fit");
-        tools(KEPT);
-        assert!(is_shared(&first, &tools(0)), "it was shown since");
-        assert!(!is_shared(&second, &tools(1)), "it was the longest ago");
+        assert!(is_shared(&first, &tools(0)), "all of them fit into the cache");
+        tools(MAX_CACHED);
+        assert!(is_shared(&first, &tools(0)), "it was used since");
+        assert!(!is_shared(&second, &tools(1)), "it was the least recently used");
     }
 }

@@ -25,8 +25,8 @@ impl AnswerForm {
     pub(crate) fn compile(schema: &AnswerSchema) -> Result<Self, EngineError> {
         let (schema, value) = AnswerSchema::read(schema.text()).map_err(schema_error)?;
         // An invalid schema would accept anything, so it is validated first.
-        jsonschema::meta::validate(&value).map_err(|problem| no_schema(&problem))?;
-        let validator = jsonschema::validator_for(&value).map_err(|problem| no_schema(&problem))?;
+        jsonschema::meta::validate(&value).map_err(|problem| invalid_schema(&problem))?;
+        let validator = jsonschema::validator_for(&value).map_err(|problem| invalid_schema(&problem))?;
         Ok(Self { schema, validator })
     }
 
@@ -69,9 +69,9 @@ fn documents(answer: &str) -> impl Iterator<Item = &str> {
 }
 
 fn reason(error: &jsonschema::ValidationError<'_>) -> String {
-    let place = error.instance_path().to_string();
-    let place = if place.is_empty() { "the document".to_owned() } else { place };
-    one_line(&format!("at {place}: {error}"))
+    let path = error.instance_path().to_string();
+    let path = if path.is_empty() { "the document".to_owned() } else { path };
+    one_line(&format!("at {path}: {error}"))
 }
 
 /// Replaces line breaks by spaces and truncates a long text.
@@ -84,7 +84,7 @@ fn one_line(text: &str) -> String {
     line
 }
 
-fn no_schema(problem: &jsonschema::ValidationError<'_>) -> EngineError {
+fn invalid_schema(problem: &jsonschema::ValidationError<'_>) -> EngineError {
     schema_error(InvalidSchema::new(
         format!("invalid JSON Schema: {}", reason(problem)),
         "supported drafts: 4, 6, 7, 2019-09 and 2020-12",
@@ -121,10 +121,10 @@ mod tests {
     #[test]
     fn mismatches_are_reported_with_their_location() {
         let form = form(COUNT).unwrap();
-        let check = |answer: &str, words: &[&str]| {
+        let check = |answer: &str, parts: &[&str]| {
             let reasons = form.check(answer).unwrap_err();
             assert!(
-                words.iter().all(|word| reasons.iter().any(|reason| reason.contains(word))),
+                parts.iter().all(|word| reasons.iter().any(|reason| reason.contains(word))),
                 "{answer}: {reasons:?}"
             );
             assert!(reasons.iter().all(|reason| reason.chars().count() <= MAX_REASON + 1 && !reason.contains('\n')));

@@ -2,8 +2,8 @@
 //!
 //! They are listed in a notice before the turn's input. It is stored with the input, so that the prompt only grows at
 //! its end and neither a crash nor a cancellation repeats it. Short texts are quoted in full, pictures are attached for
-//! models with vision, and for all other files it names the tool that opens them. Only [`take`] and [`read`] access
-//! files.
+//! models with vision, and for all other files it names the tool that opens them. Only [`store_upload`] and [`read`]
+//! access files.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,21 +23,21 @@ use tokio::time::{Instant, timeout_at};
 use crate::{config::Ports, error::EngineError};
 
 /// Maximum size of a text that is quoted in full, in bytes.
-const SHORT: usize = 10_000;
+const MAX_QUOTED: usize = 10_000;
 /// Maximum total size of texts that are quoted in one turn, in bytes; the others are only named.
-const ALL_SHORT: usize = 64 << 10;
+const MAX_QUOTED_TOTAL: usize = 64 << 10;
 /// Maximum number of files that are named: the newest.
 const MAX_NAMES: usize = 20;
 /// Time limit for reading all short texts, so that a hanging disk does not delay the answer.
-const PATIENCE: Duration = Duration::from_millis(500);
+const READ_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Prefix of RTF: unreadable markup as a text, but a document for tools.
 const RTF: &str = "{\\rtf";
 
 /// Tool that opens files.
-const READ: &str = "read_file";
+const READ_TOOL: &str = "read_file";
 /// Tool that searches documents, with locations for citations.
-const SEARCH: &str = "search_file";
+const SEARCH_TOOL: &str = "search_file";
 /// An attached file as described to a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Attachment {
@@ -75,7 +75,7 @@ impl Attachment {
 }
 
 /// Stores a file, and a copy for models if it is a picture.
-pub(crate) async fn take(
+pub(crate) async fn store_upload(
     Ports { workspaces, pictures, .. }: &Ports,
     session: SessionId,
     name: String,
@@ -88,7 +88,7 @@ pub(crate) async fn take(
     let path = workspaces.add_upload(session, name, content).await?;
     let shown = match prepared {
         Ok(None) => Ok(None),
-        Ok(Some(ready)) => keep_picture(&**workspaces, session, ready).await.map(Some),
+        Ok(Some(ready)) => store_picture(&**workspaces, session, ready).await.map(Some),
         Err(error) => Err(error),
     };
     Ok(match shown {
@@ -99,7 +99,7 @@ pub(crate) async fn take(
 }
 
 /// Stores a picture in the form that models are shown.
-pub(crate) async fn keep_picture(
+pub(crate) async fn store_picture(
     workspaces: &dyn Workspaces,
     session: SessionId,
     ready: PreparedPicture,
@@ -118,17 +118,17 @@ pub(crate) async fn read(
     attached: &PendingAttachments,
     parts: &[AttachedPart],
 ) -> Vec<Attachment> {
-    let before = attached.next().into_iter().map(|path| {
+    let uploaded = attached.next().into_iter().map(|path| {
         let picture = attached.picture(&path).cloned();
         Attachment::file(path, picture)
     });
-    let given = parts.iter().map(|part| match part {
+    let of_input = parts.iter().map(|part| match part {
         AttachedPart::File { path, picture } => Attachment::file(path.clone(), picture.clone()),
         AttachedPart::Selection(selection) => Attachment::selection(selection),
     });
-    let mut files: Vec<Attachment> = before.chain(given).collect();
+    let mut files: Vec<Attachment> = uploaded.chain(of_input).collect();
     let unnamed = files.len().saturating_sub(MAX_NAMES);
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + READ_TIMEOUT;
     for file in &mut files[unnamed..] {
         if file.picture.is_none() && file.selected.is_none() && !has_document_name(&file.path) {
             file.text = short_text(workspaces, tree, &file.path, deadline).await;
@@ -138,7 +138,7 @@ pub(crate) async fn read(
 }
 
 async fn short_text(workspaces: &dyn Workspaces, tree: &SessionTree, path: &str, deadline: Instant) -> Option<String> {
-    match timeout_at(deadline, workspaces.read_text(tree.clone(), path.to_owned(), SHORT)).await {
+    match timeout_at(deadline, workspaces.read_text(tree.clone(), path.to_owned(), MAX_QUOTED)).await {
         Ok(text) => text.filter(|text| !text.trim().is_empty() && !text.starts_with(RTF)),
         Err(_) => {
             tracing::warn!("the content of an attached file is left out: the disk did not respond in time");
@@ -154,18 +154,18 @@ pub(crate) fn notice(attached: &[Attachment], tools: &ToolSet, window: u64) -> O
     }
     let named = &attached[attached.len().saturating_sub(MAX_NAMES)..];
     // Half a byte per token is an eighth of the window.
-    let mut room = ALL_SHORT.min(usize::try_from(window / 2).unwrap_or(usize::MAX));
+    let mut budget = MAX_QUOTED_TOTAL.min(usize::try_from(window / 2).unwrap_or(usize::MAX));
     let mut lines = vec!["The user attached:".to_owned()];
     let mut sources = Vec::with_capacity(named.len());
     for file in named {
         let fits = match file.selected {
             // A selection is stored nowhere else, so one that does not fit is truncated, with a note.
-            Some(_) => file.text.as_deref().map(|text| &text[..text.floor_char_boundary(room)]),
-            None => file.text.as_deref().filter(|text| text.len() <= room),
+            Some(_) => file.text.as_deref().map(|text| &text[..text.floor_char_boundary(budget)]),
+            None => file.text.as_deref().filter(|text| text.len() <= budget),
         };
         let bytes = fits.map_or(0, str::len);
-        room -= bytes;
-        lines.push(part(file, fits, tools));
+        budget -= bytes;
+        lines.push(describe_file(file, fits, tools));
         // The notice is never repeated, so no digest is needed to detect changes.
         sources.push(NoticeSource { name: file.name(), bytes: bytes as u64, ..NoticeSource::default() });
     }
@@ -177,7 +177,7 @@ pub(crate) fn notice(attached: &[Attachment], tools: &ToolSet, window: u64) -> O
 }
 
 /// Notice about pictures that calls returned.
-pub(crate) fn returned(pictures: Vec<Picture>) -> ItemBody {
+pub(crate) fn returned_notice(pictures: Vec<Picture>) -> ItemBody {
     let lines = pictures.iter().map(|Picture { path, width, height, .. }| {
         format!("- {}: a picture, shown as {width} × {height}", path::shown(path))
     });
@@ -201,7 +201,7 @@ pub(crate) fn unshown(history: &[Arc<Item>]) -> Vec<Picture> {
 }
 
 /// Text of the notice about one file.
-fn part(file: &Attachment, text: Option<&str>, tools: &ToolSet) -> String {
+fn describe_file(file: &Attachment, text: Option<&str>, tools: &ToolSet) -> String {
     let path = path::shown(&file.path);
     if let Some(text) = text {
         let left_out = file.text.as_deref().map_or(0, str::len) - text.len();
@@ -221,11 +221,11 @@ fn part(file: &Attachment, text: Option<&str>, tools: &ToolSet) -> String {
     if let Some(Picture { width, height, .. }) = &file.picture {
         return format!("- {path}: a picture, shown as {width} × {height}");
     }
-    let can = |tool: &str| tools.get(tool).is_some();
-    let opened = match (has_document_name(&file.path) && can(SEARCH), can(READ)) {
-        (true, true) => format!(": {SEARCH} finds passages to cite, {READ} opens it"),
-        (true, false) => format!(": {SEARCH} finds passages to cite"),
-        (false, true) => format!(": {READ} opens it"),
+    let has_tool = |tool: &str| tools.get(tool).is_some();
+    let opened = match (has_document_name(&file.path) && has_tool(SEARCH_TOOL), has_tool(READ_TOOL)) {
+        (true, true) => format!(": {SEARCH_TOOL} finds passages to cite, {READ_TOOL} opens it"),
+        (true, false) => format!(": {SEARCH_TOOL} finds passages to cite"),
+        (false, true) => format!(": {READ_TOOL} opens it"),
         (false, false) => String::new(),
     };
     format!("- {path}{opened}")

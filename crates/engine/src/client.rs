@@ -78,18 +78,18 @@ impl ClientLine {
 pub(crate) struct ClientTools {
     tools: Vec<CatalogueTool>,
     /// The client's own name and the validator of each tool, by the name that models use.
-    known: HashMap<String, (String, Validator)>,
+    routes: HashMap<String, (String, Validator)>,
     pub(crate) line: ClientLine,
 }
 
 impl ClientTools {
     /// Creates the tools, which must be valid, with the channel to their client.
     pub(crate) fn new(tools: &[ClientTool], line: ClientLine) -> Result<Self, EngineError> {
-        let known = |tool: &ClientTool| Ok((tool.called(), (tool.name.clone(), validator(tool)?)));
-        let known = tools.iter().map(known).collect::<Result<_, EngineError>>()?;
-        let of_client =
+        let route = |tool: &ClientTool| Ok((tool.called(), (tool.name.clone(), validator(tool)?)));
+        let routes = tools.iter().map(route).collect::<Result<_, EngineError>>()?;
+        let to_tool =
             |tool: &ClientTool| CatalogueTool::own(tool.spec(), ToolOrigin::Conversation, ToolLabel::default());
-        Ok(Self { tools: tools.iter().map(of_client).collect(), known, line })
+        Ok(Self { tools: tools.iter().map(to_tool).collect(), routes, line })
     }
 
     /// Tools that the agent of a turn may use. An agent that names its tools can use only those.
@@ -103,12 +103,12 @@ impl ClientTools {
 
     /// The client's own name of a tool, given the name that models use.
     pub(crate) fn own_name(&self, called: &str) -> Option<&str> {
-        self.known.get(called).map(|(name, _)| name.as_str())
+        self.routes.get(called).map(|(name, _)| name.as_str())
     }
 
     /// Reasons why a call's arguments are invalid, if they are.
     pub(crate) fn problem(&self, called: &str, arguments: &str) -> Option<String> {
-        let (_, validator) = self.known.get(called)?;
+        let (_, validator) = self.routes.get(called)?;
         let text = if arguments.trim().is_empty() { "{}" } else { arguments };
         let value: Value = match serde_json::from_str(text) {
             Ok(value) => value,
@@ -118,8 +118,8 @@ impl ClientTools {
             .iter_errors(&value)
             .take(MAX_REASONS)
             .map(|error| match error.instance_path().to_string() {
-                place if place.is_empty() => error.to_string(),
-                place => format!("at {place}: {error}"),
+                path if path.is_empty() => error.to_string(),
+                path => format!("at {path}: {error}"),
             })
             .collect();
         (!reasons.is_empty()).then(|| format!("the arguments do not match the schema: {}", reasons.join("; ")))
@@ -149,9 +149,10 @@ pub(crate) fn check(
             let hint = "give each a unique name";
             return Err(EngineError::invalid(format!("the client offers two tools named {name}"), hint));
         }
-        let taken = [name.clone(), canonical(name), tool.called()].into_iter().find(|name| catalog.get(name).is_some());
-        if let Some(taken) = taken {
-            let message = format!("the tool {name} of the client has the name of a tool of the daemon ({taken})");
+        let existing =
+            [name.clone(), canonical(name), tool.called()].into_iter().find(|name| catalog.get(name).is_some());
+        if let Some(existing) = existing {
+            let message = format!("the tool {name} of the client has the name of a tool of the daemon ({existing})");
             return Err(EngineError::invalid(message, "give it another name"));
         }
         if tool.description.trim().is_empty() || tool.description.len() > MAX_CLIENT_TOOL_DESCRIPTION {
@@ -172,15 +173,15 @@ pub(crate) fn check(
 }
 
 fn validator(ClientTool { name, parameters, .. }: &ClientTool) -> Result<Validator, EngineError> {
-    let wrong = |why: String| {
+    let invalid = |reason: String| {
         let hint = r#"write one such as {"type": "object", "properties": {"path": {"type": "string"}}}"#;
-        EngineError::invalid(format!("the schema of the tool {name} describes no arguments: {why}"), hint)
+        EngineError::invalid(format!("the schema of the tool {name} describes no arguments: {reason}"), hint)
     };
     if parameters.get("type").is_none_or(|kind| kind != "object") {
-        return Err(wrong("its `type` is not `object`".to_owned()));
+        return Err(invalid("its `type` is not `object`".to_owned()));
     }
-    jsonschema::meta::validate(parameters).map_err(|problem| wrong(problem.to_string()))?;
-    jsonschema::validator_for(parameters).map_err(|problem| wrong(problem.to_string()))
+    jsonschema::meta::validate(parameters).map_err(|problem| invalid(problem.to_string()))?;
+    jsonschema::validator_for(parameters).map_err(|problem| invalid(problem.to_string()))
 }
 
 /// The tools of a turn's client, shared by the tasks of the turn.
@@ -189,10 +190,10 @@ pub(crate) type OfferedTools = Option<Arc<ClientTools>>;
 /// Maximum number of questions queued for a client that does not read.
 const FILE_QUEUE: usize = 16;
 /// Time limits for reading a text and for writing one: the client may format and save it.
-const READ: Duration = Duration::from_secs(5);
-const WRITE: Duration = Duration::from_secs(20);
+const READ_TIMEOUT: Duration = Duration::from_secs(5);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
 /// Time for which a client is not asked after it was late.
-const PAUSE: Duration = Duration::from_secs(15);
+const PAUSE_TIME: Duration = Duration::from_secs(15);
 
 /// A question to the client, and the channel for its answer. If it is dropped without an answer, the client counts as
 /// disconnected.
@@ -209,7 +210,7 @@ pub struct ClientFileQuestion {
 pub struct FileLine {
     sender: mpsc::Sender<ClientFileQuestion>,
     access: ClientFileAccess,
-    asked: Arc<AtomicU64>,
+    last_id: Arc<AtomicU64>,
     /// Time until which it is not asked again.
     paused: watch::Sender<Option<Instant>>,
 }
@@ -218,7 +219,7 @@ impl FileLine {
     /// Creates a channel, and returns it with the receiver for the task that serves the client.
     pub fn new(access: ClientFileAccess) -> (Self, mpsc::Receiver<ClientFileQuestion>) {
         let (sender, questions) = mpsc::channel(FILE_QUEUE);
-        (Self { sender, access, asked: Arc::default(), paused: watch::Sender::default() }, questions)
+        (Self { sender, access, last_id: Arc::default(), paused: watch::Sender::default() }, questions)
     }
 
     fn is_gone(&self) -> bool {
@@ -229,8 +230,8 @@ impl FileLine {
         if self.paused.borrow().is_some_and(|until| Instant::now() < until) {
             return Err(NoAnswer::Late);
         }
-        let limit = if action == FileAction::Read { READ } else { WRITE };
-        let number = self.asked.fetch_add(1, Ordering::Relaxed) + 1;
+        let limit = if action == FileAction::Read { READ_TIMEOUT } else { WRITE_TIMEOUT };
+        let number = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
         let (reply, answer) = oneshot::channel();
         let request = ClientFileRequest { id: format!("file-{number}"), path: path.to_owned(), action };
         match self.sender.try_send(ClientFileQuestion { request, reply }) {
@@ -241,7 +242,7 @@ impl FileLine {
         match timeout(limit, answer).await {
             Ok(answer) => answer.map_err(|_| NoAnswer::Gone),
             Err(_) => {
-                self.paused.send_replace(Some(Instant::now() + PAUSE));
+                self.paused.send_replace(Some(Instant::now() + PAUSE_TIME));
                 Err(NoAnswer::Late)
             }
         }
@@ -334,10 +335,10 @@ mod tests {
     #[test]
     fn invalid_client_tools_are_rejected_with_a_hint() {
         let catalog = ToolCatalog::new(Arc::default(), vec![(agentd_policy::read_tool(), false)]);
-        let refusal = |tools: &[ClientTool], words: &str| {
+        let refusal = |tools: &[ClientTool], part: &str| {
             let canonical = |name: &str| if name == "Read" { "read_file".to_owned() } else { name.to_owned() };
             let error = check(tools, &catalog, canonical).unwrap_err();
-            assert!(error.to_string().contains(words) && error.hint().is_some(), "{error}");
+            assert!(error.to_string().contains(part) && error.hint().is_some(), "{error}");
         };
         refusal(&[tool("", object())], "invalid tool name");
         refusal(&[tool("read buffer", object())], "invalid tool name");
@@ -361,8 +362,8 @@ mod tests {
         let late = questions.recv().await.unwrap();
         assert!(late.reply.is_closed());
         assert_eq!(files.ask("b", FileAction::Read).await, Err(NoAnswer::Late));
-        assert!(questions.try_recv().is_err(), "it was asked again at once");
-        tokio::time::advance(PAUSE).await;
+        assert!(questions.try_recv().is_err(), "the late client was asked again at once");
+        tokio::time::advance(PAUSE_TIME).await;
         let answer = async {
             let question = questions.recv().await.unwrap();
             assert_eq!(question.request.path, "c");

@@ -21,12 +21,12 @@ const QUEUE: usize = 64;
 /// One task reads them from the journal after each change. However changes and reads interleave, every reader ends up
 /// with what is stored.
 #[derive(Clone)]
-pub(crate) struct KeptHandle {
+pub(crate) struct PermanentGrants {
     changes: mpsc::Sender<oneshot::Sender<Result<(), StoreError>>>,
     now: watch::Receiver<Arc<[Grant]>>,
 }
 
-impl KeptHandle {
+impl PermanentGrants {
     /// Spawns the task. The list is empty until the first [`Self::reload`]. The task ends when the last handle is
     /// dropped.
     pub(crate) fn spawn(store: Arc<dyn Store>) -> Self {
@@ -86,7 +86,7 @@ impl SessionPermissions {
 #[derive(Clone)]
 pub(crate) struct LiveGrants {
     pub(crate) of_session: watch::Receiver<SessionPermissions>,
-    pub(crate) kept: KeptHandle,
+    pub(crate) permanent: PermanentGrants,
 }
 
 impl LiveGrants {
@@ -109,8 +109,8 @@ impl LiveGrants {
 }
 
 /// Error for revoking a rule that does not exist.
-pub(crate) fn not_kept(place: &str, rule: &str) -> EngineError {
+pub(crate) fn unknown_grant(scope: &str, rule: &str) -> EngineError {
     let shown: String = rule.chars().take(200).collect();
-    EngineError::new(ErrorKind::NotFound, format!("no grant {shown:?} {place}"))
+    EngineError::new(ErrorKind::NotFound, format!("no such grant: {shown:?} ({scope})"))
         .with_hint("list all grants with `agentctl grants list`")
 }

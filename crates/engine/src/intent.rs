@@ -6,16 +6,16 @@ use std::collections::HashSet;
 use agentd_core::routing::{Intent, IntentKind};
 
 /// Number of bytes of an input that are examined: the intent is usually clear from the start.
-const LOOKED_AT: usize = 16 << 10;
+const MAX_EXAMINED: usize = 16 << 10;
 
 /// Minimum weight of an input about code.
-const ABOUT_CODE: u32 = 2;
+const MIN_CODE_WEIGHT: u32 = 2;
 
 /// Maximum length of a question about the agent, in characters. Longer inputs are about something else.
 const MAX_CAPABILITY: usize = 300;
 
 /// Minimum number of words for a classification.
-const FEW_WORDS: usize = 4;
+const MIN_WORDS: usize = 4;
 
 /// Number of words of a sentence that are searched for its request: polite phrases come first.
 const FIRST_WORDS: usize = 6;
@@ -24,19 +24,19 @@ const FIRST_WORDS: usize = 6;
 const COMPLEX_POINTS: usize = 2;
 
 /// Extensions of source files.
-const ENDINGS: &[&str] = &[
+const EXTENSIONS: &[&str] = &[
     "c", "cc", "cpp", "cs", "css", "go", "h", "hpp", "html", "java", "js", "json", "jsx", "kt", "lock", "lua", "md",
     "php", "proto", "py", "rb", "rs", "scala", "sh", "sql", "swift", "toml", "ts", "tsx", "vue", "xml", "yaml", "yml",
     "zig",
 ];
 
 /// Phrases, and words of scripts without spaces, that indicate code, questions, greetings and large tasks.
-const OF_ERRORS: [&str; 4] = ["panicked at", "stack trace", "segmentation fault", "fatal error"];
-const OF_CODE: [&str; 6] = ["代码", "函数", "测试", "文件", "项目", "报错"];
-const OF_QUESTIONS: [&str; 6] = ["?", "？", "什么", "怎么", "如何", "解释"];
-const OF_GREETINGS: [&str; 3] = ["你好", "谢谢", "good morning"];
-const OF_LARGE_TASKS: [&str; 6] = ["from scratch", "step by step", "end to end", "end-to-end", "架构", "迁移"];
-const ABOUT_AGENT: [&str; 9] = [
+const ERROR_PHRASES: [&str; 4] = ["panicked at", "stack trace", "segmentation fault", "fatal error"];
+const CODE_WORDS: [&str; 6] = ["代码", "函数", "测试", "文件", "项目", "报错"];
+const QUESTION_WORDS: [&str; 6] = ["?", "？", "什么", "怎么", "如何", "解释"];
+const GREETING_PHRASES: [&str; 3] = ["你好", "谢谢", "good morning"];
+const LARGE_TASK_PHRASES: [&str; 6] = ["from scratch", "step by step", "end to end", "end-to-end", "架构", "迁移"];
+const AGENT_PHRASES: [&str; 9] = [
     "what can you do",
     "who are you",
     "what are you",
@@ -65,7 +65,7 @@ fn weight(word: &str) -> u32 {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Request {
     Change,
-    Look,
+    Read,
 }
 
 impl Request {
@@ -77,14 +77,14 @@ impl Request {
             | "update" | "write" => Some(Self::Change),
             "analyse" | "analyze" | "check" | "compare" | "describe" | "explain" | "find" | "give" | "how" | "list"
             | "look" | "read" | "review" | "search" | "show" | "summarise" | "summarize" | "what" | "when"
-            | "where" | "which" | "who" | "why" => Some(Self::Look),
+            | "where" | "which" | "who" | "why" => Some(Self::Read),
             _ => None,
         })
     }
 }
 
 const GREETINGS: [&str; 9] = ["hi", "hello", "hey", "thanks", "thank", "thx", "bye", "hallo", "danke"];
-const LARGE: [&str; 15] = [
+const LARGE_TASK_WORDS: [&str; 15] = [
     "across",
     "architecture",
     "design",
@@ -104,23 +104,23 @@ const LARGE: [&str; 15] = [
 
 /// Classifies an input. Within a project, less evidence is needed for code.
 pub(crate) fn classify(text: &str, in_project: bool) -> Intent {
-    let text = &text[..text.floor_char_boundary(LOOKED_AT)];
+    let text = &text[..text.floor_char_boundary(MAX_EXAMINED)];
     let (prose, has_fence) = without_fences(text);
     let lower = prose.to_lowercase();
     let paths: HashSet<&str> = prose.split_whitespace().map(bare).filter(|token| is_path(token)).collect();
     let distinct: HashSet<&str> = words(&lower).collect();
-    let listed = prose.lines().filter(|line| is_listed(line)).count();
-    let points = distinct.iter().filter(|word| LARGE.contains(word)).count()
-        + count(&lower, &OF_LARGE_TASKS)
+    let listed = prose.lines().filter(|line| is_list_item(line)).count();
+    let points = distinct.iter().filter(|word| LARGE_TASK_WORDS.contains(word)).count()
+        + count_matches(&lower, &LARGE_TASK_PHRASES)
         + usize::from(listed >= 3)
         + usize::from(listed >= 5)
         + usize::from(prose.chars().count() > 1500)
         + usize::from(paths.len() >= 4);
     let code = 3 * u32::from(has_fence)
         + 3 * u32::from(!paths.is_empty())
-        + 3 * u32::from(count(&text.to_lowercase(), &OF_ERRORS) > 0)
-        + 2 * u32::from(prose.split_whitespace().any(is_name_of_code))
-        + u32::try_from(count(&lower, &OF_CODE)).unwrap_or_default()
+        + 3 * u32::from(count_matches(&text.to_lowercase(), &ERROR_PHRASES) > 0)
+        + 2 * u32::from(prose.split_whitespace().any(is_identifier))
+        + u32::try_from(count_matches(&lower, &CODE_WORDS)).unwrap_or_default()
         + distinct.iter().map(|word| weight(word)).sum::<u32>();
     let (kind, confidence, reason) = kind(&lower, code, in_project);
     Intent { kind, confidence, reason: reason.to_owned(), complex: points >= COMPLEX_POINTS, by: None }
@@ -131,40 +131,38 @@ fn kind(lower: &str, code: u32, in_project: bool) -> (IntentKind, u8, &'static s
     let parts = lower.split(['\n', '!', '?', ';', ':']).flat_map(|line| line.split(". "));
     let requests: Vec<Request> = parts.flat_map(|part| part.split(", ")).filter_map(Request::of).collect();
     let changes = requests.contains(&Request::Change);
-    let looks = !requests.is_empty() || count(lower, &OF_QUESTIONS) > 0;
+    let asks = !requests.is_empty() || count_matches(lower, &QUESTION_WORDS) > 0;
     let first_is_greeting = words(lower).next().is_some_and(|word| GREETINGS.contains(&word));
     // A requested change concerns the project, if there is one.
-    let needed = if in_project { ABOUT_CODE - 1 } else { ABOUT_CODE };
-    let is_about_code = code >= needed || (in_project && changes);
-    let surer = 60 + u8::try_from(code.min(7) * 5).unwrap_or_default();
+    let min_weight = if in_project { MIN_CODE_WEIGHT - 1 } else { MIN_CODE_WEIGHT };
+    let is_about_code = code >= min_weight || (in_project && changes);
+    let confidence = 60 + u8::try_from(code.min(7) * 5).unwrap_or_default();
     let is_chinese = lower.chars().any(|char| ('\u{4e00}'..='\u{9fff}').contains(&char));
-    if count(lower, &ABOUT_AGENT) > 0 && code < needed && lower.chars().count() <= MAX_CAPABILITY {
+    if count_matches(lower, &AGENT_PHRASES) > 0 && code < min_weight && lower.chars().count() <= MAX_CAPABILITY {
         (IntentKind::CapabilityQuery, 85, "it asks about the agent")
-    } else if (first_is_greeting || count(lower, &OF_GREETINGS) > 0) && code == 0 && !changes {
+    } else if (first_is_greeting || count_matches(lower, &GREETING_PHRASES) > 0) && code == 0 && !changes {
         (IntentKind::GeneralChat, 90, "a greeting or thanks")
-    } else if is_about_code && looks && !changes {
-        (IntentKind::RepoAnalysis, surer, "it asks about code")
+    } else if is_about_code && asks && !changes {
+        (IntentKind::RepoAnalysis, confidence, "it asks about code")
     } else if is_about_code {
-        (IntentKind::CodingTask, surer, "it asks for a change of code")
-    } else if words(lower).count() < FEW_WORDS && !is_chinese {
+        (IntentKind::CodingTask, confidence, "it asks for a change of code")
+    } else if words(lower).count() < MIN_WORDS && !is_chinese {
         (IntentKind::Uncertain, 30, "too short to classify")
-    } else if looks && code == 0 {
+    } else if asks && code == 0 {
         (IntentKind::GeneralChat, 65, "nothing in it concerns code")
     } else {
         (IntentKind::Uncertain, 40, "no clear intent")
     }
 }
 
-fn count(text: &str, signs: &[&str]) -> usize {
-    signs.iter().filter(|sign| text.contains(*sign)).count()
+fn count_matches(text: &str, phrases: &[&str]) -> usize {
+    phrases.iter().filter(|phrase| text.contains(*phrase)).count()
 }
 
-fn is_listed(line: &str) -> bool {
+fn is_list_item(line: &str) -> bool {
     let line = line.trim_start();
-    let behind_number = line.trim_start_matches(|char: char| char.is_ascii_digit());
-    line.starts_with("- ")
-        || line.starts_with("* ")
-        || (behind_number.len() < line.len() && behind_number.starts_with(['.', ')']))
+    let rest = line.trim_start_matches(|char: char| char.is_ascii_digit());
+    line.starts_with("- ") || line.starts_with("* ") || (rest.len() < line.len() && rest.starts_with(['.', ')']))
 }
 
 /// Text outside of code fences, and true if there was a fence.
@@ -191,11 +189,11 @@ fn bare(token: &str) -> &str {
 /// Returns true if a word names a source file.
 fn is_path(token: &str) -> bool {
     let name = token.split(':').next().unwrap_or(token);
-    name.rsplit_once('.').is_some_and(|(stem, ending)| !stem.is_empty() && ENDINGS.contains(&ending))
+    name.rsplit_once('.').is_some_and(|(stem, ending)| !stem.is_empty() && EXTENSIONS.contains(&ending))
 }
 
 /// Returns true if a word looks like an identifier: `a_b`, `aB`, `a()`, `a::b`, or a word in backticks.
-fn is_name_of_code(token: &str) -> bool {
+fn is_identifier(token: &str) -> bool {
     let is_quoted = token.contains('`');
     let name = bare(token);
     let snake = name.trim_matches('_').contains('_');

@@ -1,7 +1,7 @@
 //! Inputs that do not fit into the window: stored in a file of the session, and shown by their beginning, size and
 //! path. This way, users need not guess from an answer how much of their input was read.
 //!
-//! Only [`keep`] writes files.
+//! Only [`spill`] writes files.
 
 use agentd_context::{
     ToolSet,
@@ -13,16 +13,16 @@ use agentd_core::{
 };
 
 /// Minimum number of tokens for an input, however full the window is.
-const LEAST: u64 = 256;
+const MIN_TOKENS: u64 = 256;
 /// Percentage of the window for an input that remains after a compaction: slightly less than a compaction leaves
 /// unchanged.
-const STAYS_PERCENT: u64 = 35;
+const COMPACTED_PERCENT: u64 = 35;
 /// Percentage up to which an input may fill the window. Above it, the model is asked to be brief.
-const FILLS_PERCENT: u64 = 75;
+const MAX_FILL_PERCENT: u64 = 75;
 /// Maximum tokens of an input for the built-in model, and the shown part of a longer one.
-const EMBEDDED: (u64, u64) = (1200, 1000);
+const EMBEDDED_LIMITS: (u64, u64) = (1200, 1000);
 /// File name for piped input after typed text, and for any other input.
-const NAMES: (&str, &str) = ("stdin.txt", "input.txt");
+const FILE_NAMES: (&str, &str) = ("stdin.txt", "input.txt");
 
 /// The input of a turn, or an addition to it, as the model sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,13 +76,13 @@ fn amount(bytes: u64) -> String {
     }
 }
 
-/// Occupied space of a window, in estimated tokens except for `window` and `taken`.
+/// Occupied space of a window, in estimated tokens except for `window` and `used`.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct OccupiedRoom {
+pub(crate) struct WindowUsage {
     /// Size of the window, in tokens as its server counts them.
     pub(crate) window: u64,
     /// The next request without the input, as its server would count it.
-    pub(crate) taken: u64,
+    pub(crate) used: u64,
     /// Instructions and tools of the request.
     pub(crate) fixed: u64,
     /// Notices before the input.
@@ -95,7 +95,7 @@ pub(crate) struct OccupiedRoom {
 
 /// Space for an input, in estimated tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct InputRoom {
+pub(crate) struct InputBudget {
     /// Maximum size of an input that is shown in full.
     pub(crate) whole: u64,
     /// Size of the shown part of a longer input.
@@ -104,18 +104,19 @@ pub(crate) struct InputRoom {
     pub(crate) read: u64,
 }
 
-impl InputRoom {
+impl InputBudget {
     /// Computes the available space. The history may be compacted for an input, which then stays after the compaction.
-    pub(crate) fn of(occupied: &OccupiedRoom, large_result: u64) -> Self {
-        let OccupiedRoom { window, taken, fixed, notices, thousand, embedded } = *occupied;
-        let guessed = |tokens: u64| tokens.saturating_mul(1000) / thousand.max(1);
-        let free = guessed((window / 100 * FILLS_PERCENT).saturating_sub(taken)).saturating_sub(notices);
-        let stays = (guessed(window).saturating_sub(fixed) / 100 * STAYS_PERCENT).saturating_sub(notices).max(LEAST);
-        let whole = free.max(stays);
-        let shown = (whole / 2).clamp(LEAST, stays);
+    pub(crate) fn of(usage: &WindowUsage, large_result: u64) -> Self {
+        let WindowUsage { window, used, fixed, notices, thousand, embedded } = *usage;
+        let estimated = |tokens: u64| tokens.saturating_mul(1000) / thousand.max(1);
+        let free = estimated((window / 100 * MAX_FILL_PERCENT).saturating_sub(used)).saturating_sub(notices);
+        let after_compaction =
+            (estimated(window).saturating_sub(fixed) / 100 * COMPACTED_PERCENT).saturating_sub(notices).max(MIN_TOKENS);
+        let whole = free.max(after_compaction);
+        let shown = (whole / 2).clamp(MIN_TOKENS, after_compaction);
         let read = ResultLimits::of(large_result, None, window).large;
         if embedded {
-            return Self { whole: whole.min(EMBEDDED.0), shown: shown.min(EMBEDDED.1), read };
+            return Self { whole: whole.min(EMBEDDED_LIMITS.0), shown: shown.min(EMBEDDED_LIMITS.1), read };
         }
         Self { whole, shown, read }
     }
@@ -125,9 +126,9 @@ impl InputRoom {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct SplitOffsets {
     /// End of the typed text, which is shown in full; 0 if the input is a single text.
-    words: usize,
+    typed: usize,
     /// Start of the part that goes to the file, up to the end.
-    given: usize,
+    file_start: usize,
     /// End of the shown beginning.
     head: usize,
     /// Start of the shown end; the length of the text if no end is shown.
@@ -137,51 +138,51 @@ struct SplitOffsets {
 }
 
 /// Splits an input that is too long.
-fn part(text: &str, typed_bytes: Option<u64>, room: InputRoom) -> SplitOffsets {
-    let words = typed_bytes.and_then(|bytes| text.get(..usize::try_from(bytes).ok()?)).unwrap_or_default();
-    let in_front = estimate(words);
-    if !words.trim().is_empty() && words.len() < text.len() && in_front <= room.shown / 2 {
-        let rest = &text[words.len()..];
-        let given = words.len() + (rest.len() - rest.trim_start_matches(['\r', '\n']).len());
-        let head = given + text::head(&text[given..], room.shown - in_front).len();
-        let at_once = lines_at_once(&text[given..], room.read);
-        return SplitOffsets { words: words.len(), given, head, tail: text.len(), at_once };
+fn split_input(text: &str, typed_bytes: Option<u64>, budget: InputBudget) -> SplitOffsets {
+    let typed = typed_bytes.and_then(|bytes| text.get(..usize::try_from(bytes).ok()?)).unwrap_or_default();
+    let typed_tokens = estimate(typed);
+    if !typed.trim().is_empty() && typed.len() < text.len() && typed_tokens <= budget.shown / 2 {
+        let rest = &text[typed.len()..];
+        let file_start = typed.len() + (rest.len() - rest.trim_start_matches(['\r', '\n']).len());
+        let head = file_start + text::head(&text[file_start..], budget.shown - typed_tokens).len();
+        let at_once = lines_at_once(&text[file_start..], budget.read);
+        return SplitOffsets { typed: typed.len(), file_start, head, tail: text.len(), at_once };
     }
     // The question may be before or after pasted text.
-    let Excerpt { head, between, .. } = Excerpt::of(text, room.shown);
-    let at_once = lines_at_once(text, room.read);
-    SplitOffsets { words: 0, given: 0, head: head.len(), tail: head.len() + between.len(), at_once }
+    let Excerpt { head, between, .. } = Excerpt::of(text, budget.shown);
+    let at_once = lines_at_once(text, budget.read);
+    SplitOffsets { typed: 0, file_start: 0, head: head.len(), tail: head.len() + between.len(), at_once }
 }
 
 /// Returns the input as the model sees it: unchanged if it fits, else shortened and stored on disk.
 ///
 /// # Errors
 /// If the file cannot be written.
-pub(crate) async fn keep(
+pub(crate) async fn spill(
     workspaces: &dyn Workspaces,
     session: SessionId,
     tools: &ToolSet,
     input: UserInput,
-    room: InputRoom,
+    budget: InputBudget,
 ) -> Result<UserInput, WorkspaceError> {
     let UserInput { text, typed_bytes, stored: None } = input else { return Ok(input) };
     // A token has at least one byte.
-    if text.len() as u64 <= room.whole {
+    if text.len() as u64 <= budget.whole {
         return Ok(UserInput::whole(text, typed_bytes));
     }
-    let places = move |text: &str| (estimate(text) > room.whole).then(|| part(text, typed_bytes, room));
-    let (text, split) = aside(text, places).await;
+    let split_long = move |text: &str| (estimate(text) > budget.whole).then(|| split_input(text, typed_bytes, budget));
+    let (text, split) = aside(text, split_long).await;
     let Some(split) = split else { return Ok(UserInput::whole(text, typed_bytes)) };
-    let name = if split.words > 0 { NAMES.0 } else { NAMES.1 };
-    let content = text.as_bytes()[split.given..].to_vec();
+    let name = if split.typed > 0 { FILE_NAMES.0 } else { FILE_NAMES.1 };
+    let content = text.as_bytes()[split.file_start..].to_vec();
     let path = workspaces.store_input(session, name.to_owned(), content).await?;
     Ok(shown(&text, typed_bytes, split, path, tools))
 }
 
 /// Reason why an input cannot be accepted in full; `None` if it can.
-pub(crate) async fn refusal(text: String, room: InputRoom, model: &str, window: u64) -> Option<String> {
-    let (_, refusal) = aside(text, move |text| (estimate(text) > room.whole).then(|| sizes(text))).await;
-    let (free, window) = (grouped(room.whole), grouped(window));
+pub(crate) async fn refusal(text: String, budget: InputBudget, model: &str, window: u64) -> Option<String> {
+    let (_, refusal) = aside(text, move |text| (estimate(text) > budget.whole).then(|| sizes(text))).await;
+    let (free, window) = (grouped(budget.whole), grouped(window));
     refusal.map(|sizes| {
         format!(
             "the input does not fit into the window of {model}: it has {sizes}, and there is room for about {free} of \
@@ -191,7 +192,7 @@ pub(crate) async fn refusal(text: String, room: InputRoom, model: &str, window: 
 }
 
 /// Beginning of an input that could not be stored, for the record.
-pub(crate) fn cut(text: &str, typed_bytes: Option<u64>, tokens: u64) -> UserInput {
+pub(crate) fn truncated(text: &str, typed_bytes: Option<u64>, tokens: u64) -> UserInput {
     let Excerpt { head, between, .. } = Excerpt::of(text, tokens);
     if between.is_empty() {
         return UserInput::whole(text.to_owned(), typed_bytes);
@@ -202,8 +203,8 @@ pub(crate) fn cut(text: &str, typed_bytes: Option<u64>, tokens: u64) -> UserInpu
 
 /// The shortened input as the model sees it, with its file.
 fn shown(text: &str, typed_bytes: Option<u64>, split: SplitOffsets, path: String, tools: &ToolSet) -> UserInput {
-    let SplitOffsets { words, given, head, tail, at_once } = split;
-    let (words, all, head, tail) = (&text[..words], &text[given..], &text[given..head], &text[tail..]);
+    let SplitOffsets { typed, file_start, head, tail, at_once } = split;
+    let (typed, all, head, tail) = (&text[..typed], &text[file_start..], &text[file_start..head], &text[tail..]);
     let shown_lines = head.matches('\n').count() as u64;
     let stored = StoredInput {
         path,
@@ -212,22 +213,22 @@ fn shown(text: &str, typed_bytes: Option<u64>, split: SplitOffsets, path: String
         shown_bytes: (head.len() + tail.len()) as u64,
         shown_lines,
     };
-    let mut shown = String::with_capacity(words.len() + head.len() + tail.len() + 600);
-    if !words.is_empty() {
-        notices.push_str(words.trim_end());
-        notices.push_str("\n\n");
+    let mut shown = String::with_capacity(typed.len() + head.len() + tail.len() + 600);
+    if !typed.is_empty() {
+        shown.push_str(typed.trim_end());
+        shown.push_str("\n\n");
     }
-    notices.push_str(head);
+    shown.push_str(head);
     if !head.is_empty() && !head.ends_with('\n') {
         shown.push('\n');
     }
     if !tail.is_empty() {
-        let between = &text[given + head.len()..text.len() - tail.len()];
-        notices.push_str(&format!("[… {} left out …]\n{}\n\n", sizes(between), tail.trim_end_matches('\n')));
+        let between = &text[file_start + head.len()..text.len() - tail.len()];
+        shown.push_str(&format!("[… {} left out …]\n{}\n\n", sizes(between), tail.trim_end_matches('\n')));
     }
-    notices.push_str(&note(&stored, &sizes(all), head, !tail.is_empty(), at_once, tools));
+    shown.push_str(&note(&stored, &sizes(all), head, !tail.is_empty(), at_once, tools));
     let typed_bytes =
-        typed_bytes.map(|bytes| bytes.min(if words.is_empty() { head.len() } else { words.trim_end().len() } as u64));
+        typed_bytes.map(|bytes| bytes.min(if typed.is_empty() { head.len() } else { typed.trim_end().len() } as u64));
     UserInput { text: shown, typed_bytes, stored: Some(stored) }
 }
 
@@ -239,16 +240,16 @@ fn note(stored: &StoredInput, sizes: &str, head: &str, with_tail: bool, lines: O
         (shown, false) => format!("its first {} lines are", grouped(shown)),
         (shown, true) => format!("its first {} lines and its end are", grouped(shown)),
     };
-    let mut ways = Vec::new();
+    let mut options = Vec::new();
     if tools.get("read_file").is_some() {
-        ways.push(format!("continue there with read_file and {}, {}", offset_after(head, lines), at_once(lines)));
+        options.push(format!("continue there with read_file and {}, {}", offset_after(head, lines), at_once(lines)));
     }
     if tools.get("grep").is_some() {
-        ways.push("search it with grep".to_owned());
+        options.push("search it with grep".to_owned());
     }
-    let way = if ways.is_empty() { String::new() } else { format!(": {}", ways.join(", or ")) };
+    let advice = if options.is_empty() { String::new() } else { format!(": {}", options.join(", or ")) };
     format!(
-        "[This text is too long to show in full: it has {sizes}; {part} shown. All of it is in {}{way}.]",
+        "[This text is too long to show in full: it has {sizes}; {part} shown. All of it is in {}{advice}.]",
         stored.path
     )
 }
@@ -256,8 +257,8 @@ fn note(stored: &StoredInput, sizes: &str, head: &str, with_tail: bool, lines: O
 /// True if an input of this size fits into the window in any case, so that its tokens need not be counted.
 pub(crate) fn surely_fits(bytes: usize, window: u64, embedded: bool) -> bool {
     let bytes = bytes as u64;
-    let least = if embedded { EMBEDDED.0 } else { window / 8 };
-    bytes <= LEAST.max(least)
+    let limit = if embedded { EMBEDDED_LIMITS.0 } else { window / 8 };
+    bytes <= MIN_TOKENS.max(limit)
 }
 
 #[cfg(test)]
@@ -266,15 +267,15 @@ mod tests {
 
     use super::*;
 
-    fn occupied(window: u64, taken: u64, fixed: u64) -> OccupiedRoom {
-        OccupiedRoom { window, taken, fixed, notices: 0, thousand: 1000, embedded: false }
+    fn occupied(window: u64, used: u64, fixed: u64) -> WindowUsage {
+        WindowUsage { window, used, fixed, notices: 0, thousand: 1000, embedded: false }
     }
 
     #[test]
     fn room_counts_free_and_compactable_tokens() {
-        let check = |occupied: OccupiedRoom, whole: u64, shown: u64| {
-            let room = InputRoom::of(&occupied, 20_000);
-            assert_eq!((room.whole, room.shown), (whole, shown), "{occupied:?}");
+        let check = |occupied: WindowUsage, whole: u64, shown: u64| {
+            let budget = InputBudget::of(&occupied, 20_000);
+            assert_eq!((budget.whole, budget.shown), (whole, shown), "{occupied:?}");
         };
         // In a new session, three quarters of the window minus what is taken; half of that is shown of a longer input.
         check(occupied(100_000, 5_000, 5_000), 70_000, 33_250);
@@ -282,34 +283,34 @@ mod tests {
         // A full window is compacted.
         check(occupied(100_000, 99_000, 5_000), 33_250, 16_625);
         // A server that counts twice as many tokens has space for half as many.
-        check(OccupiedRoom { thousand: 2000, ..occupied(100_000, 10_000, 5_000) }, 32_500, 15_750);
-        check(OccupiedRoom { notices: 10_000, ..occupied(100_000, 5_000, 5_000) }, 60_000, 23_250);
-        check(OccupiedRoom { embedded: true, ..occupied(8_192, 0, 0) }, EMBEDDED.0, EMBEDDED.1);
+        check(WindowUsage { thousand: 2000, ..occupied(100_000, 10_000, 5_000) }, 32_500, 15_750);
+        check(WindowUsage { notices: 10_000, ..occupied(100_000, 5_000, 5_000) }, 60_000, 23_250);
+        check(WindowUsage { embedded: true, ..occupied(8_192, 0, 0) }, EMBEDDED_LIMITS.0, EMBEDDED_LIMITS.1);
         // A part is shown however much the tools take.
-        check(occupied(2_048, 4_000, 4_000), LEAST, LEAST);
+        check(occupied(2_048, 4_000, 4_000), MIN_TOKENS, MIN_TOKENS);
     }
 
     proptest! {
         #[test]
         fn shown_part_is_the_beginning_and_fits(
-            words in "[a-z ]{0,60}",
+            prefix in "[a-z ]{0,60}",
             given in "([a-z火é ]{0,60}\n?){40,120}",
             typed in proptest::bool::ANY,
             shown in 256u64..600,
         ) {
-            let text = format!("{words}\n\n{given}");
-            let typed_bytes = typed.then_some(words.len() as u64);
-            let room = InputRoom { whole: shown, shown, read: 1000 };
+            let text = format!("{prefix}\n\n{given}");
+            let typed_bytes = typed.then_some(prefix.len() as u64);
+            let budget = InputBudget { whole: shown, shown, read: 1000 };
             prop_assume!(estimate(&text) > shown);
-            let split = part(&text, typed_bytes, room);
+            let split = split_input(&text, typed_bytes, budget);
             let input = self::shown(&text, typed_bytes, split, "uploads/x.txt".to_owned(), &ToolSet::none());
             let stored = input.stored.clone().unwrap();
             prop_assert!(estimate(&input.text) <= shown + 120, "{} of {shown}", estimate(&input.text));
             prop_assert!(input.text.contains("All of it is in uploads/x.txt"));
-            prop_assert!(text.ends_with(&text[split.given..]) && stored.bytes as usize == text.len() - split.given);
-            prop_assert!(input.text.contains(&text[split.given..split.head]));
-            if typed && !words.trim().is_empty() {
-                prop_assert!(input.text.starts_with(words.trim_end()), "the words stay whole");
+            prop_assert!(text.ends_with(&text[split.file_start..]) && stored.bytes as usize == text.len() - split.file_start);
+            prop_assert!(input.text.contains(&text[split.file_start..split.head]));
+            if typed && !prefix.trim().is_empty() {
+                prop_assert!(input.text.starts_with(prefix.trim_end()), "the typed text should stay complete");
             }
             prop_assert!(input.typed_bytes.is_none_or(|bytes| input.text.get(..bytes as usize).is_some()));
         }

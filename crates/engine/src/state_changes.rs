@@ -76,7 +76,7 @@ pub(crate) async fn changes_without_result(
 }
 
 /// Splits changes into those on disk and those of the state.
-pub(crate) fn apart(changes: Vec<FileChange>) -> (Vec<FileChange>, Vec<FileChange>) {
+pub(crate) fn split_state(changes: Vec<FileChange>) -> (Vec<FileChange>, Vec<FileChange>) {
     changes.into_iter().partition(|change| !change.path.starts_with(ROOT))
 }
 
@@ -101,20 +101,20 @@ impl RevertPlan {
         now: &StateFiles,
         shows_all: bool,
     ) -> Result<Self, StoreError> {
-        let mut way = Self::default();
+        let mut plan = Self::default();
         if changes.is_empty() {
-            return Ok(way);
+            return Ok(plan);
         }
         let contents = contents(store, session, changes, now).await?;
         let mut files = now.clone();
         // Removals first, to make room for restored files.
-        let (going, coming): (Vec<_>, Vec<_>) = changes.iter().partition(|change| change.before.is_none());
-        for change in going.into_iter().chain(coming) {
-            way.step(change, &contents, &mut files, shows_all);
+        let (removed, restored): (Vec<_>, Vec<_>) = changes.iter().partition(|change| change.before.is_none());
+        for change in removed.into_iter().chain(restored) {
+            plan.step(change, &contents, &mut files, shows_all);
         }
-        way.show().await;
-        way.undone.files.sort_by(|left, right| left.path.cmp(&right.path));
-        Ok(way)
+        plan.show().await;
+        plan.undone.files.sort_by(|left, right| left.path.cmp(&right.path));
+        Ok(plan)
     }
 
     /// Returns true if the plan has no conflicts and no failures.
@@ -132,23 +132,23 @@ impl RevertPlan {
         use UndoOutcome::{Already, Conflict, Done, Failed};
         let path = change.path.trim_start_matches(ROOT);
         let now = files.get(path).map(|file| file.content.clone());
-        let stands = now.as_deref().map(state);
-        let held =
+        let current = now.as_deref().map(state);
+        let content_of =
             |state: &Option<FileState>| state.as_ref().and_then(|state| contents.get(&state.hash)).map(String::as_str);
-        let back = reversed(change);
+        let reverse = reversed(change);
         let (outcome, reason) = if !change.is_recorded() {
             let reason = "its earlier content was not recorded, or something else changed it in between".to_owned();
             (Failed, Some(reason))
-        } else if stands == change.before {
+        } else if current == change.before {
             (Already, None)
-        } else if stands != change.after {
+        } else if current != change.after {
             let reason = "it has been changed since".to_owned();
-            self.compare(change, held(&change.after), now.as_deref());
+            self.compare(change, content_of(&change.after), now.as_deref());
             (Conflict, Some(reason))
-        } else if change.before.is_some() && held(&change.before).is_none() {
+        } else if change.before.is_some() && content_of(&change.before).is_none() {
             (Failed, Some("its earlier content is not in the journal".to_owned()))
         } else {
-            let wanted = held(&change.before);
+            let wanted = content_of(&change.before);
             let fact = StateFileChange { path: path.to_owned(), content: wanted.map(str::to_owned) };
             match files.check(&fact) {
                 Ok(()) => {
@@ -158,14 +158,14 @@ impl RevertPlan {
                     // The time of the change is irrelevant here.
                     files.apply(&fact, Timestamp::UNIX_EPOCH);
                     self.facts.push(fact);
-                    self.undone.changes.push(back.clone());
+                    self.undone.changes.push(reverse.clone());
                     (Done, None)
                 }
                 Err(refused) => (Failed, Some(refused.to_string())),
             }
         };
         let path = change.path.clone();
-        self.undone.files.push(UndoneFile { path, change: back.change, outcome, reason, diff: None });
+        self.undone.files.push(UndoneFile { path, change: reverse.change, outcome, reason, diff: None });
     }
 
     fn compare(&mut self, change: &FileChange, from: Option<&str>, to: Option<&str>) {

@@ -29,14 +29,17 @@ use crate::{
     error::EngineError,
     grants::LiveGrants,
     links::tools::agents,
-    recovery::subagents::{self, SubagentOutput, SubagentResult, apart, ended, handed_up, without_changes},
+    recovery::subagents::{
+        self, SubagentOutput, SubagentResult, ended_output, own_worktree, prepare_for_parent, without_changes,
+    },
     session::{
-        SessionHandle, at,
+        SessionHandle,
         journal::Subscription,
         registry::{
             WeakRegistry,
-            worktree::{check_number, leave_unchanged, with_worktree},
+            worktree::{check_worktree_limit, remove_unchanged, with_worktree},
         },
+        wait_until,
     },
     turn::{
         TurnContext, TurnExit, dispatch,
@@ -46,7 +49,7 @@ use crate::{
 };
 
 /// Maximum length of a task's title, in characters.
-const TITLE: usize = 80;
+const MAX_TITLE: usize = 80;
 
 /// Length of an answer in characters below which the subagent is asked for detail, once. Such short answers often only
 /// state that something was done.
@@ -72,8 +75,8 @@ impl Subagents for SessionSubagents {
     fn run<'a>(&'a self, call: &'a Invocation<'a>, task: Task) -> Hook<'a, ToolOutput> {
         async move {
             match self.begin(call, &task).await? {
-                Ok(at_work) => self.follow(call, at_work, task.max_steps).await,
-                Err(refused) => self.without(call, &refused).await,
+                Ok(running) => self.follow(call, running, task.max_steps).await,
+                Err(refused) => self.fail(call, &refused).await,
             }
         }
         .boxed()
@@ -93,13 +96,13 @@ impl Subagents for SessionSubagents {
                 Ok((session, Some(turn))) => {
                     return self.follow(call, RunningSubagent { session, subagent, turn }, max_steps).await;
                 }
-                Ok((_, None)) => match ended(&context.ports, context.ids.session, subagent).await {
-                    Ok(ended) => return Ok(settled(call, ended)),
+                Ok((_, None)) => match ended_output(&context.ports, context.ids.session, subagent).await {
+                    Ok(ended) => return Ok(record_effects(call, ended)),
                     Err(lost) => lost,
                 },
                 Err(lost) => lost,
             };
-            self.without(call, &lost).await
+            self.fail(call, &lost).await
         }
         .boxed()
     }
@@ -126,17 +129,17 @@ impl Subagents for SessionSubagents {
 
 impl SessionSubagents {
     /// Output of a call whose subagent cannot run. If the daemon is stopping, the call is left to the next start.
-    async fn without(&self, call: &Invocation<'_>, why: &EngineError) -> Result<ToolOutput, TurnExit> {
-        if self.is_stopping(call.context, why).await {
-            return left_to_the_next_life(call).await;
+    async fn fail(&self, call: &Invocation<'_>, error: &EngineError) -> Result<ToolOutput, TurnExit> {
+        if self.is_stopping(call.context, error).await {
+            return leave_for_next_start(call).await;
         }
-        Ok(ToolOutput::error(ToolErrorCode::Tool, failure_text(why)))
+        Ok(ToolOutput::error(ToolErrorCode::Tool, failure_text(error)))
     }
 
     /// Returns true if the reason is a stop of the daemon, as opposed to an idle session that was unloaded.
-    async fn is_stopping(&self, context: &TurnContext, why: &EngineError) -> bool {
+    async fn is_stopping(&self, context: &TurnContext, error: &EngineError) -> bool {
         let live = async { self.0.registry()?.live(context.ids.session).await };
-        why.kind() == ErrorKind::ShuttingDown && live.await.is_err()
+        error.kind() == ErrorKind::ShuttingDown && live.await.is_err()
     }
 
     /// Records the subagent in the journal before starting it, so that a crash in between leaves no unknown session.
@@ -146,19 +149,19 @@ impl SessionSubagents {
         task: &Task,
     ) -> Result<Result<RunningSubagent, EngineError>, TurnExit> {
         let context = call.context;
-        let known = match task.context_id {
+        let target = match task.context_id {
             None => (SessionId::generate(), task.agent.clone(), 0),
-            Some(id) => match earlier(call, task, id).await {
+            Some(id) => match find_earlier(call, task, id).await {
                 Ok((agent, last_seq)) => (id, agent, last_seq),
                 Err(refused) => return Ok(Err(refused)),
             },
         };
-        let (session_id, agent, after) = known;
+        let (session_id, agent, after) = target;
         let subagent = Subagent {
             call_id: call.call.call_id.clone(),
             session_id,
             name: agent.clone().unwrap_or_else(|| SUBAGENT.to_owned()),
-            task: subagents::one_line(&task.text, TITLE),
+            task: subagents::one_line(&task.text, MAX_TITLE),
             after,
         };
         dispatch::begin(call).await?;
@@ -167,7 +170,7 @@ impl SessionSubagents {
         let started = self.start(context, task, subagent, agent).await;
         if started.is_err() && task.worktree {
             // The worktree is unused.
-            leave_unchanged(&context.ports, session_id).await;
+            remove_unchanged(&context.ports, session_id).await;
         }
         Ok(started)
     }
@@ -181,7 +184,7 @@ impl SessionSubagents {
         agent: Option<String>,
     ) -> Result<RunningSubagent, EngineError> {
         let registry = self.0.registry()?;
-        let parent = Some(Parent { session: context.ids.session, agent, tools: context.tools.finds.names() });
+        let parent = Some(Parent { session: context.ids.session, agent, tools: context.tools.finder.names() });
         let settings =
             SessionSettings { parent, agent: None, ..context.rules.grants.of_session().over(&context.settings) };
         let session = match task.context_id {
@@ -191,16 +194,17 @@ impl SessionSubagents {
                 session
             }
             None if task.worktree => {
-                check_number(&context.ports, context.ids.session).await?;
-                let wish = Some(SessionWorktree::default());
-                let settings = SessionSettings { worktree: wish, ..settings };
+                check_worktree_limit(&context.ports, context.ids.session).await?;
+                let worktree = Some(SessionWorktree::default());
+                let settings = SessionSettings { worktree, ..settings };
                 let settings = with_worktree(&context.ports, subagent.session_id, settings).await?;
                 registry.new_session(subagent.session_id, settings).await?
             }
             None => registry.new_session(subagent.session_id, settings).await?,
         };
-        let is_apart = task.worktree || apart(&context.ports, session.id(), context.ids.session).await.is_some();
-        let start = input(context, task.text.clone(), task.max_steps, task.agent.as_deref(), is_apart);
+        let has_own_worktree =
+            task.worktree || own_worktree(&context.ports, session.id(), context.ids.session).await.is_some();
+        let start = input(context, task.text.clone(), task.max_steps, task.agent.as_deref(), has_own_worktree);
         let turn = session.start_turn(start).await?.turn_id;
         Ok(RunningSubagent { session, subagent, turn })
     }
@@ -209,74 +213,80 @@ impl SessionSubagents {
     async fn follow(
         &self,
         call: &Invocation<'_>,
-        at_work: RunningSubagent,
+        running: RunningSubagent,
         max_steps: u32,
     ) -> Result<ToolOutput, TurnExit> {
-        let RunningSubagent { session, subagent, turn } = at_work;
+        let RunningSubagent { session, subagent, turn } = running;
         let name = subagent.name.clone();
         let mut work = SubagentResult::new(subagent);
-        let mut watch = match Monitor::begin(call, session.clone(), turn, &work).await {
-            Ok(watch) => watch,
-            Err(lost) if self.is_stopping(call.context, &lost).await => return left_to_the_next_life(call).await,
+        let mut monitor = match Monitor::begin(call, session.clone(), turn, &work).await {
+            Ok(monitor) => monitor,
+            Err(lost) if self.is_stopping(call.context, &lost).await => return leave_for_next_start(call).await,
             Err(lost) => {
                 work.lost = Some(failure_text(&lost));
-                return Ok(settled(call, work.output()));
+                return Ok(record_effects(call, work.output()));
             }
         };
-        watch.follow_to_end(&mut work).await?;
+        monitor.follow_to_end(&mut work).await?;
         let context = call.context;
-        let is_apart = apart(&context.ports, session.id(), context.ids.session).await.is_some();
+        let has_own_worktree = own_worktree(&context.ports, session.id(), context.ids.session).await.is_some();
         if work.wants_detail(SHORT_ANSWER) {
-            let detail = input(context, DETAIL.to_owned(), max_steps, Some(&name), is_apart);
+            let detail = input(context, DETAIL.to_owned(), max_steps, Some(&name), has_own_worktree);
             // If it cannot be asked, its first answer is final.
             if let Ok(started) = session.start_turn(detail).await {
-                (watch.turn, watch.leave_reported) = (started.turn_id, false);
-                watch.follow_to_end(&mut work).await?;
+                (monitor.turn, monitor.disconnect_reported) = (started.turn_id, false);
+                monitor.follow_to_end(&mut work).await?;
             }
         }
-        let output = settled(call, work.output());
-        if is_apart && leave_unchanged(&context.ports, session.id()).await {
+        let output = record_effects(call, work.output());
+        if has_own_worktree && remove_unchanged(&context.ports, session.id()).await {
             return Ok(without_changes(output));
         }
-        Ok(handed_up(&context.ports, session.id(), context.ids.session, output).await)
+        Ok(prepare_for_parent(&context.ports, session.id(), context.ids.session, output).await)
     }
 }
 
 /// Records the effects of the work on the turn.
-fn settled(call: &Invocation<'_>, SubagentOutput { output, delegated }: SubagentOutput) -> ToolOutput {
+fn record_effects(call: &Invocation<'_>, SubagentOutput { output, delegated }: SubagentOutput) -> ToolOutput {
     call.record.entries().effects.delegated = delegated;
     output
 }
 
-async fn left_to_the_next_life<T>(call: &Invocation<'_>) -> Result<T, TurnExit> {
+async fn leave_for_next_start<T>(call: &Invocation<'_>) -> Result<T, TurnExit> {
     call.context.control.cancel.cancelled().await;
     Err(TurnExit::Finished(StopReason::Cancelled))
 }
 
 /// Agent of an earlier subagent of this session, and the sequence number of its last event.
-async fn earlier(call: &Invocation<'_>, task: &Task, id: SessionId) -> Result<(Option<String>, u64), EngineError> {
+async fn find_earlier(call: &Invocation<'_>, task: &Task, id: SessionId) -> Result<(Option<String>, u64), EngineError> {
     let context = call.context;
     let stored = context.ports.store.session(id).await?;
     let is_ours = |parent: &Parent| parent.session == context.ids.session;
     match stored.as_ref().and_then(|stored| Some((stored, stored.settings.parent.clone().filter(is_ours)?))) {
         Some((stored, parent)) => {
             let named = task.agent.as_deref().filter(|_| task.is_named);
-            agents::may_go_on(context, parent.agent.as_deref(), named)
-                .map_err(|why| EngineError::new(ErrorKind::InvalidInput, why))?;
+            agents::check_continuation(context, parent.agent.as_deref(), named)
+                .map_err(|reason| EngineError::new(ErrorKind::InvalidInput, reason))?;
             Ok((parent.agent, stored.summary.last_seq))
         }
         None => {
             let unknown = format!("no subagent of this session has the context_id {id}");
-            Err(EngineError::not_found(unknown, "leave context_id out for a new one"))
+            Err(EngineError::not_found(unknown, "omit context_id for a new subagent"))
         }
     }
 }
 
 /// A turn of a subagent. Its input is written by a model, so none of it counts as typed by the user.
-fn input(context: &TurnContext, text: String, max_steps: u32, agent: Option<&str>, is_apart: bool) -> TurnStart {
+fn input(
+    context: &TurnContext,
+    text: String,
+    max_steps: u32,
+    agent: Option<&str>,
+    has_own_worktree: bool,
+) -> TurnStart {
     let own = agent.and_then(|id| context.active_agent.agents().get(id)?.slot);
     // Without its own worktree, it works on the same files, which the same clients hold.
-    let files = if is_apart { Default::default() } else { context.files.of_client.lines() };
+    let files = if has_own_worktree { Default::default() } else { context.files.client_files.lines() };
     let lines = ClientLines { tools: None, files };
     let start = StartTurn {
         text: Some(text),
@@ -302,7 +312,7 @@ fn failure_text(error: &EngineError) -> String {
 const CANCEL_GRACE: Duration = Duration::from_secs(6);
 
 /// Maximum length of a call's arguments in progress lines, in characters.
-const ARGUMENTS: usize = 100;
+const MAX_ARGUMENTS: usize = 100;
 
 /// Follows the subagent of one call.
 struct Monitor<'a> {
@@ -314,12 +324,12 @@ struct Monitor<'a> {
     grants: LiveGrants,
     progress: CallProgress,
     /// Its open questions. While there are any, the turn's stopwatch is paused.
-    asked: HashSet<InterruptId>,
-    share: StopwatchGuard<'a>,
+    questions: HashSet<InterruptId>,
+    guard: StopwatchGuard<'a>,
     /// Reason why it was cancelled, and the deadline for its end.
     stopped: Option<(StopReason, Instant)>,
     /// True once it was notified that the client has disconnected.
-    leave_reported: bool,
+    disconnect_reported: bool,
 }
 
 impl<'a> Monitor<'a> {
@@ -335,8 +345,19 @@ impl<'a> Monitor<'a> {
         // Clients that wait for progress see this line at once.
         progress.report(&format!("{}: {}", work.subagent.name, work.subagent.task));
         let grants = context.rules.grants.clone();
-        let (asked, share) = (HashSet::new(), context.control.stopwatch.work());
-        Ok(Self { call, session, turn, events, grants, progress, asked, share, stopped: None, leave_reported: false })
+        let (questions, guard) = (HashSet::new(), context.control.stopwatch.work());
+        Ok(Self {
+            call,
+            session,
+            turn,
+            events,
+            grants,
+            progress,
+            questions,
+            guard,
+            stopped: None,
+            disconnect_reported: false,
+        })
     }
 
     /// Follows it until the turn that does the work has ended.
@@ -348,8 +369,8 @@ impl<'a> Monitor<'a> {
             tokio::select! {
                 biased;
                 () = context.control.cancel.cancelled(), if runs => self.stop(work, StopReason::Cancelled).await,
-                () = context.rules.answering.left(), if !self.leave_reported => {
-                    self.leave_reported = true;
+                () = context.rules.answering.wait_for_disconnect(), if !self.disconnect_reported => {
+                    self.disconnect_reported = true;
                     // A session that is gone asks no questions.
                     let _ = self.session.client_left(self.turn).await;
                 }
@@ -362,11 +383,11 @@ impl<'a> Monitor<'a> {
                     }
                     // The daemon is stopping: the rest is left to the next start.
                     Some(Err(error)) if error.kind() == ErrorKind::ShuttingDown => {
-                        return left_to_the_next_life(self.call).await;
+                        return leave_for_next_start(self.call).await;
                     }
                     gone => {
-                        let why = gone.and_then(Result::err);
-                        work.lost = Some(why.map_or_else(|| "it was closed".to_owned(), |error| error.to_string()));
+                        let cause = gone.and_then(Result::err);
+                        work.lost = Some(cause.map_or_else(|| "it was closed".to_owned(), |error| error.to_string()));
                         return Ok(());
                     }
                 },
@@ -378,10 +399,10 @@ impl<'a> Monitor<'a> {
                     }
                 }
                 // While it waits for the user, no time limit applies, whatever others have used.
-                () = context.control.stopwatch.reaches(context.limits.time), if runs && self.asked.is_empty() => {
+                () = context.control.stopwatch.reaches(context.limits.time), if runs && self.questions.is_empty() => {
                     self.stop(work, StopReason::TimeLimit).await;
                 }
-                () = at(give_up_at) => {
+                () = wait_until(give_up_at) => {
                     work.lost = Some("it did not end in time after it was cancelled".to_owned());
                     return Ok(());
                 }
@@ -396,26 +417,26 @@ impl<'a> Monitor<'a> {
             EventKind::UsageUpdated { usage, .. } => {
                 let before = context.tools.delegated.fetch_add(usage.tokens(), Ordering::Relaxed);
                 let all = before.saturating_add(usage.tokens());
-                let known = self.call.state.usage.tokens().saturating_sub(self.call.state.delegated);
-                let is_spent = context.limits.tokens.is_some_and(|limit| known.saturating_add(all) >= limit);
+                let own = self.call.state.usage.tokens().saturating_sub(self.call.state.delegated);
+                let is_spent = context.limits.tokens.is_some_and(|limit| own.saturating_add(all) >= limit);
                 if is_spent && self.stopped.is_none() {
                     self.stop(work, StopReason::Budget).await;
                 }
             }
             EventKind::ItemCompleted { item: Item { body: ItemBody::ToolCall(call), .. }, .. } => {
-                let arguments = subagents::one_line(&call.arguments, ARGUMENTS);
+                let arguments = subagents::one_line(&call.arguments, MAX_ARGUMENTS);
                 self.progress.report(&format!("{}: {} {arguments}", work.subagent.name, call.name));
             }
             EventKind::InterruptRaised { interrupt } => {
-                if self.asked.is_empty() {
-                    self.share = context.control.stopwatch.pause();
+                if self.questions.is_empty() {
+                    self.guard = context.control.stopwatch.pause();
                 }
-                self.asked.insert(interrupt.id);
+                self.questions.insert(interrupt.id);
                 context.recorder.child(event.kind.clone()).await?;
             }
             EventKind::InterruptResolved { interrupt_id, .. } => {
-                if self.asked.remove(interrupt_id) && self.asked.is_empty() {
-                    self.share = context.control.stopwatch.work();
+                if self.questions.remove(interrupt_id) && self.questions.is_empty() {
+                    self.guard = context.control.stopwatch.work();
                 }
                 context.recorder.child(event.kind.clone()).await?;
             }

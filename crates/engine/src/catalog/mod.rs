@@ -4,7 +4,7 @@
 //!   catalogue.
 //! - [`ToolScope`]: upper bound on a turn's tools, whatever is mentioned, from its agent, depth and model.
 //! - [`Availability`]: the decision on each tool, with its reason.
-//! - [`Finds`]: tools that are not shown but that the model can find and then call; scores how well a tool matches a
+//! - [`ToolFinder`]: finds hidden tools, which the model can then call; scores how well a tool matches a
 //!   query, and suggests names for unknown tools.
 
 mod search;
@@ -19,7 +19,7 @@ use agentd_core::{
 };
 use agentd_policy::ForeignTools;
 
-pub(crate) use crate::catalog::search::Finds;
+pub(crate) use crate::catalog::search::ToolFinder;
 
 /// Tool with which a model finds tools that a turn does not show.
 pub(crate) const FIND_TOOL: &str = "find_tool";
@@ -62,7 +62,7 @@ impl ToolCatalog {
     }
 
     /// Returns true if it was built from this catalogue.
-    pub(crate) fn is_of(&self, catalogue: &Arc<Catalogue>) -> bool {
+    pub(crate) fn is_built_from(&self, catalogue: &Arc<Catalogue>) -> bool {
         Arc::ptr_eq(&self.source, catalogue)
     }
 
@@ -77,7 +77,8 @@ impl ToolCatalog {
     /// Tools that the turn shows. Those mentioned or found are appended in the order of `loaded_tools`.
     fn set(&self, loaded_tools: &[String], scope: &ToolScope) -> ToolSet {
         let mentioned: MentionedTools = loaded_tools.iter().cloned().collect();
-        let shown = self.judged(&mentioned, scope).filter(|(_, standing)| standing.is_shown()).map(|(tool, _)| tool);
+        let shown =
+            self.availabilities(&mentioned, scope).filter(|(_, standing)| standing.is_shown()).map(|(tool, _)| tool);
         let (mut added, sorted): (Vec<_>, Vec<_>) = shown.partition(|tool| mentioned.contains(&tool.spec.name));
         added.sort_by_key(|tool| loaded_tools.iter().position(|name| *name == tool.spec.name));
         ToolSet::of(&sorted).followed_by(&added)
@@ -85,7 +86,7 @@ impl ToolCatalog {
 
     /// Returns true if a turn shows that tool only after a mention.
     pub(crate) fn needs_mention(&self, name: &str, scope: &ToolScope) -> bool {
-        let mut judged = self.judged_each(None, scope, true);
+        let mut judged = self.availabilities_of(None, scope, true);
         judged.any(|(tool, standing)| tool.spec.name == name && standing.is_unmentioned())
     }
 
@@ -96,31 +97,31 @@ impl ToolCatalog {
             visible: standing.is_shown(),
             why: standing.to_string(),
         };
-        self.judged(mentioned, scope).map(entry).collect()
+        self.availabilities(mentioned, scope).map(entry).collect()
     }
 
     /// All tools, sorted by name, with their availability.
-    fn judged<'a>(
+    fn availabilities<'a>(
         &'a self,
         mentioned: &'a MentionedTools,
         scope: &'a ToolScope,
     ) -> impl Iterator<Item = (&'a CatalogueTool, Availability<'a>)> {
         // Independent of mentions, so that mentioning every tool does not change the others.
-        let finds = self.hidden(scope).next().is_some();
-        self.judged_each(Some(mentioned), scope, finds)
+        let can_find = self.hidden(scope).next().is_some();
+        self.availabilities_of(Some(mentioned), scope, can_find)
     }
 
-    fn judged_each<'a>(
+    fn availabilities_of<'a>(
         &'a self,
         mentioned: Option<&'a MentionedTools>,
         scope: &'a ToolScope,
-        finds: bool,
+        can_find: bool,
     ) -> impl Iterator<Item = (&'a CatalogueTool, Availability<'a>)> {
         self.tools.iter().enumerate().map(move |(index, tool)| {
             let first = self.tools[..index].iter().rev().take_while(|before| before.spec.name == tool.spec.name).last();
             let standing = match first {
                 Some(first) => Availability::Shadowed { by: &first.origin },
-                None if !finds && tool.spec.name == FIND_TOOL => Availability::NothingToFind,
+                None if !can_find && tool.spec.name == FIND_TOOL => Availability::NothingToFind,
                 None => standing(tool, mentioned, scope),
             };
             (tool, standing)
@@ -144,16 +145,16 @@ impl ToolCatalog {
     }
 
     /// Tools of an MCP server that a turn may use, mentioned or not.
-    pub(crate) fn of_server<'a>(
+    pub(crate) fn server_tools<'a>(
         &'a self,
         server: &'a str,
         scope: &'a ToolScope,
     ) -> impl Iterator<Item = &'a CatalogueTool> {
-        self.usable(scope).filter(move |tool| is_of(tool, server))
+        self.usable(scope).filter(move |tool| is_tool_of(tool, server))
     }
 
     /// Owners of foreign tools, by the tools' names.
-    pub(crate) fn others(&self) -> ForeignTools {
+    pub(crate) fn owners(&self) -> ForeignTools {
         let of_other = |tool: &CatalogueTool| Some((tool.spec.name.clone(), tool.foreign.clone()?));
         let calls_mean =
             |tool: &&CatalogueTool| self.get(&tool.spec.name).is_some_and(|first| std::ptr::eq(first, *tool));
@@ -161,23 +162,26 @@ impl ToolCatalog {
     }
 
     /// Returns true if any tool of an MCP server is known.
-    pub(crate) fn has_of(&self, server: &str) -> bool {
-        self.tools.iter().any(|tool| is_of(tool, server))
+    pub(crate) fn has_tools_of(&self, server: &str) -> bool {
+        self.tools.iter().any(|tool| is_tool_of(tool, server))
     }
 
     /// Foreign tools that a turn may use, mentioned or not.
     pub(crate) fn usable<'a>(&'a self, scope: &'a ToolScope) -> impl Iterator<Item = &'a CatalogueTool> {
         let is_usable = |standing: &Availability<'_>| standing.is_shown() || standing.is_unmentioned();
-        self.of_others(scope).filter(move |(_, standing)| is_usable(standing)).map(|(tool, _)| tool)
+        self.foreign_tools(scope).filter(move |(_, standing)| is_usable(standing)).map(|(tool, _)| tool)
     }
 
     /// Foreign tools that a turn shows only if they are mentioned or found.
     pub(crate) fn hidden<'a>(&'a self, scope: &'a ToolScope) -> impl Iterator<Item = &'a CatalogueTool> {
-        self.of_others(scope).filter(|(_, standing)| standing.is_unmentioned()).map(|(tool, _)| tool)
+        self.foreign_tools(scope).filter(|(_, standing)| standing.is_unmentioned()).map(|(tool, _)| tool)
     }
 
-    fn of_others<'a>(&'a self, scope: &'a ToolScope) -> impl Iterator<Item = (&'a CatalogueTool, Availability<'a>)> {
-        self.judged_each(None, scope, true).filter(|(tool, _)| tool.foreign.is_some())
+    fn foreign_tools<'a>(
+        &'a self,
+        scope: &'a ToolScope,
+    ) -> impl Iterator<Item = (&'a CatalogueTool, Availability<'a>)> {
+        self.availabilities_of(None, scope, true).filter(|(tool, _)| tool.foreign.is_some())
     }
 
     /// Names of all tools, sorted.
@@ -186,8 +190,8 @@ impl ToolCatalog {
     }
 
     /// Reason why a turn does not show a tool; `None` if it does or if there is no such tool.
-    pub(crate) fn why_not(&self, name: &str, mentioned: &MentionedTools, scope: &ToolScope) -> Option<String> {
-        let (_, standing) = self.judged(mentioned, scope).find(|(tool, _)| tool.spec.name == name)?;
+    pub(crate) fn hidden_reason(&self, name: &str, mentioned: &MentionedTools, scope: &ToolScope) -> Option<String> {
+        let (_, standing) = self.availabilities(mentioned, scope).find(|(tool, _)| tool.spec.name == name)?;
         (!standing.is_shown()).then(|| standing.to_string())
     }
 
@@ -199,7 +203,7 @@ impl ToolCatalog {
     }
 }
 
-fn is_of(tool: &CatalogueTool, server: &str) -> bool {
+fn is_tool_of(tool: &CatalogueTool, server: &str) -> bool {
     tool.foreign.as_ref().is_some_and(|foreign| foreign.server == server)
 }
 
@@ -222,9 +226,9 @@ pub(crate) struct ToolScope {
     /// True if the session is a subagent, which cannot hand work on.
     pub(crate) is_child: bool,
     /// True if there are pictures and the turn's model has vision.
-    pub(crate) sees: bool,
+    pub(crate) has_vision: bool,
     /// True if the turn uses the code model.
-    pub(crate) codes: bool,
+    pub(crate) for_code: bool,
     /// True if descriptions are shortened because the window is small.
     pub(crate) brief: bool,
     /// True if the session has no project.
@@ -311,7 +315,7 @@ impl fmt::Display for Availability<'_> {
                 f.write_str("tools.yaml has `enabled: never`, or something that it requires is not configured")
             }
             Self::Forbidden { agent } => write!(f, "the agent {agent} does not name it"),
-            Self::Child => f.write_str("a session that works for another one cannot delegate"),
+            Self::Child => f.write_str("a subagent cannot delegate"),
             Self::Allowed => f.write_str("the client allows it for this turn"),
             Self::NotAllowed => f.write_str("the client does not allow it for this turn"),
             Self::Shadowed { by } => write!(f, "another tool has its name ({by})"),
@@ -338,14 +342,14 @@ fn standing<'a>(tool: &'a CatalogueTool, mentioned: Option<&MentionedTools>, sco
     {
         return if named.contains(name) { Availability::NamedBy(id) } else { Availability::Forbidden { agent: id } };
     }
-    let tagged = |tag: &str| label.tags.iter().any(|known| known == tag);
+    let tagged = |tag: &str| label.tags.iter().any(|other| other == tag);
     match label.tier {
         ToolTier::Core => Availability::Core,
         ToolTier::Enabled => Availability::Enabled,
         _ if scope.only.is_some() => Availability::Allowed,
         _ if mentioned.is_some_and(|mentioned| mentioned.contains(name)) => Availability::Mentioned,
-        _ if scope.sees && tagged("vision") => Availability::ForPictures,
-        _ if scope.codes && tagged("code") => Availability::ForCode,
+        _ if scope.has_vision && tagged("vision") => Availability::ForPictures,
+        _ if scope.for_code && tagged("code") => Availability::ForCode,
         _ => {
             let server = tool.foreign.as_ref().map(|foreign| foreign.server.as_str());
             Availability::NotMentioned { name, server }
@@ -397,9 +401,9 @@ mod tests {
         check(&["lint", "draw"], &any, &["ask_human", "grep", "read_file", "transfer_to_x", "lint", "draw"]);
         let child = ToolScope { is_child: true, ..any.clone() };
         check(&["delegate_task"], &child, &["ask_human", "grep", "read_file"]);
-        let sees = ToolScope { sees: true, ..any.clone() };
+        let sees = ToolScope { has_vision: true, ..any.clone() };
         check(&[], &sees, &["ask_human", "draw", "grep", "read_file", "transfer_to_x"]);
-        let codes = ToolScope { codes: true, ..any.clone() };
+        let codes = ToolScope { for_code: true, ..any.clone() };
         check(&[], &codes, &["ask_human", "grep", "lint", "read_file", "transfer_to_x"]);
         let named = |names: &[&str]| {
             let tools = Some(names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<String>>());
@@ -413,9 +417,10 @@ mod tests {
     #[test]
     fn each_tool_has_a_reason_for_its_standing() {
         let (mentioned, scope) = (MentionedTools::from(["lint".to_owned()]), ToolScope::default());
-        let why: Vec<String> = tools().standings(&mentioned, &scope).into_iter().map(|standing| standing.why).collect();
+        let reasons: Vec<String> =
+            tools().standings(&mentioned, &scope).into_iter().map(|standing| standing.why).collect();
         assert_eq!(
-            why,
+            reasons,
             [
                 "it belongs to every turn",
                 "@delegate_task in an input loads it for the session",

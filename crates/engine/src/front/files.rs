@@ -35,7 +35,7 @@ impl Engine {
         let settings = view.session.settings;
         let files_of = settings.files_of(session);
         workspaces.open(files_of, settings.mounts()).await?;
-        let uploaded = attachments::take(&self.shared.ports, files_of, name, content).await?;
+        let uploaded = attachments::store_upload(&self.shared.ports, files_of, name, content).await?;
         // The upload succeeds even if it cannot be announced.
         if let Err(error) = handle.uploaded(uploaded.path.clone(), uploaded.picture.clone()).await {
             tracing::warn!(session = %session, "could not record a notice of {} for the next turn: {error}", uploaded.path);
@@ -117,39 +117,39 @@ impl Engine {
         filter: &SessionFilter,
     ) -> Result<SessionPage, EngineError> {
         let store = &self.shared.ports.store;
-        let mut fitting = SessionPage { sessions: Vec::new(), next: before };
+        let mut matching = SessionPage { sessions: Vec::new(), next: before };
         // Reads only as many as still fit, so that the next page starts where this one ends.
-        while fitting.sessions.len() < limit {
-            let page = store.session_page(fitting.next, limit - fitting.sessions.len()).await?;
+        while matching.sessions.len() < limit {
+            let page = store.session_page(matching.next, limit - matching.sessions.len()).await?;
             // The remaining sessions were used even earlier.
             let is_over = filter.since.is_some_and(|since| page.sessions.iter().any(|found| found.updated_at < since));
-            fitting.sessions.extend(page.sessions.into_iter().filter(|session| filter.fits(session)));
-            fitting.next = page.next.filter(|_| !is_over);
-            if fitting.next.is_none() {
+            matching.sessions.extend(page.sessions.into_iter().filter(|session| filter.fits(session)));
+            matching.next = page.next.filter(|_| !is_over);
+            if matching.next.is_none() {
                 break;
             }
         }
         if children {
-            for session in std::mem::take(&mut fitting.sessions) {
+            for session in std::mem::take(&mut matching.sessions) {
                 let id = session.id;
-                fitting.sessions.push(session);
-                fitting.sessions.extend(store.children(id).await?);
+                matching.sessions.push(session);
+                matching.sessions.extend(store.children(id).await?);
             }
         }
-        Ok(fitting)
+        Ok(matching)
     }
 }
 
 /// Name of the session that was used last.
 const LAST: &str = "last";
 /// Maximum number of digits in a list position. An end of an ID is longer.
-const PLACE_DIGITS: usize = 4;
+const POSITION_DIGITS: usize = 4;
 /// Maximum number of candidates listed for an ambiguous name.
-const NAMED: usize = 4;
+const MAX_CANDIDATES: usize = 4;
 /// Length of a displayed ID, in characters. The end is shown, because the start encodes the creation time.
-const SHORT: usize = 8;
+const SHORT_ID: usize = 8;
 /// Length of a displayed title, in characters.
-const TITLE: usize = 40;
+const MAX_TITLE: usize = 40;
 
 impl Engine {
     /// Finds a session by its ID, a unique start or end of it, its title, its position in the list of recently used
@@ -160,22 +160,22 @@ impl Engine {
     pub async fn find_session(&self, name: &str) -> Result<SessionId, EngineError> {
         let store = &self.shared.ports.store;
         let shown: String = name.chars().take(80).collect();
-        if let Some(place) = place(name) {
-            let found = store.sessions(place).await?.into_iter().nth(place - 1);
-            return found.map(|session| session.id).ok_or_else(|| none(&shown));
+        if let Some(position) = list_position(name) {
+            let found = store.sessions(position).await?.into_iter().nth(position - 1);
+            return found.map(|session| session.id).ok_or_else(|| no_such_session(&shown));
         }
-        let found = store.find_sessions(name.to_owned(), NAMED + 1).await?;
+        let found = store.find_sessions(name.to_owned(), MAX_CANDIDATES + 1).await?;
         match found.as_slice() {
             [id] => Ok(*id),
-            [] => Err(none(&shown)),
+            [] => Err(no_such_session(&shown)),
             several => {
                 let mut candidates = Vec::new();
-                for id in several.iter().take(NAMED) {
+                for id in several.iter().take(MAX_CANDIDATES) {
                     let stored = store.session(*id).await?;
                     candidates
                         .extend(stored.map(|stored| session_label(&stored.summary, self.shared.ports.clock.now())));
                 }
-                let more = if several.len() > NAMED { "; …" } else { "" };
+                let more = if several.len() > MAX_CANDIDATES { "; …" } else { "" };
                 let candidates = candidates.join("; ");
                 Err(EngineError::new(ErrorKind::InvalidInput, format!("{shown:?} matches several sessions"))
                     .with_hint(format!("use the end of its id: {candidates}{more}")))
@@ -184,26 +184,27 @@ impl Engine {
     }
 }
 
-fn none(shown: &str) -> EngineError {
+fn no_such_session(shown: &str) -> EngineError {
     EngineError::not_found(format!("no such session: {shown:?}"), "list all with `agentctl sessions list`")
 }
 
 /// Parses a list position, starting at 1. Session IDs start with a zero, and their ends are longer.
-fn place(name: &str) -> Option<usize> {
+fn list_position(name: &str) -> Option<usize> {
     let name = name.trim();
     if name.eq_ignore_ascii_case(LAST) {
         return Some(1);
     }
-    let is_place = name.len() <= PLACE_DIGITS && !name.starts_with('0') && name.bytes().all(|b| b.is_ascii_digit());
-    name.parse().ok().filter(|_| is_place)
+    let is_position =
+        name.len() <= POSITION_DIGITS && !name.starts_with('0') && name.bytes().all(|b| b.is_ascii_digit());
+    name.parse().ok().filter(|_| is_position)
 }
 
 /// Describes a session by title, age and short ID.
 fn session_label(SessionSummary { id, title, updated_at, .. }: &SessionSummary, now: Timestamp) -> String {
-    let title: String = visible::line(title).chars().take(TITLE).collect();
+    let title: String = visible::line(title).chars().take(MAX_TITLE).collect();
     let title = if title.is_empty() { "(untitled)".to_owned() } else { title };
     let id = id.to_string();
-    let end = id.get(id.len().saturating_sub(SHORT)..).unwrap_or(&id);
+    let end = id.get(id.len().saturating_sub(SHORT_ID)..).unwrap_or(&id);
     let age = match now.duration_since(*updated_at).as_secs() {
         ..60 => "just now".to_owned(),
         seconds @ ..3_600 => format!("{} min ago", seconds / 60),

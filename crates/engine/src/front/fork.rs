@@ -37,7 +37,7 @@ use crate::{
 };
 
 /// Maximum length of the source session's title within that of a fork, in characters.
-const MAX_KNOWN: usize = 150;
+const MAX_SOURCE_TITLE: usize = 150;
 
 /// Options of a fork.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -95,10 +95,10 @@ impl Engine {
         let mode = if stored.settings.mode == SessionMode::Plan { SessionMode::Plan } else { SessionMode::Ask };
         let settings = SessionSettings { grants: Vec::new(), parent: None, pinned: false, mode, ..stored.settings };
         // Only the part of the import before the cut counts, and later events happen here.
-        let kept = |origin: &ImportOrigin| ImportOrigin { events: origin.events.min(cut.through), context: None };
-        let imported = settings.imported.as_deref().map(|origin| Box::new(kept(origin)));
+        let before_cut = |origin: &ImportOrigin| ImportOrigin { events: origin.events.min(cut.through), context: None };
+        let imported = settings.imported.as_deref().map(|origin| Box::new(before_cut(origin)));
         let settings = SessionSettings { imported, ..settings };
-        let title = name(wishes.title.as_deref(), &stored.summary.title)?;
+        let title = fork_title(wishes.title.as_deref(), &stored.summary.title)?;
         let made = async {
             let files = parts.workspaces.copy(files_of, id, history).await?;
             let earlier = match wishes.earlier_files {
@@ -115,7 +115,7 @@ impl Engine {
                     "{FORK_NOTICE} everything before this is a copy of another session's history, up to the end of \
                      its turn {}. {} temp/ is empty. Check a file before you rely on it.",
                     cut.turn,
-                    words_on_files(earlier.as_ref(), cut.turn)
+                    describe_files(earlier.as_ref(), cut.turn)
                 );
                 facts.extend(whole(Item::new(turn_id, ItemBody::notice(text))));
             }
@@ -201,37 +201,37 @@ fn window_of(event: &Event) -> Option<Window> {
 }
 
 /// Describes the fork's files to the model.
-fn words_on_files(earlier: Option<&EarlierFiles>, turn: u64) -> String {
+fn describe_files(earlier: Option<&EarlierFiles>, turn: u64) -> String {
     let Some(EarlierFiles { folder, left, .. }) = earlier else {
         return "uploads/ and outputs/ are copies from the time of the fork, and may differ from the history;"
             .to_owned();
     };
-    let mut words = format!("uploads/ and outputs/ are as they were at the end of turn {turn};");
+    let mut text = format!("uploads/ and outputs/ are as they were at the end of turn {turn};");
     if !left.is_empty() {
-        words.push_str(&format!(" {} could not be restored, and are as they were later;", left.len()));
+        text.push_str(&format!(" {} could not be restored, and have later content;", left.len()));
     }
     if !folder.is_empty() {
-        words.push_str(&format!(
+        text.push_str(&format!(
             " /project and /folders are as they are now; {folder}/ holds the earlier content of their files that \
              changed since;"
         ));
     }
-    words
+    text
 }
 
 /// Title of the fork: the given one, or one that distinguishes the two sessions.
-fn name(given: Option<&str>, known: &str) -> Result<Option<String>, EngineError> {
-    let of_known = || format!("{} (fork)", known.chars().take(MAX_KNOWN).collect::<String>());
-    let name = given.map(str::to_owned).or_else(|| (!known.is_empty()).then(of_known));
+fn fork_title(requested: Option<&str>, source: &str) -> Result<Option<String>, EngineError> {
+    let default = || format!("{} (fork)", source.chars().take(MAX_SOURCE_TITLE).collect::<String>());
+    let name = requested.map(str::to_owned).or_else(|| (!source.is_empty()).then(default));
     name.map(|name| plain_title(&name)).transpose()
 }
 
 /// Folders in a session's own tree that are copied to a fork.
-const COPIED: [&str; 2] = ["uploads/", "outputs/"];
+const COPIED_FOLDERS: [&str; 2] = ["uploads/", "outputs/"];
 /// Folders of the user that sessions share.
-const SHARED: [&str; 2] = ["/project/", "/folders/"];
+const SHARED_FOLDERS: [&str; 2] = ["/project/", "/folders/"];
 /// Maximum number of files listed as not reverted.
-const NAMED: usize = 100;
+const MAX_LISTED: usize = 100;
 
 /// Reverts the files of a fork to event `through`, the end of turn `turn`.
 async fn revert_files(
@@ -241,14 +241,14 @@ async fn revert_files(
     through: u64,
     turn: u64,
 ) -> Result<EarlierFiles, EngineError> {
-    let changes = changes_behind(&*ports.store, from, through).await?;
+    let changes = changes_after(&*ports.store, from, through).await?;
     let folder = format!("outputs/at-turn-{turn}");
-    let (own, shared): (Vec<_>, Vec<_>) = changes.into_iter().partition(|change| starts_with(change, &COPIED));
-    let own: Vec<FileChange> = own.into_iter().map(as_copied).collect();
+    let (own, shared): (Vec<_>, Vec<_>) = changes.into_iter().partition(|change| starts_with(change, &COPIED_FOLDERS));
+    let own: Vec<FileChange> = own.into_iter().map(with_copied_modes).collect();
     let shared: Vec<FileChange> = shared
         .iter()
-        .filter(|change| starts_with(change, &SHARED))
-        .filter_map(|change| beside(change, &folder))
+        .filter(|change| starts_with(change, &SHARED_FOLDERS))
+        .filter_map(|change| earlier_copy(change, &folder))
         .collect();
     let mut earlier = EarlierFiles::default();
     if own.is_empty() && shared.is_empty() {
@@ -262,7 +262,7 @@ async fn revert_files(
                 UndoOutcome::Done if is_shared => earlier.shared += 1,
                 UndoOutcome::Done => earlier.restored += 1,
                 UndoOutcome::Already => {}
-                UndoOutcome::Conflict | UndoOutcome::Failed if earlier.left.len() < NAMED => {
+                UndoOutcome::Conflict | UndoOutcome::Failed if earlier.left.len() < MAX_LISTED => {
                     let reason = file.reason.unwrap_or_default();
                     earlier.left.push(format!("{}: {reason}", file.path));
                 }
@@ -281,7 +281,7 @@ fn starts_with(change: &FileChange, folders: &[&str]) -> bool {
 }
 
 /// Adapts the modes of a change to copies, which are private to their owner.
-fn as_copied(mut change: FileChange) -> FileChange {
+fn with_copied_modes(mut change: FileChange) -> FileChange {
     for state in change.before.iter_mut().chain(&mut change.after) {
         state.mode = match state.kind {
             FileKind::File => (state.mode & 0o700) | 0o600,
@@ -294,14 +294,14 @@ fn as_copied(mut change: FileChange) -> FileChange {
 }
 
 /// Change whose undo writes the earlier content of a shared file below `folder`. `None` if there was no regular file.
-fn beside(change: &FileChange, folder: &str) -> Option<FileChange> {
+fn earlier_copy(change: &FileChange, folder: &str) -> Option<FileChange> {
     let before = change.before.clone().filter(|before| before.kind == FileKind::File)?;
     let path = format!("{folder}{}", change.path);
     Some(FileChange { before: Some(before), ..FileChange::new(path, FileChangeKind::Deleted) })
 }
 
 /// Sum of all file changes after that event, including undos.
-async fn changes_behind(store: &dyn Store, id: SessionId, through: u64) -> Result<Vec<FileChange>, EngineError> {
+async fn changes_after(store: &dyn Store, id: SessionId, through: u64) -> Result<Vec<FileChange>, EngineError> {
     let mut changes = Vec::new();
     let note = |event: Arc<Event>| {
         if event.is_damaged() {

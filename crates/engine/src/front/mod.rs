@@ -36,7 +36,7 @@ use crate::{
     catalog::{MentionedTools, ToolCatalog, ToolScope},
     config::{EngineConfig, Ports},
     error::EngineError,
-    grants::KeptHandle,
+    grants::PermanentGrants,
     links,
     recovery::RecoveredTurn,
     session::{
@@ -51,7 +51,7 @@ use crate::{
 };
 
 /// Time limit for querying all servers about their models.
-const LOOK_UP: Duration = Duration::from_secs(2);
+const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Cloneable handle of the engine. All clones share the same sessions.
 #[derive(Clone)]
@@ -68,21 +68,21 @@ impl Engine {
         let chain = Arc::new(links::standard::chain());
         let catalog = watch::Sender::new(Arc::new(ToolCatalog::new(ports.toolbox.catalogue(), chain.tools())));
         let (sender, receiver) = watch::channel(Arc::new(config));
-        let kept = KeptHandle::spawn(Arc::clone(&ports.store));
+        let permanent_grants = PermanentGrants::spawn(Arc::clone(&ports.store));
         let (commands, asked) = mpsc::channel(QUEUE);
         let shared = Arc::new(EngineState {
             closed: ClosedFolders::default(),
             ports: Arc::new(ports),
             catalog,
-            session_stocks: watch::Sender::default(),
+            session_catalogs: watch::Sender::default(),
             toolsets: ToolSetCache::default(),
             calibration: Arc::default(),
             windows: Arc::default(),
-            resting: Default::default(),
+            unreachable: Default::default(),
             chain,
             activity: watch::Sender::default(),
             news: NewsSender::default(),
-            kept,
+            permanent_grants,
             subagents: Arc::new(SessionSubagents(WeakRegistry(commands.downgrade()))),
             config: receiver,
         });
@@ -97,7 +97,7 @@ impl Engine {
     /// # Errors
     /// If the journal cannot be read. A session that cannot be settled is logged, and retried at its next use.
     pub async fn recover(&self) -> Result<Vec<RecoveredTurn>, EngineError> {
-        self.shared.kept.reload().await?;
+        self.shared.permanent_grants.reload().await?;
         let mut recovered = Vec::new();
         for id in self.shared.ports.store.open_turns().await? {
             match self.session(id).await?.recovered().await {
@@ -118,10 +118,10 @@ impl Engine {
         settings: SessionSettings,
         title: Option<String>,
     ) -> Result<SessionHandle, EngineError> {
-        let (id, settings) = self.session_to_be(settings, "").await?;
+        let (id, settings) = self.prepare_session(settings, "").await?;
         let parts = &self.shared.ports;
         if let Err(error) = parts.store.create_session(id, parts.clock.now(), settings, Vec::new()).await {
-            worktree::leave(parts, id).await;
+            worktree::release_worktrees(parts, id).await;
             return Err(error.into());
         }
         self.shared.news.publish(SessionNews::Created(id));
@@ -172,8 +172,8 @@ impl Engine {
         limit: usize,
     ) -> Result<SearchResult, EngineError> {
         let hint = "give a few words to search for, such as: agentctl sessions search tax papers";
-        let wordless = || EngineError::invalid("the query is empty", hint);
-        let query = SearchQuery::parse(query).ok_or_else(wordless)?;
+        let empty_query = || EngineError::invalid("the query is empty", hint);
+        let query = SearchQuery::parse(query).ok_or_else(empty_query)?;
         Ok(self.shared.ports.store.search(query, session, limit).await?)
     }
 
@@ -204,7 +204,7 @@ impl Engine {
         let models = &self.shared.ports.models;
         let all: Vec<_> = Slot::ALL.into_iter().map(|slot| models.get(slot)).collect();
         // Details that do not arrive in time stay unknown.
-        let _ = timeout(LOOK_UP, join_all(all.iter().map(|model| model.look_up()))).await;
+        let _ = timeout(LOOK_UP_TIMEOUT, join_all(all.iter().map(|model| model.look_up()))).await;
         models.list()
     }
 
@@ -336,7 +336,7 @@ impl Engine {
     pub async fn probed_model(&self, slot: Slot) -> ProbedModel {
         let (ports, windows) = (Arc::clone(&self.shared.ports), Arc::clone(&self.shared.windows));
         let model = ports.models.get(slot);
-        let _ = timeout(LOOK_UP, model.look_up()).await;
+        let _ = timeout(LOOK_UP_TIMEOUT, model.look_up()).await;
         ProbedModel { slot, model, windows, ports }
     }
 }

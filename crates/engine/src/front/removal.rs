@@ -27,7 +27,7 @@ use crate::{
         CleanOrder, SessionCleaned,
         registry::{
             shared::SessionNews,
-            worktree::{FolderClosure, leave, ported, users},
+            worktree::{FolderClosure, release_worktrees, users, worktrees_port},
         },
     },
 };
@@ -138,7 +138,7 @@ async fn remove_files(parts: &Ports, sessions: Vec<SessionId>) -> Result<(), Eng
             parts.snapshots.remove(id).await?;
             parts.exchanges.remove(id).await?;
             // A worktree that stays is found again later.
-            leave(parts, id).await;
+            release_worktrees(parts, id).await;
             Ok::<_, WorkspaceError>(())
         };
         match removed.await {
@@ -199,7 +199,7 @@ impl Engine {
     pub async fn clean_leftovers(&self, trial: bool) -> Result<FilesRemoved, EngineError> {
         if !trial {
             if let Err(error) = self.settle_worktrees().await {
-                tracing::warn!(hint = error.hint(), "worktrees were not cleaned up: {error}");
+                tracing::warn!(hint = error.hint(), "could not clean up worktrees: {error}");
             }
             self.finish_removals().await?;
         }
@@ -208,7 +208,7 @@ impl Engine {
 }
 
 /// Maximum length of a session title in a commit message, in characters.
-const TITLE: usize = 60;
+const MAX_TITLE: usize = 60;
 
 impl Engine {
     /// Lists all worktrees, sorted by name.
@@ -218,9 +218,9 @@ impl Engine {
     pub async fn worktrees(&self) -> Result<Vec<WorktreeReport>, EngineError> {
         let Some(worktrees) = self.shared.ports.workspaces.worktrees() else { return Ok(Vec::new()) };
         let mut all = Vec::new();
-        for known in worktrees.known().await? {
-            let is_orphan = self.shared.ports.store.session(known.session).await?.is_none();
-            match worktrees.report(known.name).await {
+        for worktree in worktrees.known().await? {
+            let is_orphan = self.shared.ports.store.session(worktree.session).await?.is_none();
+            match worktrees.report(worktree.name).await {
                 Ok(report) => all.push(WorktreeReport { is_orphan, ..report }),
                 // The worktree was removed in the meantime.
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -236,8 +236,8 @@ impl Engine {
     /// # Errors
     /// If there is no such worktree, or git fails.
     pub async fn diff_worktree(&self, named: &str) -> Result<WorktreeDiff, EngineError> {
-        let known = self.worktree(named).await?;
-        Ok(ported(&self.shared.ports)?.diff(known.name).await?)
+        let worktree = self.worktree(named).await?;
+        Ok(worktrees_port(&self.shared.ports)?.diff(worktree.name).await?)
     }
 
     /// Merges a worktree into the branch checked out in its main tree, all or nothing.
@@ -245,14 +245,14 @@ impl Engine {
     /// # Errors
     /// `Busy` while a turn is open in it or in the main tree, `Conflict` if files are in the way.
     pub async fn apply_worktree(&self, named: &str) -> Result<WorktreeApplied, EngineError> {
-        let known = self.worktree(named).await?;
-        let _closed = self.close(&known, vec![known.top.clone(), known.main.clone()]).await?;
-        let KnownWorktree { name, session, .. } = known;
+        let worktree = self.worktree(named).await?;
+        let _closed = self.close(&worktree, vec![worktree.top.clone(), worktree.main.clone()]).await?;
+        let KnownWorktree { name, session, .. } = worktree;
         let title = self.summary(session).await?.map(|summary| summary.title).unwrap_or_default();
-        let title: String = title.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(TITLE).collect();
+        let title: String = title.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(MAX_TITLE).collect();
         let subject = if title.is_empty() { format!("Changes of session {session}") } else { title };
         let message = format!("{subject}\n\nMade in the worktree {name} by the agentd session {session}.");
-        Ok(ported(&self.shared.ports)?.apply(name, message).await?)
+        Ok(worktrees_port(&self.shared.ports)?.apply(name, message).await?)
     }
 
     /// Removes a worktree and its branch, and returns its name.
@@ -260,10 +260,10 @@ impl Engine {
     /// # Errors
     /// `Busy` while a turn is open in it. `Conflict` if it has unmerged changes, unless forced.
     pub async fn remove_worktree(&self, named: &str, force: bool) -> Result<String, EngineError> {
-        let known = self.worktree(named).await?;
-        let _closed = self.close(&known, vec![known.top.clone()]).await?;
-        ported(&self.shared.ports)?.remove(known.name.clone(), force).await?;
-        Ok(known.name)
+        let worktree = self.worktree(named).await?;
+        let _closed = self.close(&worktree, vec![worktree.top.clone()]).await?;
+        worktrees_port(&self.shared.ports)?.remove(worktree.name.clone(), force).await?;
+        Ok(worktree.name)
     }
 
     /// Finishes operations interrupted by a stop of the daemon, and removes unchanged worktrees whose sessions are
@@ -282,7 +282,7 @@ impl Engine {
         for KnownWorktree { session, .. } in all {
             // A worktree of a session that is being created is not an orphan.
             if self.live_session(session).await?.is_none() && parts.store.session(session).await?.is_none() {
-                leave(parts, session).await;
+                release_worktrees(parts, session).await;
             }
         }
         Ok(())
@@ -290,7 +290,7 @@ impl Engine {
 
     /// Finds a worktree by its name, or by a session that works in it.
     async fn worktree(&self, named: &str) -> Result<KnownWorktree, EngineError> {
-        let all = ported(&self.shared.ports)?.known().await?;
+        let all = worktrees_port(&self.shared.ports)?.known().await?;
         let unknown = || {
             let message = format!("no such worktree: {named:?}");
             EngineError::not_found(message, "list all with `agentctl worktree list`")
@@ -312,15 +312,15 @@ impl Engine {
 
     /// Closes folders, so that no turn begins in them. Fails if a session that can change files there has an open or
     /// queued turn.
-    async fn close(&self, known: &KnownWorktree, folders: Vec<PathBuf>) -> Result<FolderClosure, EngineError> {
+    async fn close(&self, worktree: &KnownWorktree, folders: Vec<PathBuf>) -> Result<FolderClosure, EngineError> {
         // Closed before the check, so that no turn can begin after it.
         let closed = self.shared.closed.close(folders.clone());
         let users = users(&self.shared.ports, &folders).await?;
-        for id in users.into_iter().chain([known.session]) {
+        for id in users.into_iter().chain([worktree.session]) {
             let Some(live) = self.live_session(id).await? else { continue };
             if live.show().await.is_ok_and(|view| view.live_turn.is_some() || !view.session.queue.is_empty()) {
                 let message =
-                    format!("a turn is running in session {id}, in the worktree {} or its main tree", known.name);
+                    format!("a turn is running in session {id}, in the worktree {} or its main tree", worktree.name);
                 return Err(EngineError::busy(message, "wait for it to end, answer its question, or cancel it"));
             }
         }

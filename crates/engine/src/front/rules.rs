@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    agents, error::EngineError, front::Engine, grants::not_kept, links::showable,
+    agents, error::EngineError, front::Engine, grants::unknown_grant, links::showable,
     session::turns::interrupts::denied_edit,
 };
 
@@ -38,16 +38,16 @@ impl Engine {
     /// If there is no such session or the journal cannot be read.
     pub async fn grants(&self, session: Option<SessionId>) -> Result<Vec<ScopedGrant>, EngineError> {
         let store = &self.shared.ports.store;
-        let mut held: Vec<ScopedGrant> =
+        let mut grants: Vec<ScopedGrant> =
             store.grants().await?.into_iter().map(|grant| ScopedGrant { session_id: None, grant }).collect();
         match session {
-            None => held.extend(store.session_grants().await?),
+            None => grants.extend(store.session_grants().await?),
             Some(id) => {
                 let settings = self.session(id).await?.show().await?.session.settings;
-                held.extend(settings.grants.into_iter().map(|grant| ScopedGrant { session_id: session, grant }));
+                grants.extend(settings.grants.into_iter().map(|grant| ScopedGrant { session_id: session, grant }));
             }
         }
-        Ok(held)
+        Ok(grants)
     }
 
     /// Adds a grant to one session, or a permanent one. It also applies to the next call of running turns.
@@ -59,7 +59,7 @@ impl Engine {
         let client: String = client.chars().take(MAX_NAME).collect();
         let config = self.shared.config();
         let tools = self.tools();
-        check_grant_of_other(&config.policy, &rule, &tools, &self.shared.catalog().others())
+        check_grant_of_other(&config.policy, &rule, &tools, &self.shared.catalog().owners())
             .unwrap_or_else(|| check_grant(&config.policy, &rule, &tools))
             .map_err(|unfit| EngineError::invalid(unfit.problem, unfit.hint))?;
         let by = AnsweredBy::Client(client.clone());
@@ -72,7 +72,7 @@ impl Engine {
             Some(id) => self.session(id).await?.grant(grant).await,
             None => {
                 self.shared.ports.store.keep_grant(grant).await?;
-                self.shared.kept.reload().await
+                self.shared.permanent_grants.reload().await
             }
         }
     }
@@ -94,10 +94,10 @@ impl Engine {
             None => {
                 let store = &self.shared.ports.store;
                 if !store.grants().await?.iter().any(|grant| grant.rule == rule) {
-                    return Err(not_kept("for good", &rule));
+                    return Err(unknown_grant("permanent", &rule));
                 }
                 store.revoke_grant(rule).await?;
-                self.shared.kept.reload().await?;
+                self.shared.permanent_grants.reload().await?;
             }
         }
         // A revocation must not wait for a log that cannot be written.
@@ -201,7 +201,7 @@ fn scope(session: Option<SessionId>) -> String {
 pub struct DryRunSubject {
     settings: SessionSettings,
     workspace: Option<Arc<Workspace>>,
-    kept: Arc<[Grant]>,
+    grants: Arc<[Grant]>,
     /// Tools of MCP servers and other foreign sources.
     others: Arc<ForeignTools>,
     /// True if commands are not held, see [`CallContext::held`].
@@ -232,7 +232,7 @@ impl DryRunSubject {
             settings: &self.settings,
             roots: &workspace.map(roots).unwrap_or_default(),
             memories: workspace.and_then(|workspace| workspace.memories.as_deref()),
-            kept: &self.kept,
+            kept: &self.grants,
             held: !self.unheld,
             contained: self.contained,
         })
@@ -245,11 +245,12 @@ impl Engine {
     /// # Errors
     /// If there is no such session, or the journal cannot be read.
     pub async fn dry_run_subject(&self, session: Option<SessionId>) -> Result<DryRunSubject, EngineError> {
-        let kept = self.shared.kept.now();
-        let others = Arc::new(self.shared.catalog().others());
+        let grants = self.shared.permanent_grants.now();
+        let others = Arc::new(self.shared.catalog().owners());
         let unheld = !self.shared.ports.toolbox.can_enforce_read_only().await;
         let contained = self.shared.ports.toolbox.can_contain_commands().await;
-        let at = DryRunSubject { settings: self.session_defaults(), workspace: None, kept, others, unheld, contained };
+        let at =
+            DryRunSubject { settings: self.session_defaults(), workspace: None, grants, others, unheld, contained };
         let Some(id) = session else { return Ok(at) };
         let unknown = || EngineError::new(ErrorKind::NotFound, format!("no such session: {id}"));
         let settings = self.shared.ports.store.session(id).await?.ok_or_else(unknown)?.settings;
@@ -371,7 +372,7 @@ impl Engine {
     /// # Errors
     /// If there is no such tool.
     pub fn tool(&self, name: &str) -> Result<ToolSpec, EngineError> {
-        let hint = "`agentctl tools` lists them; a command line goes after `--`";
+        let hint = "list them with `agentctl tools`; put a command line after `--`";
         let unknown = || EngineError::not_found(format!("no such tool: {name:?}"), hint);
         self.tools().into_iter().find(|tool| tool.name == name).ok_or_else(unknown)
     }

@@ -23,7 +23,7 @@ use crate::{
     session::{
         SessionHandle, StartedTurn,
         registry::worktree,
-        settings::{checked, mode_set, with_folders},
+        settings::{mode_set, with_checked_model, with_folders},
     },
 };
 
@@ -51,7 +51,7 @@ impl Engine {
         parts: CheckedParts,
     ) -> Result<(SessionHandle, StartedTurn), EngineError> {
         let mut start = start.into();
-        let (id, settings) = self.session_to_be(settings, &start.start.client).await?;
+        let (id, settings) = self.prepare_session(settings, &start.start.client).await?;
         let mounts = settings.mounts();
         let session = self.registry.new_session(id, settings).await;
         let started = async {
@@ -59,7 +59,7 @@ impl Engine {
             if parts.0.iter().any(CheckedPart::has_file) {
                 self.shared.ports.workspaces.open(id, mounts).await?;
             }
-            self.keep_parts(id, parts, &mut start.start.attached).await?;
+            self.store_parts(id, parts, &mut start.start.attached).await?;
             session.start_turn(start).await
         };
         let started = started.await;
@@ -68,7 +68,7 @@ impl Engine {
                 // The actor may already be gone because of the error.
                 let _ = session.close().await;
             }
-            forget(&self.shared.ports, id).await;
+            remove_unstored(&self.shared.ports, id).await;
         }
         Ok((session?, started?))
     }
@@ -78,13 +78,13 @@ impl Engine {
     ///
     /// # Errors
     /// If the settings name a model or folders that are not usable.
-    pub(super) async fn session_to_be(
+    pub(super) async fn prepare_session(
         &self,
         settings: SessionSettings,
         client: &str,
     ) -> Result<(SessionId, SessionSettings), EngineError> {
         let parts = &self.shared.ports;
-        let settings = checked(&*parts.models, settings)?;
+        let settings = with_checked_model(&*parts.models, settings)?;
         let project = Mounts::from(settings.project.clone());
         let folders = with_folders(&*parts.workspaces, project, settings.folders.clone()).await?;
         let (id, settings) = (SessionId::generate(), SessionSettings { folders, ..settings });
@@ -127,20 +127,20 @@ impl Engine {
         if parts.0.iter().any(CheckedPart::has_file) {
             self.shared.ports.workspaces.open(files_of, settings.mounts()).await?;
         }
-        let mut kept = Vec::new();
+        let mut stored = Vec::new();
         let started = async {
-            self.keep_parts(files_of, parts, &mut kept).await?;
-            start.start.attached.clone_from(&kept);
+            self.store_parts(files_of, parts, &mut stored).await?;
+            start.start.attached.clone_from(&stored);
             session.start_turn(start).await
         }
         .await;
         // After an error of these kinds the start may be in the journal.
-        let is_broken = |error: &EngineError| {
+        let is_uncertain = |error: &EngineError| {
             matches!(error.kind(), ErrorKind::Storage | ErrorKind::ShuttingDown | ErrorKind::Internal)
         };
-        if started.as_ref().is_err_and(|error| !is_broken(error)) {
+        if started.as_ref().is_err_and(|error| !is_uncertain(error)) {
             // The files were never announced.
-            for part in kept {
+            for part in stored {
                 let AttachedPart::File { path, .. } = part else { continue };
                 if let Err(error) = self.shared.ports.workspaces.remove_upload(files_of, path).await {
                     tracing::warn!(session = %files_of, "could not remove a file of a refused turn: {error}");
@@ -162,15 +162,15 @@ impl Engine {
         }
         let mut checked = Vec::with_capacity(parts.len());
         for (number, part) in (1..).zip(parts) {
-            let whose = format!("part {number}");
+            let label = format!("part {number}");
             checked.push(match part {
-                InputPart::Picture(picture) => CheckedPart::Picture(self.check_picture(&whose, picture).await?),
+                InputPart::Picture(picture) => CheckedPart::Picture(self.check_picture(&label, picture).await?),
                 InputPart::File { name, content } => {
-                    check_file(&whose, &name, &content)?;
+                    check_file(&label, &name, &content)?;
                     CheckedPart::File { name, content }
                 }
                 InputPart::Selection(selection) => {
-                    check_selection(&whose, &selection)?;
+                    check_selection(&label, &selection)?;
                     CheckedPart::Selection(selection)
                 }
             });
@@ -178,39 +178,39 @@ impl Engine {
         Ok(CheckedParts(checked))
     }
 
-    /// Prepares a picture of a client for models. `whose` names the picture in errors.
+    /// Prepares a picture of a client for models. `label` names the picture in errors.
     ///
     /// # Errors
     /// If it is empty, too large, of an unsupported type, damaged, or not a picture.
-    pub async fn check_picture(&self, whose: &str, picture: PictureData) -> Result<CheckedPicture, EngineError> {
+    pub async fn check_picture(&self, label: &str, picture: PictureData) -> Result<CheckedPicture, EngineError> {
         let PictureData { name, media_type, content } = picture;
-        let known = PICTURE_TYPES.iter().find(|(known, _)| *known == media_type);
-        let Some((_, ending)) = known else {
+        let supported = PICTURE_TYPES.iter().find(|(known, _)| *known == media_type);
+        let Some((_, ending)) = supported else {
             let shown: String = media_type.chars().take(60).collect();
-            let known: Vec<&str> = PICTURE_TYPES.iter().map(|(known, _)| *known).collect();
-            let message = format!("{whose} has the picture type {shown:?}, which models do not accept");
-            return Err(EngineError::invalid(message, format!("convert it to one of {}", known.join(", "))));
+            let supported: Vec<&str> = PICTURE_TYPES.iter().map(|(known, _)| *known).collect();
+            let message = format!("{label} has the picture type {shown:?}, which models do not accept");
+            return Err(EngineError::invalid(message, format!("convert it to one of {}", supported.join(", "))));
         };
         let name = name.unwrap_or_else(|| format!("picture.{ending}"));
-        check_file(whose, &name, &content)?;
-        let prepared = self.prepared(whose, &content).await?;
+        check_file(label, &name, &content)?;
+        let prepared = self.prepare_picture(label, &content).await?;
         Ok(CheckedPicture { name, content, prepared })
     }
 
-    async fn prepared(&self, whose: &str, content: &[u8]) -> Result<PreparedPicture, EngineError> {
+    async fn prepare_picture(&self, label: &str, content: &[u8]) -> Result<PreparedPicture, EngineError> {
         let Some(pictures) = &self.shared.ports.pictures else {
-            let message = format!("{whose} is a picture, and this daemon was built without picture support");
+            let message = format!("{label} is a picture, and this daemon was built without picture support");
             return Err(EngineError::new(ErrorKind::Configuration, message)
                 .with_hint("use a build with the feature `documents`"));
         };
         match pictures.prepare(content).await {
             Ok(Some(ready)) => Ok(ready),
             Ok(None) => Err(EngineError::invalid(
-                format!("{whose} is declared as a picture, but its bytes are not"),
+                format!("{label} is declared as a picture, but its bytes are not"),
                 "send the unmodified bytes of the file, or send it as a file",
             )),
             Err(error) => {
-                let message = format!("{whose} is an unreadable picture: {error}");
+                let message = format!("{label} is an unreadable picture: {error}");
                 let hint = error.hint().unwrap_or("save it again, or send it as a file").to_owned();
                 Err(EngineError::invalid(message, hint))
             }
@@ -218,23 +218,23 @@ impl Engine {
     }
 
     /// Stores the parts in the session's files, appending each to `kept`.
-    async fn keep_parts(
+    async fn store_parts(
         &self,
         session: SessionId,
         parts: CheckedParts,
-        kept: &mut Vec<AttachedPart>,
+        stored: &mut Vec<AttachedPart>,
     ) -> Result<(), EngineError> {
         let workspaces = &self.shared.ports.workspaces;
         for part in parts.0 {
-            kept.push(match part {
+            stored.push(match part {
                 CheckedPart::Picture(CheckedPicture { name, content, prepared }) => {
                     let path = workspaces.add_upload(session, name, content).await?;
-                    let picture = attachments::keep_picture(&**workspaces, session, prepared).await?;
+                    let picture = attachments::store_picture(&**workspaces, session, prepared).await?;
                     AttachedPart::File { path, picture: Some(picture) }
                 }
                 CheckedPart::File { name, content } => {
-                    let taken = attachments::take(&self.shared.ports, session, name, content).await?;
-                    AttachedPart::File { path: taken.path, picture: taken.picture }
+                    let receipt = attachments::store_upload(&self.shared.ports, session, name, content).await?;
+                    AttachedPart::File { path: receipt.path, picture: receipt.picture }
                 }
                 CheckedPart::Selection(selection) => AttachedPart::Selection(selection),
             });
@@ -249,35 +249,35 @@ impl CheckedPart {
     }
 }
 
-fn check_file(whose: &str, name: &str, content: &[u8]) -> Result<(), EngineError> {
+fn check_file(label: &str, name: &str, content: &[u8]) -> Result<(), EngineError> {
     if name.trim().is_empty() {
-        return Err(EngineError::invalid(format!("{whose} is a file without a name"), "name it"));
+        return Err(EngineError::invalid(format!("{label} is a file without a name"), "name it"));
     }
     if content.is_empty() {
-        return Err(EngineError::invalid(format!("{whose} is empty"), "omit it, or send its bytes"));
+        return Err(EngineError::invalid(format!("{label} is empty"), "omit it, or send its bytes"));
     }
     if content.len() > MAX_PART_BYTES {
-        let message = format!("{whose} has {} bytes; a part has at most {} MiB", content.len(), MAX_PART_BYTES >> 20);
+        let message = format!("{label} has {} bytes; a part has at most {} MiB", content.len(), MAX_PART_BYTES >> 20);
         return Err(EngineError::invalid(message, "upload it with Sessions.Upload before the turn"));
     }
     Ok(())
 }
 
-fn check_selection(whose: &str, Selection { uri, lines, text }: &Selection) -> Result<(), EngineError> {
+fn check_selection(label: &str, Selection { uri, lines, text }: &Selection) -> Result<(), EngineError> {
     if uri.trim().is_empty() {
         let hint = "set `uri` to its path or address";
-        return Err(EngineError::invalid(format!("{whose} is a selection without a `uri`"), hint));
+        return Err(EngineError::invalid(format!("{label} is a selection without a `uri`"), hint));
     }
     if uri.len() > MAX_SELECTION_URI {
-        let message = format!("{whose} has an address of {} bytes; at most {MAX_SELECTION_URI} are allowed", uri.len());
+        let message = format!("{label} has an address of {} bytes; at most {MAX_SELECTION_URI} are allowed", uri.len());
         return Err(EngineError::invalid(message, "give a path, or a shorter name"));
     }
     if text.trim().is_empty() {
-        return Err(EngineError::invalid(format!("{whose} is an empty selection"), "omit it, or send its text"));
+        return Err(EngineError::invalid(format!("{label} is an empty selection"), "omit it, or send its text"));
     }
     if text.len() > MAX_SELECTION_BYTES {
         let message = format!(
-            "{whose} has {} bytes of text; a selection has at most {} KiB",
+            "{label} has {} bytes of text; a selection has at most {} KiB",
             text.len(),
             MAX_SELECTION_BYTES >> 10
         );
@@ -285,7 +285,7 @@ fn check_selection(whose: &str, Selection { uri, lines, text }: &Selection) -> R
     }
     match lines {
         Some(LineRange { first, last }) if *first == 0 || last < first => {
-            let message = format!("{whose} has the invalid line range {first} to {last}");
+            let message = format!("{label} has the invalid line range {first} to {last}");
             Err(EngineError::invalid(message, "lines are counted from 1, and the first must not exceed the last"))
         }
         _ => Ok(()),
@@ -293,10 +293,10 @@ fn check_selection(whose: &str, Selection { uri, lines, text }: &Selection) -> R
 }
 
 /// Removes files of a session that was never stored.
-async fn forget(ports: &Ports, session: SessionId) {
+async fn remove_unstored(ports: &Ports, session: SessionId) {
     // If the journal cannot be read, it is unknown whether the session exists.
     if let Ok(None) = ports.store.session(session).await {
         let _ = ports.workspaces.remove(session).await;
-        worktree::leave(ports, session).await;
+        worktree::release_worktrees(ports, session).await;
     }
 }

@@ -20,37 +20,37 @@ use serde_json::Value;
 use tokio::{task::spawn_blocking, time::timeout};
 
 use crate::{
-    links::results::READS_FILES,
+    links::results::READ_FILE,
     turn::{
         Phase, TurnContext, TurnState,
         hooks::{Hook, Invocation, Link, Next, Reminder, done},
         request::reminder_or_over,
-        rounds::{MOST, NOTED, fingerprint},
+        rounds::{END_AFTER, WARN_AFTER, fingerprint},
         unusable_answers::Problem,
     },
 };
 
 /// Time limit for checking one answer: schemas can be arbitrarily expensive.
-const PATIENCE: Duration = Duration::from_secs(10);
+const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Text before the schema.
-const IN_FORM: &str = "The answer that ends this turn must be one JSON document that matches the JSON Schema below, \
+const SCHEMA_PROMPT: &str = "The answer that ends this turn must be one JSON document that matches the JSON Schema below, \
     and nothing else: no text before or after it, and no code fence. Until then, work and call tools as usual. This \
     applies to this turn only.";
 
 /// Reminder in the next turn without a schema, because the text above stays in the history.
-const FREE: &str = "The answer of this turn has no special form: answer in plain text again.";
+const NO_SCHEMA: &str = "The answer of this turn has no special form: answer in plain text again.";
 
-pub(crate) struct InForm;
+pub(crate) struct StructuredAnswer;
 
-impl Link for InForm {
+impl Link for StructuredAnswer {
     fn reminder(&self, context: &TurnContext, state: &TurnState) -> Option<Reminder> {
         // A plan is plain text.
         if state.phase == Phase::Planning {
             return None;
         }
-        let now = context.answer_form.as_ref().map(|form| format!("{IN_FORM}\n\n{}", form.schema.text()));
-        reminder_or_over(state, NoticeTopic::AnswerForm, now, FREE)
+        let now = context.answer_form.as_ref().map(|form| format!("{SCHEMA_PROMPT}\n\n{}", form.schema.text()));
+        reminder_or_over(state, NoticeTopic::AnswerForm, now, NO_SCHEMA)
     }
 
     fn before_step<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
@@ -59,12 +59,12 @@ impl Link for InForm {
                 return Ok(());
             };
             let (form, answer) = (Arc::clone(form), answer.clone());
-            let checking = timeout(PATIENCE, spawn_blocking(move || form.check(&answer)));
+            let checking = timeout(CHECK_TIMEOUT, spawn_blocking(move || form.check(&answer)));
             let checked = context.or_cancelled(checking).await?.ok().and_then(Result::ok);
-            let unchecked = || Err(vec![format!("it could not be checked within {} seconds", PATIENCE.as_secs())]);
+            let unchecked = || Err(vec![format!("it could not be checked within {} seconds", CHECK_TIMEOUT.as_secs())]);
             match checked.unwrap_or_else(unchecked) {
                 Ok(document) => state.answer = Some(document),
-                Err(reasons) => state.take_problem(Some(Problem::WrongForm { reasons }), false),
+                Err(reasons) => state.record_problem(Some(Problem::WrongForm { reasons }), false),
             }
             Ok(())
         }
@@ -84,7 +84,7 @@ impl Link for AskAgain {
             {
                 return Ok(());
             }
-            let written = state.usage_of_answer;
+            let written = state.answer_tokens;
             let Some((problem, times)) = state.unusable.take_unreported() else { return Ok(()) };
             let info = context.models.model.info();
             let (notice, warning) = notice_and_warning(problem, info, written);
@@ -99,33 +99,32 @@ impl Link for AskAgain {
 
 /// Notice for a model that wrote `written` tokens, and the code and text of a warning for the user. Truncated answers
 /// were already reported.
-fn notice_and_warning(problem: &Problem, info: &ModelInfo, written: u64) -> (String, Option<(&'static str, String)>) {
-    let limit =
-        if written == 0 { "the token limit".to_owned() } else { format!("the token limit, at {written} tokens") };
+fn notice_and_warning(problem: &Problem, info: &ModelInfo, tokens: u64) -> (String, Option<(&'static str, String)>) {
+    let limit = if tokens == 0 { "the token limit".to_owned() } else { format!("the token limit, at {tokens} tokens") };
     let name = |tool: &str| if tool.is_empty() { "a tool" } else { tool }.to_owned();
     match problem {
-        Problem::Empty { thoughts } => {
-            let (what, seen) = match thoughts {
+        Problem::Empty { has_reasoning } => {
+            let (fault, warning) = match has_reasoning {
                 true => ("had only reasoning", "reasoning, but neither text nor a call"),
                 false => ("was empty", "neither text nor a call"),
             };
             let notice = format!(
-                "Your last answer {what}: it had neither text for the user nor a valid tool call. Call the next tool, \
+                "Your last answer {fault}: it had neither text for the user nor a valid tool call. Call the next tool, \
                  with complete JSON arguments, or answer the user in text."
             );
-            (notice, Some(("empty_answer", format!("the model returned {seen}; asking again"))))
+            (notice, Some(("empty_answer", format!("the model returned {warning}; asking again"))))
         }
-        Problem::CutWords => {
-            let go_on = "Continue exactly where it stops, without repeating it, or call a tool.";
-            (format!("Your answer was cut off by {limit}. {go_on}"), None)
+        Problem::CutText => {
+            let advice = "Continue exactly where it stops, without repeating it, or call a tool.";
+            (format!("Your answer was cut off by {limit}. {advice}"), None)
         }
-        Problem::CutThoughts => {
-            let less = "Reason less: call the next tool, or answer the user in text.";
-            (format!("Your last answer was cut off by {limit}, before any text or tool call. {less}"), None)
+        Problem::CutReasoning => {
+            let advice = "Reason less: call the next tool, or answer the user in text.";
+            (format!("Your last answer was cut off by {limit}, before any text or tool call. {advice}"), None)
         }
         Problem::CutCall { tool } => {
-            let less = "Write less per call: split it into several calls.";
-            (format!("Your call of {} was cut off by {limit}, and did not run. {less}", name(tool)), None)
+            let advice = "Write less per call: split it into several calls.";
+            (format!("Your call of {} was cut off by {limit}, and did not run. {advice}", name(tool)), None)
         }
         Problem::Runaway { .. } => {
             let notice = "Your last answer was cut off because it repeated itself endlessly. Do not continue it: call \
@@ -134,15 +133,15 @@ fn notice_and_warning(problem: &Problem, info: &ModelInfo, written: u64) -> (Str
         }
         Problem::ForeignCall { tool } => {
             let tool = name(tool);
-            let (notice, seen) = if info.native_tools {
+            let (notice, warning) = if info.native_tools {
                 let notice = format!(
                     "Your last answer contained a call of {tool} as text. It did not run. Call tools only through the \
                      tool interface, never in the text. Retry the call that way, or answer the user in text."
                 );
-                let seen = "in its text, although its server should parse calls; asking again. If this continues, set \
+                let warning = "in its text, although its server should parse calls; asking again. If this continues, set \
                             native_tools: false for the model in models.yaml, or start its server with its tool \
                             parser (vLLM: --enable-auto-tool-choice --tool-call-parser, llama.cpp: --jinja)";
-                (notice, seen)
+                (notice, warning)
             } else {
                 let notice = format!(
                     "Your last answer contained a call of {tool} in an invalid format. It did not run. To use a tool, \
@@ -150,7 +149,7 @@ fn notice_and_warning(problem: &Problem, info: &ModelInfo, written: u64) -> (Str
                 );
                 (notice, "in an invalid format; asking again")
             };
-            (notice, Some(("call_as_text", format!("the model called {tool} {seen}"))))
+            (notice, Some(("call_as_text", format!("the model called {tool} {warning}"))))
         }
         Problem::DoubtfulCall { tool } => {
             let tool = name(tool);
@@ -158,9 +157,9 @@ fn notice_and_warning(problem: &Problem, info: &ModelInfo, written: u64) -> (Str
                 "Your last answer contains a call of {tool} among other text, so it did not run. To make the call, \
                  answer with its JSON object and nothing else. If it was only an example, repeat your answer unchanged."
             );
-            let seen =
+            let warning =
                 format!("the answer may be a call of {tool} or an example of one; it did not run; asking the model");
-            (notice, Some(("call_in_doubt", seen)))
+            (notice, Some(("call_in_doubt", warning)))
         }
         Problem::Filtered => ("The provider withheld your last answer.".to_owned(), None),
         Problem::WrongForm { reasons } => {
@@ -170,14 +169,14 @@ fn notice_and_warning(problem: &Problem, info: &ModelInfo, written: u64) -> (Str
                 reasons.join("\n- ")
             );
             let reasons = reasons.join("; ");
-            let seen = format!("the answer does not match the schema: {reasons}; asking again");
-            (notice, Some(("wrong_form", seen)))
+            let warning = format!("the answer does not match the schema: {reasons}; asking again");
+            (notice, Some(("wrong_form", warning)))
         }
     }
 }
 
 /// Start of the notice, by which an earlier one is recognised.
-const ASKED: &str = "Your answer would end the work, but your todo list is not done";
+const TODOS_NOTICE: &str = "Your answer would end the work, but your todo list is not done";
 
 /// Maximum number of todos that are named.
 const MAX_NAMED: usize = 5;
@@ -193,7 +192,7 @@ impl Link for OpenTodos {
             let ends = state.phase == Phase::Working && state.pending_calls.is_empty();
             let Some(answer) = state.answer.as_deref().filter(|_| ends) else { return Ok(()) };
             let open = open(&state.todos);
-            if open.is_empty() || asks_the_person(answer) || context.rules.grants.mode() == SessionMode::Plan {
+            if open.is_empty() || asks_user(answer) || context.rules.grants.mode() == SessionMode::Plan {
                 return Ok(());
             }
             let asked = notice(&open);
@@ -202,7 +201,7 @@ impl Link for OpenTodos {
             // Once per turn; and a list that has not changed since the last notice is not mentioned again.
             let was_asked = |item: &Arc<Item>| {
                 matches!(&item.body, ItemBody::Notice { text, .. }
-                    if *text == asked || (item.turn_id == context.ids.turn && text.starts_with(ASKED)))
+                    if *text == asked || (item.turn_id == context.ids.turn && text.starts_with(TODOS_NOTICE)))
             };
             // A turn without tool calls may be about something else.
             if !state.history.iter().filter(of_turn).any(works) || state.history.iter().any(was_asked) {
@@ -212,7 +211,7 @@ impl Link for OpenTodos {
             context.recorder.warn("open_todos", message).await?;
             context.append_notice(state, ItemBody::advice(asked)).await?;
             // A new answer is appended to the previous one, unless the model continues with calls.
-            state.ask_below(context.answer_form.is_some());
+            state.ask_for_more(context.answer_form.is_some());
             Ok(())
         }
         .boxed()
@@ -236,7 +235,7 @@ fn notice(open: &[&Todo]) -> String {
     let more = open.len().saturating_sub(MAX_NAMED);
     let more = if more == 0 { String::new() } else { format!(" (and {more} more)") };
     format!(
-        "{ASKED}: {} open: {}{more}. Do what is left now, and keep the list up to date. If something cannot or should \
+        "{TODOS_NOTICE}: {} open: {}{more}. Do what is left now, and keep the list up to date. If something cannot or should \
          not be done, say why in one sentence. Do not repeat your answer above: the user has it.",
         count(open.len()),
         named.join("; ")
@@ -244,7 +243,7 @@ fn notice(open: &[&Todo]) -> String {
 }
 
 /// Returns true if an answer ends in a question: then it is the user's turn.
-fn asks_the_person(answer: &str) -> bool {
+fn asks_user(answer: &str) -> bool {
     const MARKS: [char; 3] = ['?', '？', '؟'];
     let mut last = answer.lines().rev().map(str::trim).filter(|line| !line.is_empty()).take(3);
     last.any(|line| {
@@ -254,7 +253,7 @@ fn asks_the_person(answer: &str) -> bool {
 }
 
 /// Minimum size of a file result that is not repeated while the model still sees it, in bytes.
-const WORTH: usize = 400;
+const MIN_BYTES: usize = 400;
 
 /// Placeholder for a result that is already in the history.
 const UNCHANGED: &str = "[unchanged since you last read it: see the result of that call above]";
@@ -267,14 +266,14 @@ impl Link for Repetition {
             && state.pending_calls.is_empty()
             && state.answer.is_none();
         let repeated = state.rounds.repeated();
-        let (is_due, is_endless) = (repeated >= NOTED && !state.rounds.is_noted, repeated >= MOST);
+        let (is_due, is_endless) = (repeated >= WARN_AFTER && !state.rounds.is_warned, repeated >= END_AFTER);
         if !asks || !(is_due || is_endless) {
             return done(());
         }
         async move {
             let tool = state.rounds.tool.clone();
             let (code, times, end) =
-                if is_endless { ("loop", MOST, "; the turn ends") } else { ("repeated_call", NOTED, "") };
+                if is_endless { ("loop", END_AFTER, "; the turn ends") } else { ("repeated_call", WARN_AFTER, "") };
             let what: fn(usize) -> String = if state.rounds.is_unknown() {
                 |times| format!("called unavailable tools in {times} answers in a row")
             } else {
@@ -286,7 +285,7 @@ impl Link for Repetition {
                 let text = format!(
                     "You {}, {tool} last. Repeating them changes nothing: try a different approach, or say what \
                      blocks you.",
-                    what(NOTED)
+                    what(WARN_AFTER)
                 );
                 let notice = Reminder::new(NoticeTopic::Repetition, text).notice();
                 context.append_notice(state, notice).await?;
@@ -299,13 +298,13 @@ impl Link for Repetition {
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
         // The embedded model answers from the last result alone.
         if call.context.models.model.info().embedded
-            || call.context.tool(&call.call.name).is_none_or(|tool| tool.name != READS_FILES)
+            || call.context.tool(&call.call.name).is_none_or(|tool| tool.name != READ_FILE)
         {
             return next.run(call);
         }
         async move {
             let mut output = next.run(call).await?;
-            if output.error.is_none() && output.text.len() > WORTH && is_above(call, &output.text) {
+            if output.error.is_none() && output.text.len() > MIN_BYTES && is_shown_above(call, &output.text) {
                 let print = fingerprint(&output.text);
                 call.record.entries().effects.unchanged = Some(print);
                 output.text = UNCHANGED.to_owned();
@@ -318,7 +317,7 @@ impl Link for Repetition {
 
 /// Returns true if the last result of the same file has this text and is still visible. The history is what the model
 /// sees: it lacks what was summarised, truncated or moved to a file.
-fn is_above(call: &Invocation<'_>, text: &str) -> bool {
+fn is_shown_above(call: &Invocation<'_>, text: &str) -> bool {
     let history = &call.state.history;
     let is_of_file = |known: &ToolCall| {
         let adapted = call.context.ports.toolbox.adapt(known);
@@ -344,7 +343,7 @@ mod tests {
 
     #[test]
     fn questions_to_the_user_are_recognised() {
-        let check = |answer: &str, expected| assert_eq!(asks_the_person(answer), expected, "{answer}");
+        let check = |answer: &str, expected| assert_eq!(asks_user(answer), expected, "{answer}");
         check("Done.", false);
         check("Shall I go on?", true);
         check("Shall I go on?\n", true);

@@ -9,16 +9,16 @@ use crate::{
             audit::{AuditGate, AuditLogger},
         },
         history::{Recall, Repair, compaction::Compaction},
-        nudges::{AskAgain, InForm, OpenTodos, Repetition},
+        nudges::{AskAgain, OpenTodos, Repetition, StructuredAnswer},
         preamble::{
-            guides::{Files, Memory, MentionsOfInput, Pins, PlanMode, Skills, TurnInstructions},
+            guides::{Files, InputMentions, Memory, Pins, PlanMode, Skills, TurnInstructions},
             planning::TurnPlan,
         },
         results::{EditDiagnostics, Results, undo::Undo},
         tools::{
             agents::{Delegation, Handoff},
             search::{FindTool, Search, UnlistedServers},
-            session_tools::{OfClient, Questions, Todos},
+            session_tools::{ClientToolCalls, Questions, Todos},
         },
     },
     turn::{
@@ -53,7 +53,7 @@ use crate::{
 /// 12. `answer_form`, `ask_again`, `open_todos`, `repetition`: problems of an answer come after everything that the
 ///     history holds.
 /// 13. `repair`: after everything that adds to the request, so that calls and results pair up in any case.
-/// 14. `undo`: innermost, so that what changes between its two looks was changed by the call, and not by the user while
+/// 14. `undo`: innermost, so that all changes between its two snapshots were made by the call, not by the user while
 ///     being asked.
 /// 15. `client_tools`: after undo, since it takes the place of the tool.
 pub(crate) fn chain() -> Chain {
@@ -91,15 +91,11 @@ pub(crate) fn chain() -> Chain {
             Skills,
         ),
         link("files", "shows attached files: names, short texts in full, pictures for models with vision", Files),
-        link(
-            "mentions",
-            "reminds the model of tools, skills and agents that an input mentions with @",
-            MentionsOfInput,
-        ),
+        link("mentions", "reminds the model of tools, skills and agents that an input mentions with @", InputMentions),
         link("pins", "repeats pinned rules whenever the model no longer sees them", Pins),
         link(
             "turn_instructions",
-            "gives the model the client's instructions for this turn, and in the next one ends them",
+            "shows the model the client's instructions for this turn, and revokes them in the next one",
             TurnInstructions,
         ),
         link("recall", "adds relevant compacted passages", Recall),
@@ -124,7 +120,7 @@ pub(crate) fn chain() -> Chain {
         link(
             "answer_form",
             "gives the model the schema that the answer must match, and checks the answer before the turn ends",
-            InForm,
+            StructuredAnswer,
         ),
         link(
             "ask_again",
@@ -134,7 +130,7 @@ pub(crate) fn chain() -> Chain {
         link("open_todos", "asks the model once to finish open todos, or to say why not", OpenTodos),
         link(
             "repetition",
-            "warns the model when it repeats the same calls with the same results, and shows no file twice",
+            "warns the model when it repeats the same calls with the same results, and does not repeat unchanged files",
             Repetition,
         ),
         link(
@@ -143,7 +139,7 @@ pub(crate) fn chain() -> Chain {
             Repair,
         ),
         link("undo", "innermost: records what the call changed, so that it can be undone", Undo),
-        link("client_tools", "has the client answer calls of its own tools, instead of the toolbox", OfClient),
+        link("client_tools", "has the client answer calls of its own tools, instead of the toolbox", ClientToolCalls),
     ];
     Chain::new(links, dispatch::runner)
 }

@@ -41,7 +41,7 @@ const DAMAGED: &str = "a part of this turn is damaged on disk";
 #[derive(Debug)]
 pub(crate) enum SubagentStatus {
     /// It waits for the user, or has the answer and continues.
-    GoesOn(Subagent),
+    Continues(Subagent),
     /// It has ended or was interrupted: this is the result of the call.
     Ended(Box<SubagentOutput>),
 }
@@ -73,7 +73,7 @@ pub(crate) struct Recovery {
     /// Inputs added to a turn that continues, which no model has received yet. The turn takes them when it continues.
     pub(crate) steers: Vec<Item>,
     /// Results in progress that stay open because a subagent still works on them. They continue with the turn.
-    pub(crate) under_way: Vec<(Item, InFlightCall)>,
+    pub(crate) in_flight: Vec<(Item, InFlightCall)>,
 }
 
 /// Items, calls and interrupts of one turn, collected from its events.
@@ -85,7 +85,7 @@ struct Ledger {
     pending: BTreeMap<InterruptId, Interrupt>,
     answered: HashMap<CallId, CallAnswers>,
     /// The last usage event.
-    paid: Option<EventKind>,
+    usage_event: Option<EventKind>,
     /// All questions that were published.
     published_questions: HashSet<InterruptId>,
     /// True if the user has decided on a plan and the turn has not applied the decision yet.
@@ -133,14 +133,14 @@ impl Ledger {
                     answers.note(ResolvedInterrupt::new(asked, answer, by));
                 }
             }
-            EventKind::UsageUpdated { .. } => self.paid = Some(kind.clone()),
+            EventKind::UsageUpdated { .. } => self.usage_event = Some(kind.clone()),
             _ => {}
         }
     }
 
     /// Adds a subagent's usage to the turn's and returns the event for it; `None` if the turn has no usage yet.
-    fn pay(&mut self, usage: Usage) -> Option<EventKind> {
-        let EventKind::UsageUpdated { step, slot, model, turn, .. } = self.paid.as_mut()? else { return None };
+    fn add_usage(&mut self, usage: Usage) -> Option<EventKind> {
+        let EventKind::UsageUpdated { step, slot, model, turn, .. } = self.usage_event.as_mut()? else { return None };
         *turn += usage;
         let (step, slot, model, turn) = (*step, *slot, model.clone(), *turn);
         let (prompt, timing) = (None, None);
@@ -184,20 +184,20 @@ pub(crate) fn recover(
     let mut names_never_ran = ledger.closed_with(ToolErrorCode::NotRun);
     let (mut steers, cut_off): (Vec<Item>, Vec<Item>) =
         std::mem::take(&mut ledger.open).into_iter().partition(is_input);
-    let (ran, under_way) = close_cut_off_items(cut_off, outcomes, &mut ledger, &mut unknown, &mut facts);
-    let newly_unknown = ran.len() > under_way.len();
+    let (ran, in_flight) = close_cut_off_items(cut_off, outcomes, &mut ledger, &mut unknown, &mut facts);
+    let newly_unknown = ran.len() > in_flight.len();
     // Pending questions, of this session and of its subagents.
     let (pending, of_children): (Vec<Interrupt>, Vec<Interrupt>) =
         std::mem::take(&mut ledger.pending).into_values().partition(|interrupt| interrupt.session_id == session_id);
     // The answer to a question of a call that was running or is over can no longer be used.
     let is_over = |call: &CallId| ran.contains(call) || ledger.results.contains_key(call);
     let of_ran = |interrupt: &Interrupt| interrupt.call_id.as_ref().is_some_and(is_over);
-    let (moot, pending): (Vec<Interrupt>, Vec<Interrupt>) = pending.into_iter().partition(of_ran);
-    facts.extend(moot.into_iter().map(|asked| withdrawn(asked, "the daemon stopped while its call was running")));
+    let (obsolete, pending): (Vec<Interrupt>, Vec<Interrupt>) = pending.into_iter().partition(of_ran);
+    facts.extend(obsolete.into_iter().map(|asked| withdrawn(asked, "the daemon stopped while its call was running")));
     let never_ran: Vec<&ToolCall> = ledger.calls.iter().filter(|call| !is_over(&call.call_id)).collect();
     let without_result = if is_damaged { &mut unknown } else { &mut names_never_ran };
     without_result.extend(never_ran.iter().map(|call| call.name.clone()));
-    let disposition = if !under_way.is_empty() {
+    let disposition = if !in_flight.is_empty() {
         Disposition::Resume
     } else if !pending.is_empty() {
         Disposition::Park
@@ -221,9 +221,9 @@ pub(crate) fn recover(
                 let text = format!("{DAMAGED}: this may or may not have taken effect; check before retrying");
                 (ToolErrorCode::UnknownOutcome, text)
             } else {
-                (ToolErrorCode::NotRun, never_ran_because(STOPPED))
+                (ToolErrorCode::NotRun, not_run_text(STOPPED))
             };
-            facts.extend(stand_in(turn_id, call, error, text));
+            facts.extend(placeholder(turn_id, call, error, text));
         }
         // Acknowledged inputs are read in the next turn.
         for item in steers.drain(..) {
@@ -234,7 +234,7 @@ pub(crate) fn recover(
         facts.extend(notice(turn_id, &report));
     }
     let (answered, published) = (ledger.answered, ledger.published_questions);
-    Recovery { disposition, facts, report, pending, answered, of_children, published, steers, under_way }
+    Recovery { disposition, facts, report, pending, answered, of_children, published, steers, in_flight }
 }
 
 /// Closes items that a stop interrupted: with the result of a subagent, as unknown, or not at all if a subagent still
@@ -246,22 +246,22 @@ fn close_cut_off_items(
     unknown: &mut Vec<String>,
     facts: &mut Vec<EventKind>,
 ) -> (Vec<CallId>, Vec<(Item, InFlightCall)>) {
-    let (mut ran, mut under_way) = (Vec::new(), Vec::new());
+    let (mut ran, mut in_flight) = (Vec::new(), Vec::new());
     for item in items {
-        let mut paid = None;
+        let mut delegated_usage = None;
         let outcome = match &item.body {
             ItemBody::ToolResult(result) => outcomes.get(&result.call_id),
             _ => None,
         };
         let (item, status) = match outcome {
-            Some(SubagentStatus::GoesOn(subagent)) => {
+            Some(SubagentStatus::Continues(subagent)) => {
                 ran.push(subagent.call_id.clone());
-                let known = InFlightCall { item: item.id, subagent: subagent.clone() };
-                under_way.push((item, known));
+                let call = InFlightCall { item: item.id, subagent: subagent.clone() };
+                in_flight.push((item, call));
                 continue;
             }
             Some(SubagentStatus::Ended(ended)) => {
-                paid = Some(ended.delegated.usage).filter(|usage| *usage != Usage::default());
+                delegated_usage = Some(ended.delegated.usage).filter(|usage| *usage != Usage::default());
                 let item = with_outcome(item, &ended.output);
                 let is_outcome = matches!(&item.body, ItemBody::ToolResult(result) if is_outcome(result));
                 (item, if is_outcome { ItemStatus::Done } else { ItemStatus::Unknown })
@@ -280,9 +280,9 @@ fn close_cut_off_items(
         }
         facts.push(EventKind::ItemCompleted { item, status });
         // Directly after the result, which shows to which call the usage belongs.
-        facts.extend(paid.and_then(|usage| ledger.pay(usage)));
+        facts.extend(delegated_usage.and_then(|usage| ledger.add_usage(usage)));
     }
-    (ran, under_way)
+    (ran, in_flight)
 }
 
 /// The item with the output of a subagent.
@@ -301,11 +301,11 @@ fn is_outcome(result: &ToolResult) -> bool {
 }
 
 /// Ends a question that was not answered.
-pub(crate) fn withdrawn(interrupt: Interrupt, why: &str) -> EventKind {
+pub(crate) fn withdrawn(interrupt: Interrupt, reason: &str) -> EventKind {
     EventKind::InterruptResolved {
         interrupt_id: interrupt.id,
         call_id: interrupt.call_id,
-        answer: Answer::Reject { reason: Some(why.to_owned()) },
+        answer: Answer::Reject { reason: Some(reason.to_owned()) },
         by: AnsweredBy::Daemon,
     }
 }
@@ -317,11 +317,11 @@ pub(crate) fn is_input(item: &Item) -> bool {
 }
 
 /// Closes an item that its own turn did not end, for this reason: a tool result is unknown, text is cut.
-pub(crate) fn close_cut_off(item: &Item, why: &str) -> (Item, ItemStatus) {
+pub(crate) fn close_cut_off(item: &Item, reason: &str) -> (Item, ItemStatus) {
     let mut item = item.clone();
     let status = if let ItemBody::ToolResult(result) = &mut item.body {
         result.error = Some(ToolErrorCode::UnknownOutcome);
-        result.text = format!("{why} while this ran: it may or may not have taken effect; check before retrying");
+        result.text = format!("{reason} while this ran: it may or may not have taken effect; check before retrying");
         ItemStatus::Unknown
     } else if is_input(&item) {
         ItemStatus::Done
@@ -332,38 +332,38 @@ pub(crate) fn close_cut_off(item: &Item, why: &str) -> (Item, ItemStatus) {
 }
 
 /// Text of a call that had not started when its turn ended.
-pub(crate) fn never_ran_because(why: &str) -> String {
-    format!("{why} before this ran: it never ran; retry it if still needed")
+pub(crate) fn not_run_text(reason: &str) -> String {
+    format!("{reason} before this ran: it never ran; retry it if still needed")
 }
 
 /// Placeholder results for calls that had not started when their turn ended. Calls that had are among these closed
 /// items.
-pub(crate) fn never_begun(turn_id: TurnId, calls: &[ToolCall], cut_off: &[EventKind]) -> Vec<EventKind> {
+pub(crate) fn unstarted_results(turn_id: TurnId, calls: &[ToolCall], cut_off: &[EventKind]) -> Vec<EventKind> {
     let has_begun = |call: &&ToolCall| {
         let of_call =
             |item: &Item| matches!(&item.body, ItemBody::ToolResult(result) if result.call_id == call.call_id);
         cut_off.iter().any(|fact| matches!(fact, EventKind::ItemCompleted { item, .. } if of_call(item)))
     };
-    let never_ran = never_ran_because("the turn ended");
+    let never_ran = not_run_text("the turn ended");
     let results = calls.iter().filter(|call| !has_begun(call));
-    results.flat_map(|call| stand_in(turn_id, call, ToolErrorCode::NotRun, never_ran.clone())).collect()
+    results.flat_map(|call| placeholder(turn_id, call, ToolErrorCode::NotRun, never_ran.clone())).collect()
 }
 
 /// Placeholder result for a call that will never have one.
-pub(crate) fn stand_in(turn_id: TurnId, call: &ToolCall, error: ToolErrorCode, text: String) -> [EventKind; 2] {
+pub(crate) fn placeholder(turn_id: TurnId, call: &ToolCall, error: ToolErrorCode, text: String) -> [EventKind; 2] {
     let result = ToolResult { text, error: Some(error), ..ToolResult::empty(call.call_id.clone(), call.name.clone()) };
     whole(Item::new(turn_id, ItemBody::ToolResult(result)))
 }
 
 fn notice(turn_id: TurnId, report: &RecoveredTurn) -> [EventKind; 2] {
     let mut text = "The daemon stopped while this turn ran.".to_owned();
-    for (what, names) in [
+    for (label, names) in [
         ("Finished and not run again", &report.finished),
         ("Never ran", &report.never_ran),
         ("Unknown, may or may not have taken effect", &report.unknown),
     ] {
         if !names.is_empty() {
-            text.push_str(&format!(" {what}: {}.", names.join(", ")));
+            text.push_str(&format!(" {label}: {}.", names.join(", ")));
         }
     }
     whole(Item::new(turn_id, ItemBody::notice(text)))

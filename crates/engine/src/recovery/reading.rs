@@ -34,14 +34,14 @@ pub(crate) async fn last<T>(
     through: u64,
     found: impl Fn(&Event) -> Option<T>,
 ) -> Result<Option<T>, StoreError> {
-    let (mut before, mut most) = (through, TAIL);
+    let (mut before, mut page_size) = (through, TAIL);
     while before > since {
-        let after = before.saturating_sub(most).max(since);
+        let after = before.saturating_sub(page_size).max(since);
         let page = store.events(id, after, usize::try_from(before - after).unwrap_or(usize::MAX)).await?;
         if let Some(found) = page.iter().rev().find_map(|event| found(event)) {
             return Ok(Some(found));
         }
-        (before, most) = (after, PAGE as u64);
+        (before, page_size) = (after, PAGE as u64);
     }
     Ok(None)
 }

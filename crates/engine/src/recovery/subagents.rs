@@ -28,19 +28,19 @@ use crate::{
 };
 
 /// Subagents of the calls that an open turn had started and not ended, by call.
-pub(crate) async fn of_turn(
+pub(crate) async fn subagent_states(
     ports: &Ports,
     subagents: &dyn Subagents,
     parent: SessionId,
     events: &[Arc<Event>],
 ) -> Result<HashMap<CallId, SubagentStatus>, EngineError> {
     let mut outcomes = HashMap::new();
-    for (call_id, subagent) in under_way(events) {
+    for (call_id, subagent) in delegated_calls(events) {
         let child = subagent.session_id;
-        let mut outcome = find_out(ports, subagents, subagent).await?;
+        let mut outcome = find_status(ports, subagents, subagent).await?;
         if let SubagentStatus::Ended(ended) = &mut outcome {
             let output = std::mem::take(&mut ended.output);
-            ended.output = handed_up(ports, child, parent, output).await;
+            ended.output = prepare_for_parent(ports, child, parent, output).await;
         }
         outcomes.insert(call_id, outcome);
     }
@@ -48,25 +48,25 @@ pub(crate) async fn of_turn(
 }
 
 /// Delegated calls without a result.
-fn under_way(events: &[Arc<Event>]) -> HashMap<CallId, Subagent> {
-    let mut known = HashMap::new();
+fn delegated_calls(events: &[Arc<Event>]) -> HashMap<CallId, Subagent> {
+    let mut subagents = HashMap::new();
     for event in events {
         match &event.kind {
             EventKind::StateChanged { change: StateChange::Subagent(subagent) } => {
-                known.insert(subagent.call_id.clone(), subagent.clone());
+                subagents.insert(subagent.call_id.clone(), subagent.clone());
             }
             EventKind::ItemCompleted { item: Item { body: ItemBody::ToolResult(result), .. }, .. } => {
-                known.remove(&result.call_id);
+                subagents.remove(&result.call_id);
             }
             _ => {}
         }
     }
-    known
+    subagents
 }
 
 /// Denials in subagents whose calls have results. The turn's own journal does not repeat them.
 pub(crate) async fn denials(ports: &Ports, events: &[Arc<Event>]) -> Result<Vec<Denial>, EngineError> {
-    let at_work = under_way(events);
+    let at_work = delegated_calls(events);
     let mut denials = Vec::new();
     for event in events {
         if let EventKind::StateChanged { change: StateChange::Subagent(subagent) } = &event.kind
@@ -82,7 +82,11 @@ pub(crate) async fn denials(ports: &Ports, events: &[Arc<Event>]) -> Result<Vec<
     Ok(denials)
 }
 
-async fn find_out(ports: &Ports, subagents: &dyn Subagents, subagent: Subagent) -> Result<SubagentStatus, EngineError> {
+async fn find_status(
+    ports: &Ports,
+    subagents: &dyn Subagents,
+    subagent: Subagent,
+) -> Result<SubagentStatus, EngineError> {
     let Some(stored) = ports.store.session(subagent.session_id).await? else { return Ok(never_began()) };
     let events = events_after(ports, subagent.session_id, subagent.after).await?;
     if events.is_empty() {
@@ -91,7 +95,7 @@ async fn find_out(ports: &Ports, subagents: &dyn Subagents, subagent: Subagent) 
     if let Some((turn, _)) = stored.open_turn
         && (continues(subagent.session_id, turn, &events) || subagents.is_alive(subagent.session_id).await)
     {
-        return Ok(SubagentStatus::GoesOn(subagent));
+        return Ok(SubagentStatus::Continues(subagent));
     }
     Ok(SubagentStatus::Ended(Box::new(outcome(subagent, &events, stored.open_turn.is_some()))))
 }
@@ -111,11 +115,15 @@ fn outcome(subagent: Subagent, events: &[Arc<Event>], is_open: bool) -> Subagent
 }
 
 /// Output of a subagent that ended before its call could follow it again.
-pub(crate) async fn ended(ports: &Ports, parent: SessionId, subagent: Subagent) -> Result<SubagentOutput, EngineError> {
+pub(crate) async fn ended_output(
+    ports: &Ports,
+    parent: SessionId,
+    subagent: Subagent,
+) -> Result<SubagentOutput, EngineError> {
     let child = subagent.session_id;
     let events = events_after(ports, child, subagent.after).await?;
     let mut ended = outcome(subagent, &events, false);
-    ended.output = handed_up(ports, child, parent, ended.output).await;
+    ended.output = prepare_for_parent(ports, child, parent, ended.output).await;
     Ok(ended)
 }
 
@@ -127,7 +135,7 @@ fn continues(session: SessionId, turn: TurnId, events: &[Arc<Event>]) -> bool {
 }
 
 /// Worktree of a subagent, if it differs from its parent's.
-pub(crate) async fn apart(ports: &Ports, subagent: SessionId, parent: SessionId) -> Option<SessionWorktree> {
+pub(crate) async fn own_worktree(ports: &Ports, subagent: SessionId, parent: SessionId) -> Option<SessionWorktree> {
     let own = ports.store.session(subagent).await.ok()??.settings.worktree?;
     let of_parent = ports.store.session(parent).await.ok()??.settings.worktree;
     (of_parent.as_ref() != Some(&own)).then_some(own)
@@ -135,14 +143,14 @@ pub(crate) async fn apart(ports: &Ports, subagent: SessionId, parent: SessionId)
 
 /// Prepares a subagent's output for its parent: with changes that the parent can revert, or with the worktree that
 /// contains them.
-pub(crate) async fn handed_up(
+pub(crate) async fn prepare_for_parent(
     ports: &Ports,
     subagent: SessionId,
     parent: SessionId,
     mut output: ToolOutput,
 ) -> ToolOutput {
-    let Some(SessionWorktree { name, branch, .. }) = apart(ports, subagent, parent).await else {
-        output.files = adopted(ports, subagent, parent, output.files).await;
+    let Some(SessionWorktree { name, branch, .. }) = own_worktree(ports, subagent, parent).await else {
+        output.files = adopt_changes(ports, subagent, parent, output.files).await;
         return output;
     };
     let note = format!(
@@ -169,7 +177,12 @@ fn with_note(mut output: ToolOutput, note: String) -> ToolOutput {
 }
 
 /// Copies the changes of a subagent to its parent, so that they can be reverted with the parent's turn.
-async fn adopted(ports: &Ports, subagent: SessionId, parent: SessionId, changes: Vec<FileChange>) -> Vec<FileChange> {
+async fn adopt_changes(
+    ports: &Ports,
+    subagent: SessionId,
+    parent: SessionId,
+    changes: Vec<FileChange>,
+) -> Vec<FileChange> {
     ports.snapshots.adopt(subagent, parent, changes.clone()).await.unwrap_or_else(|error| {
         tracing::warn!(session = %parent, "changes of the subagent {subagent} can only be undone there: {error}");
         changes.into_iter().map(|change| FileChange::new(change.path, change.change)).collect()
@@ -281,18 +294,18 @@ impl SubagentResult {
     pub(crate) fn output(self) -> SubagentOutput {
         let reason = self.stopped.or(self.turns.last().map(|last| last.stop_reason));
         let error = self.error(reason);
-        self.output(self.said().unwrap_or_default(), error)
+        self.build_output(self.answer().unwrap_or_default(), error)
     }
 
-    fn output(&self, said: &str, error: Option<(ToolErrorCode, String)>) -> SubagentOutput {
+    fn build_output(&self, answer: &str, error: Option<(ToolErrorCode, String)>) -> SubagentOutput {
         let mut result = json!({
             "ok": error.is_none(),
-            "result": said,
+            "result": answer,
             "context_id": self.subagent.session_id,
             "loops": self.steps,
         });
-        if let Some((_, why)) = &error {
-            result["error"] = why.as_str().into();
+        if let Some((_, reason)) = &error {
+            result["error"] = reason.as_str().into();
         }
         let (error, files) = (error.map(|(code, _)| code), folded(&self.files));
         let output = ToolOutput { text: result.to_string(), error, files, ..ToolOutput::default() };
@@ -300,7 +313,7 @@ impl SubagentResult {
     }
 
     /// Its answer. If a request for detail failed, the answer before it.
-    fn said(&self) -> Option<&str> {
+    fn answer(&self) -> Option<&str> {
         let whole = self.turns.iter().rev().filter(|turn| turn.stop_reason == StopReason::Completed);
         let any = self.turns.iter().rev();
         whole.chain(any).map(|turn| turn.text.as_str()).find(|text| !text.trim().is_empty())
@@ -308,14 +321,14 @@ impl SubagentResult {
 
     fn error(&self, reason: Option<StopReason>) -> Option<(ToolErrorCode, String)> {
         use ToolErrorCode::{Cancelled, Tool, UnknownOutcome};
-        if let (Some(why), None) = (&self.lost, self.stopped) {
-            return Some((Tool, format!("the outcome of the subagent is unknown: {why}")));
+        if let (Some(reason_text), None) = (&self.lost, self.stopped) {
+            return Some((Tool, format!("the outcome of the subagent is unknown: {reason_text}")));
         }
-        let details = |what: &str| format!("{what}; its output so far is in `result`; {GO_ON}");
+        let details = |problem: &str| format!("{problem}; its output so far is in `result`; {CONTINUE_HINT}");
         match reason? {
             StopReason::Completed => None,
             StopReason::Cancelled | StopReason::Suspended => {
-                Some((Cancelled, format!("the subagent was cancelled; its changes so far remain; {GO_ON}")))
+                Some((Cancelled, format!("the subagent was cancelled; its changes so far remain; {CONTINUE_HINT}")))
             }
             // It could not give more detail: its first answer is valid.
             _ if self.has_answered() && self.stopped.is_none() => None,
@@ -329,31 +342,37 @@ impl SubagentResult {
             StopReason::Cut => Some((Tool, details("the subagent's answer was cut off"))),
             StopReason::WrongForm => Some((Tool, details("the subagent's answer is in the wrong form"))),
             StopReason::Filtered => Some((Tool, details("the provider withheld the subagent's answer"))),
-            StopReason::Interrupted => Some((UnknownOutcome, format!("{INTERRUPTED}; {GO_ON}"))),
-            StopReason::Denied => Some((Tool, format!("the subagent asked a question that was not answered; {GO_ON}"))),
+            StopReason::Interrupted => Some((UnknownOutcome, format!("{INTERRUPTED}; {CONTINUE_HINT}"))),
+            StopReason::Denied => {
+                Some((Tool, format!("the subagent asked a question that was not answered; {CONTINUE_HINT}")))
+            }
             StopReason::Failed => {
-                let why = self.turns.last().and_then(|last| last.error.as_ref()).map_or("", |error| &error.message);
-                Some((Tool, format!("the subagent failed: {why}; {GO_ON}, or try a different approach")))
+                let reason_text =
+                    self.turns.last().and_then(|last| last.error.as_ref()).map_or("", |error| &error.message);
+                Some((
+                    Tool,
+                    format!("the subagent failed: {reason_text}; {CONTINUE_HINT}, or try a different approach"),
+                ))
             }
         }
     }
 
     /// Output for a subagent that a stop of the daemon interrupted.
     pub(crate) fn cut_off(self) -> SubagentOutput {
-        self.output("", Some((ToolErrorCode::UnknownOutcome, format!("{INTERRUPTED}; {GO_ON}"))))
+        self.build_output("", Some((ToolErrorCode::UnknownOutcome, format!("{INTERRUPTED}; {CONTINUE_HINT}"))))
     }
 }
 
-const GO_ON: &str = "call delegate_task with this context_id to continue it";
+const CONTINUE_HINT: &str = "call delegate_task with this context_id to continue it";
 const INTERRUPTED: &str = "the daemon stopped while the subagent worked; its work so far remains in its history";
 
 /// Start of a text on one line, with at most `most` characters.
-pub(crate) fn one_line(text: &str, most: usize) -> String {
+pub(crate) fn one_line(text: &str, max: usize) -> String {
     let mut line = String::new();
     for word in text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty()) {
-        if line.chars().count() + word.chars().count() >= most {
-            let room = most.saturating_sub(line.chars().count() + 1);
-            line.extend(word.chars().take(room));
+        if line.chars().count() + word.chars().count() >= max {
+            let left = max.saturating_sub(line.chars().count() + 1);
+            line.extend(word.chars().take(left));
             line.push('…');
             return line.trim_start().to_owned();
         }

@@ -44,9 +44,9 @@ impl Actor {
         let pictures = self.has_pictures(&[]);
         let choice = self.choose(None, &[], None);
         let model = self.model(choice.slot);
-        let (model, history) = (model.info(), self.state.seen());
-        let finds = self.finds(&MentionedTools::new(), choice.slot, pictures, &history);
-        let tools = finds.tools();
+        let (model, history) = (model.info(), self.state.visible_history());
+        let finder = self.finder(&MentionedTools::new(), choice.slot, pictures, &history);
+        let tools = finder.tools();
         let mut parts: Vec<(SegmentKind, Fingerprint, u32)> = Vec::new();
         let mut add = |kind, print, count| match parts.iter_mut().find(|(known, ..)| *known == kind) {
             Some((_, sum, total)) => {
@@ -59,7 +59,7 @@ impl Actor {
         // The embedded model gets neither tools nor instructions: the engine decides around it what it may do.
         if !model.embedded {
             add(SegmentKind::Tools, tools.print, count(tools.specs.len()));
-            let text = self.system(&config.system_prompt, &finds, &workspace);
+            let text = self.system(&config.system_prompt, &finder, &workspace);
             add(SegmentKind::Instructions, footprint::print(&Message::System { text }), 1);
         }
         let mut sources: Vec<(&str, u64)> = Vec::new();
@@ -79,14 +79,14 @@ impl Actor {
             add(history::kind(message), footprint::print(message), 1);
         }
         // The server's last count is authoritative; parts get proportional shares of it.
-        let guess = parts.iter().map(|(_, print, _)| print.tokens).sum::<u64>().max(1);
+        let estimate = parts.iter().map(|(_, print, _)| print.tokens).sum::<u64>().max(1);
         let tokens = match &self.open {
             // An open turn keeps its own measurements.
-            Some(_) => calibration.apply(&model.id, guess),
-            None => self.state.meter.expected(calibration, NextRequest { model, tools: tools.print }, || guess),
+            Some(_) => calibration.apply(&model.id, estimate),
+            None => self.state.meter.expected(calibration, NextRequest { model, tools: tools.print }, || estimate),
         };
         let scale =
-            |part: u64| u64::try_from(u128::from(part) * u128::from(tokens) / u128::from(guess)).unwrap_or(u64::MAX);
+            |part: u64| u64::try_from(u128::from(part) * u128::from(tokens) / u128::from(estimate)).unwrap_or(u64::MAX);
         let mut segments = Vec::new();
         for (kind, print, count) in parts {
             let (bytes, tokens) = (print.bytes, scale(print.tokens));
@@ -100,7 +100,7 @@ impl Actor {
             largest.tokens += rest;
         }
         let messages = plan::count_answers(&history);
-        let (held, max_messages) = (self.state.window.held, config.max_message_history);
+        let (visible_at_undo, max_messages) = (self.state.window.held, config.max_message_history);
         Ok(ContextView {
             model: model.id.clone(),
             window,
@@ -109,7 +109,7 @@ impl Actor {
             segments,
             messages: count(messages),
             max_messages: max_messages.map_or(0, count),
-            next_cuts: next_cuts(max_messages, held, (window, tokens), messages),
+            next_cuts: next_cuts(max_messages, visible_at_undo, (window, tokens), messages),
             imported: false,
         })
     }
@@ -131,8 +131,8 @@ impl Actor {
         // The final answer may be written by another model, which reads the same history.
         let (_, chat) = self.chat(SlotChoice::by_name(slot));
         let window = shared.windows.of(model.info()).min(shared.windows.of(chat.info()));
-        let history = self.state.seen();
-        let tools = &self.finds(&mentions.tools, slot, self.has_pictures(attached), &history).tools();
+        let history = self.state.visible_history();
+        let tools = &self.finder(&mentions.tools, slot, self.has_pictures(attached), &history).tools();
         let (guides, history) = (&guides, history.as_slice());
         Ok(shared.chain.preamble(&PreambleContext { guides, limits, window, history, attached, tools }))
     }
@@ -144,7 +144,7 @@ impl Actor {
             let open = "a compaction cannot be undone while a turn is open";
             return Err(EngineError::busy(open, "wait for it to end, or cancel it").into());
         }
-        let seen = self.state.seen();
+        let seen = self.state.visible_history();
         let last =
             offload::last(&seen).and_then(|(id, undone)| Some((undone, seen.iter().find(|item| item.id == id)?)));
         let is_last = |item: &Item| self.state.number_of(item.id) > Some(self.state.window.summary);
@@ -160,7 +160,7 @@ impl Actor {
         // Compactions are also among the items, and are not visible there.
         let seen = items.iter().map(|(_, item)| item).filter(|item| !matches!(item.body, ItemBody::Compaction(_)));
         let seen: Vec<Arc<Item>> = summary.iter().chain(seen).map(|item| Arc::new(item.clone())).collect();
-        let window = Window { held: held(&seen), ..compaction.before };
+        let window = Window { held: visible_count(&seen), ..compaction.before };
         self.change(StateChange::Window { window }).await?;
         self.state.show(items, summary);
         self.record_level().await?;
@@ -169,9 +169,9 @@ impl Actor {
 
     /// Restores the results that a compaction offloaded to files.
     async fn undo_offload(&mut self, offload: &Item) -> Result<Window, Fault> {
-        let window = Window { held: held(&self.state.seen()), ..self.state.window };
-        let back = Compaction { restores: Some(offload.id), before: window, ..Compaction::default() };
-        let item = Item::new(offload.turn_id, ItemBody::Compaction(back));
+        let window = Window { held: visible_count(&self.state.visible_history()), ..self.state.window };
+        let restore = Compaction { restores: Some(offload.id), before: window, ..Compaction::default() };
+        let item = Item::new(offload.turn_id, ItemBody::Compaction(restore));
         let change = EventKind::StateChanged { change: StateChange::Window { window } };
         self.commit(None, whole(item).into_iter().chain([change]).collect()).await?;
         let (items, summary) = load::window(&*self.shared.ports.store, self.id, window).await?;
@@ -212,12 +212,12 @@ impl Actor {
 }
 
 /// Number of messages at which the history is held: automatic compaction waits until it has grown well beyond that.
-fn held(history: &[Arc<Item>]) -> u64 {
+fn visible_count(history: &[Arc<Item>]) -> u64 {
     (plan::count_answers(history) as u64).max(1)
 }
 
 /// Text describing how room is made.
-const RELIEF: &str =
+const RELIEF_TEXT: &str =
     "old tool results are moved to files or, if that is not enough, the older part is replaced by a summary";
 
 /// Splits a segment by source; the remaining text stays in the original segment.
@@ -235,17 +235,22 @@ fn by_source(mut whole: Segment, sources: &[(&str, u64)]) -> Vec<Segment> {
     parts
 }
 
-/// Describes what will be compacted next. `held` is the number of messages in the history when a compaction was undone,
-/// or 0.
-fn next_cuts(max_messages: Option<usize>, held: u64, (window, tokens): (u64, u64), messages: usize) -> Vec<String> {
-    let relief = if held == 0 { window / 100 * plan::RELIEF_PERCENT } else { window };
+/// Describes what will be compacted next. `visible_at_undo` is the number of messages in the history when a compaction
+/// was undone, or 0.
+fn next_cuts(
+    max_messages: Option<usize>,
+    visible_at_undo: u64,
+    (window, tokens): (u64, u64),
+    messages: usize,
+) -> Vec<String> {
+    let relief = if visible_at_undo == 0 { window / 100 * plan::RELIEF_PERCENT } else { window };
     let left = relief.saturating_sub(tokens);
     let mut cuts = Vec::new();
-    if let Some(most) = max_messages {
-        let limit = plan::limit(most, held);
+    if let Some(max) = max_messages {
+        let limit = plan::limit(max, visible_at_undo);
         // Half of the regular maximum remains, even if an undo has raised the limit, so that compaction is not due
         // again with the next message.
-        let rest = most / 2;
+        let rest = max / 2;
         cuts.push(if messages > limit {
             format!("At the next turn the oldest turns are dropped, down to {rest} messages.")
         } else {
@@ -254,8 +259,8 @@ fn next_cuts(max_messages: Option<usize>, held: u64, (window, tokens): (u64, u64
         });
     }
     cuts.push(match left {
-        0 => format!("Before the next call {RELIEF}."),
-        left => format!("After about {left} more tokens {RELIEF}."),
+        0 => format!("Before the next call {RELIEF_TEXT}."),
+        left => format!("After about {left} more tokens {RELIEF_TEXT}."),
     });
     cuts
 }

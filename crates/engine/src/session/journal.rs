@@ -38,17 +38,17 @@ pub(crate) struct Journal {
     readers: Vec<mpsc::Sender<Arc<Event>>>,
     /// Settings of a session that is not in the journal yet. Its first facts create it there, with one wait for the
     /// disk.
-    unborn: Option<SessionSettings>,
+    initial_settings: Option<SessionSettings>,
     /// Items that were started and not completed, with their text so far. Each must be completed before its turn ends,
     /// however the turn ends.
     open: Vec<Item>,
 }
 
 impl Journal {
-    pub(crate) fn new(session: SessionId, head: u64, ports: &Ports, unborn: Option<SessionSettings>) -> Self {
+    pub(crate) fn new(session: SessionId, head: u64, ports: &Ports, initial_settings: Option<SessionSettings>) -> Self {
         let (store, clock) = (Arc::clone(&ports.store), Arc::clone(&ports.clock));
         let shared = Arc::new(JournalState { head: AtomicU64::new(head), closed: OnceLock::new() });
-        Self { session, store, clock, shared, readers: Vec::new(), unborn, open: Vec::new() }
+        Self { session, store, clock, shared, readers: Vec::new(), initial_settings, open: Vec::new() }
     }
 
     /// Stores the facts, all or none, and then publishes them. After an error the session must be reloaded, because it
@@ -64,7 +64,7 @@ impl Journal {
         let (session_id, at) = (self.session, self.clock.now());
         let event = |(kind, seq)| Arc::new(Event { session_id, turn_id, seq, at, kind });
         let events: Vec<Arc<Event>> = facts.into_iter().zip(self.head() + 1..).map(event).collect();
-        match self.unborn.take() {
+        match self.initial_settings.take() {
             Some(settings) => self.store.create_session(session_id, at, settings, events.clone()).await?,
             None => self.store.append(events.clone()).await?,
         }
@@ -90,9 +90,9 @@ impl Journal {
 
     /// Publishes text that was added to an open item. It is stored when the item is completed.
     pub(crate) fn publish_delta(&mut self, turn: TurnId, item_id: ItemId, text: String) {
-        let Some(held) = self.open.iter_mut().find(|item| item.id == item_id).and_then(text_of) else { return };
-        let offset = held.len() as u64;
-        held.push_str(&text);
+        let Some(current) = self.open.iter_mut().find(|item| item.id == item_id).and_then(text_of) else { return };
+        let offset = current.len() as u64;
+        current.push_str(&text);
         let event = self.delta(turn, item_id, offset, text);
         self.publish(&event);
     }
@@ -117,7 +117,7 @@ impl Journal {
     }
 
     /// Text of the assistant message that was being streamed when the turn was interrupted.
-    pub(crate) fn open_words(&self) -> Option<String> {
+    pub(crate) fn streamed_text(&self) -> Option<String> {
         self.open.iter().rev().find_map(|item| match &item.body {
             ItemBody::AgentMessage { text } if !text.is_empty() => Some(text.clone()),
             _ => None,
@@ -145,14 +145,14 @@ impl Journal {
             queue,
             seen: seen.min(self.head()),
             ready: VecDeque::new(),
-            held: None,
+            deferred: None,
             turn: only,
         }
     }
 
     /// Returns true if the session is not in the journal yet.
-    pub(crate) fn is_unborn(&self) -> bool {
-        self.unborn.is_some()
+    pub(crate) fn is_unstored(&self) -> bool {
+        self.initial_settings.is_some()
     }
 
     /// Sequence number of the last stored event.
@@ -218,7 +218,7 @@ pub struct Subscription {
     /// Events read from the journal and not returned yet.
     ready: VecDeque<Arc<Event>>,
     /// Event from the queue that must wait until earlier events are read from the journal.
-    held: Option<Arc<Event>>,
+    deferred: Option<Arc<Event>>,
     /// Turn to which the reader is limited, or `None` for all events.
     turn: Option<TurnId>,
 }
@@ -257,7 +257,7 @@ impl Subscription {
                 self.seen = event.seq;
                 return Some(Ok(event));
             }
-            let event = match self.held.take().or_else(|| self.queue.try_recv().ok()) {
+            let event = match self.deferred.take().or_else(|| self.queue.try_recv().ok()) {
                 Some(event) => event,
                 None if self.shared.head.load(Ordering::Acquire) > self.seen => match self.read_page().await {
                     Ok(()) => continue,
@@ -270,7 +270,7 @@ impl Subscription {
             };
             if event.seq > self.seen + u64::from(event.kind.is_stored()) {
                 // An earlier event was not sent. The journal has it, and also this event if it is stored.
-                self.held = Some(event);
+                self.deferred = Some(event);
                 if let Err(error) = self.read_page().await {
                     return Some(Err(error));
                 }
@@ -300,7 +300,7 @@ impl Subscription {
     fn merge_deltas(&mut self, first: Arc<Event>) -> Arc<Event> {
         let EventKind::ItemDelta { item_id, offset, text } = &first.kind else { return first };
         let mut merged: Option<String> = None;
-        while self.held.is_none() && merged.as_ref().map_or(text.len(), String::len) < MERGED_DELTA {
+        while self.deferred.is_none() && merged.as_ref().map_or(text.len(), String::len) < MERGED_DELTA {
             let Ok(event) = self.queue.try_recv() else { break };
             match &event.kind {
                 EventKind::ItemDelta { item_id: next, offset: at, text: more }
@@ -310,7 +310,7 @@ impl Subscription {
                 {
                     merged.get_or_insert_with(|| text.clone()).push_str(more);
                 }
-                _ => self.held = Some(event),
+                _ => self.deferred = Some(event),
             }
         }
         match merged {

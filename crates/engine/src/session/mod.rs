@@ -6,7 +6,7 @@
 //! - `actor`: the actor's fields and its loop. `state`: the state derived from the journal, and the pending questions;
 //!   `load` restores, cleans and ends a session.
 //! - `turns`: starts and ends turns. `launch` spawns their tasks, also after a restart; `queue` steers, queues and
-//!   cancels turns and spills oversized inputs to files; `asks` raises interrupts and accepts answers.
+//!   cancels turns and spills oversized inputs to files; `interrupts` raises interrupts and accepts answers.
 //! - `routing` chooses the models of a turn, `settings` changes settings.
 //! - `context`: the model's view of the session. `project`: where the session works and which tools it offers.
 //! - `journal`: the event writer and its readers. `undo`: reverts file changes of turns.

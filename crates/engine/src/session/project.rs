@@ -33,7 +33,7 @@ use tokio::time::timeout;
 use crate::{
     agents::{self, ProjectAgents},
     attachments::Attachment,
-    catalog::{Finds, MentionedTools, ToolCatalog, ToolScope},
+    catalog::{MentionedTools, ToolCatalog, ToolFinder, ToolScope},
     config::PolicyInForce,
     error::EngineError,
     mentions::{self, KnownNames, Mentions},
@@ -42,7 +42,7 @@ use crate::{
 };
 
 /// Time limit for reading a project's agents. On a timeout the turn runs without them.
-const PATIENCE: Duration = Duration::from_secs(5);
+const AGENTS_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Actor {
     /// All agents of the session, including those of its project.
@@ -51,23 +51,23 @@ impl Actor {
     }
 
     /// Loads the agents of the session's project, if it is trusted.
-    pub(crate) async fn look_at_project(&mut self) -> Result<(), EngineError> {
+    pub(crate) async fn load_project_agents(&mut self) -> Result<(), EngineError> {
         if self.state.settings.project.is_none() {
             self.project = ProjectAgents::default();
             return Ok(());
         }
         let workspace = self.workspace().await?;
-        let looked = timeout(PATIENCE, self.shared.ports.workspaces.project(&workspace)).await;
-        if looked.is_err() {
+        let standing = timeout(AGENTS_TIMEOUT, self.shared.ports.workspaces.project(&workspace)).await;
+        if standing.is_err() {
             tracing::warn!(session = %self.id, "the project's agents are left out: the disk did not respond in time");
         }
-        self.project.follow(looked.unwrap_or_default(), &self.shared.config().agents);
+        self.project.update(standing.unwrap_or_default(), &self.shared.config().agents);
         Ok(())
     }
 }
 
 /// Time limit for reading facts and skills of a project. No answer waits for a disk that hangs.
-const LOOK_PATIENCE: Duration = Duration::from_millis(500);
+const FACTS_TIMEOUT: Duration = Duration::from_millis(500);
 
 impl Actor {
     /// Finds out where a turn of this client works, if that is unknown. Returns a notice for the model if it adds to
@@ -76,73 +76,75 @@ impl Actor {
         let workspace = self.workspace().await?;
         let project = workspace.project.as_ref().map(|mount| mount.path.clone());
         let client = client.folder().map(Path::to_owned);
-        let known = self.state.surroundings.as_ref().filter(|known| known.project == project).cloned();
-        self.found_out = None;
-        let Some(known) = known else {
+        let before = self.state.surroundings.as_ref().filter(|before| before.project == project).cloned();
+        self.new_surroundings = None;
+        let Some(before) = before else {
             let Some(facts) = self.facts(&workspace, client.as_deref()).await else { return Ok(None) };
             let text = surroundings(&facts, project.as_deref());
-            self.found_out = Some(Surroundings { project, client, start: facts.start, text });
+            self.new_surroundings = Some(Surroundings { project, client, start: facts.start, text });
             return Ok(None);
         };
-        if client.is_none() || client == known.client {
+        if client.is_none() || client == before.client {
             // Commands start elsewhere than the instructions state, and the notice about that is out of view.
-            let words = moved(&known.start);
-            let is_seen = |item: &Arc<Item>| matches!(&item.body, ItemBody::Notice { text, .. } if *text == words);
-            let is_forgotten = !starts_at(&known.text, &known.start) && !self.state.seen().iter().any(is_seen);
-            return Ok(is_forgotten.then(|| ItemBody::notice(words)));
+            let notice_text = moved(&before.start);
+            let is_seen =
+                |item: &Arc<Item>| matches!(&item.body, ItemBody::Notice { text, .. } if *text == notice_text);
+            let is_forgotten =
+                !starts_at(&before.text, &before.start) && !self.state.visible_history().iter().any(is_seen);
+            return Ok(is_forgotten.then(|| ItemBody::notice(notice_text)));
         }
         let Some(MachineFacts { start, .. }) = self.facts(&workspace, client.as_deref()).await else { return Ok(None) };
-        let notice = (start != known.start).then(|| ItemBody::notice(moved(&start)));
+        let notice = (start != before.start).then(|| ItemBody::notice(moved(&start)));
         if notice.is_some() {
-            self.found_out = Some(Surroundings { client, start, ..known });
+            self.new_surroundings = Some(Surroundings { client, start, ..before });
         }
         Ok(notice)
     }
 
     /// Text about the surroundings in the instructions; empty if no turn has begun.
     pub(crate) fn surroundings(&self) -> &str {
-        let known = self.found_out.as_ref().or(self.state.surroundings.as_ref());
-        known.map(|known| known.text.as_str()).unwrap_or_default()
+        let current = self.new_surroundings.as_ref().or(self.state.surroundings.as_ref());
+        current.map(|current| current.text.as_str()).unwrap_or_default()
     }
 
     async fn facts(&self, workspace: &Workspace, client: Option<&Path>) -> Option<MachineFacts> {
         let workspaces = &self.shared.ports.workspaces;
-        let facts = timeout(LOOK_PATIENCE, workspaces.facts(workspace, client)).await.unwrap_or_default();
+        let facts = timeout(FACTS_TIMEOUT, workspaces.facts(workspace, client)).await.unwrap_or_default();
         // A project that cannot be read gets no facts, because they might be wrong.
         facts.filter(|facts| workspace.project.is_none() || !facts.start.is_empty())
     }
 }
 
 /// Start of the notice, by which it is recognised.
-const BEGIN: &str = "A map of the code at `/project`";
+const MAP_PREFIX: &str = "A map of the code at `/project`";
 /// Time limit for drawing the map. No answer waits for an index that is being built: a later turn gets the map.
-const MAP_PATIENCE: Duration = Duration::from_millis(400);
-/// Number of turns that wait for the full `MAP_PATIENCE`; later turns use only a map that is ready.
-const TRIES: u8 = 2;
+const MAP_TIMEOUT: Duration = Duration::from_millis(400);
+/// Number of turns that wait for the full `MAP_TIMEOUT`; later turns use only a map that is ready.
+const FULL_TRIES: u8 = 2;
 /// Time limit for getting a map that is ready.
-const GLANCE: Duration = Duration::from_millis(50);
-/// Fraction of a context window that a map may use: one part in `SHARE`.
-const SHARE: u64 = 32;
+const READY_MAP_TIMEOUT: Duration = Duration::from_millis(50);
+/// Fraction of a context window that a map may use: one part in `WINDOW_DIVISOR`.
+const WINDOW_DIVISOR: u64 = 32;
 /// Minimum size of a useful map, in tokens.
-const LEAST_TOKENS: usize = 400;
+const MIN_TOKENS: usize = 400;
 
 impl Actor {
     /// Draws the map for a new turn, unless its model has already seen one.
     pub(crate) async fn map(&mut self, model: &ModelInfo) -> Result<Option<ItemBody>, EngineError> {
-        let most = self.shared.config().map_tokens;
-        let window = usize::try_from(self.shared.windows.of(model) / SHARE).unwrap_or(usize::MAX);
-        let tokens = most.min(window);
+        let max = self.shared.config().map_tokens;
+        let window = usize::try_from(self.shared.windows.of(model) / WINDOW_DIVISOR).unwrap_or(usize::MAX);
+        let tokens = max.min(window);
         let workspace = self.workspace().await?;
-        let Some(project) = workspace.project.as_ref().filter(|_| tokens >= LEAST_TOKENS.min(most) && most > 0) else {
+        let Some(project) = workspace.project.as_ref().filter(|_| tokens >= MIN_TOKENS.min(max) && max > 0) else {
             return Ok(None);
         };
         // A subagent has its task and the tools.
         if self.state.settings.parent.is_some() {
             return Ok(None);
         }
-        let begin = begin(&project.path);
-        let is_map = |item: &Arc<Item>| matches!(&item.body, ItemBody::Notice { topic: NoticeTopic::CodeMap, text, .. } if text.starts_with(&begin));
-        if self.state.seen().iter().any(is_map) {
+        let prefix = map_prefix(&project.path);
+        let is_map = |item: &Arc<Item>| matches!(&item.body, ItemBody::Notice { topic: NoticeTopic::CodeMap, text, .. } if text.starts_with(&prefix));
+        if self.state.visible_history().iter().any(is_map) {
             // A new map is drawn once this one is out of view.
             self.map_search = MapSearch::default();
             return Ok(None);
@@ -153,55 +155,55 @@ impl Actor {
         if self.map_search.is_empty {
             return Ok(None);
         }
-        let patience = if self.map_search.tries < TRIES { MAP_PATIENCE } else { GLANCE };
+        let limit = if self.map_search.tries < FULL_TRIES { MAP_TIMEOUT } else { READY_MAP_TIMEOUT };
         self.map_search.tries = self.map_search.tries.saturating_add(1);
         let drawn = self.shared.ports.workspaces.map(&workspace, tokens);
-        let Ok(Some(drawn)) = timeout(patience, drawn).await else { return Ok(None) };
+        let Ok(Some(drawn)) = timeout(limit, drawn).await else { return Ok(None) };
         // Only files that the rules let a model read without asking.
-        let (settings, kept) = (self.state.settings.clone(), self.shared.kept.now());
+        let (settings, grants) = (self.state.settings.clone(), self.shared.permanent_grants.now());
         let in_force = PolicyInForce(self.shared.config.clone());
-        let rules = read_rules(in_force, settings, kept, Arc::clone(&workspace), read_tool(), None, "{}".to_owned());
+        let rules = read_rules(in_force, settings, grants, Arc::clone(&workspace), read_tool(), None, "{}".to_owned());
         let may_show = |file: &MapFile| rules.allow(&format!("/project/{}", file.path));
         let shown: Vec<MapFile> = drawn.into_iter().filter(may_show).collect();
         self.map_search.is_empty = shown.is_empty();
-        let text = notice(&begin, &shown);
+        let text = notice(&prefix, &shown);
         Ok((!shown.is_empty()).then(|| Reminder::new(NoticeTopic::CodeMap, text).notice()))
     }
 }
 
 /// Start of the map notice for a project, by which it is recognised.
-fn begin(project: &Path) -> String {
+fn map_prefix(project: &Path) -> String {
     let name = project.file_name().unwrap_or_default().to_string_lossy();
     let name: String = name.chars().filter(|letter| letter.is_alphanumeric() || "._-".contains(*letter)).collect();
-    format!("{BEGIN} ({name}), ")
+    format!("{MAP_PREFIX} ({name}), ")
 }
 
-fn notice(begin: &str, files: &[MapFile]) -> String {
+fn notice(prefix: &str, files: &[MapFile]) -> String {
     let shown = |file: &MapFile| MapFile { path: path::shown(&file.path).into_owned(), lines: file.lines.clone() };
     let map = MapFile::render(&files.iter().map(shown).collect::<Vec<_>>());
     let plain: String = map.chars().filter(|letter| *letter == '\n' || !letter.is_control()).collect();
     format!(
-        "{begin}drawn from its current files: the most used definitions, with their lines. It leaves out most of the \
+        "{prefix}drawn from its current files: the most used definitions, with their lines. It leaves out most of the \
          code; search_code, find_symbol, outline and repo_map find the rest.\n\n{}",
         plain.trim_end()
     )
 }
 
 /// Maximum number of tools loaded into a session by mention or search.
-const MOST_LOADED: usize = 1024;
+const MAX_LOADED: usize = 1024;
 
 impl Actor {
     /// Lists every tool with the reason why the next turn would offer it or not.
     pub(crate) async fn tools(&mut self) -> Result<Vec<ToolStanding>, Fault> {
         // An open turn keeps its agents.
         if self.open.is_none() {
-            self.look_at_project().await?;
+            self.load_project_agents().await?;
         }
         let pictures = self.has_pictures(&[]);
         let active_agent = self.active_agent();
         let slot = self.choose(None, &[], None).of_agent(active_agent.own_slot()).slot;
         let scope = self.scope(slot, pictures);
-        let loaded_tools = self.loaded_tools(&MentionedTools::new(), &scope, &self.state.seen());
+        let loaded_tools = self.loaded_tools(&MentionedTools::new(), &scope, &self.state.visible_history());
         let loaded_tools: MentionedTools = loaded_tools.into_iter().collect();
         Ok(active_agent.standings(self.catalog().standings(&loaded_tools, &scope)))
     }
@@ -209,11 +211,17 @@ impl Actor {
     /// All tools available to this session. A subagent has those of its parent.
     pub(crate) fn catalog(&self) -> Arc<ToolCatalog> {
         let parent = self.state.settings.parent.as_ref();
-        self.shared.stock_of(parent.map_or(self.id, |parent| parent.session))
+        self.shared.catalog_of(parent.map_or(self.id, |parent| parent.session))
     }
 
     /// Tools that a turn with this model offers and can find, if it continues from `history`.
-    pub(crate) fn finds(&self, mentioned: &MentionedTools, slot: Slot, pictures: bool, history: &[Arc<Item>]) -> Finds {
+    pub(crate) fn finder(
+        &self,
+        mentioned: &MentionedTools,
+        slot: Slot,
+        pictures: bool,
+        history: &[Arc<Item>],
+    ) -> ToolFinder {
         let (catalog, scope) = (self.catalog(), self.scope(slot, pictures));
         let loaded_tools = self.loaded_tools(mentioned, &scope, history);
         let shown = if Arc::ptr_eq(&catalog, &self.shared.catalog()) {
@@ -222,11 +230,11 @@ impl Actor {
             // The shared cache is not used for the catalogue of a single session.
             agents::toolset(&catalog, &loaded_tools, &scope, &self.active_agent())
         };
-        let shown = match self.open.as_ref().and_then(|open| open.of_client.as_ref()) {
+        let shown = match self.open.as_ref().and_then(|open| open.client_tools.as_ref()) {
             Some(tools) => shown.followed_by(&tools.for_scope(&scope)),
             None => shown,
         };
-        Finds::new(catalog, scope, shown, loaded_tools)
+        ToolFinder::new(catalog, scope, shown, loaded_tools)
     }
 
     /// Tools mentioned or found so far, followed by those mentioned now. A tool never changes its position, so that
@@ -235,7 +243,7 @@ impl Actor {
         let catalog = self.catalog();
         let mut loaded_tools = self.state.tools.clone();
         let mut add = |name: &String| {
-            if loaded_tools.len() < MOST_LOADED && !loaded_tools.contains(name) && catalog.needs_mention(name, scope) {
+            if loaded_tools.len() < MAX_LOADED && !loaded_tools.contains(name) && catalog.needs_mention(name, scope) {
                 loaded_tools.push(name.clone());
             }
         };
@@ -250,8 +258,8 @@ impl Actor {
     }
 
     /// Change of the session's loaded tools by the mentions of its next input; `None` if nothing changes.
-    pub(crate) fn loading(&self, mentions: &Mentions, attached: &[Attachment], slot: Slot) -> Option<EventKind> {
-        let history = self.state.seen();
+    pub(crate) fn newly_loaded(&self, mentions: &Mentions, attached: &[Attachment], slot: Slot) -> Option<EventKind> {
+        let history = self.state.visible_history();
         let scope = self.scope(slot, self.has_pictures(attached));
         let names = self.loaded_tools(&mentions.tools, &scope, &history);
         (names != self.state.tools).then_some(EventKind::StateChanged { change: StateChange::Tools { names } })
@@ -259,10 +267,10 @@ impl Actor {
 
     /// Upper bound on a turn's tools, given its agent, its nesting and its model.
     fn scope(&self, slot: Slot, pictures: bool) -> ToolScope {
-        let stand_in = self.open.as_ref().and_then(|open| open.stand_in.as_ref());
-        let model = stand_in.map_or_else(|| self.model(slot), |fallback| Arc::clone(&fallback.model));
-        let sees = pictures && model.info().sees_pictures;
-        let window = match stand_in {
+        let fallback = self.open.as_ref().and_then(|open| open.fallback.as_ref());
+        let model = fallback.map_or_else(|| self.model(slot), |fallback| Arc::clone(&fallback.model));
+        let has_vision = pictures && model.info().sees_pictures;
+        let window = match fallback {
             Some(_) => self.shared.windows.of(model.info()),
             None => self.least_window(SlotChoice::by_name(slot)),
         };
@@ -277,15 +285,15 @@ impl Actor {
                 .as_ref()
                 .map(|names| names.iter().map(|name| self.canonical(name)).collect()),
             is_child: active_agent.is_subagent(),
-            sees,
-            codes: slot == Slot::Code,
+            has_vision,
+            for_code: slot == Slot::Code,
             brief,
             without_project: self.state.settings.project.is_none(),
         }
     }
 
     /// Resolves mentions in the input of a new turn. A turn without input uses the last input of the history.
-    pub(crate) async fn mentioned(
+    pub(crate) async fn mentions(
         &mut self,
         start: &StartTurn,
         attached: &[Attachment],
@@ -293,25 +301,25 @@ impl Actor {
     ) -> Result<Arc<Mentions>, Fault> {
         let pictures = self.has_pictures(attached);
         let Some(text) = &start.text else {
-            return self.mentioned_last(&self.state.seen(), slot, pictures).await;
+            return self.last_mentions(&self.state.visible_history(), slot, pictures).await;
         };
         let files: Vec<String> = attached.iter().map(|file| file.path.clone()).collect();
         let text = mentions::typed(text, start.typed_bytes);
-        self.meant_by(text, &files, slot, pictures).await
+        self.resolve_mentions(text, &files, slot, pictures).await
     }
 
     /// Resolves mentions in the last input of a history.
-    pub(crate) async fn mentioned_last(
+    pub(crate) async fn last_mentions(
         &mut self,
         history: &[Arc<Item>],
         slot: Slot,
         pictures: bool,
     ) -> Result<Arc<Mentions>, Fault> {
-        let (text, files) = mentions::last_said(history);
-        self.meant_by(&text, &files, slot, pictures).await
+        let (text, files) = mentions::last_input(history);
+        self.resolve_mentions(&text, &files, slot, pictures).await
     }
 
-    async fn meant_by(
+    async fn resolve_mentions(
         &mut self,
         text: &str,
         files: &[String],
@@ -336,6 +344,6 @@ impl Actor {
         let Some(skills) = self.shared.ports.workspaces.skills().filter(|_| self.shared.config().guides.skills) else {
             return Ok(Vec::new());
         };
-        Ok(timeout(LOOK_PATIENCE, skills.usable(Some(&workspace))).await.unwrap_or_default())
+        Ok(timeout(FACTS_TIMEOUT, skills.usable(Some(&workspace))).await.unwrap_or_default())
     }
 }

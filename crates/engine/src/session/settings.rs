@@ -39,18 +39,18 @@ pub(crate) fn mode_set(id: SessionId, at: Timestamp, mode: SessionMode, client: 
 /// If a folder cannot be added.
 pub(crate) async fn with_folders(
     workspaces: &dyn Workspaces,
-    known: Mounts,
+    mounts: Mounts,
     added: Vec<AddedFolder>,
 ) -> Result<Vec<AddedFolder>, EngineError> {
-    if added.is_empty() && known.folders.is_empty() {
+    if added.is_empty() && mounts.folders.is_empty() {
         return Ok(Vec::new());
     }
-    Ok(workspaces.add_folders(known, added.iter().map(AddedFolder::mount).collect()).await?)
+    Ok(workspaces.add_folders(mounts, added.iter().map(AddedFolder::mount).collect()).await?)
 }
 
 /// Returns true if the folder is already added with the same mode.
-fn is_known(folder: &AddedFolder, known: &Mounts) -> bool {
-    known.folders.iter().any(|known| known.path == folder.path && known.writable == folder.writable)
+fn is_already_added(folder: &AddedFolder, mounts: &Mounts) -> bool {
+    mounts.folders.iter().any(|known| known.path == folder.path && known.writable == folder.writable)
 }
 
 impl Actor {
@@ -59,51 +59,51 @@ impl Actor {
     /// approves later must not run in another folder or under other rules.
     pub(crate) async fn configure(&mut self, settings: SessionSettings, only_these_folders: bool) -> Result<(), Fault> {
         self.refuse_while_open("the session's settings")?;
-        let mut known = self.state.settings.mounts();
+        let mut mounts = self.state.settings.mounts();
         if only_these_folders {
-            known.folders.retain(|folder| settings.folders.iter().any(|kept| kept.path == folder.path));
+            mounts.folders.retain(|folder| settings.folders.iter().any(|other| other.path == folder.path));
         }
-        let had_project = std::mem::replace(&mut known.project, settings.project.clone());
+        let former_project = std::mem::replace(&mut mounts.project, settings.project.clone());
         let added: Vec<AddedFolder> =
-            settings.folders.iter().filter(|folder| !is_known(folder, &known)).cloned().collect();
-        let folders = if added.is_empty() && had_project == known.project {
-            known.folders
+            settings.folders.iter().filter(|folder| !is_already_added(folder, &mounts)).cloned().collect();
+        let folders = if added.is_empty() && former_project == mounts.project {
+            mounts.folders
         } else {
-            with_folders(&*self.shared.ports.workspaces, known, added).await?
+            with_folders(&*self.shared.ports.workspaces, mounts, added).await?
         };
-        let had = &self.state.settings;
-        let place = |project: &Option<Mount>| project.as_ref().map(|mount| mount.path.clone());
-        let is_moved = place(&settings.project) != place(&had.project);
+        let before = &self.state.settings;
+        let project_path = |project: &Option<Mount>| project.as_ref().map(|mount| mount.path.clone());
+        let is_moved = project_path(&settings.project) != project_path(&before.project);
         // The folder's name may later belong to another folder, for which nothing was granted.
-        let is_gone = |folder: &&AddedFolder| folders.iter().all(|kept| kept.path != folder.path);
-        let gone: Vec<&AddedFolder> = had.folders.iter().filter(is_gone).collect();
-        let mut grants = had.grants.clone();
-        grants.retain(|grant| !gone.iter().any(|folder| folder.is_named_in(&grant.rule)));
+        let is_removed = |folder: &&AddedFolder| folders.iter().all(|other| other.path != folder.path);
+        let removed: Vec<&AddedFolder> = before.folders.iter().filter(is_removed).collect();
+        let mut grants = before.grants.clone();
+        grants.retain(|grant| !removed.iter().any(|folder| folder.is_named_in(&grant.rule)));
         let settings = SessionSettings {
             confirm_write: settings.confirm_write,
             confirm_exec: settings.confirm_exec,
             grants,
             slot: settings.slot,
             // A model belongs to the server of its slot.
-            model: had.model.clone().filter(|_| had.slot == settings.slot),
+            model: before.model.clone().filter(|_| before.slot == settings.slot),
             project: settings.project,
             folders,
-            worktree: had.worktree.clone().filter(|_| !is_moved),
-            trace: settings.trace.or(had.trace),
-            ..had.clone()
+            worktree: before.worktree.clone().filter(|_| !is_moved),
+            trace: settings.trace.or(before.trace),
+            ..before.clone()
         };
         self.set(settings).await
     }
 
     /// Adds folders to the session, unless that changes nothing.
     pub(crate) async fn add_folders(&mut self, added: Vec<Mount>) -> Result<(), Fault> {
-        let known = self.state.settings.mounts();
+        let mounts = self.state.settings.mounts();
         let added: Vec<AddedFolder> =
-            added.into_iter().map(AddedFolder::unnamed).filter(|folder| !is_known(folder, &known)).collect();
+            added.into_iter().map(AddedFolder::unnamed).filter(|folder| !is_already_added(folder, &mounts)).collect();
         if added.is_empty() {
             return Ok(());
         }
-        let folders = with_folders(&*self.shared.ports.workspaces, known, added).await?;
+        let folders = with_folders(&*self.shared.ports.workspaces, mounts, added).await?;
         if folders == self.state.settings.folders {
             return Ok(());
         }
@@ -111,11 +111,11 @@ impl Actor {
         self.set(SessionSettings { folders, ..self.state.settings.clone() }).await
     }
 
-    fn refuse_while_open(&self, what: &str) -> Result<(), Fault> {
+    fn refuse_while_open(&self, subject: &str) -> Result<(), Fault> {
         if self.open.is_none() {
             return Ok(());
         }
-        Err(EngineError::new(ErrorKind::Busy, format!("{what} cannot be changed while a turn is open"))
+        Err(EngineError::new(ErrorKind::Busy, format!("{subject} cannot be changed while a turn is open"))
             .with_hint("wait for it to end, answer its question, or cancel it; then change them")
             .into())
     }
@@ -126,8 +126,8 @@ impl Actor {
             return Ok(());
         }
         if self.state.settings.parent.is_some() {
-            let own = "a session that works for another one uses the other's mode";
-            return Err(EngineError::invalid(own, "set it there").into());
+            let message = "a subagent uses the mode of its parent session";
+            return Err(EngineError::invalid(message, "set it in the parent session").into());
         }
         let entry = mode_set(self.id, self.shared.ports.clock.now(), mode, &client);
         // The mode only takes effect if it is in the audit log.
@@ -169,7 +169,7 @@ impl Actor {
     /// Sets the pinned rules, which apply from the next turn.
     pub(crate) async fn set_pins(&mut self, pins: Vec<String>) -> Result<(), Fault> {
         let pins: Vec<String> = pins.iter().map(|pin| pin.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
-        let refused = |why: String| Err(EngineError::new(ErrorKind::InvalidInput, why).into());
+        let refused = |reason: String| Err(EngineError::new(ErrorKind::InvalidInput, reason).into());
         if pins.len() > MAX_PINS {
             return refused(format!("a session has at most {MAX_PINS} pinned rules; write the rest to AGENTS.md"));
         }
@@ -186,13 +186,16 @@ impl Actor {
 }
 
 /// Time limit for querying servers about their models while the user waits.
-const PATIENCE: Duration = Duration::from_secs(2);
+const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Checks the model named in the settings, if any, and sets its slot.
 ///
 /// # Errors
 /// If it cannot be the model of a session.
-pub(crate) fn checked(models: &dyn Models, settings: SessionSettings) -> Result<SessionSettings, EngineError> {
+pub(crate) fn with_checked_model(
+    models: &dyn Models,
+    settings: SessionSettings,
+) -> Result<SessionSettings, EngineError> {
     let Some(id) = settings.model.as_deref() else { return Ok(settings) };
     let slot = settings.slot.unwrap_or_default();
     check(models, slot, id)?;
@@ -202,8 +205,8 @@ pub(crate) fn checked(models: &dyn Models, settings: SessionSettings) -> Result<
 /// Checks that the server of a slot accepts this model ID.
 pub(crate) fn check(models: &dyn Models, slot: Slot, id: &str) -> Result<(), EngineError> {
     if !is_model_id(id) {
-        let odd = format!("invalid model id: it must have 1 to {MAX_MODEL_ID} bytes, in one line");
-        return Err(EngineError::invalid(odd, "list them with `agentctl models --available`"));
+        let message = format!("invalid model id: it must have 1 to {MAX_MODEL_ID} bytes, in one line");
+        return Err(EngineError::invalid(message, "list them with `agentctl models --available`"));
     }
     if models.named(slot, id).is_some() {
         return Ok(());
@@ -213,7 +216,7 @@ pub(crate) fn check(models: &dyn Models, slot: Slot, id: &str) -> Result<(), Eng
         return Err(EngineError::invalid(message, "set a server in models.yaml or in MODEL_BASIC_BASE_URL"));
     }
     let message = format!("the server of the slot {slot} has a single model, which is not chosen by id");
-    let hint = "with `wire: openai` and the address up to /v1, its models can be listed";
+    let hint = "set `wire: openai` and the address up to /v1 to list its models";
     Err(EngineError::invalid(message, hint))
 }
 
@@ -245,24 +248,24 @@ impl Actor {
     pub(crate) async fn look_up(&self, choice: SlotChoice) {
         let (model, (_, chat)) = (self.model(choice.slot), self.chat(choice));
         // A server that does not reply in time is queried again with the request.
-        let _ = timeout(PATIENCE, join(model.look_up(), chat.look_up())).await;
+        let _ = timeout(LOOK_UP_TIMEOUT, join(model.look_up(), chat.look_up())).await;
     }
 
     /// Determines which models can see pictures.
     pub(crate) async fn look_up_vision(&self) {
         let models = Slot::ALL.map(|slot| self.model(slot));
-        let _ = timeout(PATIENCE, join_all(models.iter().map(|model| model.look_up_vision()))).await;
+        let _ = timeout(LOOK_UP_TIMEOUT, join_all(models.iter().map(|model| model.look_up_vision()))).await;
     }
 
     /// Sets the slot and the model on its server. Both apply from the next turn; a running turn is not affected.
     pub(crate) async fn set_model(&mut self, slot: Option<Slot>, model: Option<String>) -> Result<SlotInfo, Fault> {
         let settings = self.state.settings.clone();
         if settings.parent.is_some() {
-            let own = "a session that works for another one uses the other's model";
-            return Err(EngineError::invalid(own, "set it there").into());
+            let message = "a subagent uses the model of its parent session";
+            return Err(EngineError::invalid(message, "set it in the parent session").into());
         }
         let slot = if model.is_some() { slot.or(settings.slot) } else { slot };
-        let settings = checked(&*self.shared.ports.models, SessionSettings { slot, model, ..settings })?;
+        let settings = with_checked_model(&*self.shared.ports.models, SessionSettings { slot, model, ..settings })?;
         if settings != self.state.settings {
             self.set(settings).await?;
         }

@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// Maximum number of files listed in a notice.
-const NAMED: usize = 20;
+const MAX_NAMED: usize = 20;
 
 impl Actor {
     /// Undoes or redoes a turn's file changes, or previews that.
@@ -42,20 +42,20 @@ impl Actor {
             _ => ledger.choose(&request)?,
         };
         let was_undone = ledger.undone.contains(&past.turn_id);
-        let with_it = match request.turn {
-            Some(TurnChoice::Since(turn)) => ledger.changed_behind(turn, request.redo),
+        let others = match request.turn {
+            Some(TurnChoice::Since(turn)) => ledger.changed_after(turn, request.redo),
             // Turns that were undone together are redone together.
-            _ if request.redo => ledger.taken_back_with(past.number),
+            _ if request.redo => ledger.undone_with(past.number),
             _ => Vec::new(),
         };
         let (turn_id, turn) = (past.turn_id, past.number);
         let workspace = self.workspace().await?;
         let parts = &self.shared.ports;
-        let (on_disk, of_state) = state_changes::apart(changes);
-        let way = RevertPlan::find(&*parts.store, self.id, &of_state, &self.state.files, true).await?;
+        let (on_disk, of_state) = state_changes::split_state(changes);
+        let plan = RevertPlan::find(&*parts.store, self.id, &of_state, &self.state.files, true).await?;
         let mut undone = parts.snapshots.undo(self.id, &workspace, on_disk, request.preview).await?;
-        undone.files.extend(way.undone.files);
-        undone.changes.extend(way.undone.changes);
+        undone.files.extend(plan.undone.files);
+        undone.changes.extend(plan.undone.changes);
         let report = UndoReport { turn_id, turn, redo: request.redo, preview: request.preview, files: undone.files };
         // Also if every file already had its target content: the turn is settled, and the next undo applies to another
         // one.
@@ -70,13 +70,13 @@ impl Actor {
                 let entry = AuditEntry::of_session(self.shared.ports.clock.now(), self.id, fact);
                 self.shared.ports.audit.note(entry).await;
             }
-            let of_state = way.facts.into_iter().map(StateChange::File);
+            let of_state = plan.facts.into_iter().map(StateChange::File);
             let redo = request.redo;
             let undone = StateChange::Undone { turn_id, redo, files };
             // All changes are recorded with the first turn; the others are recorded without files, so that they share
             // its state.
-            let with_it = with_it.into_iter().map(|turn_id| StateChange::Undone { turn_id, redo, files: Vec::new() });
-            let changes = of_state.chain([undone]).chain(with_it);
+            let others = others.into_iter().map(|turn_id| StateChange::Undone { turn_id, redo, files: Vec::new() });
+            let changes = of_state.chain([undone]).chain(others);
             let mut facts: Vec<EventKind> = changes.map(|change| EventKind::StateChanged { change }).collect();
             if has_changed {
                 let since = match request.turn {
@@ -154,7 +154,7 @@ impl Actor {
         found.files.extend(of_state);
         if !found.files.is_empty() {
             let shown = |files: &mut dyn Iterator<Item = &FileChange>| {
-                named(files.map(|file| (file.path.as_str(), file.change)))
+                name_files(files.map(|file| (file.path.as_str(), file.change)))
             };
             let all = shown(&mut found.files.iter());
             result.text.push_str(&format!(". These files have changed since it began: {all}"));
@@ -164,14 +164,15 @@ impl Actor {
                 result.text.push_str(&late_note);
             }
         }
-        let back = &found.set_aside;
+        let reverted = &found.set_aside;
         // Set-aside files that the user decided to keep are among the changes.
         let is_there = |path: &&str| found.files.iter().any(|file| file.path == *path);
-        let back = back.files.iter().map(|file| &*file.path).chain(back.changes.iter().map(|file| &*file.path));
-        let back: BTreeSet<&str> = back.filter(|path| !is_there(path)).collect();
-        if !back.is_empty() {
-            let back = back.into_iter().collect::<Vec<_>>().join(", ");
-            result.text.push_str(&format!(". It also wrote {back}, which others run or load; this was reverted"));
+        let reverted =
+            reverted.files.iter().map(|file| &*file.path).chain(reverted.changes.iter().map(|file| &*file.path));
+        let reverted: BTreeSet<&str> = reverted.filter(|path| !is_there(path)).collect();
+        if !reverted.is_empty() {
+            let reverted = reverted.into_iter().collect::<Vec<_>>().join(", ");
+            result.text.push_str(&format!(". It also wrote {reverted}, which others run or load; this was reverted"));
         }
         if !found.notes.is_empty() {
             result.text.push_str(&format!(". Not recorded and cannot be undone: {}", found.notes.join("; ")));
@@ -184,15 +185,15 @@ impl Actor {
 /// Notice of an undo for the model and the user.
 fn notice(report: &UndoReport, since: Option<u64>) -> [EventKind; 2] {
     let done: Vec<&UndoneFile> = report.files.iter().filter(|file| file.outcome == UndoOutcome::Done).collect();
-    let what = if report.redo { "restored" } else { "undid" };
+    let verb = if report.redo { "restored" } else { "undid" };
     let turns = match since {
         Some(turn) => format!("turn {turn} and all after it"),
         None => format!("turn {}", report.turn),
     };
     let mut text = format!(
-        "The user {what} the file changes of {}. {}.",
+        "The user {verb} the file changes of {}. {}.",
         turns,
-        named(done.iter().map(|file| (file.path.as_str(), file.change)))
+        name_files(done.iter().map(|file| (file.path.as_str(), file.change)))
     );
     let left = report.files.len() - report.files.iter().filter(|file| is_settled(file)).count();
     if left > 0 {
@@ -206,7 +207,7 @@ fn is_settled(file: &UndoneFile) -> bool {
     matches!(file.outcome, UndoOutcome::Done | UndoOutcome::Already)
 }
 
-fn named<'a>(files: impl Iterator<Item = (&'a str, FileChangeKind)>) -> String {
+fn name_files<'a>(files: impl Iterator<Item = (&'a str, FileChangeKind)>) -> String {
     let files: Vec<String> = files
         .map(|(path, change)| {
             let change = match change {
@@ -217,7 +218,7 @@ fn named<'a>(files: impl Iterator<Item = (&'a str, FileChangeKind)>) -> String {
             format!("{path} {change}")
         })
         .collect();
-    let more = files.len().saturating_sub(NAMED);
+    let more = files.len().saturating_sub(MAX_NAMED);
     let shown = files[..files.len() - more].join(", ");
     if more > 0 { format!("{shown} and {more} more") } else { shown }
 }
@@ -229,7 +230,7 @@ struct Ledger {
     /// All changes in order, including undos, each with the number of the turn that made it or was undone.
     changes: Vec<(u64, Vec<FileChange>)>,
     /// Undos that were not redone, in order, each with the number of the undone turn.
-    taken_back: Vec<(u64, Vec<FileChange>)>,
+    undos: Vec<(u64, Vec<FileChange>)>,
     /// Turns that are undone now, the most recent undo last.
     undone: Vec<TurnId>,
     /// Source of a forked session and the number of copied turns. Their file changes can only be undone in the source
@@ -284,16 +285,16 @@ impl Ledger {
                 let number = self.past(*turn_id).map_or(0, |past| past.number);
                 self.changes.push((number, files.clone()));
                 if *redo {
-                    self.taken_back.retain(|(of, _)| *of != number);
+                    self.undos.retain(|(of, _)| *of != number);
                 } else {
-                    self.taken_back.push((number, files.clone()));
+                    self.undos.push((number, files.clone()));
                 }
             }
             EventKind::StateChanged { change: StateChange::Forked { from, .. } } => {
                 self.copied = Some((*from, self.turns.len()));
                 self.undone.clear();
                 self.changes.clear();
-                self.taken_back.clear();
+                self.undos.clear();
                 self.turns.iter_mut().for_each(|past| *past = TurnChanges::of(past.turn_id, past.number));
             }
             _ => {}
@@ -322,7 +323,7 @@ impl Ledger {
     }
 
     /// Source session of a copied turn.
-    fn came_from(&self, past: &TurnChanges) -> Option<SessionId> {
+    fn source_of(&self, past: &TurnChanges) -> Option<SessionId> {
         self.copied.filter(|(_, turns)| past.number <= *turns as u64).map(|(from, _)| from)
     }
 
@@ -351,31 +352,31 @@ impl Ledger {
         };
         let first = self.turns.iter().find(|past| past.number == turn).ok_or_else(none)?;
         // Changes of copied turns belong to the source session and are unknown here.
-        let meant = self.turns.iter().filter(|past| past.number >= turn);
-        if let Some(damaged) = meant.clone().find(|past| past.is_damaged) {
+        let selected = self.turns.iter().filter(|past| past.number >= turn);
+        if let Some(damaged) = selected.clone().find(|past| past.is_damaged) {
             return Err(damaged.damaged());
         }
         // The undos are among the changes; they are redone in the order in which they were made.
-        let changes = since(if redo { &self.taken_back } else { &self.changes }, turn);
+        let changes = since(if redo { &self.undos } else { &self.changes }, turn);
         Ok((first, folded(&changes)))
     }
 
     /// Later turns with changes that are undone or redone together with that turn.
-    fn changed_behind(&self, turn: u64, redo: bool) -> Vec<TurnId> {
-        let behind = self.turns.iter().filter(|past| past.number > turn && !past.changes.is_empty());
-        behind.filter(|past| self.undone.contains(&past.turn_id) == redo).map(|past| past.turn_id).collect()
+    fn changed_after(&self, turn: u64, redo: bool) -> Vec<TurnId> {
+        let later = self.turns.iter().filter(|past| past.number > turn && !past.changes.is_empty());
+        later.filter(|past| self.undone.contains(&past.turn_id) == redo).map(|past| past.turn_id).collect()
     }
 
     /// Later turns that were undone together with that turn.
-    fn taken_back_with(&self, turn: u64) -> Vec<TurnId> {
-        let mut behind = self.changed_behind(turn, true);
-        behind.retain(|id| self.turns.iter().any(|past| past.turn_id == *id && self.undone_of(past).is_empty()));
-        behind
+    fn undone_with(&self, turn: u64) -> Vec<TurnId> {
+        let mut later = self.changed_after(turn, true);
+        later.retain(|id| self.turns.iter().any(|past| past.turn_id == *id && self.undo_changes(past).is_empty()));
+        later
     }
 
     /// Undo changes of a turn since its last redo.
-    fn undone_of(&self, past: &TurnChanges) -> Vec<FileChange> {
-        let of_it = self.taken_back.iter().filter(|(number, _)| *number == past.number);
+    fn undo_changes(&self, past: &TurnChanges) -> Vec<FileChange> {
+        let of_it = self.undos.iter().filter(|(number, _)| *number == past.number);
         of_it.flat_map(|(_, files)| files.iter().cloned()).collect()
     }
 
@@ -398,8 +399,8 @@ impl Ledger {
         }
         let is_undone = |past: &TurnChanges| self.undone.contains(&past.turn_id);
         let past = match (named, request.redo) {
-            (Some(past), _) if self.came_from(past).is_some() => {
-                let from = self.came_from(past).map(|from| from.to_string()).unwrap_or_default();
+            (Some(past), _) if self.source_of(past).is_some() => {
+                let from = self.source_of(past).map(|from| from.to_string()).unwrap_or_default();
                 Err(EngineError::not_found(
                     format!("turn {} is a copy: another session ran it", past.number),
                     format!("agentctl undo {from} --turn {} undoes it there", past.number),
@@ -407,7 +408,7 @@ impl Ledger {
             }
             (Some(past), _) if past.is_damaged => Err(past.damaged()),
             (Some(past), true) if !is_undone(past) => Err(nothing(format!("turn {} was not undone", past.number))),
-            (Some(past), true) if self.undone_of(past).is_empty() => {
+            (Some(past), true) if self.undo_changes(past).is_empty() => {
                 Err(nothing(format!("undoing turn {} changed no files: there is nothing to restore", past.number)))
             }
             (Some(past), false) if folded(&past.changes).is_empty() => {
@@ -416,7 +417,7 @@ impl Ledger {
             (Some(past), _) => Ok(past),
             (None, true) => {
                 let of = |id: &TurnId| self.turns.iter().find(|past| past.turn_id == *id);
-                let last = self.undone.iter().rev().filter_map(of).find(|past| !self.undone_of(past).is_empty());
+                let last = self.undone.iter().rev().filter_map(of).find(|past| !self.undo_changes(past).is_empty());
                 last.ok_or_else(|| nothing("nothing in this session is undone".to_owned()))
             }
             (None, false) => {
@@ -430,7 +431,7 @@ impl Ledger {
                 }
             }
         }?;
-        let changes = if request.redo { folded(&self.undone_of(past)) } else { folded(&past.changes) };
+        let changes = if request.redo { folded(&self.undo_changes(past)) } else { folded(&past.changes) };
         Ok((past, changes))
     }
 }

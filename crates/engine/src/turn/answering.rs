@@ -1,6 +1,6 @@
-//! Policy for answering the questions of a turn: automatically, as chosen at its start and possibly only while its client
-//! is connected; or by the user, when a running tool asks. Such a question goes through the session as an interrupt
-//! like any other.
+//! Policy for answering the questions of a turn: automatically, as chosen at its start and possibly only while its
+//! client is connected; or by the user, when a running tool asks. Such a question goes through the session as an
+//! interrupt like any other.
 
 use std::sync::Arc;
 
@@ -14,41 +14,41 @@ use crate::turn::{recorder::Recorder, stopwatch::Stopwatch};
 #[derive(Debug, Clone)]
 pub(crate) struct AnswerMode {
     /// Mode chosen at the start of the turn. It decides everything that no user decided.
-    pub(crate) said: OnInterrupt,
+    pub(crate) on_interrupt: OnInterrupt,
     /// Cancelled once the client has disconnected; `None` if that changes nothing.
-    gone: Option<CancellationToken>,
+    disconnected: Option<CancellationToken>,
 }
 
 impl AnswerMode {
     /// Creates the mode chosen at the start of a turn.
-    pub(crate) fn new(said: OnInterrupt, while_connected: bool) -> Self {
-        Self { said, gone: while_connected.then(CancellationToken::new) }
+    pub(crate) fn new(on_interrupt: OnInterrupt, while_connected: bool) -> Self {
+        Self { on_interrupt, disconnected: while_connected.then(CancellationToken::new) }
     }
 
     /// Mode that applies to the next question.
     pub(crate) fn now(&self) -> OnInterrupt {
-        match &self.gone {
-            Some(gone) if gone.is_cancelled() => OnInterrupt::Wait,
-            _ => self.said,
+        match &self.disconnected {
+            Some(disconnected) if disconnected.is_cancelled() => OnInterrupt::Wait,
+            _ => self.on_interrupt,
         }
     }
 
     /// True if the mode applies only while the client is connected.
     pub(crate) fn while_connected(&self) -> bool {
-        self.gone.is_some()
+        self.disconnected.is_some()
     }
 
     /// Records that the client has disconnected.
-    pub(crate) fn leave(&self) {
-        if let Some(gone) = &self.gone {
-            gone.cancel();
+    pub(crate) fn disconnect(&self) {
+        if let Some(disconnected) = &self.disconnected {
+            disconnected.cancel();
         }
     }
 
     /// Waits until the client has disconnected. Never returns if that changes nothing.
-    pub(crate) async fn left(&self) {
-        match &self.gone {
-            Some(gone) => gone.cancelled().await,
+    pub(crate) async fn wait_for_disconnect(&self) {
+        match &self.disconnected {
+            Some(disconnected) => disconnected.cancelled().await,
             None => std::future::pending().await,
         }
     }
@@ -56,7 +56,7 @@ impl AnswerMode {
 
 /// The user that a call may ask. Gives no answer if the turn runs unattended or was cancelled. The waiting time does
 /// not count as work of the turn.
-pub(super) fn of_call(
+pub(super) fn person_for(
     call_id: CallId,
     recorder: Recorder,
     stopwatch: Arc<Stopwatch>,

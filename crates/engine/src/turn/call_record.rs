@@ -27,7 +27,7 @@ use crate::turn::{recorder::ResolvedInterrupt, stopwatch::milliseconds};
 
 /// Record of the decision on one call, for the links around it and for the audit log.
 pub(crate) struct CallRecord<'a> {
-    /// The call as the model wrote it, with the argument names of its tool, whatever changed it later.
+    /// The call as the model wrote it, with the argument names of its tool, before any later change.
     pub(crate) written: &'a ToolCall,
     /// Note for the model on how its arguments were adapted.
     note: Option<&'a str>,
@@ -42,25 +42,25 @@ pub(crate) struct CallEntries {
     pub(crate) passed: bool,
     /// True once the decision is in the audit log.
     pub(crate) logged: bool,
-    /// True if the daemon does not let it run, whatever was decided: the decision could not be logged, or what the user
-    /// was shown is not what would happen.
-    pub(crate) shut: bool,
+    /// True if the daemon blocks it regardless of the decision: the decision could not be logged, or the call would no
+    /// longer do what the user was shown.
+    pub(crate) blocked: bool,
     /// True if the decision could not be logged.
-    pub(crate) unwritten: bool,
+    pub(crate) log_failed: bool,
     /// Confinement by the rules alone as of the last verdict, even if something else requires a question.
     pub(crate) limits: Confinement,
     /// Confinement of what it runs, if no user has approved this very call.
     pub(crate) confinement: Confinement,
     /// Paths that the call cannot change.
     pub(crate) closed: Arc<[PathBuf]>,
-    judged: Option<Explanation>,
+    judgement: Option<Explanation>,
     /// Verdict on the arguments that replaced the model's.
-    judged_again: Option<Explanation>,
+    second_judgement: Option<Explanation>,
     /// Packages that must be installed before the call, and that its approver must be shown.
     pub(crate) packages: Vec<SkillPackages>,
     /// State of the files before the call.
-    pub(crate) look: Option<FileLook>,
-    /// Reason why its changes cannot be undone, as of the last look at the files.
+    pub(crate) snapshot: Option<FileSnapshot>,
+    /// Reason why its changes cannot be undone, as of the last check of the files.
     pub(crate) irreversible: Option<String>,
     /// Answer to the approval question.
     answered: Option<ResolvedInterrupt>,
@@ -85,34 +85,34 @@ impl<'a> CallRecord<'a> {
     }
 
     /// Duration of the call without time spent waiting for users, in milliseconds.
-    pub(crate) fn took(&self) -> u64 {
+    pub(crate) fn duration_ms(&self) -> u64 {
         milliseconds(self.begun.elapsed()).saturating_sub(milliseconds(self.entries().waited))
     }
 
     /// Records a verdict on the call, or on what replaced it.
-    pub(crate) fn judged(&self, judgement: &Explanation) {
+    pub(crate) fn record_judgement(&self, judgement: &Explanation) {
         let mut entries = self.entries();
-        let place = if entries.judged.is_none() { &mut entries.judged } else { &mut entries.judged_again };
-        place.get_or_insert_with(|| judgement.clone());
+        let slot = if entries.judgement.is_none() { &mut entries.judgement } else { &mut entries.second_judgement };
+        slot.get_or_insert_with(|| judgement.clone());
     }
 
-    /// Takes the look at the files before the call, and clears what was derived from it.
-    pub(crate) fn take_look(&self) -> Option<FileLook> {
+    /// Takes the snapshot of the files before the call, and clears what was derived from it.
+    pub(crate) fn take_snapshot(&self) -> Option<FileSnapshot> {
         let mut entries = self.entries();
         entries.irreversible = None;
-        entries.look.take()
+        entries.snapshot.take()
     }
 
     /// Records an answer: to the approval question, or to the call's own question.
     pub(crate) fn answer(&self, answered: &ResolvedInterrupt) {
         let mut entries = self.entries();
         entries.effects.answered |= matches!(answered.by, DecidedBy::Client(_));
-        let place = if answered.is_to_a_question() { &mut entries.replied } else { &mut entries.answered };
-        place.get_or_insert_with(|| answered.clone());
+        let slot = if answered.answers_question() { &mut entries.replied } else { &mut entries.answered };
+        slot.get_or_insert_with(|| answered.clone());
     }
 
     /// Appends the note for the model to the output.
-    pub(crate) fn noted(&self, mut output: ToolOutput) -> ToolOutput {
+    pub(crate) fn with_note(&self, mut output: ToolOutput) -> ToolOutput {
         if let Some(note) = self.note {
             let gap = if output.text.is_empty() { "" } else { "\n" };
             output.text.push_str(&format!("{gap}{note}"));
@@ -123,7 +123,7 @@ impl<'a> CallRecord<'a> {
     /// The verdict, the stricter one if there are two. `None` if the rules were not consulted.
     pub(crate) fn judgement(&self) -> Option<Explanation> {
         let entries = self.entries();
-        match (&entries.judged, &entries.judged_again) {
+        match (&entries.judgement, &entries.second_judgement) {
             (Some(first), Some(again)) if again.verdict > first.verdict => Some(again.clone()),
             (first, _) => first.clone(),
         }
@@ -131,7 +131,7 @@ impl<'a> CallRecord<'a> {
 
     /// Target of the path that the model wrote, if it led through a link.
     pub(crate) fn leads_to(&self) -> Option<String> {
-        self.entries().judged.as_ref()?.leads_to.clone()
+        self.entries().judgement.as_ref()?.leads_to.clone()
     }
 
     /// The answer that decided: the approval if one was requested, else the answer to the call's own question.
@@ -148,11 +148,11 @@ impl<'a> CallRecord<'a> {
 }
 
 /// Turns a verdict into one that asks the user for this reason, regardless of grants. The answer cannot become a grant.
-pub(crate) fn asked_first(judgement: Explanation, own: String, rule: &str) -> Explanation {
+pub(crate) fn require_approval(judgement: Explanation, own_reason: String, rule: &str) -> Explanation {
     let (risk, reason) = match judgement.verdict {
         Verdict::Deny { .. } => return judgement,
-        Verdict::Allow => (Risk::High, own),
-        Verdict::Ask { risk, reason } => (risk.max(Risk::High), format!("{own}; and {reason}")),
+        Verdict::Allow => (Risk::High, own_reason),
+        Verdict::Ask { risk, reason } => (risk.max(Risk::High), format!("{own_reason}; and {reason}")),
     };
     Explanation {
         verdict: Verdict::Ask { risk, reason },
@@ -166,7 +166,7 @@ pub(crate) fn asked_first(judgement: Explanation, own: String, rule: &str) -> Ex
 }
 
 /// State of the files before a call.
-pub(crate) struct FileLook {
+pub(crate) struct FileSnapshot {
     /// Confinement of the call for which it was recorded.
     pub(crate) confinement: Confinement,
     /// The files, or the reason why they could not be recorded.
@@ -175,15 +175,19 @@ pub(crate) struct FileLook {
 
 /// Turns the verdict on a call that installs packages first into one that asks the user, regardless of grants. The
 /// answer cannot become a grant. In plan mode the call is denied.
-pub(crate) fn over_packages(packages: &[SkillPackages], judgement: Explanation, mode: SessionMode) -> Explanation {
+pub(crate) fn require_package_approval(
+    packages: &[SkillPackages],
+    judgement: Explanation,
+    mode: SessionMode,
+) -> Explanation {
     let listed = packages.iter().map(|wanted| format!("{} for {}", wanted.packages.join(", "), wanted.skill));
     let listed = listed.collect::<Vec<_>>().join("; ");
-    let own = format!("it installs Python packages first, over the network: {listed}");
+    let reason = format!("it installs Python packages first, over the network: {listed}");
     if mode == SessionMode::Plan && !matches!(judgement.verdict, Verdict::Deny { .. }) {
-        let verdict = Verdict::Deny { reason: format!("the session is in plan mode, and {own}") };
+        let verdict = Verdict::Deny { reason: format!("the session is in plan mode, and {reason}") };
         return Explanation { verdict, grants: Vec::new(), wider: Vec::new(), ..judgement };
     }
-    asked_first(judgement, own, "skills: installing packages requires approval")
+    require_approval(judgement, reason, "skills: installing packages requires approval")
 }
 
 /// Changes of the turn that one call requests, collected in its [record](super::call_record::CallRecord).
@@ -196,7 +200,7 @@ pub(crate) struct SideEffects {
     /// Tools that it found for the model.
     pub(crate) found: Vec<String>,
     /// Text from the user for this call: an answer or a reason.
-    pub(crate) said: Option<String>,
+    pub(crate) user_text: Option<String>,
     /// True if a user answered a question about it.
     pub(crate) answered: bool,
     /// Fingerprint of its text, if an earlier result shows the same.

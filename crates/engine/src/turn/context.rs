@@ -36,7 +36,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     agents::{self, ActiveAgent},
     answer_form::AnswerForm,
-    catalog::{DELEGATE, Finds},
+    catalog::{DELEGATE, ToolFinder},
     client::{FileLines, OfferedTools},
     config::{EngineConfig, PolicyInForce, Ports},
     error::EngineError,
@@ -129,9 +129,9 @@ pub(crate) struct TurnTools {
     /// Visible tools at the start of the turn.
     pub(crate) visible: ToolSet,
     /// Visible tools now, including those the model has found, and the tools it can still find.
-    pub(crate) finds: Finds,
+    pub(crate) finder: ToolFinder,
     /// Visible tools that the client answers.
-    pub(crate) of_client: OfferedTools,
+    pub(crate) client_tools: OfferedTools,
     /// Mentions in the turn's input.
     pub(crate) mentions: Arc<Mentions>,
     pub(crate) chain: Arc<Chain>,
@@ -149,11 +149,11 @@ pub(crate) struct TurnFiles {
     /// Session that the files belong to.
     pub(crate) session: SessionId,
     /// Set once the session's folders exist.
-    pub(crate) are_made: OnceCell<()>,
+    pub(crate) folders_created: OnceCell<()>,
     /// Live files of the session's own state.
     pub(crate) state: watch::Receiver<Arc<StateFiles>>,
     /// Live connections to clients that hold files of the project.
-    pub(crate) of_client: Arc<FileLines>,
+    pub(crate) client_files: Arc<FileLines>,
 }
 
 impl TurnFiles {
@@ -193,19 +193,19 @@ impl TurnContext {
     /// Creates the session's folders if they are missing. Done lazily before the first tool runs, so that a turn
     /// without tools does not wait for the disk. Without the folders, no tool may run.
     pub(crate) async fn make_folders(&self) -> Result<(), TurnExit> {
-        let TurnFiles { workspace, session, are_made, .. } = &self.files;
+        let TurnFiles { workspace, session, folders_created, .. } = &self.files;
         let open = || async { self.ports.workspaces.open(*session, workspace.mounts()).await.map(drop) };
-        let made = are_made.get_or_try_init(open).await;
+        let made = folders_created.get_or_try_init(open).await;
         made.map(drop).map_err(|error| TurnExit::Failed(EngineError::from(error).to_turn_error()))
     }
 
     /// Stores a tool's output where tools can read it, and returns the path under which they find it.
-    pub(crate) async fn keep_result(&self, name: String, content: Vec<u8>) -> Result<String, WorkspaceError> {
+    pub(crate) async fn store_result(&self, name: String, content: Vec<u8>) -> Result<String, WorkspaceError> {
         self.ports.workspaces.keep(self.files.session, ArtifactDir::LargeToolResults, name, content).await
     }
 
     /// Creates an audit entry about a call.
-    pub(crate) fn audited(&self, call: &ToolCall, fact: AuditFact) -> AuditEntry {
+    pub(crate) fn audit_entry(&self, call: &ToolCall, fact: AuditFact) -> AuditEntry {
         AuditEntry {
             at: self.ports.clock.now(),
             trace_id: Some(self.ids.trace),
@@ -246,13 +246,13 @@ impl TurnContext {
 
     /// Working time by which an answer that starts now must be complete, if the turn has a time limit. It includes a
     /// grace period, since an answer that is nearly complete is worth more than none.
-    pub(crate) fn latest_answer(&self) -> Option<Duration> {
+    pub(crate) fn answer_deadline(&self) -> Option<Duration> {
         let time = self.limits.time?;
         Some(time.max(self.control.stopwatch.worked()).saturating_add(GRACE.max(time / 4)))
     }
 
     /// Waits for model output until working time `latest`, or fails when that is reached or the turn is cancelled.
-    pub(crate) async fn or_too_late<T>(
+    pub(crate) async fn or_deadline<T>(
         &self,
         latest: Option<Duration>,
         future: impl Future<Output = T>,
@@ -289,7 +289,7 @@ impl TurnContext {
     }
 
     /// Returns true if a subagent has been working on the call since before a restart.
-    pub(crate) fn is_under_way(&self, call: &ToolCall) -> bool {
+    pub(crate) fn is_in_flight(&self, call: &ToolCall) -> bool {
         self.tools.in_flight.contains_key(&call.call_id)
     }
 
@@ -316,12 +316,12 @@ impl TurnContext {
     /// Finds a visible tool by name or alias.
     pub(crate) fn tool(&self, name: &str) -> Option<&ToolSpec> {
         let visible = |name: &str| self.tools.visible.get(name);
-        let found = || self.tools.finds.get(name).map(|tool| &tool.spec);
+        let found = || self.tools.finder.get(name).map(|tool| &tool.spec);
         // An alias that other systems use for a built-in tool resolves to that tool, unless a user's tool has the name.
         let ours = |name: &str| {
             visible(self.ports.toolbox.canonical_name(name)).or_else(|| visible(agents::canonical_name(name)))
         };
-        visible(name).or_else(found).or_else(|| if self.tools.finds.is_known(name) { None } else { ours(name) })
+        visible(name).or_else(found).or_else(|| if self.tools.finder.is_known(name) { None } else { ours(name) })
     }
 
     /// Returns true if a call is one of the built-in `delegate_task`, not of a foreign tool with that name.
@@ -331,7 +331,7 @@ impl TurnContext {
 
     /// Owner of a visible tool, if it is foreign.
     pub(crate) fn foreign(&self, tool: &ToolSpec) -> Option<Arc<ForeignTool>> {
-        self.tools.finds.tools().foreign(&tool.name).cloned()
+        self.tools.finder.tools().foreign(&tool.name).cloned()
     }
 
     /// Live rules about files that a call reaches without naming them, or that its error messages would reveal: about
@@ -350,11 +350,11 @@ impl TurnContext {
         self.rules_of(read_tool(), "{}".to_owned())
     }
 
-    fn rules_of(&self, tool: ToolSpec, own: String) -> ReadRules {
+    fn rules_of(&self, tool: ToolSpec, arguments: String) -> ReadRules {
         let settings = self.rules.grants.of_session().over(&self.settings);
-        let (kept, foreign) = (self.rules.grants.kept.now(), self.foreign(&tool));
+        let (grants, foreign) = (self.rules.grants.permanent.now(), self.foreign(&tool));
         let workspace = Arc::clone(&self.files.workspace);
-        read_rules(self.rules.policy.clone(), settings, kept, workspace, tool, foreign, own)
+        read_rules(self.rules.policy.clone(), settings, grants, workspace, tool, foreign, arguments)
     }
 
     /// Identifies the session to adapters that start servers for it.
@@ -374,11 +374,11 @@ impl TurnContext {
             call_id: call.call_id.clone(),
             workspace: Arc::clone(&self.files.workspace),
             state_files: Arc::clone(&self.files.state.borrow()),
-            client_files: Some(Arc::clone(&self.files.of_client) as _),
+            client_files: Some(Arc::clone(&self.files.client_files) as _),
             reading: self.read_rules(call),
             environment: Arc::clone(&self.control.environment),
             progress: Default::default(),
-            person: answering::of_call(
+            person: answering::person_for(
                 call.call_id.clone(),
                 self.recorder.clone(),
                 Arc::clone(&self.control.stopwatch),
@@ -387,7 +387,7 @@ impl TurnContext {
             ),
             // Only a running call may ask the model.
             sampler: Default::default(),
-            stands_for: self.tools.finds.tools().stands_for(&call.name).cloned(),
+            stands_for: self.tools.finder.tools().stands_for(&call.name).cloned(),
             // Confinement is known only after the call was approved.
             confinement: Confinement::Usual,
             guarded: self.rules.policy.now().rules().guarded().clone(),
@@ -398,19 +398,19 @@ impl TurnContext {
     }
 }
 
-/// Rules about files that calls of a tool reach, in a session with these settings and folders. `own` is the arguments
-/// of the call itself.
+/// Rules about files that calls of a tool reach, in a session with these settings and folders. `call_arguments` are
+/// those of the call itself.
 pub(crate) fn read_rules(
     in_force: PolicyInForce,
     settings: SessionSettings,
-    kept: Arc<[Grant]>,
+    grants: Arc<[Grant]>,
     workspace: Arc<Workspace>,
     tool: ToolSpec,
     foreign: Option<Arc<ForeignTool>>,
-    own: String,
+    call_arguments: String,
 ) -> ReadRules {
     let is_address = tool.effect == Effect::Network;
-    let look = Arc::new(move |arguments: &str, look: &dyn Fn(&Policy, &CallContext<'_>) -> bool| {
+    let check = Arc::new(move |arguments: &str, check: &dyn Fn(&Policy, &CallContext<'_>) -> bool| {
         let facts = CallContext {
             tool: &tool,
             foreign: foreign.as_deref(),
@@ -420,30 +420,31 @@ pub(crate) fn read_rules(
             settings: &settings,
             roots: &roots(&workspace),
             memories: workspace.memories.as_deref(),
-            kept: &kept,
+            kept: &grants,
             // No command is judged here.
             held: true,
             contained: true,
         };
-        look(&in_force.now(), &facts)
+        check(&in_force.now(), &facts)
     });
-    let changes = Arc::clone(&look);
+    let check_change = Arc::clone(&check);
     let rules = ReadRules::new(move |named| {
         let arguments = if is_address { json!({ "url": named }) } else { json!({ "path": named }) }.to_string();
-        look(&arguments, &|rules, facts| {
+        check(&arguments, &|rules, facts| {
             if is_address { rules.judge(facts).verdict == Verdict::Allow } else { rules.may_show(facts) }
         })
     });
     rules.with_changes(move |named| {
         let arguments = json!({ "path": named }).to_string();
-        changes(&arguments, &|rules, facts| {
+        check_change(&arguments, &|rules, facts| {
             let verdict = rules.judge(facts).verdict;
             // An approval of the call itself covers whatever is no riskier.
             let is_within = |own: Verdict| match (&verdict, own) {
                 (Verdict::Ask { risk: other, .. }, Verdict::Ask { risk: own, .. }) => *other <= own,
                 _ => false,
             };
-            verdict == Verdict::Allow || changes(&own, &|rules, own| is_within(rules.judge(own).verdict))
+            verdict == Verdict::Allow
+                || check_change(&call_arguments, &|rules, own| is_within(rules.judge(own).verdict))
         })
     })
 }

@@ -32,10 +32,10 @@ use crate::turn::{
 pub(crate) async fn dispatch(context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
     context.make_folders().await?;
     let mut calls: Vec<DueCall> = state.pending_calls.iter().map(|written| DueCall::of(context, written)).collect();
-    calls.sort_by_key(|due| !context.is_under_way(&due.call));
+    calls.sort_by_key(|due| !context.is_in_flight(&due.call));
     let mut rest = calls.as_slice();
     while !rest.is_empty() {
-        let (batch, later) = rest.split_at(independent(context, rest));
+        let (batch, later) = rest.split_at(leading_concurrent(context, rest));
         run_batch(context, state, batch).await?;
         if context.control.cancel.is_cancelled() {
             return Err(TurnExit::Finished(StopReason::Cancelled));
@@ -64,9 +64,9 @@ impl DueCall {
 
 /// Runs these calls concurrently, stores each result as it arrives, and applies all of them even if some fail.
 async fn run_batch(context: &TurnContext, state: &mut TurnState, batch: &[DueCall]) -> Result<(), TurnExit> {
-    let known: &TurnState = state;
-    let (step, mut usage) = (known.steps, known.usage);
-    let running: Vec<_> = batch.iter().map(|due| run_call(context, due, known).boxed()).collect();
+    let before: &TurnState = state;
+    let (step, mut usage) = (before.steps, before.usage);
+    let running: Vec<_> = batch.iter().map(|due| run_call(context, due, before).boxed()).collect();
     let mut running = stream::iter(running).buffer_unordered(context.config.parallel_calls.max(1));
     let mut outcomes = Vec::with_capacity(batch.len());
     // All calls run to their end even if one fails: none is dropped without an audit entry.
@@ -87,11 +87,11 @@ async fn run_batch(context: &TurnContext, state: &mut TurnState, batch: &[DueCal
     state.usage = usage;
     let mut stopped = None;
     for outcome in outcomes {
-        let taken_in = match outcome {
+        let applied = match outcome {
             Ok(outcome) => apply_outcome(context, state, outcome).await,
             Err(stop) => Err(stop),
         };
-        if let Err(stop) = taken_in {
+        if let Err(stop) = applied {
             stopped.get_or_insert(stop);
         }
     }
@@ -100,8 +100,8 @@ async fn run_batch(context: &TurnContext, state: &mut TurnState, batch: &[DueCal
 
 /// Number of leading calls that may run concurrently: all calls in flight, else all that only read or run in a
 /// subagent, else one.
-fn independent(context: &TurnContext, calls: &[DueCall]) -> usize {
-    let looks = |DueCall { call, .. }: &&DueCall| {
+fn leading_concurrent(context: &TurnContext, calls: &[DueCall]) -> usize {
+    let can_overlap = |DueCall { call, .. }: &&DueCall| {
         context.is_delegation(&call.name)
             || context.tool(&call.name).is_some_and(|tool| match tool.effect {
                 Effect::Read => true,
@@ -109,8 +109,8 @@ fn independent(context: &TurnContext, calls: &[DueCall]) -> usize {
                 Effect::State | Effect::Write | Effect::Execute => false,
             })
     };
-    let under_way = calls.iter().take_while(|due| context.is_under_way(&due.call)).count();
-    if under_way > 0 { under_way } else { calls.iter().take_while(looks).count().max(1) }
+    let in_flight = calls.iter().take_while(|due| context.is_in_flight(&due.call)).count();
+    if in_flight > 0 { in_flight } else { calls.iter().take_while(can_overlap).count().max(1) }
 }
 
 /// A call that has ended.
@@ -139,7 +139,7 @@ async fn run_call<'a>(context: &TurnContext, due: &'a DueCall, state: &TurnState
             output => output?,
         }
     };
-    let duration_ms = record.took();
+    let duration_ms = record.duration_ms();
     let entries = std::mem::take(&mut *record.entries());
     Ok(EndedCall { call, item: started.get().copied(), output, entries, duration_ms })
 }
@@ -155,10 +155,10 @@ fn out_of_time(started: &OnceLock<ItemId>) -> ToolOutput {
 /// Stores the result of a call together with the usage spent on it.
 async fn store(context: &TurnContext, ended: EndedCall<'_>, step: u32, turn: &mut Usage) -> Result<Outcome, TurnExit> {
     let EndedCall { call, item, output, entries, duration_ms } = ended;
-    let CallEntries { unwritten, ran_with, mut effects, .. } = entries;
+    let CallEntries { log_failed, ran_with, mut effects, .. } = entries;
     let ToolOutput { text, error, files, exit_code, details, state_files, .. } = output;
-    // State changes are in the journal before the result. So no model hears of a file that a crash has lost, and the
-    // next call sees the change.
+    // State changes are in the journal before the result. So a model is never shown a file that a crash has lost, and
+    // the next call sees the change.
     let changes_state = !state_files.is_empty();
     for change in state_files {
         context.recorder.change(StateChange::File(change)).await?;
@@ -168,9 +168,9 @@ async fn store(context: &TurnContext, ended: EndedCall<'_>, step: u32, turn: &mu
     }
     let (call_id, name) = (call.call_id.clone(), call.name.clone());
     let (takes_back, found) = (effects.takes_back.take(), std::mem::take(&mut effects.found));
-    let (said, unchanged) = (effects.said.take(), effects.unchanged);
+    let (user_text, unchanged) = (effects.user_text.take(), effects.unchanged);
     if !found.is_empty() {
-        context.recorder.change(StateChange::Tools { names: context.tools.finds.names() }).await?;
+        context.recorder.change(StateChange::Tools { names: context.tools.finder.names() }).await?;
     }
     let result = ToolResult {
         call_id,
@@ -184,7 +184,7 @@ async fn store(context: &TurnContext, ended: EndedCall<'_>, step: u32, turn: &mu
         takes_back,
         found,
         pictures: effects.pictures.clone(),
-        said,
+        said: user_text,
         unchanged,
         duration_ms,
     };
@@ -204,13 +204,13 @@ async fn store(context: &TurnContext, ended: EndedCall<'_>, step: u32, turn: &mu
         }
     }
     let item = context.recorder.complete(id, ItemBody::ToolResult(result), status, None, counted).await?;
-    Ok((item, effects, unwritten))
+    Ok((item, effects, log_failed))
 }
 
 async fn apply_outcome(context: &TurnContext, state: &mut TurnState, outcome: Outcome) -> Result<(), TurnExit> {
-    let (item, effects, is_shut_out) = outcome;
+    let (item, effects, is_blocked) = outcome;
     if let ItemBody::ToolResult(ToolResult { call_id, name, text, error, .. }) = &item.body
-        && (is_shut_out || *error == Some(ToolErrorCode::Denied))
+        && (is_blocked || *error == Some(ToolErrorCode::Denied))
     {
         state.note_denial(call_id.clone(), name.clone(), text.clone());
     }
@@ -219,7 +219,7 @@ async fn apply_outcome(context: &TurnContext, state: &mut TurnState, outcome: Ou
         state.rounds.start_over();
     }
     state.note(item);
-    state.returned.extend(pictures);
+    state.returned_pictures.extend(pictures);
     state.delegated = state.delegated.saturating_add(sampled.tokens());
     if changes_agent {
         state.phase = Phase::HandingOff;
@@ -281,24 +281,24 @@ async fn execute(invocation: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
     begin(invocation).await?;
     let Invocation { context, call, started, record, .. } = invocation;
     let progress = started.get().map(|id| context.recorder.progress(*id)).unwrap_or_default();
-    let tab = SamplingBudget::open(invocation);
+    let budget = SamplingBudget::open(invocation);
     let confinement = record.entries().confinement;
     let closed = Arc::clone(&record.entries().closed);
     let tool_context =
-        ToolContext { progress, sampler: tab.sampler(), confinement, closed, ..context.tool_context(call) };
-    let given_up = async {
+        ToolContext { progress, sampler: budget.sampler(), confinement, closed, ..context.tool_context(call) };
+    let grace_over = async {
         context.control.calls.cancelled().await;
         tokio::time::sleep(CANCEL_GRACE).await;
     };
     let mut output = tokio::select! {
         biased;
         output = context.ports.toolbox.call(&tool_context, call) => output,
-        () = given_up => ToolOutput::error(ToolErrorCode::Cancelled, "the turn ended while this ran"),
+        () = grace_over => ToolOutput::error(ToolErrorCode::Cancelled, "the turn ended while this ran"),
     };
-    tab.record_usage().await;
+    budget.record_usage().await;
     if output.error == Some(ToolErrorCode::Cancelled) && context.is_out_of_time() {
         output.error = Some(ToolErrorCode::Timeout);
         output.text.push_str("\n[the turn's time limit was reached]");
     }
-    Ok(record.noted(output))
+    Ok(record.with_note(output))
 }

@@ -10,7 +10,7 @@
 //!   call. `sampler` lets a running tool call the model.
 //! - `request`: the next request, its reminders, and what its token usage reveals about the window; `route`: the model
 //!   that gets it, and whether the turn begins with a plan.
-//! - `unusable`: answers that a turn cannot end with; `rounds`: repeated calls.
+//! - `unusable_answers`: answers that a turn cannot end with; `rounds`: repeated calls.
 //! - `answering`: how questions reach users; `stopwatch`: working time of turns and model calls.
 
 pub(crate) mod answering;

@@ -43,7 +43,7 @@ pub(crate) enum TurnMessage {
     /// Requests the inputs added to the turn since the last request.
     TakeSteers(oneshot::Sender<Vec<Arc<Item>>>),
     /// The turn continues in a separate task, with another agent or with newly discovered tools.
-    HandOn(Box<TurnState>),
+    Transfer(Box<TurnState>),
     /// The turn's model does not respond. The next one continues from here, if there is one.
     FailOver { state: Box<TurnState>, call: Box<UnansweredCall> },
     /// The turn is over, unless inputs were added meanwhile. Answered true if the end is stored; false if there are
@@ -56,7 +56,7 @@ pub(crate) enum TurnMessage {
 pub(crate) struct ResolvedInterrupt {
     pub(crate) answer: Answer,
     pub(crate) by: DecidedBy,
-    /// The question as it was shown; `None` if nobody was asked because a grant was added meanwhile.
+    /// The question as it was shown; `None` if a grant was added before the user was asked.
     pub(crate) asked: Option<Box<Ask>>,
 }
 
@@ -66,17 +66,17 @@ impl ResolvedInterrupt {
     }
 
     /// Text of the answer, if a user wrote it. Defaults and the daemon's own texts do not count.
-    pub(crate) fn words_of_person(&self) -> Option<String> {
-        let words = match &self.answer {
+    pub(crate) fn user_text(&self) -> Option<String> {
+        let text = match &self.answer {
             Answer::Text { text } => text,
             Answer::Reject { reason } => reason.as_ref()?,
             _ => return None,
         };
-        (matches!(self.by, DecidedBy::Client(_)) && !words.trim().is_empty()).then(|| words.trim().to_owned())
+        (matches!(self.by, DecidedBy::Client(_)) && !text.trim().is_empty()).then(|| text.trim().to_owned())
     }
 
     /// Returns true if it answers the call's own question, as opposed to approving the call.
-    pub(crate) fn is_to_a_question(&self) -> bool {
+    pub(crate) fn answers_question(&self) -> bool {
         matches!(self.asked.as_deref(), Some(Ask::Question { .. }))
     }
 }
@@ -92,7 +92,7 @@ pub(crate) struct CallAnswers {
 
 impl CallAnswers {
     pub(crate) fn note(&mut self, answered: ResolvedInterrupt) {
-        if answered.is_to_a_question() {
+        if answered.answers_question() {
             self.question = Some(answered);
         } else {
             self.approval = Some(answered);
@@ -100,7 +100,7 @@ impl CallAnswers {
     }
 
     /// The answer to that question. A call may ask several, and each answer belongs to one.
-    pub(crate) fn to(&self, ask: &Ask) -> Option<&ResolvedInterrupt> {
+    pub(crate) fn answer_to(&self, ask: &Ask) -> Option<&ResolvedInterrupt> {
         match ask {
             Ask::Question { .. } => self.question.as_ref().filter(|answered| answered.asked.as_deref() == Some(ask)),
             Ask::Approval { .. } => self.approval.as_ref(),
@@ -170,11 +170,11 @@ impl Recorder {
         body: ItemBody,
         status: ItemStatus,
         origin: Option<ItemOrigin>,
-        paid: Vec<EventKind>,
+        usage_events: Vec<EventKind>,
     ) -> Result<Arc<Item>, TurnExit> {
         let item = Item { id, origin: origin.map(Arc::new), ..Item::new(self.turn_id, body) };
         let done = EventKind::ItemCompleted { item: item.clone(), status };
-        self.facts([done].into_iter().chain(paid).collect()).await?;
+        self.facts([done].into_iter().chain(usage_events).collect()).await?;
         Ok(Arc::new(item))
     }
 
@@ -224,7 +224,7 @@ impl Recorder {
     /// Continues the turn in another task. This task must not send anything afterwards.
     pub(crate) async fn transfer_turn(&self, state: TurnState) {
         // A session that cannot receive this cannot end the turn either: it notifies its readers itself.
-        let _ = self.send(TurnMessage::HandOn(Box::new(state))).await;
+        let _ = self.send(TurnMessage::Transfer(Box::new(state))).await;
     }
 
     /// Lets another model continue, because this one does not respond. This task must not send anything afterwards.

@@ -42,12 +42,12 @@ pub(crate) fn guess_fixed(context: &TurnContext, model: &ModelInfo) -> u64 {
     if model.embedded {
         return 0;
     }
-    context.tools.finds.tools().print.tokens + tokens::estimate(&context.prompt.system)
+    context.tools.finder.tools().print.tokens + tokens::estimate(&context.prompt.system)
 }
 
 /// Estimates the tokens of the next request to a model.
 pub(crate) fn expected(context: &TurnContext, state: &TurnState, model: &ModelInfo) -> u64 {
-    let next = Next { model, tools: context.tools.finds.tools().print };
+    let next = Next { model, tools: context.tools.finder.tools().print };
     state.meter.expected(&context.models.calibration, next, || guess(context, state, model))
 }
 
@@ -67,8 +67,8 @@ pub(crate) async fn append_reminders(
         })
         .collect();
     let ends_with_answer = matches!(state.history.last().map(|item| &item.body), Some(ItemBody::AgentMessage { text }) if !text.is_empty());
-    let go_on = (ends_with_answer && changed.is_empty()).then(|| Reminder::new(NoticeTopic::Continue, CONTINUE));
-    for reminder in changed.into_iter().chain(go_on) {
+    let continuation = (ends_with_answer && changed.is_empty()).then(|| Reminder::new(NoticeTopic::Continue, CONTINUE));
+    for reminder in changed.into_iter().chain(continuation) {
         context.append_notice(state, reminder.notice()).await?;
     }
     Ok(())
@@ -78,22 +78,22 @@ pub(crate) async fn append_reminders(
 pub(crate) fn reminder_or_over(
     state: &TurnState,
     topic: NoticeTopic,
-    now: Option<String>,
-    over: &str,
+    current: Option<String>,
+    retraction: &str,
 ) -> Option<Reminder> {
     let was_shown = || {
         state.history.iter().rev().find_map(|item| match &item.body {
-            ItemBody::Notice { topic: about, text, .. } if *about == topic => Some(text != over),
+            ItemBody::Notice { topic: about, text, .. } if *about == topic => Some(text != retraction),
             _ => None,
         })
     };
-    let text = now.or_else(|| (was_shown() == Some(true)).then(|| over.to_owned()))?;
+    let text = current.or_else(|| (was_shown() == Some(true)).then(|| retraction.to_owned()))?;
     Some(Reminder::new(topic, text))
 }
 
 /// The latest reminder on a topic. Reminders that belong to a turn count only in that turn.
 fn last_reminder(history: &[Arc<Item>], topic: NoticeTopic, turn: TurnId) -> Option<&str> {
-    let of_turn = matches!(
+    let is_per_turn = matches!(
         topic,
         NoticeTopic::Mentions
             | NoticeTopic::LastAnswer
@@ -111,7 +111,7 @@ fn last_reminder(history: &[Arc<Item>], topic: NoticeTopic, turn: TurnId) -> Opt
         .filter(|item| topic != NoticeTopic::Level || summary.is_none_or(|summary| item.id > summary.id))
         .find_map(|item| match &item.body {
             ItemBody::Notice { topic: about, text, .. } if *about == topic => {
-                Some(text.as_str()).filter(|_| !of_turn || item.turn_id == turn)
+                Some(text.as_str()).filter(|_| !is_per_turn || item.turn_id == turn)
             }
             _ => None,
         })
@@ -138,18 +138,18 @@ pub(crate) async fn warn_of_price(
 ) -> Result<(), TurnExit> {
     let Some(prices) = model.prices().filter(|prices| !prices.tiers.is_empty()) else { return Ok(()) };
     let tokens = expected(context, state, model.info());
-    let dearer = prices.of_request(tokens.saturating_add(tokens / PRICE_MARGIN));
-    let usual = prices.of_request(dearer.above);
-    if dearer.input <= usual.input || !state.meter.note_threshold(dearer.above) {
+    let upper_tier = prices.of_request(tokens.saturating_add(tokens / PRICE_MARGIN));
+    let current_tier = prices.of_request(upper_tier.above);
+    if upper_tier.input <= current_tier.input || !state.meter.note_threshold(upper_tier.above) {
         return Ok(());
     }
     let message = format!(
         "this request to {} has about {tokens} tokens; above {} tokens, all input of a request costs ${} per million \
          tokens instead of ${}: /compact shrinks the next ones",
         model.info().id,
-        dearer.above,
-        dearer.input,
-        usual.input
+        upper_tier.above,
+        upper_tier.input,
+        current_tier.input
     );
     context.recorder.warn("price_border", message).await
 }
@@ -165,8 +165,8 @@ pub(crate) async fn check_truncation(
 ) -> Result<Usage, TurnExit> {
     let (info, windows) = (model.info(), &context.models.windows);
     let (system, history) = (context.prompt.system.as_str(), &state.history[..items.min(state.history.len())]);
-    let least = || least_tokens(system) + history.iter().map(|item| of_item(item)).sum::<u64>();
-    let Some(window) = state.meter.cut(sent, usage, info, windows.largest(info), least) else { return Ok(usage) };
+    let minimum = || least_tokens(system) + history.iter().map(|item| min_item_tokens(item)).sum::<u64>();
+    let Some(window) = state.meter.cut(sent, usage, info, windows.largest(info), minimum) else { return Ok(usage) };
     let before = windows.of(info);
     windows.learn(info, sent.report.tokens, window);
     if window < before {
@@ -187,7 +187,7 @@ pub(crate) async fn check_truncation(
 }
 
 /// Lower bound on the tokens of an item in a request.
-fn of_item(item: &Item) -> u64 {
+fn min_item_tokens(item: &Item) -> u64 {
     match &item.body {
         ItemBody::UserMessage { text, .. } | ItemBody::AgentMessage { text } | ItemBody::Notice { text, .. } => {
             least_tokens(text)

@@ -16,18 +16,18 @@ use agentd_core::{
 use serde_json::Value;
 
 /// Numbers of equal rounds after which the model is warned, and after which the turn ends.
-pub(crate) const NOTED: usize = 3;
-pub(crate) const MOST: usize = 6;
+pub(crate) const WARN_AFTER: usize = 3;
+pub(crate) const END_AFTER: usize = 6;
 
 /// Number of answers in the longest cycle that is detected.
-const LONGEST: usize = 3;
+const MAX_CYCLE: usize = 3;
 
 /// Outcome of every call to a tool that the model was not given.
 const UNKNOWN_TOOL: u64 = 0;
 
 /// Words that mark a call as polling, and the duration in milliseconds above which it waits. Polling repeats by design.
-const POLLS: [&str; 3] = ["sleep", "wait", "watch"];
-const WAITS_MS: u64 = 1_000;
+const POLL_WORDS: [&str; 3] = ["sleep", "wait", "watch"];
+const MIN_WAIT_MS: u64 = 1_000;
 
 /// Units of durations in program output.
 const UNITS: [&str; 12] = ["ns", "us", "µs", "ms", "s", "m", "h", "sec", "secs", "second", "seconds", "min"];
@@ -52,7 +52,7 @@ pub(crate) struct CallRounds {
     /// Fingerprints of earlier answers, oldest first.
     answers: VecDeque<u64>,
     /// True once the model was warned about these rounds.
-    pub(crate) is_noted: bool,
+    pub(crate) is_warned: bool,
     /// The tool that was called last.
     pub(crate) tool: String,
 }
@@ -70,7 +70,7 @@ impl CallRounds {
 
     /// Forgets the answers, because the user sent new input.
     pub(crate) fn start_over(&mut self) {
-        (self.answers, self.is_noted) = (VecDeque::new(), false);
+        (self.answers, self.is_warned) = (VecDeque::new(), false);
     }
 
     /// Records an item of the history.
@@ -78,7 +78,7 @@ impl CallRounds {
         match item {
             ItemBody::ToolCall(call) => self.call(call),
             ItemBody::ToolResult(result) => self.result(result),
-            ItemBody::Notice { topic: NoticeTopic::Repetition, .. } => self.is_noted = true,
+            ItemBody::Notice { topic: NoticeTopic::Repetition, .. } => self.is_warned = true,
             // A user who continues after a final answer has seen how that turn ended.
             ItemBody::UserMessage { .. } | ItemBody::Notice { topic: NoticeTopic::LastAnswer, .. } => self.start_over(),
             _ => {}
@@ -89,7 +89,7 @@ impl CallRounds {
         let arguments = serde_json::from_str::<Value>(&call.arguments).map_err(|_| &call.arguments);
         let print = fingerprint(&(&call.name, arguments));
         let is_poll =
-            |text: &str| text.split(|letter: char| !letter.is_alphanumeric()).any(|word| POLLS.contains(&word));
+            |text: &str| text.split(|letter: char| !letter.is_alphanumeric()).any(|word| POLL_WORDS.contains(&word));
         let polls = is_poll(&call.name) || is_poll(&call.arguments);
         self.open.push(OpenCall { id: call.call_id.clone(), print, polls, outcome: None });
         self.tool = call.name.chars().filter(|letter| !letter.is_control()).take(MAX_NAME).collect();
@@ -109,11 +109,11 @@ impl CallRounds {
         self.open.clear();
         // Several unknown tools in one answer count as one mistake.
         outcomes.dedup();
-        if self.answers.len() == MOST * LONGEST {
+        if self.answers.len() == END_AFTER * MAX_CYCLE {
             self.answers.pop_front();
         }
         self.answers.push_back(fingerprint(&outcomes));
-        self.is_noted &= self.repeated() >= NOTED;
+        self.is_warned &= self.repeated() >= WARN_AFTER;
     }
 
     /// Returns true if the last answer called only tools that it was not given.
@@ -128,7 +128,7 @@ impl CallRounds {
             let pairs = newest.clone().zip(newest.skip(period)).take_while(|(one, other)| one == other);
             (pairs.count() + period) / period
         };
-        (1..=LONGEST).map(equal).max().unwrap_or_default()
+        (1..=MAX_CYCLE).map(equal).max().unwrap_or_default()
     }
 }
 
@@ -141,18 +141,18 @@ pub(crate) fn fingerprint(value: &impl Hash) -> u64 {
 
 /// Fingerprint of a failure without the parts that vary: durations (`after 0.3 s`, `finished in 12ms`), times,
 /// addresses and random identifiers.
-fn failure_print(text: &str) -> u64 {
-    let mut words = text.split(char::is_whitespace).peekable();
-    let mut lasting = Vec::new();
-    while let Some(word) = words.next() {
-        let number = bare(word);
-        let is_number = !number.is_empty() && number.trim_start_matches(is_figure).is_empty();
-        let has_unit = is_number && words.next_if(|unit| UNITS.contains(&bare(unit))).is_some();
+fn failure_fingerprint(text: &str) -> u64 {
+    let mut tokens = text.split(char::is_whitespace).peekable();
+    let mut stable = Vec::new();
+    while let Some(token) = tokens.next() {
+        let number = bare(token);
+        let is_number = !number.is_empty() && number.trim_start_matches(is_digit_or_dot).is_empty();
+        let has_unit = is_number && tokens.next_if(|unit| UNITS.contains(&bare(unit))).is_some();
         if !has_unit && !is_duration(number) && !is_stamp(number) {
-            lasting.push(word);
+            stable.push(token);
         }
     }
-    fingerprint(&lasting)
+    fingerprint(&stable)
 }
 
 fn bare(word: &str) -> &str {
@@ -161,8 +161,8 @@ fn bare(word: &str) -> &str {
 
 /// Returns true for numbers with units, such as `0.53s` and `1m3.5s`.
 fn is_duration(word: &str) -> bool {
-    let mut units = word.split(is_figure).filter(|unit| !unit.is_empty()).peekable();
-    word.starts_with(is_figure) && units.peek().is_some() && units.all(|unit| UNITS.contains(&unit))
+    let mut units = word.split(is_digit_or_dot).filter(|unit| !unit.is_empty()).peekable();
+    word.starts_with(is_digit_or_dot) && units.peek().is_some() && units.all(|unit| UNITS.contains(&unit))
 }
 
 /// Returns true for times (`11:20:48`, `2026-11-30T11:20:48Z`), addresses (`0x7f3a…`), hashes and the like.
@@ -172,12 +172,12 @@ fn is_stamp(word: &str) -> bool {
     word.len() >= 8 && word.contains(|letter: char| letter.is_ascii_digit()) && word.chars().all(is_part)
 }
 
-fn is_figure(letter: char) -> bool {
+fn is_digit_or_dot(letter: char) -> bool {
     letter.is_ascii_digit() || letter == '.'
 }
 
 /// Outcome of a subagent's work, without its ID and step count, which vary.
-fn of_subagent(text: &str) -> Option<Value> {
+fn subagent_outcome(text: &str) -> Option<Value> {
     if !text.starts_with('{') || !text.contains("\"context_id\"") {
         return None;
     }
@@ -195,14 +195,14 @@ fn outcome(call: &OpenCall, result: &ToolResult) -> u64 {
     // The first line of a command's output contains its duration and exit code.
     let shown = if result.exit_code.is_some() { text.split_once('\n').map_or("", |(_, shown)| shown) } else { text };
     let failed = result.error.is_some() || result.exit_code.is_some_and(|code| code != 0);
-    let text = match of_subagent(shown) {
+    let text = match subagent_outcome(shown) {
         Some(work) => fingerprint(&work),
-        None if failed => failure_print(shown),
+        None if failed => failure_fingerprint(shown),
         None => result.unchanged.unwrap_or_else(|| fingerprint(&shown)),
     };
     let files: Vec<_> =
         result.files.iter().map(|file| (&file.path, file.after.as_ref().map(|after| &after.hash))).collect();
-    let waits = (call.polls && result.duration_ms >= WAITS_MS).then_some(&result.call_id);
+    let waits = (call.polls && result.duration_ms >= MIN_WAIT_MS).then_some(&result.call_id);
     fingerprint(&(call.print, text, result.error, result.exit_code, files, waits))
 }
 
@@ -217,7 +217,7 @@ mod tests {
         let mut rounds = CallRounds::default();
         for answer in answers.split(' ').filter(|answer| !answer.is_empty()) {
             match answer {
-                "n" => rounds.is_noted = true,
+                "n" => rounds.is_warned = true,
                 "!" => rounds.start_over(),
                 calls => {
                     let calls: Vec<(char, ToolCall)> = calls
@@ -234,7 +234,7 @@ mod tests {
                     for (letter, call) in calls.into_iter().rev() {
                         let text = if letter.is_uppercase() { "another" } else { "one" }.to_owned();
                         let error = (letter == '?').then_some(ToolErrorCode::UnknownTool);
-                        let duration_ms = if matches!(letter, '~' | '/') { WAITS_MS } else { 1 };
+                        let duration_ms = if matches!(letter, '~' | '/') { MIN_WAIT_MS } else { 1 };
                         let empty = ToolResult::empty(call.call_id, call.name);
                         rounds.result(&ToolResult { text, error, duration_ms, ..empty });
                     }
@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn failure_fingerprint_ignores_durations() {
         let check = |one: &str, other: &str, are_equal: bool| {
-            assert_eq!(failure_print(one) == failure_print(other), are_equal, "{one:?} {other:?}");
+            assert_eq!(failure_fingerprint(one) == failure_fingerprint(other), are_equal, "{one:?} {other:?}");
         };
         check("exit code 2 after 0.3 s\nstderr:\nno file", "exit code 2 after 12.0 s\nstderr:\nno file", true);
         check("1 failed; finished in 0.53s", "1 failed; finished in 950ms", true);
@@ -271,7 +271,7 @@ mod tests {
         let check = |answers: &str, is_due: bool, is_endless: bool| {
             let rounds = after(answers);
             let repeated = rounds.repeated();
-            let found = (repeated >= NOTED && !rounds.is_noted, repeated >= MOST);
+            let found = (repeated >= WARN_AFTER && !rounds.is_warned, repeated >= END_AFTER);
             assert_eq!(found, (is_due, is_endless), "{answers}: {rounds:?}");
         };
         for (answers, is_due) in [

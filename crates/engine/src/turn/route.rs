@@ -22,10 +22,10 @@ pub(crate) struct RouteFacts<'a> {
     pub(crate) intent: Option<&'a Intent>,
     /// True if there are pictures for the model to see.
     pub(crate) pictures: bool,
-    /// Slots with a model of their own.
+    /// Slots with their own model.
     pub(crate) own: &'a [Slot],
     /// Slots whose model has vision.
-    pub(crate) seeing: &'a [Slot],
+    pub(crate) with_vision: &'a [Slot],
 }
 
 /// A slot and the rule that chose it.
@@ -44,13 +44,13 @@ impl RouteFacts<'_> {
         if let Some((slot, rule)) = by_name.into_iter().find_map(|(slot, rule)| Some((slot?, rule))) {
             return choice(slot, rule);
         }
-        let is_needed = |slot: Slot| self.own.contains(&slot) && self.can_see(slot);
+        let is_usable = |slot: Slot| self.own.contains(&slot) && self.can_see(slot);
         let is_about_code = self.intent.is_some_and(|intent| intent.kind.is_about_code());
         let is_complex = self.intent.is_some_and(|intent| intent.complex);
-        if is_about_code && is_needed(Slot::Code) {
+        if is_about_code && is_usable(Slot::Code) {
             return choice(Slot::Code, ChoiceRule::Code);
         }
-        if is_complex && is_needed(Slot::Reasoning) {
+        if is_complex && is_usable(Slot::Reasoning) {
             return choice(Slot::Reasoning, ChoiceRule::ComplexTask);
         }
         match self.last.filter(|last| *last != Slot::Base && self.own.contains(last) && self.can_see(*last)) {
@@ -62,8 +62,8 @@ impl RouteFacts<'_> {
 
     /// Returns true if the slot's model can see the pictures, or if no model can.
     fn can_see(&self, slot: Slot) -> bool {
-        let somebody_sees = self.seeing.contains(&Slot::Vision);
-        !self.pictures || !somebody_sees || self.seeing.contains(&slot)
+        let any_has_vision = self.with_vision.contains(&Slot::Vision);
+        !self.pictures || !any_has_vision || self.with_vision.contains(&slot)
     }
 }
 
@@ -98,10 +98,10 @@ impl SlotChoice {
     }
 
     /// Slot to reuse for the next turn, if this one was chosen by the content of the turn.
-    pub(crate) fn to_keep(slot: Slot, rule: ChoiceRule) -> Option<Slot> {
-        let is_kept =
+    pub(crate) fn reusable_slot(slot: Slot, rule: ChoiceRule) -> Option<Slot> {
+        let is_by_content =
             matches!(rule, ChoiceRule::Pictures | ChoiceRule::Code | ChoiceRule::ComplexTask | ChoiceRule::Kept);
-        is_kept.then_some(slot)
+        is_by_content.then_some(slot)
     }
 
     /// Slot of the final answer: the chat slot, unless another one was chosen explicitly.
@@ -121,7 +121,12 @@ pub(crate) const PLAN_FIRST: &str = "Plan first. Calls that change files and com
 
 /// Returns true if a turn begins with a plan. The client's choice takes precedence over the configuration; `Auto` also
 /// considers the intent and how interrupts are answered.
-pub(crate) fn plans(asked: Option<Planning>, configured: Planning, intent: &Intent, answering: OnInterrupt) -> bool {
+pub(crate) fn begins_with_plan(
+    asked: Option<Planning>,
+    configured: Planning,
+    intent: &Intent,
+    answering: OnInterrupt,
+) -> bool {
     match asked.unwrap_or(configured) {
         Planning::Always => {
             asked.is_some() || !matches!(intent.kind, IntentKind::CapabilityQuery | IntentKind::GeneralChat)
@@ -135,7 +140,7 @@ pub(crate) fn plans(asked: Option<Planning>, configured: Planning, intent: &Inte
 }
 
 /// Returns true if a plan is pending after this item; `None` if the item does not affect that.
-pub(crate) fn is_open_behind(item: &Item) -> Option<bool> {
+pub(crate) fn plan_pending_after(item: &Item) -> Option<bool> {
     match &item.body {
         ItemBody::Notice { topic: NoticeTopic::Plan, .. } => Some(true),
         ItemBody::Notice { topic: NoticeTopic::Planned, .. } | ItemBody::UserMessage { steered: false, .. } => {
@@ -166,7 +171,7 @@ mod tests {
 
     #[test]
     fn pictures_route_to_a_vision_model() {
-        let sight = |seeing| RouteFacts { pictures: true, own: ALL, seeing, ..RouteFacts::default() };
+        let sight = |seeing| RouteFacts { pictures: true, own: ALL, with_vision: seeing, ..RouteFacts::default() };
         check(sight(&[Slot::Vision]), Slot::Vision, ChoiceRule::Pictures);
         check(sight(ALL), Slot::Base, ChoiceRule::Default);
         check(sight(&[]), Slot::Base, ChoiceRule::Default);
@@ -194,7 +199,11 @@ mod tests {
     #[test]
     fn plan_is_made_if_requested_but_not_for_chat() {
         let check = |asked, configured, intent: Intent, answering, expected| {
-            assert_eq!(plans(asked, configured, &intent, answering), expected, "{asked:?} {configured:?} {intent:?}");
+            assert_eq!(
+                begins_with_plan(asked, configured, &intent, answering),
+                expected,
+                "{asked:?} {configured:?} {intent:?}"
+            );
         };
         let large = || intent(IntentKind::CodingTask, true);
         let small = || intent(IntentKind::CodingTask, false);

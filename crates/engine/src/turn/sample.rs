@@ -28,14 +28,14 @@ use crate::turn::{
     unusable_answers,
 };
 
-/// Maximum number of calls per answer. A model that asks for more has gone astray.
+/// Maximum number of calls per answer. A model that requests more is malfunctioning.
 const MAX_CALLS: usize = 64;
 
 /// Calls the turn's model with its tools.
 pub(crate) async fn sample(context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
     request::append_reminders(context, state, None).await?;
     let model = &*context.models.model;
-    let tools = context.tools.finds.tools();
+    let tools = context.tools.finder.tools();
     // The answer exists but has the wrong form: no calls are needed to fix that.
     let only_form = state.unusable.wrong_form().is_some();
     let tools = if only_form && !model.can_forbid_calls() { ToolSet::none() } else { tools };
@@ -47,7 +47,7 @@ pub(crate) async fn sample(context: &TurnContext, state: &mut TurnState) -> Resu
 }
 
 /// Notice at the end of the final request: without it, a model that may not call anything often returns nothing.
-const LAST_WORDS: &str = "Do not call any more tools in this turn. Answer the user now, in text, with what you have: \
+const FINAL_ANSWER_PROMPT: &str = "Do not call any more tools in this turn. Answer the user now, in text, with what you have: \
                           what is done, and what is left to do.";
 
 /// Requests the final answer from the chat model. Calls are forbidden, but the tools are still listed so that the
@@ -67,11 +67,11 @@ async fn last_answer(context: &TurnContext, state: &mut TurnState) -> Result<(),
         let reason = SlotChoice { slot, rule }.reason().to_owned();
         context.recorder.fact(EventKind::ModelChosen { slot, model, rule, reason }).await?;
     }
-    let named = if context.models.chat.can_forbid_calls() { context.tools.finds.tools() } else { ToolSet::none() };
-    ask_with_room(context, state, named).await?;
-    if state.reply == Reply::CalledInVain && state.answer.is_none() {
+    let named = if context.models.chat.can_forbid_calls() { context.tools.finder.tools() } else { ToolSet::none() };
+    ask_with_retry(context, state, named).await?;
+    if state.reply == Reply::ForbiddenCall && state.answer.is_none() {
         // The model called a tool despite the ban, so it is asked again without tools.
-        ask_with_room(context, state, ToolSet::none()).await?;
+        ask_with_retry(context, state, ToolSet::none()).await?;
     }
     if state.answer.is_none() {
         let message = "the model ended the turn without an answer".to_owned();
@@ -81,7 +81,7 @@ async fn last_answer(context: &TurnContext, state: &mut TurnState) -> Result<(),
 }
 
 /// Sends the request, and retries once after a compaction if it did not fit.
-async fn ask_with_room(context: &TurnContext, state: &mut TurnState, tools: ToolSet) -> Result<(), TurnExit> {
+async fn ask_with_retry(context: &TurnContext, state: &mut TurnState, tools: ToolSet) -> Result<(), TurnExit> {
     ask_once(context, state, tools.clone()).await?;
     if state.reply == Reply::Overflowed {
         context.tools.chain.before_step(context, state).await?;
@@ -91,7 +91,8 @@ async fn ask_with_room(context: &TurnContext, state: &mut TurnState, tools: Tool
 }
 
 async fn ask_once(context: &TurnContext, state: &mut TurnState, tools: ToolSet) -> Result<(), TurnExit> {
-    request::append_reminders(context, state, Some(Reminder::new(NoticeTopic::LastAnswer, LAST_WORDS))).await?;
+    request::append_reminders(context, state, Some(Reminder::new(NoticeTopic::LastAnswer, FINAL_ANSWER_PROMPT)))
+        .await?;
     let mut draft = request::assemble(context, state, tools);
     (draft.answer_schema, draft.may_call) = (context.answer_schema(), false);
     context.tools.chain.before_model(context, state, &mut draft);
@@ -117,10 +118,10 @@ pub(crate) async fn ask(
     let items = state.history.len();
     request::warn_of_price(context, state, model).await?;
     let mut answer = Answer::new(&context.recorder, model);
-    let latest = context.latest_answer();
+    let latest = context.answer_deadline();
     let mut chunks = CallStream::open(model, request);
     let end = loop {
-        match context.or_too_late(latest, chunks.next()).await {
+        match context.or_deadline(latest, chunks.next()).await {
             Ok(Ok(ModelChunk::End(finish))) => break Ok(finish),
             Ok(Ok(chunk)) => answer.take(chunk).await?,
             Ok(Err(error)) => break Err(error),
@@ -136,7 +137,7 @@ pub(crate) async fn ask(
     if answer.without_tools {
         sent = state.meter.sent_without_tools(sent, &context.models.calibration, &model.info().id);
     }
-    state.usage_of_answer = usage.completion_tokens;
+    state.answer_tokens = usage.completion_tokens;
     // The embedded model reads only parts of a request and rephrases them.
     let prompt = (!model.info().embedded).then(|| PromptReport { remarks, ..sent.report.clone() });
     // Recorded even if the server reported no usage: this event counts the steps after a restart.
@@ -150,39 +151,39 @@ pub(crate) async fn ask(
             if is_silent && has_fallback && error.kind() != ErrorKind::ContextOverflow {
                 return Err(TurnExit::of_silent(model.info(), error));
             }
-            return Box::pin(room_or_fail(context, state, model, error)).await;
+            return Box::pin(compact_or_fail(context, state, model, error)).await;
         }
     };
     let status = if finish == Finish::Stop { ItemStatus::Done } else { ItemStatus::Cut };
     let fields = answer.fields.take();
-    let left = Box::pin(answer.close(status, fields)).await?;
+    let unused_fields = Box::pin(answer.close(status, fields)).await?;
     let Answer { done, mut calls, unrun, .. } = answer;
-    let thoughts = done.iter().any(|item| matches!(item.body, ItemBody::Reasoning { .. }));
+    let has_reasoning = done.iter().any(|item| matches!(item.body, ItemBody::Reasoning { .. }));
     done.into_iter().for_each(|item| state.note(item));
     // The fields go with the last text, or with the first call if there is no text.
-    if let (Some(whole), Some((_, fields))) = (left, calls.first_mut()) {
+    if let (Some(whole), Some((_, fields))) = (unused_fields, calls.first_mut()) {
         let ServerFields { call_id, extra_content, .. } = std::mem::take(fields);
         *fields = ServerFields { call_id, extra_content, ..whole };
     }
-    warn_of_cut(context, finish).await?;
+    warn_of_truncation(context, finish).await?;
     let is_called = !calls.is_empty() || matches!(unrun, Some((_, UnrunReason::Foreign)));
-    let called_in_vain = !may_call && is_called;
-    let words = state.answer.as_ref().map_or(0, String::len);
-    let problem = unusable_answers::problem(finish, words, thoughts, !calls.is_empty(), unrun.as_ref());
+    let is_forbidden_call = !may_call && is_called;
+    let text_bytes = state.answer.as_ref().map_or(0, String::len);
+    let problem = unusable_answers::problem(finish, text_bytes, has_reasoning, !calls.is_empty(), unrun.as_ref());
     if may_call {
         Box::pin(record_calls(context, state, model.info(), calls)).await?;
     } else if let Some((ToolCall { name, .. }, _)) = calls.first() {
         let message = format!("the model called {name} when only its final answer was expected; the call did not run");
         context.recorder.warn("call_not_run", message).await?;
     }
-    let known = request::check_truncation(context, state, model, (&sent, items), usage).await?;
+    let checked_usage = request::check_truncation(context, state, model, (&sent, items), usage).await?;
     context.models.windows.answered(model.info(), sent.tokens(usage));
-    state.meter.answered(sent, known, &context.models.calibration, model.info());
+    state.meter.answered(sent, checked_usage, &context.models.calibration, model.info());
     request::record_level(context, state).await?;
-    state.reply = if called_in_vain { Reply::CalledInVain } else { Reply::Useful };
+    state.reply = if is_forbidden_call { Reply::ForbiddenCall } else { Reply::Useful };
     // The final answer at a limit is accepted as it is.
     if matches!(state.phase, Phase::Working | Phase::Planning) {
-        state.take_problem(problem, model.info().embedded);
+        state.record_problem(problem, model.info().embedded);
     }
     Ok(())
 }
@@ -205,7 +206,7 @@ pub(crate) async fn count(
 }
 
 /// Compacts the history after a request that did not fit, so that it can be retried once.
-async fn room_or_fail(
+async fn compact_or_fail(
     context: &TurnContext,
     state: &mut TurnState,
     model: &dyn Model,
@@ -216,7 +217,7 @@ async fn room_or_fail(
     }
     learn(context, model, request::expected(context, state, model.info()), &error).await?;
     if state.reply == Reply::Overflowed {
-        return Err(too_narrow(context, model, error).into());
+        return Err(with_window_hint(context, model, error).into());
     }
     tracing::info!("the request did not fit; compacting the history: {error}");
     state.reply = Reply::Overflowed;
@@ -235,20 +236,21 @@ pub(crate) async fn learn(
     error: &ModelError,
 ) -> Result<(), TurnExit> {
     let info = model.info();
-    let Some(said) = error.window().filter(|said| context.models.windows.learn(info, refused, *said)) else {
+    let Some(reported) = error.window().filter(|reported| context.models.windows.learn(info, refused, *reported))
+    else {
         return Ok(());
     };
     let message = format!(
-        "the window of {} has {said} tokens according to its server, not {}; using that. To override it, set \
+        "the window of {} has {reported} tokens according to its server, not {}; using that. To override it, set \
          context_window in models.yaml",
         info.id, info.context_window
     );
-    model.note_window(said, WindowSource::Refusal);
+    model.note_window(reported, WindowSource::Refusal);
     context.recorder.warn("window_learned", message).await
 }
 
 /// Adds a hint if instructions and tools, not the history, are too large.
-fn too_narrow(context: &TurnContext, model: &dyn Model, error: ModelError) -> ModelError {
+fn with_window_hint(context: &TurnContext, model: &dyn Model, error: ModelError) -> ModelError {
     let info = model.info();
     let fixed = context.models.calibration.apply(&info.id, request::guess_fixed(context, info));
     let window = context.models.windows.of(info);
@@ -261,7 +263,7 @@ fn too_narrow(context: &TurnContext, model: &dyn Model, error: ModelError) -> Mo
     ))
 }
 
-async fn warn_of_cut(context: &TurnContext, finish: Finish) -> Result<(), TurnExit> {
+async fn warn_of_truncation(context: &TurnContext, finish: Finish) -> Result<(), TurnExit> {
     let (code, message) = match finish {
         Finish::Stop | Finish::Runaway => return Ok(()),
         Finish::Length => {
@@ -358,15 +360,16 @@ impl<'a> Answer<'a> {
         Ok(())
     }
 
-    async fn add(&mut self, more: String, thought: bool) -> Result<(), TurnExit> {
+    async fn add(&mut self, more: String, is_reasoning: bool) -> Result<(), TurnExit> {
         if more.is_empty() {
             return Ok(());
         }
-        let goes_on = self.open.as_ref().is_some_and(|(_, body)| matches!(body, ItemBody::Reasoning { .. }) == thought);
-        if !goes_on {
+        let continues =
+            self.open.as_ref().is_some_and(|(_, body)| matches!(body, ItemBody::Reasoning { .. }) == is_reasoning);
+        if !continues {
             Box::pin(self.close(ItemStatus::Done, None)).await?;
             let text = String::new();
-            let body = if thought { ItemBody::Reasoning { text } } else { ItemBody::AgentMessage { text } };
+            let body = if is_reasoning { ItemBody::Reasoning { text } } else { ItemBody::AgentMessage { text } };
             self.open = Some((self.recorder.start(body.clone()).await?, body));
         }
         if let Some((id, ItemBody::AgentMessage { text } | ItemBody::Reasoning { text })) = &mut self.open {
@@ -383,20 +386,20 @@ impl<'a> Answer<'a> {
     /// Ends the text so far as cut and empty. An empty message marks earlier items of the same answer as void, so that
     /// the history is the same after a restart.
     async fn discard(&mut self) -> Result<(), TurnExit> {
-        let none = || ItemBody::AgentMessage { text: String::new() };
+        let empty_message = || ItemBody::AgentMessage { text: String::new() };
         let void = match self.open.take() {
             Some((id, ItemBody::AgentMessage { .. })) => Some(id),
-            thought => {
-                if let Some((id, _)) = thought {
+            other => {
+                if let Some((id, _)) = other {
                     let empty = ItemBody::Reasoning { text: String::new() };
                     self.recorder.complete(id, empty, ItemStatus::Cut, None, Vec::new()).await?;
                 }
-                if self.done.is_empty() { None } else { Some(self.recorder.start(none()).await?) }
+                if self.done.is_empty() { None } else { Some(self.recorder.start(empty_message()).await?) }
             }
         };
         self.done.clear();
         if let Some(id) = void {
-            self.done.push(self.recorder.complete(id, none(), ItemStatus::Cut, None, Vec::new()).await?);
+            self.done.push(self.recorder.complete(id, empty_message(), ItemStatus::Cut, None, Vec::new()).await?);
         }
         Ok(())
     }

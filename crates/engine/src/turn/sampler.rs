@@ -31,17 +31,17 @@ use crate::{
 };
 
 /// Maximum bytes of an answer per allowed token, in case the server ignores the token limit.
-const BYTES_A_TOKEN: u64 = 16;
+const MAX_BYTES_PER_TOKEN: u64 = 16;
 
 /// Time limit for cancelling the requests of a call that has ended. Dropping them takes no time.
-const SETTLING: Duration = Duration::from_secs(2);
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Budget of one call for using the turn's model.
 pub(super) struct SamplingBudget<'a> {
     call: &'a Invocation<'a>,
-    taken: Arc<watch::Sender<SpentTokens>>,
+    spent_tokens: Arc<watch::Sender<SpentTokens>>,
     /// Cancelled when the call has ended. Its requests may run in other tasks.
-    over: CancellationToken,
+    ended: CancellationToken,
 }
 
 #[derive(Debug, Default)]
@@ -55,7 +55,7 @@ struct SpentTokens {
 
 impl<'a> SamplingBudget<'a> {
     pub(super) fn open(call: &'a Invocation<'a>) -> Self {
-        Self { call, taken: Arc::default(), over: CancellationToken::new() }
+        Self { call, spent_tokens: Arc::default(), ended: CancellationToken::new() }
     }
 
     /// Creates the sampler for this call.
@@ -64,40 +64,42 @@ impl<'a> SamplingBudget<'a> {
         // Tokens that the turn itself has spent so far.
         let spent = state.usage.tokens().saturating_sub(state.delegated);
         let model = context.models.model.info().id.clone();
-        let line = Arc::new(Line {
+        let access = Arc::new(ModelAccess {
             session: context.ids.session,
             tap: context.tap(state.steps, ExchangePurpose::Tool),
             model: Arc::clone(&context.models.model),
             ports: Arc::clone(&context.ports),
-            entry: context
-                .audited(call, AuditFact::ModelAsked { tool: call.name.clone(), model: model.clone(), max_tokens: 0 }),
+            entry: context.audit_entry(
+                call,
+                AuditFact::ModelAsked { tool: call.name.clone(), model: model.clone(), max_tokens: 0 },
+            ),
             tokens: context.limits.tokens.map(|limit| limit.saturating_sub(spent)),
             time: context.limits.time,
             delegated: Arc::clone(&context.tools.delegated),
-            taken: Arc::clone(&self.taken),
+            spent_tokens: Arc::clone(&self.spent_tokens),
             stopwatch: Arc::clone(&context.control.stopwatch),
             cancel: context.control.cancel.clone(),
-            over: self.over.clone(),
+            ended: self.ended.clone(),
         });
-        Sampler::new(model, move |asked| {
-            let line = Arc::clone(&line);
-            async move { line.ask(asked).await }.boxed()
+        Sampler::new(model, move |request| {
+            let access = Arc::clone(&access);
+            async move { access.ask(request).await }.boxed()
         })
     }
 
     /// Records the usage of the call, including requests whose answer it did not wait for.
     pub(super) async fn record_usage(self) {
-        let mut taken = self.taken.subscribe();
-        self.taken.send_modify(|taken| taken.closed = true);
-        self.over.cancel();
-        let _ = timeout(SETTLING, taken.wait_for(|taken| taken.open == 0)).await;
-        let usage = taken.borrow().usage;
+        let mut spent = self.spent_tokens.subscribe();
+        self.spent_tokens.send_modify(|spent| spent.closed = true);
+        self.ended.cancel();
+        let _ = timeout(CANCEL_TIMEOUT, spent.wait_for(|spent| spent.open == 0)).await;
+        let usage = spent.borrow().usage;
         self.call.record.entries().effects.sampled += usage;
     }
 }
 
 /// Access to the model for one call.
-struct Line {
+struct ModelAccess {
     session: SessionId,
     model: Arc<dyn Model>,
     /// Recorder for each request.
@@ -110,21 +112,21 @@ struct Line {
     time: Option<Duration>,
     /// Tokens that they have spent.
     delegated: Arc<AtomicU64>,
-    taken: Arc<watch::Sender<SpentTokens>>,
+    spent_tokens: Arc<watch::Sender<SpentTokens>>,
     stopwatch: Arc<Stopwatch>,
     cancel: CancellationToken,
-    over: CancellationToken,
+    ended: CancellationToken,
 }
 
-impl Line {
-    async fn ask(&self, asked: SampleRequest) -> Result<SampleAnswer, ModelError> {
-        let SampleRequest { messages, max_tokens } = asked;
+impl ModelAccess {
+    async fn ask(&self, request: SampleRequest) -> Result<SampleAnswer, ModelError> {
+        let SampleRequest { messages, max_tokens } = request;
         let size = messages.iter().map(size).sum();
-        let bill = SamplingCharge::open(self, size, max_tokens)?;
-        let max_tokens = bill.max_tokens;
+        let charge = SamplingCharge::open(self, size, max_tokens)?;
+        let max_tokens = charge.max_tokens;
         let mut entry = AuditEntry { at: self.ports.clock.now(), ..self.entry.clone() };
-        if let AuditFact::ModelAsked { max_tokens: may_take, .. } = &mut entry.fact {
-            *may_take = max_tokens;
+        if let AuditFact::ModelAsked { max_tokens: logged_max, .. } = &mut entry.fact {
+            *logged_max = max_tokens;
         }
         self.ports.audit.note(entry).await;
         let request = ModelRequest {
@@ -132,36 +134,36 @@ impl Line {
             tap: self.tap.clone(),
             ..ModelRequest::new(self.session, messages)
         };
-        let _works = self.stopwatch.work();
+        let _guard = self.stopwatch.work();
         tokio::select! {
             biased;
             () = self.cancel.cancelled() => Err(ModelError::new(ErrorKind::Conflict, "the turn was cancelled")),
-            () = self.over.cancelled() => Err(call_is_over()),
+            () = self.ended.cancelled() => Err(call_is_over()),
             () = self.stopwatch.reaches(self.time) => {
                 Err(ModelError::new(ErrorKind::Conflict, "the turn's time limit was reached"))
             }
-            answer = self.answer(request, bill) => answer,
+            answer = self.answer(request, charge) => answer,
         }
     }
 
-    async fn answer(&self, request: ModelRequest, mut bill: SamplingCharge<'_>) -> Result<SampleAnswer, ModelError> {
-        bill.asked = true;
+    async fn answer(&self, request: ModelRequest, mut charge: SamplingCharge<'_>) -> Result<SampleAnswer, ModelError> {
+        charge.asked = true;
         let (mut text, mut bytes) = (String::new(), 0u64);
         let mut chunks = CallStream::open(&*self.model, request);
         let finish = loop {
-            let chunk = chunks.next().await.inspect_err(|_| bill.has_failed = bytes == 0)?;
-            bill.counted.note(&chunk);
+            let chunk = chunks.next().await.inspect_err(|_| charge.has_failed = bytes == 0)?;
+            charge.counted.note(&chunk);
             match chunk {
                 ModelChunk::Text(more) => {
-                    bytes += bill.takes(&more);
+                    bytes += charge.add_output(&more);
                     text.push_str(&more);
                 }
-                ModelChunk::Reasoning(more) => bytes += bill.takes(&more),
+                ModelChunk::Reasoning(more) => bytes += charge.add_output(&more),
                 ModelChunk::WasReasoning | ModelChunk::Discarded => text.clear(),
                 ModelChunk::End(finish) => break finish,
                 _ => {}
             }
-            if bytes > bill.max_tokens.saturating_mul(BYTES_A_TOKEN) {
+            if bytes > charge.max_tokens.saturating_mul(MAX_BYTES_PER_TOKEN) {
                 break Finish::Length;
             }
         };
@@ -181,10 +183,10 @@ fn call_is_over() -> ModelError {
 /// Charge of one request: its usage as counted by the server, or an estimate if it reported none. It is charged even if
 /// the answer is no longer wanted. While the request runs, its maximum is reserved, since others run concurrently.
 struct SamplingCharge<'a> {
-    line: &'a Line,
+    access: &'a ModelAccess,
     size: u64,
     max_tokens: u64,
-    set_aside: u64,
+    reserved: u64,
     /// True once the model was called.
     asked: bool,
     /// True if the request failed without an answer: as far as is known, the model never processed it.
@@ -195,57 +197,59 @@ struct SamplingCharge<'a> {
 
 impl<'a> SamplingCharge<'a> {
     /// Opens the charge of a request of `size` tokens. Its answer may have `max_tokens`, or as many as are left.
-    fn open(line: &'a Line, size: u64, max_tokens: u64) -> Result<Self, ModelError> {
-        let is_open = line.taken.send_if_modified(|taken| {
-            taken.open += usize::from(!taken.closed);
-            !taken.closed
+    fn open(access: &'a ModelAccess, size: u64, max_tokens: u64) -> Result<Self, ModelError> {
+        let is_open = access.spent_tokens.send_if_modified(|spent| {
+            spent.open += usize::from(!spent.closed);
+            !spent.closed
         });
         if !is_open {
             return Err(call_is_over());
         }
         // From here on, dropping the charge closes it.
-        let mut bill = Self {
-            line,
+        let mut charge = Self {
+            access,
             size,
             max_tokens,
-            set_aside: 0,
+            reserved: 0,
             asked: false,
             has_failed: false,
             answered: 0,
             counted: CallUsage::default(),
         };
-        if let Some(tokens) = line.tokens {
-            let room = |taken: u64| tokens.saturating_sub(taken).saturating_sub(size).min(max_tokens);
-            let set_aside = |taken: u64| Some(room(taken)).filter(|room| *room > 0).map(|room| taken + size + room);
-            let before = line.delegated.fetch_update(Ordering::AcqRel, Ordering::Acquire, set_aside);
+        if let Some(tokens) = access.tokens {
+            let allowance = |spent: u64| tokens.saturating_sub(spent).saturating_sub(size).min(max_tokens);
+            let reserve = |spent: u64| {
+                Some(allowance(spent)).filter(|allowance| *allowance > 0).map(|allowance| spent + size + allowance)
+            };
+            let before = access.delegated.fetch_update(Ordering::AcqRel, Ordering::Acquire, reserve);
             let before =
                 before.map_err(|_| ModelError::new(ErrorKind::Conflict, "the turn's token budget is spent"))?;
-            (bill.max_tokens, bill.set_aside) = (room(before), size + room(before));
+            (charge.max_tokens, charge.reserved) = (allowance(before), size + allowance(before));
         }
-        Ok(bill)
+        Ok(charge)
     }
 
     /// Adds text of the answer and returns its length in bytes.
-    fn takes(&mut self, words: &str) -> u64 {
-        self.answered = self.answered.saturating_add(estimate(words));
-        words.len() as u64
+    fn add_output(&mut self, text: &str) -> u64 {
+        self.answered = self.answered.saturating_add(estimate(text));
+        text.len() as u64
     }
 }
 
 impl Drop for SamplingCharge<'_> {
     fn drop(&mut self) {
-        let about = Usage { prompt_tokens: self.size, completion_tokens: self.answered, ..Usage::default() };
+        let estimated = Usage { prompt_tokens: self.size, completion_tokens: self.answered, ..Usage::default() };
         let usage = self.counted.total(match (self.asked, self.has_failed) {
             (true, true) => Usage::of_failed_call(),
-            (true, false) => Usage::of_call(Some(about)),
+            (true, false) => Usage::of_call(Some(estimated)),
             (false, _) => Usage::default(),
         });
         // The counter includes what was reserved, so it cannot fall below zero.
-        self.line.delegated.fetch_add(usage.tokens(), Ordering::AcqRel);
-        self.line.delegated.fetch_sub(self.set_aside, Ordering::AcqRel);
-        self.line.taken.send_modify(|taken| {
-            taken.usage += usage;
-            taken.open -= 1;
+        self.access.delegated.fetch_add(usage.tokens(), Ordering::AcqRel);
+        self.access.delegated.fetch_sub(self.reserved, Ordering::AcqRel);
+        self.access.spent_tokens.send_modify(|spent| {
+            spent.usage += usage;
+            spent.open -= 1;
         });
     }
 }

@@ -24,7 +24,7 @@ use agentd_core::{
 
 use crate::turn::{
     rounds::CallRounds,
-    unusable_answers::{BegunAnswer, Problem, UnusableAnswers},
+    unusable_answers::{PartialAnswer, Problem, UnusableAnswers},
 };
 
 /// Space for the paths of changed files in the final report to clients, in bytes. Far below the size limit of a message
@@ -32,10 +32,10 @@ use crate::turn::{
 const MAX_REPORTED_FILES: usize = 6 << 20;
 
 /// Size of a file's entry besides its path, in bytes.
-const BESIDE_PATH: usize = 32;
+const ENTRY_OVERHEAD: usize = 32;
 
 /// Number of answers in the wrong form after which the model is still asked again.
-const MOST_WRONG_FORMS: u32 = 1;
+const MAX_WRONG_FORMS: u32 = 1;
 
 /// State of a turn so far.
 #[derive(Debug, Default)]
@@ -58,7 +58,7 @@ pub(crate) struct TurnState {
     /// model. Starts at zero after a restart.
     pub(crate) delegated: u64,
     /// Tokens of the last answer, as counted by its server.
-    pub(crate) usage_of_answer: u64,
+    pub(crate) answer_tokens: u64,
     /// Number of changes of the agent.
     pub(crate) agent_changes: u32,
     /// Time that the turn had worked before its agent changed.
@@ -72,7 +72,7 @@ pub(crate) struct TurnState {
     /// The model's last text, if it came after the last input and the last tool result: the answer.
     pub(crate) answer: Option<String>,
     /// Earlier text of the same answer.
-    pub(crate) begun: Option<BegunAnswer>,
+    pub(crate) partial: Option<PartialAnswer>,
     /// Number of answers since the last input that were in the wrong form.
     pub(crate) wrong_forms: u32,
     /// Consecutive answers that could not be used.
@@ -82,7 +82,7 @@ pub(crate) struct TurnState {
     /// Pictures read for models with vision, by path. `None` marks a picture that no longer exists.
     pub(crate) pictures: HashMap<String, Option<Arc<[u8]>>>,
     /// Pictures returned by calls that no notice shows yet.
-    pub(crate) returned: Vec<Picture>,
+    pub(crate) returned_pictures: Vec<Picture>,
     /// Fill level of the window, and the last request sent.
     pub(crate) meter: ContextMeter,
     /// Compaction requested before the next step.
@@ -90,13 +90,13 @@ pub(crate) struct TurnState {
     /// The step before which the history was last compacted.
     pub(crate) compacted_at: Option<u32>,
     /// Number of history items already searched for paths, to find the guides of their folders.
-    pub(crate) guided: usize,
+    pub(crate) searched_items: usize,
     /// The step before which results were last moved to files.
     pub(crate) offloaded_at: Option<u32>,
     /// Number of the reset that the history begins with; 0 if it begins with the session or a summary.
     pub(crate) reset_at: u64,
     /// Number of messages visible when a compaction was undone; 0 if none was, or another one has followed.
-    pub(crate) held: u64,
+    pub(crate) visible_at_undo: u64,
 }
 
 /// Outcome of a turn, from which its session records the end.
@@ -144,7 +144,7 @@ pub(crate) enum Reply {
     #[default]
     Useful,
     /// Calls although none were allowed.
-    CalledInVain,
+    ForbiddenCall,
     /// No reply: the request did not fit into the window.
     Overflowed,
 }
@@ -168,33 +168,33 @@ impl TurnState {
             self.phase = Phase::Working;
         }
         self.answer = None;
-        self.begun = None;
+        self.partial = None;
     }
 
     /// Records a problem with the last answer, if there is one. A flawed answer does not end the turn.
-    pub(crate) fn take_problem(&mut self, problem: Option<Problem>, embedded: bool) {
+    pub(crate) fn record_problem(&mut self, problem: Option<Problem>, embedded: bool) {
         let problem = match problem {
             // The model was warned already and answers the same: accept it.
             Some(Problem::DoubtfulCall { .. }) if self.unusable.in_a_row > 0 => None,
-            Some(Problem::Empty { .. }) if self.begun.as_ref().is_some_and(BegunAnswer::is_whole) => {
-                self.answer = self.begun.take().map(|begun| begun.text().to_owned());
+            Some(Problem::Empty { .. }) if self.partial.as_ref().is_some_and(PartialAnswer::is_whole) => {
+                self.answer = self.partial.take().map(|partial| partial.text().to_owned());
                 None
             }
             problem => problem,
         };
         match (&problem, self.answer.is_some()) {
-            (Some(Problem::CutWords | Problem::Filtered | Problem::Runaway { is_long: true }), true) => {
-                self.begin_answer(BegunAnswer::Cut)
+            (Some(Problem::CutText | Problem::Filtered | Problem::Runaway { is_long: true }), true) => {
+                self.keep_partial(PartialAnswer::Cut)
             }
-            (Some(Problem::DoubtfulCall { .. }), true) => self.begin_answer(BegunAnswer::Doubted),
+            (Some(Problem::DoubtfulCall { .. }), true) => self.keep_partial(PartialAnswer::Doubted),
             // The model is asked for the whole document again, so earlier text is not part of it.
-            (Some(Problem::WrongForm { .. }), _) => (self.answer, self.begun) = (None, None),
+            (Some(Problem::WrongForm { .. }), _) => (self.answer, self.partial) = (None, None),
             (Some(_), true) => self.answer = None,
             (_, false) | (None, _) => {}
         }
         self.wrong_forms += u32::from(matches!(problem, Some(Problem::WrongForm { .. })));
-        let is_final = embedded || self.wrong_forms > MOST_WRONG_FORMS;
-        self.unusable.take(problem, is_final);
+        let is_final = embedded || self.wrong_forms > MAX_WRONG_FORMS;
+        self.unusable.record(problem, is_final);
     }
 
     /// Error of a turn that ends because of the form of its answer.
@@ -208,14 +208,14 @@ impl TurnState {
     }
 
     /// Turns the answer into the beginning of a longer one.
-    fn begin_answer(&mut self, begun: impl FnOnce(String) -> BegunAnswer) {
-        self.begun = self.answer.take().map(begun);
+    fn keep_partial(&mut self, make_partial: impl FnOnce(String) -> PartialAnswer) {
+        self.partial = self.answer.take().map(make_partial);
     }
 
     /// Asks for more text after the answer, if there is one. A document cannot be extended: it is requested again.
-    pub(crate) fn ask_below(&mut self, is_document: bool) {
+    pub(crate) fn ask_for_more(&mut self, is_document: bool) {
         match self.answer.take() {
-            Some(answer) if !is_document => self.begun = Some(BegunAnswer::Whole(answer)),
+            Some(answer) if !is_document => self.partial = Some(PartialAnswer::Whole(answer)),
             _ => {}
         }
     }
@@ -233,7 +233,7 @@ impl TurnState {
         match &item.body {
             ItemBody::UserMessage { .. } => {
                 self.answer = None;
-                self.begun = None;
+                self.partial = None;
                 // There is something to answer now.
                 if self.only_compacts() {
                     self.phase = Phase::Working;
@@ -243,19 +243,19 @@ impl TurnState {
                 self.wrong_forms = 0;
             }
             ItemBody::AgentMessage { text } => {
-                let has_words = !text.trim().is_empty();
-                self.answer = has_words.then(|| BegunAnswer::with(self.begun.as_ref(), text));
+                let has_text = !text.trim().is_empty();
+                self.answer = has_text.then(|| PartialAnswer::with(self.partial.as_ref(), text));
             }
             ItemBody::ToolCall(call) => {
                 self.answer = None;
-                self.begun = None;
+                self.partial = None;
                 self.pending_calls.push(call.clone());
             }
             ItemBody::ToolResult(result) => self.note_result(result),
             ItemBody::Notice { topic: NoticeTopic::Plan, .. } => self.phase = Phase::Planning,
             // The plan is not the turn's answer: the turn continues.
             ItemBody::Notice { topic: NoticeTopic::Planned, .. } => {
-                (self.phase, self.answer, self.begun) = (Phase::Working, None, None);
+                (self.phase, self.answer, self.partial) = (Phase::Working, None, None);
             }
             ItemBody::Reasoning { .. } | ItemBody::Compaction(_) | ItemBody::Notice { .. } => {}
         }
@@ -310,7 +310,7 @@ impl TurnState {
         TurnOutcome {
             reason,
             error,
-            text: self.last_words(),
+            text: self.last_text(),
             tool_used: self.tool_used,
             steps: self.steps,
             usage: self.usage,
@@ -325,25 +325,25 @@ impl TurnState {
     /// Changed files for the final report to clients, as many as fit into a message. Each call's own result lists what
     /// it changed.
     fn reported_files(&self) -> Vec<FileChange> {
-        let mut room = MAX_REPORTED_FILES;
+        let mut capacity = MAX_REPORTED_FILES;
         let fits = |(path, _): &(&String, &FileChangeKind)| {
-            let needed = path.len() + BESIDE_PATH;
-            room.checked_sub(needed).inspect(|left| room = *left).is_some()
+            let needed = path.len() + ENTRY_OVERHEAD;
+            capacity.checked_sub(needed).inspect(|left| capacity = *left).is_some()
         };
         self.files.iter().take_while(fits).map(|(path, change)| FileChange::new(path.clone(), *change)).collect()
     }
 
     /// The answer, or the model's last text in this turn.
-    fn last_words(&self) -> String {
+    fn last_text(&self) -> String {
         let is_of_turn = |item: &&Arc<Item>| !matches!(item.body, ItemBody::UserMessage { steered: false, .. });
-        let said = || {
+        let last_message = || {
             self.history.iter().rev().take_while(is_of_turn).find_map(|item| match &item.body {
                 ItemBody::AgentMessage { text } if !text.is_empty() => Some(text.as_str()),
                 _ => None,
             })
         };
-        let answer = self.answer.as_deref().or(self.begun.as_ref().map(BegunAnswer::text));
-        answer.or_else(said).unwrap_or_default().to_owned()
+        let answer = self.answer.as_deref().or(self.partial.as_ref().map(PartialAnswer::text));
+        answer.or_else(last_message).unwrap_or_default().to_owned()
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use agentd_core::turn::StopReason;
 
-use super::{Limits, TurnState, rounds::MOST};
+use super::{Limits, TurnState, rounds::END_AFTER};
 
 /// Next step of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub(crate) fn next(state: &TurnState, limits: Limits, worked: Duration) -> Step 
 /// Returns the limit that was reached, if any.
 fn reached(state: &TurnState, limits: Limits, worked: Duration) -> Option<StopReason> {
     let tokens = state.usage.tokens();
-    if state.rounds.repeated() >= MOST {
+    if state.rounds.repeated() >= END_AFTER {
         Some(StopReason::Loop)
     } else if state.steps >= limits.max_steps {
         Some(StopReason::MaxSteps)
@@ -83,7 +83,7 @@ mod tests {
         );
         let unusable = |times: u32| {
             let mut state = TurnState::default();
-            (0..times).for_each(|_| state.take_problem(Some(Problem::Empty { thoughts: false }), false));
+            (0..times).for_each(|_| state.record_problem(Some(Problem::Empty { has_reasoning: false }), false));
             state
         };
         check(unusable(2), 0, Step::Sample);

@@ -22,7 +22,7 @@ pub(crate) struct Stopwatch {
     /// Time worked before the start.
     before: Duration,
     started: Instant,
-    held: watch::Sender<PauseCounts>,
+    counts: watch::Sender<PauseCounts>,
 }
 
 /// Counts that determine if the stopwatch is paused.
@@ -35,7 +35,7 @@ struct PauseCounts {
     /// Start of the current pause.
     since: Option<Instant>,
     /// Duration of all earlier pauses.
-    stood: Duration,
+    paused: Duration,
 }
 
 /// Guard of a wait for a user, or of work on behalf of the turn. It ends when dropped.
@@ -48,13 +48,13 @@ pub(crate) struct StopwatchGuard<'a> {
 impl Stopwatch {
     /// Starts the stopwatch of a turn that has already worked for `before`.
     pub(crate) fn start(before: Duration) -> Self {
-        Self { before, started: Instant::now(), held: watch::Sender::default() }
+        Self { before, started: Instant::now(), counts: watch::Sender::default() }
     }
 
     pub(crate) fn worked(&self) -> Duration {
-        let held = self.held.borrow();
-        let stood = held.stood + held.since.map_or(Duration::ZERO, |since| since.elapsed());
-        self.before + self.started.elapsed().saturating_sub(stood)
+        let counts = self.counts.borrow();
+        let paused = counts.paused + counts.since.map_or(Duration::ZERO, |since| since.elapsed());
+        self.before + self.started.elapsed().saturating_sub(paused)
     }
 
     /// Completes when the turn has worked for `limit`; never if there is no limit.
@@ -70,18 +70,18 @@ impl Stopwatch {
 
     /// Marks a call as waiting for a user.
     pub(crate) fn pause(&self) -> StopwatchGuard<'_> {
-        self.share(true)
+        self.guard(true)
     }
 
     /// Marks a subagent or a model request as working for the turn.
     pub(crate) fn work(&self) -> StopwatchGuard<'_> {
-        self.share(false)
+        self.guard(false)
     }
 
-    fn share(&self, waits: bool) -> StopwatchGuard<'_> {
-        self.held.send_modify(|held| {
-            *held.count(waits) += 1;
-            held.update();
+    fn guard(&self, waits: bool) -> StopwatchGuard<'_> {
+        self.counts.send_modify(|counts| {
+            *counts.count(waits) += 1;
+            counts.update();
         });
         StopwatchGuard { stopwatch: self, waits }
     }
@@ -97,7 +97,7 @@ impl PauseCounts {
         match (self.waiting > 0 && self.working == 0, self.since) {
             (true, None) => self.since = Some(Instant::now()),
             (false, Some(since)) => {
-                self.stood += since.elapsed();
+                self.paused += since.elapsed();
                 self.since = None;
             }
             (true, Some(_)) | (false, None) => {}
@@ -107,10 +107,10 @@ impl PauseCounts {
 
 impl Drop for StopwatchGuard<'_> {
     fn drop(&mut self) {
-        self.stopwatch.held.send_modify(|held| {
-            let count = held.count(self.waits);
+        self.stopwatch.counts.send_modify(|counts| {
+            let count = counts.count(self.waits);
             *count = count.saturating_sub(1);
-            held.update();
+            counts.update();
         });
     }
 }
@@ -142,9 +142,9 @@ impl CallStream {
 
     /// Returns the next chunk. Cancel safe: nothing is lost if the future is dropped.
     pub(crate) async fn next(&mut self) -> Result<ModelChunk, ModelError> {
-        let left =
+        let no_result =
             || Err(ModelError::new(ErrorKind::Internal, "the model's adapter ended its stream without a result"));
-        let chunk = self.chunks.next().await.unwrap_or_else(left)?;
+        let chunk = self.chunks.next().await.unwrap_or_else(no_result)?;
         let is_answer = match &chunk {
             ModelChunk::Text(text) | ModelChunk::Reasoning(text) => !text.is_empty(),
             ModelChunk::ToolCall { .. } | ModelChunk::UnrunCall { .. } => true,
@@ -186,14 +186,14 @@ mod tests {
         assert_eq!(stopwatch.worked(), 2 * second);
         let (first, other) = (stopwatch.pause(), stopwatch.pause());
         advance(second).await;
-        assert_eq!(stopwatch.worked(), 2 * second, "also while it is waited");
+        assert_eq!(stopwatch.worked(), 2 * second, "paused while a call waits");
         drop(first);
         advance(second).await;
         drop(other);
         assert_eq!(stopwatch.worked(), 2 * second);
         let (waits, works) = (stopwatch.pause(), stopwatch.work());
         advance(second).await;
-        assert_eq!(stopwatch.worked(), 3 * second, "one of them works");
+        assert_eq!(stopwatch.worked(), 3 * second, "not paused while a subagent works");
         drop(works);
         advance(second).await;
         drop(waits);

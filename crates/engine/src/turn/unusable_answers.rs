@@ -7,10 +7,10 @@ use agentd_core::{
 };
 
 /// Maximum number of retries in a row.
-const MOST_ASKS: u32 = 2;
+const MAX_RETRIES: u32 = 2;
 
 /// Maximum size of a runaway answer that the model is asked about again, in bytes.
-const MAX_READ_AGAIN: usize = 256 << 10;
+const MAX_RETRY_BYTES: usize = 256 << 10;
 
 /// Maximum length of a tool's name in a notice, in characters. A model wrote it.
 const MAX_NAME: usize = 64;
@@ -19,11 +19,11 @@ const MAX_NAME: usize = 64;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Problem {
     /// The answer has neither text nor calls; it may have reasoning.
-    Empty { thoughts: bool },
+    Empty { has_reasoning: bool },
     /// The token limit cut its text, which can be continued.
-    CutWords,
+    CutText,
     /// The token limit was reached before its first text.
-    CutThoughts,
+    CutReasoning,
     /// The token limit cut its last call.
     CutCall { tool: String },
     /// The answer was cut because it repeated endlessly. If it is too long to be read again, there is no retry.
@@ -42,25 +42,25 @@ pub(crate) enum Problem {
 /// it is blank.
 pub(crate) fn problem(
     finish: Finish,
-    words: usize,
-    thoughts: bool,
+    text_bytes: usize,
+    has_reasoning: bool,
     has_calls: bool,
     unrun: Option<&(String, UnrunReason)>,
 ) -> Option<Problem> {
-    let (tool, why) = unrun.map_or((String::new(), None), |(tool, why)| {
-        (tool.chars().filter(|letter| !letter.is_control()).take(MAX_NAME).collect(), Some(*why))
+    let (tool, reason) = unrun.map_or((String::new(), None), |(tool, reason)| {
+        (tool.chars().filter(|letter| !letter.is_control()).take(MAX_NAME).collect(), Some(*reason))
     });
-    Some(match (finish, why) {
+    Some(match (finish, reason) {
         (Finish::Filtered, _) => Problem::Filtered,
         (_, Some(UnrunReason::Cut)) => Problem::CutCall { tool },
         _ if has_calls => return None,
         (_, Some(UnrunReason::Foreign)) => Problem::ForeignCall { tool },
-        (Finish::Runaway, _) => Problem::Runaway { is_long: words > MAX_READ_AGAIN },
-        (Finish::Length, _) if words > 0 => Problem::CutWords,
-        (Finish::Length, _) => Problem::CutThoughts,
-        (Finish::Stop, Some(UnrunReason::Doubtful)) if words > 0 => Problem::DoubtfulCall { tool },
-        (Finish::Stop, _) if words > 0 => return None,
-        (Finish::Stop, _) => Problem::Empty { thoughts },
+        (Finish::Runaway, _) => Problem::Runaway { is_long: text_bytes > MAX_RETRY_BYTES },
+        (Finish::Length, _) if text_bytes > 0 => Problem::CutText,
+        (Finish::Length, _) => Problem::CutReasoning,
+        (Finish::Stop, Some(UnrunReason::Doubtful)) if text_bytes > 0 => Problem::DoubtfulCall { tool },
+        (Finish::Stop, _) if text_bytes > 0 => return None,
+        (Finish::Stop, _) => Problem::Empty { has_reasoning },
     })
 }
 
@@ -69,7 +69,7 @@ impl Problem {
     fn stop_reason(&self) -> StopReason {
         match self {
             Self::Empty { .. } | Self::ForeignCall { .. } | Self::DoubtfulCall { .. } => StopReason::NoAnswer,
-            Self::CutWords | Self::CutThoughts | Self::CutCall { .. } | Self::Runaway { .. } => StopReason::Cut,
+            Self::CutText | Self::CutReasoning | Self::CutCall { .. } | Self::Runaway { .. } => StopReason::Cut,
             Self::Filtered => StopReason::Filtered,
             Self::WrongForm { .. } => StopReason::WrongForm,
         }
@@ -90,7 +90,7 @@ pub(crate) struct UnusableAnswers {
 impl UnusableAnswers {
     /// Records the problem of the last answer. There is no retry if the provider withheld the answer or if `is_final`
     /// is set: the embedded model reads no notices.
-    pub(crate) fn take(&mut self, problem: Option<Problem>, is_final: bool) {
+    pub(crate) fn record(&mut self, problem: Option<Problem>, is_final: bool) {
         let Some(problem) = problem else {
             *self = Self::default();
             return;
@@ -112,7 +112,7 @@ impl UnusableAnswers {
     /// Reason to end the turn now, if retries have not helped.
     pub(crate) fn end(&self) -> Option<StopReason> {
         let last = self.last.as_ref()?;
-        (self.is_final || self.in_a_row > MOST_ASKS).then(|| last.stop_reason())
+        (self.is_final || self.in_a_row > MAX_RETRIES).then(|| last.stop_reason())
     }
 
     /// Returns the problem to notify the model of, once, and its number in a row.
@@ -127,7 +127,7 @@ impl UnusableAnswers {
 
 /// Earlier text of an answer that its next text belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum BegunAnswer {
+pub(crate) enum PartialAnswer {
     /// Cut: the next text continues it.
     Cut(String),
     /// Complete: the next text is placed below it.
@@ -136,10 +136,10 @@ pub(crate) enum BegunAnswer {
     Doubted(String),
 }
 
-impl BegunAnswer {
+impl PartialAnswer {
     /// Joins the answer with its next text.
-    pub(crate) fn with(begun: Option<&Self>, more: &str) -> String {
-        match begun {
+    pub(crate) fn with(partial: Option<&Self>, more: &str) -> String {
+        match partial {
             Some(Self::Cut(text)) => format!("{text}{more}"),
             Some(Self::Whole(text)) => format!("{text}\n\n{more}"),
             Some(Self::Doubted(_)) | None => more.to_owned(),
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn truncated_embedded_answer_is_not_retried() {
         let mut embedded = UnusableAnswers::default();
-        embedded.take(Some(Problem::CutWords), true);
+        embedded.record(Some(Problem::CutText), true);
         assert_eq!(embedded.end(), Some(StopReason::Cut));
     }
 }

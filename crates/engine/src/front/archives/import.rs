@@ -112,28 +112,28 @@ impl Engine {
 
 /// Rejects sessions that do not belong together or exceed limits.
 fn check(archived: &[ArchivedSession]) -> Result<(), EngineError> {
-    let refused = |why: &str| Err(refused(why.to_owned()));
-    let mut known = HashSet::new();
+    let invalid = |reason: &str| Err(invalid_archive(reason.to_owned()));
+    let mut ids = HashSet::new();
     for session in archived {
         let parent = session.settings.parent.as_ref().map(|parent| parent.session);
-        if !parent.map_or(known.is_empty(), |parent| known.contains(&parent)) {
-            return refused("its sessions are unrelated");
+        if !parent.map_or(ids.is_empty(), |parent| ids.contains(&parent)) {
+            return invalid("its sessions are unrelated");
         }
-        if !known.insert(session.id) {
-            return refused("it lists a session twice");
+        if !ids.insert(session.id) {
+            return invalid("it lists a session twice");
         }
         let SessionSettings { pins, model, .. } = &session.settings;
         if pins.len() > MAX_PINS || pins.iter().any(|pin| pin.chars().count() > MAX_PIN) {
-            return refused("its pinned rules exceed the limits of a session");
+            return invalid("its pinned rules exceed the limits of a session");
         }
         if model.as_ref().is_some_and(|model| model.len() > MAX_MODEL) {
-            return refused("the name of its model is too long");
+            return invalid("the name of its model is too long");
         }
         if session.context.as_ref().is_some_and(|view| !view.is_bounded()) {
-            return refused("its context window statistics exceed their limits");
+            return invalid("its context window statistics exceed their limits");
         }
     }
-    if known.is_empty() { refused("it contains no session") } else { Ok(()) }
+    if ids.is_empty() { invalid("it contains no session") } else { Ok(()) }
 }
 
 impl SessionImport {
@@ -172,26 +172,27 @@ impl SessionImport {
     /// If they are out of order or belong to another session, or the journal cannot be written.
     pub async fn add(&mut self, session: SessionId, events: Vec<Event>) -> Result<(), EngineError> {
         let at = self.sessions.iter().position(|incoming| incoming.archived.id == session);
-        let at = at.ok_or_else(|| refused("it has events of a session that it does not describe".to_owned()))?;
-        let mut taken = Vec::with_capacity(events.len());
+        let at =
+            at.ok_or_else(|| invalid_archive("it has events of a session that it does not describe".to_owned()))?;
+        let mut converted = Vec::with_capacity(events.len());
         for event in events {
-            taken.push(Arc::new(self.taken(at, event)?));
+            converted.push(Arc::new(self.convert(at, event)?));
         }
-        self.journal()?.add(self.sessions[at].draft, taken).await?;
+        self.journal()?.add(self.sessions[at].draft, converted).await?;
         Ok(())
     }
 
     /// Converts an event to the form in which it is stored here.
-    fn taken(&mut self, at: usize, event: Event) -> Result<Event, EngineError> {
+    fn convert(&mut self, at: usize, event: Event) -> Result<Event, EngineError> {
         let incoming = &mut self.sessions[at];
         let next = incoming.last_seq + 1;
         if event.session_id != incoming.archived.id || event.seq != next || !event.kind.is_stored() {
-            return Err(refused(format!("event {next} of a session is out of order")));
+            return Err(invalid_archive(format!("event {next} of a session is out of order")));
         }
-        let mut event = renamed(archives::for_travel(event), &self.ids);
+        let mut event = with_renamed_sessions(archives::without_private_data(event), &self.ids);
         incoming.last_seq = next;
         incoming.turns += u64::from(matches!(event.kind, EventKind::TurnStarted { .. }));
-        incoming.open.take(&event).map_err(|why| refused(why.to_owned()))?;
+        incoming.open.record(&event).map_err(|reason| invalid_archive(reason.to_owned()))?;
         event.session_id = self.new_id(event.session_id);
         Ok(event)
     }
@@ -229,7 +230,7 @@ impl SessionImport {
         for at in 0..self.sessions.len() {
             let IncomingSession { archived, last_seq, .. } = &self.sessions[at];
             if *last_seq != archived.events {
-                return Err(refused(format!("a session has {last_seq} events instead of {}", archived.events)));
+                return Err(invalid_archive(format!("a session has {last_seq} events instead of {}", archived.events)));
             }
             interrupted |= self.end_open_turns(at).await?;
         }
@@ -303,10 +304,10 @@ impl SessionImport {
     /// Settings of an imported session. They allow no more than those of a new session, and contain no rules that
     /// models would attribute to the user.
     fn settings(&self, incoming: &IncomingSession) -> SessionSettings {
-        let came_with = incoming.archived.settings.clone();
+        let archived = incoming.archived.settings.clone();
         let imported = ImportOrigin { events: incoming.last_seq, context: incoming.archived.context.clone() };
         let defaults = self.engine.session_defaults();
-        let SessionSettings { confirm_write, confirm_exec, slot, model, project, parent, agent, mode, .. } = came_with;
+        let SessionSettings { confirm_write, confirm_exec, slot, model, project, parent, agent, mode, .. } = archived;
         let models = &self.engine.shared.ports.models;
         let is_known = |id: &String| slot.is_some_and(|slot| models.named(slot, id).is_some());
         let parent = parent.map(|mut parent| {
@@ -321,7 +322,7 @@ impl SessionImport {
             parent,
             agent,
             mode: if mode == SessionMode::Plan { SessionMode::Plan } else { SessionMode::Ask },
-            former_project: project.map(|mount| Box::new(mount.path)).or(came_with.former_project),
+            former_project: project.map(|mount| Box::new(mount.path)).or(archived.former_project),
             imported: Some(Box::new(imported)),
             ..SessionSettings::default()
         }
@@ -334,19 +335,19 @@ impl SessionImport {
         if let Ok(journal) = self.journal()
             && let Err(error) = journal.abandon(drafts).await
         {
-            tracing::warn!("remains of an import are removed at the next start: {error}");
+            tracing::warn!("could not remove an aborted import; retrying at the next start: {error}");
         }
     }
 }
 
-fn refused(why: String) -> EngineError {
-    EngineError::new(ErrorKind::InvalidInput, format!("invalid archive: {why}"))
+fn invalid_archive(reason: String) -> EngineError {
+    EngineError::new(ErrorKind::InvalidInput, format!("invalid archive: {reason}"))
         .with_hint("nothing was imported; export the session again")
 }
 
 /// Replaces session IDs in an event, also in the text of calls and results, because models name their subagents there.
 /// A session that is not in the archive gets a fresh ID, so that it never refers to a session here.
-fn renamed(mut event: Event, ids: &HashMap<SessionId, SessionId>) -> Event {
+fn with_renamed_sessions(mut event: Event, ids: &HashMap<SessionId, SessionId>) -> Event {
     let rename = |id: &mut SessionId| *id = ids.get(id).copied().unwrap_or_else(SessionId::generate);
     let rename_in = |text: &mut String| {
         if ids.iter().any(|(old, new)| old != new) {
@@ -374,8 +375,8 @@ fn with_new_ids(text: &str, ids: &HashMap<SessionId, SessionId>) -> String {
     // The first dash of an ID follows eight hex digits.
     for (dash, _) in text.match_indices('-') {
         let Some(start) = dash.checked_sub(8).filter(|start| *start >= rest) else { continue };
-        let written = text.get(start..start + LENGTH);
-        if let Some(new) = written.and_then(|id| id.parse().ok()).and_then(|old: SessionId| ids.get(&old)) {
+        let found = text.get(start..start + LENGTH);
+        if let Some(new) = found.and_then(|id| id.parse().ok()).and_then(|old: SessionId| ids.get(&old)) {
             out.push_str(&text[rest..start]);
             out.push_str(&new.to_string());
             rest = start + LENGTH;

@@ -4,8 +4,8 @@
 //!   its last one when its actor was asked, so that the export is consistent even while a turn is running. Interrupted
 //!   imports are also cleaned up here.
 //! - [`import`] imports archives from any source. Turns that were open when the session was exported are ended here,
-//!   by pure code. Such a turn never continues: neither its pending calls nor the user's input run here. It ends like a
-//!   turn that was interrupted by a stop of the daemon.
+//!   without side effects. Such a turn never continues: neither its pending calls nor the user's input run here. It
+//!   ends like a turn that was interrupted by a stop of the daemon.
 
 pub mod import;
 
@@ -77,7 +77,7 @@ impl Engine {
             let message = format!("session {} was removed during the export", session.id);
             return Err(EngineError::new(ErrorKind::NotFound, message));
         }
-        Ok(events.into_iter().map(|event| for_travel(Event::clone(&event))).collect())
+        Ok(events.into_iter().map(|event| without_private_data(Event::clone(&event))).collect())
     }
 
     /// Passes each exportable file of a session to `take`. Blocks.
@@ -106,7 +106,7 @@ fn archived(summary: SessionSummary, settings: SessionSettings) -> ArchivedSessi
 const MAX_TITLE: usize = 200;
 
 /// Removes data from an event that never leaves the machine.
-pub(crate) fn for_travel(mut event: Event) -> Event {
+pub(crate) fn without_private_data(mut event: Event) -> Event {
     match &mut event.kind {
         // The turn's options stay, because a replay needs them. They affect no other turn.
         EventKind::TurnStarted { environment, .. } => *environment = Default::default(),
@@ -157,7 +157,7 @@ impl Engine {
         match settled.await {
             Ok(settled) => Ok(settled?),
             Err(error) => {
-                tracing::error!("completing imports ended early: {error}");
+                tracing::error!("could not clean up interrupted imports: {error}");
                 Ok(())
             }
         }
@@ -167,10 +167,10 @@ impl Engine {
 /// Limit on open turns of a journal. Usually there are few: a running one, and those that never ran.
 const MAX_OPEN: usize = 1000;
 /// Size limit of pending questions and other data of open turns, in bytes.
-const MAX_HELD: usize = 64 << 20;
+const MAX_BYTES: usize = 64 << 20;
 
 /// Reason given for withdrawn questions.
-const LEFT: &str = "the session was moved in the meantime";
+const MOVED: &str = "the session was moved in the meantime";
 
 /// Open turns and pending questions in the events read so far.
 #[derive(Default)]
@@ -178,7 +178,7 @@ pub(super) struct OpenTurns {
     turns: Vec<OpenTurn>,
     pending: BTreeMap<InterruptId, Interrupt>,
     /// Approximate size of the collected data, in bytes.
-    held: usize,
+    bytes: usize,
 }
 
 struct OpenTurn {
@@ -194,7 +194,7 @@ impl OpenTurns {
     ///
     /// # Errors
     /// If more is open than any session can have.
-    pub(super) fn take(&mut self, event: &Event) -> Result<(), &'static str> {
+    pub(super) fn record(&mut self, event: &Event) -> Result<(), &'static str> {
         match &event.kind {
             EventKind::TurnStarted { trace_id, .. } => {
                 let Some(id) = event.turn_id else { return Ok(()) };
@@ -206,7 +206,7 @@ impl OpenTurns {
             }
             EventKind::TurnEnded { .. } => self.turns.retain(|turn| Some(turn.result.turn_id) != event.turn_id),
             EventKind::InterruptRaised { interrupt } => {
-                self.held += serde_json::to_vec(interrupt).map_or(0, |text| text.len());
+                self.bytes += serde_json::to_vec(interrupt).map_or(0, |text| text.len());
                 self.pending.insert(interrupt.id, (**interrupt).clone());
             }
             EventKind::InterruptResolved { interrupt_id, .. } => {
@@ -214,17 +214,17 @@ impl OpenTurns {
             }
             _ => {
                 if let Some(turn) = self.turns.iter_mut().find(|turn| Some(turn.result.turn_id) == event.turn_id) {
-                    self.held += turn.take(event);
+                    self.bytes += turn.record(event);
                 }
             }
         }
-        if self.held > MAX_HELD { Err("open turns hold more than a session can") } else { Ok(()) }
+        if self.bytes > MAX_BYTES { Err("open turns have more data than a session may have") } else { Ok(()) }
     }
 
     /// Facts that end everything that is open, each with its turn.
     pub(super) fn endings(self, session_id: SessionId, at: Timestamp) -> Vec<(Option<TurnId>, EventKind)> {
         let asked = self.pending.into_values();
-        let mut facts: Vec<_> = asked.map(|asked| (Some(asked.turn_id), recovery::withdrawn(asked, LEFT))).collect();
+        let mut facts: Vec<_> = asked.map(|asked| (Some(asked.turn_id), recovery::withdrawn(asked, MOVED))).collect();
         for turn in self.turns.into_iter().rev() {
             let turn_id = Some(turn.result.turn_id);
             facts.extend(turn.ending(session_id, at).into_iter().map(|fact| (turn_id, fact)));
@@ -234,10 +234,10 @@ impl OpenTurns {
 }
 
 /// Approximate size of an event without texts, in bytes.
-const EVENT: usize = 500;
+const EVENT_BYTES: usize = 500;
 
 /// Clears the texts of an item.
-fn empty(body: &mut ItemBody) {
+fn clear_text(body: &mut ItemBody) {
     match body {
         ItemBody::ToolCall(call) => call.arguments.clear(),
         ItemBody::ToolResult(result) => {
@@ -254,9 +254,9 @@ fn empty(body: &mut ItemBody) {
 
 impl OpenTurn {
     /// Processes an event, and returns the number of bytes that it adds.
-    fn take(&mut self, event: &Event) -> usize {
+    fn record(&mut self, event: &Event) -> usize {
         let mut event = event.clone();
-        let mut held = 0;
+        let mut bytes = 0;
         match &mut event.kind {
             EventKind::ItemCompleted { item, .. } => {
                 match &mut item.body {
@@ -264,22 +264,22 @@ impl OpenTurn {
                     ItemBody::ToolResult(_) => self.result.tool_used = true,
                     _ => {}
                 }
-                empty(&mut item.body);
+                clear_text(&mut item.body);
                 item.origin = None;
             }
             EventKind::UsageUpdated { step, turn, .. } => (self.result.steps, self.result.usage) = (*step, *turn),
             EventKind::ItemStarted { item } => {
                 match &item.body {
                     // Input that the model has not received: the end of the turn reports it.
-                    ItemBody::UserMessage { text, .. } => held = text.len(),
-                    _ => empty(&mut item.body),
+                    ItemBody::UserMessage { text, .. } => bytes = text.len(),
+                    _ => clear_text(&mut item.body),
                 }
                 item.origin = None;
             }
             _ => return 0,
         }
         self.events.push(Arc::new(event));
-        held + EVENT
+        bytes + EVENT_BYTES
     }
 
     fn ending(mut self, session_id: SessionId, at: Timestamp) -> Vec<EventKind> {

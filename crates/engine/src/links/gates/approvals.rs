@@ -26,7 +26,7 @@ use crate::{
     },
     turn::{
         Phase, TurnExit,
-        call_record::{asked_first, over_packages},
+        call_record::{require_approval, require_package_approval},
         hooks::{Hook, Invocation, Link, Next},
         recorder::ResolvedInterrupt,
     },
@@ -38,12 +38,12 @@ impl Link for Approvals {
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
         async move {
             let context = call.context;
-            if context.is_under_way(call.call) {
+            if context.is_in_flight(call.call) {
                 // It was approved before the restart and is still running.
                 call.record.entries().passed = true;
                 return next.run(call).await;
             }
-            let Some(tool) = call.tool() else { return unknown(call).await };
+            let Some(tool) = call.tool() else { return answer_unknown_tool(call).await };
             let failed = context.tools.chain.prepare_call(call).await?;
             let gated = GatedCall { call, next, tool, followed: followed(call).await? };
             let judgement = gated.judge().await?;
@@ -53,11 +53,11 @@ impl Link for Approvals {
                 (Decision::Deny(reason), _) => Ok(ToolOutput::error(ToolErrorCode::Denied, reason)),
                 (Decision::Fail, failed) => Ok(failed.unwrap_or_else(|| refuse("it could not be prepared"))),
                 (Decision::Run, _) => {
-                    // Whatever the rules took it for, no user has reviewed this call.
+                    // However the rules classified it, no user has reviewed this call.
                     confine(call);
                     gated.run().await
                 }
-                (Decision::Obey(answered), _) => {
+                (Decision::Apply(answered), _) => {
                     call.record.answer(answered);
                     gated.apply_decision(answered.clone()).await
                 }
@@ -93,7 +93,7 @@ impl GatedCall<'_> {
             let tool_context = context.tool_context(call.call);
             start = context.or_cancelled(toolbox.start(&tool_context, call.call)).await?;
         }
-        let held = !is_command || toolbox.can_enforce_read_only().await;
+        let are_confined = !is_command || toolbox.can_enforce_read_only().await;
         let contained = is_command && toolbox.can_contain_commands().await;
         let mut settings = context.rules.grants.of_session().over(&context.settings);
         if call.state.phase == Phase::Planning {
@@ -109,8 +109,8 @@ impl GatedCall<'_> {
             settings: &settings,
             roots: &roots(&context.files.workspace),
             memories: context.files.workspace.memories.as_deref(),
-            kept: &context.rules.grants.kept.now(),
-            held,
+            kept: &context.rules.grants.permanent.now(),
+            held: are_confined,
             contained,
         };
         let mut judgement = context.rules.policy.now().judge(&facts);
@@ -125,16 +125,16 @@ impl GatedCall<'_> {
         }
         let packages = call.record.entries().packages.clone();
         if !packages.is_empty() {
-            judgement = over_packages(&packages, judgement, settings.mode);
+            judgement = require_package_approval(&packages, judgement, settings.mode);
         }
-        if let Some(why) = undo::irreversible(call, &judgement).await? {
-            judgement = asked_first(
+        if let Some(reason) = undo::irreversible(call, &judgement).await? {
+            judgement = require_approval(
                 judgement,
-                why,
+                reason,
                 "files: what cannot be undone, or is run by other programs, requires approval",
             );
         }
-        call.record.judged(&judgement);
+        call.record.record_judgement(&judgement);
         Ok(judgement)
     }
 
@@ -165,21 +165,21 @@ impl GatedCall<'_> {
             wider,
         };
         // Files may change between the question and the call.
-        drop(call.record.take_look());
+        drop(call.record.take_snapshot());
         let answered = call.ask(ask).await?;
         self.apply_decision(answered).await
     }
 
     /// Carries out the user's decision, if the call still does what they were shown.
     async fn apply_decision(self, answered: ResolvedInterrupt) -> Result<ToolOutput, TurnExit> {
-        let lets_run = matches!(
+        let is_approval = matches!(
             answered.answer,
             Answer::Approve | Answer::Always { .. } | Answer::Keep { .. } | Answer::Edit { .. }
         );
-        if lets_run && let Some(output) = self.no_longer_as_shown(&answered).await? {
+        if is_approval && let Some(output) = self.reject_if_changed(&answered).await? {
             return Ok(output);
         }
-        self.call.record.entries().effects.said = answered.words_of_person();
+        self.call.record.entries().effects.user_text = answered.user_text();
         match answered.answer {
             Answer::Approve | Answer::Always { .. } | Answer::Keep { .. } => self.run_approved(&answered.by).await,
             Answer::Edit { args } => self.run_edited(args).await,
@@ -195,7 +195,7 @@ impl GatedCall<'_> {
     /// Rejects a call that would no longer do what the user was shown. A question may wait for days, and files may
     /// change meanwhile, or the tool's name may now belong to another server or to a reconfigured one. The call does
     /// not run; the model can look again and repeat it, and the user is shown the new state.
-    async fn no_longer_as_shown(&self, answered: &ResolvedInterrupt) -> Result<Option<ToolOutput>, TurnExit> {
+    async fn reject_if_changed(&self, answered: &ResolvedInterrupt) -> Result<Option<ToolOutput>, TurnExit> {
         let Self { call, tool, .. } = self;
         let shown = match (answered.asked.as_deref(), &answered.by) {
             (Some(Ask::Approval { owner: asked, .. }), _) if *asked != owner(call.context.foreign(tool).as_deref()) => {
@@ -207,9 +207,9 @@ impl GatedCall<'_> {
                 let text = format!(
                     "it did not run: the configuration of its MCP server has changed since the user was asked. If it \
                      is still needed, call it again; the user is asked again{}",
-                    wanted(answered)
+                    requested_arguments(answered)
                 );
-                return changed(call, message, text).await.map(Some);
+                return reject_changed(call, message, text).await.map(Some);
             }
             (Some(Ask::Approval { preview, .. }), _) => Some(preview),
             // The user was shown nothing: a grant lets the call run, whatever it does.
@@ -218,8 +218,8 @@ impl GatedCall<'_> {
         };
         let limits = call.record.entries().limits;
         undo::record_before(call, limits).await?;
-        let would = self.preview().await?;
-        if would.as_ref().ok().is_some_and(|preview| shown == Some(preview)) {
+        let current = self.preview().await?;
+        if current.as_ref().ok().is_some_and(|preview| shown == Some(preview)) {
             return Ok(None);
         }
         let message = format!("{} did not run: its effect is no longer what you were shown", tool.name);
@@ -227,11 +227,11 @@ impl GatedCall<'_> {
             "it did not run: its effect has changed since the user was asked. Read the files again; if it is still \
                         needed, call it again, and the user is asked again"
                 .to_owned();
-        text.push_str(&wanted(answered));
-        if let Err(output) = would {
+        text.push_str(&requested_arguments(answered));
+        if let Err(output) = current {
             text.push_str(&format!("\nIt would now fail: {}", output.text));
         }
-        changed(call, message, text).await.map(Some)
+        reject_changed(call, message, text).await.map(Some)
     }
 
     /// Runs an approved call, unless the rules deny it by now: they may have changed while the question was pending.
@@ -260,7 +260,7 @@ impl GatedCall<'_> {
         let invocation = Invocation { call: &edited, ..*call };
         let gated = GatedCall { call: &invocation, next, tool, followed: followed(&invocation).await? };
         // The edited call may change other files.
-        drop(call.record.take_look());
+        drop(call.record.take_snapshot());
         if let Verdict::Deny { reason } = gated.judge().await?.verdict {
             let message = format!("the edited arguments of {} are denied: {reason}; it did not run", tool.name);
             call.context.recorder.warn("edit_denied", message).await?;
@@ -276,19 +276,19 @@ impl GatedCall<'_> {
     async fn run(self) -> Result<ToolOutput, TurnExit> {
         let Self { call, next, followed, .. } = self;
         call.record.entries().passed = true;
-        let unread = unread(call);
+        let unreadable_paths = unreadable(call);
         let Some(FollowedLink { arguments, .. }) = followed else {
-            return Ok(withhold(next.run(call).await?, &unread));
+            return Ok(withhold(next.run(call).await?, &unreadable_paths));
         };
-        let real = ToolCall { arguments, ..call.call.clone() };
-        Ok(withhold(next.run(&Invocation { call: &real, ..*call }).await?, &unread))
+        let followed_call = ToolCall { arguments, ..call.call.clone() };
+        Ok(withhold(next.run(&Invocation { call: &followed_call, ..*call }).await?, &unreadable_paths))
     }
 
     /// Preview of the call for the user. For a call that reads through a link, this is the target.
     async fn preview(&self) -> Result<Result<Option<String>, ToolOutput>, TurnExit> {
         let (call, context) = (self.call, self.call.context);
         let preview = context.or_cancelled(context.tools.chain.preview(call)).await?;
-        let preview = preview.map_err(|failed| withhold(failed, &unread(call)));
+        let preview = preview.map_err(|failed| withhold(failed, &unreadable(call)));
         let shown = preview.map(|shown| shown.or_else(|| self.followed.as_ref().map(ToString::to_string)));
         let shown = shown.map(|shown| {
             let entries = call.record.entries();
@@ -312,7 +312,7 @@ enum Decision<'a> {
     /// The call runs, possibly because its client approves everything that the rules would ask about.
     Run,
     /// An answer from before a restart is carried out.
-    Obey(&'a ResolvedInterrupt),
+    Apply(&'a ResolvedInterrupt),
     /// The call is denied, because its client answers no questions.
     Refuse(&'a str),
     /// The turn ends, because its client wants it to fail on questions.
@@ -322,7 +322,7 @@ enum Decision<'a> {
 }
 
 /// Decides on a call. `earlier` is the answer from before a restart: `Some(None)` if the call was already approved and
-/// then asked a question of its own.
+/// then asked its own question.
 fn decide<'a>(
     verdict: &'a Verdict,
     fails: bool,
@@ -334,7 +334,7 @@ fn decide<'a>(
         _ if fails => Decision::Fail,
         (_, Some(None)) | (Verdict::Allow, None) => Decision::Run,
         // A user's answer to this call takes precedence over a grant added since.
-        (_, Some(Some(answered))) => Decision::Obey(answered),
+        (_, Some(Some(answered))) => Decision::Apply(answered),
         (Verdict::Ask { reason, .. }, None) => match on_interrupt {
             OnInterrupt::Approve => Decision::Run,
             OnInterrupt::Deny => Decision::Refuse(reason),
@@ -345,10 +345,10 @@ fn decide<'a>(
 }
 
 /// Answers a call to an unknown tool. It is not passed on, because no rule could judge it.
-async fn unknown(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
+async fn answer_unknown_tool(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
     let (context, name) = (call.context, call.call.name.as_str());
     let reason = "no such tool".to_owned();
-    call.record.judged(&Explanation {
+    call.record.record_judgement(&Explanation {
         tool: name.to_owned(),
         verdict: Verdict::Deny { reason: reason.clone() },
         layer: Layer::Checker,
@@ -359,15 +359,15 @@ async fn unknown(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
         granted_by: Vec::new(),
         leads_to: None,
     });
-    if session_tools::is_meant(name) {
-        return Ok(ToolOutput::error(ToolErrorCode::UnknownTool, session_tools::GONE));
+    if session_tools::is_client_tool_name(name) {
+        return Ok(ToolOutput::error(ToolErrorCode::UnknownTool, session_tools::CLIENT_GONE));
     }
     // The toolbox has the best error message for a tool that it lacks. It is not asked about a tool that only the turn
     // lacks, because it would inspect the files of the call.
-    let is_known = context.tools.finds.is_known(name);
+    let is_known = context.tools.finder.is_known(name);
     let hidden = if is_known { name } else { context.ports.toolbox.canonical_name(name) };
-    if let Some(why) = context.tools.finds.why_not(hidden) {
-        let text = format!("{hidden} exists but is not available to you: {why}");
+    if let Some(hidden_reason) = context.tools.finder.hidden_reason(hidden) {
+        let text = format!("{hidden} exists but is not available to you: {hidden_reason}");
         return Ok(ToolOutput::error(ToolErrorCode::UnknownTool, text));
     }
     let mut text = format!("{reason}; use one of the listed tools");
@@ -377,8 +377,8 @@ async fn unknown(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
     {
         text = output.text;
     }
-    if let Some(meant) = context.tools.finds.meant_by(name) {
-        text.push_str(&format!(". Did you mean {meant}?"));
+    if let Some(suggestion) = context.tools.finder.suggest(name) {
+        text.push_str(&format!(". Did you mean {suggestion}?"));
     }
     Ok(ToolOutput::error(ToolErrorCode::UnknownTool, text))
 }
@@ -398,24 +398,24 @@ fn confine(call: &Invocation<'_>) {
 
 /// Files that a call affects without naming them and that may not be read without asking. For files that a call names,
 /// its tool knows what it may reveal.
-fn unread(call: &Invocation<'_>) -> Vec<String> {
-    let touched = call.context.tools.chain.affected_paths(call);
-    if touched.is_empty() {
-        return touched;
+fn unreadable(call: &Invocation<'_>) -> Vec<String> {
+    let paths = call.context.tools.chain.affected_paths(call);
+    if paths.is_empty() {
+        return paths;
     }
     let reading = call.context.tool_context(call.call).reading;
-    touched.into_iter().filter(|path| !reading.allow(path)).collect()
+    paths.into_iter().filter(|path| !reading.allow(path)).collect()
 }
 
 /// Removes the error message of a failure that could reveal files that may not be read: no user has allowed the model
 /// to see them.
-fn withhold(output: ToolOutput, unread: &[String]) -> ToolOutput {
-    if output.error.is_none() || unread.is_empty() {
+fn withhold(output: ToolOutput, unreadable: &[String]) -> ToolOutput {
+    if output.error.is_none() || unreadable.is_empty() {
         return output;
     }
     let text = format!(
         "it failed; reading {} requires approval, so the reason is not shown. Ask the user how to proceed",
-        unread.join(", ")
+        unreadable.join(", ")
     );
     ToolOutput { text, ..output }
 }
@@ -426,14 +426,14 @@ fn owner(foreign: Option<&ForeignTool>) -> Option<Box<Owner>> {
 }
 
 /// Rejects a call that no longer matches the question, with a warning for the user and a text for the model.
-async fn changed(call: &Invocation<'_>, message: String, text: String) -> Result<ToolOutput, TurnExit> {
-    call.record.entries().shut = true;
+async fn reject_changed(call: &Invocation<'_>, message: String, text: String) -> Result<ToolOutput, TurnExit> {
+    call.record.entries().blocked = true;
     call.context.recorder.warn("changed_since_asked", message).await?;
     Ok(ToolOutput::error(ToolErrorCode::NotRun, text))
 }
 
 /// Sentence with the arguments that the user wanted instead.
-fn wanted(answered: &ResolvedInterrupt) -> String {
+fn requested_arguments(answered: &ResolvedInterrupt) -> String {
     match &answered.answer {
         Answer::Edit { args } => format!(". They wanted these arguments instead: {args}"),
         _ => String::new(),
@@ -468,7 +468,7 @@ mod tests {
                 check(&ask, true, earlier, on_interrupt, Decision::Fail);
             }
             for verdict in [&Verdict::Allow, &ask] {
-                check(verdict, false, before, on_interrupt, Decision::Obey(&answered));
+                check(verdict, false, before, on_interrupt, Decision::Apply(&answered));
                 check(verdict, false, Some(None), on_interrupt, Decision::Run);
             }
             check(&Verdict::Allow, false, None, on_interrupt, Decision::Run);

@@ -38,12 +38,16 @@ impl Link for AuditLogger {
         async move {
             let outcome = next.run(call).await;
             // If the outcome cannot be stored, the end is unknown. The entry is left open, as after a crash.
-            if let Some(end) = ended(call, &outcome) {
+            if let Some(end) = call_end(call, &outcome) {
                 if !call.record.entries().logged {
-                    let (allowed, by) = left(call, &outcome);
-                    call.context.ports.audit.note(call.context.audited(call.call, decided(call, allowed, by))).await;
+                    let (allowed, by) = unlogged_decision(call, &outcome);
+                    call.context
+                        .ports
+                        .audit
+                        .note(call.context.audit_entry(call.call, decision_of(call, allowed, by)))
+                        .await;
                 }
-                call.context.ports.audit.note(call.context.audited(call.call, AuditFact::CallEnded(end))).await;
+                call.context.ports.audit.note(call.context.audit_entry(call.call, AuditFact::CallEnded(end))).await;
             }
             outcome
         }
@@ -56,12 +60,12 @@ impl Link for AuditGate {
         async move {
             let audit = &call.context.ports.audit;
             let is_own = call.context.tools.chain.own(&call.call.name).is_some();
-            if is_own && (only_looks(call) || call.context.is_under_way(call.call)) {
+            if is_own && (is_read_only(call) || call.context.is_in_flight(call.call)) {
                 // A link answers it, perhaps by asking the user. The decision is recorded together with the end.
                 return next.run(call).await;
             }
-            let decision = call.context.audited(call.call, decided(call, true, admitted_by(call)));
-            if only_looks(call) {
+            let decision = call.context.audit_entry(call.call, decision_of(call, true, admitted_by(call)));
+            if is_read_only(call) {
                 audit.note(decision).await;
             } else if let Err(error) = audit.record(decision).await {
                 return refuse(call, &error).await;
@@ -74,14 +78,14 @@ impl Link for AuditGate {
 }
 
 /// Returns true if the tool only reads or changes session state. An unknown tool could do anything.
-fn only_looks(call: &Invocation<'_>) -> bool {
+fn is_read_only(call: &Invocation<'_>) -> bool {
     matches!(call.tool().map(|tool| tool.effect), Some(Effect::Read | Effect::State))
 }
 
 /// Rejects a call because the log cannot be written, and warns the user.
 async fn refuse(call: &Invocation<'_>, error: &AuditError) -> Result<ToolOutput, TurnExit> {
-    call.record.entries().unwritten = true;
-    call.record.entries().shut = true;
+    call.record.entries().log_failed = true;
+    call.record.entries().blocked = true;
     let tool = &call.call.name;
     let hint = error.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
     let message = format!("{tool} did not run: could not write the audit log: {error}{hint}");
@@ -99,7 +103,7 @@ fn tool_name(call: &Invocation<'_>) -> String {
     call.tool().map_or_else(|| call.call.name.clone(), |tool| tool.name.clone())
 }
 
-fn decided(call: &Invocation<'_>, allowed: bool, by: DecidedBy) -> AuditFact {
+fn decision_of(call: &Invocation<'_>, allowed: bool, by: DecidedBy) -> AuditFact {
     let CallRecord { written, .. } = call.record;
     let judgement = call.record.judgement();
     let judgement = judgement.as_ref();
@@ -127,7 +131,7 @@ fn decided(call: &Invocation<'_>, allowed: bool, by: DecidedBy) -> AuditFact {
 }
 
 /// Records the decision on restoring files that a call left.
-pub(crate) async fn record_kept(
+pub(crate) async fn record_restore(
     call: &Invocation<'_>,
     args: Value,
     (reason, rule): (&str, &str),
@@ -151,7 +155,11 @@ pub(crate) async fn record_kept(
         answer,
         reply: None,
     };
-    call.context.ports.audit.record(call.context.audited(call.call, AuditFact::CallDecided(Box::new(decision)))).await
+    call.context
+        .ports
+        .audit
+        .record(call.context.audit_entry(call.call, AuditFact::CallDecided(Box::new(decision))))
+        .await
 }
 
 fn requester(call: &Invocation<'_>) -> Requester {
@@ -173,7 +181,7 @@ fn admitted_by(call: &Invocation<'_>) -> DecidedBy {
     match (call.record.judgement(), call.record.answered()) {
         (_, Some(answered)) => answered.by,
         (Some(Explanation { verdict: Verdict::Ask { .. }, .. }), None) => {
-            DecidedBy::OnInterrupt(call.context.rules.answering.said)
+            DecidedBy::OnInterrupt(call.context.rules.answering.on_interrupt)
         }
         (Some(judgement), None) if !judgement.granted_by.is_empty() => DecidedBy::Grant,
         _ => DecidedBy::Rules,
@@ -181,18 +189,18 @@ fn admitted_by(call: &Invocation<'_>) -> DecidedBy {
 }
 
 /// Decision on a call that did not reach the gate or was blocked by it.
-fn left(call: &Invocation<'_>, outcome: &Result<ToolOutput, TurnExit>) -> (bool, DecidedBy) {
-    if call.record.entries().shut {
+fn unlogged_decision(call: &Invocation<'_>, outcome: &Result<ToolOutput, TurnExit>) -> (bool, DecidedBy) {
+    if call.record.entries().blocked {
         return (false, DecidedBy::Daemon);
     }
     let by = match (call.record.judgement().map(|judgement| judgement.verdict), call.record.answered(), outcome) {
-        (_, _, Err(TurnExit::Denied(_))) => DecidedBy::OnInterrupt(call.context.rules.answering.said),
+        (_, _, Err(TurnExit::Denied(_))) => DecidedBy::OnInterrupt(call.context.rules.answering.on_interrupt),
         // A link answered its own tool.
         _ if call.record.entries().passed => return (true, admitted_by(call)),
         (Some(Verdict::Deny { .. }), _, _) => DecidedBy::Rules,
         (_, Some(answered), _) => answered.by,
         (Some(Verdict::Ask { .. }), None, Ok(ToolOutput { error: Some(ToolErrorCode::Denied), .. })) => {
-            DecidedBy::OnInterrupt(call.context.rules.answering.said)
+            DecidedBy::OnInterrupt(call.context.rules.answering.on_interrupt)
         }
         (_, None, Ok(_)) => DecidedBy::Tool,
         (_, None, Err(_)) => DecidedBy::Daemon,
@@ -200,7 +208,7 @@ fn left(call: &Invocation<'_>, outcome: &Result<ToolOutput, TurnExit>) -> (bool,
     (false, by)
 }
 
-fn ended(call: &Invocation<'_>, outcome: &Result<ToolOutput, TurnExit>) -> Option<CallEnd> {
+fn call_end(call: &Invocation<'_>, outcome: &Result<ToolOutput, TurnExit>) -> Option<CallEnd> {
     let nothing = ToolOutput::default();
     let (output, error) = match outcome {
         Ok(output) => (output, output.error),
@@ -215,7 +223,7 @@ fn ended(call: &Invocation<'_>, outcome: &Result<ToolOutput, TurnExit>) -> Optio
         ran: call.started.get().is_some(),
         error,
         exit_code: output.exit_code,
-        duration_ms: call.record.took(),
+        duration_ms: call.record.duration_ms(),
         files: output.files.iter().map(Into::into).collect(),
         output: output.text.clone(),
         output_bytes: 0,
@@ -233,62 +241,70 @@ pub(crate) fn arguments(call: &ToolCall) -> Value {
 }
 
 /// Maximum size of a preview, in bytes. A longer one cannot be shown in full, so the question is not asked.
-const LONGEST_SHOWN: usize = 6 * 1024 * 1024;
+const MAX_PREVIEW_BYTES: usize = 6 * 1024 * 1024;
 
 /// Maximum number of file names in a sentence.
-const NAMED: usize = 5;
+const MAX_NAMES: usize = 5;
 
 /// Rule of the question, shown to users and in the audit log.
 const RULE: &str = "a guarded name, written by a command that no user reviewed";
 
 /// Asks about the reverted files, carries out the answer, and appends it to the output.
-pub(crate) async fn settle_set_aside(
+pub(crate) async fn settle_reverted(
     call: &Invocation<'_>,
-    set_aside: FilesReverted,
+    reverted: FilesReverted,
     output: &mut ToolOutput,
 ) -> Result<(), TurnExit> {
     let context = call.context;
-    let stays =
-        set_aside.files.iter().filter(|file| matches!(file.outcome, UndoOutcome::Conflict | UndoOutcome::Failed));
-    let stays: Vec<String> =
-        stays.map(|file| format!("{} ({})", file.path, file.reason.as_deref().unwrap_or_default())).collect();
-    if !stays.is_empty() {
-        let what = format!("could not be reverted, although other programs run or load it: {}", stays.join(", "));
-        deny(call, format!("{what}. Check it before you continue"), output).await?;
+    let not_reverted =
+        reverted.files.iter().filter(|file| matches!(file.outcome, UndoOutcome::Conflict | UndoOutcome::Failed));
+    let not_reverted: Vec<String> =
+        not_reverted.map(|file| format!("{} ({})", file.path, file.reason.as_deref().unwrap_or_default())).collect();
+    if !not_reverted.is_empty() {
+        let message =
+            format!("could not be reverted, although other programs run or load it: {}", not_reverted.join(", "));
+        deny(call, format!("{message}. Check it before you continue"), output).await?;
     }
-    let gone = set_aside.files.iter().filter(|file| file.outcome == UndoOutcome::Done).map(|file| file.path.as_str());
-    let names = first_names(gone);
+    let reverted_paths =
+        reverted.files.iter().filter(|file| file.outcome == UndoOutcome::Done).map(|file| file.path.as_str());
+    let names = first_names(reverted_paths);
     if names.is_empty() {
         return Ok(());
     }
-    let what = format!("the command also wrote {names}, which other programs run or load automatically");
-    let kept = match decide(call, &what, &set_aside.changes).await {
+    let message = format!("the command also wrote {names}, which other programs run or load automatically");
+    let restored = match decide(call, &message, &reverted.changes).await {
         Ok(()) => {
-            let kept =
-                context.ports.snapshots.undo(context.ids.session, &context.files.workspace, set_aside.changes, false);
-            kept.await.map_err(|error| error.to_string())
+            let restored =
+                context.ports.snapshots.undo(context.ids.session, &context.files.workspace, reverted.changes, false);
+            restored.await.map_err(|error| error.to_string())
         }
-        Err(why) => Err(why),
+        Err(reason) => Err(reason),
     };
-    match kept {
-        Ok(kept) => {
+    match restored {
+        Ok(restored) => {
             let is_done = |file: &&UndoneFile| matches!(file.outcome, UndoOutcome::Done | UndoOutcome::Already);
-            let lost = first_names(kept.files.iter().filter(|file| !is_done(file)).map(|file| file.path.as_str()));
-            output.files.extend(kept.changes);
-            if !lost.is_empty() {
-                let why = "its path was changed, or could not be written";
-                return deny(call, format!("the user kept {lost}, but it could not be restored: {why}"), output).await;
+            let not_restored =
+                first_names(restored.files.iter().filter(|file| !is_done(file)).map(|file| file.path.as_str()));
+            output.files.extend(restored.changes);
+            if !not_restored.is_empty() {
+                let reason = "its path was changed, or could not be written";
+                return deny(
+                    call,
+                    format!("the user kept {not_restored}, but it could not be restored: {reason}"),
+                    output,
+                )
+                .await;
             }
-            output.text.push_str(&format!("\n[{what}; the user kept it]"));
+            output.text.push_str(&format!("\n[{message}; the user kept it]"));
             Ok(())
         }
-        Err(why) => deny(call, format!("{what}; it was reverted: {why}"), output).await,
+        Err(reason) => deny(call, format!("{message}; it was reverted: {reason}"), output).await,
     }
 }
 
 /// Reports the files reverted after an interrupted call. The user is not asked about them.
-pub(crate) async fn report_interrupted(call: &Invocation<'_>, set_aside: &FilesReverted) {
-    let names = first_names(set_aside.files.iter().map(|file| file.path.as_str()));
+pub(crate) async fn report_interrupted(call: &Invocation<'_>, reverted: &FilesReverted) {
+    let names = first_names(reverted.files.iter().map(|file| file.path.as_str()));
     if !names.is_empty() {
         let message = format!("the interrupted command also wrote {names}; this was reverted");
         if call.context.recorder.warn("guarded_files", message).await.is_err() {
@@ -300,39 +316,39 @@ pub(crate) async fn report_interrupted(call: &Invocation<'_>, set_aside: &FilesR
 /// Reports that the check after a command failed, so guarded files may remain.
 pub(crate) async fn report_unchecked(
     call: &Invocation<'_>,
-    why: &str,
+    reason: &str,
     output: &mut ToolOutput,
 ) -> Result<(), TurnExit> {
-    let what = "the command may have left files that other programs run or load: its changes could not be checked";
-    deny(call, format!("{what}: {why}"), output).await
+    let message = "the command may have left files that other programs run or load: its changes could not be checked";
+    deny(call, format!("{message}: {reason}"), output).await
 }
 
 /// Lets the user decide, if they are present and can be shown all of it. The error is the reason for restoring nothing.
 /// Nothing is restored without an audit entry.
-async fn decide(call: &Invocation<'_>, what: &str, way_back: &[FileChange]) -> Result<(), String> {
+async fn decide(call: &Invocation<'_>, message: &str, changes: &[FileChange]) -> Result<(), String> {
     let answering = &call.context.rules.answering;
-    let args = serde_json::json!({ "paths": way_back.iter().map(|file| &file.path).collect::<Vec<_>>() });
+    let args = serde_json::json!({ "paths": changes.iter().map(|file| &file.path).collect::<Vec<_>>() });
     let (by, answer, decided) = match answering.now() {
-        OnInterrupt::Approve => (DecidedBy::OnInterrupt(answering.said), None, Ok(())),
+        OnInterrupt::Approve => (DecidedBy::OnInterrupt(answering.on_interrupt), None, Ok(())),
         OnInterrupt::Deny | OnInterrupt::Fail => {
-            let why = "this run cannot ask the user. Do not write it another way".to_owned();
-            (DecidedBy::OnInterrupt(answering.said), None, Err(why))
+            let reason = "this run cannot ask the user. Do not write it another way".to_owned();
+            (DecidedBy::OnInterrupt(answering.on_interrupt), None, Err(reason))
         }
         OnInterrupt::Wait if call.context.control.calls.is_cancelled() => {
             (DecidedBy::Daemon, None, Err("the turn ended before the user could be asked".to_owned()))
         }
-        OnInterrupt::Wait => match preview(call, way_back).await {
-            Ok(preview) => ask(call, what, args.clone(), preview).await,
-            Err(why) => (DecidedBy::Daemon, None, Err(why)),
+        OnInterrupt::Wait => match preview(call, changes).await {
+            Ok(preview) => ask(call, message, args.clone(), preview).await,
+            Err(reason) => (DecidedBy::Daemon, None, Err(reason)),
         },
     };
-    let logged = record_kept(call, args, (what, RULE), decided.is_ok(), by, answer).await;
+    let logged = record_restore(call, args, (message, RULE), decided.is_ok(), by, answer).await;
     logged.map_err(|error| format!("could not write the audit log: {error}")).and(decided)
 }
 
 async fn ask(
     call: &Invocation<'_>,
-    what: &str,
+    message: &str,
     args: Value,
     preview: String,
 ) -> (DecidedBy, Option<Answer>, Result<(), String>) {
@@ -340,7 +356,7 @@ async fn ask(
         tool: Ask::KEEP.to_owned(),
         args,
         risk: Risk::High,
-        reason: format!("{what}. It was reverted; approving restores it"),
+        reason: format!("{message}. It was reverted; approving restores it"),
         preview: Some(preview),
         layer: Some(Layer::Checker),
         rule: Some(RULE.to_owned()),
@@ -362,14 +378,14 @@ async fn ask(
 }
 
 /// Preview of everything that would be restored, file by file.
-async fn preview(call: &Invocation<'_>, way_back: &[FileChange]) -> Result<String, String> {
+async fn preview(call: &Invocation<'_>, changes: &[FileChange]) -> Result<String, String> {
     let context = call.context;
     let (session, workspace) = (context.ids.session, &context.files.workspace);
-    let foreseen = context.ports.snapshots.undo(session, workspace, way_back.to_vec(), true).await;
-    let foreseen = foreseen.map_err(|error| error.to_string())?;
+    let dry_run = context.ports.snapshots.undo(session, workspace, changes.to_vec(), true).await;
+    let dry_run = dry_run.map_err(|error| error.to_string())?;
     let mut shown = Vec::new();
-    for file in &foreseen.files {
-        let after = way_back.iter().find(|change| change.path == file.path).and_then(|change| change.before.as_ref());
+    for file in &dry_run.files {
+        let after = changes.iter().find(|change| change.path == file.path).and_then(|change| change.before.as_ref());
         let (kind, mode) = after.map_or((None, 0), |state| (Some(state.kind), state.mode));
         let head = match kind {
             None => format!("{} is deleted", file.path),
@@ -392,12 +408,12 @@ async fn preview(call: &Invocation<'_>, way_back: &[FileChange]) -> Result<Strin
 /// Reports a denial to the model, to the user and in the result of the turn.
 async fn deny(call: &Invocation<'_>, reason: String, output: &mut ToolOutput) -> Result<(), TurnExit> {
     output.text.push_str(&format!("\n[{reason}]"));
-    let fails = call.context.rules.answering.now() == OnInterrupt::Fail;
+    let is_fatal = call.context.rules.answering.now() == OnInterrupt::Fail;
     let denial = Denial { call_id: call.call.call_id.clone(), tool: call.call.name.clone(), reason: reason.clone() };
     {
         let mut entries = call.record.entries();
         entries.effects.delegated.denials.push(denial);
-        entries.effects.delegated.fails |= fails;
+        entries.effects.delegated.fails |= is_fatal;
     }
     call.context.recorder.warn("guarded_files", reason).await
 }
@@ -405,7 +421,7 @@ async fn deny(call: &Invocation<'_>, reason: String, output: &mut ToolOutput) ->
 /// The first few names, and the number of the others.
 fn first_names<'a>(paths: impl Iterator<Item = &'a str>) -> String {
     let files: Vec<&str> = paths.filter(|path| !path.ends_with('/')).collect();
-    let more = files.len().saturating_sub(NAMED);
+    let more = files.len().saturating_sub(MAX_NAMES);
     let shown = files[..files.len() - more].join(", ");
     if more > 0 { format!("{shown} and {more} more") } else { shown }
 }
@@ -413,7 +429,7 @@ fn first_names<'a>(paths: impl Iterator<Item = &'a str>) -> String {
 /// Returns the preview, unless it is too long to be shown in full: what cannot be seen must not be approved.
 pub(crate) fn showable(shown: Option<String>) -> Result<Option<String>, ToolOutput> {
     match shown.as_deref().map_or(0, str::len) {
-        ..=LONGEST_SHOWN => Ok(shown),
+        ..=MAX_PREVIEW_BYTES => Ok(shown),
         size => Err(ToolOutput::error(
             ToolErrorCode::Denied,
             format!(

@@ -82,10 +82,10 @@ fn repeat_notice<'a>(
 /// because guides shown for the replaced part are no longer visible.
 fn touched(context: &TurnContext, state: &TurnState) -> Vec<String> {
     let compacted = state.compacted_at == Some(state.steps);
-    let from = if compacted { 0 } else { state.guided.min(state.history.len()) };
+    let from = if compacted { 0 } else { state.searched_items.min(state.history.len()) };
     let is_new = |item: &&Arc<Item>| {
         let is_read_again = matches!(item.body, ItemBody::Notice { topic: NoticeTopic::ReadAgain, .. });
-        compacted || state.guided > 0 || is_read_again || item.turn_id == context.ids.turn
+        compacted || state.searched_items > 0 || is_read_again || item.turn_id == context.ids.turn
     };
     let project = context.files.workspace.project.as_ref();
     let is_inside = |here: &&Path| project.is_some_and(|project| here.starts_with(&project.path));
@@ -103,27 +103,27 @@ async fn add_folder_notes(context: &TurnContext, state: &mut TurnState) -> Resul
     if !limits.memory || !works || !state.pending_calls.is_empty() || workspace.project.is_none() {
         return Ok(());
     }
-    let (known, begins) = (instructions::known_files(&state.history), state.guided == 0);
+    let (shown_files, is_first) = (instructions::known_files(&state.history), state.searched_items == 0);
     let mut paths = touched(context, state);
-    if begins {
-        paths.extend(known.keys().map(|name| (*name).to_owned()));
+    if is_first {
+        paths.extend(shown_files.keys().map(|name| (*name).to_owned()));
     }
-    let looked = instructions::look_at_folders(&*context.ports.workspaces, workspace, limits, paths).await;
+    let looked = instructions::read_folder_guides(&*context.ports.workspaces, workspace, limits, paths).await;
     let Some(mut files) = looked else { return Ok(()) };
-    if begins {
-        let gone = known.keys().filter(|name| files.iter().all(|file| file.name != **name));
+    if is_first {
+        let gone = shown_files.keys().filter(|name| files.iter().all(|file| file.name != **name));
         let gone: Vec<GuideFile> = gone.map(|name| GuideFile::gone((*name).to_owned())).collect();
         files.extend(gone);
     }
     let quoting = context.quoting();
     files.retain(|file| {
-        let is_news = known.get(file.name.as_str()).is_none_or(|digest| begins && *digest != file.digest);
+        let is_news = shown_files.get(file.name.as_str()).is_none_or(|digest| is_first && *digest != file.digest);
         is_news && quoting.allow(&file.name)
     });
     if let Some(body) = instructions::folder_notice(&state.history, &files, context.smallest_window(), limits) {
         context.append_notice(state, body).await?;
     }
-    state.guided = state.history.len();
+    state.searched_items = state.history.len();
     Ok(())
 }
 
@@ -242,7 +242,7 @@ async fn link_skill(context: &TurnContext, name: &str) -> Result<Result<(), Stri
 const MAX_BYTES: usize = 16 << 20;
 
 /// Placeholder for a picture.
-const UNSEEN: &str = "(You cannot see pictures. If their content matters, say so.)";
+const NO_VISION: &str = "(You cannot see pictures. If their content matters, say so.)";
 /// Note if a picture exists but is no longer shown.
 const NO_LONGER_SHOWN: &str = "(Some of these pictures are no longer shown.)";
 
@@ -257,7 +257,7 @@ impl Link for Files {
         // A turn that resumes after a restart has warned already.
         let begins = state.steps == 0 && !state.only_compacts();
         let of_this_turn = state.history.iter().filter(|item| item.turn_id == context.ids.turn).cloned();
-        if !begins || sees(context) || attachments::pictures(&of_this_turn.collect::<Vec<_>>()).next().is_none() {
+        if !begins || has_vision(context) || attachments::pictures(&of_this_turn.collect::<Vec<_>>()).next().is_none() {
             return done(());
         }
         let message = format!(
@@ -269,32 +269,34 @@ impl Link for Files {
     }
 
     fn before_step<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
-        if state.returned.is_empty() && (!sees(context) || attachments::pictures(&state.history).next().is_none()) {
+        if state.returned_pictures.is_empty()
+            && (!has_vision(context) || attachments::pictures(&state.history).next().is_none())
+        {
             return done(());
         }
         async move {
-            if !state.returned.is_empty() {
-                // After all results of the step: nothing may come between those.
+            if !state.returned_pictures.is_empty() {
+                // After all results of the step: nothing may come between them.
                 context.or_cancelled(context.models.model.look_up_vision()).await?;
-                let notice = attachments::returned(std::mem::take(&mut state.returned));
+                let notice = attachments::returned_notice(std::mem::take(&mut state.returned_pictures));
                 context.append_notice(state, notice).await?;
             }
-            if sees(context) { load(context, state).await } else { Ok(()) }
+            if has_vision(context) { load(context, state).await } else { Ok(()) }
         }
         .boxed()
     }
 
     fn before_model(&self, context: &TurnContext, state: &TurnState, draft: &mut RequestBuilder) {
-        let sees = context.next_model(state).sees_pictures;
+        let has_vision = context.next_model(state).sees_pictures;
         let mut left_out = pictures_left_out(attachments::pictures(&state.history).count());
         for message in &mut draft.messages {
-            show(message, state, sees, &mut left_out);
+            attach_pictures(message, state, has_vision, &mut left_out);
         }
     }
 }
 
 /// Returns true if any model that the turn may call has vision.
-fn sees(context: &TurnContext) -> bool {
+fn has_vision(context: &TurnContext) -> bool {
     context.models.model.info().sees_pictures || context.models.chat.info().sees_pictures
 }
 
@@ -309,25 +311,26 @@ async fn load(context: &TurnContext, state: &mut TurnState) -> Result<(), TurnEx
         }
         let read = context.ports.workspaces.read_file(context.files.tree(), path.clone(), 0, MAX_BYTES);
         let read = context.or_cancelled(read).await?;
-        let read = read.inspect_err(|error| tracing::warn!("the model is not shown {path}: {error}"));
+        let read = read.inspect_err(|error| tracing::warn!("could not read {path} for the model: {error}"));
         state.pictures.insert(path, read.ok().map(|piece| Arc::from(piece.content)));
     }
     Ok(())
 }
 
 /// Attaches loaded pictures to the message, and notes missing ones in its text.
-fn show(message: &mut Message, state: &TurnState, sees: bool, left_out: &mut usize) {
+fn attach_pictures(message: &mut Message, state: &TurnState, has_vision: bool, left_out: &mut usize) {
     let Message::Pictures { text, pictures } = message else { return };
-    let named = pictures.len();
+    let total = pictures.len();
     pictures.retain_mut(|shown| {
         let is_left_out = *left_out > 0;
         *left_out = left_out.saturating_sub(1);
-        shown.content = state.pictures.get(&shown.picture.path).cloned().flatten().filter(|_| sees && !is_left_out);
+        shown.content =
+            state.pictures.get(&shown.picture.path).cloned().flatten().filter(|_| has_vision && !is_left_out);
         shown.content.is_some()
     });
-    if !sees {
-        text.push_str(&format!("\n{UNSEEN}"));
-    } else if pictures.len() < named {
+    if !has_vision {
+        text.push_str(&format!("\n{NO_VISION}"));
+    } else if pictures.len() < total {
         text.push_str(&format!("\n{NO_LONGER_SHOWN}"));
     }
     if pictures.is_empty() {
@@ -338,9 +341,9 @@ fn show(message: &mut Message, state: &TurnState, sees: bool, left_out: &mut usi
 /// Maximum number of problems that are reported individually.
 const MAX_PROBLEMS: usize = 5;
 
-pub(crate) struct MentionsOfInput;
+pub(crate) struct InputMentions;
 
-impl Link for MentionsOfInput {
+impl Link for InputMentions {
     fn before_turn<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
         // A turn that resumes after a restart has warned already.
         if state.steps > 0 || context.tools.mentions.problems.is_empty() {
@@ -364,45 +367,45 @@ impl Link for MentionsOfInput {
     }
 }
 
-const PINNED: &str = "The user pinned these rules for this session; they apply until the user removes them:";
-const NOTHING_PINNED: &str = "The user removed all pinned rules.";
+const PINNED_RULES: &str = "The user pinned these rules for this session; they apply until the user removes them:";
+const NO_PINNED_RULES: &str = "The user removed all pinned rules.";
 
 pub(crate) struct Pins;
 
 impl Link for Pins {
     fn reminder(&self, context: &TurnContext, state: &TurnState) -> Option<Reminder> {
         let pins: String = context.settings.pins.iter().map(|pin| format!("\n- {}", one_line(pin))).collect();
-        let now = (!pins.is_empty()).then(|| format!("{PINNED}{pins}"));
-        reminder_or_over(state, NoticeTopic::Pins, now, NOTHING_PINNED)
+        let now = (!pins.is_empty()).then(|| format!("{PINNED_RULES}{pins}"));
+        reminder_or_over(state, NoticeTopic::Pins, now, NO_PINNED_RULES)
     }
 }
 
-const PLANNING: &str = "The session is in plan mode: calls that change files and commands that are not read-only are \
+const PLAN_MODE: &str = "The session is in plan mode: calls that change files and commands that are not read-only are \
     refused. Read what you need, then answer with a step-by-step plan of your changes and let the user decide. Do not \
     ask for permission to make them: the user ends plan mode.";
 
 /// Reminder when plan mode ends, because the text above stays in the history.
-const NO_LONGER_PLANNING: &str = "The user ended plan mode: you may change files and run commands again.";
+const PLAN_MODE_ENDED: &str = "The user ended plan mode: you may change files and run commands again.";
 
 pub(crate) struct PlanMode;
 
 impl Link for PlanMode {
     fn reminder(&self, context: &TurnContext, state: &TurnState) -> Option<Reminder> {
-        let now = (context.rules.grants.mode() == SessionMode::Plan).then(|| PLANNING.to_owned());
-        reminder_or_over(state, NoticeTopic::Mode, now, NO_LONGER_PLANNING)
+        let now = (context.rules.grants.mode() == SessionMode::Plan).then(|| PLAN_MODE.to_owned());
+        reminder_or_over(state, NoticeTopic::Mode, now, PLAN_MODE_ENDED)
     }
 }
 
-const FOR_THIS_TURN: &str = "Instructions for this turn, from the user's client. They apply to this turn only:";
+const INSTRUCTIONS: &str = "Instructions for this turn, from the user's client. They apply to this turn only:";
 
 /// Reminder in the next turn without instructions.
-const OVER: &str = "The instructions of that turn no longer apply.";
+const INSTRUCTIONS_ENDED: &str = "The instructions of that turn no longer apply.";
 
 pub(crate) struct TurnInstructions;
 
 impl Link for TurnInstructions {
     fn reminder(&self, context: &TurnContext, state: &TurnState) -> Option<Reminder> {
-        let now = context.options.instructions.as_ref().map(|text| format!("{FOR_THIS_TURN}\n\n{text}"));
-        reminder_or_over(state, NoticeTopic::TurnInstructions, now, OVER)
+        let now = context.options.instructions.as_ref().map(|text| format!("{INSTRUCTIONS}\n\n{text}"));
+        reminder_or_over(state, NoticeTopic::TurnInstructions, now, INSTRUCTIONS_ENDED)
     }
 }

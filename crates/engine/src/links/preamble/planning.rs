@@ -32,7 +32,7 @@ const CHANGED: &str = "The user edited the plan and approved this version. Carry
     run commands again. Its steps are your todo list; keep it up to date.";
 
 /// Output of calls that delegate work.
-const BY_YOURSELF: &str =
+const NO_DELEGATION: &str =
     "you cannot delegate while planning: read the files yourself, and make delegation a step of the plan";
 
 pub(crate) struct TurnPlan;
@@ -57,9 +57,9 @@ impl Link for TurnPlan {
     }
 
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
-        let hands_on = || call.call.name.starts_with(TRANSFER) || call.context.is_delegation(&call.call.name);
-        if call.state.phase == Phase::Planning && hands_on() {
-            return done(ToolOutput::error(ToolErrorCode::Denied, BY_YOURSELF));
+        let delegates = || call.call.name.starts_with(TRANSFER) || call.context.is_delegation(&call.call.name);
+        if call.state.phase == Phase::Planning && delegates() {
+            return done(ToolOutput::error(ToolErrorCode::Denied, NO_DELEGATION));
         }
         next.run(call)
     }
@@ -79,7 +79,7 @@ async fn decide(context: &TurnContext, state: &mut TurnState, plan: String) -> R
         (None, OnInterrupt::Fail) => return Err(TurnExit::Denied(denied("the plan requires approval"))),
     };
     match &answered.answer {
-        Answer::Reject { .. } => match answered.words_of_person() {
+        Answer::Reject { .. } => match answered.user_text() {
             // Handled like any input added to the turn.
             Some(text) => {
                 context
@@ -106,8 +106,8 @@ async fn decide(context: &TurnContext, state: &mut TurnState, plan: String) -> R
 
 /// Call ID of the question about a plan. It identifies the answer after a restart.
 fn call_id(state: &TurnState) -> CallId {
-    let said = state.history.iter().rev().find(|item| matches!(item.body, ItemBody::AgentMessage { .. }));
-    CallId::from(format!("{}_{}", Ask::PLAN, said.map_or_else(String::new, |item| item.id.to_string())))
+    let last_message = state.history.iter().rev().find(|item| matches!(item.body, ItemBody::AgentMessage { .. }));
+    CallId::from(format!("{}_{}", Ask::PLAN, last_message.map_or_else(String::new, |item| item.id.to_string())))
 }
 
 /// Ends the planning with the plan or the user's version of it. The todo list and the notice are stored atomically.
@@ -178,8 +178,8 @@ fn list_items(plan: &str, is_item: impl Fn(&str) -> bool) -> Vec<String> {
 }
 
 fn is_numbered(item: &str) -> bool {
-    let behind = item.trim_start_matches(|char: char| char.is_ascii_digit());
-    behind.len() < item.len() && (behind.starts_with(". ") || behind.starts_with(") "))
+    let rest = item.trim_start_matches(|char: char| char.is_ascii_digit());
+    rest.len() < item.len() && (rest.starts_with(". ") || rest.starts_with(") "))
 }
 
 #[cfg(test)]

@@ -23,17 +23,17 @@ const MORE_LAST: usize = 60;
 /// Number of characters shown before and after the match in a long line.
 const BEFORE: usize = 120;
 const AFTER: usize = 280;
-/// Maximum number of lines of a text that is reduced. The data kept per line takes more memory than a short line
+/// Maximum number of lines of a text that is reduced. The data stored per line takes more memory than a short line
 /// itself.
-const MOST_LINES: usize = 1_000_000;
+const MAX_LINES: usize = 1_000_000;
 /// Tokens of a marker for a gap between two shown lines.
-const GAP: u64 = 14;
+const GAP_TOKENS: u64 = 14;
 
 /// Returns the relevant lines in about `tokens` tokens, with markers for gaps. `None` if the text has too many lines or
 /// would not become shorter.
 pub(super) fn reduce(patterns: &Patterns, text: &str, keywords: Option<&Regex>, tokens: u64) -> Option<String> {
     let ends = text.bytes().filter(|byte| matches!(byte, b'\n' | b'\r')).count();
-    if ends > MOST_LINES {
+    if ends > MAX_LINES {
         return None;
     }
     // Text that a progress bar overwrote counts as a line, too.
@@ -45,12 +45,12 @@ pub(super) fn reduce(patterns: &Patterns, text: &str, keywords: Option<&Regex>, 
     let marks: Vec<(usize, (Mark, usize))> = found.collect();
     let (shown, focus) = (vec![false; lines.len()], vec![0; lines.len()]);
     let mut page = Page { lines: &lines, shown, focus, left: tokens };
-    for (at, (_, place)) in &marks {
-        page.focus[*at] = *place;
+    for (at, (_, offset)) in &marks {
+        page.focus[*at] = *offset;
     }
     let of_mark = |mark: Mark| marks.iter().filter(move |(_, (found, _))| *found == mark).map(|(at, _)| *at);
-    page.insist(0);
-    of_mark(Mark::Wrong).take(1).for_each(|at| page.insist(at));
+    page.force_add(0);
+    of_mark(Mark::Wrong).take(1).for_each(|at| page.force_add(at));
     page.add(lines.len().saturating_sub(LAST)..lines.len());
     page.add(0..FIRST);
     for (mark, before, after) in [(Mark::Wrong, 1, 6), (Mark::Wanted, 1, 2), (Mark::Doubtful, 1, 2)] {
@@ -78,14 +78,14 @@ struct Page<'a> {
 
 impl<'a> Page<'a> {
     /// Shows a line even if it exceeds the budget.
-    fn insist(&mut self, at: usize) {
+    fn force_add(&mut self, at: usize) {
         if !self.try_add(at) {
             (self.left, self.shown[at]) = (0, true);
         }
     }
 
     /// Shows lines as long as the budget allows.
-    fn add(&mut self, mut lines: impl Iterator<Item = usize>) {
+    fn add_keywords(&mut self, mut lines: impl Iterator<Item = usize>) {
         lines.all(|at| self.try_add(at));
     }
 
@@ -93,8 +93,8 @@ impl<'a> Page<'a> {
         if self.shown.get(at) != Some(&false) {
             return true;
         }
-        let beside = |at: Option<usize>| at.and_then(|at| self.shown.get(at)) == Some(&true);
-        let gap = if beside(at.checked_sub(1)) || beside(Some(at + 1)) { 0 } else { GAP };
+        let is_shown = |at: Option<usize>| at.and_then(|at| self.shown.get(at)) == Some(&true);
+        let gap = if is_shown(at.checked_sub(1)) || is_shown(Some(at + 1)) { 0 } else { GAP_TOKENS };
         let left = self.left.checked_sub(estimate(&self.clipped(at)) + 1 + gap);
         if let Some(left) = left {
             (self.left, self.shown[at]) = (left, true);
@@ -152,7 +152,7 @@ const DOUBTFUL: &str = r"(?x-u)
     ) \b )
   | (?u: 警告 | 超时 | 找不到 | 无法 | 拒绝 | 見つかりません | 경고 )";
 /// Phrases that contain words for failures but negate them.
-const NOTHING: &str = r"(?x-u)
+const NEGATED: &str = r"(?x-u)
     (?i: \b (?: 0 | no | zero | without ) \s+ (?: [a-z]+ \s+ )?
         (?: errors? | fail (?: ed | ing | ures? ) | warnings? | panics? | exceptions? ) \b
       | \b (?: errors? | fail (?: ed | ures? ) | warnings? ) \s* [:=] \s* 0 \b )";
@@ -162,7 +162,7 @@ const PASSED: &str = r"(?x-u)
   | ^ \s* (?: ok \s | PASS \s | ---\ PASS )
   | ^ \s* (?u: ✓ | ✔ | √ )";
 /// Maximum number of shown lines that differ only in digits.
-const MOST_ALIKE: u32 = 2;
+const MAX_ALIKE: u32 = 2;
 
 /// Reason for showing a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -179,15 +179,15 @@ enum Mark {
 pub(super) struct Patterns {
     wrong: Regex,
     doubtful: Regex,
-    nothing: Regex,
+    negated: Regex,
     passed: Regex,
 }
 
 impl Patterns {
-    pub(super) fn read() -> Option<Self> {
-        let read = |pattern| Regex::new(pattern).ok();
-        let (wrong, doubtful) = (read(WRONG)?, read(DOUBTFUL)?);
-        Some(Self { wrong, doubtful, nothing: read(NOTHING)?, passed: read(PASSED)? })
+    pub(super) fn compile() -> Option<Self> {
+        let regex = |pattern| Regex::new(pattern).ok();
+        let (wrong, doubtful) = (regex(WRONG)?, regex(DOUBTFUL)?);
+        Some(Self { wrong, doubtful, negated: regex(NEGATED)?, passed: regex(PASSED)? })
     }
 }
 
@@ -212,15 +212,15 @@ impl<'a> Marker<'a> {
         let shape = fingerprint(&line.trim().replace(|letter: char| letter.is_ascii_digit(), ""));
         let seen = self.alike.entry(shape).or_default();
         *seen += 1;
-        (*seen <= MOST_ALIKE).then_some(found)
+        (*seen <= MAX_ALIKE).then_some(found)
     }
 
     fn classify(&self, line: &str) -> Option<(Mark, usize)> {
-        let Patterns { wrong, doubtful, nothing, passed } = self.patterns;
-        let nothing: Vec<_> = nothing.find_iter(line).map(|found| found.range()).collect();
+        let Patterns { wrong, doubtful, negated, passed } = self.patterns;
+        let negated: Vec<_> = negated.find_iter(line).map(|found| found.range()).collect();
         let real = |pattern: &Regex| {
             let mut found = pattern.find_iter(line).map(|found| found.start());
-            found.find(|at| !nothing.iter().any(|range| range.contains(at)))
+            found.find(|at| !negated.iter().any(|range| range.contains(at)))
         };
         let failed = || {
             let wrong = real(wrong).map(|at| (Mark::Wrong, at));
@@ -232,11 +232,11 @@ impl<'a> Marker<'a> {
 }
 
 /// Maximum number of keywords.
-const MOST: usize = 32;
+const MAX_KEYWORDS: usize = 32;
 /// Maximum length of the input that is searched for keywords, in characters: a pasted document is not the request.
-const LONGEST_INPUT: usize = 4_000;
+const MAX_INPUT: usize = 4_000;
 /// Words that are too common to be keywords.
-const EVERYWHERE: [&str; 60] = [
+const COMMON_WORDS: [&str; 60] = [
     "about", "after", "again", "agent", "also", "before", "check", "code", "command", "could", "does", "each", "every",
     "file", "files", "find", "first", "folder", "from", "give", "have", "here", "into", "just", "line", "lines",
     "list", "look", "make", "more", "most", "need", "only", "other", "output", "please", "project", "read", "result",
@@ -246,41 +246,41 @@ const EVERYWHERE: [&str; 60] = [
 
 /// Pattern that matches any keyword; `None` if there are none.
 pub(super) fn pattern<'a>(texts: impl IntoIterator<Item = &'a str>) -> Option<Regex> {
-    let escaped: Vec<String> = of(texts).iter().map(|word| regex::escape(word)).collect();
+    let escaped: Vec<String> = keywords(texts).iter().map(|word| regex::escape(word)).collect();
     let pattern = (!escaped.is_empty()).then(|| format!("(?i){}", escaped.join("|")))?;
     Regex::new(&pattern).ok()
 }
 
 /// Extracts keywords: words and names of at least four letters, or three if one is a digit or a symbol; in scripts
 /// without spaces, each pair of adjacent characters.
-fn of<'a>(texts: impl IntoIterator<Item = &'a str>) -> BTreeSet<String> {
-    let mut words = BTreeSet::new();
+fn keywords<'a>(texts: impl IntoIterator<Item = &'a str>) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
     for text in texts {
-        let end = text.char_indices().nth(LONGEST_INPUT).map_or(text.len(), |(end, _)| end);
+        let end = text.char_indices().nth(MAX_INPUT).map_or(text.len(), |(end, _)| end);
         for word in text[..end].split(|letter: char| !letter.is_alphanumeric() && !"_-.".contains(letter)) {
             for part in by_script(word) {
-                add(&mut words, part);
-                if words.len() >= MOST {
-                    return words;
+                add_keywords(&mut found, part);
+                if found.len() >= MAX_KEYWORDS {
+                    return found;
                 }
             }
         }
     }
-    words
+    found
 }
 
-fn add(words: &mut BTreeSet<String>, part: &str) {
+fn add_keywords(keywords: &mut BTreeSet<String>, part: &str) {
     if part.chars().next().is_some_and(is_dense) {
         let characters: Vec<char> = part.chars().collect();
-        let left = MOST.saturating_sub(words.len());
-        words.extend(characters.windows(2).take(left).map(|pair| pair.iter().collect()));
+        let capacity = MAX_KEYWORDS.saturating_sub(keywords.len());
+        keywords.extend(characters.windows(2).take(capacity).map(|pair| pair.iter().collect()));
         return;
     }
     let word = part.trim_matches(|character: char| !character.is_alphanumeric()).to_lowercase();
-    let least = if word.chars().any(|character| !character.is_alphabetic()) { 3 } else { 4 };
+    let min_length = if word.chars().any(|character| !character.is_alphabetic()) { 3 } else { 4 };
     let is_number = word.chars().all(|character| !character.is_alphabetic());
-    if word.chars().count() >= least && !is_number && !EVERYWHERE.contains(&word.as_str()) {
-        words.insert(word);
+    if word.chars().count() >= min_length && !is_number && !COMMON_WORDS.contains(&word.as_str()) {
+        keywords.insert(word);
     }
 }
 

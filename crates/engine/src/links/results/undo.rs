@@ -17,11 +17,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::{
-    links::gates::audit::{report_interrupted, report_unchecked, settle_set_aside},
+    links::gates::audit::{report_interrupted, report_unchecked, settle_reverted},
     state_changes::{self, FORK_NOTICE, RevertPlan},
     turn::{
         TurnExit,
-        call_record::FileLook,
+        call_record::FileSnapshot,
         dispatch,
         hooks::{Hook, Invocation, Link, Next, Preview},
     },
@@ -50,7 +50,7 @@ impl Link for Undo {
     }
 
     fn preview<'a>(&'a self, call: &'a Invocation<'a>) -> Option<Preview<'a>> {
-        (call.call.name == NAME).then(|| foresee(call).boxed())
+        (call.call.name == NAME).then(|| preview_undo(call).boxed())
     }
 
     fn affected_paths(&self, call: &Invocation<'_>) -> Vec<String> {
@@ -82,11 +82,11 @@ fn is_recorded(call: &Invocation<'_>) -> bool {
 /// Returns the reason why a call needs approval: its changes cannot be undone, or other programs run what it writes.
 pub(crate) async fn irreversible(call: &Invocation<'_>, judgement: &Explanation) -> Result<Option<String>, TurnExit> {
     // Neither the user nor a rule written by the user allowed it.
-    let runs_unseen = judgement.verdict == Verdict::Allow && !matches!(judgement.layer, Layer::Global | Layer::Tool);
+    let is_unreviewed = judgement.verdict == Verdict::Allow && !matches!(judgement.layer, Layer::Global | Layer::Tool);
     let limits = match judgement.confinement() {
         // Rules judge only the name of a path. Whether a link or a git configuration leads to a guarded file is known
         // only after checking the files.
-        Confinement::Usual if runs_unseen && paths(call).is_some() => Confinement::Guarded,
+        Confinement::Usual if is_unreviewed && paths(call).is_some() => Confinement::Guarded,
         limits => limits,
     };
     call.record.entries().limits = limits;
@@ -107,7 +107,7 @@ fn paths(call: &Invocation<'_>) -> Option<Vec<String>> {
 /// Records the state of the files before a call is approved, unless that is done already: the approver must know which
 /// changes could not be undone. Foreign tools are not expected to be undoable.
 pub(crate) async fn record_before(call: &Invocation<'_>, confinement: Confinement) -> Result<(), TurnExit> {
-    if !is_recorded(call) || call.record.entries().look.is_some() {
+    if !is_recorded(call) || call.record.entries().snapshot.is_some() {
         return Ok(());
     }
     let files = call.context.or_cancelled(before(call, confinement)).await?;
@@ -126,7 +126,7 @@ pub(crate) async fn record_before(call: &Invocation<'_>, confinement: Confinemen
     let reasons: Vec<String> = irreversible.into_iter().chain(unchecked).collect();
     let mut entries = call.record.entries();
     entries.irreversible = (!reasons.is_empty()).then(|| reasons.join("; "));
-    entries.look = Some(FileLook { confinement, files });
+    entries.snapshot = Some(FileSnapshot { confinement, files });
     Ok(())
 }
 
@@ -149,8 +149,8 @@ async fn record<'a>(call: &'a Invocation<'a>, next: Next<'a>) -> Result<ToolOutp
     let confinement = call.record.entries().confinement;
     let tool_context = ToolContext { confinement, ..context.tool_context(call.call) };
     let paths = context.ports.toolbox.changes(&tool_context, call.call);
-    let looked = call.record.take_look().filter(|look| look.confinement == confinement);
-    let looked = match looked {
+    let before_call = call.record.take_snapshot().filter(|look| look.confinement == confinement);
+    let before_call = match before_call {
         Some(look) => look.files,
         None => before(call, confinement).await,
     };
@@ -159,27 +159,27 @@ async fn record<'a>(call: &'a Invocation<'a>, next: Next<'a>) -> Result<ToolOutp
     let runs_all = context.rules.answering.now() == OnInterrupt::Approve;
     if is_checked
         && !runs_all
-        && let Some(why) = gap(&looked)
+        && let Some(reason) = uncheckable_reason(&before_call)
     {
         return Ok(ToolOutput::error(
             ToolErrorCode::Denied,
-            format!("it did not run: no user reviewed it, and its changes could not be checked: {why}"),
+            format!("it did not run: no user reviewed it, and its changes could not be checked: {reason}"),
         ));
     }
-    let looked = looked.map(|mut found| {
-        call.record.entries().closed = std::mem::take(&mut found.closed).into();
-        found
+    let before_call = before_call.map(|mut files| {
+        call.record.entries().closed = std::mem::take(&mut files.closed).into();
+        files
     });
     let output = next.run(call).await;
-    let changes = match looked {
-        Ok(looked) => looked.after.await,
+    let changes = match before_call {
+        Ok(before_call) => before_call.after.await,
         Err(error) => Err(error),
     };
     if let (Err(_), Ok(changes)) = (&output, &changes) {
         report_interrupted(call, &changes.set_aside).await;
     }
     let mut output = output?;
-    let (notes, set_aside) = match changes {
+    let (notes, reverted) = match changes {
         Ok(changes) => {
             output.files = merged_changes(changes.files, output.files, paths.as_deref());
             (changes.notes, changes.set_aside)
@@ -193,7 +193,7 @@ async fn record<'a>(call: &'a Invocation<'a>, next: Next<'a>) -> Result<ToolOutp
             (vec![error.to_string()], FilesReverted::default())
         }
     };
-    settle_set_aside(call, set_aside, &mut output).await?;
+    settle_reverted(call, reverted, &mut output).await?;
     output.files.extend(state_changes::changes_of(&tool_context.state_files, &output.state_files));
     if !notes.is_empty() {
         output.text.push_str(&format!("\n[not recorded and cannot be undone: {}]", notes.join("; ")));
@@ -202,7 +202,7 @@ async fn record<'a>(call: &'a Invocation<'a>, next: Next<'a>) -> Result<ToolOutp
 }
 
 /// Reason, known before the call, why its changes cannot be checked.
-fn gap(looked: &Result<FilesBefore, WorkspaceError>) -> Option<String> {
+fn uncheckable_reason(looked: &Result<FilesBefore, WorkspaceError>) -> Option<String> {
     match looked {
         Ok(found) => {
             let reasons: Vec<&str> = found.gaps.iter().chain(&found.unchecked).map(String::as_str).collect();
@@ -215,11 +215,11 @@ fn gap(looked: &Result<FilesBefore, WorkspaceError>) -> Option<String> {
 /// Merges observed and reported changes. A tool's own report counts only for paths that were not observed, because
 /// observation is more accurate.
 fn merged_changes(seen: Vec<FileChange>, reported: Vec<FileChange>, paths: Option<&[String]>) -> Vec<FileChange> {
-    let elsewhere = |file: &FileChange| match paths {
+    let is_unseen = |file: &FileChange| match paths {
         Some(paths) => !paths.contains(&file.path) && !seen.iter().any(|seen| seen.path == file.path),
         None => seen.is_empty(),
     };
-    let reported: Vec<FileChange> = reported.into_iter().filter(elsewhere).collect();
+    let reported: Vec<FileChange> = reported.into_iter().filter(is_unseen).collect();
     seen.into_iter().chain(reported).collect()
 }
 
@@ -230,10 +230,10 @@ struct Plan<'a> {
     of_state: RevertPlan,
 }
 
-async fn foresee(call: &Invocation<'_>) -> Result<Option<String>, ToolOutput> {
+async fn preview_undo(call: &Invocation<'_>) -> Result<Option<String>, ToolOutput> {
     let plan = plan(call, true).await?;
-    let undone = follow(call, &plan, true).await?;
-    Ok(Some(undone.files.iter().map(|file| described(file, str::to_owned)).collect::<Vec<_>>().join("\n")))
+    let undone = apply_plan(call, &plan, true).await?;
+    Ok(Some(undone.files.iter().map(|file| describe(file, str::to_owned)).collect::<Vec<_>>().join("\n")))
 }
 
 /// Reverts the selected edit, either completely or not at all. Changes of the session's own state are reverted by
@@ -242,22 +242,22 @@ async fn revert(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
     dispatch::begin(call).await?;
     let undone = async {
         let plan = plan(call, false).await?;
-        follow(call, &plan, true).await?;
-        Ok((follow(call, &plan, false).await?, plan))
+        apply_plan(call, &plan, true).await?;
+        Ok((apply_plan(call, &plan, false).await?, plan))
     };
     let (FilesReverted { files, changes }, plan) = match undone.await {
         Ok(undone) => undone,
         Err(output) => return Ok(output),
     };
     let reported: Vec<String> = files.iter().map(|file| format!("{}: {}", file.path, outcome_text(file))).collect();
-    let what = if changes.is_empty() {
+    let outcome = if changes.is_empty() {
         "Nothing changed: that edit was already reverted. Call it again to revert the one before."
     } else {
         "Reverted."
     };
     // Also if no file had to change: the edit counts as reverted, so that the next call reverts another one.
     call.record.entries().effects.takes_back = Some(plan.edit.call_id.clone());
-    let text = format!("{what}\n{}", reported.join("\n"));
+    let text = format!("{outcome}\n{}", reported.join("\n"));
     Ok(ToolOutput { files: changes, state_files: plan.of_state.facts, ..ToolOutput::ok(text) })
 }
 
@@ -266,8 +266,8 @@ async fn plan<'a>(call: &Invocation<'a>, shows_all: bool) -> Result<Plan<'a>, To
     let context = call.context;
     let arguments = arguments(call)?;
     let Some(edit) = selected_edit(call, arguments.path.as_deref()) else {
-        let of = arguments.path.map(|path| format!(" of {path}")).unwrap_or_default();
-        return Err(ToolOutput::error(ToolErrorCode::Tool, format!("there is no edit{of} left to revert")));
+        let suffix = arguments.path.map(|path| format!(" of {path}")).unwrap_or_default();
+        return Err(ToolOutput::error(ToolErrorCode::Tool, format!("there is no edit{suffix} left to revert")));
     };
     if edit.files.is_empty() {
         let text = format!(
@@ -277,7 +277,7 @@ async fn plan<'a>(call: &Invocation<'a>, shows_all: bool) -> Result<Plan<'a>, To
         );
         return Err(ToolOutput::error(ToolErrorCode::Tool, text));
     }
-    let (on_disk, of_state) = state_changes::apart(folded(&edit.files));
+    let (on_disk, of_state) = state_changes::split_state(folded(&edit.files));
     let now = Arc::clone(&context.files.state.borrow());
     let of_state = RevertPlan::find(&*context.ports.store, context.ids.session, &of_state, &now, shows_all).await;
     let of_state = of_state.map_err(|error| ToolOutput::error(ToolErrorCode::Tool, error.to_string()))?;
@@ -285,22 +285,22 @@ async fn plan<'a>(call: &Invocation<'a>, shows_all: bool) -> Result<Plan<'a>, To
 }
 
 /// Reverts the plan's changes on disk, or only previews that.
-async fn follow(call: &Invocation<'_>, plan: &Plan<'_>, preview: bool) -> Result<FilesReverted, ToolOutput> {
+async fn apply_plan(call: &Invocation<'_>, plan: &Plan<'_>, preview: bool) -> Result<FilesReverted, ToolOutput> {
     let context = call.context;
-    let way = &plan.of_state;
-    let preview = preview || !way.is_whole();
+    let state_plan = &plan.of_state;
+    let preview = preview || !state_plan.is_whole();
     let (session, workspace) = (context.ids.session, &context.files.workspace);
     let undone = context.ports.snapshots.undo(session, workspace, plan.on_disk.clone(), preview).await;
     let mut undone = undone.map_err(|error| ToolOutput::error(ToolErrorCode::Tool, error.to_string()))?;
-    undone.files.extend(way.undone.files.iter().cloned());
+    undone.files.extend(state_plan.undone.files.iter().cloned());
     let is_refused = |file: &&UndoneFile| matches!(file.outcome, UndoOutcome::Conflict | UndoOutcome::Failed);
-    let refused: Vec<String> = undone.files.iter().filter(is_refused).map(|file| described(file, shortened)).collect();
+    let refused: Vec<String> = undone.files.iter().filter(is_refused).map(|file| describe(file, shortened)).collect();
     if refused.is_empty() {
-        undone.changes.extend(way.undone.changes.iter().cloned());
+        undone.changes.extend(state_plan.undone.changes.iter().cloned());
         return Ok(undone);
     }
-    let what = if undone.changes.is_empty() { "nothing was reverted" } else { "not everything was reverted" };
-    let text = format!("{what}; edit the files yourself if still needed\n{}", refused.join("\n"));
+    let outcome = if undone.changes.is_empty() { "nothing was reverted" } else { "not everything was reverted" };
+    let text = format!("{outcome}; edit the files yourself if still needed\n{}", refused.join("\n"));
     Err(ToolOutput { files: undone.changes, ..ToolOutput::error(ToolErrorCode::Tool, text) })
 }
 
@@ -327,8 +327,8 @@ fn selected_edit<'a>(call: &Invocation<'a>, path: Option<&str>) -> Option<&'a To
             }
             _ => continue,
         };
-        if let Some(taken_back) = &result.takes_back {
-            edits.retain(|edit| edit.call_id != *taken_back);
+        if let Some(reverted_id) = &result.takes_back {
+            edits.retain(|edit| edit.call_id != *reverted_id);
             continue;
         }
         if result.files.is_empty() {
@@ -342,11 +342,11 @@ fn selected_edit<'a>(call: &Invocation<'a>, path: Option<&str>) -> Option<&'a To
         if result.name == NAME {
             // The result does not name the edit: it was incomplete or comes from an older version. The edit is found by
             // its changes.
-            let leads_back = |edit: &&ToolResult| {
-                let back: Vec<FileChange> = folded(&edit.files).iter().map(reversed).collect();
-                result.files.iter().all(|file| back.contains(file))
+            let is_reverse = |edit: &&ToolResult| {
+                let reverse: Vec<FileChange> = folded(&edit.files).iter().map(reversed).collect();
+                result.files.iter().all(|file| reverse.contains(file))
             };
-            if let Some(index) = edits.iter().rposition(leads_back) {
+            if let Some(index) = edits.iter().rposition(is_reverse) {
                 edits.remove(index);
             }
         } else if is_edit(&result.name) {
@@ -354,15 +354,15 @@ fn selected_edit<'a>(call: &Invocation<'a>, path: Option<&str>) -> Option<&'a To
         }
     }
     let plain = |path: &str| path.trim_start_matches("./").trim_matches('/').to_owned();
-    let is_meant = |edit: &&ToolResult| match path {
+    let is_match = |edit: &&ToolResult| match path {
         Some(path) => edit.files.iter().any(|file| plain(&file.path) == plain(path)),
         None => true,
     };
-    edits.into_iter().rev().find(is_meant)
+    edits.into_iter().rev().find(is_match)
 }
 
 /// A file's diff in this format if there is one, else a sentence.
-fn described(file: &UndoneFile, form: fn(&str) -> String) -> String {
+fn describe(file: &UndoneFile, form: fn(&str) -> String) -> String {
     let reason = file.reason.as_deref().map(|reason| format!("{}: {reason}", file.path));
     let diff = file.diff.as_deref().map(form);
     match (reason, diff) {

@@ -24,10 +24,10 @@ use crate::{
 };
 
 /// Default number of steps of a subagent.
-const STEPS: u32 = 50;
+const DEFAULT_STEPS: u32 = 50;
 
 /// Maximum number of steps that a model may set.
-const MOST_STEPS: u32 = 200;
+const MAX_STEPS: u32 = 200;
 
 pub(crate) struct Delegation;
 
@@ -41,17 +41,17 @@ struct Arguments {
     /// Everything that the subagent must know and do.
     #[serde(alias = "prompt")]
     task: String,
-    /// Some models name the work besides; what it is stands in the task.
+    /// Title that some models add. Ignored: the task describes the work.
     #[serde(rename = "description")]
     #[schemars(skip)]
     _description: Option<String>,
-    /// Named in the schema where there are agents to be named.
+    /// Added to the schema only if there are agents to choose from.
     #[serde(alias = "agent_id", alias = "subagent_type")]
     #[schemars(skip)]
     agent: Option<String>,
     /// Maximum number of steps. Default 50.
     #[serde(alias = "max_loops")]
-    #[schemars(range(min = 1, max = MOST_STEPS))]
+    #[schemars(range(min = 1, max = MAX_STEPS))]
     max_steps: Option<u32>,
     /// context_id of an earlier result, to continue that subagent with its history.
     context_id: Option<String>,
@@ -75,8 +75,8 @@ impl Link for Delegation {
     }
 
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
-        let is_meant = call.context.is_under_way(call.call) || call.context.is_delegation(&call.call.name);
-        if is_meant { delegate(call).boxed() } else { next.run(call) }
+        let is_ours = call.context.is_in_flight(call.call) || call.context.is_delegation(&call.call.name);
+        if is_ours { delegate(call).boxed() } else { next.run(call) }
     }
 }
 
@@ -84,7 +84,7 @@ async fn delegate(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
     let task = task(call);
     if let Some(InFlightCall { subagent, .. }) = call.context.tools.in_flight.get(&call.call.call_id) {
         // The call was validated when it started, whatever has changed since.
-        let max_steps = task.map_or(STEPS, |task| task.max_steps);
+        let max_steps = task.map_or(DEFAULT_STEPS, |task| task.max_steps);
         return call.context.tools.subagents.resume(call, subagent.clone(), max_steps).await;
     }
     match task {
@@ -116,7 +116,7 @@ fn task(call: &Invocation<'_>) -> Result<Task, ToolOutput> {
     let context_id = context_id
         .map_err(|_| invalid("`context_id` must come from an earlier result; omit it for a new subagent".to_owned()))?;
     let is_plan = || call.context.rules.grants.mode() == SessionMode::Plan;
-    let why_none = match &call.context.settings.project {
+    let worktree_problem = match &call.context.settings.project {
         _ if !worktree => None,
         _ if context_id.is_some() => {
             Some("an earlier subagent works where it did before: omit `worktree` or `context_id`")
@@ -127,23 +127,29 @@ fn task(call: &Invocation<'_>) -> Result<Task, ToolOutput> {
         }
         _ => is_plan().then_some("the session is in plan mode, and a worktree changes the repository: omit `worktree`"),
     };
-    if let Some(why) = why_none {
-        return Err(invalid(why.to_owned()));
+    if let Some(problem) = worktree_problem {
+        return Err(invalid(problem.to_owned()));
     }
-    let steps = max_steps.map(|steps| steps.min(MOST_STEPS)).or_else(|| card?.max_steps).unwrap_or(STEPS);
+    let steps = max_steps.map(|steps| steps.min(MAX_STEPS)).or_else(|| card?.max_steps).unwrap_or(DEFAULT_STEPS);
     let agent = card.map(|card| card.id.clone());
     Ok(Task { text: task, agent, is_named, max_steps: steps.max(1), context_id, worktree })
 }
 
 /// Checks that an earlier subagent running `agent` may continue: it must be an agent that the caller could name, or one
-/// like the caller. So no agent reaches through it what it cannot use itself.
-pub(crate) fn may_go_on(context: &TurnContext, agent: Option<&str>, named: Option<&str>) -> Result<(), String> {
+/// like the caller. So no agent can use it to exceed its own permissions.
+pub(crate) fn check_continuation(
+    context: &TurnContext,
+    agent: Option<&str>,
+    named: Option<&str>,
+) -> Result<(), String> {
     let own = context.active_agent.card();
     if let Some(named) = named
         && agent != Some(named)
     {
-        let is = agent.map_or_else(|| "no agent by name".to_owned(), |id| format!("`{id}`"));
-        return Err(format!("that subagent is {is}, not `{named}`: omit `agent`, or omit `context_id` for a new one"));
+        let current = agent.map_or_else(|| "no agent by name".to_owned(), |id| format!("`{id}`"));
+        return Err(format!(
+            "that subagent is {current}, not `{named}`: omit `agent`, or omit `context_id` for a new one"
+        ));
     }
     match (agent, own) {
         (None, None) => Ok(()),
@@ -173,10 +179,10 @@ fn card<'a>(context: &'a TurnContext, id: &str) -> Result<&'a AgentCard, String>
 }
 
 /// Maximum number of stacked agents, not counting the first.
-const DEPTH: usize = 5;
+const MAX_STACKED: usize = 5;
 
 /// Maximum number of agent changes per turn.
-const MOST_CHANGES: u32 = 10;
+const MAX_CHANGES: u32 = 10;
 
 pub(crate) struct Handoff;
 
@@ -189,7 +195,7 @@ struct HandoffArguments {
 
 impl Link for Handoff {
     fn preview<'a>(&'a self, call: &'a Invocation<'a>) -> Option<Preview<'a>> {
-        is_call(call).then(|| std::future::ready(wanted(call).map(|_| None)).boxed())
+        is_call(call).then(|| std::future::ready(transfer_target(call).map(|_| None)).boxed())
     }
 
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
@@ -204,8 +210,8 @@ fn is_call(call: &Invocation<'_>) -> bool {
 }
 
 async fn transfer(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
-    let (stack, task) = match wanted(call) {
-        Ok(wanted) => wanted,
+    let (stack, task) = match transfer_target(call) {
+        Ok(target) => target,
         Err(output) => return Ok(output),
     };
     dispatch::begin(call).await?;
@@ -223,7 +229,7 @@ async fn transfer(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
 }
 
 /// Returns the next stack of agents and the task. The error is the output for an invalid call.
-fn wanted(call: &Invocation<'_>) -> Result<(Vec<String>, String), ToolOutput> {
+fn transfer_target(call: &Invocation<'_>) -> Result<(Vec<String>, String), ToolOutput> {
     let (active_agent, name) = (&call.context.active_agent, call.call.name.as_str());
     if active_agent.is_subagent() || !active_agent.may_transfer(name) {
         let text = "this agent cannot transfer to that one: do it yourself, or report what is left to do";
@@ -239,8 +245,8 @@ fn wanted(call: &Invocation<'_>) -> Result<(Vec<String>, String), ToolOutput> {
     }
     let to = name.strip_prefix(TRANSFER).unwrap_or(name);
     let stack = next_stack(&active_agent.chain(), to, call.state.agent_changes);
-    let stack = stack.map_err(|why| ToolOutput::error(ToolErrorCode::Tool, why))?;
-    Ok((stack, task.filter(|task| !task.trim().is_empty()).unwrap_or_else(|| "go on".to_owned())))
+    let stack = stack.map_err(|reason| ToolOutput::error(ToolErrorCode::Tool, reason))?;
+    Ok((stack, task.filter(|task| !task.trim().is_empty()).unwrap_or_else(|| "continue".to_owned())))
 }
 
 /// Returns the stack after a transfer, or a reason why it is not possible.
@@ -248,7 +254,7 @@ fn next_stack(chain: &[&str], to: &str, changes: u32) -> Result<Vec<String>, Str
     let first = chain.first().copied().unwrap_or(MAIN);
     // The main agent is not part of a stack.
     let stack = |chain: &[&str]| chain.iter().filter(|id| **id != MAIN).map(|id| (*id).to_owned()).collect();
-    let way = || chain.join(" → ");
+    let path = || chain.join(" → ");
     if to == first {
         return if chain.len() <= 1 {
             Err(format!("you are `{first}`: continue yourself"))
@@ -260,19 +266,19 @@ fn next_stack(chain: &[&str], to: &str, changes: u32) -> Result<Vec<String>, Str
         return Err(format!(
             "`{to}` already takes part ({}): this would be a loop. Answer with what you have, or transfer back with \
              {TRANSFER}{first}",
-            way()
+            path()
         ));
     }
-    if chain.len() > DEPTH {
+    if chain.len() > MAX_STACKED {
         return Err(format!(
-            "{DEPTH} agents are already stacked ({}), which is the maximum. Answer with what you have, or transfer \
+            "{MAX_STACKED} agents are already stacked ({}), which is the maximum. Answer with what you have, or transfer \
              back with {TRANSFER}{first}",
-            way()
+            path()
         ));
     }
-    if changes >= MOST_CHANGES {
+    if changes >= MAX_CHANGES {
         return Err(format!(
-            "the agent has changed {MOST_CHANGES} times in this turn, the maximum. Answer with what you have"
+            "the agent has changed {MAX_CHANGES} times in this turn, the maximum. Answer with what you have"
         ));
     }
     Ok(stack(&[chain, &[to]].concat()))

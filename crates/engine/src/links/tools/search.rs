@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::{
-    catalog::{FIND_TOOL, Finds},
+    catalog::{FIND_TOOL, ToolFinder},
     turn::{
         TurnContext, TurnExit, TurnState,
         hooks::{Hook, Invocation, Link, Next, done},
@@ -22,9 +22,9 @@ use crate::{
 };
 
 /// Default number of hits.
-const FINDS: usize = 8;
+const DEFAULT_HITS: usize = 8;
 /// Maximum number of hits.
-const MAX_FINDS: usize = 30;
+const MAX_HITS: usize = 30;
 
 pub(crate) struct Search;
 
@@ -34,7 +34,7 @@ pub(crate) struct Search;
 struct SearchArguments {
     /// A few words, as originally written.
     query: String,
-    #[schemars(range(min = 1, max = MAX_FINDS))]
+    #[schemars(range(min = 1, max = MAX_HITS))]
     limit: Option<usize>,
 }
 
@@ -56,7 +56,7 @@ async fn search(call: &Invocation<'_>) -> ToolOutput {
     let Some(query) = SearchQuery::parse(&query) else {
         return ToolOutput::error(ToolErrorCode::InvalidArgs, "the query is empty; use a few words from the history");
     };
-    let limit = limit.unwrap_or(FINDS).clamp(1, MAX_FINDS);
+    let limit = limit.unwrap_or(DEFAULT_HITS).clamp(1, MAX_HITS);
     let context = call.context;
     match context.ports.store.search(query, Some(context.ids.session), limit).await {
         Ok(SearchResult { hits, unsearched }) => {
@@ -78,10 +78,10 @@ async fn search(call: &Invocation<'_>) -> ToolOutput {
 }
 
 /// Maximum length of a tool's description, in characters, and of its schema, in bytes.
-const LONGEST_LINE: usize = 200;
-const LONGEST_SCHEMA: usize = 2000;
+const MAX_DESCRIPTION: usize = 200;
+const MAX_SCHEMA: usize = 2000;
 /// Maximum number of servers named if nothing was found.
-const MOST_SERVERS: usize = 24;
+const MAX_SERVERS: usize = 24;
 
 pub(crate) struct FindTool;
 
@@ -108,16 +108,16 @@ impl Link for FindTool {
 }
 
 fn find(call: &Invocation<'_>) -> ToolOutput {
-    let finds = &call.context.tools.finds;
+    let finder = &call.context.tools.finder;
     let FindArguments { query } = match serde_json::from_str(&call.call.arguments) {
         Ok(arguments) => arguments,
         Err(error) => return ToolOutput::error(ToolErrorCode::InvalidArgs, format!("nothing was searched: {error}")),
     };
-    let (best, more) = finds.search(&query);
+    let (best, more) = finder.search(&query);
     if best.is_empty() {
-        return ToolOutput::ok(nothing(finds));
+        return ToolOutput::ok(nothing_found(finder));
     }
-    let left = finds.show(&best);
+    let left = finder.show(&best);
     let is_left = |tool: &CatalogueTool| left.contains(&tool.spec.name);
     let (shown, left): (Vec<_>, Vec<_>) = best.into_iter().partition(|tool| !is_left(tool));
     let mut lines: Vec<String> = shown.iter().map(|tool| summary(tool)).collect();
@@ -126,7 +126,7 @@ fn find(call: &Invocation<'_>) -> ToolOutput {
     }
     if !left.is_empty() {
         lines.push(
-            "no room for more tools in this session: use the tools already found, or ask the user to mention others"
+            "this session cannot load more tools: use the tools already found, or ask the user to mention others"
                 .to_owned(),
         );
     }
@@ -138,28 +138,28 @@ fn find(call: &Invocation<'_>) -> ToolOutput {
 fn summary(tool: &CatalogueTool) -> String {
     let ToolSpec { name, description, parameters, .. } = &tool.spec;
     let about: String = description.split_whitespace().collect::<Vec<_>>().join(" ");
-    let about = match about.char_indices().nth(LONGEST_LINE) {
+    let about = match about.char_indices().nth(MAX_DESCRIPTION) {
         Some((end, _)) => format!("{} […]", &about[..end]),
         None => about,
     };
     let schema = parameters.to_string();
-    let takes = if schema.len() <= LONGEST_SCHEMA { schema } else { "see its schema in your tool list".to_owned() };
-    format!("{name}: {about}\n  arguments: {takes}")
+    let arguments = if schema.len() <= MAX_SCHEMA { schema } else { "see its schema in your tool list".to_owned() };
+    format!("{name}: {about}\n  arguments: {arguments}")
 }
 
-fn nothing(finds: &Finds) -> String {
-    let servers = finds.servers();
-    let named = servers.iter().take(MOST_SERVERS).map(|(server, tools)| format!("{server} ({tools})"));
+fn nothing_found(finder: &ToolFinder) -> String {
+    let servers = finder.servers();
+    let named = servers.iter().take(MAX_SERVERS).map(|(server, tools)| format!("{server} ({tools})"));
     let named: Vec<String> = named.collect();
     if named.is_empty() {
-        return format!("nothing to find: all known tools are already listed{}", finds.not_known_yet());
+        return format!("nothing to find: all known tools are already listed{}", finder.unlisted_note());
     }
-    let more = servers.len().saturating_sub(MOST_SERVERS);
+    let more = servers.len().saturating_sub(MAX_SERVERS);
     let more = if more > 0 { format!(", and {more} more servers") } else { String::new() };
     format!(
         "nothing found; try other words, or the name of a server. Tools to find: {}{more}{}",
         named.join(", "),
-        finds.not_known_yet()
+        finder.unlisted_note()
     )
 }
 
@@ -171,19 +171,19 @@ pub(crate) struct UnlistedServers;
 impl Link for UnlistedServers {
     fn before_turn<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
         // A subagent does not wait: its parent's turn already has.
-        let waits = state.steps == 0 && !state.only_compacts() && context.settings.parent.is_none();
-        async move { if waits { wait(context, state).await } else { Ok(()) } }.boxed()
+        let should_wait = state.steps == 0 && !state.only_compacts() && context.settings.parent.is_none();
+        async move { if should_wait { wait(context, state).await } else { Ok(()) } }.boxed()
     }
 
     fn before_step<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
-        let is_between = state.pending_calls.is_empty() && state.answer.is_none() && !state.only_compacts();
-        let goes_on = is_between && have_come(context);
-        std::future::ready(if goes_on { Err(TurnExit::Handoff) } else { Ok(()) }).boxed()
+        let can_restart = state.pending_calls.is_empty() && state.answer.is_none() && !state.only_compacts();
+        let has_new_tools = can_restart && has_new_servers(context);
+        std::future::ready(if has_new_tools { Err(TurnExit::Handoff) } else { Ok(()) }).boxed()
     }
 }
 
 async fn wait(context: &TurnContext, state: &TurnState) -> Result<(), TurnExit> {
-    let names: Vec<String> = context.tools.finds.unusable().map(|server| server.name.clone()).collect();
+    let names: Vec<String> = context.tools.finder.unusable().map(|server| server.name.clone()).collect();
     if names.is_empty() {
         return Ok(());
     }
@@ -192,7 +192,7 @@ async fn wait(context: &TurnContext, state: &TurnState) -> Result<(), TurnExit> 
         unlisted = context.or_cancelled(context.ports.toolbox.list_servers(&user, &names)) => unlisted?,
         () = context.control.stopwatch.reaches(context.limits.time) => Vec::new(),
     };
-    if have_come(context) {
+    if has_new_servers(context) {
         return Err(TurnExit::Handoff);
     }
     // An unchanged problem is reported once per session.
@@ -205,8 +205,8 @@ async fn wait(context: &TurnContext, state: &TurnState) -> Result<(), TurnExit> 
 }
 
 /// Returns true if a server has listed its tools since the turn got its own.
-fn have_come(context: &TurnContext) -> bool {
-    let unlisted: Vec<&str> = context.tools.finds.unlisted().map(|server| server.name.as_str()).collect();
+fn has_new_servers(context: &TurnContext) -> bool {
+    let unlisted: Vec<&str> = context.tools.finder.unlisted().map(|server| server.name.as_str()).collect();
     if unlisted.is_empty() {
         return false;
     }

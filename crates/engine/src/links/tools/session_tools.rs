@@ -113,9 +113,9 @@ fn validate(arguments: TodoList) -> Result<Vec<Todo>, String> {
     if arguments.todos.len() > MAX_TODOS {
         return Err(format!("a list has at most {MAX_TODOS} entries; merge small ones"));
     }
-    let under_way = arguments.todos.iter().filter(|entry| entry.status == TodoStatus::InProgress).count();
-    if under_way > 1 {
-        return Err(format!("{under_way} entries are in_progress; only one may be, set the others to pending"));
+    let in_progress = arguments.todos.iter().filter(|entry| entry.status == TodoStatus::InProgress).count();
+    if in_progress > 1 {
+        return Err(format!("{in_progress} entries are in_progress; only one may be, set the others to pending"));
     }
     let mut todos: Vec<Todo> = Vec::with_capacity(arguments.todos.len());
     for (index, entry) in arguments.todos.into_iter().enumerate() {
@@ -135,10 +135,10 @@ fn validate(arguments: TodoList) -> Result<Vec<Todo>, String> {
 
 /// Returns the wanted ID if it is free, else the first free number from `number` on.
 fn free_id(todos: &[Todo], wanted: Option<String>, number: usize) -> String {
-    let taken = |id: &str| todos.iter().any(|todo| todo.id == id);
+    let is_used = |id: &str| todos.iter().any(|todo| todo.id == id);
     match wanted {
-        Some(id) if !taken(&id) => id,
-        _ => (number..).map(|n| n.to_string()).find(|id| !taken(id)).unwrap_or_default(),
+        Some(id) if !to_output(&id) => id,
+        _ => (number..).map(|n| n.to_string()).find(|id| !to_output(id)).unwrap_or_default(),
     }
 }
 
@@ -209,9 +209,9 @@ struct QuestionArguments {
 /// Allowed number of choices, if there are any. Each is selected with a single key.
 const CHOICES: std::ops::RangeInclusive<usize> = 2..=9;
 /// Maximum length of a choice, in characters.
-const LONGEST_CHOICE: usize = 120;
+const MAX_CHOICE: usize = 120;
 
-fn required_unless_said() -> bool {
+fn required_by_default() -> bool {
     true
 }
 
@@ -235,7 +235,7 @@ async fn answer(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
         Err(output) => return Ok(output),
     };
     match call.context.rules.answering.now() {
-        OnInterrupt::Wait => ask_person(call, arguments).await,
+        OnInterrupt::Wait => ask_user(call, arguments).await,
         OnInterrupt::Approve | OnInterrupt::Deny => Ok(match arguments.default {
             Some(default) => ToolOutput::ok(default),
             None => ToolOutput::error(
@@ -258,29 +258,27 @@ fn arguments(call: &Invocation<'_>) -> Result<QuestionArguments, ToolOutput> {
     for choice in &mut arguments.choices {
         *choice = choice.trim().to_owned();
     }
-    match misfit(&arguments.choices) {
-        Some(why) => Err(refused(why)),
+    match choices_problem(&arguments.choices) {
+        Some(problem) => Err(refused(problem)),
         None => Ok(arguments),
     }
 }
 
 /// Reason why the choices are invalid, with advice on how to fix them.
-fn misfit(choices: &[String]) -> Option<String> {
+fn choices_problem(choices: &[String]) -> Option<String> {
     if choices.is_empty() {
         return None;
     }
     if !CHOICES.contains(&choices.len()) {
-        let (least, most) = CHOICES.into_inner();
-        return Some(format!("choices has {} entries; give {least} to {most}, or omit it", choices.len()));
+        let (min, max) = CHOICES.into_inner();
+        return Some(format!("choices has {} entries; give {min} to {max}, or omit it", choices.len()));
     }
-    let is_fit = |choice: &String| {
-        !choice.is_empty() && choice.chars().count() <= LONGEST_CHOICE && !choice.chars().any(char::is_control)
+    let is_valid = |choice: &String| {
+        !choice.is_empty() && choice.chars().count() <= MAX_CHOICE && !choice.chars().any(char::is_control)
     };
-    if let Some(at) = choices.iter().position(|choice| !is_fit(choice)) {
+    if let Some(at) = choices.iter().position(|choice| !is_valid(choice)) {
         let number = at + 1;
-        return Some(format!(
-            "choice {number} must be one line of 1 to {LONGEST_CHOICE} characters; explain in context"
-        ));
+        return Some(format!("choice {number} must be one line of 1 to {MAX_CHOICE} characters; explain in context"));
     }
     let is_repeated = |(at, choice): &(usize, &String)| {
         choices[..*at].iter().any(|earlier| earlier.to_lowercase() == choice.to_lowercase())
@@ -289,11 +287,11 @@ fn misfit(choices: &[String]) -> Option<String> {
     Some(format!("choice {} repeats an earlier one; each must be different", at + 1))
 }
 
-async fn ask_person(call: &Invocation<'_>, arguments: QuestionArguments) -> Result<ToolOutput, TurnExit> {
+async fn ask_user(call: &Invocation<'_>, arguments: QuestionArguments) -> Result<ToolOutput, TurnExit> {
     let QuestionArguments { question, context, default, required, choices } = arguments;
     let ask = Ask::Question { secret: false, question, context, default: default.clone(), required, choices };
     let answered = call.ask(ask).await?;
-    call.record.entries().effects.said = answered.words_of_person();
+    call.record.entries().effects.user_text = answered.user_text();
     Ok(match answered.answer {
         Answer::Text { text } if text.trim().is_empty() => {
             ToolOutput::ok(default.unwrap_or_else(|| "The user left the answer empty.".to_owned()))
@@ -311,62 +309,64 @@ async fn ask_person(call: &Invocation<'_>, arguments: QuestionArguments) -> Resu
 }
 
 /// Time limit for one answer.
-const PATIENCE: Duration = Duration::from_secs(10 * 60);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 
 /// Message for a model about a tool whose client has disconnected.
-pub(crate) const GONE: &str = "the client that provided this tool has disconnected. Continue without it, and say so \
+pub(crate) const CLIENT_GONE: &str = "the client that provided this tool has disconnected. Continue without it, and say so \
     where it matters";
 
-pub(crate) struct OfClient;
+pub(crate) struct ClientToolCalls;
 
-impl Link for OfClient {
+impl Link for ClientToolCalls {
     fn prepare_call<'a>(&'a self, call: &'a Invocation<'a>) -> Hook<'a, Option<ToolOutput>> {
-        let tools = call.context.tools.of_client.as_ref();
+        let tools = call.context.tools.client_tools.as_ref();
         let problem = tools.and_then(|tools| tools.problem(&call.call.name, &call.call.arguments));
         done(problem.map(|problem| ToolOutput::error(ToolErrorCode::InvalidArgs, problem)))
     }
 
     fn preview<'a>(&'a self, call: &'a Invocation<'a>) -> Option<Preview<'a>> {
-        own_name(call).map(|_| done(None))
+        client_tool_name(call).map(|_| done(None))
     }
 
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
-        if let Some(name) = own_name(call) { ask_client(call, name).boxed() } else { next.run(call) }
+        if let Some(name) = client_tool_name(call) { ask_client(call, name).boxed() } else { next.run(call) }
     }
 }
 
 /// Returns true if the name looks like a client tool.
-pub(crate) fn is_meant(name: &str) -> bool {
+pub(crate) fn is_client_tool_name(name: &str) -> bool {
     name.starts_with(CLIENT_TOOL_PREFIX)
 }
 
-fn own_name<'a>(call: &Invocation<'a>) -> Option<&'a str> {
-    call.context.tools.of_client.as_ref()?.own_name(&call.call.name)
+fn client_tool_name<'a>(call: &Invocation<'a>) -> Option<&'a str> {
+    call.context.tools.client_tools.as_ref()?.own_name(&call.call.name)
 }
 
 /// Sends the call to the client. The start is in the journal before the client receives it, so that a crash can be
 /// reported truthfully.
 async fn ask_client(invocation: &Invocation<'_>, name: &str) -> Result<ToolOutput, TurnExit> {
     let Invocation { context, call, record, .. } = invocation;
-    let Some(tools) = &context.tools.of_client else { return Ok(ToolOutput::error(ToolErrorCode::UnknownTool, GONE)) };
+    let Some(tools) = &context.tools.client_tools else {
+        return Ok(ToolOutput::error(ToolErrorCode::UnknownTool, CLIENT_GONE));
+    };
     // The user may have edited the arguments since they were checked.
     if let Some(problem) = tools.problem(&call.name, &call.arguments) {
-        return Ok(record.noted(ToolOutput::error(ToolErrorCode::InvalidArgs, problem)));
+        return Ok(record.with_note(ToolOutput::error(ToolErrorCode::InvalidArgs, problem)));
     }
     dispatch::begin(invocation).await?;
     let arguments = if call.arguments.trim().is_empty() { "{}".to_owned() } else { call.arguments.clone() };
-    let asked = ClientToolCall { call_id: call.call_id.to_string(), name: name.to_owned(), arguments };
+    let request = ClientToolCall { call_id: call.call_id.to_string(), name: name.to_owned(), arguments };
     // The call may have taken effect even without an answer.
-    let only_looks = invocation.tool().is_some_and(|tool| tool.effect == Effect::Read);
-    let doubt = if only_looks { "" } else { "; it may or may not have taken effect" };
-    let failed = |code, text: String| ToolOutput::error(code, text + doubt);
+    let is_read_only = invocation.tool().is_some_and(|tool| tool.effect == Effect::Read);
+    let note = if is_read_only { "" } else { "; it may or may not have taken effect" };
+    let failed = |code, text: String| ToolOutput::error(code, text + note);
     let output = tokio::select! {
         biased;
-        answer = timeout(PATIENCE, tools.line.ask(asked)) => match answer {
-            Ok(Some(answer)) => taken(invocation, answer).await,
-            Ok(None) => failed(ToolErrorCode::Tool, format!("{name}: no answer; {GONE}")),
+        answer = timeout(ANSWER_TIMEOUT, tools.line.ask(request)) => match answer {
+            Ok(Some(answer)) => to_output(invocation, answer).await,
+            Ok(None) => failed(ToolErrorCode::Tool, format!("{name}: no answer; {CLIENT_GONE}")),
             Err(_) => {
-                let minutes = PATIENCE.as_secs() / 60;
+                let minutes = ANSWER_TIMEOUT.as_secs() / 60;
                 failed(ToolErrorCode::Timeout, format!("the client did not answer within {minutes} minutes"))
             }
         },
@@ -377,11 +377,11 @@ async fn ask_client(invocation: &Invocation<'_>, name: &str) -> Result<ToolOutpu
             failed(ToolErrorCode::Timeout, "the turn's time limit was reached before the client answered".to_owned())
         }
     };
-    Ok(record.noted(output))
+    Ok(record.with_note(output))
 }
 
 /// Converts the answer into a result. Its content is untrusted.
-async fn taken(call: &Invocation<'_>, answer: ClientToolAnswer) -> ToolOutput {
+async fn to_output(call: &Invocation<'_>, answer: ClientToolAnswer) -> ToolOutput {
     let ClientToolAnswer { text, failed, picture } = answer;
     let is_long = text.len() > MAX_CLIENT_ANSWER;
     let mut text = untrusted::plain(&text[..text.floor_char_boundary(MAX_CLIENT_ANSWER)]);
@@ -398,7 +398,7 @@ async fn taken(call: &Invocation<'_>, answer: ClientToolAnswer) -> ToolOutput {
             text.push('\n');
         }
         let (workspaces, session) = (&*call.context.ports.workspaces, call.context.files.session);
-        match attachments::keep_picture(workspaces, session, picture).await {
+        match attachments::store_picture(workspaces, session, picture).await {
             Ok(picture) => {
                 text.push_str(&format!("[its picture follows this result and is stored in /{}]", picture.path));
                 call.record.entries().effects.pictures.push(picture);

@@ -33,7 +33,7 @@ use tokio::{sync::mpsc, time::Instant};
 use crate::{
     answer_form::AnswerForm,
     error::EngineError,
-    recovery::{self, Disposition, reading, subagents::of_turn},
+    recovery::{self, Disposition, reading, subagents::subagent_states},
     session::{
         actor::{
             Access, Actor, Command, Drain, Fault, NextMove, OpenTurn, not_found,
@@ -143,7 +143,7 @@ impl Actor {
     /// regardless of the visible history.
     async fn has_open_plan(&self, since: u64) -> Result<bool, StoreError> {
         let is_open = self.last(since, |event| match &event.kind {
-            EventKind::ItemCompleted { item, .. } => route::is_open_behind(item),
+            EventKind::ItemCompleted { item, .. } => route::plan_pending_after(item),
             _ => None,
         });
         Ok(is_open.await?.unwrap_or_default())
@@ -156,7 +156,7 @@ impl Actor {
             return Ok(None);
         }
         let routed = self.last(since, |event| match &event.kind {
-            EventKind::TurnStarted { slot, rule, compacts: false, .. } => Some(SlotChoice::to_keep(*slot, *rule)),
+            EventKind::TurnStarted { slot, rule, compacts: false, .. } => Some(SlotChoice::reusable_slot(*slot, *rule)),
             _ => None,
         });
         Ok(routed.await?.flatten())
@@ -165,7 +165,7 @@ impl Actor {
     /// Settles what the last stop left behind. Until that succeeds the session is read-only: no turn runs, and no
     /// questions are asked.
     async fn recover_session(&mut self, stored: StoredSession) -> Result<(), EngineError> {
-        self.unsettled = true;
+        self.needs_recovery = true;
         self.journal.forget_open();
         self.queue = stored.queue.into();
         // Clients of queued turns were connected to the previous daemon process.
@@ -175,7 +175,7 @@ impl Actor {
             // Turns that were queued when the daemon stopped start by themselves.
             None => self.begin_next().await,
         };
-        self.unsettled = settled.is_err();
+        self.needs_recovery = settled.is_err();
         settled.map_err(|fault| {
             self.open = None;
             self.interrupts = Interrupts::default();
@@ -187,12 +187,12 @@ impl Actor {
     /// Refuses a command that cannot run now. A changing command first retries a failed recovery. A command that
     /// changes files is refused while their folders are closed.
     pub(crate) async fn check_access(&mut self, access: Access) -> Result<(), EngineError> {
-        if self.unsettled && access != Access::Looks {
+        if self.needs_recovery && access != Access::ReadOnly {
             let stored = self.shared.ports.store.session(self.id).await?.ok_or_else(|| not_found(self.id))?;
             self.recover_session(stored).await?;
         }
         let settings = &self.state.settings;
-        if access == Access::ChangesFiles && self.shared.closed.concern(settings.project.as_ref(), &settings.folders) {
+        if access == Access::ChangesFiles && self.shared.closed.affect(settings.project.as_ref(), &settings.folders) {
             let message = "a worktree of this session's project is being merged or removed";
             return Err(EngineError::busy(message, "retry in a moment"));
         }
@@ -206,15 +206,15 @@ impl Actor {
         if let Some(EventKind::TurnStarted { options: Some(options), .. }) = events.first().map(|event| &event.kind) {
             self.options = (**options).clone();
         }
-        let (fates, waiting) = if recovery::is_damaged(&events) {
+        let (outcomes, waiting) = if recovery::is_damaged(&events) {
             tracing::error!(session = %self.id, turn = %turn_id, "an event of an open turn is damaged; ending it");
             let asked = self.shared.ports.store.pending_interrupts(Some(self.id)).await?;
             (HashMap::new(), asked.into_iter().filter(|asked| asked.session_id == self.id).collect())
         } else {
             let (ports, subagents) = (&self.shared.ports, &*self.shared.subagents);
-            (of_turn(ports, subagents, self.id, &events).await?, Vec::new())
+            (subagent_states(ports, subagents, self.id, &events).await?, Vec::new())
         };
-        let mut recovery = recovery::recover(self.id, turn_id, &events, &fates, waiting);
+        let mut recovery = recovery::recover(self.id, turn_id, &events, &outcomes, waiting);
         self.add_file_changes(first_seq, &mut recovery.facts).await;
         let pending = recovery.pending.into_iter().map(|interrupt| PendingInterrupt { interrupt, waiter: None });
         self.interrupts = Interrupts {
@@ -225,12 +225,12 @@ impl Actor {
         };
         self.commit(Some(turn_id), recovery.facts).await?;
         self.journal.reopen(&recovery.steers);
-        for (item, known) in recovery.under_way {
+        for (item, call) in recovery.in_flight {
             self.journal.reopen(&[item]);
             if let Some(open) = &mut self.open {
-                let call_id = known.subagent.call_id.clone();
-                open.children.insert(call_id.clone(), known.subagent.session_id);
-                open.under_way.insert(call_id, known);
+                let call_id = call.subagent.call_id.clone();
+                open.children.insert(call_id.clone(), call.subagent.session_id);
+                open.in_flight.insert(call_id, call);
             }
         }
         if let Some(open) = &mut self.open {
@@ -289,7 +289,7 @@ impl Actor {
         last_used: Option<Timestamp>,
         mark: HoldMark,
         end_error: &OnceLock<EngineError>,
-        held: &OnceLock<HoldMark>,
+        hold: &OnceLock<HoldMark>,
     ) -> Result<bool, Fault> {
         match last_used {
             None => self.check_free()?,
@@ -301,7 +301,7 @@ impl Actor {
             }
         }
         // Set before callers can notice that the channel is closed.
-        let _ = held.set(mark);
+        let _ = hold.set(mark);
         let _ = end_error.set(being_deleted(self.id));
         self.commands.close();
         Ok(true)
@@ -330,7 +330,7 @@ impl Actor {
             return (Err(busy.into()), NextMove::Go);
         }
         self.commands.close();
-        (Ok(()), NextMove::Leave)
+        (Ok(()), NextMove::Exit)
     }
 
     /// Returns true if files are being written into the session.
@@ -350,10 +350,10 @@ impl Actor {
         if !self.is_idle() || self.journal.has_readers() || self.is_leased() || !self.commands.is_empty() {
             return NextMove::Go;
         }
-        // A command that arrives now is refused when the channel is dropped. It must not run, because a turn that it
-        // started could not be reached by anyone.
+        // A command that arrives now is refused when the channel is dropped. It must not run, because nothing could
+        // reach a turn that it started.
         self.commands.close();
-        NextMove::Leave
+        NextMove::Exit
     }
 }
 
@@ -440,7 +440,7 @@ impl Actor {
         let Some(running) = self.open.as_mut().and_then(|open| open.running.as_mut()) else { return NextMove::Go };
         if drain.suspended {
             running.task.abort();
-            return NextMove::Leave;
+            return NextMove::Exit;
         }
         drain.suspended = true;
         drain.until = Instant::now() + CANCEL_GRACE;

@@ -76,17 +76,17 @@ pub(crate) struct Actor {
     pub(super) project: ProjectAgents,
     pub(super) recovered: Option<RecoveredTurn>,
     /// Surroundings that are not in the journal yet.
-    pub(super) found_out: Option<Surroundings>,
+    pub(super) new_surroundings: Option<Surroundings>,
     /// State of the search for the project's code map.
     pub(super) map_search: MapSearch,
     /// True if recovery after the last stop failed because the journal cannot be written.
-    pub(super) unsettled: bool,
+    pub(super) needs_recovery: bool,
     /// `Some` while the daemon is stopping.
     pub(super) draining: Option<Drain>,
     pub(super) commands: mpsc::Receiver<Command>,
     /// Cloned by each writer that brings files into the session.
     pub(super) lease: Arc<()>,
-    pub(super) share: GaugeGuard,
+    pub(super) gauge: GaugeGuard,
 }
 
 /// A turn that was started and has not ended.
@@ -95,13 +95,13 @@ pub(super) struct OpenTurn {
     pub(super) trace_id: TraceId,
     pub(super) started_at: Timestamp,
     /// Start time on the monotonic clock; `None` if the turn was started before a restart.
-    pub(super) begun: Option<Instant>,
+    pub(super) started: Option<Instant>,
     /// Sequence number of the turn's first event.
     pub(super) first_seq: u64,
     /// Slot used by the session and by agents without their own.
     pub(super) choice: SlotChoice,
     /// Fallback model in use, if the slot's model did not answer.
-    pub(super) stand_in: Option<FallbackModel>,
+    pub(super) fallback: Option<FallbackModel>,
     /// Number of the slot's fallbacks that were tried.
     pub(super) tried: usize,
     pub(super) max_steps: u32,
@@ -118,16 +118,16 @@ pub(super) struct OpenTurn {
     /// Required form of the turn's answer.
     pub(super) form: Option<Arc<AnswerForm>>,
     /// Tools that the turn's client implements.
-    pub(super) of_client: OfferedTools,
+    pub(super) client_tools: OfferedTools,
     /// Clients that provide access to files of the project.
     pub(super) file_lines: Arc<FileLines>,
     /// Mentions of the turn's input; `None` after a restart, when they are unknown.
     pub(super) mentions: Option<Arc<Mentions>>,
     /// Started items that were added to the turn and not given to a model yet. Each is completed when it is taken, so
-    /// that its place in the journal is the place where the model reads it.
+    /// that its position in the journal is the one where the model reads it.
     pub(super) steers: Vec<Arc<Item>>,
     /// Calls started before the restart that a subagent still works for.
-    pub(super) under_way: HashMap<CallId, InFlightCall>,
+    pub(super) in_flight: HashMap<CallId, InFlightCall>,
     /// Subagent sessions by call, until the call has its result.
     pub(super) children: HashMap<CallId, SessionId>,
     /// Task that runs the turn; `None` while it waits for an answer after a restart.
@@ -141,10 +141,10 @@ impl OpenTurn {
             turn_id,
             trace_id,
             started_at,
-            begun: None,
+            started: None,
             first_seq,
             choice: SlotChoice::default(),
-            stand_in: None,
+            fallback: None,
             tried: 0,
             max_steps: 0,
             // With any other mode the turn would have been rejected or ended instead of waiting.
@@ -154,11 +154,11 @@ impl OpenTurn {
             handed_over: Vec::new(),
             compacts: false,
             form: None,
-            of_client: None,
+            client_tools: None,
             file_lines: Arc::default(),
             mentions: None,
             steers: Vec::new(),
-            under_way: HashMap::new(),
+            in_flight: HashMap::new(),
             children: HashMap::new(),
             running: None,
         }
@@ -212,7 +212,7 @@ pub struct SessionView {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
     /// Changes nothing in the session.
-    Looks,
+    ReadOnly,
     Changes,
     /// Also changes files in the session's folders.
     ChangesFiles,
@@ -232,7 +232,7 @@ pub(crate) type RunCommand =
 pub(crate) enum NextMove {
     Go,
     /// The actor ends normally.
-    Leave,
+    Exit,
 }
 
 impl Actor {
@@ -245,7 +245,7 @@ impl Actor {
     ) -> Self {
         Self {
             id,
-            share: GaugeGuard::new(&shared.activity),
+            gauge: GaugeGuard::new(&shared.activity),
             shared,
             journal,
             grants: watch::Sender::new(SessionPermissions::of(&state.settings)),
@@ -259,9 +259,9 @@ impl Actor {
             workspace: None,
             project: ProjectAgents::default(),
             recovered: None,
-            found_out: None,
+            new_surroundings: None,
             map_search: MapSearch::default(),
-            unsettled: false,
+            needs_recovery: false,
             draining: None,
             commands,
             lease: Arc::default(),
@@ -270,7 +270,7 @@ impl Actor {
 
     /// Stores and publishes facts of a turn, or of the session if `turn` is `None`.
     pub(super) async fn commit(&mut self, turn: Option<TurnId>, facts: Vec<EventKind>) -> Result<(), Fault> {
-        let is_new = self.journal.is_unborn();
+        let is_new = self.journal.is_unstored();
         let stored = self.journal.commit(turn, facts).await.map_err(Fault::Fatal)?;
         self.apply(&stored);
         if is_new && !stored.is_empty() {
@@ -386,7 +386,7 @@ pub(crate) struct MapSearch {
 impl Actor {
     /// Runs until the session is not needed or its journal cannot be written. In the latter case readers receive the
     /// error.
-    pub(super) async fn live(mut self) -> Result<(), EngineError> {
+    pub(super) async fn run_to_end(mut self) -> Result<(), EngineError> {
         let ended = self.run().await;
         if let Err(error) = &ended {
             if let Some(OpenTurn { running, children, .. }) = self.open.take() {
@@ -407,7 +407,7 @@ impl Actor {
         // Grows on demand: space for a whole batch would be most of a quiet turn's memory.
         let mut batch = Vec::new();
         loop {
-            let deadline = self.interrupts.next_deadline().map(|at| self.until(at));
+            let deadline = self.interrupts.next_deadline().map(|at| self.next_check(at));
             let idle = self.is_idle().then(|| Instant::now() + self.shared.config().idle_unload);
             let drain = self.draining.as_ref().map(|drain| drain.until);
             let running = self.open.as_mut().and_then(|open| open.running.as_mut());
@@ -420,7 +420,7 @@ impl Actor {
                         (command.run)(admitted.map(|()| &mut *self)).await?
                     }
                     // All handles are gone: the registry has ended, and the daemon with it.
-                    None => NextMove::Leave,
+                    None => NextMove::Exit,
                 },
                 count = receive(messages, &mut batch) => if count == 0 {
                     // The turn's channel is closed; its task returns the reason.
@@ -428,14 +428,14 @@ impl Actor {
                     Box::pin(self.task_ended(ended)).await?
                 } else {
                     let messages = std::mem::take(&mut batch);
-                    self.take(messages).await.map(|()| NextMove::Go).map_err(Fault::into_error)?
+                    self.handle_messages(messages).await.map(|()| NextMove::Go).map_err(Fault::into_error)?
                 },
-                () = at(deadline) => Box::pin(self.deadline_passed()).await?,
-                () = at(drain) => self.drain_due(),
-                () = at(idle) => self.unload(),
+                () = wait_until(deadline) => Box::pin(self.deadline_passed()).await?,
+                () = wait_until(drain) => self.drain_due(),
+                () = wait_until(idle) => self.unload(),
             };
-            self.share.set(self.open.is_some(), !self.interrupts.is_empty());
-            if matches!(next, NextMove::Leave) || self.is_drained() {
+            self.gauge.set(self.open.is_some(), !self.interrupts.is_empty());
+            if matches!(next, NextMove::Exit) || self.is_drained() {
                 return Ok(());
             }
         }
@@ -449,7 +449,7 @@ async fn receive(messages: Option<&mut mpsc::Receiver<TurnMessage>>, batch: &mut
     }
 }
 
-pub(crate) async fn at(instant: Option<Instant>) {
+pub(crate) async fn wait_until(instant: Option<Instant>) {
     match instant {
         Some(instant) => tokio::time::sleep_until(instant).await,
         None => std::future::pending().await,

@@ -38,7 +38,7 @@ pub(crate) struct SessionState {
     pub(crate) created_at: Timestamp,
     pub(crate) settings: SessionSettings,
     pub(crate) todos: Vec<Todo>,
-    /// Stack of agents that the session was handed to.
+    /// Stack of agents that the session was transferred to.
     pub(crate) agents: Vec<String>,
     /// Tools that were mentioned or found, in order of their first use.
     pub(crate) tools: Vec<String>,
@@ -103,7 +103,7 @@ impl SessionState {
     }
 
     /// The visible history: the summary, followed by the items after it.
-    pub(crate) fn seen(&self) -> Vec<Arc<Item>> {
+    pub(crate) fn visible_history(&self) -> Vec<Arc<Item>> {
         self.compaction.iter().chain(self.history.iter().map(|(_, item)| item)).cloned().collect()
     }
 
@@ -131,11 +131,11 @@ impl SessionState {
         }
         match &event.kind {
             EventKind::ItemCompleted { item, .. } => {
-                self.has_open_plan = route::is_open_behind(item).unwrap_or(self.has_open_plan);
+                self.has_open_plan = route::plan_pending_after(item).unwrap_or(self.has_open_plan);
                 self.remember(event.seq, item);
             }
             EventKind::TurnStarted { compacts: false, slot, rule, .. } => {
-                self.routed = SlotChoice::to_keep(*slot, *rule);
+                self.routed = SlotChoice::reusable_slot(*slot, *rule);
             }
             EventKind::TurnEnded { result } if result.only_compacted => {}
             EventKind::TurnEnded { result } => self.last_stop = Some(result.stop_reason),
@@ -236,7 +236,7 @@ pub(crate) struct PendingInterrupt {
 impl Interrupts {
     /// Attaches a new waiter if the call has already asked the same. Approval is asked once per call, even if the
     /// request is now phrased differently.
-    pub(crate) fn wait_again(
+    pub(crate) fn reattach(
         &mut self,
         call: &CallId,
         ask: &Ask,
@@ -246,10 +246,10 @@ impl Interrupts {
             Ask::Approval { .. } => matches!(asked, Ask::Approval { .. }),
             Ask::Question { .. } => asked == ask,
         };
-        let is_meant = |pending: &&mut PendingInterrupt| {
+        let is_asked = |pending: &&mut PendingInterrupt| {
             pending.interrupt.call_id.as_ref() == Some(call) && is_same(&pending.interrupt.ask)
         };
-        let Some(pending) = self.pending.iter_mut().find(is_meant) else { return Err(waiter) };
+        let Some(pending) = self.pending.iter_mut().find(is_asked) else { return Err(waiter) };
         pending.waiter = Some(waiter);
         Ok(())
     }

@@ -83,7 +83,7 @@ pub struct SessionHandle {
     /// Error that ended the actor, if any.
     pub(crate) end_error: Arc<OnceLock<EngineError>>,
     /// Mark of the hold on the session, once it is to be removed.
-    pub(crate) held: Arc<OnceLock<HoldMark>>,
+    pub(crate) hold: Arc<OnceLock<HoldMark>>,
     /// Cancelled when the actor is gone, for whatever reason.
     pub(crate) ended: CancellationToken,
 }
@@ -146,7 +146,7 @@ impl SessionHandle {
     /// # Errors
     /// If the session cannot be loaded, or its project is gone.
     pub(crate) async fn tree(&self) -> Result<(SessionId, SessionTree), EngineError> {
-        self.ask(Access::Looks, move |actor| actor.tree().boxed()).await
+        self.ask(Access::ReadOnly, move |actor| actor.tree().boxed()).await
     }
 
     /// Stores a change of a state file. A running turn sees it with its next call.
@@ -162,7 +162,7 @@ impl SessionHandle {
     /// # Errors
     /// If the session cannot be loaded.
     pub async fn subscribe(&self, after: u64) -> Result<Subscription, EngineError> {
-        self.ask(Access::Looks, move |actor| actor.subscribe(after).boxed()).await
+        self.ask(Access::ReadOnly, move |actor| actor.subscribe(after).boxed()).await
     }
 
     /// Announces an uploaded file to the model with its next turn.
@@ -175,7 +175,7 @@ impl SessionHandle {
     /// # Errors
     /// If the journal cannot be read.
     pub async fn show(&self) -> Result<SessionView, EngineError> {
-        self.ask(Access::Looks, move |actor| actor.show().boxed()).await
+        self.ask(Access::ReadOnly, move |actor| actor.show().boxed()).await
     }
 
     /// Sets the title of the session.
@@ -301,7 +301,7 @@ impl SessionHandle {
     /// # Errors
     /// If a turn is open, no such turn changed files, or the files or the journal cannot be written.
     pub async fn undo(&self, request: UndoRequest) -> Result<UndoReport, EngineError> {
-        let access = if request.preview { Access::Looks } else { Access::ChangesFiles };
+        let access = if request.preview { Access::ReadOnly } else { Access::ChangesFiles };
         self.ask(access, move |actor| actor.undo(request).boxed()).await
     }
 
@@ -310,7 +310,7 @@ impl SessionHandle {
     /// # Errors
     /// If the session cannot be loaded.
     pub async fn context(&self) -> Result<ContextView, EngineError> {
-        self.ask(Access::Looks, move |actor| actor.context().boxed()).await
+        self.ask(Access::ReadOnly, move |actor| actor.context().boxed()).await
     }
 
     /// Lists every tool with the reason why the next turn would offer it or not.
@@ -318,7 +318,7 @@ impl SessionHandle {
     /// # Errors
     /// If the session cannot be loaded.
     pub async fn tools(&self) -> Result<Vec<ToolStanding>, EngineError> {
-        self.ask(Access::Looks, move |actor| actor.tools().boxed()).await
+        self.ask(Access::ReadOnly, move |actor| actor.tools().boxed()).await
     }
 
     /// Undoes the last compaction, so that the model sees the replaced items again. Returns the new window and the
@@ -332,18 +332,18 @@ impl SessionHandle {
 
     /// Turn that was recovered from a crash when the session was loaded.
     pub(crate) async fn recovered(&self) -> Result<Option<RecoveredTurn>, EngineError> {
-        self.ask(Access::Looks, |actor| async move { Ok(actor.recovered.clone()) }.boxed()).await
+        self.ask(Access::ReadOnly, |actor| async move { Ok(actor.recovered.clone()) }.boxed()).await
     }
 
     /// Accepts no more turns and lets the running one continue until the deadline. Calls waiting for the user stay
     /// pending.
     pub(crate) async fn drain(&self, deadline: Duration) -> Result<(), EngineError> {
-        self.ask(Access::Looks, move |actor| actor.drain(deadline).boxed()).await
+        self.ask(Access::ReadOnly, move |actor| actor.drain(deadline).boxed()).await
     }
 
     /// Unloads the session, unless a turn is open or a file is being written into it.
     pub(crate) async fn close(&self) -> Result<(), EngineError> {
-        self.order(Access::Looks, |actor| async move { actor.close() }.boxed()).await
+        self.order(Access::ReadOnly, |actor| async move { actor.close() }.boxed()).await
     }
 
     /// Ends the session for good, so that it can be removed. Returns false if it is in use, pinned, or was used after
@@ -352,13 +352,13 @@ impl SessionHandle {
     /// # Errors
     /// Without `last_used`: the work that prevents the removal.
     pub(crate) async fn retire(&self, mark: HoldMark, last_used: Option<Timestamp>) -> Result<bool, EngineError> {
-        let (end_error, held) = (Arc::clone(&self.end_error), Arc::clone(&self.held));
+        let (end_error, hold) = (Arc::clone(&self.end_error), Arc::clone(&self.hold));
         // The user can remove a session whose journal cannot be written. On a full disk that frees space.
-        let access = if last_used.is_none() { Access::Looks } else { Access::Changes };
+        let access = if last_used.is_none() { Access::ReadOnly } else { Access::Changes };
         self.order(access, move |actor| {
             async move {
-                let retired = actor.retire(last_used, mark, &end_error, &held).await;
-                let next = if matches!(retired, Ok(true)) { NextMove::Leave } else { actor.unload() };
+                let retired = actor.retire(last_used, mark, &end_error, &hold).await;
+                let next = if matches!(retired, Ok(true)) { NextMove::Exit } else { actor.unload() };
                 (retired, next)
             }
             .boxed()
@@ -376,12 +376,12 @@ impl SessionHandle {
         let (commands, _) = mpsc::channel(1);
         let end_error = Arc::new(OnceLock::from(being_deleted(id)));
         // The channel is closed, so no caller waits for an answer.
-        Self { id, commands, end_error, held: Arc::new(OnceLock::from(mark)), ended: CancellationToken::new() }
+        Self { id, commands, end_error, hold: Arc::new(OnceLock::from(mark)), ended: CancellationToken::new() }
     }
 
     /// Returns true if the session is being removed.
     pub(crate) fn is_withheld(&self) -> bool {
-        self.held.get().is_some_and(|mark| mark.strong_count() > 0)
+        self.hold.get().is_some_and(|mark| mark.strong_count() > 0)
     }
 
     pub(crate) fn is_gone(&self) -> bool {
@@ -451,9 +451,9 @@ mod tests {
 
     fn handle() -> (SessionHandle, mpsc::Receiver<Command>) {
         let (commands, receiver) = mpsc::channel(COMMANDS);
-        let (end_error, held) = (Arc::default(), Arc::default());
+        let (end_error, hold) = (Arc::default(), Arc::default());
         (
-            SessionHandle { id: SessionId::generate(), commands, end_error, held, ended: CancellationToken::new() },
+            SessionHandle { id: SessionId::generate(), commands, end_error, hold, ended: CancellationToken::new() },
             receiver,
         )
     }
@@ -470,9 +470,9 @@ mod tests {
             drop(reply);
             async { Ok(NextMove::Go) }.boxed()
         });
-        slot.send(Command { access: Access::Looks, run });
+        slot.send(Command { access: Access::ReadOnly, run });
         let answered = tokio::time::timeout(Duration::from_secs(20), handle.answered(answer)).await;
-        assert!(answered.expect("nobody waits for ever").is_none());
+        assert!(answered.expect("the wait should end").is_none());
 
         // An answer counts even if the actor is gone by then.
         let (reply, answer) = oneshot::channel();

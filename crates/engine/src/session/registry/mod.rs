@@ -126,14 +126,14 @@ fn spawn_with<F: Future<Output = Result<Actor, EngineError>> + Send + 'static>(
         id,
         commands: sender,
         end_error: Arc::clone(&end_error),
-        held: Arc::default(),
+        hold: Arc::default(),
         ended: ended.clone(),
     };
     let actor = actor(commands);
     let task = tokio::spawn(async move {
         let _ended = ended.drop_guard();
         let ended = match actor.await {
-            Ok(actor) => actor.live().await,
+            Ok(actor) => actor.run_to_end().await,
             Err(error) => Err(error),
         };
         if let Err(error) = ended {

@@ -27,14 +27,14 @@ use crate::{
     agents::ToolSetCache,
     catalog::ToolCatalog,
     config::{EngineConfig, Ports},
-    grants::KeptHandle,
+    grants::PermanentGrants,
     recovery::RecoveredTurn,
     session::registry::worktree::ClosedFolders,
     turn::hooks::{Chain, Subagents},
 };
 
 /// Catalogues cached for sessions with additional tools.
-const SESSION_STOCKS: usize = 16;
+const MAX_SESSION_CATALOGS: usize = 16;
 
 /// State that all sessions share.
 pub(crate) struct EngineState {
@@ -42,7 +42,7 @@ pub(crate) struct EngineState {
     /// Catalogue of all tools, as of the last lookup.
     pub(crate) catalog: watch::Sender<Arc<ToolCatalog>>,
     /// Catalogues of sessions with additional tools, the newest last.
-    pub(crate) session_stocks: watch::Sender<Vec<Arc<ToolCatalog>>>,
+    pub(crate) session_catalogs: watch::Sender<Vec<Arc<ToolCatalog>>>,
     /// Cache of the tool sets shown to agents.
     pub(crate) toolsets: ToolSetCache,
     /// Calibration of token counts per model.
@@ -50,7 +50,7 @@ pub(crate) struct EngineState {
     /// Context window sizes of models, as reported by their servers.
     pub(crate) windows: Arc<ContextWindows>,
     /// Models whose servers did not answer recently.
-    pub(crate) resting: RestingModels,
+    pub(crate) unreachable: UnreachableModels,
     pub(crate) chain: Arc<Chain>,
     /// Activity counters, updated by the sessions.
     pub(crate) activity: watch::Sender<Activity>,
@@ -59,7 +59,7 @@ pub(crate) struct EngineState {
     /// Folders in which no turn may begin now.
     pub(crate) closed: ClosedFolders,
     /// Permanent grants, shared by all sessions.
-    pub(crate) kept: KeptHandle,
+    pub(crate) permanent_grants: PermanentGrants,
     /// Runs the sessions of subagents.
     pub(crate) subagents: Arc<dyn Subagents>,
     pub(crate) config: watch::Receiver<Arc<EngineConfig>>,
@@ -74,9 +74,9 @@ impl EngineState {
     /// Current catalogue of all tools.
     pub(crate) fn catalog(&self) -> Arc<ToolCatalog> {
         let catalogue = self.ports.toolbox.catalogue();
-        let known = Arc::clone(&self.catalog.borrow());
-        if known.is_of(&catalogue) {
-            return known;
+        let current = Arc::clone(&self.catalog.borrow());
+        if current.is_built_from(&catalogue) {
+            return current;
         }
         let new = Arc::new(ToolCatalog::new(catalogue, self.chain.tools()));
         self.catalog.send_replace(Arc::clone(&new));
@@ -84,18 +84,18 @@ impl EngineState {
     }
 
     /// Current catalogue of the tools of one session.
-    pub(crate) fn stock_of(&self, session: SessionId) -> Arc<ToolCatalog> {
+    pub(crate) fn catalog_of(&self, session: SessionId) -> Arc<ToolCatalog> {
         let Some(catalogue) = self.ports.toolbox.session_catalogue(session) else { return self.catalog() };
-        let known = self.session_stocks.borrow().iter().find(|catalog| catalog.is_of(&catalogue)).cloned();
-        if let Some(known) = known {
-            return known;
+        let cached = self.session_catalogs.borrow().iter().find(|catalog| catalog.is_built_from(&catalogue)).cloned();
+        if let Some(cached) = cached {
+            return cached;
         }
         let new = Arc::new(ToolCatalog::new(catalogue, self.chain.tools()));
-        self.session_stocks.send_modify(|stocks| {
-            if stocks.len() == SESSION_STOCKS {
-                stocks.remove(0);
+        self.session_catalogs.send_modify(|catalogs| {
+            if catalogs.len() == MAX_SESSION_CATALOGS {
+                catalogs.remove(0);
             }
-            stocks.push(Arc::clone(&new));
+            catalogs.push(Arc::clone(&new));
         });
         new
     }
@@ -106,31 +106,31 @@ const MAX_MODELS: usize = 256;
 
 /// Models that recently failed to answer, with the time and the reason.
 #[derive(Debug, Default)]
-pub(crate) struct RestingModels(watch::Sender<HashMap<ModelPlace, (Instant, String)>>);
+pub(crate) struct UnreachableModels(watch::Sender<HashMap<ModelKey, (Instant, String)>>);
 
 /// Base URL and ID of a model.
-type ModelPlace = (Option<String>, String);
+type ModelKey = (Option<String>, String);
 
-impl RestingModels {
+impl UnreachableModels {
     /// Records that a model did not answer, and why.
-    pub(crate) fn note(&self, model: &ModelInfo, why: &str) {
-        self.0.send_modify(|known| {
-            if known.len() >= MAX_MODELS {
-                known.clear();
+    pub(crate) fn note(&self, model: &ModelInfo, reason: &str) {
+        self.0.send_modify(|models| {
+            if models.len() >= MAX_MODELS {
+                models.clear();
             }
-            known.insert(place(model), (Instant::now(), why.to_owned()));
+            models.insert(model_key(model), (Instant::now(), reason.to_owned()));
         });
     }
 
     /// Reason why a model did not answer, if that was less than `time` ago.
     pub(crate) fn since(&self, model: &ModelInfo, time: Duration) -> Option<String> {
-        let known = self.0.borrow();
-        let (noted, why) = known.get(&place(model))?;
-        (noted.elapsed() < time).then(|| why.clone())
+        let models = self.0.borrow();
+        let (since, reason) = models.get(&model_key(model))?;
+        (since.elapsed() < time).then(|| reason.clone())
     }
 }
 
-fn place(info: &ModelInfo) -> ModelPlace {
+fn model_key(info: &ModelInfo) -> ModelKey {
     (info.base_url.clone(), info.id.clone())
 }
 

@@ -1,5 +1,5 @@
-//! Git worktrees of sessions: created on request of the settings, and released when the session goes. Also folders that
-//! are closed while all of their files are changed or removed: no turn begins in them during that time.
+//! Git worktrees of sessions: created on request of the settings, and released when the session is deleted. Also
+//! folders that are closed while all of their files are changed or removed: no turn begins in them during that time.
 
 use std::{
     path::{Path, PathBuf},
@@ -19,9 +19,9 @@ use tokio::{sync::watch, task::spawn_blocking};
 use crate::{config::Ports, error::EngineError};
 
 /// Limit on sessions searched for other users of a worktree.
-const SEARCHED: usize = 100_000;
+const MAX_SEARCHED: usize = 100_000;
 /// Limit on worktrees of the subagents of one session.
-const MOST_OF_SUBAGENTS: usize = 16;
+const MAX_SUBAGENT_WORKTREES: usize = 16;
 
 /// Creates the worktree that the settings ask for, if any, and returns the settings with it.
 pub(crate) async fn with_worktree(
@@ -29,21 +29,21 @@ pub(crate) async fn with_worktree(
     id: SessionId,
     settings: SessionSettings,
 ) -> Result<SessionSettings, EngineError> {
-    let Some(wish) = &settings.worktree else { return Ok(settings) };
+    let Some(requested) = &settings.worktree else { return Ok(settings) };
     let Some(project) = &settings.project else {
         let hint = "choose a git repository with -C, or start in one";
         return Err(EngineError::invalid("a worktree requires a project", hint));
     };
     // Rejects an invalid project before git runs in it.
     ports.workspaces.locate(id, settings.mounts()).await?;
-    let new = NewWorktree { session: id, name: wish.name.clone(), project: project.path.clone() };
-    let made = ported(ports)?.make(new).await?;
-    let project = Some(Mount { path: made.folder, writable: true });
-    Ok(SessionSettings { project, worktree: Some(made.worktree), ..settings })
+    let new = NewWorktree { session: id, name: requested.name.clone(), project: project.path.clone() };
+    let created = worktrees_port(ports)?.make(new).await?;
+    let project = Some(Mount { path: created.folder, writable: true });
+    Ok(SessionSettings { project, worktree: Some(created.worktree), ..settings })
 }
 
 /// Returns the worktree port, or an error if there is none.
-pub(crate) fn ported(ports: &Ports) -> Result<&dyn Worktrees, EngineError> {
+pub(crate) fn worktrees_port(ports: &Ports) -> Result<&dyn Worktrees, EngineError> {
     ports.workspaces.worktrees().ok_or_else(|| {
         EngineError::new(ErrorKind::Configuration, "this daemon does not support worktrees")
             .with_hint("start it normally")
@@ -52,9 +52,9 @@ pub(crate) fn ported(ports: &Ports) -> Result<&dyn Worktrees, EngineError> {
 
 /// Sessions that could change files in these folders.
 pub(crate) async fn users(ports: &Ports, folders: &[PathBuf]) -> Result<Vec<SessionId>, EngineError> {
-    let (sessions, folders) = (ports.store.sessions(SEARCHED).await?, folders.to_vec());
+    let (sessions, folders) = (ports.store.sessions(MAX_SEARCHED).await?, folders.to_vec());
     let is_user =
-        move |one: &SessionSummary| folders.iter().any(|folder| reaches(folder, one.project.as_ref(), &one.folders));
+        move |one: &SessionSummary| folders.iter().any(|folder| can_change(folder, one.project.as_ref(), &one.folders));
     // A folder may be on a disk that answers slowly or not at all.
     let found = spawn_blocking(move || sessions.into_iter().filter(is_user).map(|one| one.id).collect()).await;
     found.map_err(|error| EngineError::new(ErrorKind::Internal, format!("could not read the sessions: {error}")))
@@ -62,43 +62,49 @@ pub(crate) async fn users(ports: &Ports, folders: &[PathBuf]) -> Result<Vec<Sess
 
 /// Another session that works in a worktree. A session whose folders are above the worktree does not count: it may span
 /// all of the user's files.
-async fn heir(ports: &Ports, known: &KnownWorktree, session: SessionId) -> Result<Option<SessionId>, EngineError> {
+async fn successor(
+    ports: &Ports,
+    target: &KnownWorktree,
+    session: SessionId,
+) -> Result<Option<SessionId>, EngineError> {
     let works_there = |one: &SessionSummary| {
         let added = one.folders.iter().map(|added| &added.path);
-        let is_named = one.worktree.as_ref().is_some_and(|worktree| worktree.name == known.name);
-        is_named || one.project.iter().map(|mount| &mount.path).chain(added).any(|path| path.starts_with(&known.top))
+        let is_named = one.worktree.as_ref().is_some_and(|worktree| worktree.name == target.name);
+        is_named || one.project.iter().map(|mount| &mount.path).chain(added).any(|path| path.starts_with(&target.top))
     };
-    let sessions = ports.store.sessions(SEARCHED).await?;
+    let sessions = ports.store.sessions(MAX_SEARCHED).await?;
     Ok(sessions.into_iter().find(|one| one.id != session && works_there(one)).map(|one| one.id))
 }
 
 /// Releases the worktrees of a deleted session: hands each to another session that works there, or removes it if it has
 /// no changes. Otherwise it stays for the user to merge or remove.
-pub(crate) async fn leave(ports: &Ports, gone: SessionId) {
-    if let Err(error) = try_leave(ports, gone, true).await {
+pub(crate) async fn release_worktrees(ports: &Ports, gone: SessionId) {
+    if let Err(error) = try_release(ports, gone, true).await {
         tracing::warn!(session = %gone, "could not remove a worktree of the session: {error}");
     }
 }
 
 /// Removes the worktree of a subagent if it has no changes and no other user. Returns true if it was removed.
-pub(crate) async fn leave_unchanged(ports: &Ports, subagent: SessionId) -> bool {
-    try_leave(ports, subagent, false).await.unwrap_or_else(|error| {
+pub(crate) async fn remove_unchanged(ports: &Ports, subagent: SessionId) -> bool {
+    try_release(ports, subagent, false).await.unwrap_or_else(|error| {
         tracing::warn!(session = %subagent, "could not remove the worktree of a subagent: {error}");
         false
     })
 }
 
-/// Releases the worktrees of a session, and returns true if one was removed. They are handed to other sessions only if
+/// Releases the worktrees of a session, and returns true if one was removed. They are passed to other sessions only if
 /// `is_gone`.
-async fn try_leave(ports: &Ports, session: SessionId, is_gone: bool) -> Result<bool, EngineError> {
+async fn try_release(ports: &Ports, session: SessionId, is_gone: bool) -> Result<bool, EngineError> {
     let Some(worktrees) = ports.workspaces.worktrees() else { return Ok(false) };
     let mut is_removed = false;
-    for known in worktrees.known().await?.into_iter().filter(|known| known.session == session) {
-        match heir(ports, &known, session).await? {
-            Some(heir) if is_gone => worktrees.share_worktree(known.name, heir).await?,
+    for worktree in worktrees.known().await?.into_iter().filter(|worktree| worktree.session == session) {
+        match successor(ports, &worktree, session).await? {
+            Some(successor) if is_gone => worktrees.share_worktree(worktree.name, successor).await?,
             Some(_) => {}
-            None if worktrees.leave(known.name.clone()).await? => is_removed = true,
-            None if is_gone => tracing::info!(%session, "the worktree {} has changes and is kept", known.name),
+            None if worktrees.leave(worktree.name.clone()).await? => is_removed = true,
+            None if is_gone => {
+                tracing::info!(%session, "the worktree {} has changes and was not removed", worktree.name)
+            }
             None => {}
         }
     }
@@ -106,11 +112,11 @@ async fn try_leave(ports: &Ports, session: SessionId, is_gone: bool) -> Result<b
 }
 
 /// Rejects another worktree if the subagents of a session already have the maximum number.
-pub(crate) async fn check_number(ports: &Ports, parent: SessionId) -> Result<(), EngineError> {
+pub(crate) async fn check_worktree_limit(ports: &Ports, parent: SessionId) -> Result<(), EngineError> {
     let children = ports.store.children(parent).await?;
-    let known = ported(ports)?.known().await?;
-    let number = known.iter().filter(|known| children.iter().any(|child| child.id == known.session)).count();
-    if number < MOST_OF_SUBAGENTS {
+    let worktrees = worktrees_port(ports)?.known().await?;
+    let number = worktrees.iter().filter(|worktree| children.iter().any(|child| child.id == worktree.session)).count();
+    if number < MAX_SUBAGENT_WORKTREES {
         return Ok(());
     }
     let message = format!("the subagents of this session already have {number} worktrees");
@@ -136,9 +142,9 @@ impl ClosedFolders {
     }
 
     /// Returns true if a session could change files in a closed folder.
-    pub(crate) fn concern(&self, project: Option<&Mount>, added: &[AddedFolder]) -> bool {
+    pub(crate) fn affect(&self, project: Option<&Mount>, added: &[AddedFolder]) -> bool {
         let closed = self.0.borrow().clone();
-        closed.iter().any(|folder| reaches(folder, project, added))
+        closed.iter().any(|folder| can_change(folder, project, added))
     }
 }
 
@@ -156,7 +162,7 @@ impl Drop for FolderClosure {
 }
 
 /// Returns true if a session with these folders could change files in `folder`.
-pub(crate) fn reaches(folder: &Path, project: Option<&Mount>, added: &[AddedFolder]) -> bool {
+pub(crate) fn can_change(folder: &Path, project: Option<&Mount>, added: &[AddedFolder]) -> bool {
     let is_in = |path: &Path| path.starts_with(folder) || folder.starts_with(path);
     let writable = project.filter(|mount| mount.writable).map(|mount| mount.path.as_path()).into_iter();
     let added = added.iter().filter(|added| added.writable).map(|added| added.path.as_path());
@@ -172,8 +178,8 @@ mod tests {
     fn folder_stays_closed_until_the_last_guard_drops() {
         let closed = ClosedFolders::default();
         let mount = |path: &str, writable| Mount { path: path.into(), writable };
-        let concern = |path: &str, writable| closed.concern(Some(&mount(path, writable)), &[]);
-        assert!(!concern("/w/one", true));
+        let affects = |path: &str, writable| closed.affect(Some(&mount(path, writable)), &[]);
+        assert!(!affects("/w/one", true));
         let (first, second) = (closed.close(vec!["/w/one".into(), "/app".into()]), closed.close(vec!["/app".into()]));
         for (path, writable, expected) in [
             ("/w/one", true, true),
@@ -182,13 +188,13 @@ mod tests {
             ("/w/one", false, false),
             ("/w/other", true, false),
         ] {
-            assert_eq!(concern(path, writable), expected, "{path}");
+            assert_eq!(affects(path, writable), expected, "{path}");
         }
         drop(first);
-        assert!(!concern("/w/one", true) && concern("/app", true));
+        assert!(!affects("/w/one", true) && affects("/app", true));
         drop(second);
-        assert!(!concern("/app", true));
+        assert!(!affects("/app", true));
         let added = AddedFolder { at: "/folders/app".into(), path: "/app".into(), writable: true };
-        assert!(reaches(Path::new("/app"), None, &[added]));
+        assert!(can_change(Path::new("/app"), None, &[added]));
     }
 }

@@ -19,7 +19,7 @@ use tokio::{sync::oneshot, time::Instant};
 
 use crate::{
     error::EngineError,
-    grants::{SessionPermissions, not_kept},
+    grants::{SessionPermissions, unknown_grant},
     recovery::withdrawn,
     session::actor::{
         Actor, Fault, NextMove,
@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// Maximum wait for a deadline before the clock is checked again.
-const GLANCE: Duration = Duration::from_secs(30);
+const MAX_SLEEP: Duration = Duration::from_secs(30);
 
 impl Actor {
     /// Raises an interrupt for the turn, unless the answer is already known.
@@ -41,20 +41,20 @@ impl Actor {
         waiter: oneshot::Sender<ResolvedInterrupt>,
     ) -> Result<(), Fault> {
         // Secrets are not remembered, so they are asked again.
-        let known = self.interrupts.answered.get(&call_id).and_then(|answers| answers.to(&ask));
-        let known = known.filter(|_| !ask.is_secret()).cloned();
-        if let Some(answered) = known.or_else(|| self.granted(&ask)) {
+        let earlier = self.interrupts.answered.get(&call_id).and_then(|answers| answers.answer_to(&ask));
+        let earlier = earlier.filter(|_| !ask.is_secret()).cloned();
+        if let Some(answered) = earlier.or_else(|| self.granted(&ask)) {
             let _ = waiter.send(answered);
             return Ok(());
         }
-        let Err(waiter) = self.interrupts.wait_again(&call_id, &ask, waiter) else { return Ok(()) };
+        let Err(waiter) = self.interrupts.reattach(&call_id, &ask, waiter) else { return Ok(()) };
         let config = self.shared.config();
         let raised_at = self.shared.ports.clock.now();
         let deadline = config
             .interrupt_deadline
             .and_then(|limit| SignedDuration::try_from(limit).ok())
             .and_then(|limit| raised_at.checked_add(limit).ok());
-        let on_deadline = deadline.map(|_| fitting(&ask, config.interrupt_default.clone()));
+        let on_deadline = deadline.map(|_| default_answer(&ask, config.interrupt_default.clone()));
         let asked_by = self.asked_by().await;
         let interrupt = Interrupt {
             id: InterruptId::generate(),
@@ -76,7 +76,7 @@ impl Actor {
     /// Accepts an answer. If no task waits for it, because the daemon was restarted after the question, the turn is
     /// resumed.
     pub(crate) async fn answer(&mut self, id: InterruptId, answer: Answer, client: String) -> Result<(), Fault> {
-        let Some(interrupt) = self.interrupts.get(id) else { return Err(self.why_not(id).await?.into()) };
+        let Some(interrupt) = self.interrupts.get(id) else { return Err(self.not_pending(id).await?.into()) };
         if let Some(problem) = answer.misfit(&interrupt.ask) {
             return Err(EngineError::new(ErrorKind::InvalidInput, format!("invalid answer: {problem}")).into());
         }
@@ -88,7 +88,7 @@ impl Actor {
             self.refuse_denied_edit(&ask, args).await?;
         }
         if let Some((rules, scope)) = answer.kept(&ask) {
-            self.record_kept(rules, scope, &client).await?;
+            self.audit_grants(rules, scope, &client).await?;
         }
         self.resolve(id, answer, AnsweredBy::Client(client)).await
     }
@@ -106,17 +106,18 @@ impl Actor {
     /// Republishes a question of a subagent, or its answer. A grant for the subagent's session also applies to this
     /// session, which is the only one that the user sees.
     pub(crate) async fn republish(&mut self, turn_id: TurnId, fact: EventKind) -> Result<(), Fault> {
-        let known = &mut self.interrupts;
+        let interrupts = &mut self.interrupts;
         let granted = match &fact {
-            EventKind::InterruptRaised { interrupt } if known.published.insert(interrupt.id) => {
-                known.of_children.push((**interrupt).clone());
+            EventKind::InterruptRaised { interrupt } if interrupts.published.insert(interrupt.id) => {
+                interrupts.of_children.push((**interrupt).clone());
                 None
             }
             EventKind::InterruptResolved { interrupt_id, answer, by, .. } => {
-                let Some(index) = known.of_children.iter().position(|interrupt| interrupt.id == *interrupt_id) else {
+                let Some(index) = interrupts.of_children.iter().position(|interrupt| interrupt.id == *interrupt_id)
+                else {
                     return Ok(());
                 };
-                let asked = known.of_children.remove(index);
+                let asked = interrupts.of_children.remove(index);
                 let granted = answer.kept(&asked.ask).filter(|(_, scope)| *scope == GrantScope::Session);
                 granted.and_then(|(rules, _)| self.grants_of_answer(rules, by))
             }
@@ -150,7 +151,7 @@ impl Actor {
             settings: &self.state.settings,
             roots: &roots(&workspace),
             memories: workspace.memories.as_deref(),
-            kept: &shared.kept.now(),
+            kept: &shared.permanent_grants.now(),
             held: shared.ports.toolbox.can_enforce_read_only().await,
             contained: shared.ports.toolbox.can_contain_commands().await,
         };
@@ -162,7 +163,7 @@ impl Actor {
 
     /// Records the grants of an answer in the audit log before they apply. If that fails they are not granted, and the
     /// question stays pending. The answer itself is recorded before the call runs.
-    async fn record_kept(&self, rules: &[String], scope: GrantScope, client: &str) -> Result<(), EngineError> {
+    async fn audit_grants(&self, rules: &[String], scope: GrantScope, client: &str) -> Result<(), EngineError> {
         for rule in rules {
             let by = AnsweredBy::Client(client.to_owned());
             let fact = AuditFact::GrantAdded { rule: rule.clone(), scope: scope.as_str().to_owned(), by };
@@ -189,7 +190,7 @@ impl Actor {
         let mut settings = self.state.settings.clone();
         settings.grants.retain(|grant| grant.rule != rule);
         if settings.grants.len() == self.state.settings.grants.len() {
-            return Err(not_kept("for this session", &rule).into());
+            return Err(unknown_grant("of this session", &rule).into());
         }
         self.change(StateChange::Settings { settings }).await
     }
@@ -203,7 +204,7 @@ impl Actor {
     fn with_grants(&self, grants: impl IntoIterator<Item = Grant>) -> Option<EventKind> {
         let mut settings = self.state.settings.clone();
         for grant in grants {
-            if !settings.grants.iter().any(|kept| kept.rule == grant.rule) {
+            if !settings.grants.iter().any(|known| known.rule == grant.rule) {
                 settings.grants.push(grant);
             }
         }
@@ -214,15 +215,15 @@ impl Actor {
     async fn resolve(&mut self, id: InterruptId, answer: Answer, by: AnsweredBy) -> Result<(), Fault> {
         let Some(Interrupt { turn_id, call_id, ask, .. }) = self.interrupts.get(id).cloned() else { return Ok(()) };
         let answered = ResolvedInterrupt::new(Some(ask.clone()), &answer, &by);
-        let kept = answer.kept(&ask);
-        let granted = kept.filter(|(_, scope)| *scope == GrantScope::Session);
+        let grants = answer.kept(&ask);
+        let granted = grants.filter(|(_, scope)| *scope == GrantScope::Session);
         let granted = granted.and_then(|(rules, _)| self.grants_of_answer(rules, &by));
         let shown = answer.shown(&ask);
         let resolved = EventKind::InterruptResolved { interrupt_id: id, call_id, answer: shown, by };
         // The journal stores permanent grants together with the answer.
         self.commit(Some(turn_id), [resolved].into_iter().chain(granted).collect()).await?;
-        if kept.is_some_and(|(_, scope)| scope == GrantScope::ForGood)
-            && let Err(error) = self.shared.kept.reload().await
+        if grants.is_some_and(|(_, scope)| scope == GrantScope::ForGood)
+            && let Err(error) = self.shared.permanent_grants.reload().await
         {
             tracing::error!(session = %self.id, "could not read permanent grants; none applies until then: {error}");
         }
@@ -232,9 +233,9 @@ impl Actor {
     }
 
     /// Next time to check for a deadline. The wait is capped, because the clock can be set and the machine can sleep.
-    pub(crate) fn until(&self, at: Timestamp) -> Instant {
+    pub(crate) fn next_check(&self, at: Timestamp) -> Instant {
         let wait = at.duration_since(self.shared.ports.clock.now());
-        Instant::now() + Duration::try_from(wait).unwrap_or_default().min(GLANCE)
+        Instant::now() + Duration::try_from(wait).unwrap_or_default().min(MAX_SLEEP)
     }
 
     /// Resolves interrupts whose deadline has passed with their defaults.
@@ -264,15 +265,15 @@ impl Actor {
     /// Approves a call whose rules were granted while the request was on its way here.
     fn granted(&self, ask: &Ask) -> Option<ResolvedInterrupt> {
         let Ask::Approval { grants, wider, for_good, .. } = ask else { return None };
-        let kept = self.shared.kept.now();
-        let held =
-            |rule: &String| self.state.settings.grants.iter().chain(kept.iter()).any(|grant| grant.rule == *rule);
-        let is_held = |(at, rule): (usize, &String)| held(rule) || for_good.get(at).is_some_and(held);
-        let covered = !grants.is_empty() && grants.iter().enumerate().all(is_held) || wider.iter().any(held);
+        let permanent = self.shared.permanent_grants.now();
+        let has_grant =
+            |rule: &String| self.state.settings.grants.iter().chain(permanent.iter()).any(|grant| grant.rule == *rule);
+        let is_granted = |(at, rule): (usize, &String)| has_grant(rule) || for_good.get(at).is_some_and(has_grant);
+        let covered = !grants.is_empty() && grants.iter().enumerate().all(is_granted) || wider.iter().any(has_grant);
         covered.then(|| ResolvedInterrupt { answer: Answer::Approve, by: DecidedBy::Grant, asked: None })
     }
 
-    async fn why_not(&self, id: InterruptId) -> Result<EngineError, EngineError> {
+    async fn not_pending(&self, id: InterruptId) -> Result<EngineError, EngineError> {
         let stored = self.shared.ports.store.interrupt(id).await?;
         let was_answered = stored.is_some_and(|one| one.interrupt.session_id == self.id && one.answer.is_some());
         let (kind, message) = match was_answered {
@@ -290,7 +291,7 @@ pub(crate) fn denied_edit(reason: &str) -> EngineError {
 }
 
 /// The question's default or the configured one, or a rejection if that does not fit.
-fn fitting(ask: &Ask, default: Answer) -> Answer {
+fn default_answer(ask: &Ask, default: Answer) -> Answer {
     let answer = match ask {
         Ask::Question { default: Some(text), .. } => Answer::Text { text: text.clone() },
         _ => default,

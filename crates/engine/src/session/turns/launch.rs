@@ -22,7 +22,7 @@ use crate::{
     agents::{self, ActiveAgent},
     answer_form::AnswerForm,
     attachments::{self, Attachment},
-    catalog::{Finds, ToolScope},
+    catalog::{ToolFinder, ToolScope},
     client::{self, ClientTools, OfferedTools},
     config::PolicyInForce,
     error::EngineError,
@@ -65,20 +65,21 @@ impl Actor {
 
     /// Returns true if the last turn can be continued. A withdrawn turn cannot if the history is empty.
     fn can_continue(&self) -> bool {
-        let was_withdrawn = || self.state.last_stop == Some(StopReason::Cancelled) && self.state.seen().is_empty();
+        let was_withdrawn =
+            || self.state.last_stop == Some(StopReason::Cancelled) && self.state.visible_history().is_empty();
         self.state.last_stop.is_some_and(StopReason::can_continue) && !was_withdrawn()
     }
 
     /// Rejects options that a turn cannot honour, and sets the slot of the chosen model.
-    pub(crate) fn check_wishes(&self, start: &mut StartTurn) -> Result<(), EngineError> {
+    pub(crate) fn check_options(&self, start: &mut StartTurn) -> Result<(), EngineError> {
         let refused = |message: &str, hint: &str| Err(EngineError::invalid(message, hint));
         let joins = self.open.is_some() && start.if_busy == IfBusy::Steer;
-        let brings = !(start.attached.is_empty() && start.tools.is_empty() && start.options.is_default());
-        if joins && brings {
+        let has_extras = !(start.attached.is_empty() && start.tools.is_empty() && start.options.is_default());
+        if joins && has_extras {
             let message = "a running turn takes no parts, tools, instructions or limits, only text";
             return refused(message, "queue it as a separate turn: --if-busy queue");
         }
-        if start.compact.is_some() && brings {
+        if start.compact.is_some() && has_extras {
             let message = "a turn that compacts the history takes no parts, tools, instructions or limits";
             return refused(message, "compact first, then give them with the input");
         }
@@ -115,7 +116,7 @@ impl Actor {
             return refused("a resumed turn keeps its agent", "send a prompt with the agent");
         }
         if self.state.settings.parent.is_some() {
-            let message = "the session of a subagent works only as that subagent";
+            let message = "the session of a subagent cannot use another agent";
             return refused(message, "use the agent in one of your sessions");
         }
         if id != MAIN && self.all_agents().get(id).is_none() {
@@ -129,27 +130,29 @@ impl Actor {
         let catalog = self.catalog();
         let canonical = |name: &str| self.canonical(name);
         client::check(&start.tools, &catalog, canonical)?;
-        let of_client = |name: &str| start.tools.iter().any(|tool| tool.name == name || tool.called() == name);
+        let is_client_tool = |name: &str| start.tools.iter().any(|tool| tool.name == name || tool.called() == name);
         // A subagent inherits the list of its parent turn and may lack some of the tools. Missing tools are simply not
         // allowed.
         if self.state.settings.parent.is_some() {
             return Ok(());
         }
         let mut allowed = start.options.allowed_tools.iter().flatten();
-        let transfers = |name: &str| name.starts_with(TRANSFERS);
-        let unlisted =
+        let is_transfer = |name: &str| name.starts_with(TRANSFERS);
+        let is_unlisted =
             |name: &str| catalog.unlisted(&ToolScope::default()).any(|server| name.starts_with(&server.prefix));
-        let is_there = |name: &str| catalog.get(&self.canonical(name)).is_some() || unlisted(name);
-        let unknown = allowed.find(|name| !of_client(name) && !transfers(name) && !is_there(name));
+        let exists = |name: &str| catalog.get(&self.canonical(name)).is_some() || is_unlisted(name);
+        let unknown = allowed.find(|name| !is_client_tool(name) && !is_transfer(name) && !exists(name));
         let Some(unknown) = unknown else { return Ok(()) };
         let shown: String = unknown.chars().take(100).collect();
-        let hint = "`agentctl tools` lists them, and so does Daemon.Tools";
-        Err(EngineError::invalid(format!("{shown:?} is allowed, but there is no such tool"), hint))
+        let hint = "list them with `agentctl tools` or Daemon.Tools";
+        Err(EngineError::invalid(format!("no such tool: {shown:?}, in the allowed tools"), hint))
     }
 
     /// Options and answer schema of the last turn that ran here and did more than compact. Options of imported turns
     /// are ignored, because they come from someone else.
-    pub(crate) async fn begun_before(&self) -> Result<(Option<Box<TurnOptions>>, Option<AnswerSchema>), EngineError> {
+    pub(crate) async fn last_turn_options(
+        &self,
+    ) -> Result<(Option<Box<TurnOptions>>, Option<AnswerSchema>), EngineError> {
         let store = &self.shared.ports.store;
         let turns = store.turns(self.id).await?;
         let imported = self.state.settings.imported.as_ref().map_or(0, |origin| origin.events);
@@ -166,8 +169,8 @@ impl Actor {
 
     /// Answer form of a new turn. A turn without input inherits that of the previous turn.
     pub(crate) async fn form(&self, start: &StartTurn) -> Result<Option<Arc<AnswerForm>>, Fault> {
-        let goes_on = start.text.is_none() && start.compact.is_none();
-        let of_last = if start.answer_schema.is_none() && goes_on { self.begun_before().await?.1 } else { None };
+        let continues = start.text.is_none() && start.compact.is_none();
+        let of_last = if start.answer_schema.is_none() && continues { self.last_turn_options().await?.1 } else { None };
         Ok(AnswerForm::of(start.answer_schema.as_ref().or(of_last.as_ref()))?)
     }
 
@@ -191,7 +194,7 @@ impl Actor {
         if let Some(queued) = self.queue.iter_mut().find(|queued| queued.turn_id == turn) {
             queued.start.note_disconnect();
         } else if let Some(open) = self.open.as_ref().filter(|open| open.turn_id == turn) {
-            open.answering.leave();
+            open.answering.disconnect();
         }
         Ok(())
     }
@@ -220,14 +223,14 @@ impl Actor {
         let unfinished = self.state.last_stop.is_some_and(StopReason::can_continue);
         let compacts = self.open.as_ref().is_some_and(|open| open.compacts);
         let phase = if compacts { Phase::Compacting { unfinished } } else { Phase::Working };
-        let history = self.state.seen();
+        let history = self.state.visible_history();
         TurnState {
             rounds: CallRounds::before(self.open.as_ref().map(|open| open.turn_id), &history, self.state.last_stop),
-            returned: attachments::unshown(&history),
+            returned_pictures: attachments::unshown(&history),
             history,
             todos: self.state.todos.clone(),
             meter: self.state.meter.clone(),
-            held: self.state.window.held,
+            visible_at_undo: self.state.window.held,
             reset_at: Some(self.state.window).filter(|window| window.summary == 0).map_or(0, |window| window.after),
             phase,
             ..TurnState::default()
@@ -258,13 +261,13 @@ impl Actor {
         let mentions = match open.mentions.clone() {
             Some(mentions) => mentions,
             None => {
-                let mentions = self.mentioned_last(&state.history, slot, pictures).await?;
-                let loading = self.loading(&mentions, &[], slot);
+                let mentions = self.last_mentions(&state.history, slot, pictures).await?;
+                let loading = self.newly_loaded(&mentions, &[], slot);
                 self.commit(Some(turn_id), loading.into_iter().collect()).await?;
                 mentions
             }
         };
-        let finds = self.finds(&mentions.tools, slot, pictures, &state.history);
+        let finder = self.finder(&mentions.tools, slot, pictures, &state.history);
         let models = self.models(choice);
         let (model, chat) = (models.model.info(), models.chat.info());
         let known_paths = if model.embedded {
@@ -275,7 +278,7 @@ impl Actor {
         // The last answer may be written by another model, which reads the same results.
         let window = models.windows.of(model).min(models.windows.of(chat));
         let prompt = PromptSource {
-            system: self.system(&active_agent.instructions(&config), &finds, &workspace),
+            system: self.system(&active_agent.instructions(&config), &finder, &workspace),
             known_paths,
             results: ResultLimits::of(config.large_result_tokens, config.feedback_tokens, window),
         };
@@ -295,7 +298,7 @@ impl Actor {
             options: self.options.clone(),
             rules: TurnRules {
                 policy: PolicyInForce(shared.config.clone()),
-                grants: LiveGrants { of_session: self.grants.subscribe(), kept: shared.kept.clone() },
+                grants: LiveGrants { of_session: self.grants.subscribe(), permanent: shared.permanent_grants.clone() },
                 answering: open.answering.clone(),
                 answered: self.interrupts.answered.clone(),
             },
@@ -303,21 +306,21 @@ impl Actor {
             answer_form: open.form.clone(),
             prompt,
             tools: TurnTools {
-                visible: finds.tools(),
-                finds,
-                of_client: open.of_client.clone(),
+                visible: finder.tools(),
+                finder,
+                client_tools: open.client_tools.clone(),
                 mentions,
                 chain: Arc::clone(&shared.chain),
                 subagents: Arc::clone(&shared.subagents),
-                in_flight: open.under_way.clone(),
+                in_flight: open.in_flight.clone(),
                 delegated: Arc::default(),
             },
             files: TurnFiles {
                 workspace,
                 session: self.state.settings.files_of(self.id),
-                are_made: OnceCell::new(),
+                folders_created: OnceCell::new(),
                 state: self.files.subscribe(),
-                of_client: Arc::clone(&open.file_lines),
+                client_files: Arc::clone(&open.file_lines),
             },
             recorder,
             ports: Arc::clone(&shared.ports),
@@ -340,8 +343,8 @@ impl Actor {
     /// Models of a turn. A fallback model also writes the last answer.
     fn models(&self, choice: SlotChoice) -> TurnModels {
         let shared = &self.shared;
-        let stand_in = self.open.as_ref().and_then(|open| open.stand_in.clone());
-        let (slot, model, (chat_slot, chat)) = match stand_in {
+        let fallback = self.open.as_ref().and_then(|open| open.fallback.clone());
+        let (slot, model, (chat_slot, chat)) = match fallback {
             Some(FallbackModel { slot, model }) => (slot, Arc::clone(&model), (slot, model)),
             None => (choice.slot, self.model(choice.slot), self.chat(choice)),
         };
@@ -358,8 +361,8 @@ impl Actor {
     }
 
     /// Builds the system message that starts with `text`.
-    pub(crate) fn system(&self, text: &str, finds: &Finds, workspace: &Workspace) -> String {
-        agentd_context::system(text, &finds.about_servers(), workspace, self.surroundings(), self.state.created_at)
+    pub(crate) fn system(&self, text: &str, finder: &ToolFinder, workspace: &Workspace) -> String {
+        agentd_context::system(text, &finder.describe_servers(), workspace, self.surroundings(), self.state.created_at)
     }
 
     /// Resumes the open turn after a restart, from its events in the journal. If that fails, for example because its
@@ -367,7 +370,7 @@ impl Actor {
     /// the session could not be loaded.
     pub(crate) async fn resume(&mut self) -> Result<(), Fault> {
         let state = self.replayed_state().await?;
-        match self.look_at_project().await {
+        match self.load_project_agents().await {
             Ok(()) => self.continue_turn(state).await,
             Err(error) => self.fail(&error).await,
         }
@@ -396,7 +399,7 @@ impl Actor {
     }
 
     /// Makes the session's own agent active; a `named` agent becomes its own. Returns the facts of the changes.
-    pub(crate) fn turn_to(&mut self, named: Option<&str>) -> Vec<EventKind> {
+    pub(crate) fn activate_agent(&mut self, named: Option<&str>) -> Vec<EventKind> {
         let mut facts = Vec::new();
         let own = named.map(|id| (id != MAIN).then(|| id.to_owned()));
         if let Some(own) = own.filter(|own| *own != self.state.settings.agent) {
@@ -404,13 +407,13 @@ impl Actor {
             let settings = self.state.settings.clone();
             facts.push(EventKind::StateChanged { change: StateChange::Settings { settings } });
         }
-        facts.extend(self.back_to_own());
+        facts.extend(self.restore_own_agent());
         self.state.agents = self.state.settings.agent.iter().cloned().collect();
         facts
     }
 
     /// Fact that makes the session's own agent active again, if another one is.
-    pub(crate) fn back_to_own(&self) -> Option<EventKind> {
+    pub(crate) fn restore_own_agent(&self) -> Option<EventKind> {
         let stack: Vec<String> = self.state.settings.agent.iter().cloned().collect();
         (self.state.agents != stack).then_some(EventKind::StateChanged { change: StateChange::Agent { stack } })
     }

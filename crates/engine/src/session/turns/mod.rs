@@ -26,7 +26,7 @@ use crate::{
     recovery,
     session::{
         actor::{Actor, Fault, NextMove, OpenTurn, StartedTurn},
-        turns::queue::{CONTINUED, InFront, brought, interruption},
+        turns::queue::{CONTINUED, InputContext, added_tokens, interruption},
     },
     turn::{
         TurnOutcome,
@@ -44,7 +44,7 @@ impl Actor {
         let TurnStart { mut start, lines } = start;
         self.check_input(&start)?;
         launch::check_form(&start, self.open.is_some())?;
-        self.check_wishes(&mut start)?;
+        self.check_options(&mut start)?;
         match (&self.open, start.if_busy) {
             (None, _) => {
                 let turn_id = TurnId::generate();
@@ -58,8 +58,8 @@ impl Actor {
             // Input that arrives after a cancel is not withdrawn by it.
             (Some(open), IfBusy::Steer) if open.is_cancelled() => self.enqueue(start, lines).await,
             (Some(_), IfBusy::Steer) if start.planning.is_some_and(|planning| planning != Planning::Never) => {
-                let no_plan = "text added to a running turn cannot begin with a plan";
-                Err(EngineError::invalid(no_plan, "queue it as a separate turn: --if-busy queue").into())
+                let message = "text added to a running turn cannot begin with a plan";
+                Err(EngineError::invalid(message, "queue it as a separate turn: --if-busy queue").into())
             }
             (Some(open), IfBusy::Steer) => {
                 let turn_id = open.turn_id;
@@ -85,7 +85,7 @@ impl Actor {
             EngineError::busy(
                 format!("turn {} of this session is running", open.turn_id),
                 format!(
-                    "agentctl attach {id} shows it, and Ctrl-C there cancels it; clients can also queue a turn or add \
+                    "see it with agentctl attach {id} (Ctrl-C cancels it); clients can also queue a turn or add \
                      to this one"
                 ),
             )
@@ -98,22 +98,22 @@ impl Actor {
         &mut self,
         turn_id: TurnId,
         mut start: StartTurn,
-        waited: bool,
+        was_queued: bool,
     ) -> Result<StartedTurn, Fault> {
-        self.look_at_project().await?;
+        self.load_project_agents().await?;
         self.check_agent(&start)?;
         if start.text.is_none() && start.compact.is_none() {
             // Options that the start does not set are inherited, so that a restart or another client cannot widen them.
-            if let Some(before) = self.begun_before().await?.0 {
+            if let Some(before) = self.last_turn_options().await?.0 {
                 start.options = start.options.or(*before);
             }
             start.slot = start.slot.or(start.options.slot);
         }
         let before = (self.state.settings.agent.clone(), self.state.agents.clone());
         let named = start.options.agent.as_deref();
-        let turned = if start.text.is_some() { self.turn_to(named) } else { Vec::new() };
+        let agent_changes = if start.text.is_some() { self.activate_agent(named) } else { Vec::new() };
         self.options = start.options.clone();
-        let began = self.begin_as(turn_id, start, waited, turned).await;
+        let began = self.begin_as(turn_id, start, was_queued, agent_changes).await;
         self.lines.remove(&turn_id);
         if began.is_err() {
             self.options = TurnOptions::default();
@@ -128,17 +128,18 @@ impl Actor {
         &mut self,
         turn_id: TurnId,
         mut start: StartTurn,
-        waited: bool,
-        turned: Vec<EventKind>,
+        was_queued: bool,
+        agent_changes: Vec<EventKind>,
     ) -> Result<StartedTurn, Fault> {
         let form = self.form(&start).await?;
         // A turn that only compacts adds no notices.
         let has_input = start.compact.is_none();
         let attached = if has_input { self.attached(&start.attached).await? } else { Vec::new() };
-        let (intent, paid) = match self.intent(&start).filter(|_| has_input) {
+        let (intent, intent_usage) = match self.intent(&start).filter(|_| has_input) {
             Some(intent) => {
-                let (intent, paid) = self.confirmed_intent(intent, start.text.as_deref().unwrap_or_default()).await;
-                (Some(intent), paid)
+                let (intent, intent_usage) =
+                    self.confirmed_intent(intent, start.text.as_deref().unwrap_or_default()).await;
+                (Some(intent), intent_usage)
             }
             None => (None, None),
         };
@@ -149,7 +150,7 @@ impl Actor {
         let choice = routed.of_agent(self.active_agent().own_slot());
         let slot = choice.slot;
         self.check_model(slot)?;
-        let plans = has_input && self.plans(&start, intent.as_ref());
+        let plans = has_input && self.begins_with_plan(&start, intent.as_ref());
         let model = self.model(slot);
         if form.is_some() && model.info().embedded {
             let hint = "name a model that can, see docs/models.md, or omit the schema";
@@ -160,40 +161,41 @@ impl Actor {
             // from the first request on.
             self.look_up(choice).await;
         }
-        let mentions = if has_input { self.mentioned(&start, &attached, slot).await? } else { Arc::default() };
-        let moved = if has_input { self.find_project(&start.environment).await? } else { None };
+        let mentions = if has_input { self.mentions(&start, &attached, slot).await? } else { Arc::default() };
+        let moved_notice = if has_input { self.find_project(&start.environment).await? } else { None };
         let mut notices =
             if has_input { self.opening_notices(slot, &*model, &attached, &mentions).await? } else { Vec::new() };
-        notices.extend(moved);
+        notices.extend(moved_notice);
         if start.text.is_some() {
             notices.extend(self.map(model.info()).await?);
         } else if has_input && self.state.last_stop == Some(StopReason::Cancelled) {
             notices.push(interruption(CONTINUED));
         }
-        let said = match start.text.take() {
+        let user_input = match start.text.take() {
             Some(text) => {
                 let input = UserInput::whole(text, start.typed_bytes);
-                let (mentions, brought) = (&mentions.tools, brought(&start));
-                let front = InFront { choice, mentions, attached: &attached, notices: &notices, brought };
-                Some(self.fit(input, start.whole, front).await?)
+                let (mentions, added_tokens) = (&mentions.tools, added_tokens(&start));
+                let input_context =
+                    InputContext { choice, mentions, attached: &attached, notices: &notices, added_tokens };
+                Some(self.fit(input, start.whole, input_context).await?)
             }
             None => None,
         };
         let configured = self.shared.config().max_steps;
         let max_steps = start.max_steps.or(configured).unwrap_or_else(|| model.info().default_max_steps()).max(1);
-        let loading = self.loading(&mentions, &attached, slot);
-        let (stand_in, stood_in) = self.stand_in_at_once(slot).unzip();
+        let loading = self.newly_loaded(&mentions, &attached, slot);
+        let (fallback, fallback_event) = self.immediate_fallback(slot).unzip();
         let answer_schema = form.as_ref().map(|form| form.schema.clone());
-        let (of_client, gone) = self.offered(turn_id, &start.tools)?;
+        let (client_tools, client_warning) = self.offered(turn_id, &start.tools)?;
         let attached: Vec<_> = attached.into_iter().filter(|file| file.selected.is_none()).collect();
         let handed_over = attached.iter().map(|file| file.path.clone()).collect();
         let of_file = |file: Attachment| StateChange::HandedOver { path: file.path, picture: file.picture };
         let trace_id = TraceId::generate();
         let (now, first_seq) = (self.shared.ports.clock.now(), self.journal.head() + 1);
         self.open = Some(OpenTurn {
-            begun: Some(Instant::now()),
+            started: Some(Instant::now()),
             choice: routed,
-            stand_in,
+            fallback,
             max_steps,
             answering: AnswerMode::new(start.on_interrupt, start.while_connected),
             client: Some(start.client.clone()).filter(|client| !client.is_empty()),
@@ -201,24 +203,26 @@ impl Actor {
             handed_over: attached.into_iter().map(of_file).collect(),
             compacts: start.compact.is_some(),
             form,
-            of_client,
+            client_tools,
             file_lines: Arc::new(FileLines::new(self.lines.remove(&turn_id).unwrap_or_default().files)),
             mentions: Some(mentions),
             ..OpenTurn::new(turn_id, trace_id, now, first_seq)
         });
         // Counted early: the disk may be slow, and a client that wants to stop the daemon asks for running turns.
-        self.share.set(true, !self.interrupts.is_empty());
-        let stored = said.as_ref().and_then(|said| self.stored_warning(said, choice));
+        self.gauge.set(true, !self.interrupts.is_empty());
+        let stored = user_input.as_ref().and_then(|user_input| self.stored_warning(user_input, choice));
         let notices = notices.into_iter().map(|body| Item::new(turn_id, body));
         let plan = plans.then(|| Item::new(turn_id, route::plan_notice()));
-        let input: Vec<Item> =
-            notices.chain(said.map(|said| Item::new(turn_id, said.body(false)))).chain(plan).collect();
+        let input: Vec<Item> = notices
+            .chain(user_input.map(|user_input| Item::new(turn_id, user_input.body(false))))
+            .chain(plan)
+            .collect();
         let mut state = self.fresh_state();
         let options = Some(Box::new(start.options)).filter(|options| !options.is_default());
         if let Some(strategy) = start.compact {
             state.compact = Some(CompactionRequest { cause: CompactionCause::Person, strategy });
         }
-        if let Some(EventKind::UsageUpdated { turn, .. }) = &paid {
+        if let Some(EventKind::UsageUpdated { turn, .. }) = &intent_usage {
             state.usage = *turn;
         }
         for item in &input {
@@ -244,29 +248,29 @@ impl Actor {
             answer_schema,
             options,
         }];
-        facts.extend(gone);
+        facts.extend(client_warning);
         facts.extend(intent.map(|intent| EventKind::IntentClassified { intent }));
-        facts.extend(paid);
-        facts.extend(stood_in);
-        facts.extend(turned);
-        let found_out = self.found_out.clone().map(StateChange::Surroundings);
-        facts.extend(found_out.map(|change| EventKind::StateChanged { change }));
+        facts.extend(intent_usage);
+        facts.extend(fallback_event);
+        facts.extend(agent_changes);
+        let new_surroundings = self.new_surroundings.clone().map(StateChange::Surroundings);
+        facts.extend(new_surroundings.map(|change| EventKind::StateChanged { change }));
         facts.extend(loading);
         facts.extend(input.into_iter().flat_map(whole));
         facts.extend(stored);
         // Warning for the user about the project, sent once.
         facts.extend(self.project.warning.take());
-        facts.extend(waited.then(|| self.left_queue()));
+        facts.extend(was_queued.then(|| self.left_queue()));
         // Meanwhile, the turn already calls its model.
         self.commit(Some(turn_id), facts).await?;
-        self.found_out = None;
+        self.new_surroundings = None;
         Ok(StartedTurn { turn_id, events, joined: false })
     }
 
     pub(super) async fn cancel(&mut self, turn: Option<TurnId>) -> Result<(), Fault> {
         if let Some(index) = turn.and_then(|turn| self.queue.iter().position(|queued| queued.turn_id == turn)) {
             let Some(queued) = self.queue.remove(index) else { return Ok(()) };
-            return self.stillborn(queued, StopReason::Cancelled, None).await;
+            return self.record_unrun_turn(queued, StopReason::Cancelled, None).await;
         }
         self.open_turn(turn)?;
         match self.open.as_mut().and_then(|open| open.running.as_mut()) {
@@ -291,7 +295,7 @@ impl Actor {
     }
 
     /// Stores and publishes messages of the turn. Adjacent facts are stored with one commit.
-    pub(super) async fn take(&mut self, messages: Vec<TurnMessage>) -> Result<(), Fault> {
+    pub(super) async fn handle_messages(&mut self, messages: Vec<TurnMessage>) -> Result<(), Fault> {
         let Some(turn_id) = self.open.as_ref().map(|open| open.turn_id) else { return Ok(()) };
         let mut facts = Vec::new();
         for message in messages {
@@ -316,9 +320,9 @@ impl Actor {
                     let _ = reply.send(self.take_steers(turn_id).await?);
                 }
                 TurnMessage::FailOver { state, call } => Box::pin(self.fail_over(*state, *call)).await?,
-                TurnMessage::HandOn(state) => Box::pin(self.transfer_turn(*state)).await?,
+                TurnMessage::Transfer(state) => Box::pin(self.transfer_turn(*state)).await?,
                 TurnMessage::End { outcome, is_stored } => {
-                    let _ = is_stored.send(Box::pin(self.turn_wants_to_end(*outcome)).await?);
+                    let _ = is_stored.send(Box::pin(self.request_end(*outcome)).await?);
                 }
             }
         }
@@ -326,19 +330,19 @@ impl Actor {
     }
 
     /// Ends the turn, unless input was added to it. Returns true if it ended.
-    async fn turn_wants_to_end(&mut self, mut outcome: TurnOutcome) -> Result<bool, Fault> {
+    async fn request_end(&mut self, mut outcome: TurnOutcome) -> Result<bool, Fault> {
         if let Some(open) = &self.open
             && let Some(running) = &open.running
         {
             let turn_id = open.turn_id;
-            let was_added_to = !open.steers.is_empty();
-            if outcome.reason.is_model_answer() && was_added_to {
+            let has_steers = !open.steers.is_empty();
+            if outcome.reason.is_model_answer() && has_steers {
                 return Ok(false);
             }
             if let (StopReason::Cancelled, Some(reason)) = (outcome.reason, running.cancelled_for) {
                 outcome.reason = reason;
             }
-            if was_added_to && outcome.reason != StopReason::Cancelled {
+            if has_steers && outcome.reason != StopReason::Cancelled {
                 let message = "the added text came too late for this turn; the model reads it in the next one";
                 let late = EventKind::Warning { code: "added_too_late".to_owned(), message: message.to_owned() };
                 self.commit(Some(turn_id), vec![late]).await?;
@@ -350,11 +354,11 @@ impl Actor {
 
     /// Handles the end of the turn's task without a reported outcome, which is a defect.
     pub(super) async fn task_ended(&mut self, ended: Result<(), JoinError>) -> Result<NextMove, EngineError> {
-        let why = match ended {
+        let reason = match ended {
             Ok(()) => "the turn's task ended without a result".to_owned(),
             Err(error) => format!("the turn's task failed: {error}"),
         };
-        tracing::error!(session = %self.id, "{why}");
+        tracing::error!(session = %self.id, "{reason}");
         let error = TurnError {
             kind: ErrorKind::Internal,
             message: "an internal error ended the turn".to_owned(),
@@ -380,26 +384,27 @@ impl Actor {
     pub(super) async fn end(&mut self, outcome: TurnOutcome) -> Result<(), Fault> {
         let Some(open) = self.open.take() else { return Ok(()) };
         // Text that was still streaming is the turn's last message.
-        let text = self.journal.open_words().unwrap_or(outcome.text);
-        let is_taken_back = outcome.reason == StopReason::Cancelled && self.state.settings.parent.is_none();
+        let text = self.journal.streamed_text().unwrap_or(outcome.text);
+        let is_withdrawn = outcome.reason == StopReason::Cancelled && self.state.settings.parent.is_none();
         // A turn with unread added input did more than compact.
-        let unread = !open.steers.is_empty() && !is_taken_back;
+        let unread = !open.steers.is_empty() && !is_withdrawn;
         let asked = self.interrupts.pending().into_iter();
         let mut facts: Vec<_> = asked.map(|interrupt| recovery::withdrawn(interrupt, "the turn ended")).collect();
         let mut cut_off = self.journal.close_open();
-        facts.extend(recovery::never_begun(open.turn_id, &outcome.without_result, &cut_off));
+        facts.extend(recovery::unstarted_results(open.turn_id, &outcome.without_result, &cut_off));
         self.add_file_changes(open.first_seq, &mut cut_off).await;
         facts.extend(cut_off);
-        if is_taken_back {
-            facts.extend(self.taken_back(&open, &facts, outcome.only_compacted).await?);
+        if is_withdrawn {
+            facts.extend(self.withdrawals(&open, &facts, outcome.only_compacted).await?);
         }
         let only_compacted = outcome.only_compacted && !unread;
         if outcome.reason == StopReason::Completed && !only_compacted {
-            facts.extend(self.back_to_own());
+            facts.extend(self.restore_own_agent());
         }
         let by_clock = || self.shared.ports.clock.now().duration_since(open.started_at);
-        let took =
-            open.begun.map_or_else(|| Duration::try_from(by_clock()).unwrap_or_default(), |begun| begun.elapsed());
+        let duration = open
+            .started
+            .map_or_else(|| Duration::try_from(by_clock()).unwrap_or_default(), |started| started.elapsed());
         facts.push(EventKind::TurnEnded {
             result: Box::new(TurnResult {
                 turn_id: open.turn_id,
@@ -412,7 +417,7 @@ impl Actor {
                 usage: outcome.usage,
                 denials: outcome.denials,
                 files: outcome.files,
-                duration_ms: u64::try_from(took.as_millis()).unwrap_or_default(),
+                duration_ms: u64::try_from(duration.as_millis()).unwrap_or_default(),
                 only_compacted,
             }),
         });

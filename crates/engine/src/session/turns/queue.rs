@@ -21,10 +21,10 @@ use agentd_core::{
 
 use crate::{
     attachments::Attachment,
-    catalog::{Finds, MentionedTools},
+    catalog::{MentionedTools, ToolFinder},
     client::ClientLines,
     error::EngineError,
-    large_input::{self, InputRoom, OccupiedRoom, UserInput},
+    large_input::{self, InputBudget, UserInput, WindowUsage},
     mentions::typed,
     session::actor::{Actor, Fault, OpenTurn, StartedTurn},
     turn::{hooks::Reminder, recorder::whole, route::SlotChoice},
@@ -38,7 +38,7 @@ impl Actor {
                 EngineError::busy(format!("{limit} turns are already queued"), "wait until one has ended").into()
             );
         }
-        self.keep_for_later(&start).await?;
+        self.spill_queued_input(&start).await?;
         let turn_id = TurnId::generate();
         let events = self.journal.subscribe(self.journal.head(), None, Some(turn_id));
         let queued = QueuedTurn { turn_id, start };
@@ -68,7 +68,7 @@ impl Actor {
                 Ok(_) => return Ok(()),
                 Err(Fault::Fatal(error)) => return Err(Fault::Fatal(error)),
                 Err(Fault::Request(error)) => {
-                    self.stillborn(queued, StopReason::Failed, Some(error.to_turn_error())).await?;
+                    self.record_unrun_turn(queued, StopReason::Failed, Some(error.to_turn_error())).await?;
                 }
             }
         }
@@ -76,7 +76,7 @@ impl Actor {
     }
 
     /// Records an acknowledged turn that never ran, so that it is not lost silently.
-    pub(crate) async fn stillborn(
+    pub(crate) async fn record_unrun_turn(
         &mut self,
         QueuedTurn { turn_id, start }: QueuedTurn,
         stop_reason: StopReason,
@@ -99,18 +99,23 @@ impl Actor {
             answer_schema: start.answer_schema,
             options: None,
         }];
-        let said = match &start.text {
+        let user_input = match &start.text {
             Some(text) => {
-                let front =
-                    InFront { choice, mentions: &MentionedTools::new(), attached: &[], notices: &[], brought: 0 };
-                match self.fit(UserInput::whole(text.clone(), start.typed_bytes), false, front).await {
-                    Err(Fault::Request(_)) => Some(large_input::cut(text, start.typed_bytes, CUT)),
+                let input_context = InputContext {
+                    choice,
+                    mentions: &MentionedTools::new(),
+                    attached: &[],
+                    notices: &[],
+                    added_tokens: 0,
+                };
+                match self.fit(UserInput::whole(text.clone(), start.typed_bytes), false, input_context).await {
+                    Err(Fault::Request(_)) => Some(large_input::truncated(text, start.typed_bytes, MAX_UNRUN_TOKENS)),
                     fitted => Some(fitted?),
                 }
             }
             None => None,
         };
-        facts.extend(said.into_iter().flat_map(|said| whole(Item::new(turn_id, said.body(false)))));
+        facts.extend(user_input.into_iter().flat_map(|user_input| whole(Item::new(turn_id, user_input.body(false)))));
         if stop_reason == StopReason::Cancelled {
             facts.extend(withdrawn((self.journal.head() + 1..).zip(&facts)));
         }
@@ -122,8 +127,8 @@ impl Actor {
             }
             AttachedPart::Selection(_) => None,
         }));
-        let nothing = TurnResult::new(turn_id, trace_id, stop_reason);
-        let result = TurnResult { error, only_compacted: compacts, ..nothing };
+        let empty = TurnResult::new(turn_id, trace_id, stop_reason);
+        let result = TurnResult { error, only_compacted: compacts, ..empty };
         facts.push(EventKind::TurnEnded { result: Box::new(result) });
         self.commit(Some(turn_id), facts).await
     }
@@ -140,10 +145,11 @@ impl Actor {
             let cancelled = EngineError::new(ErrorKind::Conflict, message);
             return Err(cancelled.with_hint("send it when the turn has ended").into());
         }
-        let (choice, open) = (self.choice_at_work(), self.open.as_ref());
+        let (choice, open) = (self.active_choice(), self.open.as_ref());
         let mentions = open.and_then(|open| open.mentions.clone()).unwrap_or_default();
-        let front = InFront { choice, mentions: &mentions.tools, attached: &[], notices: &[], brought: 0 };
-        let input = self.fit(input, whole, front).await?;
+        let input_context =
+            InputContext { choice, mentions: &mentions.tools, attached: &[], notices: &[], added_tokens: 0 };
+        let input = self.fit(input, whole, input_context).await?;
         let stored = self.stored_warning(&input, choice);
         let item = Item::new(turn_id, input.body(true));
         // The item is on disk before it is acknowledged, and completed when the model receives it.
@@ -173,7 +179,7 @@ pub(super) const CONTINUED: &str = "The user asks to continue what was interrupt
 impl Actor {
     /// Facts that withdraw input of a turn cancelled by the user, stored directly after `ending`. Only the journal
     /// decides whether there was an answer; a damaged event counts as one.
-    pub(in crate::session) async fn taken_back(
+    pub(in crate::session) async fn withdrawals(
         &self,
         open: &OpenTurn,
         ending: &[EventKind],
@@ -227,21 +233,21 @@ pub(super) fn interruption(text: &str) -> ItemBody {
 }
 
 /// Token limit for the text of a turn that never ran, if its input cannot be spilled.
-const CUT: u64 = 1000;
+const MAX_UNRUN_TOKENS: u64 = 1000;
 
 /// Context of an input: the model that reads it, and the notices before it.
 #[derive(Clone, Copy)]
-pub(crate) struct InFront<'a> {
+pub(crate) struct InputContext<'a> {
     pub(crate) choice: SlotChoice,
     pub(crate) mentions: &'a MentionedTools,
     pub(crate) attached: &'a [Attachment],
     pub(crate) notices: &'a [ItemBody],
     /// Estimated tokens that a turn which has not started adds to the request.
-    pub(crate) brought: u64,
+    pub(crate) added_tokens: u64,
 }
 
 /// Estimated tokens of the instructions and client tools of a turn that has not started.
-pub(crate) fn brought(start: &StartTurn) -> u64 {
+pub(crate) fn added_tokens(start: &StartTurn) -> u64 {
     let instructions = start.options.instructions.as_deref().map_or(0, estimate);
     let tool = |tool: &ClientTool| estimate(&tool.description) + estimate(&tool.parameters.to_string());
     instructions + start.tools.iter().map(tool).sum::<u64>()
@@ -256,48 +262,49 @@ impl Actor {
     pub(crate) async fn fit(
         &mut self,
         input: UserInput,
-        has_to_be_whole: bool,
-        front: InFront<'_>,
+        must_be_whole: bool,
+        input_context: InputContext<'_>,
     ) -> Result<UserInput, Fault> {
-        let slot = front.choice.slot;
+        let slot = input_context.choice.slot;
         let model = self.model(slot);
-        if large_input::surely_fits(input.text.len(), self.least_window(front.choice), model.info().embedded) {
+        if large_input::surely_fits(input.text.len(), self.least_window(input_context.choice), model.info().embedded) {
             return Ok(input);
         }
-        self.look_up(front.choice).await;
-        let (info, window) = (model.info(), self.least_window(front.choice));
+        self.look_up(input_context.choice).await;
+        let (info, window) = (model.info(), self.least_window(input_context.choice));
         if large_input::surely_fits(input.text.len(), window, info.embedded) {
             return Ok(input);
         }
-        let pictures = self.has_pictures(front.attached);
-        let finds = self.finds(front.mentions, slot, pictures, &self.state.seen());
-        let tools = finds.tools();
-        let room = self.room(info, window, &finds, front).await?;
-        if has_to_be_whole {
-            let refused = large_input::refusal(input.text.clone(), room, &info.id, window).await;
-            return refused.map_or(Ok(input), |message| {
+        let pictures = self.has_pictures(input_context.attached);
+        let finder = self.finder(input_context.mentions, slot, pictures, &self.state.visible_history());
+        let tools = finder.tools();
+        let budget = self.input_budget(info, window, &finder, input_context).await?;
+        if must_be_whole {
+            let refusal = large_input::refusal(input.text.clone(), budget, &info.id, window).await;
+            return refusal.map_or(Ok(input), |message| {
                 let hint = "attach it as a file, so that the model reads what it needs, or use a model with a larger \
                             window";
                 Err(EngineError::new(ErrorKind::ContextOverflow, message).with_hint(hint).into())
             });
         }
         let session = self.state.settings.files_of(self.id);
-        let kept = large_input::keep(&*self.shared.ports.workspaces, session, &tools, input, room).await;
-        Ok(kept?)
+        let spilled = large_input::spill(&*self.shared.ports.workspaces, session, &tools, input, budget).await;
+        Ok(spilled?)
     }
 
     /// Spills the input of a queued turn if it would not fit now, so that an acknowledged turn is not rejected
     /// later for a full disk.
-    async fn keep_for_later(&mut self, start: &StartTurn) -> Result<(), Fault> {
+    async fn spill_queued_input(&mut self, start: &StartTurn) -> Result<(), Fault> {
         let Some(text) = &start.text else { return Ok(()) };
         let input = UserInput::whole(text.clone(), start.typed_bytes);
         // The input is read by the model that it names, not by that of the running turn.
-        let of_open = std::mem::replace(&mut self.options, start.options.clone());
+        let open_options = std::mem::replace(&mut self.options, start.options.clone());
         let choice = self.choose(start.slot, &[], None);
         let mentions = &MentionedTools::new();
-        let front = InFront { choice, mentions, attached: &[], notices: &[], brought: brought(start) };
-        let fitted = self.fit(input, start.whole, front).await;
-        self.options = of_open;
+        let input_context =
+            InputContext { choice, mentions, attached: &[], notices: &[], added_tokens: added_tokens(start) };
+        let fitted = self.fit(input, start.whole, input_context).await;
+        self.options = open_options;
         fitted.map(drop)
     }
 
@@ -313,41 +320,42 @@ impl Actor {
     }
 
     /// Estimates how many tokens an input may have now.
-    async fn room(
+    async fn input_budget(
         &mut self,
         info: &ModelInfo,
         window: u64,
-        finds: &Finds,
-        front: InFront<'_>,
-    ) -> Result<InputRoom, EngineError> {
+        finder: &ToolFinder,
+        input_context: InputContext<'_>,
+    ) -> Result<InputBudget, EngineError> {
         let workspace = self.workspace().await?;
-        let tools = finds.tools();
+        let tools = finder.tools();
         let shared = &self.shared;
         let config = shared.config();
-        let instructions = self.system(&self.active_agent().instructions(&config), finds, &workspace);
+        let instructions = self.system(&self.active_agent().instructions(&config), finder, &workspace);
         let fixed = if info.embedded { 0 } else { tools.print.tokens + estimate(&instructions) };
         let guess = |item: &Item| meter::guess(item, info.echo_reasoning);
-        let whole = || fixed + self.state.seen().iter().map(|item| guess(item)).sum::<u64>();
+        let whole = || fixed + self.state.visible_history().iter().map(|item| guess(item)).sum::<u64>();
         // A running turn keeps its own measurements.
-        let taken = match &self.open {
+        let used = match &self.open {
             Some(_) => shared.calibration.apply(&info.id, whole()),
             None => {
                 self.state.meter.expected(&shared.calibration, NextRequest { model: info, tools: tools.print }, whole)
             }
         };
-        let brought = shared.calibration.apply(&info.id, if info.embedded { 0 } else { front.brought });
-        let notices = front.notices.iter().map(|body| match body {
+        let added_tokens =
+            shared.calibration.apply(&info.id, if info.embedded { 0 } else { input_context.added_tokens });
+        let notices = input_context.notices.iter().map(|body| match body {
             ItemBody::Notice { text, .. } => estimate(text),
             _ => 0,
         });
-        let occupied = OccupiedRoom {
+        let usage = WindowUsage {
             window,
-            taken: taken + brought,
+            used: used + added_tokens,
             fixed,
             notices: notices.sum(),
             thousand: shared.calibration.apply(&info.id, 1000),
             embedded: info.embedded,
         };
-        Ok(InputRoom::of(&occupied, config.large_result_tokens))
+        Ok(InputBudget::of(&usage, config.large_result_tokens))
     }
 }

@@ -25,15 +25,15 @@ use agentd_core::{
 use serde_json::json;
 
 use crate::{
-    large_input::{self, InputRoom, UserInput},
-    links::results::READS_FILES,
+    large_input::{self, InputBudget, UserInput},
+    links::results::READ_FILE,
     turn::{TurnContext, TurnExit, TurnState},
 };
 
 /// Maximum number of files that are read again.
-const MOST: usize = 5;
+const MAX_FILES: usize = 5;
 /// Divisor of the window for all of them together.
-const PART_OF_WINDOW: u64 = 10;
+const WINDOW_DIVISOR: u64 = 10;
 /// Maximum size of a file that is read again, in bytes.
 const MAX_BYTES: usize = 256 << 10;
 
@@ -45,16 +45,16 @@ pub(super) async fn append_contents(
     replaced: &[Arc<Item>],
 ) -> Result<(), TurnExit> {
     // Files that tools may not read are not read here either.
-    if context.tool(READS_FILES).is_none() || context.models.model.info().embedded {
+    if context.tool(READ_FILE).is_none() || context.models.model.info().embedded {
         return Ok(());
     }
-    let in_view = facts::last_files(&state.history);
-    let mut room = context.smallest_window() / PART_OF_WINDOW;
+    let visible = facts::last_files(&state.history);
+    let mut budget = context.smallest_window() / WINDOW_DIVISOR;
     let (mut parts, mut sources) = (Vec::new(), Vec::new());
-    for path in facts::last_files(replaced).into_iter().filter(|path| !in_view.contains(path)).take(MOST) {
+    for path in facts::last_files(replaced).into_iter().filter(|path| !visible.contains(path)).take(MAX_FILES) {
         let Some(text) = context.or_cancelled(read(context, &path)).await? else { continue };
-        let Some(left) = room.checked_sub(estimate(&text)) else { continue };
-        room = left;
+        let Some(left) = budget.checked_sub(estimate(&text)) else { continue };
+        budget = left;
         let bytes = text.len() as u64;
         let name = path::requoted(&path);
         parts.push(format!("<file name=\"{name}\">\n{}\n</file>", harmless(text.trim_end_matches('\n'))));
@@ -74,7 +74,7 @@ pub(super) async fn append_contents(
 /// Text of a file, if the rules allow reading it without asking.
 async fn read(context: &TurnContext, path: &str) -> Option<String> {
     let arguments = json!({ "path": path }).to_string();
-    let call = ToolCall { call_id: CallId::generate(), name: READS_FILES.to_owned(), arguments };
+    let call = ToolCall { call_id: CallId::generate(), name: READ_FILE.to_owned(), arguments };
     if !context.tool_context(&call).reading.allow(path) {
         return None;
     }
@@ -86,7 +86,7 @@ const PAGE: usize = 500;
 
 /// Appends what a compaction replaces to the history file, and returns the file's new state. The inner error is the
 /// reason why the file is incomplete; the path is the one under which tools find it.
-pub(super) async fn keep(
+pub(super) async fn store_replaced(
     context: &TurnContext,
     state: &TurnState,
     before: Option<&Compaction>,
@@ -145,8 +145,8 @@ async fn write(
 
 async fn add(context: &TurnContext, file: &mut HistoryFile, items: &[Arc<Item>]) -> Result<String, WorkspaceError> {
     // The file already contains what an earlier summary covers, in full.
-    let said = items.iter().filter(|item| !matches!(item.body, ItemBody::Compaction(_)));
-    let text = transcript::whole(&said.cloned().collect::<Vec<_>>()).into_bytes();
+    let recorded = items.iter().filter(|item| !matches!(item.body, ItemBody::Compaction(_)));
+    let text = transcript::whole(&recorded.cloned().collect::<Vec<_>>()).into_bytes();
     let Artifact { path, bytes } = context
         .ports
         .workspaces
@@ -157,9 +157,9 @@ async fn add(context: &TurnContext, file: &mut HistoryFile, items: &[Arc<Item>])
 }
 
 /// Divisor of the window for the inputs of a turn within a summary.
-const PART_OF_SUMMARY: u64 = 5;
+const INPUTS_DIVISOR: u64 = 5;
 /// Minimum number of tokens for each input, however small the window is.
-const LEAST: u64 = 64;
+const MIN_INPUT_TOKENS: u64 = 64;
 
 /// Inputs of the turn among the replaced items, with those recorded in an earlier summary that is replaced.
 pub(crate) async fn inputs(
@@ -172,44 +172,44 @@ pub(crate) async fn inputs(
     // The turn began before the earlier compaction, so its summary contains the inputs.
     let earlier = before.filter(|_| begin.is_none()).and_then(|compaction| summary::under_way(&compaction.summary));
     // Files that were attached to the input, if the item before it lists any.
-    let handed = begin.and_then(|at| match &replaced.get(at.checked_sub(1)?)?.body {
+    let attached = begin.and_then(|at| match &replaced.get(at.checked_sub(1)?)?.body {
         ItemBody::Notice { topic: NoticeTopic::Files, sources, .. } if !sources.is_empty() => {
             let names: Vec<&str> = sources.iter().map(|source| source.name.as_str()).collect();
             Some(format!("(attached: {})", names.join(", ")))
         }
         _ => None,
     });
-    let said = replaced[begin.unwrap_or(0)..].iter().filter_map(|item| match &item.body {
+    let inputs = replaced[begin.unwrap_or(0)..].iter().filter_map(|item| match &item.body {
         ItemBody::UserMessage { text, typed_bytes, stored, .. } => {
             Some(UserInput { text: text.clone(), typed_bytes: *typed_bytes, stored: stored.clone() })
         }
         _ => None,
     });
-    let said: Vec<UserInput> = said.collect();
-    let count = (said.len() + usize::from(earlier.is_some())) as u64;
-    let room = window / PART_OF_SUMMARY;
-    let all: u64 = said.iter().map(|input| estimate(&input.text)).sum::<u64>() + earlier.map_or(0, estimate);
+    let inputs: Vec<UserInput> = inputs.collect();
+    let count = (inputs.len() + usize::from(earlier.is_some())) as u64;
+    let budget = window / INPUTS_DIVISOR;
+    let all: u64 = inputs.iter().map(|input| estimate(&input.text)).sum::<u64>() + earlier.map_or(0, estimate);
     // If they do not all fit, each gets an equal share.
-    let share = if all <= room { room } else { room / count.max(1) };
-    let share = share.max(LEAST);
+    let share = if all <= budget { budget } else { budget / count.max(1) };
+    let share = share.max(MIN_INPUT_TOKENS);
     let mut parts: Vec<String> = earlier.map(|text| shortened(text, share)).into_iter().collect();
-    let room = InputRoom { whole: share, shown: share, read: context.prompt.results.large };
-    for input in said {
-        parts.push(shortened_input(context, input, room).await?);
+    let budget = InputBudget { whole: share, shown: share, read: context.prompt.results.large };
+    for input in inputs {
+        parts.push(shortened_input(context, input, budget).await?);
     }
-    parts.extend(handed);
+    parts.extend(attached);
     Ok(Some(parts.join("\n\n")).filter(|text| !text.is_empty()))
 }
 
 /// Shortens an input to the available space, and stores it in a file if it does not fit.
-async fn shortened_input(context: &TurnContext, input: UserInput, room: InputRoom) -> Result<String, TurnExit> {
-    if input.stored.is_some() || estimate(&input.text) <= room.whole {
+async fn shortened_input(context: &TurnContext, input: UserInput, budget: InputBudget) -> Result<String, TurnExit> {
+    if input.stored.is_some() || estimate(&input.text) <= budget.whole {
         // A stored input ends with the path of its file, and the end is preserved.
-        return Ok(shortened(&input.text, room.whole));
+        return Ok(shortened(&input.text, budget.whole));
     }
     let text = input.text.clone();
     let (workspaces, session) = (&*context.ports.workspaces, context.files.session);
-    match large_input::keep(workspaces, session, &context.tools.visible, input, room).await {
+    match large_input::spill(workspaces, session, &context.tools.visible, input, budget).await {
         Ok(input) => {
             if let Some(warning) = input.warning(&context.models.model.info().id, context.window()) {
                 context.recorder.fact(warning).await?;
@@ -217,11 +217,11 @@ async fn shortened_input(context: &TurnContext, input: UserInput, room: InputRoo
             Ok(input.text)
         }
         Err(error) => {
-            let why = reason(&error);
+            let reason = reason(&error);
             let message =
-                format!("a part of the input is not visible to the model: it could not be stored in a file, {why}");
+                format!("a part of the input is not visible to the model: it could not be stored in a file, {reason}");
             context.recorder.warn("input_not_stored", message).await?;
-            Ok(shortened(&text, room.whole))
+            Ok(shortened(&text, budget.whole))
         }
     }
 }

@@ -51,7 +51,9 @@ impl Link for Compaction {
 
     fn on_finish<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
         // The answer has been delivered: at the start of the next turn, the user would have to wait for this.
-        if plan::count_answers(&state.history) > limit(message_limit(context), state.held) && !state.only_compacts() {
+        if plan::count_answers(&state.history) > limit(max_messages(context), state.visible_at_undo)
+            && !state.only_compacts()
+        {
             let wanted = CompactionRequest { cause: CompactionCause::Limit, strategy: CompactionStrategy::Truncate };
             make_room(context, state, wanted).boxed()
         } else {
@@ -64,7 +66,7 @@ impl Link for Compaction {
         let tokens = request::expected(context, state, context.next_model(state));
         (TokenLevel::of(tokens, window) >= TokenLevel::Warning).then(|| {
             // A user who undid a compaction wants to keep the whole history. The final request allows no calls.
-            let may_ask = state.held == 0 && state.phase != Phase::Finalizing;
+            let may_ask = state.visible_at_undo == 0 && state.phase != Phase::Finalizing;
             let call = if may_ask { format!(" Call {TOOL} when a task is done.") } else { String::new() };
             // No exact number, since that would change before each request.
             let text = format!(
@@ -108,14 +110,14 @@ fn refusal(call: &Invocation<'_>) -> Option<String> {
     if TokenLevel::of(expected, window) < TokenLevel::Warning {
         return Some("there is enough room; a notice says when to compact".to_owned());
     }
-    if state.held > 0 && expected <= window {
+    if state.visible_at_undo > 0 && expected <= window {
         return Some("the user undid the last compaction, to keep the whole history in view while it fits".to_owned());
     }
     run::refusal(call.context, state)
 }
 
 /// Maximum number of messages in the history.
-fn message_limit(context: &TurnContext) -> usize {
+fn max_messages(context: &TurnContext) -> usize {
     plan::message_limit(context.config.max_message_history)
 }
 
@@ -132,11 +134,12 @@ fn due(context: &TurnContext, state: &mut TurnState) -> Option<CompactionRequest
         return Some(wanted);
     }
     let auto = |cause| CompactionRequest { cause, strategy: CompactionStrategy::Auto };
-    if state.steps == 0 && plan::count_before_turn(&state.history) > limit(message_limit(context), state.held) {
+    if state.steps == 0 && plan::count_before_turn(&state.history) > limit(max_messages(context), state.visible_at_undo)
+    {
         return Some(auto(CompactionCause::Limit));
     }
     let (expected, window) = (request::expected(context, state, context.next_model(state)), context.next_window(state));
-    let is_full = match state.held {
+    let is_full = match state.visible_at_undo {
         0 => plan::is_relief_due(expected, window),
         _ => expected > window,
     };
@@ -152,22 +155,22 @@ fn due(context: &TurnContext, state: &mut TurnState) -> Option<CompactionRequest
 }
 
 async fn make_room(context: &TurnContext, state: &mut TurnState, wanted: CompactionRequest) -> Result<(), TurnExit> {
-    let by_itself = !matches!(wanted.cause, CompactionCause::Model | CompactionCause::Person);
-    let was_held = by_itself && state.held > 0;
+    let is_automatic = !matches!(wanted.cause, CompactionCause::Model | CompactionCause::Person);
+    let was_undone = is_automatic && state.visible_at_undo > 0;
     let is_full = matches!(wanted.cause, CompactionCause::Critical | CompactionCause::Overflow);
     if is_full && wanted.strategy == CompactionStrategy::Auto && run::offload(context, state, wanted.cause).await? {
         // If this does not free space for long, a model summarises next.
         state.offloaded_at = Some(state.steps);
         return Ok(());
     }
-    let said = run::run(context, state, wanted).await?;
-    if was_held && state.held == 0 {
+    let outcome = run::run(context, state, wanted).await?;
+    if was_undone && state.visible_at_undo == 0 {
         let message = "the history was compacted again after an undone compaction: it no longer fits";
         context.recorder.warn("compacted_again", message).await?;
     }
     state.compacted_at = Some(state.steps);
     if state.only_compacts() {
-        state.answer = Some(said);
+        state.answer = Some(outcome);
     }
     Ok(())
 }

@@ -38,25 +38,25 @@ pub(crate) async fn run(
     wanted: CompactionRequest,
 ) -> Result<String, TurnExit> {
     let budget = budget(context, state);
-    let plan = match planned(&state.history, wanted.cause, budget) {
+    let plan = match make_plan(&state.history, wanted.cause, budget) {
         Ok(plan) => plan,
         Err(nothing) => return Ok(nothing),
     };
     let item = context.recorder.start(ItemBody::Compaction(Compaction::default())).await?;
     let compaction = compact(context, state, plan, wanted, budget).await?;
-    let said = sentence(&compaction.report);
+    let outcome = sentence(&compaction.report);
     let replaced: Vec<Arc<Item>> = state.history[..plan.split].to_vec();
     let stored = context.recorder.compact(item, replaced.iter().map(|item| item.id).collect(), compaction).await?;
     state.history.splice(..plan.split, [stored]);
     state.meter.start_over();
     files::append_contents(context, state, &replaced).await?;
     request::record_level(context, state).await?;
-    state.held = 0;
-    Ok(said)
+    state.visible_at_undo = 0;
+    Ok(outcome)
 }
 
 /// Part of the history to replace, or a sentence about why there is none.
-fn planned(history: &[Arc<Item>], cause: CompactionCause, budget: plan::HistoryBudget) -> Result<Plan, String> {
+fn make_plan(history: &[Arc<Item>], cause: CompactionCause, budget: plan::HistoryBudget) -> Result<Plan, String> {
     let Some(plan) = plan::plan(history, cause, budget) else {
         return Err("there is nothing to compact: the history is short, or all of it is still needed".to_owned());
     };
@@ -79,7 +79,7 @@ pub(crate) fn refusal(context: &TurnContext, state: &TurnState) -> Option<String
         let body = ItemBody::ToolResult(result);
         Arc::new(Item::new(context.ids.turn, body))
     }));
-    planned(&history, CompactionCause::Model, budget(context, state)).err()
+    make_plan(&history, CompactionCause::Model, budget(context, state)).err()
 }
 
 /// Window of the next model in uncalibrated tokens: if a server counts twice as many tokens as estimated, half as many
@@ -101,24 +101,24 @@ async fn compact(
     wanted: CompactionRequest,
     budget: plan::HistoryBudget,
 ) -> Result<Compaction, TurnExit> {
-    let (replaced, kept) = state.history.split_at(plan.split);
-    let (replaced, kept): (Vec<Arc<Item>>, Vec<Arc<Item>>) = (replaced.to_vec(), kept.to_vec());
+    let (replaced, rest) = state.history.split_at(plan.split);
+    let (replaced, rest): (Vec<Arc<Item>>, Vec<Arc<Item>>) = (replaced.to_vec(), rest.to_vec());
     let before = last_compaction(&replaced);
     // The summary gets its share of the space left by tools and instructions.
     let window = budget.window;
-    let said = verbatim::messages(before, &replaced);
+    let user_messages = verbatim::messages(before, &replaced);
     // User messages get a share of the whole window: they must not be lost if tools take more space than estimated.
-    let fitted = verbatim::for_window(&said.messages, context.next_window(state));
-    let goes_on = !kept.iter().any(|item| matches!(item.body, ItemBody::UserMessage { steered: false, .. }));
+    let fitted = verbatim::for_window(&user_messages.messages, context.next_window(state));
+    let continues = !rest.iter().any(|item| matches!(item.body, ItemBody::UserMessage { steered: false, .. }));
     // A user who compacts now may want to continue the unfinished turn.
-    let goes_on = goes_on && state.phase != (Phase::Compacting { unfinished: false });
+    let continues = continues && state.phase != (Phase::Compacting { unfinished: false });
     let running = (!matches!(state.phase, Phase::Compacting { .. })).then_some(context.ids.turn);
     let mut facts = facts::facts(&replaced, &state.todos, window, running);
     if !facts.is_answered {
         // The last answer is carried over until there is a new one.
         facts.last_answer = before.and_then(|earlier| summary::last_answer(&earlier.summary)).map(str::to_owned);
     }
-    if goes_on {
+    if continues {
         facts.under_way = files::inputs(context, before, &replaced, window).await?;
     }
     // No model is called if there is little to summarise or if only the message limit was reached.
@@ -128,13 +128,13 @@ async fn compact(
         strategy => strategy,
     };
     let mut report = CompactionReport {
-        messages_after: count(plan::count(&kept) + 1),
-        pinned: said.messages,
+        messages_after: count(plan::count(&rest) + 1),
+        pinned: user_messages.messages,
         ..begun(context, state, wanted.cause, strategy)
     };
-    if said.left_out > 0 {
-        let what = "of your messages are no longer kept verbatim: in total they are too long";
-        note(&mut report, format!("{} {what}", said.left_out));
+    if user_messages.left_out > 0 {
+        let reason = "of your messages are no longer kept verbatim: in total they are too long";
+        note(&mut report, format!("{} {reason}", user_messages.left_out));
     }
     let mut written = None;
     if report.strategy != CompactionStrategy::Truncate {
@@ -151,21 +151,21 @@ async fn compact(
         }
     }
     // Written last, so that a cancelled compaction does not write it twice.
-    let (file, written_to) = files::keep(context, state, before, &replaced).await;
+    let (file, written_to) = files::store_replaced(context, state, before, &replaced).await;
     match written_to {
         Ok(path) => report.path = Some(path),
         Err(error) => note(&mut report, format!("the replaced part could not be written to a file: {error}")),
     }
-    let words = match (&written, before) {
+    let source = match (&written, before) {
         (Some(text), _) => summary::SummaryText::Written(text),
         (None, Some(earlier)) => summary::SummaryText::Earlier(&earlier.summary),
         (None, None) => summary::SummaryText::None,
     };
-    let summary = summary::compose(words, &facts, &fitted.messages, report.path.as_deref(), window);
+    let summary = summary::compose(source, &facts, &fitted.messages, report.path.as_deref(), window);
     let mut compaction = Compaction { summary, report, file, ..Compaction::default() };
     let mut after = vec![Arc::new(Item::new(context.ids.turn, ItemBody::Compaction(compaction.clone())))];
-    after.extend(kept);
-    compaction.report.tokens_after = scaled(context, &after);
+    after.extend(rest);
+    compaction.report.tokens_after = calibrated_tokens(context, &after);
     Ok(compaction)
 }
 
@@ -177,7 +177,7 @@ fn last_compaction(items: &[Arc<Item>]) -> Option<&Compaction> {
 }
 
 /// Report on a history that has not been changed yet.
-fn begun(
+fn initial_report(
     context: &TurnContext,
     state: &TurnState,
     cause: CompactionCause,
@@ -190,7 +190,7 @@ fn begun(
         strategy,
         messages_before: messages,
         messages_after: messages,
-        tokens_before: scaled(context, &state.history),
+        tokens_before: calibrated_tokens(context, &state.history),
         // Percentage of the window that the next request would take.
         percent_before: expected.saturating_mul(100) / context.next_window(state).max(1),
         ..CompactionReport::default()
@@ -204,7 +204,7 @@ fn note(report: &mut CompactionReport, problem: String) {
     }
 }
 
-fn scaled(context: &TurnContext, items: &[Arc<Item>]) -> u64 {
+fn calibrated_tokens(context: &TurnContext, items: &[Arc<Item>]) -> u64 {
     let info = context.models.model.info();
     context.models.calibration.apply(&info.id, items.iter().map(|item| meter::guess(item, info.echo_reasoning)).sum())
 }
@@ -242,43 +242,43 @@ pub(super) async fn offload(
     let guess = u128::from(request::guess(context, state, model));
     let needed = u64::try_from(u128::from(needed) * guess / u128::from(expected)).unwrap_or(u64::MAX);
     let Some(chosen) = offload::results(&state.history, context.ids.turn, needed) else { return Ok(false) };
-    let Some(offloaded) = keep(context, &chosen).await else { return Ok(false) };
-    let mut report = begun(context, state, cause, CompactionStrategy::Offload);
+    let Some(offloaded) = store_results(context, &chosen).await else { return Ok(false) };
+    let mut report = initial_report(context, state, cause, CompactionStrategy::Offload);
     report.offloaded = count(offloaded.len());
     let item = context.recorder.start(ItemBody::Compaction(Compaction::default())).await?;
     let mut after = state.history.clone();
     let body = ItemBody::Compaction(Compaction { offloaded: offloaded.clone(), ..Compaction::default() });
     after.push(Arc::new(Item { id: item, ..Item::new(context.ids.turn, body) }));
     offload::apply(&mut after);
-    report.tokens_after = scaled(context, &after);
+    report.tokens_after = calibrated_tokens(context, &after);
     let compaction = Compaction { report, offloaded, ..Compaction::default() };
     let stored = context.recorder.compact(item, Vec::new(), compaction).await?;
     after.pop();
     after.push(stored);
     state.history = after;
     state.meter.start_over();
-    state.held = 0;
+    state.visible_at_undo = 0;
     request::record_level(context, state).await?;
     Ok(true)
 }
 
 /// Writes each result to its own file. Returns `None` if one cannot be written; nothing is moved then.
-async fn keep(context: &TurnContext, chosen: &[Arc<Item>]) -> Option<Vec<OffloadedResult>> {
+async fn store_results(context: &TurnContext, chosen: &[Arc<Item>]) -> Option<Vec<OffloadedResult>> {
     let mut offloaded = Vec::with_capacity(chosen.len());
     for item in chosen {
         let ItemBody::ToolResult(result) = &item.body else { continue };
         // A result that was too long to be shown is already stored in full under the name without a suffix.
         let name = format!("{}-shown.txt", result.call_id);
         let content = result.text.clone().into_bytes();
-        let kept = context.keep_result(name, content).await;
-        let kept = kept.inspect_err(|error| tracing::warn!("results are not moved to files: {error}"));
-        offloaded.push(OffloadedResult { item: item.id, path: kept.ok()? });
+        let stored = context.store_result(name, content).await;
+        let stored = stored.inspect_err(|error| tracing::warn!("could not move results to files: {error}"));
+        offloaded.push(OffloadedResult { item: item.id, path: stored.ok()? });
     }
     Some(offloaded)
 }
 
 /// Maximum bytes of a model's summary: many times what is requested.
-const MAX_WRITTEN: usize = 100_000;
+const MAX_SUMMARY_BYTES: usize = 100_000;
 
 /// A model's summary and the model's ID. The error is the model's and does not end the turn.
 type WrittenSummary = Result<(String, String), ModelError>;
@@ -300,29 +300,29 @@ pub(super) async fn ask(
     }
     if context.models.summary.is_none()
         && cause != CompactionCause::Overflow
-        && let Some((request, report)) = behind_conversation(context, state, strategy)
+        && let Some((request, report)) = append_to_conversation(context, state, strategy)
     {
-        let written = written(context, state, (slot, &**model), request, Some(report)).await?;
+        let summary = summarise(context, state, (slot, &**model), request, Some(report)).await?;
         // A model that calls tools although it must not, or that has no space after the conversation, may succeed
         // without both.
-        let again = written
+        let retry = summary
             .as_ref()
-            .is_err_and(|error| matches!(error.kind(), ErrorKind::ContextOverflow) || error.to_string() == NO_WORDS);
-        if !again {
-            return Ok(written);
+            .is_err_and(|error| matches!(error.kind(), ErrorKind::ContextOverflow) || error.to_string() == NO_TEXT);
+        if !retry {
+            return Ok(summary);
         }
     }
     let window = context.models.windows.of(model.info());
     let (prompt, now) = (&context.config.compact_prompt, context.ports.clock.now());
     match summary::request(context.ids.session, prompt, earlier, replaced, strategy, window, now) {
-        Some(request) => written(context, state, (slot, &**model), request, None).await,
+        Some(request) => summarise(context, state, (slot, &**model), request, None).await,
         None => Ok(Err(ModelError::new(ErrorKind::ContextOverflow, "its window is too small for the history"))),
     }
 }
 
 /// The conversation as in the next request, followed by the prompt for a summary. `None` if the window has no space for
 /// the answer.
-fn behind_conversation(
+fn append_to_conversation(
     context: &TurnContext,
     state: &TurnState,
     strategy: CompactionStrategy,
@@ -334,7 +334,7 @@ fn behind_conversation(
     if expected.saturating_add(estimate(&input)).saturating_add(length.tokens()) > window {
         return None;
     }
-    let mut draft = request::assemble(context, state, context.tools.finds.tools());
+    let mut draft = request::assemble(context, state, context.tools.finder.tools());
     draft.may_call = false;
     context.tools.chain.before_model(context, state, &mut draft);
     draft.messages.push(Message::User { text: input });
@@ -344,9 +344,9 @@ fn behind_conversation(
 }
 
 /// Error for an answer without text.
-const NO_WORDS: &str = "it returned no text";
+const NO_TEXT: &str = "it returned no text";
 
-async fn written(
+async fn summarise(
     context: &TurnContext,
     state: &mut TurnState,
     (slot, model): (Slot, &dyn Model),
@@ -358,13 +358,13 @@ async fn written(
     let mut chunks = CallStream::open(model, ModelRequest { tap, ..request });
     let (mut text, mut calls) = (String::new(), false);
     let end = loop {
-        if text.len() > MAX_WRITTEN {
+        if text.len() > MAX_SUMMARY_BYTES {
             break Err(ModelError::new(ErrorKind::Protocol, "its output did not end"));
         }
         match context.or_cancelled(chunks.next()).await {
             Ok(Ok(ModelChunk::Text(more))) => text.push_str(&more),
             Ok(Ok(ModelChunk::WasReasoning | ModelChunk::Discarded)) => text.clear(),
-            Ok(Ok(ModelChunk::End(finish))) => break whole(finish),
+            Ok(Ok(ModelChunk::End(finish))) => break check_complete(finish),
             Ok(Ok(ModelChunk::ToolCall { .. } | ModelChunk::UnrunCall { .. })) => calls = true,
             Ok(Ok(_)) => {}
             Ok(Err(error)) => break Err(error),
@@ -377,9 +377,9 @@ async fn written(
     let cost = chunks.close(end.is_ok() || !text.is_empty());
     sample::count(context, state, slot, info, cost, prompt).await?;
     // Text beside a call is about the call.
-    let has_words = !calls && !text.trim().is_empty();
-    let no_words = || ModelError::new(ErrorKind::Protocol, NO_WORDS);
-    let end = end.and_then(|()| has_words.then(|| (text, info.id.clone())).ok_or_else(no_words));
+    let has_text = !calls && !text.trim().is_empty();
+    let no_text = || ModelError::new(ErrorKind::Protocol, NO_TEXT);
+    let end = end.and_then(|()| has_text.then(|| (text, info.id.clone())).ok_or_else(no_text));
     if let Err(error) = &end
         && context.models.summary.is_none()
     {
@@ -390,12 +390,12 @@ async fn written(
 }
 
 /// Rejects a truncated summary: it would omit facts without notice.
-fn whole(finish: Finish) -> Result<(), ModelError> {
-    let why = match finish {
+fn check_complete(finish: Finish) -> Result<(), ModelError> {
+    let reason = match finish {
         Finish::Stop => return Ok(()),
         Finish::Length => "it exceeded the model's output limit",
         Finish::Filtered => "the provider withheld the rest",
         Finish::Runaway => "it repeated itself endlessly",
     };
-    Err(ModelError::new(ErrorKind::Protocol, format!("its summary was truncated: {why}")))
+    Err(ModelError::new(ErrorKind::Protocol, format!("its summary was truncated: {reason}")))
 }

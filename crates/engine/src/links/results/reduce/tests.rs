@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-static PATTERNS: LazyLock<Patterns> = LazyLock::new(|| Patterns::read().unwrap());
+static PATTERNS: LazyLock<Patterns> = LazyLock::new(|| Patterns::compile().unwrap());
 
 fn marker(wanted: Option<&Regex>) -> Marker<'_> {
     Marker::new(&PATTERNS, wanted)
@@ -18,16 +18,16 @@ fn filler(count: usize, line: impl Fn(usize) -> String) -> String {
 }
 
 #[track_caller]
-fn reduces(text: &str, asked: &str, shown: &[&str], gone: &[&str]) {
+fn check_reduction(text: &str, request: &str, shown: &[&str], omitted: &[&str]) {
     const TOKENS: u64 = 900;
     assert!(estimate(text) > 2 * TOKENS, "the sample is too short");
-    let keywords = pattern([asked]);
+    let keywords = pattern([request]);
     let reduced = reduce(&PATTERNS, text, keywords.as_ref(), TOKENS).expect("it is long enough");
-    for words in shown {
-        assert!(reduced.contains(words), "{words:?} is missing in:\n{reduced}");
+    for part in shown {
+        assert!(reduced.contains(part), "{part:?} is missing in:\n{reduced}");
     }
-    for words in gone {
-        assert!(!reduced.contains(words), "{words:?} is of no use in:\n{reduced}");
+    for part in omitted {
+        assert!(!reduced.contains(part), "{part:?} should be omitted from:\n{reduced}");
     }
     assert!(estimate(&reduced) <= TOKENS + 100, "{} tokens:\n{reduced}", estimate(&reduced));
 }
@@ -48,7 +48,7 @@ fn reduces_cargo_output_with_a_failed_test() {
     text += &filler(150, |n| format!("   Compiling part-{n} v0.1.0 (/project/part-{n})"));
     text += "    Finished `test` profile [unoptimized + debuginfo] target(s) in 1m 12s\n\
         error: test failed, to rerun pass `-p ledger --lib`\n";
-    reduces(
+    check_reduction(
         &text,
         "Run the tests",
         &[
@@ -78,7 +78,7 @@ fn reduces_compiler_output_with_many_warnings() {
         you mean 'next'?\n   88 |   return e->nxet;\n      |             ^~~~\n      |             next\n";
     text += &filler(100, |n| warning(n + 100));
     text += "make: *** [Makefile:14: src/table.o] Error 1\n";
-    reduces(
+    check_reduction(
         &text,
         "Build it",
         &[
@@ -106,7 +106,7 @@ fn reduces_a_log_of_5000_lines() {
         _ => line(n + 3200),
     });
     assert!(text.lines().count() > 5000);
-    reduces(
+    check_reduction(
         &text,
         "查一下订单为什么没有发货",
         &[
@@ -127,7 +127,7 @@ fn progress_bars_and_huge_lines_are_dropped() {
     let packed =
         format!("{}; if(x){{throw new TypeError('no such widget')}}; {}", "a=1;".repeat(2000), "b=2;".repeat(2000));
     let text = format!("exit code 1 after 3.0 s\nstdout:\n{bar}\ndone\n{packed}\nthe end");
-    reduces(
+    check_reduction(
         &text,
         "go",
         &["exit code 1", "throw new TypeError('no such widget')", "bytes …]", "done", "the end"],
@@ -140,7 +140,7 @@ fn short_output_is_not_reduced() {
     assert_eq!(reduce(&PATTERNS, "", None, 100), None);
     assert_eq!(reduce(&PATTERNS, "exit code 0\nall is well\n", None, 100), None);
     assert_eq!(reduce(&PATTERNS, "error\n\n\n", None, 0), None);
-    assert_eq!(reduce(&PATTERNS, &"\n".repeat(2 * MOST_LINES), None, 1_000), None, "that is not worth its room");
+    assert_eq!(reduce(&PATTERNS, &"\n".repeat(2 * MAX_LINES), None, 1_000), None, "too many lines");
 }
 
 fn line() -> impl Strategy<Value = String> {
@@ -166,7 +166,7 @@ proptest! {
         let keywords = pattern([asked.as_str()]);
         if let Some(reduced) = reduce(&PATTERNS, &text, keywords.as_ref(), tokens) {
             prop_assert!(reduced.len() < text.len());
-            prop_assert!(estimate(&reduced) <= tokens + 2 * 420 + 3 * GAP, "{} of {tokens}", estimate(&reduced));
+            prop_assert!(estimate(&reduced) <= tokens + 2 * 420 + 3 * GAP_TOKENS, "{} of {tokens}", estimate(&reduced));
             let mut marker = marker(None);
             let wrong = |line: &&str| matches!(marker.mark(line), Some((Mark::Wrong, _)));
             if let Some(first) = text.split(['\n', '\r']).find(wrong) {
@@ -207,7 +207,7 @@ fn error_lines_of_many_tools_are_recognised() {
         check(line, Some(Mark::Wrong));
     }
     // These only look like failures.
-    check("test errors::failed_calls_are_told ... ok", None);
+    check("test errors::failed_calls_are_reported ... ok", None);
     check("tests/test_errors.py::test_failure PASSED", None);
     check("test result: ok. 12 passed; 0 failed; 0 ignored", None);
     check("0 errors, no warnings", None);
@@ -229,28 +229,28 @@ fn repeated_errors_are_shown_twice() {
     assert_eq!(marked, 2);
 }
 
-fn check_words(text: &str, expected: &[&str]) {
-    assert_eq!(of([text]).iter().map(String::as_str).collect::<Vec<_>>(), expected, "{text}");
+fn check_keywords(text: &str, expected: &[&str]) {
+    assert_eq!(keywords([text]).iter().map(String::as_str).collect::<Vec<_>>(), expected, "{text}");
 }
 
 #[test]
 fn distinctive_words_are_extracted_from_requests() {
-    check_words("Please fix the parser in src/lex.rs, then run it!", &["lex.rs", "parser"]);
-    check_words("Why does test_x1 fail? See v2 and #42.", &["fail", "test_x1"]);
-    check_words("", &[]);
-    check_words(
+    check_keywords("Please fix the parser in src/lex.rs, then run it!", &["lex.rs", "parser"]);
+    check_keywords("Why does test_x1 fail? See v2 and #42.", &["fail", "test_x1"]);
+    check_keywords("", &[]);
+    check_keywords(
         "请修复登录超时的bug: login_timeout",
         &["login_timeout", "修复", "复登", "录超", "时的", "登录", "请修", "超时"],
     );
-    check_words("ログイン失敗", &["イン", "グイ", "ログ", "ン失", "失敗"]);
+    check_keywords("ログイン失敗", &["イン", "グイ", "ログ", "ン失", "失敗"]);
 }
 
 #[test]
 fn number_of_request_words_is_bounded() {
     let long: String = (0..500).map(|n| format!("word{n} ")).collect();
-    assert_eq!(of([long.as_str()]).len(), MOST);
+    assert_eq!(keywords([long.as_str()]).len(), MAX_KEYWORDS);
     let dense: String = (0x4e00_u32..0x4f00).filter_map(char::from_u32).collect();
-    assert_eq!(of([dense.as_str()]).len(), MOST);
+    assert_eq!(keywords([dense.as_str()]).len(), MAX_KEYWORDS);
 }
 
 #[test]
