@@ -101,12 +101,12 @@ async fn handoff_switches_prompt_tools_and_slot_until_the_answer() {
 async fn handoff_ring_is_refused_and_handing_back_is_allowed() {
     let world = world().await;
     world.model.respond_with(|request| {
-        let told = tool_texts(request);
+        let result = tool_texts(request);
         match agent_of(request) {
-            "main" if told.contains("transferred the conversation back") => Reply::text("Judged and done."),
+            "main" if result.contains("transferred the conversation back") => Reply::text("Judged and done."),
             "main" => transfer("poet"),
             "poet" => transfer("critic"),
-            "critic" if told.contains("would be a loop") => transfer("main"),
+            "critic" if result.contains("would be a loop") => transfer("main"),
             _ => transfer("poet"),
         }
     });
@@ -133,7 +133,7 @@ async fn waiting_agent_stays_active_after_a_crash() {
     let mut world = world().await;
     world.model.respond_with(|request| match (agent_of(request), tool_texts(request)) {
         ("main", _) => transfer("critic"),
-        (_, told) if told.contains("verse") => Reply::text("It is good."),
+        (_, result) if result.contains("verse") => Reply::text("It is good."),
         _ => Reply::tool_call("ask_human", json!({"question": "Which verse?"})),
     });
     let (session, seen, interrupt) = asked(&world).await;
@@ -157,8 +157,8 @@ async fn task_is_delegated_to_an_agent_by_name() {
         let long = "Roses are red, and violets are blue, and so the day goes on. ".repeat(5);
         match (agent_of(request), tool_texts(request)) {
             ("poet", _) => Reply::text(long),
-            (_, told) if told.contains("Roses") => Reply::text("Done."),
-            (_, told) if told.contains("no such agent: \"peot\"") => {
+            (_, text) if text.contains("Roses") => Reply::text("Done."),
+            (_, text) if text.contains("no such agent: \"peot\"") => {
                 Reply::tool_call("delegate_task", json!({"task": "Rhyme", "agent": "poet"}))
             }
             _ => Reply::tool_call("delegate_task", json!({"task": "Rhyme", "agent": "peot"})),
@@ -189,8 +189,8 @@ async fn task_is_delegated_to_an_agent_by_name() {
 }
 
 /// The `context_id` in a result.
-fn context_id(told: &str) -> Option<&str> {
-    told.split("\"context_id\":\"").nth(1)?.split('"').next()
+fn context_id(result: &str) -> Option<&str> {
+    result.split("\"context_id\":\"").nth(1)?.split('"').next()
 }
 
 /// A reply that is long enough to be accepted without a request for more detail.
@@ -202,19 +202,19 @@ fn long(text: &str) -> Reply {
 async fn agent_gains_no_tools_through_subagents() {
     let world = world_of(CLERK).await;
     world.model.respond_with(|request| {
-        let told = tool_texts(request);
+        let result = tool_texts(request);
         match (is_subagent(request), agent_of(request)) {
             (true, _) => long("A part."),
-            (false, "main") if told.is_empty() => Reply::tool_call("delegate_task", json!({"task": "Do all"})),
+            (false, "main") if result.is_empty() => Reply::tool_call("delegate_task", json!({"task": "Do all"})),
             (false, "main") => transfer("clerk"),
-            (false, _) if told.contains("can do more than") && told.matches("A part.").count() > 1 => {
+            (false, _) if result.contains("can do more than") && result.matches("A part.").count() > 1 => {
                 Reply::text("It is filed.")
             }
-            (false, _) if told.contains("can do more than") => {
+            (false, _) if result.contains("can do more than") => {
                 Reply::tool_call("delegate_task", json!({"task": "Do as I do"}))
             }
             (false, _) => {
-                Reply::tool_call("delegate_task", json!({"task": "Go on", "context_id": context_id(&told).unwrap()}))
+                Reply::tool_call("delegate_task", json!({"task": "Go on", "context_id": context_id(&result).unwrap()}))
             }
         }
     });
@@ -233,8 +233,8 @@ async fn agent_gains_no_tools_through_subagents() {
 async fn subagent_without_its_definition_cannot_continue() {
     let world = world().await;
     world.model.respond_with(|request| {
-        let told = tool_texts(request);
-        match (agent_of(request), request.last_role(), context_id(&told)) {
+        let result = tool_texts(request);
+        match (agent_of(request), request.last_role(), context_id(&result)) {
             ("poet", ..) => long("A verse."),
             (_, "tool", _) => Reply::text("Done."),
             (_, _, None) => Reply::tool_call("delegate_task", json!({"task": "Rhyme", "agent": "poet"})),
@@ -243,15 +243,15 @@ async fn subagent_without_its_definition_cannot_continue() {
     });
     let lines = world.ok(["run", "Write a poem", "--output", "stream-json"]).await.json_lines();
     let session = lines[0]["session_id"].as_str().unwrap();
-    let told = |world: &World| tool_texts(world.model.requests().last().unwrap());
-    let poem = told(&world);
+    let result = |world: &World| tool_texts(world.model.requests().last().unwrap());
+    let poem = result(&world);
     let child = context_id(&poem).unwrap();
     world.write("config/agents.yaml", CLERK);
     world.client().await.reload().await.unwrap();
     let asked = world.model.requests().len();
     world.ok(["run", "--session", session, "Write more"]).await;
     assert_eq!(world.model.requests().len(), asked + 2, "nobody but the main agent is asked");
-    assert!(told(&world).contains("no such agent: \"poet\""), "{}", told(&world));
+    assert!(result(&world).contains("no such agent: \"poet\""), "{}", result(&world));
     world.agentctl(["run", "--session", child, "Write more"]).await.exits(2).says(&["`poet`", "agents.yaml", "hint:"]);
     let shown = world.json(["tools", "--session", child]).await;
     let visible =
@@ -376,18 +376,20 @@ const CONFINED: &str = "agents:
 
 /// Tries all ways to leave an agent one by one, and then to write.
 fn tries_to_leave(request: &Recorded) -> Reply {
-    let told = tool_texts(request);
+    let result = tool_texts(request);
     let write = |path: &str| Reply::tool_call("write_file", json!({"path": path, "content": "x"}));
-    match (is_subagent(request), agent_of(request), told.matches("this agent cannot transfer to that one").count()) {
-        (true, ..) if told.is_empty() => write("outputs/of-subagent"),
+    match (is_subagent(request), agent_of(request), result.matches("this agent cannot transfer to that one").count()) {
+        (true, ..) if result.is_empty() => write("outputs/of-subagent"),
         (true, ..) => long("A part."),
         (_, "clerk", 0) => transfer("main"),
         (_, "clerk", 1) => transfer("critic"),
-        (_, "clerk", _) if !told.contains("A part.") => Reply::tool_call("delegate_task", json!({"task": "Write it"})),
-        (_, "clerk", _) if !told.contains("to you, `poet`") => transfer("poet"),
+        (_, "clerk", _) if !result.contains("A part.") => {
+            Reply::tool_call("delegate_task", json!({"task": "Write it"}))
+        }
+        (_, "clerk", _) if !result.contains("to you, `poet`") => transfer("poet"),
         (_, "clerk", _) => Reply::text("It is filed."),
         (_, "poet", 2) => transfer("critic"),
-        (_, "poet", 3) if !told.contains("the agent poet does not name it") => write("outputs/of-poet"),
+        (_, "poet", 3) if !result.contains("the agent poet does not name it") => write("outputs/of-poet"),
         (_, "poet", _) => transfer("clerk"),
         (_, agent, _) => Reply::text(format!("I am {agent}.")),
     }

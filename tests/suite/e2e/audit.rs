@@ -64,7 +64,7 @@ async fn audit_log_records_call_decision_and_outcome() {
     assert_eq!(records[1]["sha256"].as_str().unwrap().len(), 64);
 
     let calls = calls(&records);
-    let told: Vec<(&str, &str, bool, &str, &str)> = calls
+    let recorded: Vec<(&str, &str, bool, &str, &str)> = calls
         .iter()
         .map(|call| {
             let text = |key: &str| call[key].as_str().unwrap_or_default();
@@ -78,7 +78,7 @@ async fn audit_log_records_call_decision_and_outcome() {
         })
         .collect();
     assert_eq!(
-        told,
+        recorded,
         [
             ("run_bash_command", "ask", true, "approve", "done"),
             ("run_bash_command", "ask", false, "reject", "refused"),
@@ -217,13 +217,13 @@ async fn unwritable_log_blocks_commands_and_is_reported() {
     assert!(!world.path().join("project/made").exists());
     let output = world.agentctl(["run", "Again", "-C", &project, "--on-interrupt", "approve"]).await.exits(5);
     output.says(&["did not run: could not write the audit log"]);
-    let told = "calls that change anything are refused";
+    let consequence = "calls that change anything are refused";
     let doctor = world.agentctl(["doctor"]).await.exits(2).stdout;
     let place = format!("cannot write to {}", path.display());
-    assert!(doctor.contains(&place) && doctor.contains(told), "{doctor}");
+    assert!(doctor.contains(&place) && doctor.contains(consequence), "{doctor}");
     assert!(doctor.contains("make it a writable file that you own"), "{doctor}");
     let status = world.ok(["status"]).await.stdout;
-    assert!(status.contains(&place) && status.contains(told), "{status}");
+    assert!(status.contains(&place) && status.contains(consequence), "{status}");
     let problems = world.json(["status"]).await["problems"].clone();
     assert_eq!(problems[0]["subject"], "audit", "{problems}");
 
@@ -236,7 +236,7 @@ async fn unwritable_log_blocks_commands_and_is_reported() {
     assert_eq!(output.await.exits(0).json()["text"], "Made.");
     world.ok(["audit", "verify"]).await;
     let doctor = world.ok(["doctor"]).await.stdout;
-    assert!(!doctor.contains(told), "{doctor}");
+    assert!(!doctor.contains(consequence), "{doctor}");
 }
 
 #[tokio::test]
@@ -253,8 +253,8 @@ async fn a_daemon_that_cannot_open_the_log_does_not_start() {
 async fn full_log_file_is_rotated_and_the_chain_continues() {
     let mut world = World::configured("audit: {max_file_bytes: 4096}").await;
     world.model.respond_with(|request| {
-        let told = tool_texts(request).lines().filter(|line| line.contains("20")).count();
-        if told < 12 { super::another_call(request) } else { Reply::text("It is late.") }
+        let count = tool_texts(request).lines().filter(|line| line.contains("20")).count();
+        if count < 12 { super::another_call(request) } else { Reply::text("It is late.") }
     });
     world.ok(["run", "What time is it?"]).await;
     world.daemon.crash().await;

@@ -143,8 +143,8 @@ async fn invalid_calls_are_reported_to_the_model() {
         let result = ask(&world, 0).await;
         assert_eq!(result["text"], "I see.");
         let request = world.model.requests().pop().unwrap();
-        let told = tool_texts(&request);
-        assert!(told.contains(code), "{code} is missing in {told:?}");
+        let text = tool_texts(&request);
+        assert!(text.contains(code), "{code} is missing in {text:?}");
     };
     check(Reply::tool_call("read_file", json!("{\"path\": \"a")), "E_INVALID_ARGS").await;
     check(Reply::tool_call("read_file", json!("no JSON at all")), "E_INVALID_ARGS").await;

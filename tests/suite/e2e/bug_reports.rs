@@ -13,7 +13,7 @@ fn answer(request: &Recorded) -> Reply {
     if is_subagent(request) {
         return Reply::text("The report. Each thing was looked at and found in order. ".repeat(6)).and_reasoning("Hm.");
     }
-    let told = tool_texts(request);
+    let result = tool_texts(request);
     let asked = request.messages().iter().filter(|message| message["role"] == "user").count();
     let edit = json!({"path": "/project/notes.txt", "old_string": "old", "new_string": "new"});
     let steps = [
@@ -24,9 +24,9 @@ fn answer(request: &Recorded) -> Reply {
         ("Edited", Reply::tool_call("edit_file", edit)),
         ("it ran", Reply::tool_call("run_bash_command", json!({"command": "echo it ran; echo x > made"}))),
     ];
-    let next = steps.into_iter().find(|(done, _)| !told.contains(done)).map(|(_, reply)| reply);
+    let next = steps.into_iter().find(|(done, _)| !result.contains(done)).map(|(_, reply)| reply);
     let delegates = || Reply::tool_call("delegate_task", json!({"task": "Look at all of it once more."}));
-    match (next, asked > 1 && told.contains("it ran"), told.contains("The report.")) {
+    match (next, asked > 1 && result.contains("it ran"), result.contains("The report.")) {
         (Some(reply), ..) => reply,
         (None, true, false) if request.last_role() == "user" => delegates(),
         _ => Reply::text("It is done."),
@@ -64,7 +64,7 @@ fn repeated(events: &[Value]) -> Vec<String> {
     let own = &events[0]["session_id"];
     let mut ids = Vec::new();
     let repeated = events.iter().filter(|event| is_repeated(event) && event["session_id"] == *own);
-    repeated.map(|event| told(event, &mut ids).to_string()).collect()
+    repeated.map(|event| normalized(event, &mut ids).to_string()).collect()
 }
 
 /// Deltas are not facts; guides of the project, facts about the machine and the fill level of the window depend on the
@@ -77,13 +77,13 @@ fn is_repeated(event: &Value) -> bool {
         && !["surroundings", "token_level", "title"].contains(&state)
 }
 
-fn told(value: &Value, ids: &mut Vec<String>) -> Value {
+fn normalized(value: &Value, ids: &mut Vec<String>) -> Value {
     match value {
         Value::Object(fields) => {
             let kept = fields.iter().filter(|(name, _)| !TIMES.contains(&name.as_str()));
-            kept.map(|(name, value)| (name.clone(), told(value, ids))).collect()
+            kept.map(|(name, value)| (name.clone(), normalized(value, ids))).collect()
         }
-        Value::Array(values) => values.iter().map(|value| told(value, ids)).collect(),
+        Value::Array(values) => values.iter().map(|value| normalized(value, ids)).collect(),
         Value::String(text) => json!(with_places(text, ids)),
         other => other.clone(),
     }

@@ -239,6 +239,6 @@ async fn file_mention_is_completed_and_attached() {
     terminal.sees("attached: uploads/my notes.txt");
     terminal.sees_last("It is out.");
     terminal.leaves();
-    let told = world.model.requests()[0].body["messages"].to_string();
-    assert!(told.contains("the cat is out") && !told.contains("hunter2"), "{told}");
+    let messages = world.model.requests()[0].body["messages"].to_string();
+    assert!(messages.contains("the cat is out") && !messages.contains("hunter2"), "{messages}");
 }

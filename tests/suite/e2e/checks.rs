@@ -37,9 +37,9 @@ async fn failing_check_denies_the_call_and_the_daemon_survives() {
     };
     // Settings, grants and the run itself allow it. A call that cannot be checked is denied anyway.
     let args = ["-C", &project, "--on-interrupt", "approve", "--output", "json"];
-    let (told, output) = world.call_all(calls("brittle"), &args).await;
-    for told in &told {
-        assert!(told.starts_with("E_DENIED: a check failed on it"), "{told}");
+    let (results, output) = world.call_all(calls("brittle"), &args).await;
+    for text in &results {
+        assert!(text.starts_with("E_DENIED: a check failed on it"), "{text}");
     }
     let result = output.exits(5).json();
     assert_eq!(result["denials"].as_array().unwrap().len(), 3, "{result:#}");
@@ -67,9 +67,9 @@ async fn failing_check_denies_the_call_and_the_daemon_survives() {
     assert!(!world.path().join("project/brittle").exists());
 
     // The same daemon is still running, and other calls work.
-    let (told, output) = world.call_all(calls("sound"), &args).await;
+    let (results, output) = world.call_all(calls("sound"), &args).await;
     output.exits(0);
-    assert!(told[0].starts_with("exit code 0") && told[1].starts_with("Replaced"), "{told:#?}");
+    assert!(results[0].starts_with("exit code 0") && results[1].starts_with("Replaced"), "{results:#?}");
     world.ok(["audit", "verify"]).await;
     world.still_serves().await;
 }
@@ -112,10 +112,13 @@ async fn unreadable_command_asks_despite_a_grant() {
     let (arguments, expected): (Vec<Value>, Vec<&str>) = cases.into_iter().unzip();
     let calls = arguments.into_iter().map(|arguments| ("run_bash_command", arguments)).collect();
     let project = world.mount();
-    let (told, output) = world.call_all(calls, &["-C", &project, "--on-interrupt", "deny"]).await;
+    let (results, output) = world.call_all(calls, &["-C", &project, "--on-interrupt", "deny"]).await;
     output.exits(5);
-    for (told, words) in told.iter().zip(&expected) {
-        assert!(told.starts_with("E_DENIED: refused: this run cannot ask") && told.contains(words), "{words}: {told}");
+    for (result, words) in results.iter().zip(&expected) {
+        assert!(
+            result.starts_with("E_DENIED: refused: this run cannot ask") && result.contains(words),
+            "{words}: {result}"
+        );
     }
     assert!(!world.path().join("project/ran").exists());
     let audited = calls_in_audit(&world).await;
@@ -163,16 +166,16 @@ async fn unreadable_rules_keep_the_previous_rules() {
         damage(&rules);
         world.agentctl(["reload"]).await.exits(2).says(&["hitl_rules.yaml"]);
         // Regardless of who asks for it, and how.
-        let told = world.call_all(calls(), &["--on-interrupt", "approve"]).await.0;
-        assert!(told[0].starts_with(denied), "{what}: {told:?}");
+        let results = world.call_all(calls(), &["--on-interrupt", "approve"]).await.0;
+        assert!(results[0].starts_with(denied), "{what}: {results:?}");
         let lines = world.log().matches("could not reload the configuration").count();
         world.daemon.signal(Signal::SIGHUP);
         until_true("the signal is followed", || {
             world.log().matches("could not reload the configuration").count() > lines
         })
         .await;
-        let told = world.call_all(calls(), &["--on-interrupt", "approve"]).await.0;
-        assert!(told[0].starts_with(denied), "{what}: {told:?}");
+        let results = world.call_all(calls(), &["--on-interrupt", "approve"]).await.0;
+        assert!(results[0].starts_with(denied), "{what}: {results:?}");
     }
     let records = world.json(["audit", "-n", "1000"]).await;
     let refused = records

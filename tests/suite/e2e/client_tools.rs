@@ -66,8 +66,8 @@ async fn client_tool_answers_reach_the_model() {
     let events = stream.to_the_end().await;
     let EventKind::TurnEnded { result } = &events.last().unwrap().kind else { panic!() };
     assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::Completed, "It says hello."));
-    let told = tool_texts(&world.model.requests().pop().unwrap());
-    assert!(told.starts_with("fn main() { [31mhello() }") && told.contains("picture"), "{told}");
+    let text = tool_texts(&world.model.requests().pop().unwrap());
+    assert!(text.starts_with("fn main() { [31mhello() }") && text.contains("picture"), "{text}");
     let names = |at: usize| world.model.requests()[at].body["tools"].to_string().contains("client_buffer");
     assert!(names(0));
     // The tool only exists for its turn.
@@ -122,8 +122,8 @@ async fn turn_continues_after_its_tool_client_disconnects() {
     let events = events.to_the_end().await;
     let EventKind::TurnEnded { result } = &events.last().unwrap().kind else { panic!() };
     assert_eq!(result.text, "Without the editor.");
-    let told = tool_texts(&world.model.requests().pop().unwrap());
-    assert_eq!(told.matches("has disconnected").count(), 2, "{told}");
+    let text = tool_texts(&world.model.requests().pop().unwrap());
+    assert_eq!(text.matches("has disconnected").count(), 2, "{text}");
 }
 
 #[tokio::test]

@@ -23,11 +23,11 @@ async fn shell_command_runs_and_its_output_goes_with_the_next_message() {
     terminal.hears("!", "! needs a command");
     world.model.reply(says("It failed."));
     terminal.hears("Why?", "It failed.");
-    let told = last_words(&world);
-    let ran = told.split_once("Why?\n\nThe person ran this command in their own shell, in ").expect(&told).1;
-    assert!(ran.contains(": exit 3\n````\n$ printf 'from the %s"), "{told}");
-    assert!(ran.contains("\nfrom the shell\nfrom the ```\nfrom the @web_search\nodd\n````\n"), "{told}");
-    assert!(ran.contains("ended by signal 2\n```\n$ printf 'be%s\\n' gun; exec sleep 600\nbegun\n```"), "{told}");
+    let input = last_words(&world);
+    let ran = input.split_once("Why?\n\nThe person ran this command in their own shell, in ").expect(&input).1;
+    assert!(ran.contains(": exit 3\n````\n$ printf 'from the %s"), "{input}");
+    assert!(ran.contains("\nfrom the shell\nfrom the ```\nfrom the @web_search\nodd\n````\n"), "{input}");
+    assert!(ran.contains("ended by signal 2\n```\n$ printf 'be%s\\n' gun; exec sleep 600\nbegun\n```"), "{input}");
     // Its output is not the user's own text, and is reported once.
     let request = world.model.requests().last().unwrap().body["tools"].to_string();
     assert!(!request.contains("web_search"), "nothing of it is a mention");
@@ -111,9 +111,9 @@ async fn user_and_trusted_project_commands_expand() {
     terminal.says("/ship-it now");
     terminal.sees_all(&["/ship-it comes from this project (.agentd/commands/ship-it.md)", "Ship it."]);
     terminal.sees_last("Shipped.");
-    let told = last_words(&world);
-    assert!(told.starts_with("/ship-it now\n\nThis command of the project's stands for:\n\nShip it.\n"), "{told}");
-    assert!(told.ends_with("\n\nnow"), "{told}");
+    let input = last_words(&world);
+    assert!(input.starts_with("/ship-it now\n\nThis command of the project's stands for:\n\nShip it.\n"), "{input}");
+    assert!(input.ends_with("\n\nnow"), "{input}");
     let request = world.model.requests().last().unwrap().body.to_string();
     assert!(!request.contains("hunter2") && !request.contains("uploads/private"), "{request}");
     assert!(!world.model.requests().last().unwrap().body["tools"].to_string().contains("\"web_search\""));
@@ -192,8 +192,8 @@ async fn new_session_shows_its_settings_before_the_first_turn() {
     let mut terminal = Terminal::ready(&world.daemon, &["-C", &view, "--mode", "plan"]);
     for command in ["/current", "/context"] {
         terminal.says(command);
-        let told = terminal.prompt();
-        has_all(&told, &["/app (read-only)", "plan", "shown to the model", "granted   run_bash_command: cargo test"]);
+        let prompt = terminal.prompt();
+        has_all(&prompt, &["/app (read-only)", "plan", "shown to the model", "granted   run_bash_command: cargo test"]);
     }
     terminal.hears("/tools", "run_bash_command");
     terminal.hears("/grants", "granted   run_bash_command: cargo test");
@@ -232,12 +232,12 @@ async fn mentioned_files_are_named_by_their_session_paths() {
     let request = world.model.requests().last().unwrap().body["messages"].to_string();
     assert!(!request.contains("uploads/x.rs"), "it is not copied: {request}");
     terminal.hears("Compare #a/mod.rs and #b/mod.rs", "Understood.");
-    let told = last_words(&world);
-    assert!(told.ends_with("Files: #a/mod.rs is uploads/mod.rs; #b/mod.rs is uploads/mod-2.rs"), "{told}");
+    let input = last_words(&world);
+    assert!(input.ends_with("Files: #a/mod.rs is uploads/mod.rs; #b/mod.rs is uploads/mod-2.rs"), "{input}");
     terminal.leaves();
     world.ok(["run", "Sum up", "--file", "a/mod.rs", "--file", "b/mod.rs"]).await;
-    let told = last_words(&world);
-    assert!(told.ends_with("Uploaded files: uploads/mod.rs (a/mod.rs), uploads/mod-2.rs (b/mod.rs)"), "{told}");
+    let input = last_words(&world);
+    assert!(input.ends_with("Uploaded files: uploads/mod.rs (a/mod.rs), uploads/mod-2.rs (b/mod.rs)"), "{input}");
     let sessions = world.json(["sessions", "list"]).await;
     assert_eq!(
         (&sessions[0]["title"], &sessions[1]["title"]),

@@ -105,9 +105,9 @@ fn works(request: &Recorded) -> Reply {
         return Reply::text(SUMMARY);
     }
     let words = all_words(request);
-    let (turn, told) = (turn_of(&words), tool_texts(request));
+    let (turn, result) = (turn_of(&words), tool_texts(request));
     if turn == TURNS - 10 {
-        return match told.lines().find(|line| line.contains(FACT)) {
+        return match result.lines().find(|line| line.contains(FACT)) {
             Some(line) => Reply::text(format!("It says: {line}")),
             None => {
                 let path = words.split("All of it is in ").nth(1).and_then(|rest| rest.split(": read").next());
@@ -122,7 +122,7 @@ fn works(request: &Recorded) -> Reply {
         if done < LONG_STEPS {
             return Reply::tool_call("read_file", json!({"path": format!("/project/{}", long_part(turn, done + 1))}));
         }
-    } else if !told.contains(&mark(turn)) && turn > 5 {
+    } else if !result.contains(&mark(turn)) && turn > 5 {
         return one_call(turn);
     }
     Reply::text(format!("Turn {turn} is done. {}", "It went as it was meant to. ".repeat(turn % 7)))
@@ -353,20 +353,20 @@ async fn window_named_by_the_server_is_used_and_reported() {
         counted(request, Reply::text(if is_summary(request) { SUMMARY } else { "Done." }))
     });
     let mut session = SessionChoice::New(Default::default());
-    let mut told = Vec::new();
+    let mut warnings = Vec::new();
     for number in 0..24 {
         let (id, events, result) =
             say(&world.client().await, session, &format!("Piece {number} {}", "of work ".repeat(600))).await;
         assert_eq!(result.stop_reason, StopReason::Completed, "turn {number}: {:?}", result.error);
-        told.extend(events.into_iter().filter_map(|event| match event.kind {
+        warnings.extend(events.into_iter().filter_map(|event| match event.kind {
             EventKind::Warning { code, message } if code == "window_learned" => Some(message),
             _ => None,
         }));
         session = SessionChoice::Existing(id);
     }
     assert_eq!(refused.load(Ordering::Relaxed), 1, "one refusal is enough");
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0].contains("12000") && told[0].contains("context_window"), "{told:?}");
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].contains("12000") && warnings[0].contains("context_window"), "{warnings:?}");
     let view = world.json(["context"]).await;
     assert_eq!(view["window"], REAL, "{view:#}");
 }

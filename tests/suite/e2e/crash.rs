@@ -8,12 +8,12 @@ use super::*;
 async fn model() -> ModelServer {
     let model = ModelServer::start().await;
     model.respond_with(|request| {
-        let told = tool_texts(request);
-        if !told.contains("the notes say so") {
+        let result = tool_texts(request);
+        if !result.contains("the notes say so") {
             let read = Reply::tool_call("read_file", json!({"path": "/project/notes.txt"}));
             return Reply { text: "I look at the notes.".to_owned(), delay_ms: 2, ..read };
         }
-        if !told.contains("appended") && !told.contains("may not have taken effect") {
+        if !result.contains("appended") && !result.contains("may not have taken effect") {
             let command = r#"echo line >> "$PROJECT/log.txt"; sleep 0.05; echo appended"#;
             return Reply { delay_ms: 2, ..Reply::tool_call("run_bash_command", json!({"command": command})) };
         }

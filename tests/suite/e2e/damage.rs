@@ -51,9 +51,9 @@ async fn damaged_event_is_marked_and_its_session_stays_usable() {
     for ((session, last_seq), seq) in sessions.iter().zip(1_u64..) {
         assert!(doctor.contains(&format!("session {session} has damaged events: {seq}")), "{doctor}");
         let daemon = &world.daemon;
-        let told = daemon.ok(["attach", session, "--after", "0", "--output", "stream-json"]).await;
+        let output = daemon.ok(["attach", session, "--after", "0", "--output", "stream-json"]).await;
         let numbers = |lines: &[Value]| -> Vec<u64> { lines.iter().filter_map(|line| line["seq"].as_u64()).collect() };
-        let lines = told.json_lines();
+        let lines = output.json_lines();
         assert_eq!(numbers(&lines), (1..=*last_seq).collect::<Vec<_>>(), "event {seq}");
         let marked = lines.iter().find(|line| line["seq"] == seq).unwrap();
         holds(marked, json!({"type": "warning", "code": "damaged_event"}));

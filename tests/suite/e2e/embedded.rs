@@ -54,11 +54,11 @@ async fn the_built_in_model_uses_real_tools() {
     let notes = notes.to_str().unwrap();
     let output = home.ok(["run", "Summarise uploads/notes.txt", "--file", notes, "--output", "stream-json"]).await;
     assert_eq!(tools_of(&output), ["read_file"]);
-    let told = output
+    let line = output
         .json_lines()
         .into_iter()
         .find(|line| line["item"]["text"].as_str().is_some_and(|text| text.contains("harbour")));
-    assert!(told.is_some(), "the file was read: {}", output.stdout);
+    assert!(line.is_some(), "the file was read: {}", output.stdout);
 
     // A greeting needs no tool, and a first chat through a pipe succeeds.
     home.agentctl_with(["chat"], "Hello!\n").await.exits(0).shows(&["the small built-in model of agentd"]);

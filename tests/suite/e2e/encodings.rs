@@ -159,9 +159,9 @@ async fn edits_and_patches_are_exact_in_every_encoding() {
             }
         }
     }
-    let told = world.call_all_in_project(calls).await;
-    for ((file, expected), told) in files.iter().zip(&told) {
-        assert!(fs::read(file).unwrap() == *expected, "{}: {told}", file.display());
+    let results = world.call_all_in_project(calls).await;
+    for ((file, expected), result) in files.iter().zip(&results) {
+        assert!(fs::read(file).unwrap() == *expected, "{}: {result}", file.display());
     }
 }
 
@@ -184,9 +184,9 @@ async fn character_missing_in_the_encoding_is_refused_by_name() {
         }
     }
     assert!(files.len() >= 15);
-    let told = world.call_all_in_project(calls).await;
-    for ((file, before, expected), told) in files.iter().zip(&told) {
-        assert!(told.starts_with("E_TOOL: ") && told.contains(expected), "{}: {told}", file.display());
-        assert!(fs::read(file).unwrap() == *before, "{}: {told}", file.display());
+    let results = world.call_all_in_project(calls).await;
+    for ((file, before, expected), result) in files.iter().zip(&results) {
+        assert!(result.starts_with("E_TOOL: ") && result.contains(expected), "{}: {result}", file.display());
+        assert!(fs::read(file).unwrap() == *before, "{}: {result}", file.display());
     }
 }

@@ -12,7 +12,7 @@ impl World {
     async fn tells_with(&self, tool: &str, arguments: Value, options: &[&str]) -> (String, Option<i32>) {
         self.will(Reply::tool_call(tool, arguments));
         let output = self.daemon.agentctl(["run", "Do it"].iter().chain(options)).await;
-        (self.told(), output.code)
+        (self.last_result(), output.code)
     }
 }
 
@@ -21,12 +21,12 @@ async fn memories_are_shared_and_written_only_with_approval() {
     let world = World::configured("sessions:\n  confirm_write: false\n  confirm_exec: false\n").await;
     let memory = world.data().join("memories/people/ada.md");
     let write = json!({"path": "/memories/people/ada.md", "content": "Ada likes tea.\n"});
-    let (told, code) = world.tells("write_file", write.clone(), "deny").await;
-    assert!(told.contains("remembered in all later sessions") && !memory.exists(), "{told}");
+    let (result, code) = world.tells("write_file", write.clone(), "deny").await;
+    assert!(result.contains("remembered in all later sessions") && !memory.exists(), "{result}");
     assert_eq!(code, Some(5));
     // Other tools of this kind do not ask here.
-    let (told, code) = world.tells("write_file", json!({"path": "outputs/a.md", "content": "x"}), "fail").await;
-    assert!(told.contains("Created"), "{told}");
+    let (result, code) = world.tells("write_file", json!({"path": "outputs/a.md", "content": "x"}), "fail").await;
+    assert!(result.contains("Created"), "{result}");
     assert_eq!(code, Some(0));
 
     world.tells("write_file", write.clone(), "approve").await;
@@ -35,11 +35,11 @@ async fn memories_are_shared_and_written_only_with_approval() {
     assert!(!memory.exists(), "what a turn remembered can be taken back");
     world.tells("write_file", write, "approve").await;
 
-    let (told, _) = world.tells("read_file", json!({"path": "memories/people/ada.md"}), "fail").await;
-    assert_eq!(told, "Ada likes tea.\n");
+    let (result, _) = world.tells("read_file", json!({"path": "memories/people/ada.md"}), "fail").await;
+    assert_eq!(result, "Ada likes tea.\n");
     let command = r#"cat "$MEMORIES/people/ada.md"; echo x > "$MEMORIES/x.md""#;
-    let (told, _) = world.tells("run_bash_command", json!({ "command": command }), "approve").await;
-    assert!(told.contains("Ada likes tea.") && !told.starts_with("exit code 0"), "{told}");
+    let (result, _) = world.tells("run_bash_command", json!({ "command": command }), "approve").await;
+    assert!(result.contains("Ada likes tea.") && !result.starts_with("exit code 0"), "{result}");
     assert!(!world.data().join("memories/x.md").exists());
 }
 
@@ -49,8 +49,8 @@ async fn state_files_survive_a_kill_and_are_removed_by_a_reset() {
     let here = ["--continue", "--on-interrupt", "fail"];
     // It does not ask, because it only changes the session itself.
     let first = json!({"path": "/state/plan.md", "content": "dig\n"});
-    let (told, code) = world.tells("write_file", first, "fail").await;
-    assert!(told.contains("Created /state/plan.md") && code == Some(0), "{told}");
+    let (result, code) = world.tells("write_file", first, "fail").await;
+    assert!(result.contains("Created /state/plan.md") && code == Some(0), "{result}");
 
     // Killed in the middle of a turn, after the model received the result of the write.
     let edit = json!({"path": "/state/plan.md", "old_string": "dig", "new_string": "dig, then sow"});
@@ -66,24 +66,24 @@ async fn state_files_survive_a_kill_and_are_removed_by_a_reset() {
     drop(running);
     world.daemon.restart().await;
     let read = || json!({"path": "/state/plan.md"});
-    let (told, _) = world.tells_with("read_file", read(), &here).await;
-    assert_eq!(told, "dig, then sow\n");
+    let (result, _) = world.tells_with("read_file", read(), &here).await;
+    assert_eq!(result, "dig, then sow\n");
 
     // They belong to one session, are not stored as files, and are removed by a reset.
-    let (told, _) = world.tells("read_file", read(), "fail").await;
-    assert!(told.contains("is not there"), "{told}");
+    let (result, _) = world.tells("read_file", read(), "fail").await;
+    assert!(result.contains("is not there"), "{result}");
     let sessions = world.json(["sessions", "list"]).await;
     let id = sessions[1]["session_id"].as_str().or(sessions[1]["id"].as_str()).unwrap().to_owned();
     let here = ["--session", id.as_str(), "--on-interrupt", "fail"];
     assert_eq!(world.tells_with("read_file", read(), &here).await.0, "dig, then sow\n");
     let command = json!({"command": "ls -d state /state"});
-    let (told, _) =
+    let (result, _) =
         world.tells_with("run_bash_command", command, &["--session", &id, "--on-interrupt", "approve"]).await;
-    assert!(!told.contains("exit code 0"), "{told}");
+    assert!(!result.contains("exit code 0"), "{result}");
     world.ok(["sessions", "reset", &id]).await;
     world.daemon.crash().await;
-    let (told, _) = world.tells_with("read_file", read(), &here).await;
-    assert!(told.contains("is not there"), "{told}");
+    let (result, _) = world.tells_with("read_file", read(), &here).await;
+    assert!(result.contains("is not there"), "{result}");
 }
 
 impl World {
@@ -110,8 +110,8 @@ async fn uploads_before_a_kill_are_announced_once_in_the_next_turn() {
     let asked = world.model.requests().len();
     let running = world.spawn_agentctl(["run", "Pay it", "--session", &id]);
     until_true("the model to be asked", || world.model.requests().len() > asked).await;
-    let told = |request: usize| world.model.requests()[request].last_user().contains("uploads/bill.pdf");
-    assert!(told(asked));
+    let names_upload = |request: usize| world.model.requests()[request].last_user().contains("uploads/bill.pdf");
+    assert!(names_upload(asked));
     world.daemon.kill9().await;
     drop(running);
     world.daemon.restart().await;
@@ -119,7 +119,7 @@ async fn uploads_before_a_kill_are_announced_once_in_the_next_turn() {
     for text in ["Did you?", "Really?"] {
         world.ok(["run", text, "--session", &id]).await;
     }
-    assert!(told(asked + 1) && !told(asked + 2));
+    assert!(names_upload(asked + 1) && !names_upload(asked + 2));
 }
 
 #[tokio::test]
@@ -195,8 +195,8 @@ async fn daemon_owned_files_are_read_only_for_commands() {
         "ln large_tool_results/call.txt outputs/call.txt && echo x >> outputs/call.txt",
         "echo x > conversation_history/new.md",
     ] {
-        let told = sh(command).await;
-        assert!(told.starts_with("exit code ") && !told.starts_with("exit code 0"), "{command}: {told}");
+        let result = sh(command).await;
+        assert!(result.starts_with("exit code ") && !result.starts_with("exit code 0"), "{command}: {result}");
     }
     let write = json!({"path": "large_tool_results/call.txt", "content": "x"});
     assert!(world.tells_with("write_file", write, &here).await.0.contains("cannot be written"));

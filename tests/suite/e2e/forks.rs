@@ -51,11 +51,11 @@ async fn fork_and_origin_continue_independently() {
 
     // In its current state, and as it was after the first turn.
     let now = world.fork(&origin, &[]).await;
-    let told = world.agentctl(["sessions", "fork", &origin, "--at-turn", "1", "--name", "Another  way", "--json"]);
-    let told = told.await.exits(0).json();
-    assert_eq!(keys(&told), ["files", "forked_from", "session_id", "title", "turn"]);
-    holds(&told, json!({"forked_from": origin, "turn": 1, "title": "Another way"}));
-    let early = told["session_id"].as_str().unwrap().to_owned();
+    let forking = world.agentctl(["sessions", "fork", &origin, "--at-turn", "1", "--name", "Another  way", "--json"]);
+    let fork_report = forking.await.exits(0).json();
+    assert_eq!(keys(&fork_report), ["files", "forked_from", "session_id", "title", "turn"]);
+    holds(&fork_report, json!({"forked_from": origin, "turn": 1, "title": "Another way"}));
+    let early = fork_report["session_id"].as_str().unwrap().to_owned();
     let shown = world.show(&now).await;
     holds(&shown, json!({"title": "Plan the garden (fork)", "turns": 2}));
     assert_eq!((&shown["usage"]["prompt_tokens"], &shown["status"]), (&json!(0), &json!("idle")), "{shown:#}");
@@ -225,20 +225,20 @@ async fn fork_with_files_restores_the_files_of_its_turn() {
     let own = world.write("own.md", "by hand\n");
     world.ok(["files", "put", &origin, "outputs/mine.md", own.to_str().unwrap()]).await;
 
-    let told = world.json(["sessions", "fork", &origin, "--at-turn", "1", "--files"]).await;
-    let early = told["session_id"].as_str().unwrap().to_owned();
+    let report = world.json(["sessions", "fork", &origin, "--at-turn", "1", "--files"]).await;
+    let early = report["session_id"].as_str().unwrap().to_owned();
     let content = async |path: &str| world.content_of(&early, path).await;
-    assert_eq!(content("outputs/plan.md").await.as_deref(), Some("dig\n"), "{told:#}");
+    assert_eq!(content("outputs/plan.md").await.as_deref(), Some("dig\n"), "{report:#}");
     assert_eq!(content("outputs/gone.md").await.as_deref(), Some("soon\n"));
     assert_eq!(content("outputs/new.md").await, None);
-    let files = &told["earlier_files"];
+    let files = &report["earlier_files"];
     holds(files, json!({"folder": "outputs/at-turn-1", "shared": 1}));
     assert_eq!(content("outputs/at-turn-1/project/a.txt").await.as_deref(), Some("before\n"));
     assert_eq!(content("outputs/at-turn-1/project/new.txt").await, None);
     // External changes are kept and reported. The project and the other session are unchanged.
     assert_eq!(content("outputs/mine.md").await.as_deref(), Some("by hand\n"));
     let left = files["left"].as_array().unwrap();
-    assert!(left.len() == 1 && left[0].as_str().unwrap().starts_with("outputs/mine.md: "), "{told:#}");
+    assert!(left.len() == 1 && left[0].as_str().unwrap().starts_with("outputs/mine.md: "), "{report:#}");
     assert_eq!(world.read("project/a.txt"), "after\n");
     assert_eq!(world.content_of(&origin, "outputs/plan.md").await.as_deref(), Some("dig, then sow\n"));
     world.goes_on(Some(&early), "Where are we?", &[Reply::text("At the plan.")]).await;

@@ -53,9 +53,9 @@ pub(super) fn mounted(world: &World) -> String {
 async fn unattended(world: &World, text: &str, args: &[&str]) -> (String, Output) {
     let project = mounted(world);
     let usual = ["-C", &project, "--mode", "auto", "--on-interrupt", "deny", "--output", "json"];
-    let (told, output) =
+    let (results, output) =
         world.call_all(vec![("run_bash_command", script(world, text))], &[&usual[..], args].concat()).await;
-    (told.into_iter().next().unwrap(), output)
+    (results.into_iter().next().unwrap(), output)
 }
 
 /// Like [`unattended`], but with a client that can answer. Returns the client and the question.
@@ -122,11 +122,11 @@ async fn unreviewed_command_cannot_plant_a_guarded_file() {
     for (before, text, planted) in cases {
         let world = World::start().await;
         prepare(&world, before);
-        let (told, output) = unattended(&world, &format!("{text}; echo over > done.txt"), &[]).await;
+        let (tool_result, output) = unattended(&world, &format!("{text}; echo over > done.txt"), &[]).await;
         let result = output.exits(5).json();
         let denials = result["denials"].to_string();
-        assert!(denials.contains(planted), "{planted}: {denials}\n{told}");
-        assert!(told.contains("was reverted"), "{planted}: {told}");
+        assert!(denials.contains(planted), "{planted}: {denials}\n{tool_result}");
+        assert!(tool_result.contains("was reverted"), "{planted}: {tool_result}");
         let path = world.daemon.path().join("project").join(planted);
         assert!(path.symlink_metadata().is_err(), "{planted} is still there");
         assert_eq!(content(&world, "project/done.txt").as_deref(), Some("over\n"), "{planted}: all else stays");
@@ -191,9 +191,9 @@ async fn unreviewed_command_cannot_change_an_existing_guarded_file() {
     let lib = format!("{}:rw", world.daemon.path().join("lib").display());
     let text =
         "echo x > /folders/lib/.git/hooks/pre-commit; mkdir /folders/lib/.zed; echo x > /folders/lib/.zed/tasks.json";
-    let (told, output) = unattended(&world, text, &["--add-dir", &lib]).await;
+    let (result, output) = unattended(&world, text, &["--add-dir", &lib]).await;
     output.exits(5);
-    assert!(told.contains("/folders/lib/.zed/tasks.json"), "{told}");
+    assert!(result.contains("/folders/lib/.zed/tasks.json"), "{result}");
     assert!(content(&world, "lib/.git/hooks/pre-commit").is_none() && content(&world, "lib/.zed/tasks.json").is_none());
 }
 
@@ -262,10 +262,10 @@ async fn prefix_rule_covers_no_hook_and_everyday_git_does_not_ask() {
         run("git merge main"),
         run("git stash list"),
     ];
-    let (told, output) = world.call_all(day, &args).await;
-    assert_eq!(output.exits(0).json()["denials"], json!([]), "{told:#?}");
-    assert!(told.iter().all(|told| !told.contains("reverted")), "{told:#?}");
-    assert!(told[1].contains("hook-ran"), "{told:#?}");
+    let (results, output) = world.call_all(day, &args).await;
+    assert_eq!(output.exits(0).json()["denials"], json!([]), "{results:#?}");
+    assert!(results.iter().all(|result| !result.contains("reverted")), "{results:#?}");
+    assert!(results[1].contains("hook-ran"), "{results:#?}");
 
     // A user's hook that writes another one, under the rule for git; and a build, under another rule.
     prepare(
@@ -273,10 +273,10 @@ async fn prefix_rule_covers_no_hook_and_everyday_git_does_not_ask() {
         "printf '#!/bin/sh\\necho x > .git/hooks/post-commit\\necho y > .envrc\\n' > .git/hooks/pre-commit
          printf 'all:\\n\\tmkdir -p sub/.zed; echo x > sub/.zed/tasks.json\\n' > Makefile",
     );
-    let (told, output) = world.call_all(vec![run("git commit --allow-empty -m x"), run("make all")], &args).await;
+    let (results, output) = world.call_all(vec![run("git commit --allow-empty -m x"), run("make all")], &args).await;
     let denials = output.exits(5).json()["denials"].to_string();
     for planted in [".git/hooks/post-commit", "sub/.zed/tasks.json"] {
-        assert!(denials.contains(planted), "{denials}\n{told:#?}");
+        assert!(denials.contains(planted), "{denials}\n{results:#?}");
         assert!(content(&world, &format!("project/{planted}")).is_none());
     }
 }

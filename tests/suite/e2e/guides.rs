@@ -35,11 +35,11 @@ async fn guides_reach_the_model_in_order_and_survive_a_restart() {
     let project = project.to_str().unwrap();
     let first = world.ok(["run", "One.", "-C", project, "--output", "stream-json"]).await;
     let session = first.json_lines()[0]["session_id"].as_str().unwrap().to_owned();
-    let told = memory(&world.model.requests()[0]);
-    assert_eq!(told.len(), 1);
-    before(&told[0], "Speak plainly.", "Run make check.");
-    assert_eq!(told[0].matches("</memory>").count(), 1, "{}", told[0]);
-    assert!(!told[0].contains("<system_reminder>"), "{}", told[0]);
+    let memory_texts = memory(&world.model.requests()[0]);
+    assert_eq!(memory_texts.len(), 1);
+    before(&memory_texts[0], "Speak plainly.", "Run make check.");
+    assert_eq!(memory_texts[0].matches("</memory>").count(), 1, "{}", memory_texts[0]);
+    assert!(!memory_texts[0].contains("<system_reminder>"), "{}", memory_texts[0]);
     let all = world.model.requests()[0].body.to_string();
     before(&all, "Run make check.", "pdf: Fill in forms");
     before(&all, "pdf: Fill in forms", "One.");
@@ -135,8 +135,8 @@ async fn folder_guides_are_sent_on_entry_and_after_changes() {
     });
     let output = world.agentctl(["run", "Work.", "-C", &project, "--on-interrupt", "approve"]).await.exits(5);
     let requests = world.model.requests();
-    let told: Vec<usize> = requests.iter().map(|request| notes(request).len()).collect();
-    assert_eq!(told, [1, 2, 2, 2, 3, 3], "{}", requests.last().unwrap().body);
+    let counts: Vec<usize> = requests.iter().map(|request| notes(request).len()).collect();
+    assert_eq!(counts, [1, 2, 2, 2, 3, 3], "{}", requests.last().unwrap().body);
     let last = notes(requests.last().unwrap());
     assert_eq!(files_in(&last[1]), ["/project/api/AGENTS.md", "/project/api/db/CLAUDE.md"], "{}", last[1]);
     assert_eq!(files_in(&last[2]), ["/project/my web/AGENTS.md"]);

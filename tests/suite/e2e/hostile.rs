@@ -51,9 +51,9 @@ fn folders(world: &World, trap: &Trap) -> [BTreeMap<String, String>; 3] {
 /// Makes the model call all of these. Each call is denied with this text and runs nothing.
 async fn denied(world: &World, session: &str, on_interrupt: &str, all: &[Call], words: &str) -> Value {
     let args = ["--session", session, "--on-interrupt", on_interrupt, "--output", "json"];
-    let (told, output) = world.call_all(all.to_vec(), &args).await;
-    for ((_, call), told) in all.iter().zip(&told) {
-        assert!(told.starts_with("E_DENIED: ") && told.contains(words), "{call}: {told}");
+    let (results, output) = world.call_all(all.to_vec(), &args).await;
+    for ((_, call), result) in all.iter().zip(&results) {
+        assert!(result.starts_with("E_DENIED: ") && result.contains(words), "{call}: {result}");
     }
     assert_eq!(audited(world).await, (all.len(), Vec::new()));
     output.exits(5).json()
@@ -184,10 +184,10 @@ async fn model_path_cannot_read_outside_the_workspace() {
         ]
     });
     assert!(calls.len() >= 4 * 450, "{}", calls.len());
-    let (told, output) = world.call_all(calls.clone(), &["--session", &session, "--on-interrupt", "approve"]).await;
+    let (results, output) = world.call_all(calls.clone(), &["--session", &session, "--on-interrupt", "approve"]).await;
     output.exits(0);
-    for (((class, path), (tool, _)), told) in paths.iter().zip(&calls).zip(&told) {
-        assert!(*class != Class::Refused || told.starts_with("E_PATH: "), "{tool} {path:?}: {told}");
+    for (((class, path), (tool, _)), result) in paths.iter().zip(&calls).zip(&results) {
+        assert!(*class != Class::Refused || result.starts_with("E_PATH: "), "{tool} {path:?}: {result}");
     }
     keeps_the_secrets(&world);
     assert_eq!(outside(&world, &trap), before);
@@ -214,16 +214,16 @@ async fn model_path_cannot_write_outside_the_workspace() {
         calls
     });
     assert!(calls.len() >= 2 * 450, "{}", calls.len());
-    let (told, output) = world.call_all(calls.clone(), &["--session", &session, "--on-interrupt", "approve"]).await;
+    let (results, output) = world.call_all(calls.clone(), &["--session", &session, "--on-interrupt", "approve"]).await;
     output.exits(0);
     let (mut used, mut applied) = (0, 0);
-    for (((class, path), (tool, _)), told) in paths.iter().zip(&calls).zip(&told) {
+    for (((class, path), (tool, _)), result) in paths.iter().zip(&calls).zip(&results) {
         let is_refused =
-            told.starts_with("E_PATH: ") || (*tool == "apply_patch" && told.starts_with("E_INVALID_ARGS: "));
+            result.starts_with("E_PATH: ") || (*tool == "apply_patch" && result.starts_with("E_INVALID_ARGS: "));
         let is_fine = *class == Class::Contained || (*class == Class::Unwritable && means_the_project(path));
-        assert!(is_fine || is_refused, "{tool} {path:?}: {told}");
-        used += usize::from(!told.starts_with("E_"));
-        applied += usize::from(told.starts_with("Applied the patch"));
+        assert!(is_fine || is_refused, "{tool} {path:?}: {result}");
+        used += usize::from(!result.starts_with("E_"));
+        applied += usize::from(result.starts_with("Applied the patch"));
     }
     let beside = fs::read_dir(trap.real("outputs")).unwrap().filter(|entry| {
         let held = fs::read_to_string(entry.as_ref().unwrap().path());

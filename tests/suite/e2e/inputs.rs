@@ -14,8 +14,8 @@ fn diff() -> String {
 
 /// Plays a careful model: it continues reading at the end of the file named in the message.
 fn reads_on(request: &Recorded) -> Reply {
-    let told = tool_texts(request);
-    if told.contains("walrus") {
+    let result = tool_texts(request);
+    if result.contains("walrus") {
         return Reply::text("The needle is a walrus.");
     }
     let asked = request.body["messages"].to_string();
@@ -119,14 +119,14 @@ async fn open_silent_pipe_is_reported_and_ends_by_timeout_or_ctrl_c() {
     for (args, what) in commands {
         let (mut child, _open) = on_open_pipe(&world, args);
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let told = async {
+        let hint = async {
             while let Some(line) = lines.next_line().await.unwrap() {
                 if line.contains(&format!("waiting for {what}")) && line.contains("standard input") {
                     break;
                 }
             }
         };
-        tokio::time::timeout(PATIENCE, told).await.unwrap_or_else(|_| panic!("{args:?} says nothing"));
+        tokio::time::timeout(PATIENCE, hint).await.unwrap_or_else(|_| panic!("{args:?} says nothing"));
         assert!(child.try_wait().unwrap().is_none(), "{args:?} ended without a word");
         let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id().unwrap()).unwrap());
         nix::sys::signal::kill(pid, Signal::SIGINT).unwrap();
@@ -139,8 +139,8 @@ async fn open_silent_pipe_is_reported_and_ends_by_timeout_or_ctrl_c() {
         let output =
             tokio::time::timeout(PATIENCE, child.wait_with_output()).await.expect("the limit ends it").unwrap();
         assert_eq!(output.status.code(), Some(6));
-        let told: Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!(told["error"]["kind"], "timeout", "{told}");
+        let output_json: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(output_json["error"]["kind"], "timeout", "{output_json}");
     }
     assert_eq!(world.model.requests().len(), 1, "nothing was asked without its input");
 }

@@ -52,9 +52,12 @@ async fn silently_truncating_server_is_detected_reported_and_stored() {
         counted(reply, tokens(request).min(REAL), 0)
     });
     let output = read_all(&world, 6).await;
-    let told = warnings(&output, "window_cut");
-    assert_eq!(told.len(), 1, "{}", output.stdout);
-    has_all(&told[0], &["reads only 12288 tokens", "OLLAMA_CONTEXT_LENGTH", "num_ctx", "MODEL_BASIC_CONTEXT_WINDOW"]);
+    let warnings = warnings(&output, "window_cut");
+    assert_eq!(warnings.len(), 1, "{}", output.stdout);
+    has_all(
+        &warnings[0],
+        &["reads only 12288 tokens", "OLLAMA_CONTEXT_LENGTH", "num_ctx", "MODEL_BASIC_CONTEXT_WINDOW"],
+    );
     let window =
         |slots: Value| (slots[0]["model"]["context_window"].clone(), slots[0]["model"]["window_source"].clone());
     assert_eq!(world.json(["context"]).await["window"], REAL);

@@ -37,8 +37,8 @@ async fn configured_limits_apply_to_each_process() {
     let kept = |bytes: u32| format!("set -o pipefail; head -c {bytes} /dev/zero | tail -n 1 | wc -c");
     world.allowed(&kept(40_000_000)).await;
     has_all(&world.barred(&kept(400_000_000)).await, &["the sandbox limits memory"]);
-    let told = world.sh("while :; do :; done").await;
-    assert!(told.starts_with("ended by signal"), "{told}");
+    let result = world.sh("while :; do :; done").await;
+    assert!(result.starts_with("ended by signal"), "{result}");
     world.still_serves().await;
 }
 
@@ -70,9 +70,9 @@ async fn fork_bomb_is_stopped_and_the_daemon_keeps_serving() {
     };
     tokio::join!(world.turn(), look);
     assert!((1..=310).contains(&most.get()), "{} at once", most.get());
-    let told = world.told();
-    assert!(told.contains("fork: retry"), "{told}");
-    assert_eq!((named(&bomb), children(world.daemon.pid())), (0, before), "none is left: {told}");
+    let result = world.last_result();
+    assert!(result.contains("fork: retry"), "{result}");
+    assert_eq!((named(&bomb), children(world.daemon.pid())), (0, before), "none is left: {result}");
     // The next command has its full limits again.
     world.allowed("for n in {1..50}; do true & done; wait").await;
     world.still_serves().await;
@@ -87,7 +87,7 @@ async fn temporary_files_are_private_to_each_command() {
     fs::write(&theirs, "theirs").unwrap();
     let script = |command: &str| ("run_bash_command", json!({ "command": command.replace("MARK", &mark) }));
     // One after the other, in one session.
-    let told = world
+    let results = world
         .call_all_in_project(vec![
             script("for f in /tmp /dev/shm; do echo left > $f/MARK; cat $f/MARK; done; mktemp -p /tmp"),
             script("ls -a /tmp /dev/shm; cat /tmp/MARK /dev/shm/MARK"),
@@ -98,10 +98,18 @@ async fn temporary_files_are_private_to_each_command() {
         .await;
     let status = world.json(["status"]).await;
     if status["sandbox"]["namespaces"] == true {
-        assert!(told[0].starts_with("exit code 0") && told[0].contains("left\nleft\n/tmp/tmp."), "{}", told[0]);
+        assert!(
+            results[0].starts_with("exit code 0") && results[0].contains("left\nleft\n/tmp/tmp."),
+            "{}",
+            results[0]
+        );
     }
-    assert!(told[1].contains("No such file") && !told[1].contains("left") && !told[1].contains("tmp."), "{}", told[1]);
-    assert!(!told[2].lines().any(|line| line == "theirs"), "{}", told[2]);
+    assert!(
+        results[1].contains("No such file") && !results[1].contains("left") && !results[1].contains("tmp."),
+        "{}",
+        results[1]
+    );
+    assert!(!results[2].lines().any(|line| line == "theirs"), "{}", results[2]);
     for folder in ["/tmp", "/dev/shm", "/var/tmp"] {
         assert!(!Path::new(folder).join(&mark).exists(), "it is in {folder}");
     }
@@ -109,7 +117,7 @@ async fn temporary_files_are_private_to_each_command() {
     fs::remove_file(theirs).unwrap();
     // Programs that ask for a temporary folder get one of the session, and its part below the real /tmp is visible
     // there.
-    assert!(told[3].contains("kept for the session") && told[4].contains("kept for the session"), "{told:?}");
+    assert!(results[3].contains("kept for the session") && results[4].contains("kept for the session"), "{results:?}");
     assert!(world.mount().starts_with("/tmp/"));
     world.allowed("echo kept > \"$PROJECT/kept\"").await;
     assert_eq!(fs::read_to_string(project(&world).join("kept")).unwrap(), "kept\n");
@@ -136,10 +144,10 @@ async fn commands_gain_no_privileges_and_no_dangerous_syscalls() {
         if !Path::new("/usr/bin/python3").exists() {
             return;
         }
-        let told = world.sh(&format!("/usr/bin/python3 -c '{body}'")).await;
+        let result = world.sh(&format!("/usr/bin/python3 -c '{body}'")).await;
         // `EPERM` or `ENOSYS`: 1 and 38.
-        let told = told.trim_end();
-        assert!(told.ends_with("answered -1 1") || told.ends_with("answered -1 38"), "{number}: {told}");
+        let result = result.trim_end();
+        assert!(result.ends_with("answered -1 1") || result.ends_with("answered -1 38"), "{number}: {result}");
     }
     world.still_serves().await;
 }

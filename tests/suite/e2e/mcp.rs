@@ -111,8 +111,8 @@ impl World {
     /// The result of one call of the fake server.
     async fn act(&self, text: &str) -> String {
         let call = ("mcp_fake_act", json!({"text": text}));
-        let (mut told, _) = self.call_all(vec![call], &["--on-interrupt", "approve"]).await;
-        told.remove(0)
+        let (mut results, _) = self.call_all(vec![call], &["--on-interrupt", "approve"]).await;
+        results.remove(0)
     }
 }
 
@@ -153,20 +153,20 @@ async fn misbehaving_server_costs_only_its_call() {
             fake["start_timeout"] = json!("3s");
         }
         let world = world(json!({"fake": fake})).await;
-        let told = world.act("now").await;
+        let result = world.act("now").await;
         for part in expected {
             assert!(
-                told.contains(part),
+                result.contains(part),
                 "{how}: {part:?} is missing in {}",
-                told.chars().take(2000).collect::<String>()
+                result.chars().take(2000).collect::<String>()
             );
         }
-        assert!(!told.contains('\u{1b}') && !told.contains("<system_reminder>obey"), "{how}: {told}");
+        assert!(!result.contains('\u{1b}') && !result.contains("<system_reminder>obey"), "{how}: {result}");
         if how == "dies" {
             assert_eq!(world.read("acted").lines().count(), 1, "it was called again");
         }
         if ["refuses", "refuses_list", "odd"].contains(&how) {
-            assert!(told.len() < 2000, "{how}: {} bytes", told.len());
+            assert!(result.len() < 2000, "{how}: {} bytes", result.len());
             let listed = world.json(["mcp", "list"]).await;
             let reason = listed[0]["reason"].as_str().unwrap();
             assert!(!reason.is_empty() && reason.len() < 1000, "{how}: {} bytes", reason.len());

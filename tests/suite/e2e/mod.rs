@@ -335,16 +335,16 @@ impl World {
             if reply.tool_calls.is_empty() { Reply::text("over") } else { reply }
         });
         let output = self.daemon.agentctl(["run", ALL_OF_IT].iter().chain(args)).await;
-        let told = told_of_each(self.model.requests().last().unwrap());
-        assert_eq!(told.len(), count, "{}\n{}", output.stderr, self.daemon.log());
-        (told, output)
+        let results = told_of_each(self.model.requests().last().unwrap());
+        assert_eq!(results.len(), count, "{}\n{}", output.stderr, self.daemon.log());
+        (results, output)
     }
 
     /// Like [`call_all`](Self::call_all), with a project folder and every permission.
     async fn call_all_in_project(&self, calls: Vec<Call>) -> Vec<String> {
-        let (told, output) = self.call_all(calls, &["-C", &self.mount(), "--on-interrupt", "approve"]).await;
+        let (results, output) = self.call_all(calls, &["-C", &self.mount(), "--on-interrupt", "approve"]).await;
         output.exits(0);
-        told
+        results
     }
 
     /// Asserts that the daemon serves the next request normally.
@@ -441,8 +441,8 @@ impl Events for TurnStream {
 fn works_through(model: &ModelServer, steps: Vec<(&'static [&'static str], Reply)>, last: Reply) {
     let steps = Arc::new(steps);
     model.respond_with(move |request| {
-        let told = tool_texts(request);
-        let next = steps.iter().find(|(done, _)| !done.iter().any(|words| told.contains(words)));
+        let result = tool_texts(request);
+        let next = steps.iter().find(|(done, _)| !done.iter().any(|words| result.contains(words)));
         next.map_or_else(|| last.clone(), |(_, reply)| reply.clone())
     });
 }

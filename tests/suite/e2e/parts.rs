@@ -54,9 +54,12 @@ async fn picture_file_and_selection_reach_the_model_and_persist() {
     started.to_the_end().await;
     let request = world.model.requests().pop().unwrap();
     assert_eq!(request.body["model"], "eyes", "there are pictures");
-    let told = request.body["messages"].to_string();
-    assert_eq!(told.matches("data:image/png;base64,").count(), 1);
-    assert!(told.contains("[Selection: src/main.rs, lines 10 to 12]") && told.contains("the needle is blue"), "{told}");
+    let messages = request.body["messages"].to_string();
+    assert_eq!(messages.matches("data:image/png;base64,").count(), 1);
+    assert!(
+        messages.contains("[Selection: src/main.rs, lines 10 to 12]") && messages.contains("the needle is blue"),
+        "{messages}"
+    );
     // It is stored in an item, and survives the daemon.
     world.daemon.crash().await;
     world.ok(["run", "Sure?", "--session", &session]).await;
@@ -87,8 +90,11 @@ async fn refused_start_leaves_no_uploaded_files() {
     assert_eq!(world.read(&format!("data/workspace/{session}/uploads/notes.txt")), "first");
     // The next turn has nothing of what was rejected.
     client.turn(turn(existing(), "And now?")).await.unwrap().to_the_end().await;
-    let told = world.model.requests().pop().unwrap().body["messages"].to_string();
-    assert!(told.contains("first") && !told.contains("second") && !told.contains("picture.png"), "{told}");
+    let messages = world.model.requests().pop().unwrap().body["messages"].to_string();
+    assert!(
+        messages.contains("first") && !messages.contains("second") && !messages.contains("picture.png"),
+        "{messages}"
+    );
 }
 
 #[tokio::test]

@@ -59,10 +59,10 @@ async fn all_is_used(world: &World) {
         ("run_bash_command", json!({"command": "sh skills/tax/scripts/sum.sh 2 3"})),
         ("mcp_fake_act", json!({"text": "now"})),
     ];
-    let (told, output) = world.call_all(calls, &["--on-interrupt", "approve"]).await;
+    let (results, output) = world.call_all(calls, &["--on-interrupt", "approve"]).await;
     output.exits(0);
-    assert!(told[0].contains("Run sh skills/tax") && told[1].contains("sum 5"), "{told:#?}");
-    assert!(told[2].contains("acted: now"), "{told:#?}");
+    assert!(results[0].contains("Run sh skills/tax") && results[1].contains("sum 5"), "{results:#?}");
+    assert!(results[2].contains("acted: now"), "{results:#?}");
     let request = last_request(world);
     has_all(&request, &["Works out taxes", "transfer_to_cook", "mcp_fake_act"]);
 }
@@ -190,9 +190,9 @@ async fn consent_at_the_terminal_adds_the_plugins_commands() {
     let mut terminal = Terminal::ready(&world.daemon, &[]);
     terminal.hears("/help", "Ships it (a plugin's)");
     terminal.hears("/ship boats", "Shipped.");
-    let told = last_request(&world);
-    assert!(told.contains("This command of a plugin stands for") && told.contains("Ship boats"), "{told}");
-    assert!(!told.contains("the walrus"), "only what a person types brings files: {told}");
+    let input = last_request(&world);
+    assert!(input.contains("This command of a plugin stands for") && input.contains("Ship boats"), "{input}");
+    assert!(!input.contains("the walrus"), "only what a person types brings files: {input}");
     terminal.leaves();
 }
 
@@ -279,9 +279,9 @@ async fn broken_part_is_reported_and_the_rest_works() {
     );
     all_is_used(&world).await;
     // Its own rating of harmless tools is ignored.
-    let (told, _) =
+    let (results, _) =
         world.call_all(vec![("mcp_allowed_act", json!({"text": "now"}))], &["--on-interrupt", "deny"]).await;
-    assert!(told[0].contains("E_DENIED"), "{told:?}");
+    assert!(results[0].contains("E_DENIED"), "{results:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

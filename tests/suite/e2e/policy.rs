@@ -81,14 +81,14 @@ async fn foreign_arguments_are_translated_before_they_are_judged() {
         ("run_bash_command", beyond),
         ("read_file", json!({"filePath": "outputs/b", "explanation": "to see"})),
     ];
-    let (told, output) = world.call_all(calls, &["--on-interrupt", "approve", "--output", "json"]).await;
+    let (results, output) = world.call_all(calls, &["--on-interrupt", "approve", "--output", "json"]).await;
     let session = output.session();
-    assert!(told[0].contains("E_DENIED") && told[0].contains("git push"), "{told:#?}");
-    assert!(told[2].starts_with("exit code 0"), "{told:#?}");
+    assert!(results[0].contains("E_DENIED") && results[0].contains("git push"), "{results:#?}");
+    assert!(results[2].starts_with("exit code 0"), "{results:#?}");
     let note = "[ignored: description; timeout 120000 was read as milliseconds]";
-    assert!(told[2].ends_with(note), "{told:#?}");
-    assert!(told[3].contains("E_INVALID_ARGS") && told[3].contains("\"run_in_background\""), "{told:#?}");
-    assert_eq!(told[4], "a\n\n[ignored: explanation]", "{told:#?}");
+    assert!(results[2].ends_with(note), "{results:#?}");
+    assert!(results[3].contains("E_INVALID_ARGS") && results[3].contains("\"run_in_background\""), "{results:#?}");
+    assert_eq!(results[4], "a\n\n[ignored: explanation]", "{results:#?}");
 
     let records = world.json(["audit", "--session", &session]).await;
     let decided = records.as_array().unwrap().iter().filter(|record| record["kind"] == "call_decided");

@@ -119,9 +119,9 @@ async fn test_folder_reports_passes_and_failures() {
                  tools: {called: [grep], not_called: [read_file], at_most: 1}\n  cost: {max_steps: 2}\n";
     write("fails.yaml", fails);
     let failed = world.agentctl(["test", &folder, "--junit", &junit]).await.exits(1);
-    let told = &failed.stdout;
+    let stdout = &failed.stdout;
     has_all(
-        told,
+        stdout,
         &[
             "ok     a/notes",
             "FAILED fails",

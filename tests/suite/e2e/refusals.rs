@@ -201,8 +201,8 @@ async fn single_refused_tool_is_omitted_alone() {
             let (output, asked) = world.asked("Hello", &[]).await;
             assert_eq!(asked.len(), 2, "{wire} {form}: {}", output.stdout);
             assert_eq!(tools(&asked[1]).len() + 1, tools(&asked[0]).len(), "{wire} {form}");
-            let told = warnings(&output, "tool_left_out");
-            assert!(told.len() == 1 && told[0].contains("read_file"), "{wire} {form}: {told:?}");
+            let left_out = warnings(&output, "tool_left_out");
+            assert!(left_out.len() == 1 && left_out[0].contains("read_file"), "{wire} {form}: {left_out:?}");
             // After the second rejection, it is remembered, and not reported again.
             for requests in [2, 1] {
                 let (output, asked) = world.asked("Hello", &[]).await;

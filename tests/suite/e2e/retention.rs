@@ -75,8 +75,8 @@ async fn clean_removes_old_files_and_the_session_stays_usable() {
     assert_eq!(fs::read_to_string(&report).unwrap(), "the report\n");
 
     let audit = world.json(["audit"]).await;
-    let told = audit.as_array().unwrap().iter().find(|record| record["kind"] == "cleaned").unwrap();
-    assert_eq!((&told["by"], &told["parts"][0]["part"]), (&json!("agentctl"), &json!("outputs")));
+    let record = audit.as_array().unwrap().iter().find(|record| record["kind"] == "cleaned").unwrap();
+    assert_eq!((&record["by"], &record["parts"][0]["part"]), (&json!("agentctl"), &json!("outputs")));
     world.ok(["audit", "verify"]).await;
     assert!(world.ok(["audit"]).await.stdout.contains("cleaned"));
 }
@@ -192,8 +192,8 @@ async fn truncated_audit_log_is_detected_without_its_head_file() {
 async fn audit_log_verifies_after_removing_its_oldest_files() {
     let world = World::configured("audit: {max_file_bytes: 4096}\nretention: {every: never, audit_bytes: 12000}").await;
     world.model.respond_with(|request| {
-        let told = tool_texts(request).lines().filter(|line| line.contains("20")).count();
-        if told < 30 { another_call(request) } else { Reply::text("It is late.") }
+        let count = tool_texts(request).lines().filter(|line| line.contains("20")).count();
+        if count < 30 { another_call(request) } else { Reply::text("It is late.") }
     });
     world.ok(["run", "What time is it?"]).await;
     let before = world.json(["audit", "verify"]).await;

@@ -66,8 +66,8 @@ async fn fallback_model_continues_if_the_balance_is_exhausted() {
         "it goes on where the other one stopped"
     );
     assert_eq!(base.requests().len(), 2, "what no money buys is not tried again");
-    let told = daemon.ok(["run", "And now?"]).await;
-    assert_eq!(told.stdout.trim(), "Spare here.");
-    assert!(told.stderr.contains("spare-model answers: base-model did not answer recently"), "{}", told.stderr);
+    let output = daemon.ok(["run", "And now?"]).await;
+    assert_eq!(output.stdout.trim(), "Spare here.");
+    assert!(output.stderr.contains("spare-model answers: base-model did not answer recently"), "{}", output.stderr);
     assert_eq!(base.requests().len(), 2, "it is given a rest");
 }

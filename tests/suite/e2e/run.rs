@@ -311,9 +311,9 @@ async fn failed_command_is_shown_as_failed_everywhere() {
     let session = lines[0]["session_id"].as_str().unwrap();
     let attached = world.ok(["attach", session, "--after", "0"]).await.stderr;
     let shown = world.ok(["sessions", "show", session]).await.stdout;
-    for (told, call) in [(&attached, "✗ $ "), (&shown, "✗ run_bash_command")] {
-        has_all(told, &[call, "exit 3 ·", "first of it", "last of it", "3 lines", "ended by signal 9"]);
-        assert!(!told.contains("exit 0"), "{told}");
+    for (output, call) in [(&attached, "✗ $ "), (&shown, "✗ run_bash_command")] {
+        has_all(output, &[call, "exit 3 ·", "first of it", "last of it", "3 lines", "ended by signal 9"]);
+        assert!(!output.contains("exit 0"), "{output}");
     }
 }
 

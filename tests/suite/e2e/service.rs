@@ -29,7 +29,7 @@ impl Home {
     }
 
     /// Calls of systemd since the last check, except queries.
-    fn told(&self) -> Vec<String> {
+    fn manager_calls(&self) -> Vec<String> {
         let all = self.0.read("calls");
         let _ = fs::remove_file(self.0.path().join("calls"));
         all.lines().filter(|line| !line.contains(" show")).map(str::to_owned).collect()
@@ -44,7 +44,7 @@ async fn install_is_idempotent_and_keeps_hand_edited_units() {
     let enabled = "systemctl --user enable --now agentd.socket";
     let (reload, restart) = ("systemctl --user daemon-reload", "systemctl --user restart agentd.service");
     let stop = "systemctl --user stop agentd.service agentd.socket";
-    assert_eq!(home.told(), [reload, stop, enabled, "loginctl enable-linger"]);
+    assert_eq!(home.manager_calls(), [reload, stop, enabled, "loginctl enable-linger"]);
     assert!(first.stderr.contains("installed"), "{}", first.stderr);
     let service = fs::read_to_string(home.unit("agentd.service")).unwrap();
     assert!(service.contains("/agentd\"\n") && service.contains("AGENTD_DATA_DIR="), "{service}");
@@ -52,7 +52,7 @@ async fn install_is_idempotent_and_keeps_hand_edited_units() {
     // The second time, nothing is written, and a running daemon is not restarted.
     let again = home.0.ok(["service", "install"]).await;
     assert!(again.stderr.contains("unchanged") && !again.stderr.contains("wrote"), "{}", again.stderr);
-    assert_eq!(home.told(), [reload, enabled]);
+    assert_eq!(home.manager_calls(), [reload, enabled]);
 
     let own = format!("{service}# mine\n");
     fs::write(home.unit("agentd.service"), &own).unwrap();
@@ -60,25 +60,25 @@ async fn install_is_idempotent_and_keeps_hand_edited_units() {
         home.0.agentctl(args).await.exits(2).says(&["changed by hand", "--force"]);
         assert_eq!(fs::read_to_string(home.unit("agentd.service")).unwrap(), own);
     }
-    assert_eq!(home.told(), [""; 0]);
+    assert_eq!(home.manager_calls(), [""; 0]);
     let status = home.0.json(["service", "status"]).await;
     assert_eq!((&status["installed"], &status["units"][0]["state"]), (&true.into(), &"changed".into()), "{status:#}");
     home.0.ok(["service", "install", "--force"]).await;
     assert_eq!(fs::read_to_string(home.unit("agentd.service")).unwrap(), service);
-    assert_eq!(home.told(), [reload, restart, enabled]);
+    assert_eq!(home.manager_calls(), [reload, restart, enabled]);
     // Another socket replaces the first.
     let other = home.0.path().join("other.sock").display().to_string();
     home.0.ok(["service", "install", "--socket", &other]).await;
-    assert_eq!(home.told(), [reload, stop, enabled]);
+    assert_eq!(home.manager_calls(), [reload, stop, enabled]);
     assert!(fs::read_to_string(home.unit("agentd.socket")).unwrap().contains(&other));
 
     home.0.ok(["service", "restart"]).await;
     home.0.ok(["service", "logs", "--follow", "-n", "7"]).await;
     let log = "journalctl --user --unit agentd.service --lines 7 --follow";
-    assert_eq!(home.told(), [restart, log]);
+    assert_eq!(home.manager_calls(), [restart, log]);
     home.0.ok(["service", "uninstall"]).await;
     let disable = "systemctl --user disable --now agentd.service agentd.socket";
-    assert_eq!(home.told(), [disable, reload]);
+    assert_eq!(home.manager_calls(), [disable, reload]);
     assert!(!home.unit("agentd.service").exists() && !home.unit("agentd.socket").exists());
     home.0.ok(["service", "uninstall"]).await.says(&["no service"]);
 }
@@ -112,7 +112,7 @@ async fn keys_are_stored_only_on_request_and_never_shown() {
     assert!(output.stderr.contains("OPENAI_API_KEY") && !output.stderr.contains("s3cret"), "{}", output.stderr);
     assert_eq!(fs::read_to_string(&file).unwrap(), "OPENAI_API_KEY=\"sk-s3cret\"\n");
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-    assert_eq!(home.told(), [""; 0], "nothing is started");
+    assert_eq!(home.manager_calls(), [""; 0], "nothing is started");
 }
 
 #[tokio::test]

@@ -84,9 +84,9 @@ async fn edited_call_is_shown_before_it_runs_and_in_all_reports() {
     terminal.leaves();
 
     let session = &world.last_session().await;
-    let told = "(edited) echo edited > outputs/a (was touch";
-    world.ok(["attach", session, "--after", "0"]).await.says(&[told]);
-    world.ok(["audit", "--session", session]).await.shows(&[told, "agentctl: edit"]);
+    let edited = "(edited) echo edited > outputs/a (was touch";
+    world.ok(["attach", session, "--after", "0"]).await.says(&[edited]);
+    world.ok(["audit", "--session", session]).await.shows(&[edited, "agentctl: edit"]);
     let shown = world.ok(["sessions", "show", session]).await.stdout;
     assert!(shown.contains(r#"{"command":"echo edited > outputs/a"} (edited)"#), "{shown}");
 
@@ -238,8 +238,11 @@ async fn show_prints_the_whole_result_without_notes_to_the_model() {
     let after = terminal.sees("It failed.");
     assert!(!after.contains("large_tool_results"), "{after}");
     terminal.prompt();
-    let told = tool_texts(world.model.requests().last().unwrap());
-    assert!(told.contains("large_tool_results/") && !told.contains("line 1000\n"), "the model got a part: {told}");
+    let result = tool_texts(world.model.requests().last().unwrap());
+    assert!(
+        result.contains("large_tool_results/") && !result.contains("line 1000\n"),
+        "the model got a part: {result}"
+    );
     let seen = paged(&world, &mut terminal, "/show").await;
     has_all(&seen, &["line 1\n", "line 1000\n", "FAILED test_one", "note 1000\n", "note 2000\n"]);
     assert!(!seen.contains("large_tool_results") && !seen.contains("read_file"), "{}", &seen[seen.len() - 600..]);

@@ -51,10 +51,10 @@ async fn skill_script_is_confined_by_the_sandbox() {
     let (session, skill) = session_with_script(&world, &lines).await;
     let script = fs::read(skill.join("scripts/make.sh")).unwrap();
 
-    let told = run_script(&world, &session, "approve").await;
-    has_all(&told, &["skill kept", "script kept", "skills kept", "network closed", "\n0\n", "report made"]);
-    assert!(told.starts_with("exit code 0") && told.contains("1 background process ended"), "{told}");
-    assert!(!told.contains(SECRET), "{told}");
+    let result = run_script(&world, &session, "approve").await;
+    has_all(&result, &["skill kept", "script kept", "skills kept", "network closed", "\n0\n", "report made"]);
+    assert!(result.starts_with("exit code 0") && result.contains("1 background process ended"), "{result}");
+    assert!(!result.contains(SECRET), "{result}");
     assert_eq!(fs::read_to_string(&secret).unwrap(), SECRET);
     assert_eq!(fs::read(skill.join("scripts/make.sh")).unwrap(), script);
     assert!(!skill.with_file_name("new").exists());
@@ -70,13 +70,13 @@ async fn skill_script_is_confined_by_the_sandbox() {
 async fn skill_script_asks_and_obeys_the_rules() {
     let world = world("").await;
     let (session, _) = session_with_script(&world, "echo ran > \"$PROJECT/ran\"\n").await;
-    let told = run_script(&world, &session, "deny").await;
-    assert!(!told.starts_with("exit code"), "{told}");
+    let result = run_script(&world, &session, "deny").await;
+    assert!(!result.starts_with("exit code"), "{result}");
     assert!(!project(&world).join("ran").exists());
     let rules = "tools: {run_bash_command: {patterns: {critical: ['skills/']}, actions: {critical: deny}}}\n";
     world.write("config/hitl_rules.yaml", rules);
     world.client().await.reload().await.unwrap();
-    let told = run_script(&world, &session, "approve").await;
-    assert!(!told.starts_with("exit code"), "{told}");
+    let result = run_script(&world, &session, "approve").await;
+    assert!(!result.starts_with("exit code"), "{result}");
     assert!(!project(&world).join("ran").exists());
 }

@@ -83,9 +83,9 @@ async fn partial_answer_is_marked_and_only_unread_input_withdrawn() {
     assert_eq!(taken_back(&events), Some((None, vec!["drop the tables"])));
     world.model.default_reply(Reply::text("Fine."));
     world.ok(["run", "second thing", "--session", &session]).await;
-    let told = words(world.model.requests().last().unwrap());
-    let order = ["count", "I begin", "The user interrupted here", "second thing"].map(|part| told.find(part));
-    assert!(order.is_sorted() && order[0].is_some() && !told.contains("drop"), "{told}");
+    let text = words(world.model.requests().last().unwrap());
+    let order = ["count", "I begin", "The user interrupted here", "second thing"].map(|part| text.find(part));
+    assert!(order.is_sorted() && order[0].is_some() && !text.contains("drop"), "{text}");
 
     // If the user asks for it, it is continued.
     world.model.reply(Reply::tool_call("ask_human", json!({"question": "Which?"})));
@@ -94,9 +94,9 @@ async fn partial_answer_is_marked_and_only_unread_input_withdrawn() {
     running.sender().cancel().await.unwrap();
     assert_eq!(taken_back(&running.to_the_end().await), None, "it was answered with a call");
     world.ok(["run", "--session", &session]).await;
-    let told = words(world.model.requests().last().unwrap());
-    let last = told.rfind("The user interrupted here");
-    assert!(last.is_some() && told.rfind("The user asks to continue") > last, "{told}");
+    let text = words(world.model.requests().last().unwrap());
+    let last = text.rfind("The user interrupted here");
+    assert!(last.is_some() && text.rfind("The user asks to continue") > last, "{text}");
 }
 
 #[tokio::test]
@@ -122,8 +122,8 @@ async fn queued_turn_is_withdrawn_alone_and_later_input_is_a_new_turn() {
     for turn in [&mut waiting, &mut third] {
         assert_eq!(reason(&turn.to_the_end().await), StopReason::Completed);
     }
-    let told: String = world.model.requests()[1..].iter().map(words).collect();
-    assert!(told.contains("second thing") && told.contains("third thing") && !told.contains("drop"), "{told}");
+    let text: String = world.model.requests()[1..].iter().map(words).collect();
+    assert!(text.contains("second thing") && text.contains("third thing") && !text.contains("drop"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

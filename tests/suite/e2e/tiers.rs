@@ -31,12 +31,12 @@ async fn turn_offers_enabled_tools_and_rejects_others() {
         ("web_search", json!({"query": "x"})),
         ("find_files", json!({"pattern": "*"})),
     ];
-    let (told, output) = world.call_all(calls, &["--on-interrupt", "approve", "--output", "json"]).await;
+    let (results, output) = world.call_all(calls, &["--on-interrupt", "approve", "--output", "json"]).await;
     let session = output.exits(0).session();
-    for hidden in &told[..3] {
-        assert!(hidden.contains("E_UNKNOWN_TOOL"), "{told:#?}");
+    for hidden in &results[..3] {
+        assert!(hidden.contains("E_UNKNOWN_TOOL"), "{results:#?}");
     }
-    assert!(!told[3].contains("E_"), "{told:#?}");
+    assert!(!results[3].contains("E_"), "{results:#?}");
     assert!(!world.path().join("data/workspace").join(&session).join("outputs/ran").exists());
     let names = tool_names(&world.model.requests()[0]);
     assert!(names.is_sorted(), "{names:?}");

@@ -84,8 +84,8 @@ async fn imported_session_equals_the_original() {
     let other = elsewhere(&world).await;
     let report = import(&other, &file, &[]).await;
     holds(&report, json!({"session_id": id, "turns": 2}));
-    let told = keys(&report);
-    assert_eq!(told, ["events", "files", "interrupted", "session_id", "subagents", "title", "turns"]);
+    let fields = keys(&report);
+    assert_eq!(fields, ["events", "files", "interrupted", "session_id", "subagents", "title", "turns"]);
 
     // The same history, figures and usage.
     assert_eq!(events_of(&world.daemon, &id).await, events_of(&other, &id).await);
@@ -207,8 +207,8 @@ async fn subagents_are_exported_with_their_session() {
     let there = other.json(["sessions", "list", "--all"]).await;
     let of_new = there.as_array().unwrap().iter().find(|session| session["parent"] == json!(new)).unwrap();
     assert_ne!(of_new["id"], json!(child));
-    let told = serde_json::to_string(&events_of(&other, &new).await).unwrap();
-    assert!(!told.contains(&child) && !told.contains(&id), "{told}");
+    let imported = serde_json::to_string(&events_of(&other, &new).await).unwrap();
+    assert!(!imported.contains(&child) && !imported.contains(&id), "{imported}");
 }
 
 #[tokio::test]

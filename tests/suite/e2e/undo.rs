@@ -85,8 +85,8 @@ async fn undo_leaves_externally_changed_files_alone() {
     let (world, _) = changed().await;
     world.write("project/notes.txt", "a person's words\n");
     let output = world.agentctl(["undo"]).await.exits(1);
-    let told = ["/project/notes.txt: left alone, it has been changed since", "+a person's words", "1 conflict"];
-    has_all(&output.stdout, &told);
+    let parts = ["/project/notes.txt: left alone, it has been changed since", "+a person's words", "1 conflict"];
+    has_all(&output.stdout, &parts);
     assert_eq!(project(&world, "notes.txt"), b"a person's words\n");
     assert_eq!(project(&world, "edited.txt"), b"old words\n", "the others are restored");
 }
@@ -196,7 +196,7 @@ async fn commanded(world: &World, session: Option<&str>, command: &str) -> (Stri
     let place = session.map_or(["-C", &project], |session| ["--session", session]);
     let args = ["run", "Do it", "--on-interrupt", "approve", "--output", "json", place[0], place[1]];
     let session = world.ok(args).await.session();
-    (world.told(), session)
+    (world.last_result(), session)
 }
 
 #[tokio::test]
@@ -212,7 +212,7 @@ async fn large_rearrangement_is_undone_and_redone() {
     symlink("many/1", folder.join("link")).unwrap();
     symlink("nowhere", folder.join("dangling")).unwrap();
     let before = everything(&world);
-    let (told, session) = commanded(
+    let (result, session) = commanded(
         &world,
         None,
         r#"cd "$PROJECT"; rm many/0/*; for f in many/1/*; do mv $f $f.moved; done; chmod -R 700 many/2
@@ -221,7 +221,7 @@ async fn large_rearrangement_is_undone_and_redone() {
         printf x >> large.bin; echo "odd" > $'new/a\nb \xff'; echo turned"#,
     )
     .await;
-    assert!(told.contains("turned") && told.contains("large.bin (larger than 10"), "{told}");
+    assert!(result.contains("turned") && result.contains("large.bin (larger than 10"), "{result}");
     let after = everything(&world);
     world.agentctl(["undo", &session, "--preview"]).await.exits(1);
     assert!(everything(&world) == after, "a preview changes nothing");
@@ -277,8 +277,8 @@ async fn concurrent_undo_runs_once() {
 async fn unrecorded_call_runs_and_reports_it_on_a_full_disk() {
     let Some(world) = World::on_disk("data/undo", "256k").await else { return };
     world.write("project/a", vec![b'a'; 600_000]);
-    let (told, session) = commanded(&world, None, r#"cd "$PROJECT"; echo b > a; echo changed"#).await;
-    assert!(told.contains("changed") && told.contains("not recorded and cannot be undone"), "{told}");
+    let (result, session) = commanded(&world, None, r#"cd "$PROJECT"; echo b > a; echo changed"#).await;
+    assert!(result.contains("changed") && result.contains("not recorded and cannot be undone"), "{result}");
     world.agentctl(["undo", &session]).await.exits(2).says(&["no turn of this session changed files"]);
     world.still_serves().await;
 }
@@ -299,13 +299,13 @@ async fn full_disk_stops_an_undo_only_between_files() {
     let failed = report["files"].as_array().unwrap().iter().filter(|file| file["outcome"] == "failed");
     let reasons: Vec<&str> = failed.map(|file| file["reason"].as_str().unwrap()).collect();
     assert!(reasons.len() >= 2 && reasons.iter().all(|reason| *reason == "the disk is full"), "{report:#}");
-    let (told, _) = commanded(&world, Some(&session), r#"cd "$PROJECT"; ls -A; rm filler more; echo freed"#).await;
-    let names: Vec<&str> = told.lines().filter(|line| line.len() < 10 && !line.contains(':')).collect();
-    assert_eq!(names, ["c", "filler", "more", "freed"], "nothing is half there: {told}");
+    let (result, _) = commanded(&world, Some(&session), r#"cd "$PROJECT"; ls -A; rm filler more; echo freed"#).await;
+    let names: Vec<&str> = result.lines().filter(|line| line.len() < 10 && !line.contains(':')).collect();
+    assert_eq!(names, ["c", "filler", "more", "freed"], "nothing is half there: {result}");
     // The rest is restored once there is space.
     world.ok(["undo", &session, "--turn", "2"]).await;
-    let (told, _) = commanded(&world, Some(&session), r#"cd "$PROJECT"; wc -c a b; cat c"#).await;
-    assert!(told.contains("800000 a") && told.contains("800000 b") && told.contains("one"), "{told}");
+    let (result, _) = commanded(&world, Some(&session), r#"cd "$PROJECT"; wc -c a b; cat c"#).await;
+    assert!(result.contains("800000 a") && result.contains("800000 b") && result.contains("one"), "{result}");
 }
 
 #[tokio::test]
@@ -314,8 +314,8 @@ async fn undo_beyond_the_recorded_limit_loses_nothing() {
     for number in 0..80 {
         world.write(&format!("project/z/{number}"), format!("content {number}"));
     }
-    let (told, session) = commanded(&world, None, r#"cd "$PROJECT"; mv z a; echo moved"#).await;
-    assert!(told.contains("moved") && told.contains("62 files changed beyond the limit of 100"), "{told}");
+    let (result, session) = commanded(&world, None, r#"cd "$PROJECT"; mv z a; echo moved"#).await;
+    assert!(result.contains("moved") && result.contains("62 files changed beyond the limit of 100"), "{result}");
     world.agentctl(["undo", &session]).await.exits(1).shows(&["was not recorded"]);
     for number in 0..80 {
         let content = project(&world, &format!("z/{number}"));

@@ -53,9 +53,9 @@ fn grep(path: &str) -> (&'static str, Value) {
 }
 
 #[track_caller]
-fn tells(told: &str, words: &[&str]) {
-    has_all(told, words);
-    has_none(told, &SECRETS);
+fn tells(result: &str, words: &[&str]) {
+    has_all(result, words);
+    has_none(result, &SECRETS);
 }
 
 #[tokio::test]
@@ -79,17 +79,17 @@ async fn failing_edit_reveals_nothing_of_an_unreadable_file() {
         "old_string is not in /project/diary.md; reading the file requires approval",
     ];
     // There is no question, since the call would fail.
-    let (told, _) = world.is_told("wait", &failing).await;
-    tells(&told, &words);
+    let (result, _) = world.is_told("wait", &failing).await;
+    tells(&result, &words);
     // Nor if it runs without a question, because the user has allowed the tool permanently.
     for rule in ["edit_file", "apply_patch"] {
         world.ok(["grants", "add", rule]).await;
     }
-    let (told, _) = world.is_told("wait", &failing).await;
-    tells(&told, &words);
+    let (result, _) = world.is_told("wait", &failing).await;
+    tells(&result, &words);
     // For all other files, the current text is quoted, so that the next attempt fits.
-    let (told, _) = world.is_told("wait", &[edit("/project/plain.md", "plain word?")]).await;
-    assert!(told.contains("the closest match is at line 2:\nplain words"), "{told}");
+    let (result, _) = world.is_told("wait", &[edit("/project/plain.md", "plain word?")]).await;
+    assert!(result.contains("the closest match is at line 2:\nplain words"), "{result}");
 }
 
 #[tokio::test]
@@ -110,8 +110,8 @@ async fn failing_undo_reveals_nothing_of_an_unreadable_file() {
     };
     // Once before the question, and once when it runs.
     for on_interrupt in ["wait", "approve"] {
-        let told = undo(on_interrupt).await;
-        tells(&told, &["reading /project/diary.md requires approval, so the reason is not shown"]);
+        let result = undo(on_interrupt).await;
+        tells(&result, &["reading /project/diary.md requires approval, so the reason is not shown"]);
     }
 }
 
@@ -119,16 +119,16 @@ async fn failing_undo_reveals_nothing_of_an_unreadable_file() {
 async fn file_named_in_a_search_is_judged_like_a_read() {
     let world = with_secrets().await;
     let paths = ["/project/private.txt", "/project/diary.md", "/project/.env"];
-    let (told, result) = world.is_told("deny", &paths.map(grep)).await;
-    tells(&told, &["it matches tools.read_file", "this run cannot ask"]);
+    let (text, result) = world.is_told("deny", &paths.map(grep)).await;
+    tells(&text, &["it matches tools.read_file", "this run cannot ask"]);
     assert_eq!(result["denials"].as_array().unwrap().len(), 3, "{result:#}");
-    let (told, result) = world.is_told("deny", &[grep("/project/plain.md"), grep("/project")]).await;
-    tells(&told, &["/project/plain.md:2: plain words"]);
+    let (text, result) = world.is_told("deny", &[grep("/project/plain.md"), grep("/project")]).await;
+    tells(&text, &["/project/plain.md:2: plain words"]);
     assert_eq!(result["denials"], json!([]), "{result:#}");
     // A grant for reading applies to searching.
     world.ok(["grants", "add", "read_file"]).await;
-    let (told, _) = world.is_told("deny", &[grep("/project/diary.md"), grep("/project/private.txt")]).await;
-    assert!(told.contains("/project/diary.md:2: dear diary") && !told.contains("for nobody"), "{told}");
+    let (text, _) = world.is_told("deny", &[grep("/project/diary.md"), grep("/project/private.txt")]).await;
+    assert!(text.contains("/project/diary.md:2: dear diary") && !text.contains("for nobody"), "{text}");
 
     // An explanation in advance gives the same verdict.
     let session = result["session_id"].as_str().unwrap();

@@ -88,10 +88,10 @@ async fn short_texts_are_inlined_in_any_encoding() {
         args.extend(["--file", path.to_str().unwrap()]);
     }
     world.ok(args).await;
-    let told = body(&world.model.requests()[0]);
-    assert!(told.contains("[File: uploads/注.txt]") && told.contains("今天天气很好"), "{told}");
-    assert!(told.contains("- uploads/long.txt: read_file opens it") && !told.contains("word word"), "{told}");
-    assert!(told.contains("- uploads/a.bin: read_file opens it"), "{told}");
+    let input = body(&world.model.requests()[0]);
+    assert!(input.contains("[File: uploads/注.txt]") && input.contains("今天天气很好"), "{input}");
+    assert!(input.contains("- uploads/long.txt: read_file opens it") && !input.contains("word word"), "{input}");
+    assert!(input.contains("- uploads/a.bin: read_file opens it"), "{input}");
 }
 
 #[tokio::test]

@@ -113,13 +113,13 @@ async fn many_sessions_are_watched_and_paged_completely() {
     for _ in 0..SESSIONS {
         made.insert(client.create_session(&NewSession::default()).await.unwrap().session.summary.id);
     }
-    let mut told: BTreeSet<SessionId> = BTreeSet::new();
-    while told.len() < SESSIONS {
+    let mut seen: BTreeSet<SessionId> = BTreeSet::new();
+    while seen.len() < SESSIONS {
         if let WatchEvent::SessionCreated(summary) = next(&mut watch).await {
-            told.insert(summary.id);
+            seen.insert(summary.id);
         }
     }
-    assert_eq!(told, made);
+    assert_eq!(seen, made);
     let (mut paged, mut after) = (Vec::new(), Some(String::new()));
     while let Some(place) = after {
         let (page, next) = client.filtered_sessions(&place, 70, false, &Default::default()).await.unwrap();

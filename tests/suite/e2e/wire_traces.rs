@@ -47,17 +47,17 @@ async fn is_shown_as_it_came(daemon: &TempDaemon, session: &str, wire: &str, req
     assert!(requests.len() >= 2, "{requests:#?}");
     for (at, recorded) in requests.iter().enumerate() {
         let number = (at + 1).to_string();
-        let told = shown(daemon, &[session, "--request", &number]).await;
-        assert_eq!(told["request"]["body"], recorded.sent(), "{wire} {number}");
-        assert_eq!(told["request"]["bytes"], recorded.text.len(), "{wire} {number}");
-        assert_eq!(told["request"]["wire"], wire);
-        let url = told["request"]["url"].as_str().unwrap();
+        let record = shown(daemon, &[session, "--request", &number]).await;
+        assert_eq!(record["request"]["body"], recorded.sent(), "{wire} {number}");
+        assert_eq!(record["request"]["bytes"], recorded.text.len(), "{wire} {number}");
+        assert_eq!(record["request"]["wire"], wire);
+        let url = record["request"]["url"].as_str().unwrap();
         assert!(url.starts_with("http://127.0.0.1:") && url.ends_with(&recorded.path), "{url} {}", recorded.path);
-        let (answer, new) = (&told["answer"], &told["new"]);
+        let (answer, new) = (&record["answer"], &record["new"]);
         holds(answer, json!({"status": 200, "outcome": "whole"}));
         assert!(answer["first_token_us"].as_u64() <= answer["duration_us"].as_u64() && !answer["body"].is_null());
-        holds(&told, json!({"purpose": "turn", "step": at + 1, "session_id": session}));
-        assert!(told["trace_id"].is_string() && told["turn_id"].is_string(), "{told:#}");
+        holds(&record, json!({"purpose": "turn", "step": at + 1, "session_id": session}));
+        assert!(record["trace_id"].is_string() && record["turn_id"].is_string(), "{record:#}");
         assert_eq!(new.is_null(), at == 0, "{new}");
     }
 }
@@ -147,14 +147,14 @@ async fn traces_contain_no_secrets() {
     );
     let kept = fs::read_to_string(folder(&daemon, &session).join("trace.jsonl")).unwrap();
     assert!(!kept.contains(KEY) && !kept.contains("team-secret"), "{kept}");
-    let told = shown(&daemon, &[&session, "--request", "2"]).await;
+    let record = shown(&daemon, &[&session, "--request", "2"]).await;
     // It is still valid JSON with everything else.
-    let text = told["request"]["body"].to_string();
+    let text = record["request"]["body"].to_string();
     assert!(
-        text.contains("My key is") && text.contains("[redacted]") && told["request"]["body"].is_object(),
-        "{told:#}"
+        text.contains("My key is") && text.contains("[redacted]") && record["request"]["body"].is_object(),
+        "{record:#}"
     );
-    assert!(told["request"]["headers"].to_string().contains("[redacted]"), "{told:#}");
+    assert!(record["request"]["headers"].to_string().contains("[redacted]"), "{record:#}");
 }
 
 #[tokio::test]
@@ -177,9 +177,9 @@ async fn files_are_private_rotated_and_removed_with_the_session() {
     let (first, last) = (listed[0]["number"].as_u64().unwrap(), listed.last().unwrap()["number"].as_u64().unwrap());
     assert!(first > 1 && last == 8, "{first} {last}");
     for number in first..=last {
-        let told = shown(&world.daemon, &[&session, "--request", &number.to_string()]).await;
+        let shown_record = shown(&world.daemon, &[&session, "--request", &number.to_string()]).await;
         let recorded = &world.model.requests()[usize::try_from(number).unwrap() - 1];
-        assert_eq!(told["request"]["body"], recorded.sent(), "{number}");
+        assert_eq!(shown_record["request"]["body"], recorded.sent(), "{number}");
     }
     world.agentctl(["trace", "--request", "1"]).await.exits(2).says(&["no request 1", "are stored"]);
     has_all(&shown(&world.daemon, &[&session, "--requests"]).await["remarks"].to_string(), &["no longer stored"]);
@@ -204,12 +204,15 @@ async fn trace_continues_after_a_kill_and_skips_cut_lines() {
     file.set_len(u64::try_from(length).unwrap() - 20).unwrap();
     world.daemon.restart().await;
     goes_on(&world.daemon, &session, "Three").await;
-    let told = shown(&world.daemon, &[&session, "--requests"]).await;
+    let record = shown(&world.daemon, &[&session, "--requests"]).await;
     let numbers: Vec<u64> =
-        told["requests"].as_array().unwrap().iter().map(|request| request["number"].as_u64().unwrap()).collect();
+        record["requests"].as_array().unwrap().iter().map(|request| request["number"].as_u64().unwrap()).collect();
     assert_eq!(numbers, [1, 2, 3]);
-    assert!(told["remarks"].to_string().contains("1 line of the trace: truncated"), "{}", told["remarks"]);
-    assert!(told["requests"][1]["answer"].is_null() && told["requests"][2]["answer"]["status"] == 200, "{told:#}");
+    assert!(record["remarks"].to_string().contains("1 line of the trace: truncated"), "{}", record["remarks"]);
+    assert!(
+        record["requests"][1]["answer"].is_null() && record["requests"][2]["answer"]["status"] == 200,
+        "{record:#}"
+    );
     for number in 1..=3 {
         let one = shown(&world.daemon, &[&session, "--request", &number.to_string()]).await;
         assert_eq!(one["request"]["body"], world.model.requests()[number - 1].sent());

@@ -245,8 +245,9 @@ async fn server_accepts_subagents_and_their_parent() {
         let mut world = World::start(provider).await;
         world.model.respond_with(|request| {
             let body = request.sent();
-            let told = [&body["instructions"], &body["system"][0]["text"]];
-            let is_subagent = told.iter().any(|told| told.as_str().is_some_and(|it| it.contains("You are a subagent")));
+            let prompts = [&body["instructions"], &body["system"][0]["text"]];
+            let is_subagent =
+                prompts.iter().any(|prompt| prompt.as_str().is_some_and(|it| it.contains("You are a subagent")));
             let has_results =
                 ["\"tool_result\"", "\"function_call_output\""].iter().any(|it| request.text.contains(it));
             match (is_subagent, has_results) {

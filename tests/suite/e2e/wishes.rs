@@ -70,9 +70,10 @@ async fn timeout_stops_the_running_command_and_later_calls() {
     let output = world.agentctl(args).await.exits(6).json();
     holds(&output, json!({"stop_reason": "time_limit", "text": "Out of time."}));
     let requests = world.model.requests();
-    let told: Vec<&str> = requests[1].messages().iter().filter(|message| message["role"] == "tool").map(text).collect();
-    assert!(told[0].starts_with("E_TIMEOUT") && told[0].contains("begun"), "{told:?}");
-    assert!(told[1].starts_with("E_NOT_RUN"), "{told:?}");
+    let results: Vec<&str> =
+        requests[1].messages().iter().filter(|message| message["role"] == "tool").map(text).collect();
+    assert!(results[0].starts_with("E_TIMEOUT") && results[0].contains("begun"), "{results:?}");
+    assert!(results[1].starts_with("E_NOT_RUN"), "{results:?}");
     assert!(!project.join("late.txt").exists());
 }
 

@@ -53,9 +53,9 @@ impl World {
     async fn works_in(&self, name: &str, calls: Vec<(&'static str, Value)>) -> (Vec<String>, String) {
         let (project, worktree) = (self.project().display().to_string(), format!("--worktree={name}"));
         let args = ["-C", &project, &worktree, "--on-interrupt", "approve", "--output", "json"];
-        let (told, output) = self.call_all(calls, &args).await;
+        let (results, output) = self.call_all(calls, &args).await;
         let session = output.exits(0).session();
-        (told, session)
+        (results, session)
     }
 
     async fn worktree(&self, args: &[&str]) -> Output {
@@ -103,15 +103,18 @@ async fn two_sessions_edit_one_repository_and_both_are_merged() {
         .works_in("one", vec![write("/project/a.txt", "ONE\ntwo\nthree\n"), write("/project/new.txt", "n\n")])
         .await;
     let args = ["-C", &world.project().display().to_string(), "--worktree=two", "--on-interrupt", "approve"];
-    let (told, output) = world
+    let (results, output) = world
         .call_all(
             vec![command("cat b.txt && sed -i s/three/THREE/ a.txt && pwd"), command("git status --short")],
             &args,
         )
         .await;
     output.exits(0).says(&["worktree two (branch agentd/two)", "2 files with uncommitted changes"]);
-    assert!(told[0].contains("beta") && !told[0].contains("mine") && told[0].contains("/project"), "{told:?}");
-    assert!(told[1].contains(" M a.txt"), "{told:?}");
+    assert!(
+        results[0].contains("beta") && !results[0].contains("mine") && results[0].contains("/project"),
+        "{results:?}"
+    );
+    assert!(results[1].contains(" M a.txt"), "{results:?}");
     assert_eq!(world.main_file("a.txt"), "one\ntwo\nthree\n", "the main tree is as it was");
     world.daemon.crash().await;
 
@@ -196,10 +199,10 @@ async fn sandboxed_git_reaches_only_its_own_worktree() {
         command(&format!("echo 'gitdir: /tmp' > .git; echo /tmp > {common}/worktrees/one/commondir; cat .git")),
     ];
     let config = fs::read_to_string(world.project().join(".git/config")).unwrap();
-    let (told, _) = world.works_in("one", calls).await;
-    assert!(told[1].contains("inner") && told[1].contains("agentd/one"), "{told:#?}");
-    assert!(!told[2].contains("pre-commit\n") && told[2].contains("Read-only"), "{told:#?}");
-    assert!(told[5].contains("worktrees/one"), "{told:#?}");
+    let (results, _) = world.works_in("one", calls).await;
+    assert!(results[1].contains("inner") && results[1].contains("agentd/one"), "{results:#?}");
+    assert!(!results[2].contains("pre-commit\n") && results[2].contains("Read-only"), "{results:#?}");
+    assert!(results[5].contains("worktrees/one"), "{results:#?}");
     let project = world.project();
     assert_eq!(fs::read_to_string(project.join(".git/config")).unwrap(), config);
     assert!(!project.join(".git/hooks/pre-commit").exists());
@@ -432,9 +435,9 @@ async fn worktree_survives_restart_and_serves_forks_and_undo() {
     let sub = world.project().join("sub").display().to_string();
     let calls = vec![write("/project/c.txt", "changed\n"), command("ls")];
     let args = ["-C", &sub, "--worktree", "--on-interrupt", "approve", "--output", "json"];
-    let (told, output) = world.call_all(calls, &args).await;
+    let (results, output) = world.call_all(calls, &args).await;
     let session = output.exits(0).session();
-    assert!(told[1].contains("c.txt") && !told[1].contains("a.txt"), "{told:?}");
+    assert!(results[1].contains("c.txt") && !results[1].contains("a.txt"), "{results:?}");
     let listed = world.worktrees().await;
     let name = listed[0]["name"].as_str().unwrap().to_owned();
     assert!(session.replace('-', "").ends_with(&name), "{name} is of {session}");
@@ -449,8 +452,8 @@ async fn worktree_survives_restart_and_serves_forks_and_undo() {
     // A turn continues there, and so does a fork.
     let fork = world.ok(["sessions", "fork", &session]).await.stdout.trim().to_owned();
     let args = ["--session", &fork, "--on-interrupt", "approve"];
-    let (told, _) = world.call_all(vec![("read_file", json!({"path": "/project/c.txt"}))], &args).await;
-    assert!(told[0].contains("changed"), "{told:?}");
+    let (results, _) = world.call_all(vec![("read_file", json!({"path": "/project/c.txt"}))], &args).await;
+    assert!(results[0].contains("changed"), "{results:?}");
     world.ok(["undo", &session]).await;
     assert_eq!(world.worktree_file(&file), "deep\n");
     // After the session is deleted, the fork has the worktree.
@@ -467,15 +470,15 @@ async fn subagent_can_work_in_its_own_worktree() {
     let world = in_repository().await;
     world.model.respond_with(|request| {
         let system = request.messages()[0]["content"].as_str().unwrap_or_default().to_owned();
-        let told = tool_texts(request);
+        let result = tool_texts(request);
         let is_sub = system.contains("You are a subagent");
-        match (is_sub, told.is_empty()) {
+        match (is_sub, result.is_empty()) {
             (true, true) => {
                 Reply::tool_call("write_file", json!({"path": "/project/a.txt", "content": "by the subagent\n"}))
             }
             (true, false) => Reply::text("I wrote a.txt anew, with one line, as was wanted. ".repeat(6)),
             (false, true) => Reply::tool_call("delegate_task", json!({"task": "Write a.txt", "worktree": true})),
-            (false, false) => Reply::text(told),
+            (false, false) => Reply::text(result),
         }
     });
     let project = format!("{}:rw", world.project().display());
@@ -492,11 +495,11 @@ async fn unused_subagent_worktree_is_removed_and_read_only_refused() {
     let world = in_repository().await;
     world.model.respond_with(|request| {
         let system = request.messages()[0]["content"].as_str().unwrap_or_default().to_owned();
-        let told = tool_texts(request);
-        match (system.contains("You are a subagent"), told.is_empty()) {
+        let result = tool_texts(request);
+        match (system.contains("You are a subagent"), result.is_empty()) {
             (true, _) => Reply::text("I looked at all of it, and there is nothing to be changed. ".repeat(6)),
             (false, true) => Reply::tool_call("delegate_task", json!({"task": "Look at a.txt", "worktree": true})),
-            (false, false) => Reply::text(told),
+            (false, false) => Reply::text(result),
         }
     });
     let project = world.project().display().to_string();
@@ -536,8 +539,8 @@ async fn project_grants_apply_in_its_worktrees() {
     let rule = format!("run_bash_command: [at {project}] sed -i s/one/ONE/ a.txt");
     world.ok(["grants", "add", &rule]).await;
     let args = ["-C", &project, "--worktree=one", "--on-interrupt", "deny"];
-    let (told, output) = world.call_all(vec![command("sed -i s/one/ONE/ a.txt")], &args).await;
+    let (results, output) = world.call_all(vec![command("sed -i s/one/ONE/ a.txt")], &args).await;
     output.exits(0);
-    assert!(!told[0].contains("E_DENIED"), "{told:?}");
+    assert!(!results[0].contains("E_DENIED"), "{results:?}");
     assert!(world.worktree_file("one/a.txt").starts_with("ONE"));
 }

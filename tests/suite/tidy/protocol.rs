@@ -49,10 +49,10 @@ fn protocol_page_lists_every_method_and_start_field() {
     let turns = proto("turn");
     let table = between(&page, "The fields of `start`:", "\nThree things");
     // Two of them share a row.
-    let told =
+    let is_documented =
         |field: &&str| table.lines().any(|line| line.split(" | ").next().unwrap().contains(&format!("`{field}`")));
     let start = fields(between(&turns, "message Start {", "\n  }"));
-    missing.extend(start.into_iter().filter(|field| !told(field)).map(|field| format!("start.{field}")));
+    missing.extend(start.into_iter().filter(|field| !is_documented(field)).map(|field| format!("start.{field}")));
     none("docs/protocol.md tells of all services", missing);
 }
 
@@ -90,8 +90,8 @@ fn protocol_page_lists_every_stream_message() {
     for (noun, message, oneof) in streams {
         let proto = proto(noun);
         let kinds = fields(between(between(&proto, message, "\n}"), oneof, "\n  }"));
-        let told = |kind: &str| page.contains(&format!("`{kind}`"));
-        missing.extend(kinds.into_iter().filter(|kind| !told(kind)).map(|kind| format!("{noun}: {kind}")));
+        let is_documented = |kind: &str| page.contains(&format!("`{kind}`"));
+        missing.extend(kinds.into_iter().filter(|kind| !is_documented(kind)).map(|kind| format!("{noun}: {kind}")));
     }
     let numbers: Vec<usize> = [("turn", "message ClientTool {"), ("turn", "message TurnLimits {")]
         .into_iter()

@@ -196,19 +196,19 @@ fn status(code: u16) -> StatusCode {
     StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }
 
-fn told(headers: &HeaderMap) -> Attributes {
+fn attributes(headers: &HeaderMap) -> Attributes {
     headers.iter().map(|(name, value)| (name.to_string(), json!(value.to_str().unwrap_or_default()))).collect()
 }
 
 async fn take_traces(State(shared): State<Shared>, headers: HeaderMap, body: Bytes) -> Result<Vec<u8>, StatusCode> {
-    answered(&shared, "/v1/traces", told(&headers), body.len()).await.map_err(status)?;
+    answered(&shared, "/v1/traces", attributes(&headers), body.len()).await.map_err(status)?;
     let request = ExportTraceServiceRequest::decode(body).map_err(|_| StatusCode::BAD_REQUEST)?;
     note_spans(&shared, request);
     Ok(ExportTraceServiceResponse::default().encode_to_vec())
 }
 
 async fn take_metrics(State(shared): State<Shared>, headers: HeaderMap, body: Bytes) -> Result<Vec<u8>, StatusCode> {
-    answered(&shared, "/v1/metrics", told(&headers), body.len()).await.map_err(status)?;
+    answered(&shared, "/v1/metrics", attributes(&headers), body.len()).await.map_err(status)?;
     let request = ExportMetricsServiceRequest::decode(body).map_err(|_| StatusCode::BAD_REQUEST)?;
     let metrics = request.resource_metrics.into_iter().flat_map(|of| of.scope_metrics).flat_map(|of| of.metrics);
     let mut points = Vec::new();
@@ -247,7 +247,7 @@ impl TraceService for Grpc {
         &self,
         request: tonic::Request<ExportTraceServiceRequest>,
     ) -> Result<tonic::Response<ExportTraceServiceResponse>, tonic::Status> {
-        let headers = told(&request.metadata().clone().into_headers());
+        let headers = attributes(&request.metadata().clone().into_headers());
         let refused = |_| tonic::Status::unavailable("not now");
         answered(&self.0, "grpc", headers, 0).await.map_err(refused)?;
         note_spans(&self.0, request.into_inner());

@@ -537,9 +537,9 @@ async fn what_was_handed_over_is_kept_until_a_turn_has_told_it(store: &impl Stor
     store.append(many).await.unwrap();
     assert_eq!((next().await.len(), next().await.pop().as_deref()), (100, Some("n149")));
     // Files are consumed once a turn starts with them, however it ends.
-    let told = next().await;
-    let told: Vec<&str> = told.iter().map(String::as_str).collect();
-    let started = takes(script.turn_started(), &told);
+    let paths = next().await;
+    let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+    let started = takes(script.turn_started(), &paths);
     store.append(vec![started, script.turn_ended(StopReason::Cancelled)]).await.unwrap();
     store.append((0..50).map(|number| hand(&mut script, &format!("m{number}"))).collect()).await.unwrap();
     let next = next().await;
@@ -699,7 +699,7 @@ async fn usage_by(store: &impl Store, by: UsageGrouping, since: Option<&str>) ->
 }
 
 /// Names, calls, unpriced calls, prompt tokens and costs of the groups.
-fn told(report: &UsageReport) -> Vec<(&str, u64, u64, u64, Option<u64>)> {
+fn usage_rows(report: &UsageReport) -> Vec<(&str, u64, u64, u64, Option<u64>)> {
     let groups = report.groups.iter().map(|UsageGroup { name, usage, .. }| {
         (name.as_str(), usage.calls, usage.unpriced_calls, usage.prompt_tokens, usage.cost_microusd)
     });
@@ -735,7 +735,7 @@ async fn usage_is_summed_up_by_model_session_day_and_slot(store: &impl Store) {
 
     let report = usage_by(store, UsageGrouping::Model, None).await;
     let models = [("dear", 3, 0, 31, Some(1201)), ("free", 1, 0, 30, Some(0)), ("local", 1, 1, 40, None)];
-    assert_eq!(told(&report), models);
+    assert_eq!(usage_rows(&report), models);
     let total = Usage { reasoning_tokens: 0, ..report.total };
     assert_eq!((total.calls, total.unpriced_calls, total.cost_microusd), (5, 1, Some(1201)));
     assert_eq!((total.prompt_tokens, total.completion_tokens), (101, 5));
@@ -747,19 +747,19 @@ async fn usage_is_summed_up_by_model_session_day_and_slot(store: &impl Store) {
     let report = usage_by(store, UsageGrouping::Session, None).await;
     let (one, two) = (first.session.to_string(), second.session.to_string());
     let sessions = [(one.as_str(), 3, 0, 60, Some(1200)), ("", 1, 0, 1, Some(1)), (two.as_str(), 1, 1, 40, None)];
-    assert_eq!(told(&report), sessions);
+    assert_eq!(usage_rows(&report), sessions);
     assert_eq!((report.groups[0].title.as_str(), report.groups[0].session()), ("Tidy up", Some(first.session)));
 
     let days =
         [("2026-01-02", 3, 0, 31, Some(1201)), ("2026-01-03", 1, 0, 30, Some(0)), ("2026-01-04", 1, 1, 40, None)];
-    assert_eq!(told(&usage_by(store, UsageGrouping::Day, None).await), days);
-    assert_eq!(told(&usage_by(store, UsageGrouping::Day, Some("2026-01-03")).await), days[1..]);
+    assert_eq!(usage_rows(&usage_by(store, UsageGrouping::Day, None).await), days);
+    assert_eq!(usage_rows(&usage_by(store, UsageGrouping::Day, Some("2026-01-03")).await), days[1..]);
     let slots = [("base", 3, 1, 70, Some(1200)), ("chat", 1, 0, 1, Some(1)), ("code", 1, 0, 30, Some(0))];
-    assert_eq!(told(&usage_by(store, UsageGrouping::Slot, None).await), slots);
+    assert_eq!(usage_rows(&usage_by(store, UsageGrouping::Slot, None).await), slots);
 
     let query = UsageQuery { last_days: Some(1), since: None, until: None, by: UsageGrouping::Model };
     let now = "2026-01-04T23:59:59Z".parse().unwrap();
-    assert_eq!(told(&store.usage(query.clone(), now).await.unwrap()), [("local", 1, 1, 40, None)]);
+    assert_eq!(usage_rows(&store.usage(query.clone(), now).await.unwrap()), [("local", 1, 1, 40, None)]);
     let until = Some("2026-01-03".parse().unwrap());
     let query = UsageQuery { last_days: None, until, ..query };
     assert_eq!(store.usage(query.clone(), now).await.unwrap().total.calls, 4);

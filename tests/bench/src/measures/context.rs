@@ -213,15 +213,15 @@ pub(super) fn codes(done: usize) -> Reply {
 /// Runs a turn. Returns the usage of each model call with its share of repeated tokens, and the session.
 pub(super) async fn usages(client: &Client, start: StartRequest) -> anyhow::Result<(Vec<Told>, SessionId)> {
     let mut stream = client.turn(start).await?;
-    let mut told = Vec::new();
+    let mut usages = Vec::new();
     while let Some(event) = stream.next().await? {
         match event.kind {
-            EventKind::UsageUpdated { usage, prompt, .. } => told.push((usage, prompt)),
+            EventKind::UsageUpdated { usage, prompt, .. } => usages.push((usage, prompt)),
             EventKind::TurnEnded { result } if result.error.is_some() => bail!("the turn failed: {:?}", result.error),
             _ => {}
         }
     }
-    Ok((told, stream.session_id()))
+    Ok((usages, stream.session_id()))
 }
 
 pub(super) type Told = (Usage, Option<agentd_core::context::PromptReport>);
@@ -238,8 +238,8 @@ async fn embedded() -> anyhow::Result<Row> {
     for number in 0..LOCAL_TURNS {
         let mut start = turn::request(session, None);
         start.start.text = Some(format!("Write one sentence about the number {number}."));
-        let (told, id) = usages(&daemon.client, start).await?;
-        steps.extend(told.into_iter().map(|(usage, _)| usage));
+        let (turn_usages, id) = usages(&daemon.client, start).await?;
+        steps.extend(turn_usages.into_iter().map(|(usage, _)| usage));
         session = Some(id);
     }
     let later = || steps.iter().skip(1);

@@ -225,13 +225,13 @@ async fn watching(model: &ModelProcess) -> anyhow::Result<Row> {
     for stream in &mut streams {
         ensure!(stream.next().await?.is_some(), "nothing was told of the sessions");
     }
-    let told = begun.elapsed();
+    let notified = begun.elapsed();
     daemon.memory_at_rest().await?;
     let watched = computed(&daemon).await?;
     let figures = vec![
         Figure::millis("more in 5 s", watched - alone).at_most(10.0),
         Figure::millis("without them", alone),
-        Figure::millis("until all are told of them", millis(told)),
+        Figure::millis("until all are told of them", millis(notified)),
     ];
     Ok(Row::new("20 clients watch 500 sessions, and nothing happens", figures))
 }

@@ -80,14 +80,14 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     for number in turns.split(',').map(str::trim).filter(|number| !number.is_empty()) {
         script.args(["--turns", number]);
     }
-    let told: Told = answer(&mut script).await?;
-    let of = |product: &'static str| told.runs.iter().filter(move |run| run.product == product);
+    let report: Told = answer(&mut script).await?;
+    let of = |product: &'static str| report.runs.iter().filter(move |run| run.product == product);
     let mut rows = Vec::new();
     for run in of("ours") {
         let other = of("theirs").find(|other| (other.turns, other.window) == (run.turns, run.window));
         rows.push(compared(run, other));
     }
-    rows.extend(prefixes(&told.prefixes));
+    rows.extend(prefixes(&report.prefixes));
     if let (Some(why), Some(first)) = (missing, rows.first_mut()) {
         let _ = write!(first.note, "; deepagents is not measured: {why:#}");
     }
@@ -100,18 +100,18 @@ fn compared(run: &Run, other: Option<&Run>) -> Row {
     if let Some(error) = &run.error {
         return Row::broken(what, error.clone());
     }
-    let told = other.filter(|other| other.error.is_none());
+    let comparable = other.filter(|other| other.error.is_none());
     let usually = Figure::percent("usually", 100.0 * run.usually);
     let figures = vec![
         // Rounded as shown, so that equal shares do not fail.
-        told.map_or(usually.clone(), |other| usually.at_least((1000.0 * other.usually).floor() / 10.0)),
+        comparable.map_or(usually.clone(), |other| usually.at_least((1000.0 * other.usually).floor() / 10.0)),
         Figure::percent("at the end", run.seen()),
         Figure::percent("with one search", run.found()).at_least(100.0),
         Figure::count("tokens", as_f64(run.tokens)),
         Figure::count("not repeated", as_f64(run.new_tokens)),
     ];
     let mut note = format!("{} facts, {}", run.facts, run.remarks());
-    match (told, other.and_then(|other| other.error.as_ref())) {
+    match (comparable, other.and_then(|other| other.error.as_ref())) {
         (Some(other), _) => {
             let _ = write!(
                 note,
@@ -129,7 +129,7 @@ fn compared(run: &Run, other: Option<&Run>) -> Row {
         (None, None) => {}
     }
     let row = Row::new(what, figures).with_note(note);
-    match told {
+    match compared {
         Some(other) => row.over(Figure::percent("deepagents", 100.0 * other.usually)),
         None => row,
     }
@@ -162,10 +162,10 @@ impl Run {
     }
 }
 
-fn prefixes(told: &BTreeMap<String, Prefix>) -> Vec<Row> {
+fn prefixes(prefixes: &BTreeMap<String, Prefix>) -> Vec<Row> {
     let mut rows = Vec::new();
-    if let Some(ours) = told.get("ours") {
-        let other = told.get("theirs");
+    if let Some(ours) = prefixes.get("ours") {
+        let other = prefixes.get("theirs");
         let note = format!("{} pairs, without {} that made room in the window", ours.step.pairs, ours.reliefs);
         rows.push(
             shares("prefix repeated from step to step", &ours.step, 99.0, other.map(|other| &other.step))
@@ -177,7 +177,7 @@ fn prefixes(told: &BTreeMap<String, Prefix>) -> Vec<Row> {
                 .with_note(note),
         );
     }
-    if let Some(todos) = told.get("todos") {
+    if let Some(todos) = prefixes.get("todos") {
         rows.push(shares("from step to step, with a todo list", &todos.step, 99.0, None));
         rows.push(shares("from turn to turn, with a todo list", &todos.border, 95.0, None));
     }

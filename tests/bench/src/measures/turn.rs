@@ -66,7 +66,7 @@ pub(crate) async fn run(client: &Client, request: StartRequest, on_words: impl F
                 messages += 1;
                 words.push_str(&text);
             }
-            EventKind::TurnEnded { result: told } => result = Some(told),
+            EventKind::TurnEnded { result: outcome } => result = Some(outcome),
             _ => {}
         }
     }

@@ -53,7 +53,7 @@ async fn question_answered_elsewhere_is_withdrawn_from_the_editor() {
     let open = world.questions().await;
     world.ok(["answer", &id_of(&open[0]), "approve"]).await;
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
-    assert_eq!(editor.told[0]["params"]["requestId"], question, "{:#?}", editor.told);
+    assert_eq!(editor.notifications[0]["params"]["requestId"], question, "{:#?}", editor.notifications);
     // A late answer has no effect.
     editor.reply(question, json!({"outcome": {"outcome": "selected", "optionId": "reject"}})).await;
     assert_eq!(editor.prompt(&session, "Are you there?").await, "end_turn");
@@ -98,7 +98,7 @@ async fn ask_human_uses_a_form_if_the_editor_supports_forms() {
     assert_eq!(form["requestedSchema"]["properties"]["choice"]["enum"], json!(["red", "green"]));
     editor.reply(question, json!({"action": "accept", "content": {"choice": "green"}})).await;
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
-    assert!(told(&world).contains("green"), "{}", told(&world));
+    assert!(last_result(&world).contains("green"), "{}", last_result(&world));
 }
 
 #[tokio::test]
@@ -109,7 +109,7 @@ async fn without_forms_the_next_message_answers_the_question() {
     let words = editor.words("agent_message_chunk");
     assert!(words.contains("**Which colour?**") && words.contains("2  green"), "{words}");
     assert_eq!(editor.prompt(&session, "2").await, "end_turn");
-    assert!(told(&world).contains("green"), "{}", told(&world));
+    assert!(last_result(&world).contains("green"), "{}", last_result(&world));
     assert!(editor.words("agent_message_chunk").ends_with("Painted."));
     // It did not count as a turn.
     let shown = world.client().await.session(&session).await.unwrap();
@@ -153,7 +153,7 @@ async fn question_raised_between_prompts_is_shown_once() {
     assert_eq!(editor.prompt(&session, "red").await, "end_turn");
     let words = editor.words("agent_message_chunk");
     assert!(words.ends_with("Painted.") && words.matches("Which colour?").count() == 1, "{words}");
-    assert!(told(&world).contains("red"), "{}", told(&world));
+    assert!(last_result(&world).contains("red"), "{}", last_result(&world));
 }
 
 #[tokio::test]

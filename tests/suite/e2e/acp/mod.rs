@@ -20,7 +20,7 @@ use jsonschema::Validator;
 use super::*;
 
 /// Result of the last call, as sent to the model.
-fn told(world: &World) -> String {
+fn last_result(world: &World) -> String {
     let request = world.model.requests().pop().unwrap();
     let result = request.messages().iter().rfind(|message| message["role"] == "tool").unwrap();
     result["content"].as_str().unwrap().to_owned()
@@ -69,7 +69,7 @@ struct Editor {
     /// Requests received from the agent.
     asked: Vec<Value>,
     /// Other notifications received from the agent.
-    told: Vec<Value>,
+    notifications: Vec<Value>,
     /// Files that are open in the editor.
     files: HeldFiles,
 }
@@ -153,7 +153,7 @@ impl Editor {
             last: 0,
             updates: Vec::new(),
             asked: Vec::new(),
-            told: Vec::new(),
+            notifications: Vec::new(),
             files: HeldFiles::default(),
         }
     }
@@ -191,7 +191,7 @@ impl Editor {
         match (method, line.get("id")) {
             ("$/cancel_request", _) => {
                 self.checker.check("CancelRequestNotification", &params);
-                self.told.push(line);
+                self.notifications.push(line);
             }
             ("session/update", None) => {
                 self.checker.check("SessionNotification", &params);

@@ -48,7 +48,7 @@ async fn editor_server_is_used_and_stops_with_the_session() {
     let asked = editor.decides("approve").await;
     assert!(asked["toolCall"].to_string().contains("act"), "{asked:#}");
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
-    assert!(told(&world).contains("acted: now"), "{}", told(&world));
+    assert!(last_result(&world).contains("acted: now"), "{}", last_result(&world));
     let server: u32 = world.read("started").lines().last().unwrap().parse().unwrap();
     assert!(world.processes().contains(&server));
     assert!(editor.came("notice").is_empty(), "the one that works is not told of");
@@ -89,7 +89,7 @@ async fn session_servers_are_restored_after_a_daemon_kill() {
     .await;
     editor.reply(question, json!({"outcome": {"outcome": "selected", "optionId": "approve"}})).await;
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
-    assert!(told(&world).contains("acted: now"), "{}", told(&world));
+    assert!(last_result(&world).contains("acted: now"), "{}", last_result(&world));
 }
 
 #[tokio::test]

@@ -102,9 +102,9 @@ async fn edit_approval_shows_the_diff() {
 
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
     assert_eq!(fs::read_to_string(folder.join("a.txt")).unwrap(), "one\n2\n");
-    let told = editor.update("tool_call").await;
+    let update = editor.update("tool_call").await;
     assert_eq!(
-        (&told["toolCallId"], &told["status"], &told["content"]),
+        (&update["toolCallId"], &update["status"], &update["content"]),
         (&call["toolCallId"], &Value::Null, &json!([diff]))
     );
     let last = editor.came("tool_call_update").pop().unwrap();

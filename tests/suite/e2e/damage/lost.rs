@@ -39,14 +39,17 @@ async fn lost_wal_after_a_kill_is_reported_until_acknowledged() {
         // It is reported after the next start too, and everything else works.
         world.still_serves().await;
         world.daemon.restart().await;
-        let told = doctor(&world, 2).await;
-        assert!(told.contains(LOST) && told.contains(words) && told.contains("agentd.db-lost"), "{words}: {told}");
+        let report = doctor(&world, 2).await;
+        assert!(
+            report.contains(LOST) && report.contains(words) && report.contains("agentd.db-lost"),
+            "{words}: {report}"
+        );
         let status = world.json(["status"]).await;
         assert!(status["problems"].to_string().contains(LOST), "{words}: {status}");
 
         fs::remove_file(world.data().join("agentd.db-lost")).unwrap();
-        let told = doctor(&world, 0).await;
-        assert!(!told.contains(LOST), "{words}: somebody has seen it: {told}");
+        let report = doctor(&world, 0).await;
+        assert!(!report.contains(LOST), "{words}: somebody has seen it: {report}");
     }
 }
 

@@ -51,9 +51,9 @@ async fn errors_are_reported_once_pushed_or_pulled() {
         let moves = edit("a.fk", "one", "zero\none");
         let mends = edit("a.fk", "BROKEN two", "two");
         let requests = world.works(vec![breaks(), moves, mends, Reply::text("Done.")]).await;
-        let told = words(&requests[1]);
-        assert!(told.contains("/project/a.fk:2:1: error: this is broken: [31m BROKEN two (fake E1)"), "{how}: {told}");
-        assert!(!told.contains("BROKEN before (fake") && !told.contains("this is odd"), "{how}: {told}");
+        let text = words(&requests[1]);
+        assert!(text.contains("/project/a.fk:2:1: error: this is broken: [31m BROKEN two (fake E1)"), "{how}: {text}");
+        assert!(!text.contains("BROKEN before (fake") && !text.contains("this is odd"), "{how}: {text}");
         assert_eq!([1, 2, 3].map(|at| count(&requests[at])), [1, 1, 1], "{how}: once, and mending is silent");
     }
 }
@@ -67,15 +67,21 @@ async fn server_cannot_read_secret_files_even_if_created_later() {
         write(path, &format!("TOKEN={number}"));
     }
     let requests = world.works(vec![breaks(), Reply::text("Done.")]).await;
-    let told = words(&requests[1]);
-    assert!(told.contains("plain.txt=plain words") && told.contains("a.fk:2:1") && !told.contains("TOKEN"), "{told}");
+    let result = words(&requests[1]);
+    assert!(
+        result.contains("plain.txt=plain words") && result.contains("a.fk:2:1") && !result.contains("TOKEN"),
+        "{result}"
+    );
     // Like editors save: a new file replaces the old one.
     let saved = world.write("saved", "TOKEN=5");
     fs::rename(saved, world.path().join("project/.env")).unwrap();
     write("deep/late/.env", "TOKEN=6");
     let requests = world.works(vec![edit("a.fk", "three", "BROKEN three"), Reply::text("Done.")]).await;
-    let told = words(&requests[1]);
-    assert!(told.contains("plain.txt=plain words") && told.contains("a.fk:3:1") && !told.contains("TOKEN"), "{told}");
+    let result = words(&requests[1]);
+    assert!(
+        result.contains("plain.txt=plain words") && result.contains("a.fk:3:1") && !result.contains("TOKEN"),
+        "{result}"
+    );
 }
 
 #[tokio::test]
@@ -187,8 +193,8 @@ async fn shared_server_stops_when_idle_and_with_the_daemon() {
     until_true("it ended with the daemon", || world.fakes().is_empty()).await;
     world.daemon.restart().await;
     let requests = world.works(vec![edit("a.fk", "one", "BROKEN one"), Reply::text("Done.")]).await;
-    let told = words(&requests[1]);
-    assert!(told.contains("BROKEN one (fake E1)") && !told.contains("BROKEN two (fake E1)"), "{told}");
+    let result = words(&requests[1]);
+    assert!(result.contains("BROKEN one (fake E1)") && !result.contains("BROKEN two (fake E1)"), "{result}");
 }
 
 #[tokio::test]
@@ -199,8 +205,8 @@ async fn server_has_no_network_and_writes_only_its_own_files() {
     let world = World::with_files(&[("config/agentd.yaml", &agentd), ("config/languages.yaml", &languages)]).await;
     world.write("project/a.fk", "foo\n");
     let call = ("references", json!({"path": "/project/a.fk", "line": 1, "symbol": "foo"}));
-    let told = ask(&world, vec![call]).await;
-    assert!(told[0].contains("closed-held-written"), "{told:?}");
+    let results = ask(&world, vec![call]).await;
+    assert!(results[0].contains("closed-held-written"), "{results:?}");
     assert!(!world.path().join("project/made").exists());
 }
 
@@ -213,8 +219,8 @@ async fn without_the_sandbox_no_server_runs() {
     let requests = world.works(vec![breaks(), Reply::text("Done.")]).await;
     assert_eq!((count(&requests[1]), world.fakes().len()), (0, 0));
     assert!(world.log().contains("the sandbox is off"), "{}", world.log());
-    let told = ask(&world, vec![("diagnostics", json!({"path": "/project/a.fk"}))]).await;
-    assert!(told[0].contains("E_TOOL") && told[0].contains("the sandbox is off"), "{told:?}");
+    let results = ask(&world, vec![("diagnostics", json!({"path": "/project/a.fk"}))]).await;
+    assert!(results[0].contains("E_TOOL") && results[0].contains("the sandbox is off"), "{results:?}");
 }
 
 /// Results of calls of tools that are loaded by mentioning them.
@@ -235,7 +241,7 @@ async fn code_tools_query_servers_and_a_rename_can_be_undone() {
     let at = |line: u32| json!({"path": "/project/a.fk", "line": line, "symbol": "foo"});
     let mut rename = at(1);
     rename["new_name"] = json!("bar");
-    let told = ask(
+    let results = ask(
         &world,
         vec![
             ("definition", at(2)),
@@ -247,12 +253,15 @@ async fn code_tools_query_servers_and_a_rename_can_be_undone() {
         ],
     )
     .await;
-    assert!(told[0].contains("/project/a.fk:1:1: foo = 1") && told[0].contains("/usr/lib/fake/b.fk:5:1"), "{told:?}");
-    assert!(told[1].contains("/project/a.fk:2:5: say foo"), "{told:?}");
-    assert!(told[2].contains("/project/other.fk:2:1: error: this is broken"), "{told:?}");
-    assert!(told[3].contains("/project/a.fk (2 places); /project/other.fk (1 place)"), "{told:?}");
-    assert!(told[4].contains("E_TOOL") && told[4].contains("has 2 lines"), "{told:?}");
-    assert!(told[5].contains("no language server"), "{told:?}");
+    assert!(
+        results[0].contains("/project/a.fk:1:1: foo = 1") && results[0].contains("/usr/lib/fake/b.fk:5:1"),
+        "{results:?}"
+    );
+    assert!(results[1].contains("/project/a.fk:2:5: say foo"), "{results:?}");
+    assert!(results[2].contains("/project/other.fk:2:1: error: this is broken"), "{results:?}");
+    assert!(results[3].contains("/project/a.fk (2 places); /project/other.fk (1 place)"), "{results:?}");
+    assert!(results[4].contains("E_TOOL") && results[4].contains("has 2 lines"), "{results:?}");
+    assert!(results[5].contains("no language server"), "{results:?}");
     assert_eq!(world.read("project/a.fk"), "bar = 1\nsay bar\n");
     assert_eq!(world.read("project/other.fk"), "bar?\nBROKEN\n");
     world.ok(["undo"]).await;
@@ -267,8 +276,8 @@ async fn diagnostics_reflect_changes_by_other_programs() {
     let diagnostics = async || ask(&world, vec![("diagnostics", json!({"path": "/project/a.fk"}))]).await.remove(0);
     for (text, is_broken) in [("fine\n", false), ("BROKEN\n", true), ("fine again\n", false)] {
         world.write("project/b.fk", text);
-        let told = diagnostics().await;
-        assert_eq!(told.contains("what it imports is broken"), is_broken, "{text}: {told}");
+        let result = diagnostics().await;
+        assert_eq!(result.contains("what it imports is broken"), is_broken, "{text}: {result}");
     }
 }
 
@@ -285,9 +294,9 @@ async fn rename_outside_the_project_or_the_rules_changes_nothing() {
         world.write("project/other.fk", "foo\n");
         world.write("project/.git/hooks/other.fk", "foo\n");
         let rename = json!({"path": "/project/a.fk", "line": 1, "symbol": "foo", "new_name": "bar"});
-        let told = ask(&world, vec![("rename_symbol", rename)]).await;
-        assert!(told[0].contains(expected), "{how}: {told:?}");
-        assert!(how == "wrong" || told[0].contains("nothing was changed"), "{how}: {told:?}");
+        let results = ask(&world, vec![("rename_symbol", rename)]).await;
+        assert!(results[0].contains(expected), "{how}: {results:?}");
+        assert!(how == "wrong" || results[0].contains("nothing was changed"), "{how}: {results:?}");
         for file in ["project/a.fk", "project/other.fk", "project/.git/hooks/other.fk"] {
             assert_eq!(world.read(file), "foo\n", "{how}");
         }
@@ -300,8 +309,8 @@ async fn rename_does_not_report_earlier_errors() {
     world.write("project/a.fk", "foo\nBROKEN before\n");
     world.write("project/other.fk", "foo\nBROKEN before\n");
     let rename = json!({"path": "/project/a.fk", "line": 1, "symbol": "foo", "new_name": "bar"});
-    let told = ask(&world, vec![("rename_symbol", rename)]).await;
-    assert!(told[0].contains("Renamed"), "{told:?}");
+    let results = ask(&world, vec![("rename_symbol", rename)]).await;
+    assert!(results[0].contains("Renamed"), "{results:?}");
     assert_eq!(count(world.model.requests().last().unwrap()), 0, "{}", words(world.model.requests().last().unwrap()));
 }
 

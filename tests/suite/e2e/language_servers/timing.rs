@@ -24,15 +24,15 @@ async fn answers_of_a_loading_server_are_ignored_until_it_is_ready() {
         let world = with(how, global).await;
         world.write("project/a.fk", "one\ntwo\nBROKEN before\n");
         let requests = world.works(vec![breaks(), Reply::text("Done.")]).await;
-        let told = words(&requests[1]);
-        assert!(told.contains("BROKEN two (fake") && !told.contains("BROKEN before (fake"), "{how}: {told}");
+        let result = words(&requests[1]);
+        assert!(result.contains("BROKEN two (fake") && !result.contains("BROKEN before (fake"), "{how}: {result}");
         assert!(!world.log().contains("a language server failed"), "{how}: {}", world.log());
 
         let world = with(how, patient()).await;
         world.write("project/a.fk", "foo\n");
         let call = ("references", json!({"path": "/project/a.fk", "line": 1, "symbol": "foo"}));
-        let told = ask(&world, vec![call]).await;
-        assert!(told[0].contains("/project/a.fk:1:1"), "{how}: {told:?}");
+        let results = ask(&world, vec![call]).await;
+        assert!(results[0].contains("/project/a.fk:1:1"), "{how}: {results:?}");
     }
 }
 
@@ -101,13 +101,13 @@ async fn server_is_notified_of_external_file_changes() {
     world.write("project/a.fk", "foo\n");
     world.write("project/known.fk", "");
     let references = || ("references", json!({"path": "/project/a.fk", "line": 1, "symbol": "foo"}));
-    let told = ask(&world, vec![references()]).await;
-    assert!(!told[0].contains("/told/"), "{told:?}");
+    let results = ask(&world, vec![references()]).await;
+    assert!(!results[0].contains("/told/"), "{results:?}");
     world.write("project/known.fk", "changed by hand");
     world.write("project/sub/new.fk", "");
     let write = ("write_file", json!({"path": "/project/settings.toml", "content": "a = 1\n"}));
-    let told: Vec<String> = ask(&world, vec![write, references()]).await;
+    let results: Vec<String> = ask(&world, vec![write, references()]).await;
     for (name, change) in [("settings.toml", 1), ("known.fk", 2), ("new.fk", 1)] {
-        assert!(told[1].contains(&format!("/told/{name}-{change}")), "{name}: {told:?}");
+        assert!(results[1].contains(&format!("/told/{name}-{change}")), "{name}: {results:?}");
     }
 }

@@ -28,8 +28,8 @@ async fn form_answer_is_validated_before_the_server_gets_it() {
     assert!(again["context"].as_str().unwrap().contains("Invalid answer: `age`"), "{again:#}");
     answer(&again["id"], r#"{"name": "Ada", "age": 36}"#).await;
     running.output(Vec::new()).await.exits(0);
-    let told = tool_texts(world.model.requests().last().unwrap());
-    assert!(told.contains(r#"{"action": "accept", "content": {"#) && told.contains(r#""age": 36"#), "{told}");
+    let result = tool_texts(world.model.requests().last().unwrap());
+    assert!(result.contains(r#"{"action": "accept", "content": {"#) && result.contains(r#""age": 36"#), "{result}");
     world.all_are_gone().await;
 }
 
@@ -40,8 +40,8 @@ async fn server_that_asks_endlessly_is_stopped_after_eight_questions() {
         let world = trusted(how).await;
         world.model_calls("mcp_fake_act", json!({}));
         assert_eq!(world.ok(["run", "Go", "--on-interrupt", on_interrupt]).await.stdout.trim(), "over", "{how}");
-        let told = tool_texts(world.model.requests().last().unwrap());
-        assert!(told.contains("asked the user more than 8 times"), "{how}: {told}");
+        let result = tool_texts(world.model.requests().last().unwrap());
+        assert!(result.contains("asked the user more than 8 times"), "{how}: {result}");
         assert_eq!(world.json(["interrupts"]).await, json!([]), "{how}");
         world.ends_well().await;
     }

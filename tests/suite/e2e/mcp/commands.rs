@@ -58,9 +58,9 @@ async fn failing_server_reports_why_and_is_always_retried() {
     }
     world.agentctl(["mcp", "test", "gone"]).await.exits(1).says(&["could not start `no-such-program`"]);
     let calls = vec![("mcp_fake_act", json!({})); 4];
-    let (told, _) = world.call_all(calls, &["--on-interrupt", "approve"]).await;
-    assert!(told.iter().all(|told| told.contains("The call did not run")), "{told:#?}");
-    assert!(told[3].contains("next retry in"), "{told:#?}");
+    let (results, _) = world.call_all(calls, &["--on-interrupt", "approve"]).await;
+    assert!(results.iter().all(|result| result.contains("The call did not run")), "{results:#?}");
+    assert!(results[3].contains("next retry in"), "{results:#?}");
     world.ends_well().await;
 }
 

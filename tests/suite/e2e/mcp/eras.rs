@@ -74,8 +74,8 @@ async fn wrong_cached_era_of_a_silent_server_costs_one_start() {
 #[tokio::test]
 async fn servers_own_refusal_reason_is_reported() {
     let world = daemon("refuses").await;
-    let told = world.act("now").await;
-    assert!(told.contains("the key is missing") && !told.contains("no such version"), "{told}");
+    let result = world.act("now").await;
+    assert!(result.contains("the key is missing") && !result.contains("no such version"), "{result}");
     world.all_are_gone().await;
 }
 
@@ -87,8 +87,8 @@ async fn question_during_a_call_is_answered_by_the_user() {
     assert_eq!(asked["question"], "The MCP server fake asks: Who are you?", "{asked:#}");
     world.ok(["answer", asked["id"].as_str().unwrap(), "Ada"]).await;
     running.output(Vec::new()).await.exits(0);
-    let told = tool_texts(world.model.requests().last().unwrap());
-    assert!(told.contains(r#"[{"who": {"action": "accept", "content": {"name": "Ada"}}}, "1"]"#), "{told}");
+    let result = tool_texts(world.model.requests().last().unwrap());
+    assert!(result.contains(r#"[{"who": {"action": "accept", "content": {"name": "Ada"}}}, "1"]"#), "{result}");
     assert_eq!(world.read("acted").lines().count(), 2);
     world.all_are_gone().await;
 }
@@ -103,8 +103,8 @@ async fn endless_questions_cost_only_their_call() {
     ] {
         let world = calls_once(how).await;
         world.ok(["run", "Go", "--on-interrupt", "deny"]).await;
-        let told = tool_texts(world.model.requests().last().unwrap());
-        assert!(told.contains(expected), "{how}: {told}");
+        let result = tool_texts(world.model.requests().last().unwrap());
+        assert!(result.contains(expected), "{how}: {result}");
         let acted = world.read("acted").lines().count();
         assert!(acted <= 11, "{how}: it was called {acted} times");
         world.ends_well().await;

@@ -56,9 +56,9 @@ async fn first_turn_uses_new_servers_and_names_late_ones() {
     let requests = world.model.requests();
     // Tools of the broken server that the configuration names can be called, which starts it.
     assert_eq!(of_servers(&requests[0]), ["mcp_broken_act", "mcp_fast_thing_00", "mcp_fast_weather"]);
-    let told = tool_texts(requests.last().unwrap());
-    assert!(told.contains("acted: Bern"), "{told}");
-    assert!(told.contains("shown already; the tools of broken, slow are not known yet"), "{told}");
+    let result = tool_texts(requests.last().unwrap());
+    assert!(result.contains("acted: Bern"), "{result}");
+    assert!(result.contains("shown already; the tools of broken, slow are not known yet"), "{result}");
     has_all(requests[0].messages()[0]["content"].as_str().unwrap(), &["\n- slow (its tools are not known yet)"]);
     let notices = output.stderr;
     assert!(notices.contains("the MCP server slow offers no tools: it did not list its tools within 5 s"), "{notices}");
@@ -92,8 +92,8 @@ async fn tools_of_a_late_server_appear_in_later_steps() {
     quiet["always_available"] = json!(false);
     let world = waiting("0s", json!({"quiet": quiet, "late": held_back()})).await;
     world.model.respond_with(|request| match tool_texts(request) {
-        told if told.contains("acted: ") => Reply::text("over"),
-        told if told.is_empty() => Reply::tool_call("ask_human", json!({"question": "Go on?"})),
+        result if result.contains("acted: ") => Reply::text("over"),
+        result if result.is_empty() => Reply::tool_call("ask_human", json!({"question": "Go on?"})),
         _ => Reply::tool_call("mcp_quiet_act", json!({"text": "Bern"})),
     });
     let running = world.spawn_agentctl(["run", "Go @quiet @late", "--on-interrupt", "wait"]);

@@ -75,8 +75,8 @@ async fn server_silent_to_the_newer_protocol_gets_the_older_one() {
 async fn refusal_reason_of_a_newer_server_is_reported() {
     let server = Server::start("refuses").await;
     let world = behind(&server.url).await;
-    let told = world.act("").await;
-    assert!(told.contains("the key is missing") && !told.contains("no such method"), "{told}");
+    let result = world.act("").await;
+    assert!(result.contains("the key is missing") && !result.contains("no such method"), "{result}");
     world.all_are_gone().await;
 }
 
@@ -85,18 +85,18 @@ async fn redirect_to_another_server_is_not_followed() {
     let other = Server::start("ok").await;
     let server = Server::start(&format!("sends_to:{}", other.url)).await;
     let world = behind(&format!("{}?key=sup3rsecretvalue", server.url)).await;
-    let told = world.act("").await;
-    assert!(told.contains("The call did not run"), "{told}");
+    let result = world.act("").await;
+    assert!(result.contains("The call did not run"), "{result}");
     assert_eq!(other.read("asked"), "");
-    assert!(!told.contains("sup3rsecret"), "{told}");
+    assert!(!result.contains("sup3rsecret"), "{result}");
     world.ends_well().await;
 }
 
 #[tokio::test]
 async fn key_in_an_address_is_never_shown() {
     let world = behind("http://127.0.0.1:9/mcp?key=sup3rsecretvalue").await;
-    let told = world.act("").await;
-    assert!(told.contains("The call did not run") && !told.contains("sup3rsecret"), "{told}");
+    let result = world.act("").await;
+    assert!(result.contains("The call did not run") && !result.contains("sup3rsecret"), "{result}");
     let started = world.agentctl(["mcp", "start", "fake"]).await.exits(1);
     let listed = world.ok(["mcp", "list", "--json"]).await;
     let logs = world.ok(["mcp", "logs", "fake"]).await;

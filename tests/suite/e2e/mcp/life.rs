@@ -80,8 +80,8 @@ async fn server_tools_cannot_replace_builtin_names() {
     let names: Vec<&str> = listed[0]["tools"].as_array().unwrap().iter().filter_map(|name| name.as_str()).collect();
     assert!(names.iter().all(|name| name.starts_with("mcp_fake_")), "{names:?}");
     assert_eq!(names.len(), 5, "{names:?}");
-    let (told, _) = world.call_all(vec![("read_file", json!({"path": "outputs"}))], &[]).await;
-    assert!(!told[0].contains("acted"), "{told:#?}");
+    let (results, _) = world.call_all(vec![("read_file", json!({"path": "outputs"}))], &[]).await;
+    assert!(!results[0].contains("acted"), "{results:#?}");
     world.all_are_gone().await;
 }
 
@@ -93,9 +93,12 @@ async fn server_gets_only_a_minimal_environment() {
     fake["env"] = json!({"GIVEN": "${SECRET_KEY}"});
     home.write("config/mcp_servers.yaml", json!({"servers": {"fake": fake}}).to_string());
     let world = World { model, daemon: TempDaemon::start_in(home).await };
-    let told = world.act("").await;
-    assert!(told.contains(r#""GIVEN": "hunter2""#) && told.contains(r#""HOME""#), "{told}");
-    assert!(!told.contains("SECRET_KEY") && !told.contains("AGENTD_") && !told.contains("MODEL_BASIC"), "{told}");
+    let result = world.act("").await;
+    assert!(result.contains(r#""GIVEN": "hunter2""#) && result.contains(r#""HOME""#), "{result}");
+    assert!(
+        !result.contains("SECRET_KEY") && !result.contains("AGENTD_") && !result.contains("MODEL_BASIC"),
+        "{result}"
+    );
     assert!(!world.log().contains("hunter2"));
     world.all_are_gone().await;
 }
@@ -172,8 +175,8 @@ async fn turn_time_limit_ends_a_call_to_a_silent_server() {
     let output = world.agentctl(["run", "Go", "--timeout", "2", "--output", "json"]).await.exits(6).json();
     assert_eq!(output["stop_reason"], "time_limit");
     assert!(!world.read("acted").is_empty(), "it was called");
-    let told = tool_texts(world.model.requests().last().unwrap());
-    assert!(told.starts_with("E_TIMEOUT"), "{told}");
+    let result = tool_texts(world.model.requests().last().unwrap());
+    assert!(result.starts_with("E_TIMEOUT"), "{result}");
     world.all_are_gone().await;
 }
 

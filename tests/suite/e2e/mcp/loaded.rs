@@ -80,8 +80,8 @@ async fn subagent_has_the_tools_mentioned_to_its_parent() {
         |request: &Recorded| request.messages().iter().any(|message| message["content"] == "Look at the sky.");
     let long = "It is sunny. ".repeat(30);
     world.model.respond_with(move |request| {
-        let told = tool_texts(request);
-        match (is_child(request), told.is_empty()) {
+        let result = tool_texts(request);
+        match (is_child(request), result.is_empty()) {
             (true, true) => weather_of("quiet", "Thun"),
             (true, false) => Reply::text(long.as_str()),
             (false, true) => Reply::tool_call("delegate_task", json!({"task": "Look at the sky."})),

@@ -103,10 +103,10 @@ async fn login_survives_a_restart_and_renews_tokens() {
 async fn insufficient_scope_asks_for_a_login_with_more_scopes() {
     let (server, mut world) = behind("more", json!({})).await;
     log_in(&world).await;
-    let told = world.act("").await;
-    assert!(told.contains("refused the call, which did not run") && told.contains("E_TOOL"), "{told}");
-    assert!(told.contains("log in again with `agentctl mcp login fake`"), "{told}");
-    assert!(told.contains("<mcp_content from=\"fake\">\nwrite\n</mcp_content>"), "{told}");
+    let result = world.act("").await;
+    assert!(result.contains("refused the call, which did not run") && result.contains("E_TOOL"), "{result}");
+    assert!(result.contains("log in again with `agentctl mcp login fake`"), "{result}");
+    assert!(result.contains("<mcp_content from=\"fake\">\nwrite\n</mcp_content>"), "{result}");
     assert_eq!(server.read("refused"), "read\n", "it was asked once");
     // The next daemon also knows the required scopes.
     again(&mut world).await;
@@ -123,8 +123,8 @@ async fn repeated_scope_refusal_does_not_ask_for_another_login() {
     log_in(&world).await;
     assert!(world.act("").await.contains("log in again with `agentctl mcp login fake`"));
     log_in(&world).await;
-    let told = world.act("").await;
-    assert!(told.contains("another login would not help") && !told.contains("agentctl mcp login"), "{told}");
+    let result = world.act("").await;
+    assert!(result.contains("another login would not help") && !result.contains("agentctl mcp login"), "{result}");
     assert_eq!(server.read("refused"), "read\nread write\n");
     world.ends_well().await;
 }
@@ -184,9 +184,12 @@ async fn login_with_a_forged_issuer_is_refused() {
 async fn failed_renewal_asks_for_a_new_login() {
     let (server, world) = behind("rotates,brief", json!({})).await;
     log_in(&world).await;
-    let told = world.act("").await;
-    assert!(told.contains("could not be renewed; if it persists, `agentctl mcp login fake` logs in again"), "{told}");
-    assert!(told.contains("invalid_client"), "{told}");
+    let result = world.act("").await;
+    assert!(
+        result.contains("could not be renewed; if it persists, `agentctl mcp login fake` logs in again"),
+        "{result}"
+    );
+    assert!(result.contains("invalid_client"), "{result}");
     assert_eq!(server.read("acted"), "");
     log_in(&world).await;
     world.ends_well().await;

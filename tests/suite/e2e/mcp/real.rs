@@ -15,7 +15,7 @@ fn python(module: &str, args: &[&str]) -> Value {
 }
 
 /// Results of approved calls.
-async fn told(world: &World, calls: Vec<(&'static str, Value)>) -> Vec<String> {
+async fn tool_results(world: &World, calls: Vec<(&'static str, Value)>) -> Vec<String> {
     world.call_all(calls, &["--on-interrupt", "approve"]).await.0
 }
 
@@ -42,13 +42,16 @@ async fn server_everything_returns_text_pictures_and_progress() {
         ("mcp_everything_trigger-long-running-operation", json!({"duration": 1, "steps": 4})),
         ("mcp_everything_get-structured-content", json!({"location": "New York"})),
     ];
-    let told = told(&world, calls).await;
-    assert!(told[0].contains("<mcp_content from=\"everything/echo\">\nEcho: hello there\n</mcp_content>"), "{told:#?}");
-    assert!(told[1].contains("42"), "{told:#?}");
-    assert!(told[2].contains("E_"), "{told:#?}");
-    assert!(told[3].contains(".png"), "{told:#?}");
-    assert!(told[4].contains("completed"), "{told:#?}");
-    assert!(told[5].contains("temperature"), "{told:#?}");
+    let results = tool_results(&world, calls).await;
+    assert!(
+        results[0].contains("<mcp_content from=\"everything/echo\">\nEcho: hello there\n</mcp_content>"),
+        "{results:#?}"
+    );
+    assert!(results[1].contains("42"), "{results:#?}");
+    assert!(results[2].contains("E_"), "{results:#?}");
+    assert!(results[3].contains(".png"), "{results:#?}");
+    assert!(results[4].contains("completed"), "{results:#?}");
+    assert!(results[5].contains("temperature"), "{results:#?}");
     world.all_are_gone().await;
 }
 
@@ -62,12 +65,12 @@ async fn resource_from_a_template_can_be_read() {
         ("mcp_everything_read_resource", json!({"uri": "demo://resource/dynamic/text/7"})),
         ("mcp_everything_read_resource", json!({"uri": "demo://resource/nowhere/7"})),
     ];
-    let told = told(&world, calls).await;
-    let Some((there, templates)) = told[0].split_once("with values for the braces") else { panic!("{told:#?}") };
-    assert!(there.contains("demo://resource/static/"), "{told:#?}");
-    assert!(templates.contains("- demo://resource/dynamic/text/{resourceId} ("), "{told:#?}");
-    assert!(told[1].contains("demo://resource/dynamic/text/7") && told[1].contains("Resource 7"), "{told:#?}");
-    assert!(told[2].contains("E_"), "{told:#?}");
+    let results = tool_results(&world, calls).await;
+    let Some((there, templates)) = results[0].split_once("with values for the braces") else { panic!("{results:#?}") };
+    assert!(there.contains("demo://resource/static/"), "{results:#?}");
+    assert!(templates.contains("- demo://resource/dynamic/text/{resourceId} ("), "{results:#?}");
+    assert!(results[1].contains("demo://resource/dynamic/text/7") && results[1].contains("Resource 7"), "{results:#?}");
+    assert!(results[2].contains("E_"), "{results:#?}");
     world.all_are_gone().await;
 }
 
@@ -105,12 +108,12 @@ async fn filesystem_git_and_time_servers_work() {
         ("mcp_git_git_log", json!({"repo_path": folder})),
         ("mcp_time_convert_time", json!({"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"})),
     ];
-    let told = told(&world, calls).await;
-    assert!(told[0].contains("the first paper"), "{told:#?}");
+    let results = tool_results(&world, calls).await;
+    assert!(results[0].contains("the first paper"), "{results:#?}");
     assert_eq!(home.read("papers/b.txt"), "written");
-    assert!(told[2].contains("E_TOOL") && told[2].contains("denied"), "{told:#?}");
-    assert!(told[3].contains("the beginning"), "{told:#?}");
-    assert!(told[4].contains("21:00"), "{told:#?}");
+    assert!(results[2].contains("E_TOOL") && results[2].contains("denied"), "{results:#?}");
+    assert!(results[3].contains("the beginning"), "{results:#?}");
+    assert!(results[4].contains("21:00"), "{results:#?}");
     world.all_are_gone().await;
 }
 
@@ -133,12 +136,12 @@ async fn remote_servers_work_over_http_and_sse() {
         let far = showing(json!({"url": url, "connection_mode": mode}), &["echo"]);
         let world = world(json!({"far": far})).await;
         let calls = vec![("mcp_far_echo", json!({"message": "hello"})); 2];
-        let told = told(&world, calls).await;
-        assert!(told.iter().all(|told| told.contains("Echo: hello")), "{how}: {told:#?}\n{}", world.log());
+        let results = tool_results(&world, calls).await;
+        assert!(results.iter().all(|result| result.contains("Echo: hello")), "{how}: {results:#?}\n{}", world.log());
         // The server stops, which is reported at the next call.
         drop(server);
-        let told = self::told(&world, vec![("mcp_far_echo", json!({"message": "hello"}))]).await;
-        assert!(told[0].contains("E_"), "{how}: {told:#?}");
+        let results = self::results(&world, vec![("mcp_far_echo", json!({"message": "hello"}))]).await;
+        assert!(results[0].contains("E_"), "{how}: {results:#?}");
         world.ends_well().await;
     }
 }

@@ -59,7 +59,7 @@ async fn answered(world: &World, answer: &[&str]) -> (Value, Output) {
     (asked, running.output(Vec::new()).await)
 }
 
-fn told(world: &World) -> String {
+fn last_result(world: &World) -> String {
     tool_texts(world.model.requests().last().unwrap())
 }
 
@@ -79,7 +79,7 @@ async fn approved_sampling_is_answered_and_counted() {
     for part in [ITS_INSTRUCTIONS, "say it&lt;/mcp_content>"] {
         assert!(context.contains(part), "{part:?} is missing in {context}");
     }
-    has_all(&told(&world), &["these are the words", "endTurn"]);
+    has_all(&last_result(&world), &["these are the words", "endTurn"]);
     let requests = requests_of_servers(&world);
     assert_eq!(requests.len(), 1);
     assert_eq!(requests[0].body["max_tokens"], 2000, "{:#}", requests[0].body);
@@ -100,8 +100,8 @@ async fn rejected_sampling_is_an_error_and_the_turn_continues() {
         world.ok(["mcp", "test", "everything"]).await;
         let (_, output) = answered(&world, answer).await;
         assert_eq!(output.exits(0).json()["text"], "over", "{answer:?}");
-        let told = told(&world);
-        assert!(told.contains("User rejected sampling request") && told.contains("E_TOOL"), "{answer:?}: {told}");
+        let result = last_result(&world);
+        assert!(result.contains("User rejected sampling request") && result.contains("E_TOOL"), "{answer:?}: {result}");
         assert!(requests_of_servers(&world).is_empty(), "{answer:?}");
         world.all_are_gone().await;
     }
@@ -126,7 +126,7 @@ async fn sampling_is_off_unless_configured() {
         );
         calls_once(&world, "mcp_fake_act", json!({}), Reply::text("these are the words"));
         world.ok(["run", "Go", "--on-interrupt", "approve"]).await;
-        has_all(&told(&world), &["sampling is not allowed for this server"]);
+        has_all(&last_result(&world), &["sampling is not allowed for this server"]);
         assert!(requests_of_servers(&world).is_empty());
         world.ok(["mcp", "logs", "fake"]).await.shows(&["requested sampling", "`sampling: ask`"]);
         world.all_are_gone().await;
@@ -144,8 +144,8 @@ async fn sampling_is_never_auto_approved_and_is_limited() {
         let world = world(json!({"fake": sampling(behaviour)})).await;
         calls_once(&world, "mcp_fake_act", json!({}), Reply::text("these are the words"));
         assert_eq!(world.ok(["run", "Go", "--on-interrupt", how]).await.stdout.trim(), "over");
-        let told = told(&world);
-        assert!(told.contains(expected), "{how}: {told}");
+        let result = last_result(&world);
+        assert!(result.contains(expected), "{how}: {result}");
         assert!(requests_of_servers(&world).is_empty(), "{how}");
         world.ends_well().await;
     }
@@ -172,7 +172,7 @@ async fn turn_token_budget_limits_sampling() {
             // The limits of the turn include its usage: the turn ends.
             assert_eq!(result["stop_reason"], "budget", "{result:#}");
         } else {
-            has_all(&told(&world), &["the turn's token budget is spent"]);
+            has_all(&last_result(&world), &["the turn's token budget is spent"]);
         }
         world.all_are_gone().await;
     }

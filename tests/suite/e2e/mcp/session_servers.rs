@@ -110,17 +110,17 @@ async fn each_session_has_its_own_server_process() {
     other.bring_up(&[behaving("fake", "ok")]).await;
     let tool = one.tool().await;
     assert_eq!(tool, other.tool().await, "it is the same program");
-    let told = [
+    let results = [
         one.call(&world, &tool, OnInterrupt::Approve).await,
         other.call(&world, &tool, OnInterrupt::Approve).await,
         one.call(&world, &tool, OnInterrupt::Approve).await,
     ];
-    assert!(told.iter().all(|told| told.contains("acted: now")), "{told:#?}");
-    assert!(told[0] == told[2] && told[0] != told[1], "the process tells itself apart: {told:#?}");
+    assert!(results.iter().all(|result| result.contains("acted: now")), "{results:#?}");
+    assert!(results[0] == results[2] && results[0] != results[1], "the process tells itself apart: {results:#?}");
 
     let third = Session::new(&world).await;
-    let told = third.call(&world, &tool, OnInterrupt::Approve).await;
-    assert!(told.contains("is gone") && !told.contains("acted"), "{told}");
+    let result = third.call(&world, &tool, OnInterrupt::Approve).await;
+    assert!(result.contains("is gone") && !result.contains("acted"), "{result}");
     assert!(!offers(&world.model.requests().pop().unwrap(), &tool));
     world.ok(["mcp", "list"]).await.says(&["no MCP servers"]);
     assert_eq!(world.daemon.sigterm().await, Some(0));
@@ -131,8 +131,8 @@ async fn each_session_has_its_own_server_process() {
 async fn session_server_tools_ask_despite_a_grant_of_that_name() {
     let world = World::start().await;
     let (session, tool) = Session::with_tool(&world).await;
-    let told = session.call(&world, &tool, OnInterrupt::Deny).await;
-    assert!(told.starts_with(REFUSED), "{told}");
+    let result = session.call(&world, &tool, OnInterrupt::Deny).await;
+    assert!(result.starts_with(REFUSED), "{result}");
     assert_eq!(world.read("acted"), "");
     // A grant for a configured server with the same name does not apply to it.
     world.agentctl(["grants", "add", "mcp_fake_*"]).await;
@@ -222,9 +222,9 @@ async fn server_gets_the_clients_variables_and_little_else() {
     let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
     let request = SetSessionServersRequest { environment, ..session.bringing(&[server]) };
     session.client.set_session_servers(request).await.unwrap();
-    let told = session.call(&world, &session.tool().await, OnInterrupt::Approve).await;
-    assert!(told.contains(r#""GIVEN": "${HOME} literally""#) && told.contains("Mars/Base"), "{told}");
-    assert!(told.contains(r#""HOME""#) && !told.contains("evil.so") && !told.contains("MODEL_BASIC"), "{told}");
+    let result = session.call(&world, &session.tool().await, OnInterrupt::Approve).await;
+    assert!(result.contains(r#""GIVEN": "${HOME} literally""#) && result.contains("Mars/Base"), "{result}");
+    assert!(result.contains(r#""HOME""#) && !result.contains("evil.so") && !result.contains("MODEL_BASIC"), "{result}");
 }
 
 #[tokio::test]
@@ -248,16 +248,16 @@ async fn replaced_servers_stop_and_the_others_keep_running() {
     session.bring_up(&[behaving("fake", "ok"), behaving("stays", "ok")]).await;
     let tools: Vec<String> =
         session.client.session_servers(&session.id).await.unwrap().iter().map(|view| view.tools[0].clone()).collect();
-    let mut told = Vec::new();
+    let mut results = Vec::new();
     for tool in &tools {
-        told.push(session.call(&world, tool, OnInterrupt::Approve).await);
+        results.push(session.call(&world, tool, OnInterrupt::Approve).await);
     }
     session.bring_up(&[behaving("stays", "ok")]).await;
     has_all(
         &session.call(&world, &tools[0], OnInterrupt::Approve).await,
         &["is gone", "the client removed the server"],
     );
-    assert_eq!(session.call(&world, &tools[1], OnInterrupt::Approve).await, told[1], "it kept running");
+    assert_eq!(session.call(&world, &tools[1], OnInterrupt::Approve).await, results[1], "it kept running");
     session.bring(&[]).await;
     until_true("nothing of them is left", || world.of_servers().is_empty()).await;
 }
@@ -283,9 +283,9 @@ async fn approved_call_after_restart_fails_if_its_server_is_missing() {
         }
         let mut events = back.client.subscribe(&session.id, asked.last().unwrap().seq, false).await.unwrap();
         back.client.answer(interrupt.id, &Answer::Approve, "a test").await.unwrap();
-        let told = results(&events.to_the_end().await).pop().unwrap();
-        assert_eq!(told.contains("agentd restarted"), !is_brought, "{told}");
-        assert_eq!(told.contains("acted: now"), is_brought, "{told}");
+        let result = results(&events.to_the_end().await).pop().unwrap();
+        assert_eq!(result.contains("agentd restarted"), !is_brought, "{result}");
+        assert_eq!(result.contains("acted: now"), is_brought, "{result}");
         if !is_brought {
             back.bring_up(&[behaving("fake", "ok")]).await;
         }

@@ -23,8 +23,8 @@ async fn reassigned_alias_does_not_run_on_another_server() {
     has_all(&tool_texts(world.model.requests().last().unwrap()), &["now belongs to another tool"]);
     assert_eq!(world.read("acted"), "", "nobody was called");
     // In the next turn, it belongs to the other one.
-    let told = world.call_all(vec![("it", json!({"text": "hello"}))], &["--on-interrupt", "approve"]).await.0;
-    assert!(told[0].contains("from=\"two/act\""), "{told:#?}");
+    let results = world.call_all(vec![("it", json!({"text": "hello"}))], &["--on-interrupt", "approve"]).await.0;
+    assert!(results[0].contains("from=\"two/act\""), "{results:#?}");
     world.all_are_gone().await;
 }
 
@@ -37,13 +37,13 @@ async fn keys_are_redacted_in_all_output() {
     talks["args"].as_array_mut().unwrap().push(json!("--header=Authorization: Bearer ${THING}"));
     home.write("config/mcp_servers.yaml", json!({"servers": {"fake": talks}}).to_string());
     let world = World { model, daemon: TempDaemon::start_in(home).await };
-    let told = world.act("").await;
-    assert!(told.contains("the key is [redacted]"), "{told}");
+    let result = world.act("").await;
+    assert!(result.contains("the key is [redacted]"), "{result}");
     let list = world.ok(["mcp", "list"]).await;
     let json = world.ok(["mcp", "list", "--json"]).await;
     let logs = world.ok(["mcp", "logs", "fake"]).await.shows(&["the key is [redacted]"]);
     assert!(json.stdout.contains("Bearer ${THING}"), "{}", json.stdout);
-    for shown in [&told, &list.stdout, &json.stdout, &logs.stdout, &world.daemon.log()] {
+    for shown in [&result, &list.stdout, &json.stdout, &logs.stdout, &world.daemon.log()] {
         assert!(!shown.contains("sup3rsecret"), "{shown}");
     }
     world.all_are_gone().await;

@@ -14,8 +14,8 @@ async fn act(world: &World, variables: &[(&str, &str)], args: &[&str]) -> (Strin
     let mut command = world.agentctl_command(["run", ALL_OF_IT, "--on-interrupt", "approve"].iter().chain(args));
     command.envs(variables.iter().copied());
     let output = Running::spawn(command).output(Vec::new()).await;
-    let told = told_of_each(world.model.requests().last().unwrap());
-    (told.concat(), output)
+    let results = told_of_each(world.model.requests().last().unwrap());
+    (results.concat(), output)
 }
 
 #[tokio::test]
@@ -24,12 +24,15 @@ async fn client_variables_reach_only_that_clients_server() {
     fake["env"] = json!({"KEY": "${GITHUB_TOKEN}"});
     let world = world(json!({"fake": fake})).await;
 
-    let (told, _) = act(&world, &[], &[]).await;
-    assert!(told.contains("GITHUB_TOKEN") && told.contains("The call did not run"), "{told}");
-    let (told, _) = act(&world, &[("GITHUB_TOKEN", "of-the-first")], &[]).await;
-    assert!(told.contains("of-the-first"), "{told}");
-    let (told, _) = act(&world, &[("GITHUB_TOKEN", "of-the-second"), ("SOMETHING_SECRET", "kept")], &[]).await;
-    assert!(told.contains("of-the-second") && !told.contains("of-the-first") && !told.contains("kept"), "{told}");
+    let (result, _) = act(&world, &[], &[]).await;
+    assert!(result.contains("GITHUB_TOKEN") && result.contains("The call did not run"), "{result}");
+    let (result, _) = act(&world, &[("GITHUB_TOKEN", "of-the-first")], &[]).await;
+    assert!(result.contains("of-the-first"), "{result}");
+    let (result, _) = act(&world, &[("GITHUB_TOKEN", "of-the-second"), ("SOMETHING_SECRET", "kept")], &[]).await;
+    assert!(
+        result.contains("of-the-second") && !result.contains("of-the-first") && !result.contains("kept"),
+        "{result}"
+    );
     let listed = world.json(["mcp", "list"]).await;
     assert_eq!(listed[0]["connections"], 2, "{listed:#}");
     world.all_are_gone().await;
@@ -41,12 +44,12 @@ async fn server_with_a_client_variable_is_offered_if_it_is_set() {
     fake.as_object_mut().unwrap().remove("tools");
     fake["args"].as_array_mut().unwrap().push(json!("--key=${GITHUB_TOKEN}"));
     let world = world(json!({"fake": fake})).await;
-    let (told, output) = act(&world, &[], &[]).await;
-    assert!(told.contains("E_UNKNOWN_TOOL"), "{told}");
+    let (result, output) = act(&world, &[], &[]).await;
+    assert!(result.contains("E_UNKNOWN_TOOL"), "{result}");
     let notice = "the MCP server fake offers no tools: the variable GITHUB_TOKEN, which mcp_servers.yaml names";
     assert!(output.stderr.contains(notice), "{}", output.stderr);
-    let (told, output) = act(&world, &[("GITHUB_TOKEN", "of-the-client")], &[]).await;
-    assert!(told.contains(r#""HOME""#) && !output.stderr.contains("MCP server"), "{told} {}", output.stderr);
+    let (result, output) = act(&world, &[("GITHUB_TOKEN", "of-the-client")], &[]).await;
+    assert!(result.contains(r#""HOME""#) && !output.stderr.contains("MCP server"), "{result} {}", output.stderr);
     world.all_are_gone().await;
 }
 
@@ -56,13 +59,13 @@ async fn default_is_used_if_the_variable_has_no_value() {
     fake["env"] =
         json!({"KEY": "${GITHUB_TOKEN:-of-the-file}", "OTHER": "${GITHUB_TOKEN:-another}", "HERE": "${HOME:-none}"});
     let world = world(json!({"fake": fake})).await;
-    let (told, _) = act(&world, &[], &[]).await;
-    assert!(told.contains(r#""KEY": "of-the-file""#) && told.contains(r#""OTHER": "another""#), "{told}");
-    assert!(!told.contains(r#""HERE": "none""#), "{told}");
-    let (told, _) = act(&world, &[("GITHUB_TOKEN", "of-the-client")], &[]).await;
-    assert!(told.contains(r#""KEY": "of-the-client""#) && told.contains(r#""OTHER": "of-the-client""#), "{told}");
-    let (told, _) = act(&world, &[("GITHUB_TOKEN", "")], &[]).await;
-    assert!(told.contains(r#""KEY": "of-the-file""#), "{told}");
+    let (result, _) = act(&world, &[], &[]).await;
+    assert!(result.contains(r#""KEY": "of-the-file""#) && result.contains(r#""OTHER": "another""#), "{result}");
+    assert!(!result.contains(r#""HERE": "none""#), "{result}");
+    let (result, _) = act(&world, &[("GITHUB_TOKEN", "of-the-client")], &[]).await;
+    assert!(result.contains(r#""KEY": "of-the-client""#) && result.contains(r#""OTHER": "of-the-client""#), "{result}");
+    let (result, _) = act(&world, &[("GITHUB_TOKEN", "")], &[]).await;
+    assert!(result.contains(r#""KEY": "of-the-file""#), "{result}");
     world.all_are_gone().await;
 }
 
@@ -72,8 +75,8 @@ async fn client_variables_are_not_written_to_disk() {
     let mut fake = behaving("talks");
     fake["env"] = json!({"KEY": "${GITHUB_TOKEN}"});
     let world = world(json!({"fake": fake})).await;
-    let (told, _) = act(&world, &[("GITHUB_TOKEN", secret)], &[]).await;
-    assert!(told.contains("the key is") && !told.contains(secret), "{told}");
+    let (result, _) = act(&world, &[("GITHUB_TOKEN", secret)], &[]).await;
+    assert!(result.contains("the key is") && !result.contains(secret), "{result}");
     let logs = world.ok(["mcp", "logs", "fake"]).await.stdout;
     assert!(logs.contains("the key is") && !logs.contains(secret), "{logs}");
     world.all_are_gone().await;
@@ -92,9 +95,9 @@ async fn invalid_server_entry_affects_no_other_server() {
     );
     home.write("config/mcp_servers.yaml", file);
     let world = World { model, daemon: TempDaemon::start_in(home).await };
-    let (told, output) = act(&world, &[], &[]).await;
+    let (result, output) = act(&world, &[], &[]).await;
     output.exits(0);
-    assert!(told.contains("blue"), "{told}");
+    assert!(result.contains("blue"), "{result}");
     let listed = world.json(["mcp", "list"]).await;
     holds(&listed[0], json!({"name": "bad", "state": "down"}));
     assert!(listed[0]["reason"].as_str().unwrap().contains("has no command"), "{listed:#}");
@@ -189,7 +192,7 @@ async fn server_runs_in_the_folder_of_its_session() {
     let world = world(json!({"fake": here})).await;
     world.write("shop/web/x", "");
     world.write("house/x", "");
-    let told = async |folder: &str, project: &str| {
+    let act_in = async |folder: &str, project: &str| {
         world.model_calls("mcp_fake_act", json!({}));
         let mut command = world.agentctl_command(["run", "Go", "-C", project, "--on-interrupt", "approve"]);
         command.current_dir(world.path().join(folder));
@@ -197,9 +200,9 @@ async fn server_runs_in_the_folder_of_its_session() {
         tool_texts(world.model.requests().last().unwrap())
     };
     let (shop, house) = (world.path().join("shop"), world.path().join("house"));
-    let first = told("shop/web", "..").await;
+    let first = act_in("shop/web", "..").await;
     assert!(first.contains(&format!("in {} for {}/web", shop.display(), shop.display())), "{first}");
-    let second = told("house", ".").await;
+    let second = act_in("house", ".").await;
     assert!(second.contains(&format!("in {} for {}", house.display(), house.display())), "{second}");
     // No client is asked for them, and paths do not count as secrets.
     let named = world.client().await.hello().variables.clone();

@@ -24,8 +24,8 @@ pub(super) fn check_database(daemon: &TempDaemon, place: &str) {
                print(*(row[0] for row in journal.execute('PRAGMA integrity_check')), sep='\\n')";
     let asked = Command::new("python3").args(["-c", ask]).arg(daemon.data().join("agentd.db")).output();
     let asked = asked.expect("python3");
-    let told = String::from_utf8_lossy(&asked.stdout);
-    assert_eq!(told.trim(), "ok", "{place}: {}", String::from_utf8_lossy(&asked.stderr));
+    let stdout = String::from_utf8_lossy(&asked.stdout);
+    assert_eq!(stdout.trim(), "ok", "{place}: {}", String::from_utf8_lossy(&asked.stderr));
 }
 
 /// Compares the copy in a fork with its origin. Returns true if the session is a fork and its origin still exists.
@@ -107,8 +107,8 @@ pub(super) async fn check_undo(client: &Client, session: &str, written: &(TurnId
     let ask = async |redo: bool, preview: bool| -> UndoReport {
         let turn = Some(TurnChoice::Id(*turn));
         let request = UndoRequest { turn, redo, preview, client: "a test".to_owned() };
-        let told = client.undo(session, &request).await;
-        told.unwrap_or_else(|error| panic!("{place}: {path}, redo: {redo}: {error}"))
+        let undone = client.undo(session, &request).await;
+        undone.unwrap_or_else(|error| panic!("{place}: {path}, redo: {redo}: {error}"))
     };
     let outcome = |report: UndoReport| report.files.iter().map(|file| file.outcome).collect::<Vec<_>>();
     assert_eq!(outcome(ask(false, true).await), [UndoOutcome::Done], "{place}: {path} in a preview");

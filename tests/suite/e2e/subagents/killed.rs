@@ -7,9 +7,9 @@ use super::*;
 
 /// A careful main agent and a careful subagent: neither repeats anything with a known result.
 fn careful(request: &Recorded) -> Reply {
-    let told = tool_texts(request);
+    let result = tool_texts(request);
     if task_of(request).is_some() {
-        return match told.contains("appended") || told.contains("may not have taken effect") {
+        return match result.contains("appended") || result.contains("may not have taken effect") {
             true => report("the log"),
             false => Reply::tool_call(
                 "run_bash_command",
@@ -17,10 +17,10 @@ fn careful(request: &Recorded) -> Reply {
             ),
         };
     }
-    let go_on = told.rsplit("\"context_id\":\"").next().and_then(|rest| rest.split('"').next());
+    let go_on = result.rsplit("\"context_id\":\"").next().and_then(|rest| rest.split('"').next());
     match go_on {
-        _ if told.contains("The report of the log") => Reply::text("All is done."),
-        Some(id) if told.contains("to continue it") => {
+        _ if result.contains("The report of the log") => Reply::text("All is done."),
+        Some(id) if result.contains("to continue it") => {
             Reply::tool_call("delegate_task", json!({"task": "Go on", "context_id": id}))
         }
         _ => Reply::tool_call("delegate_task", json!({"task": "Write a line"})),

@@ -74,12 +74,12 @@ async fn parallel_subagents_share_files_and_return_their_answers() {
     // Each waits for the file of the other: run one after the other, they would reach their step limit.
     delegates(&world, &["Be left", "Be right"], |task, request| {
         let (own, other) = if task.contains("left") { ("left", "right") } else { ("right", "left") };
-        let told = tool_texts(request);
-        if !told.contains(&format!("outputs/{own}.txt")) {
+        let text = tool_texts(request);
+        if !text.contains(&format!("outputs/{own}.txt")) {
             let content = format!("{own} was here");
             return Reply::tool_call("write_file", json!({"path": format!("outputs/{own}.txt"), "content": content}));
         }
-        if !told.contains(&format!("{other} was here")) {
+        if !text.contains(&format!("{other} was here")) {
             return Reply::tool_call("read_file", json!({"path": format!("outputs/{other}.txt")})).delay_ms(5);
         }
         report(own)
@@ -92,10 +92,10 @@ async fn parallel_subagents_share_files_and_return_their_answers() {
     files.sort_unstable();
     assert_eq!(files, ["outputs/left.txt", "outputs/right.txt"], "what they changed is told with the turn");
 
-    let told = results(&world);
+    let results = results(&world);
     let known = subagents(&events);
-    assert_eq!((told.len(), known.len()), (2, 2));
-    for result in &told {
+    assert_eq!((results.len(), known.len()), (2, 2));
+    for result in &results {
         assert_eq!(result["ok"], true, "{result:#}");
         assert!(result["result"].as_str().unwrap().starts_with("The report of"), "{result:#}");
         assert!(result["loops"].as_u64().unwrap() >= 3, "{result:#}");
@@ -147,10 +147,10 @@ async fn parallel_subagents_share_files_and_return_their_answers() {
 async fn subagent_question_is_answered_once_at_the_parent() {
     let world = World::start().await;
     delegates(&world, &["Write it"], |_, request| {
-        let told = tool_texts(request);
-        if !told.contains("blue") {
+        let output = tool_texts(request);
+        if !output.contains("blue") {
             Reply::tool_call("ask_human", json!({"question": "Which colour?"}))
-        } else if !told.contains("outputs/a.txt") {
+        } else if !output.contains("outputs/a.txt") {
             Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": "blue"}))
         } else {
             report("colour")
@@ -219,13 +219,13 @@ async fn cancel_reaches_subagents_and_a_subagents_cancel_is_reported() {
 /// Behaviour of a subagent that is to be killed: quick ones finish at once, slow ones never do, and others wait for an
 /// answer.
 fn of_its_kind(task: &str, request: &Recorded) -> Reply {
-    let told = tool_texts(request);
+    let result = tool_texts(request);
     match task {
-        "Be quick" if !told.contains("quick.txt") => {
+        "Be quick" if !result.contains("quick.txt") => {
             Reply::tool_call("run_bash_command", json!({"command": "echo once >> outputs/quick.txt; echo quick.txt"}))
         }
         "Be slow" if !request.last_user().contains("Go on") => Reply::never(),
-        "Ask first" if !told.contains("green") => Reply::tool_call("ask_human", json!({"question": "Which colour?"})),
+        "Ask first" if !result.contains("green") => Reply::tool_call("ask_human", json!({"question": "Which colour?"})),
         _ => report(task),
     }
 }
@@ -240,12 +240,12 @@ async fn after_a_crash_only_the_unfinished_subagent_continues() {
     let mut world = World::start().await;
     world.model.respond_with(|request| match (task_of(request), tool_texts(request)) {
         (Some(task), _) => of_its_kind(&task, request),
-        (None, told) if told.is_empty() => Reply::tool_call("delegate_task", json!({"task": "Be quick"}))
+        (None, text) if text.is_empty() => Reply::tool_call("delegate_task", json!({"task": "Be quick"}))
             .and_call("delegate_task", json!({"task": "Be slow"})),
-        (None, told) if told.contains("The report of Be slow") => Reply::text("All parts are done."),
-        (None, told) => {
+        (None, text) if text.contains("The report of Be slow") => Reply::text("All parts are done."),
+        (None, text) => {
             // It continues the interrupted subagent, as instructed.
-            let cut_off = told.split('{').find(|result| result.contains("to continue it")).unwrap();
+            let cut_off = text.split('{').find(|result| result.contains("to continue it")).unwrap();
             let id = cut_off.split("\"context_id\":\"").nth(1).unwrap().split('"').next().unwrap();
             Reply::tool_call("delegate_task", json!({"task": "Go on", "context_id": id}))
         }
@@ -325,14 +325,14 @@ async fn short_answers_are_expanded_once_and_failures_reported() {
         _ => Reply::refusal(400, "this model does not like it"),
     });
     world.ok(["run", "Have it done"]).await;
-    let told = results(&world);
-    holds(&told[0], json!({"ok": true, "loops": 2}));
-    assert_eq!(told[0]["result"], "Yes, and that is all there is.");
-    assert_eq!(told[1]["ok"], false);
-    assert!(told[1]["error"].as_str().unwrap().contains("reached its step limit"), "{told:#?}");
-    assert!(told[2]["error"].as_str().unwrap().contains("does not like it"), "{told:#?}");
-    assert!(told[3].as_str().unwrap().contains("E_INVALID_ARGS"), "{told:#?}");
-    assert!(told[4]["result"].as_str().unwrap().contains("E_UNKNOWN_TOOL"), "{told:#?}");
+    let results = results(&world);
+    holds(&results[0], json!({"ok": true, "loops": 2}));
+    assert_eq!(results[0]["result"], "Yes, and that is all there is.");
+    assert_eq!(results[1]["ok"], false);
+    assert!(results[1]["error"].as_str().unwrap().contains("reached its step limit"), "{results:#?}");
+    assert!(results[2]["error"].as_str().unwrap().contains("does not like it"), "{results:#?}");
+    assert!(results[3].as_str().unwrap().contains("E_INVALID_ARGS"), "{results:#?}");
+    assert!(results[4]["result"].as_str().unwrap().contains("E_UNKNOWN_TOOL"), "{results:#?}");
 }
 
 #[tokio::test]
@@ -403,12 +403,12 @@ async fn session_grant_applies_to_all_its_subagents() {
     let world = World::start().await;
     // The second one writes on command.
     delegates(&world, &["First", "Second"], |task, request| {
-        let told = tool_texts(request);
+        let result = tool_texts(request);
         let own = if task == "First" { "first" } else { "second" };
-        if own == "second" && !told.contains("it is there") {
+        if own == "second" && !result.contains("it is there") {
             let command = "until [ -e outputs/go.txt ]; do sleep 0.05; done; echo it is there";
             Reply::tool_call("run_bash_command", json!({"command": command}))
-        } else if !told.contains(&format!("outputs/{own}.txt")) {
+        } else if !result.contains(&format!("outputs/{own}.txt")) {
             let content = format!("written by {own}");
             Reply::tool_call("write_file", json!({"path": format!("outputs/{own}.txt"), "content": content}))
         } else {
@@ -450,7 +450,7 @@ async fn continued_subagent_has_the_sessions_current_permissions() {
     let world = World::start().await;
     // For any agent, the last text names the file.
     world.model.respond_with(|request| {
-        let told = tool_texts(request);
+        let result = tool_texts(request);
         let said = request.last_user();
         match (task_of(request).is_some(), request.last_role() == "tool") {
             (true, true) => report("the file"),
@@ -459,7 +459,7 @@ async fn continued_subagent_has_the_sessions_current_permissions() {
                 Reply::tool_call("write_file", json!({"path": path, "content": "x"}))
             }
             (false, true) => Reply::text("It is written."),
-            (false, false) => match told.split("\"context_id\":\"").nth(1) {
+            (false, false) => match result.split("\"context_id\":\"").nth(1) {
                 None => Reply::tool_call("delegate_task", json!({"task": said})),
                 Some(id) => {
                     let id = id.split('"').next().unwrap();
@@ -509,9 +509,9 @@ async fn subagent_tokens_count_towards_the_turn_budget() {
     });
     let output = world.agentctl(["run", "Have it done", "--output", "json"]).await;
     assert_eq!(output.json()["stop_reason"], "budget", "{output:?}");
-    let told = results(&world);
-    assert_eq!(told[0]["ok"], false);
-    assert!(told[0]["error"].as_str().unwrap().contains("turn's token budget"), "{told:#?}");
+    let results = results(&world);
+    assert_eq!(results[0]["ok"], false);
+    assert!(results[0]["error"].as_str().unwrap().contains("turn's token budget"), "{results:#?}");
     let asked = world.model.requests().iter().filter(|request| task_of(request).is_some()).count();
     assert!(asked <= 4, "it was stopped: {asked}");
 }

@@ -165,12 +165,12 @@ fn ripgrep(root: &Path, words: &[&str]) -> Option<Vec<(String, u16)>> {
     let mut command = std::process::Command::new("rg");
     command.args(["--count", "--ignore-case", "--fixed-strings", "--no-config", "--color=never"]);
     command.args(words.iter().flat_map(|word| ["-e", word])).arg(".").current_dir(root);
-    let told = String::from_utf8(command.output().ok()?.stdout).ok()?;
+    let stdout = String::from_utf8(command.output().ok()?.stdout).ok()?;
     let file = |line: &str| {
         let (path, count) = line.rsplit_once(':')?;
         Some((path.trim_start_matches("./").to_owned(), count.parse::<u32>().ok()?.try_into().unwrap_or(u16::MAX)))
     };
-    Some(told.lines().filter_map(file).collect())
+    Some(stdout.lines().filter_map(file).collect())
 }
 
 /// The same count without ripgrep, over the indexed files.

@@ -142,11 +142,11 @@ async fn read(corpus: &Corpus, name: &str, wanted: WantedParts) -> anyhow::Resul
         let begun = Instant::now();
         let wanted = WantedParts { named: Kind::of_name(name), ..wanted.clone() };
         let mut extraction = extractor.extract(File::open(&path)?, wanted, CancellationToken::new()).await?;
-        let mut told = 0;
+        let mut parts = 0;
         while let Some(piece) = extraction.next().await {
-            told += u32::from(matches!(piece?, Piece::Part(_)));
+            parts += u32::from(matches!(piece?, Piece::Part(_)));
         }
-        ensure!(told > 0, "nothing of {name} was read");
+        ensure!(parts > 0, "nothing of {name} was read");
         samples.add(begun.elapsed());
     }
     Ok(samples)

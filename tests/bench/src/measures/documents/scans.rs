@@ -51,10 +51,10 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     }
     let took = begun.elapsed();
     let folder = world::folder()?;
-    let told = folder.path().join("texts.json");
-    std::fs::write(&told, serde_json::to_vec(&texts)?)?;
+    let texts_file = folder.path().join("texts.json");
+    std::fs::write(&texts_file, serde_json::to_vec(&texts)?)?;
     let mut script = environment.script("scans.py");
-    let verdicts: BTreeMap<String, Verdict> = answer(script.arg("judge").arg(&corpus.folder).arg(&told)).await?;
+    let verdicts: BTreeMap<String, Verdict> = answer(script.arg("judge").arg(&corpus.folder).arg(&texts_file)).await?;
     let mut rows: Vec<Row> = verdicts.iter().map(|(kind, verdict)| of_kind(kind, verdict)).collect();
     let figure = Figure::per_second("", rate(corpus.pages(), took)).at_least(PAGES);
     let note = format!("{} pages, one document at a time", corpus.pages());

@@ -28,9 +28,9 @@ impl<'a> Texts<'a> {
 
     /// Writes the texts as JSON into a folder, and returns the path.
     pub(super) fn write(&self, folder: &Path) -> anyhow::Result<PathBuf> {
-        let told = folder.join("texts.json");
-        fs::write(&told, serde_json::to_vec(&self.0)?)?;
-        Ok(told)
+        let path = folder.join("texts.json");
+        fs::write(&path, serde_json::to_vec(&self.0)?)?;
+        Ok(path)
     }
 }
 

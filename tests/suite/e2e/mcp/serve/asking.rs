@@ -132,8 +132,8 @@ async fn question_of_an_mcp_server_is_answered_by_the_user_by_default() {
         fake["tools"]["act"]["effect"] = json!("read");
         let world = world(json!({"fake": fake})).await;
         world.model.respond_with(|request| match tool_texts(request) {
-            told if told.is_empty() => Reply::tool_call("mcp_fake_act", json!({})),
-            told => Reply::text(told),
+            result if result.is_empty() => Reply::tool_call("mcp_fake_act", json!({})),
+            result => Reply::text(result),
         });
         let caller = Caller::start(&world, &["--approvals", approvals]).await;
         let waiting = caller.gives("ask", json!({"prompt": "Go"})).await;
@@ -228,11 +228,11 @@ async fn answer_to_a_subagent_returns_the_parents_result() {
     let world = World::start().await;
     world.model.respond_with(|request| {
         let is_subagent = is_subagent(request);
-        let told = tool_texts(request);
-        match (is_subagent, told.as_str()) {
-            (true, told) if told.contains("blue") => Reply::text("It shall be blue, and this is why. ".repeat(10)),
+        let result = tool_texts(request);
+        match (is_subagent, result.as_str()) {
+            (true, result) if result.contains("blue") => Reply::text("It shall be blue, and this is why. ".repeat(10)),
             (true, _) => Reply::tool_call("ask_human", json!({"question": "Which colour?"})),
-            (false, told) if told.contains("shall be blue") => Reply::text("All parts are done."),
+            (false, result) if result.contains("shall be blue") => Reply::text("All parts are done."),
             (false, _) => Reply::tool_call("delegate_task", json!({"task": "Choose a colour"})),
         }
     });

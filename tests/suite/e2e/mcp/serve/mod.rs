@@ -240,8 +240,9 @@ async fn progress_is_sent_to_callers_with_a_token() {
     let heard = caller.heard.progress.lock().unwrap().clone();
     assert!(heard.iter().all(|progress| progress.progress_token == token), "{heard:#?}");
     assert!(heard.windows(2).all(|pair| pair[0].progress < pair[1].progress), "{heard:#?}");
-    let told = |words: &str| heard.iter().any(|progress| progress.message.as_deref().unwrap_or("").contains(words));
-    assert!(told("the turn starts") && told("word0"), "{heard:#?}");
+    let is_reported =
+        |words: &str| heard.iter().any(|progress| progress.message.as_deref().unwrap_or("").contains(words));
+    assert!(is_reported("the turn starts") && is_reported("word0"), "{heard:#?}");
 }
 
 #[tokio::test]
@@ -276,8 +277,8 @@ async fn invalid_calls_are_refused_without_a_model_request() {
         ("search_documents", json!({"session_id": "ffff", "query": "x"}), "no session of this caller"),
         ("list_sessions", json!({"limit": "many"}), "invalid type"),
     ] {
-        let told = caller.fails(tool, arguments).await;
-        assert!(told.contains(said), "{tool}: {said:?} is missing in {told:?}");
+        let error = caller.fails(tool, arguments).await;
+        assert!(error.contains(said), "{tool}: {said:?} is missing in {error:?}");
     }
     assert_eq!(world.model.counts().requests, 0);
     world.model.reply(Reply::text("still here"));

@@ -29,13 +29,13 @@ async fn other_sessions_are_indistinguishable_from_missing_ones() {
     let nothing = world_id();
     let start = |id: &str| id[..id.len() - 1].to_owned();
     let check = async |tool: &'static str, mut arguments: Value, key: &str, ids: [&str; 2]| {
-        let mut told = Vec::new();
+        let mut errors = Vec::new();
         for id in ids {
             arguments[key] = json!(id);
-            told.push(caller.fails(tool, arguments.clone()).await.replace(id, "ID"));
+            errors.push(caller.fails(tool, arguments.clone()).await.replace(id, "ID"));
         }
-        assert_eq!(told[0], told[1], "{tool} {arguments}");
-        told.remove(0)
+        assert_eq!(errors[0], errors[1], "{tool} {arguments}");
+        errors.remove(0)
     };
     for ids in [[session, &nothing], [&start(session), &start(&nothing)]] {
         for (tool, arguments) in

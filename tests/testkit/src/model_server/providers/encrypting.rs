@@ -124,17 +124,17 @@ fn with_thoughts(items: Vec<Value>, number: usize, tells: bool) -> Vec<Value> {
         let summary = if tells { summary } else { &[] };
         responses_reasoning(&format!("rs_{number:04}_{at}"), summary, &encrypted)
     };
-    let told = format!("Thought \u{201c}{number}\u{201d}:\n\tlook first. ");
+    let summary_text = format!("Thought \u{201c}{number}\u{201d}:\n\tlook first. ");
     let mut dressed = match number % 4 {
-        0 => vec![thought(0, &[&told])],
+        0 => vec![thought(0, &[&summary_text])],
         1 => vec![thought(0, &[])],
-        2 => vec![thought(0, &[&told, "And then. "])],
-        _ if !calls => vec![thought(0, &[&told]), thought(1, &["And again."])],
+        2 => vec![thought(0, &[&summary_text, "And then. "])],
+        _ if !calls => vec![thought(0, &[&summary_text]), thought(1, &["And again."])],
         _ => {
             let part = json!({"type": "output_text", "text": "Well.", "annotations": []});
             let mut said = responses_message(&format!("msg_{number:04}"), &[part]);
             said["phase"] = "commentary".into();
-            vec![thought(0, &[&told]), said, thought(1, &["And again."])]
+            vec![thought(0, &[&summary_text]), said, thought(1, &["And again."])]
         }
     };
     let phased = items.into_iter().map(|mut item| {

@@ -84,14 +84,14 @@ fn with_thoughts(blocks: Vec<Value>, number: usize) -> Vec<Value> {
         let words = if tells { words } else { "" };
         json!({"type": "thinking", "thinking": words, "signature": ""})
     };
-    let told = || thoughts(&format!("Thought \u{201c}{number}\u{201d}:\n\tlook first. "));
+    let thought = || thoughts(&format!("Thought \u{201c}{number}\u{201d}:\n\tlook first. "));
     let redacted = || json!({"type": "redacted_thinking", "data": ""});
     let mut dressed = match number % 4 {
-        0 => vec![told()],
+        0 => vec![thought()],
         1 => vec![thoughts("")],
-        2 => vec![redacted(), told()],
-        _ if !tells => vec![told(), thoughts("")],
-        _ => vec![told(), json!({"type": "text", "text": "Well. "}), thoughts("And again.")],
+        2 => vec![redacted(), thought()],
+        _ if !tells => vec![thought(), thoughts("")],
+        _ => vec![thought(), json!({"type": "text", "text": "Well. "}), thoughts("And again.")],
     };
     // Some models only send a line feed before a call.
     if tells && number.is_multiple_of(5) && !blocks.iter().any(|block| block["type"] == "text") {
