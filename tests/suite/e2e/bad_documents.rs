@@ -216,7 +216,7 @@ async fn harmful_files_fail_individually_with_a_clear_problem() {
 #[tokio::test]
 async fn waiting_tool_streams_indexing_progress() {
     let world = World::start().await;
-    world.model.respond_with(|request| match told_of_each(request).is_empty() {
+    world.model.respond_with(|request| match results_since_input(request).is_empty() {
         true => Reply::tool_call("search_file", json!({"path": "uploads/latin.pdf", "query": FIND.0})),
         false => Reply::text("over"),
     });

@@ -13,7 +13,7 @@ pub(super) fn fixture(name: &str) -> String {
 pub(super) fn searches_and_cites(world: &World, path: &str, query: &str) {
     let call = json!({"path": path, "query": query});
     world.model.respond_with(move |request| {
-        let Some(result) = told_last(request) else { return Reply::tool_call("search_file", call.clone()) };
+        let Some(result) = last_result(request) else { return Reply::tool_call("search_file", call.clone()) };
         let place = result.lines().find_map(|line| line.strip_prefix("1. uploads/")).unwrap_or("nowhere");
         let words = result.split("**").nth(1).unwrap_or("nothing");
         Reply::text(format!("It says {words} ({place})."))
@@ -21,7 +21,7 @@ pub(super) fn searches_and_cites(world: &World, path: &str, query: &str) {
 }
 
 /// The last tool result in this turn, if it was a search result.
-fn told_last(request: &Recorded) -> Option<String> {
+fn last_result(request: &Recorded) -> Option<String> {
     let messages = request.messages();
     let is_said =
         |message: &Value| message["role"] == "user" && !message["content"].to_string().contains("system_reminder");

@@ -4,12 +4,12 @@ use super::*;
 
 impl World {
     /// Calls a tool once, in a turn of a new session. Returns its result and the client's exit code.
-    async fn tells(&self, tool: &str, arguments: Value, on_interrupt: &str) -> (String, Option<i32>) {
-        self.tells_with(tool, arguments, &["--on-interrupt", on_interrupt]).await
+    async fn call(&self, tool: &str, arguments: Value, on_interrupt: &str) -> (String, Option<i32>) {
+        self.call_with(tool, arguments, &["--on-interrupt", on_interrupt]).await
     }
 
-    /// Like [`tells`](Self::tells), with these options. By default, a question fails the run.
-    async fn tells_with(&self, tool: &str, arguments: Value, options: &[&str]) -> (String, Option<i32>) {
+    /// Like [`call`](Self::call), with these options. By default, a question fails the run.
+    async fn call_with(&self, tool: &str, arguments: Value, options: &[&str]) -> (String, Option<i32>) {
         self.will(Reply::tool_call(tool, arguments));
         let output = self.daemon.agentctl(["run", "Do it"].iter().chain(options)).await;
         (self.last_result(), output.code)
@@ -21,24 +21,24 @@ async fn memories_are_shared_and_written_only_with_approval() {
     let world = World::configured("sessions:\n  confirm_write: false\n  confirm_exec: false\n").await;
     let memory = world.data().join("memories/people/ada.md");
     let write = json!({"path": "/memories/people/ada.md", "content": "Ada likes tea.\n"});
-    let (result, code) = world.tells("write_file", write.clone(), "deny").await;
+    let (result, code) = world.call("write_file", write.clone(), "deny").await;
     assert!(result.contains("remembered in all later sessions") && !memory.exists(), "{result}");
     assert_eq!(code, Some(5));
     // Other tools of this kind do not ask here.
-    let (result, code) = world.tells("write_file", json!({"path": "outputs/a.md", "content": "x"}), "fail").await;
+    let (result, code) = world.call("write_file", json!({"path": "outputs/a.md", "content": "x"}), "fail").await;
     assert!(result.contains("Created"), "{result}");
     assert_eq!(code, Some(0));
 
-    world.tells("write_file", write.clone(), "approve").await;
+    world.call("write_file", write.clone(), "approve").await;
     assert_eq!(fs::read_to_string(&memory).unwrap(), "Ada likes tea.\n");
     world.ok(["undo"]).await;
     assert!(!memory.exists(), "what a turn remembered can be taken back");
-    world.tells("write_file", write, "approve").await;
+    world.call("write_file", write, "approve").await;
 
-    let (result, _) = world.tells("read_file", json!({"path": "memories/people/ada.md"}), "fail").await;
+    let (result, _) = world.call("read_file", json!({"path": "memories/people/ada.md"}), "fail").await;
     assert_eq!(result, "Ada likes tea.\n");
     let command = r#"cat "$MEMORIES/people/ada.md"; echo x > "$MEMORIES/x.md""#;
-    let (result, _) = world.tells("run_bash_command", json!({ "command": command }), "approve").await;
+    let (result, _) = world.call("run_bash_command", json!({ "command": command }), "approve").await;
     assert!(result.contains("Ada likes tea.") && !result.starts_with("exit code 0"), "{result}");
     assert!(!world.data().join("memories/x.md").exists());
 }
@@ -49,7 +49,7 @@ async fn state_files_survive_a_kill_and_are_removed_by_a_reset() {
     let here = ["--continue", "--on-interrupt", "fail"];
     // It does not ask, because it only changes the session itself.
     let first = json!({"path": "/state/plan.md", "content": "dig\n"});
-    let (result, code) = world.tells("write_file", first, "fail").await;
+    let (result, code) = world.call("write_file", first, "fail").await;
     assert!(result.contains("Created /state/plan.md") && code == Some(0), "{result}");
 
     // Killed in the middle of a turn, after the model received the result of the write.
@@ -66,23 +66,23 @@ async fn state_files_survive_a_kill_and_are_removed_by_a_reset() {
     drop(running);
     world.daemon.restart().await;
     let read = || json!({"path": "/state/plan.md"});
-    let (result, _) = world.tells_with("read_file", read(), &here).await;
+    let (result, _) = world.call_with("read_file", read(), &here).await;
     assert_eq!(result, "dig, then sow\n");
 
     // They belong to one session, are not stored as files, and are removed by a reset.
-    let (result, _) = world.tells("read_file", read(), "fail").await;
+    let (result, _) = world.call("read_file", read(), "fail").await;
     assert!(result.contains("is not there"), "{result}");
     let sessions = world.json(["sessions", "list"]).await;
     let id = sessions[1]["session_id"].as_str().or(sessions[1]["id"].as_str()).unwrap().to_owned();
     let here = ["--session", id.as_str(), "--on-interrupt", "fail"];
-    assert_eq!(world.tells_with("read_file", read(), &here).await.0, "dig, then sow\n");
+    assert_eq!(world.call_with("read_file", read(), &here).await.0, "dig, then sow\n");
     let command = json!({"command": "ls -d state /state"});
     let (result, _) =
-        world.tells_with("run_bash_command", command, &["--session", &id, "--on-interrupt", "approve"]).await;
+        world.call_with("run_bash_command", command, &["--session", &id, "--on-interrupt", "approve"]).await;
     assert!(!result.contains("exit code 0"), "{result}");
     world.ok(["sessions", "reset", &id]).await;
     world.daemon.crash().await;
-    let (result, _) = world.tells_with("read_file", read(), &here).await;
+    let (result, _) = world.call_with("read_file", read(), &here).await;
     assert!(result.contains("is not there"), "{result}");
 }
 
@@ -157,7 +157,7 @@ async fn files_commands_list_get_and_put_session_files() {
     // The model finds the file, even after a crash.
     world.daemon.crash().await;
     let here = ["--session", id.as_str(), "--on-interrupt", "fail"];
-    assert_eq!(world.tells_with("read_file", json!({"path": "/state/plan.md"}), &here).await.0, "dig\n");
+    assert_eq!(world.call_with("read_file", json!({"path": "/state/plan.md"}), &here).await.0, "dig\n");
 
     for (args, words) in [
         (["put", id.as_str(), "conversation_history/h.md", &file], &["cannot be written", "hint:"][..]),
@@ -185,7 +185,7 @@ async fn daemon_owned_files_are_read_only_for_commands() {
     let kept = world.data().join("workspace").join(&id).join("large_tool_results/call.txt");
     fs::write(&kept, "a long result\n").unwrap();
     let here = ["--session", id.as_str(), "--on-interrupt", "approve"];
-    let sh = async |command: &str| world.tells_with("run_bash_command", json!({ "command": command }), &here).await.0;
+    let sh = async |command: &str| world.call_with("run_bash_command", json!({ "command": command }), &here).await.0;
     let read = sh("cat large_tool_results/call.txt").await;
     assert!(read.starts_with("exit code 0") && read.contains("a long result"), "{read}");
     for command in [
@@ -199,7 +199,7 @@ async fn daemon_owned_files_are_read_only_for_commands() {
         assert!(result.starts_with("exit code ") && !result.starts_with("exit code 0"), "{command}: {result}");
     }
     let write = json!({"path": "large_tool_results/call.txt", "content": "x"});
-    assert!(world.tells_with("write_file", write, &here).await.0.contains("cannot be written"));
+    assert!(world.call_with("write_file", write, &here).await.0.contains("cannot be written"));
     assert_eq!(fs::read_to_string(&kept).unwrap(), "a long result\n");
     world.ok(["sessions", "delete", &id, "--yes"]).await;
     assert!(!kept.exists(), "it goes with its session");

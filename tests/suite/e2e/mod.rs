@@ -325,7 +325,7 @@ impl World {
         const BYTES_AT_ONCE: usize = 512 << 10;
         let (count, calls) = (calls.len(), Arc::new(calls));
         self.model.respond_with(move |request| {
-            let done = told_of_each(request).len();
+            let done = results_since_input(request).len();
             let mut bytes = 0;
             let next = calls[done..].iter().take(AT_ONCE).take_while(|(_, args)| {
                 bytes += args.to_string().len();
@@ -335,7 +335,7 @@ impl World {
             if reply.tool_calls.is_empty() { Reply::text("over") } else { reply }
         });
         let output = self.daemon.agentctl(["run", ALL_OF_IT].iter().chain(args)).await;
-        let results = told_of_each(self.model.requests().last().unwrap());
+        let results = results_since_input(self.model.requests().last().unwrap());
         assert_eq!(results.len(), count, "{}\n{}", output.stderr, self.daemon.log());
         (results, output)
     }
@@ -464,7 +464,7 @@ fn another_call(request: &Recorded) -> Reply {
 const ALL_OF_IT: &str = "Do all of it.";
 
 /// Results of all calls since that input, in the order of the calls.
-fn told_of_each(request: &Recorded) -> Vec<String> {
+fn results_since_input(request: &Recorded) -> Vec<String> {
     let messages = request.messages();
     let said = |message: &Value| message["content"].as_str().is_some_and(|text| text.contains(ALL_OF_IT));
     let begin = messages.iter().rposition(|message| message["role"] == "user" && said(message)).unwrap();

@@ -183,7 +183,9 @@ async fn openrouter_gets_cache_marks_for_claude_and_its_charge_counts() {
         "pricing": {"prompt": "0.000003", "completion": "0.000015", "input_cache_read": "0.0000003"},
     });
     let other = json!({"id": "other/m", "context_length": 200_000});
-    model.acts_as(Provider::OpenRouter).tells("/api/v1/models", agentd_testkit::model_server::listing([listed, other]));
+    model
+        .acts_as(Provider::OpenRouter)
+        .serves("/api/v1/models", agentd_testkit::model_server::listing([listed, other]));
     let usage = json!({
         "prompt_tokens": 9000, "completion_tokens": 20, "cost": 0.012_345_6, "is_byok": false,
         "prompt_tokens_details": {"cached_tokens": 100, "cache_write_tokens": 8000},

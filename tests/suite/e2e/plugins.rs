@@ -68,12 +68,12 @@ async fn all_is_used(world: &World) {
 }
 
 async fn nothing_is_used(world: &World) {
-    no_part_is_told(world).await;
+    no_part_is_sent(world).await;
     let servers = world.json(["mcp", "list"]).await;
     assert!(!servers.to_string().contains("fake.py"), "{servers}");
 }
 
-async fn no_part_is_told(world: &World) {
+async fn no_part_is_sent(world: &World) {
     world.model.respond_with(|_| Reply::text("Good."));
     world.ok(["run", "Go."]).await;
     let request = last_request(world);
@@ -147,7 +147,7 @@ async fn edited_plugin_is_not_used_until_approved() {
     // Even before the list was checked.
     world.agentctl(["mcp", "test", "fake"]).await.fails().says(&["differ from those that you approved"]);
     plugin(&world, &["list"]).await.exits(0).shows(&["changed, not used"]);
-    no_part_is_told(&world).await;
+    no_part_is_sent(&world).await;
     plugin(&world, &["show", "kit"]).await.exits(0).shows(&["~ servers/fake.py"]);
     plugin(&world, &["approve", "kit"]).await.exits(2).says(&["~ servers/fake.py", "needs your consent"]);
     plugin(&world, &["approve", "kit", "--yes"]).await.exits(0);

@@ -17,7 +17,7 @@ async fn with_rules(rules: &str) -> World {
 
 impl World {
     /// Makes the model call this command once, and returns the result.
-    async fn told_of(&self, command: &str, extra: &[&str]) -> String {
+    async fn result_of(&self, command: &str, extra: &[&str]) -> String {
         self.model.reply(Reply::tool_call("run_bash_command", json!({ "command": command })).when("Do it"));
         self.model.reply(Reply::text("I see."));
         let args = [&["run", "Do it"][..], extra].concat();
@@ -174,7 +174,7 @@ async fn policy_test_compares_a_rules_file_without_adopting_it() {
 async fn policy_test_judges_earlier_calls_of_the_audit_log() {
     let world = with_rules(RULES).await;
     for command in ["git push --all", "git push origin x", "echo one", "deploy now"] {
-        world.told_of(command, &["--on-interrupt", "deny"]).await;
+        world.result_of(command, &["--on-interrupt", "deny"]).await;
     }
     let tried = world.write("new.yaml", "tools: {run_bash_command: {deny: [deploy], patterns: {high_risk: []}}}\n");
     let tried = tried.to_str().unwrap();

@@ -249,8 +249,8 @@ async fn hostile_project_files_are_reported_and_skipped() {
         ("skills/home", "is a link"),
         ("skills/pipe", "leads out"),
     ] {
-        let is_told = |problem: &String| problem.contains(file) && problem.contains(why);
-        assert!(problems.iter().any(is_told), "{file}: {why} is not in {problems:#?}");
+        let is_reported = |problem: &String| problem.contains(file) && problem.contains(why);
+        assert!(problems.iter().any(is_reported), "{file}: {why} is not in {problems:#?}");
     }
     assert_eq!(found["ignored"], json!([".env", "hitl_rules.yaml", "mcp_servers.yaml", "models.yaml"]));
     let commands = found["commands"].as_array().unwrap().iter().map(|command| command["name"].as_str().unwrap());

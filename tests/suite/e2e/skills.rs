@@ -401,11 +401,11 @@ async fn undeclared_packages_are_requested_when_missing() {
     // One by one, like a model that reads each result.
     let steps = [run("run"), run("liar"), run("run")];
     world.model.respond_with(move |request| {
-        let done = super::told_of_each(request).len();
+        let done = super::results_since_input(request).len();
         steps.get(done).map_or(Reply::text("over"), |(tool, args)| Reply::tool_call(*tool, args.clone()))
     });
     world.ok(["run", ALL_OF_IT, "--on-interrupt", "approve"]).await;
-    let results = super::told_of_each(world.model.requests().last().unwrap());
+    let results = super::results_since_input(world.model.requests().last().unwrap());
     assert!(results[0].contains("No module named") && results[0].contains("Retry the same command"), "{results:#?}");
     // No script of the skill imports it: printed text is not trusted.
     assert!(results[1].contains("evil") && !results[1].contains("Retry the same command"), "{results:#?}");

@@ -28,7 +28,7 @@ async fn with_secrets() -> World {
 
 impl World {
     /// Makes the model call these, one per step. Returns the results, and the result of the turn.
-    async fn is_told(&self, on_interrupt: &str, calls: &[(&str, Value)]) -> (String, Value) {
+    async fn runs_calls(&self, on_interrupt: &str, calls: &[(&str, Value)]) -> (String, Value) {
         for (tool, arguments) in calls {
             self.model.reply(Reply::tool_call(*tool, arguments.clone()));
         }
@@ -53,7 +53,7 @@ fn grep(path: &str) -> (&'static str, Value) {
 }
 
 #[track_caller]
-fn tells(result: &str, words: &[&str]) {
+fn requires_words(result: &str, words: &[&str]) {
     has_all(result, words);
     has_none(result, &SECRETS);
 }
@@ -79,16 +79,16 @@ async fn failing_edit_reveals_nothing_of_an_unreadable_file() {
         "old_string is not in /project/diary.md; reading the file requires approval",
     ];
     // There is no question, since the call would fail.
-    let (result, _) = world.is_told("wait", &failing).await;
-    tells(&result, &words);
+    let (result, _) = world.runs_calls("wait", &failing).await;
+    requires_words(&result, &words);
     // Nor if it runs without a question, because the user has allowed the tool permanently.
     for rule in ["edit_file", "apply_patch"] {
         world.ok(["grants", "add", rule]).await;
     }
-    let (result, _) = world.is_told("wait", &failing).await;
-    tells(&result, &words);
+    let (result, _) = world.runs_calls("wait", &failing).await;
+    requires_words(&result, &words);
     // For all other files, the current text is quoted, so that the next attempt fits.
-    let (result, _) = world.is_told("wait", &[edit("/project/plain.md", "plain word?")]).await;
+    let (result, _) = world.runs_calls("wait", &[edit("/project/plain.md", "plain word?")]).await;
     assert!(result.contains("the closest match is at line 2:\nplain words"), "{result}");
 }
 
@@ -96,7 +96,7 @@ async fn failing_edit_reveals_nothing_of_an_unreadable_file() {
 async fn failing_undo_reveals_nothing_of_an_unreadable_file() {
     let world = with_secrets().await;
     let write = ("write_file", json!({"path": "/project/diary.md", "content": "dear diary, it is late\n"}));
-    world.is_told("approve", &[write]).await;
+    world.runs_calls("approve", &[write]).await;
     world.write("project/diary.md", "dear diary, it is later\n");
     let undo = |on_interrupt: &'static str| {
         let world = &world;
@@ -111,7 +111,7 @@ async fn failing_undo_reveals_nothing_of_an_unreadable_file() {
     // Once before the question, and once when it runs.
     for on_interrupt in ["wait", "approve"] {
         let result = undo(on_interrupt).await;
-        tells(&result, &["reading /project/diary.md requires approval, so the reason is not shown"]);
+        requires_words(&result, &["reading /project/diary.md requires approval, so the reason is not shown"]);
     }
 }
 
@@ -119,15 +119,15 @@ async fn failing_undo_reveals_nothing_of_an_unreadable_file() {
 async fn file_named_in_a_search_is_judged_like_a_read() {
     let world = with_secrets().await;
     let paths = ["/project/private.txt", "/project/diary.md", "/project/.env"];
-    let (text, result) = world.is_told("deny", &paths.map(grep)).await;
-    tells(&text, &["it matches tools.read_file", "this run cannot ask"]);
+    let (text, result) = world.runs_calls("deny", &paths.map(grep)).await;
+    requires_words(&text, &["it matches tools.read_file", "this run cannot ask"]);
     assert_eq!(result["denials"].as_array().unwrap().len(), 3, "{result:#}");
-    let (text, result) = world.is_told("deny", &[grep("/project/plain.md"), grep("/project")]).await;
-    tells(&text, &["/project/plain.md:2: plain words"]);
+    let (text, result) = world.runs_calls("deny", &[grep("/project/plain.md"), grep("/project")]).await;
+    requires_words(&text, &["/project/plain.md:2: plain words"]);
     assert_eq!(result["denials"], json!([]), "{result:#}");
     // A grant for reading applies to searching.
     world.ok(["grants", "add", "read_file"]).await;
-    let (text, _) = world.is_told("deny", &[grep("/project/diary.md"), grep("/project/private.txt")]).await;
+    let (text, _) = world.runs_calls("deny", &[grep("/project/diary.md"), grep("/project/private.txt")]).await;
     assert!(text.contains("/project/diary.md:2: dear diary") && !text.contains("for nobody"), "{text}");
 
     // An explanation in advance gives the same verdict.

@@ -208,8 +208,8 @@ impl State {
             EventKind::InterruptResolved { interrupt_id, .. } => {
                 let waits = self.pending(Some(id)).any(|interrupt| interrupt.id == *interrupt_id);
                 let asked = self.interrupt(*interrupt_id).map(|stored| stored.interrupt.session_id);
-                let is_told = asked.is_some_and(|asked| self.parent(asked) == Some(id));
-                if waits || is_told {
+                let is_from_parent = asked.is_some_and(|asked| self.parent(asked) == Some(id));
+                if waits || is_from_parent {
                     Ok(())
                 } else {
                     Err(conflict(format!("interrupt {interrupt_id} is not pending")))

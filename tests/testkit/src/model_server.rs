@@ -240,11 +240,11 @@ impl ModelServer {
 
     /// Lists these models instead of [`MODEL_ID`].
     pub fn lists(&self, models: impl IntoIterator<Item = Value>) -> &Self {
-        self.tells("/v1/models", documents::listing(models))
+        self.serves("/v1/models", documents::listing(models))
     }
 
     /// Serves this document at a path, such as `/props`.
-    pub fn tells(&self, path: &str, document: Value) -> &Self {
+    pub fn serves(&self, path: &str, document: Value) -> &Self {
         locked(&self.shared.documents).set(path, Handing::There(document));
         self
     }
@@ -269,7 +269,7 @@ impl ModelServer {
     /// Enforces the requirements of this provider, and replies in its form.
     pub fn acts_as(&self, provider: Provider) -> &Self {
         if let Some(models) = provider.models() {
-            self.tells("/v1/models", models);
+            self.serves("/v1/models", models);
         }
         *locked(&self.shared.strict) = Some(StrictServer::new(provider));
         self

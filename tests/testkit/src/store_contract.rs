@@ -46,41 +46,41 @@ pub async fn check_store<S: Store>(fresh: impl AsyncFn() -> S) {
         };
     }
     cases! {
-        a_new_session_is_empty_and_made_once
-        a_new_session_can_begin_with_events
-        turns_that_wait_are_kept_until_they_leave
-        events_come_back_as_they_were_page_by_page
-        numbers_have_no_gap
-        an_append_is_stored_whole_or_not_at_all
-        events_that_cannot_be_are_refused
-        the_state_is_what_the_events_add_up_to
-        what_requests_begin_with_stays_until_a_reset
-        the_files_of_the_state_follow_their_changes
-        what_was_handed_over_is_kept_until_a_turn_has_told_it
-        the_status_follows_turns_and_interrupts
-        a_turn_that_never_ran_leaves_the_open_one
-        usage_adds_up_without_overflow
-        usage_is_summed_up_by_model_session_day_and_slot
+        new_session_is_empty_and_created_once
+        new_session_can_start_with_events
+        waiting_turns_are_stored_until_they_leave_the_queue
+        events_are_returned_unchanged_in_pages
+        sequence_numbers_have_no_gaps
+        append_is_atomic
+        impossible_events_are_rejected
+        state_is_derived_from_events
+        request_preamble_is_stored_until_a_reset
+        state_files_follow_their_changes
+        handed_over_files_are_stored_until_a_turn_takes_them
+        status_follows_turns_and_interrupts
+        turn_that_never_ran_leaves_the_open_turn_unchanged
+        usage_sums_do_not_overflow
+        usage_is_grouped_by_model_session_day_and_slot
         usage_outlives_its_session_without_its_name
-        usage_of_any_size_is_summed_up
+        usage_of_any_size_is_summed
         interrupts_are_answered_once
-        rules_are_kept_for_good_and_taken_back
-        what_is_kept_for_good_is_stored_with_its_answer
+        permanent_rules_are_stored_and_revoked
+        permanent_rule_is_stored_with_its_answer
         rules_of_sessions_are_listed
-        interrupts_wait_in_the_order_they_were_raised
-        arguments_nested_too_deep_are_refused
-        recent_items_are_the_last_ones_oldest_first
-        what_was_said_is_found
-        a_reset_hides_what_came_before
-        the_window_follows_compactions_resets_and_what_is_taken_back
-        sessions_are_listed_last_used_first
-        what_works_for_a_session_is_listed_with_it_waits_for_it_and_goes_with_it
+        interrupts_are_listed_in_the_order_they_were_raised
+        too_deeply_nested_arguments_are_rejected
+        recent_items_are_the_last_ones_in_order
+        messages_are_found_by_text
+        reset_hides_earlier_items
+        window_follows_compactions_resets_and_withdrawals
+        sessions_are_listed_by_last_use
+        subagents_are_listed_wait_and_are_deleted_with_their_session
         sessions_are_found_by_name
-        a_deleted_session_leaves_nothing
-        sessions_do_not_disturb_each_other
-        turns_are_told_with_their_first_and_last_events
-        turns_that_have_ended_are_told_in_the_order_of_their_ends
-        a_fork_goes_on_from_a_copy
+        deleted_session_leaves_no_data
+        sessions_are_independent
+        turns_are_listed_with_their_first_and_last_events
+        ended_turns_are_listed_in_the_order_of_their_ends
+        fork_continues_from_a_copy
     }
 }
 
@@ -269,7 +269,7 @@ fn user(text: &str) -> ItemBody {
     ItemBody::UserMessage { text: text.into(), steered: false, typed_bytes: None, stored: None }
 }
 
-async fn a_new_session_is_empty_and_made_once(store: &impl Store) {
+async fn new_session_is_empty_and_created_once(store: &impl Store) {
     let id = SessionId::generate();
     assert_eq!(store.session(id).await.unwrap(), None);
     let settings = SessionSettings { confirm_exec: false, grants: vec!["bash:ls".into()], ..Default::default() };
@@ -286,7 +286,7 @@ async fn a_new_session_is_empty_and_made_once(store: &impl Store) {
     assert_eq!(store.session(id).await.unwrap().unwrap().settings, settings);
 }
 
-async fn a_new_session_can_begin_with_events(store: &impl Store) {
+async fn new_session_can_start_with_events(store: &impl Store) {
     let mut script = EventScript::new(SessionId::generate(), start());
     let (id, settings) = (script.session, SessionSettings::default());
     let foreign = EventScript::new(SessionId::generate(), start()).turn_started();
@@ -304,7 +304,7 @@ async fn a_new_session_can_begin_with_events(store: &impl Store) {
     assert_eq!(store.open_turns().await.unwrap(), [id]);
 }
 
-async fn turns_that_wait_are_kept_until_they_leave(store: &impl Store) {
+async fn waiting_turns_are_stored_until_they_leave_the_queue(store: &impl Store) {
     let mut script = session(store).await;
     let id = script.session;
     let [first, second] = ["one", "two"].map(|text| QueuedTurn {
@@ -334,7 +334,7 @@ async fn turns_that_wait_are_kept_until_they_leave(store: &impl Store) {
     assert!(store.open_turns().await.unwrap().is_empty());
 }
 
-async fn events_come_back_as_they_were_page_by_page(store: &impl Store) {
+async fn events_are_returned_unchanged_in_pages(store: &impl Store) {
     let mut script = session(store).await;
     let id = InterruptId::generate();
     let item = Item::new(script.turn, user(""));
@@ -363,7 +363,7 @@ async fn events_come_back_as_they_were_page_by_page(store: &impl Store) {
     assert_eq!(stored, serde_json::to_string(&events[5]).unwrap());
 }
 
-async fn numbers_have_no_gap(store: &impl Store) {
+async fn sequence_numbers_have_no_gaps(store: &impl Store) {
     let mut script = session(store).await;
     let events: Vec<_> = (0..5).map(|_| script.warning()).collect();
     let id = script.session;
@@ -387,7 +387,7 @@ async fn numbers_have_no_gap(store: &impl Store) {
     assert_eq!(store.events(id, 0, 10).await.unwrap(), events);
 }
 
-async fn an_append_is_stored_whole_or_not_at_all(store: &impl Store) {
+async fn append_is_atomic(store: &impl Store) {
     let mut script = session(store).await;
     store.append(vec![script.turn_started(), script.input("first")]).await.unwrap();
     let before = store.session(script.session).await.unwrap();
@@ -411,7 +411,7 @@ async fn an_append_is_stored_whole_or_not_at_all(store: &impl Store) {
     store.append(vec![script.warning()]).await.unwrap();
 }
 
-async fn events_that_cannot_be_are_refused(store: &impl Store) {
+async fn impossible_events_are_rejected(store: &impl Store) {
     let mut script = session(store).await;
     let mut other = session(store).await;
     store.append(Vec::new()).await.unwrap();
@@ -433,7 +433,7 @@ fn todo(content: &str) -> Todo {
     Todo { id: "1".into(), content: content.into(), status: TodoStatus::Pending, priority: TodoPriority::High }
 }
 
-async fn the_state_is_what_the_events_add_up_to(store: &impl Store) {
+async fn state_is_derived_from_events(store: &impl Store) {
     let mut script = session(store).await;
     let id = script.session;
     let read = async || store.session(id).await.unwrap().unwrap();
@@ -471,7 +471,7 @@ async fn the_state_is_what_the_events_add_up_to(store: &impl Store) {
     assert_eq!(store.sessions(1).await.unwrap(), [state.summary]);
 }
 
-async fn what_requests_begin_with_stays_until_a_reset(store: &impl Store) {
+async fn request_preamble_is_stored_until_a_reset(store: &impl Store) {
     let mut script = session(store).await;
     let of = async |id| {
         let stored = store.session(id).await.unwrap().unwrap();
@@ -495,7 +495,7 @@ async fn what_requests_begin_with_stays_until_a_reset(store: &impl Store) {
     assert_eq!(of(fork).await, (names(&["b", "a"]), Some(here)), "a fork begins as its origin did");
 }
 
-async fn what_was_handed_over_is_kept_until_a_turn_has_told_it(store: &impl Store) {
+async fn handed_over_files_are_stored_until_a_turn_takes_them(store: &impl Store) {
     let mut script = session(store).await;
     let id = script.session;
     let next = async || store.session(id).await.unwrap().unwrap().handed_over.next();
@@ -546,7 +546,7 @@ async fn what_was_handed_over_is_kept_until_a_turn_has_told_it(store: &impl Stor
     assert_eq!((next.len(), next[0].as_str(), next[49].as_str()), (50, "m0", "m49"));
 }
 
-async fn the_files_of_the_state_follow_their_changes(store: &impl Store) {
+async fn state_files_follow_their_changes(store: &impl Store) {
     let mut script = session(store).await;
     let other = session(store).await;
     let remove = |path: &str| StateChange::File(StateFileChange { path: path.into(), content: None });
@@ -606,7 +606,7 @@ async fn the_files_of_the_state_follow_their_changes(store: &impl Store) {
     assert!(read(script.session).await.is_empty());
 }
 
-async fn the_status_follows_turns_and_interrupts(store: &impl Store) {
+async fn status_follows_turns_and_interrupts(store: &impl Store) {
     let mut script = session(store).await;
     let id = script.session;
     let interrupt = InterruptId::generate();
@@ -639,7 +639,7 @@ async fn the_status_follows_turns_and_interrupts(store: &impl Store) {
     }
 }
 
-async fn a_turn_that_never_ran_leaves_the_open_one(store: &impl Store) {
+async fn turn_that_never_ran_leaves_the_open_turn_unchanged(store: &impl Store) {
     let mut script = session(store).await;
     let open = script.turn_started();
     let running = script.turn;
@@ -656,7 +656,7 @@ async fn a_turn_that_never_ran_leaves_the_open_one(store: &impl Store) {
     assert_eq!(status(store, script.session).await, SessionStatus::Idle);
 }
 
-async fn usage_adds_up_without_overflow(store: &impl Store) {
+async fn usage_sums_do_not_overflow(store: &impl Store) {
     let mut script = session(store).await;
     let small =
         Usage { prompt_tokens: 10, cached_tokens: 4, completion_tokens: 3, reasoning_tokens: 1, ..Usage::default() };
@@ -706,7 +706,7 @@ fn usage_rows(report: &UsageReport) -> Vec<(&str, u64, u64, u64, Option<u64>)> {
     groups.collect()
 }
 
-async fn usage_is_summed_up_by_model_session_day_and_slot(store: &impl Store) {
+async fn usage_is_grouped_by_model_session_day_and_slot(store: &impl Store) {
     let report = usage_by(store, UsageGrouping::Model, None).await;
     assert_eq!((report.groups.len(), report.total, report.since), (0, Usage::default(), None));
     let mut first = session(store).await;
@@ -792,7 +792,7 @@ async fn usage_outlives_its_session_without_its_name(store: &impl Store) {
     assert_eq!((nobody.usage.cost_microusd, nobody.title.as_str(), report.groups.len()), (Some(5), "", 3));
 }
 
-async fn usage_of_any_size_is_summed_up(store: &impl Store) {
+async fn usage_of_any_size_is_summed(store: &impl Store) {
     let mut script = session(store).await;
     let huge = Usage { prompt_tokens: u64::MAX, cost_microusd: Some(u64::MAX), ..tokens(0, None) };
     for model in ["a", "a", "b"] {
@@ -838,7 +838,7 @@ async fn interrupts_are_answered_once(store: &impl Store) {
     assert_eq!(store.interrupt(id).await.unwrap(), Some(answered));
 }
 
-async fn rules_are_kept_for_good_and_taken_back(store: &impl Store) {
+async fn permanent_rules_are_stored_and_revoked(store: &impl Store) {
     assert!(store.grants().await.unwrap().is_empty());
     let known = Grant { rule: "write_file".into(), at: Some(start()), by: Some("contract".into()) };
     let unknown = Grant::from("run_bash_command: echo 'ä\n'");
@@ -856,7 +856,7 @@ async fn rules_are_kept_for_good_and_taken_back(store: &impl Store) {
     assert_eq!(store.grants().await.unwrap(), [unknown, known]);
 }
 
-async fn what_is_kept_for_good_is_stored_with_its_answer(store: &impl Store) {
+async fn permanent_rule_is_stored_with_its_answer(store: &impl Store) {
     let mut script = session(store).await;
     let [once, session_only, for_good, gone] = std::array::from_fn(|_| InterruptId::generate());
     let raised = [once, session_only, for_good, gone].map(|id| script.approval(id, Value::Null));
@@ -900,7 +900,7 @@ async fn rules_of_sessions_are_listed(store: &impl Store) {
     assert!(store.session_grants().await.unwrap().is_empty());
 }
 
-async fn interrupts_wait_in_the_order_they_were_raised(store: &impl Store) {
+async fn interrupts_are_listed_in_the_order_they_were_raised(store: &impl Store) {
     let mut a = session(store).await;
     let mut b = session(store).await;
     // Not in order of the IDs, so that sorting by ID would be noticed.
@@ -920,7 +920,7 @@ async fn interrupts_wait_in_the_order_they_were_raised(store: &impl Store) {
     assert_eq!(pending(None).await, [ids[0], ids[2], ids[3]]);
 }
 
-async fn arguments_nested_too_deep_are_refused(store: &impl Store) {
+async fn too_deeply_nested_arguments_are_rejected(store: &impl Store) {
     let mut script = session(store).await;
     let nested = |depth: usize| (0..depth).fold(Value::Null, |inner, _| Value::Array(vec![inner]));
     let saved = script.clone();
@@ -942,7 +942,7 @@ async fn texts(store: &impl Store, session: SessionId, after: u64, limit: usize)
     items.into_iter().map(|(seq, item)| (seq, text(item))).collect()
 }
 
-async fn recent_items_are_the_last_ones_oldest_first(store: &impl Store) {
+async fn recent_items_are_the_last_ones_in_order(store: &impl Store) {
     let mut script = session(store).await;
     let id = script.session;
     let started = Item::new(script.turn, user(""));
@@ -995,7 +995,7 @@ async fn found(store: &impl Store, query: &str, session: Option<SessionId>) -> V
     numbers
 }
 
-async fn what_was_said_is_found(store: &impl Store) {
+async fn messages_are_found_by_text(store: &impl Store) {
     let mut script = session(store).await;
     let id = script.session;
     assert!(found(store, "papers", None).await.is_empty());
@@ -1046,7 +1046,7 @@ async fn what_was_said_is_found(store: &impl Store) {
     assert!(found(store, "报告", None).await.is_empty());
 }
 
-async fn a_reset_hides_what_came_before(store: &impl Store) {
+async fn reset_hides_earlier_items(store: &impl Store) {
     let mut script = session(store).await;
     let id = script.session;
     store.append(vec![script.input("before"), script.changed(StateChange::Reset)]).await.unwrap();
@@ -1060,7 +1060,7 @@ async fn a_reset_hides_what_came_before(store: &impl Store) {
     assert_eq!(store.session(id).await.unwrap().unwrap().reset_seq, 4);
 }
 
-async fn the_window_follows_compactions_resets_and_what_is_taken_back(store: &impl Store) {
+async fn window_follows_compactions_resets_and_withdrawals(store: &impl Store) {
     let mut script = session(store).await;
     let mut other = session(store).await;
     let id = script.session;
@@ -1108,7 +1108,7 @@ async fn the_window_follows_compactions_resets_and_what_is_taken_back(store: &im
     assert_eq!(window().await, Window::default());
 }
 
-async fn sessions_are_listed_last_used_first(store: &impl Store) {
+async fn sessions_are_listed_by_last_use(store: &impl Store) {
     let mut scripts = Vec::new();
     for _ in 0..4 {
         scripts.push(session(store).await);
@@ -1157,7 +1157,7 @@ async fn sessions_are_listed_last_used_first(store: &impl Store) {
     assert_eq!(listed(2).await, [fork, ids[0]]);
 }
 
-async fn what_works_for_a_session_is_listed_with_it_waits_for_it_and_goes_with_it(store: &impl Store) {
+async fn subagents_are_listed_wait_and_are_deleted_with_their_session(store: &impl Store) {
     let mut parent = session(store).await;
     let mut child = child_of(store, parent.session, Some("reader".into())).await;
     let second = child_of(store, parent.session, Some("reader".into())).await;
@@ -1256,7 +1256,7 @@ async fn sessions_are_found_by_name(store: &impl Store) {
     assert!(store.find_sessions("019".into(), 0).await.unwrap().is_empty());
 }
 
-async fn a_deleted_session_leaves_nothing(store: &impl Store) {
+async fn deleted_session_leaves_no_data(store: &impl Store) {
     let mut doomed = session(store).await;
     let mut kept = session(store).await;
     let (lost, held) = (InterruptId::generate(), InterruptId::generate());
@@ -1283,7 +1283,7 @@ async fn a_deleted_session_leaves_nothing(store: &impl Store) {
 }
 
 /// Twenty sessions append concurrently, in several rounds, and some appends are rejected in each.
-async fn sessions_do_not_disturb_each_other(store: &impl Store) {
+async fn sessions_are_independent(store: &impl Store) {
     let mut scripts = Vec::new();
     for _ in 0..20 {
         scripts.push(session(store).await);
@@ -1313,7 +1313,7 @@ async fn sessions_do_not_disturb_each_other(store: &impl Store) {
     }
 }
 
-async fn turns_are_told_with_their_first_and_last_events(store: &impl Store) {
+async fn turns_are_listed_with_their_first_and_last_events(store: &impl Store) {
     let script = session(store).await;
     let spans = async || {
         let turns = store.turns(script.session).await.unwrap();
@@ -1335,7 +1335,7 @@ async fn turns_are_told_with_their_first_and_last_events(store: &impl Store) {
     assert_eq!(store.turns(SessionId::generate()).await.unwrap(), []);
 }
 
-async fn turns_that_have_ended_are_told_in_the_order_of_their_ends(store: &impl Store) {
+async fn ended_turns_are_listed_in_the_order_of_their_ends(store: &impl Store) {
     let (mut first, mut second) = (session(store).await, session(store).await);
     let mut child = child_of(store, first.session, None).await;
     let before = store.ended_turns(0, 10).await.unwrap();
@@ -1366,7 +1366,7 @@ async fn turns_that_have_ended_are_told_in_the_order_of_their_ends(store: &impl 
     assert_eq!(ids(&store.ended_turns(0, 10).await.unwrap().turns), expected[1..]);
 }
 
-async fn a_fork_goes_on_from_a_copy(store: &impl Store) {
+async fn fork_continues_from_a_copy(store: &impl Store) {
     let mut script = session(store).await;
     let from = script.session;
     let asked = InterruptId::generate();

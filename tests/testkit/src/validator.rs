@@ -196,11 +196,11 @@ mod tests {
 
     #[track_caller]
     fn check_text(body: &str, expected: Option<&str>) {
-        is_told(chat_completions(body.as_bytes()), expected, body);
+        assert_outcome(chat_completions(body.as_bytes()), expected, body);
     }
 
     #[track_caller]
-    fn is_told(checked: Checked, expected: Option<&str>, body: &str) {
+    fn assert_outcome(checked: Checked, expected: Option<&str>, body: &str) {
         let found = checked.err().map(|broken| broken.to_string());
         match (&found, expected) {
             (None, None) => {}
@@ -364,7 +364,7 @@ mod tests {
         let tools = json!([{"name": "now", "description": "d", "input_schema": {"type": "object"}}]);
         let whole = |messages: Value| json!({"model": "m", "max_tokens": 9, "messages": messages, "tools": tools});
         let check = |body: &Value, expected: Option<&str>| {
-            is_told(messages(body.to_string().as_bytes()), expected, &body.to_string());
+            assert_outcome(messages(body.to_string().as_bytes()), expected, &body.to_string());
         };
         let asked = user(json!([text("a")]));
         let called = said(json!([call("x"), call("y")]));
@@ -410,7 +410,7 @@ mod tests {
         let thought = json!({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"});
         let whole = |input: Value| json!({"model": "m", "store": false, "input": input});
         let check = |body: &Value, expected: Option<&str>| {
-            is_told(responses(body.to_string().as_bytes()), expected, &body.to_string());
+            assert_outcome(responses(body.to_string().as_bytes()), expected, &body.to_string());
         };
         let with = |field: &str, value: Value| {
             let mut body = whole(json!([user]));

@@ -17,7 +17,7 @@ const TURNS: &str = "AGENTD_BENCH_TURNS";
 
 /// Output of the script.
 #[derive(Debug, Deserialize)]
-struct Told {
+struct Report {
     runs: Vec<Run>,
     /// Keyed by `ours`, `theirs` and `todos`.
     prefixes: BTreeMap<String, Prefix>,
@@ -80,7 +80,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     for number in turns.split(',').map(str::trim).filter(|number| !number.is_empty()) {
         script.args(["--turns", number]);
     }
-    let report: Told = answer(&mut script).await?;
+    let report: Report = answer(&mut script).await?;
     let of = |product: &'static str| report.runs.iter().filter(move |run| run.product == product);
     let mut rows = Vec::new();
     for run in of("ours") {
@@ -129,7 +129,7 @@ fn compared(run: &Run, other: Option<&Run>) -> Row {
         (None, None) => {}
     }
     let row = Row::new(what, figures).with_note(note);
-    match compared {
+    match comparable {
         Some(other) => row.over(Figure::percent("deepagents", 100.0 * other.usually)),
         None => row,
     }

@@ -6,7 +6,7 @@ use super::{offered::of_servers, *};
 async fn act(world: &World, variables: &[(&str, &str)], args: &[&str]) -> (String, Output) {
     let call = json!({"text": "now"});
     world.model.respond_with(move |request| {
-        if told_of_each(request).is_empty() {
+        if results_since_input(request).is_empty() {
             return Reply::tool_call("mcp_fake_act", call.clone());
         }
         Reply::text("over")
@@ -14,7 +14,7 @@ async fn act(world: &World, variables: &[(&str, &str)], args: &[&str]) -> (Strin
     let mut command = world.agentctl_command(["run", ALL_OF_IT, "--on-interrupt", "approve"].iter().chain(args));
     command.envs(variables.iter().copied());
     let output = Running::spawn(command).output(Vec::new()).await;
-    let results = told_of_each(world.model.requests().last().unwrap());
+    let results = results_since_input(world.model.requests().last().unwrap());
     (results.concat(), output)
 }
 

@@ -142,7 +142,7 @@ impl Ledger {
     }
 
     /// Returns true if enough happened for a run without a failure to be meaningful.
-    pub(super) fn is_telling(&self, kills: u64) -> bool {
+    pub(super) fn is_meaningful(&self, kills: u64) -> bool {
         self.counts.events as u64 > kills * 10 && !self.finished.is_empty() && self.counts.completed > 0
     }
 

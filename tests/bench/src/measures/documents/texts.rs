@@ -21,7 +21,7 @@ impl<'a> Texts<'a> {
             let path = folder.join(&document.name);
             let file = File::open(&path).with_context(|| path.display().to_string())?;
             let pages = texts.entry(&document.name).or_default();
-            parts(&extractor, file, &document.name).await.iter().for_each(|part| tell(part, pages));
+            parts(&extractor, file, &document.name).await.iter().for_each(|part| insert_part(part, pages));
         }
         Ok(Self(texts))
     }
@@ -46,7 +46,7 @@ pub(super) async fn parts(extractor: &Extractor, file: File, name: &str) -> Vec<
 }
 
 /// Adds a part to the texts of a document, by place.
-fn tell(part: &Part, pages: &mut BTreeMap<String, String>) {
+fn insert_part(part: &Part, pages: &mut BTreeMap<String, String>) {
     if let (DocumentPlace::Sheet { name, .. }, Body::Table(table)) = (&part.place, &part.body) {
         for row in table.header.iter().chain(&table.rows) {
             for (column, cell) in (table.first_column + 1..).zip(&row.cells) {

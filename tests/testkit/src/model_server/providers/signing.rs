@@ -79,9 +79,9 @@ fn signature(before: &[String], thoughts: &Value) -> String {
 /// Adds thinking before text and calls, in all forms that occur: with text, empty, redacted, and twice. Tests that do
 /// not depend on the wire get no thinking text, and no additional text.
 fn with_thoughts(blocks: Vec<Value>, number: usize) -> Vec<Value> {
-    let tells = chat_view::wire().is_none();
+    let has_text = chat_view::wire().is_none();
     let thoughts = |words: &str| {
-        let words = if tells { words } else { "" };
+        let words = if has_text { words } else { "" };
         json!({"type": "thinking", "thinking": words, "signature": ""})
     };
     let thought = || thoughts(&format!("Thought \u{201c}{number}\u{201d}:\n\tlook first. "));
@@ -90,11 +90,11 @@ fn with_thoughts(blocks: Vec<Value>, number: usize) -> Vec<Value> {
         0 => vec![thought()],
         1 => vec![thoughts("")],
         2 => vec![redacted(), thought()],
-        _ if !tells => vec![thought(), thoughts("")],
+        _ if !has_text => vec![thought(), thoughts("")],
         _ => vec![thought(), json!({"type": "text", "text": "Well. "}), thoughts("And again.")],
     };
     // Some models only send a line feed before a call.
-    if tells && number.is_multiple_of(5) && !blocks.iter().any(|block| block["type"] == "text") {
+    if has_text && number.is_multiple_of(5) && !blocks.iter().any(|block| block["type"] == "text") {
         dressed.push(json!({"type": "text", "text": "\n\n"}));
     }
     dressed.extend(blocks);
