@@ -88,7 +88,7 @@ impl BareClient {
             seam.clear();
             seam.extend_from_slice(&bytes[bytes.len() - kept..]);
         }
-        let first_words = first_words.context("the model said nothing")?;
+        let first_words = first_words.context("the model sent no text")?;
         Ok(BareAnswer { first_words, whole: begun.elapsed(), deltas })
     }
 }

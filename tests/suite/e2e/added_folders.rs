@@ -199,8 +199,8 @@ async fn added_folder_protects_secrets_links_and_hard_links() {
     }
     assert!(results[5].contains("needle"), "{}", results[5]);
     assert!(!results[6].contains("hunter3"), "{}", results[6]);
-    assert_eq!(world.read("secret.txt"), "hunter3\n", "what has another name outside is not changed");
-    assert!(!world.model.requests()[0].body.to_string().contains("Obey the library"), "its notes are not loaded");
+    assert_eq!(world.read("secret.txt"), "hunter3\n", "a hard link to an outside file is not modified");
+    assert!(!world.model.requests()[0].body.to_string().contains("Obey the library"), "AGENTS.md of an added folder is not loaded");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -256,7 +256,7 @@ async fn added_hidden_folder_keeps_its_protection() {
         assert!(results[at].starts_with("E_DENIED"), "{at}: {}", results[at]);
     }
     assert_eq!(world.read("repo/.github/workflows/ci.yml"), "on: push\n", "{}", results[4]);
-    assert_eq!(world.read("my lib/new.txt"), "new\n", "a diff names it without its slash: {}", results[5]);
+    assert_eq!(world.read("my lib/new.txt"), "new\n", "the diff has a path without a leading slash: {}", results[5]);
     assert!(!results[6].contains("token"), "{}", results[6]);
 }
 
@@ -308,8 +308,8 @@ async fn undo_after_kill_covers_all_added_folders() {
     let [project, notes, lib] = ["project", "notes", "my lib"].map(|name| format!("{}:rw", world.at(name)));
     let args = ["run", "Go.", "-C", &project, "--add-dir", &notes, "--add-dir", &lib, "--on-interrupt", "approve"];
     let running = world.spawn_agentctl(args);
-    until_true("the command to have written", || world.read("notes/b.md") == "made\n").await;
-    until_true("a sign of life after that", || undo::is_older_than_the_last_sign(&world, "notes/b.md")).await;
+    until_true("the command has written the file", || world.read("notes/b.md") == "made\n").await;
+    until_true("a later heartbeat is on disk", || undo::is_older_than_the_last_sign(&world, "notes/b.md")).await;
     world.daemon.kill9().await;
     drop(running);
     world.daemon.restart().await;

@@ -72,7 +72,7 @@ async fn handoff_switches_prompt_tools_and_slot_until_the_answer() {
     assert_eq!(lines.last().unwrap()["text"], "Roses are red.");
     assert_eq!(stacks(&lines), [json!(["poet"]), json!([])]);
     let ended = lines.iter().position(|line| line["type"] == "turn_ended").unwrap();
-    assert_eq!(lines[ended - 1]["change"]["stack"], json!([]), "the main agent has it before the turn has ended");
+    assert_eq!(lines[ended - 1]["change"]["stack"], json!([]), "the main agent is active before the turn ends");
 
     let requests = world.model.requests();
     let [main, poet] = requests.as_slice() else { panic!("{requests:#?}") };
@@ -250,7 +250,7 @@ async fn subagent_without_its_definition_cannot_continue() {
     world.client().await.reload().await.unwrap();
     let asked = world.model.requests().len();
     world.ok(["run", "--session", session, "Write more"]).await;
-    assert_eq!(world.model.requests().len(), asked + 2, "nobody but the main agent is asked");
+    assert_eq!(world.model.requests().len(), asked + 2, "only the main agent calls the model");
     assert!(result(&world).contains("no such agent: \"poet\""), "{}", result(&world));
     world.agentctl(["run", "--session", child, "Write more"]).await.exits(2).says(&["`poet`", "agents.yaml", "hint:"]);
     let shown = world.json(["tools", "--session", child]).await;
@@ -289,7 +289,7 @@ async fn turn_that_fails_to_start_changes_no_agent() {
     world.model.respond_with(|request| Reply::text(agent_of(request)));
     let lines = world.ok(["run", "--session", &session, "And now?", "--output", "stream-json"]).await.json_lines();
     assert_eq!(lines.last().unwrap()["text"], "main");
-    assert_eq!(stacks(&lines), [json!([])], "the journal says who has it");
+    assert_eq!(stacks(&lines), [json!([])], "the active agent is restored from the journal");
     assert!(world.client().await.session(&session).await.unwrap().session.agents.is_empty());
 }
 
@@ -326,7 +326,7 @@ async fn pending_question_survives_removal_of_its_agent() {
     world.daemon.restart().await;
     let client = world.client().await;
     let pending = client.interrupts(Some(&session)).await.unwrap();
-    assert_eq!(pending.iter().map(|pending| pending.id).collect::<Vec<_>>(), [interrupt.id], "it waits for it still");
+    assert_eq!(pending.iter().map(|pending| pending.id).collect::<Vec<_>>(), [interrupt.id], "the interrupt is still pending");
     let mut attached = client.subscribe(&session, seen, false).await.unwrap();
     client.answer(interrupt.id, &Answer::Text { text: "the first".to_owned() }, "phone").await.unwrap();
     let rest = attached.to_the_end().await;

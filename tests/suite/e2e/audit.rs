@@ -124,7 +124,7 @@ async fn audit_prints_one_line_per_call_and_filters() {
         ],
         ["write_file        outputs/notes.txt", "ask", "phone: approve", "done, 1 file"],
     ]) {
-        assert!(words.iter().all(|word| line.contains(word)), "{words:?} are not all in {line:?}");
+        assert!(words.iter().all(|word| line.contains(word)), "not all of {words:?} are in {line:?}");
     }
     let turn = audit(&world, &["--tool", "write_file"]).await[0]["turn_id"].as_str().unwrap().to_owned();
     for (args, count) in [
@@ -153,7 +153,7 @@ async fn command_interrupted_by_a_crash_has_unknown_outcome() {
     fs::create_dir_all(&project).unwrap();
     let client = world.client().await;
     let _events = client.turn(turn(trusting(&project), "Sleep!")).await.unwrap();
-    let record = until("it is decided", || async { audit(&world, &["--tool", "run_bash_command"]).await.pop() }).await;
+    let record = until("the decision is recorded", || async { audit(&world, &["--tool", "run_bash_command"]).await.pop() }).await;
     assert_eq!(record["outcome"], "open");
     world.daemon.crash().await;
     let records = audit(&world, &[]).await;

@@ -57,7 +57,7 @@ async fn index_deleted_during_indexing_is_recreated() {
     let index = world.data().join("index");
     let is_begun =
         || fs::read_dir(&index).is_ok_and(|found| found.flatten().any(|one| one.path().join("meta.json").exists()));
-    until_true("the index to be begun", is_begun).await;
+    until_true("the index exists", is_begun).await;
     // Renamed at once, because the daemon creates and removes files during a recursive removal.
     fs::rename(&index, world.path().join("gone")).unwrap();
     let output = adding.output(Vec::new()).await;
@@ -206,7 +206,7 @@ async fn harmful_files_fail_individually_with_a_clear_problem() {
             assert_eq!((problem, state["chunks"].is_u64()), (None, true), "{state}");
             continue;
         }
-        let problem = problem.unwrap_or_else(|| panic!("{name} was taken: {state}"));
+        let problem = problem.unwrap_or_else(|| panic!("{name} was accepted: {state}"));
         assert!(problem.starts_with("could not read ") && problem.contains("; "), "{name}: {problem}");
         assert!(!problem.contains(char::is_control) && !problem.contains("its reader"), "{name}: {problem}");
     }
@@ -441,12 +441,12 @@ async fn reading_stops_when_no_client_waits() {
     for args in [&["docs", "search", "zebra", "--session", &id][..], &["run", "Where is a zebra?", "--session", &id]] {
         let before = read_so_far(&world);
         let asking = world.spawn_agentctl(args);
-        until_true("the files to be read", || read_so_far(&world) > before + 64 * MIB).await;
+        until_true("the files are being read", || read_so_far(&world) > before + 64 * MIB).await;
         // The client of a search is killed; that of a turn cancels it.
         let signal = if args[0] == "run" { Signal::SIGINT } else { Signal::SIGKILL };
         asking.signal(signal);
         asking.output(Vec::new()).await;
-        until("the reading to end", || async {
+        until("reading has ended", || async {
             let now = read_so_far(&world);
             world.still_serves().await;
             (read_so_far(&world) < now + 4 * MIB).then_some(())

@@ -187,9 +187,9 @@ async fn runaway_answer_is_truncated_with_a_warning() {
         world.model.reply(Reply::deltas(vec![phrase; 50_000]));
         let output = world.agentctl(["run", "Hi", "--output", "stream-json"]).await;
         let lines = output.json_lines();
-        assert!(lines.iter().any(|line| line["type"] == "warning"), "{phrase:?}: it is said");
+        assert!(lines.iter().any(|line| line["type"] == "warning"), "{phrase:?}: no warning");
         let result = lines.last().unwrap();
-        assert!(result["text"].as_str().unwrap().len() < 100_000, "{phrase:?}: it is cut");
+        assert!(result["text"].as_str().unwrap().len() < 100_000, "{phrase:?}: the answer is not truncated");
     }
     world.still_serves().await;
 }

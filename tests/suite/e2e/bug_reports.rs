@@ -42,7 +42,7 @@ async fn worked_on(world: &World) -> String {
     let running = world.spawn_agentctl(args);
     for tool in ["edit_file", "run_bash_command"] {
         let asked = async || world.questions().await.into_iter().find(|asked| asked["tool"] == tool);
-        let asked = until("it asks", asked).await;
+        let asked = until("a question is pending", asked).await;
         world.ok(["answer", asked["id"].as_str().unwrap(), "approve"]).await;
     }
     let id = running.output(Vec::new()).await.exits(0).session();
@@ -145,7 +145,7 @@ async fn exported_session_replays_on_another_machine() {
     let [page, traced] = ["page.html", "trace.html"].map(|name| world.path().join(name).display().to_string());
     world.ok(["sessions", "export", &id, "--format", "html", "-o", &page]).await;
     world.ok(["trace", &id, "--html", &traced]).await;
-    assert_eq!(fs::read_to_string(&page).unwrap(), fs::read_to_string(&traced).unwrap(), "it is the same page");
+    assert_eq!(fs::read_to_string(&page).unwrap(), fs::read_to_string(&traced).unwrap(), "both pages are equal");
     fs::remove_dir_all(world.path().join("project")).unwrap();
     let page = ["sessions", "export", &id, "--format", "html", "--redact"];
     let output = world.ok(page).await;
@@ -168,7 +168,7 @@ async fn exported_session_replays_on_another_machine() {
     let others = then.iter().zip(&now).filter(|(then, now)| then != now);
     let others: Vec<String> = others.map(|(then, now)| format!("- {then}\n+ {now}")).collect();
     assert!(others.is_empty() && then.len() == now.len(), "{} and {}\n{}", then.len(), now.len(), others.join("\n"));
-    assert_eq!(other.json(["sessions", "list"]).await.as_array().unwrap().len(), 1, "nothing is left of it");
+    assert_eq!(other.json(["sessions", "list"]).await.as_array().unwrap().len(), 1, "the session is deleted");
 }
 
 #[tokio::test]
@@ -192,7 +192,7 @@ async fn reimported_usage_counts_once_and_imports_are_audited() {
     for times in 1..=2 {
         world.ok(["sessions", "delete", &id, "--yes"]).await;
         world.json(["sessions", "import", &early]).await;
-        assert_eq!(total().await, before, "it was paid for once");
+        assert_eq!(total().await, before, "usage is not counted again");
         assert_eq!(imports().await.len(), times);
     }
     has_all(&imports().await[0].to_string(), &[&id, "agentd ", "agentctl"]);

@@ -12,7 +12,7 @@ async fn chat_answers_prompts_and_slash_commands() {
     terminal.hears("I am Ada", "Good morning, Ada.");
     world.model.reply(Reply::text("You are Ada."));
     terminal.hears("Who am I?", "You are Ada.");
-    assert!(world.model.requests()[1].body["messages"].to_string().contains("I am Ada"), "it is one session");
+    assert!(world.model.requests()[1].body["messages"].to_string().contains("I am Ada"), "both turns are in one session");
 
     terminal.says("/help");
     let help = terminal.prompt();
@@ -51,7 +51,7 @@ async fn reopened_chat_shows_the_last_turns() {
     for words in
         ["1 earlier turn: agentctl attach", "Second thing", "exit 3", "Answer two.", "Third thing", "Answer three."]
     {
-        rest = rest.split_once(words).unwrap_or_else(|| panic!("{words} is missing behind {rest:?} in {shown:?}")).1;
+        rest = rest.split_once(words).unwrap_or_else(|| panic!("{words} is missing after {rest:?} in {shown:?}")).1;
     }
     assert!(!shown.contains("Answer one."), "{shown:?}");
     // The complete text of what was shown in one line.
@@ -99,7 +99,7 @@ async fn chat_starts_with_the_prompt_of_its_command() {
     assert_eq!(piped.exits(0).stdout, "Good morning.\nGood morning.\n");
     let said: Vec<String> = world.model.requests().iter().map(|request| request.last_user().to_owned()).collect();
     assert_eq!(said, ["Say hello", "First", "Second"]);
-    assert!(world.model.requests()[2].body["messages"].to_string().contains("First"), "it is one session");
+    assert!(world.model.requests()[2].body["messages"].to_string().contains("First"), "both turns are in one session");
     world.agentctl_with(["chat"], "/nonsense\n").await.exits(2).says(&["/help"]);
     // Without a prompt, a chat opens only at a terminal.
     let mut terminal = Terminal::around(&world.daemon, "exec \"$@\"", &[]);

@@ -45,7 +45,7 @@ async fn failing_check_denies_the_call_and_the_daemon_survives() {
     assert_eq!(result["denials"].as_array().unwrap().len(), 3, "{result:#}");
     assert!(!world.path().join("project/brittle").exists());
     let log = world.log();
-    assert!(log.contains("panic: a mistake in a check"), "the operator can find the cause: {log}");
+    assert!(log.contains("panic: a mistake in a check"), "the cause is missing in the log: {log}");
     let audited = calls_in_audit(&world).await;
     assert_eq!(audited.len(), 3);
     for call in &audited {
@@ -170,7 +170,7 @@ async fn unreadable_rules_keep_the_previous_rules() {
         assert!(results[0].starts_with(denied), "{what}: {results:?}");
         let lines = world.log().matches("could not reload the configuration").count();
         world.daemon.signal(Signal::SIGHUP);
-        until_true("the signal is followed", || {
+        until_true("SIGHUP reloads the checks", || {
             world.log().matches("could not reload the configuration").count() > lines
         })
         .await;
@@ -183,7 +183,7 @@ async fn unreadable_rules_keep_the_previous_rules() {
         .unwrap()
         .iter()
         .filter(|record| record["kind"] == "rules_read" && !record["problem"].is_null());
-    assert_eq!(refused.count(), 2 * ways.len(), "each time is in the log");
+    assert_eq!(refused.count(), 2 * ways.len(), "every rejected configuration is logged");
     // Without previously loaded rules, the daemon does not start.
     world.daemon.sigterm().await;
     world.agentctl(["run", "Do it"]).await.exits(2).says(&["hitl_rules.yaml", "hint:"]);

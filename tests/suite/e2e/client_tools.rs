@@ -32,7 +32,7 @@ fn offering(tools: Vec<ClientTool>) -> StartRequest {
 /// The next call of a tool of this client.
 async fn call(stream: &mut TurnStream) -> ClientToolCall {
     loop {
-        match stream.next_frame().await.unwrap().expect("the stream goes on") {
+        match stream.next_frame().await.unwrap().expect("the stream continues") {
             TurnFrame::ToolRequested(call) => return call,
             TurnFrame::Event(_) | TurnFrame::FileRequested(_) => {}
         }

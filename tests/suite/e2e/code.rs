@@ -186,14 +186,14 @@ async fn killed_reader_is_replaced_and_stops_with_the_daemon() {
     world.looks(vec![search("cart")]).await;
     let first = world.readers();
     kill(first[0]);
-    until_true("the reader is gone", || world.readers().is_empty()).await;
+    until_true("the reader has exited", || world.readers().is_empty()).await;
     let results = world.looks(vec![search("cart")]).await;
     assert!(results[0].contains("/project/src/cart.rs"), "{}", results[0]);
     let second = world.readers();
     assert_ne!(first, second);
     world.daemon.kill9().await;
     let path = PathBuf::from(format!("/proc/{}", second[0]));
-    until_true("the reader ends with the daemon", || !path.exists()).await;
+    until_true("the reader exits with the daemon", || !path.exists()).await;
     world.daemon.restart().await;
 }
 
@@ -222,7 +222,7 @@ async fn code_map_is_sent_once_without_withheld_files() {
     world.model.reply(Reply::text("Again."));
     world.ok(["run", "--session", &session, "And?"]).await;
     let requests = world.model.requests();
-    let [.., first, second] = &requests[..] else { panic!("two requests") };
+    let [.., first, second] = &requests[..] else { panic!("expected two requests") };
     for request in [first, second] {
         let body = request.body.to_string();
         assert_eq!(body.matches("A map of the code at").count(), 1, "{body}");

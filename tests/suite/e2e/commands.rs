@@ -30,7 +30,7 @@ async fn shell_command_runs_and_its_output_goes_with_the_next_message() {
     assert!(ran.contains("ended by signal 2\n```\n$ printf 'be%s\\n' gun; exec sleep 600\nbegun\n```"), "{input}");
     // Its output is not the user's own text, and is reported once.
     let request = world.model.requests().last().unwrap().body["tools"].to_string();
-    assert!(!request.contains("web_search"), "nothing of it is a mention");
+    assert!(!request.contains("web_search"), "shell output contains no mention");
     world.model.reply(says("Fine."));
     terminal.hears("And now?", "Fine.");
     assert_eq!(last_words(&world), "And now?");
@@ -54,7 +54,7 @@ async fn shell_command_waits_for_the_running_turn() {
     terminal.presses("!printf 'be%s\\n' hind\r");
     terminal.sees_all(&["1 message waits", "Three."]);
     terminal.sees_last("behind");
-    assert_eq!(world.model.requests().len(), 1, "nothing of it was said to the turn");
+    assert_eq!(world.model.requests().len(), 1, "the command was not sent to the running turn");
 
     // Input typed while a command runs is sent after it.
     world.model.reply(says("Heard.")).reply(says("Heard, too."));
@@ -156,7 +156,7 @@ async fn chat_shows_todos_diff_and_cost_and_copies_answers() {
     let lines = |diff: &str, lines: &[&str]| {
         let mut rest = diff;
         for line in lines {
-            rest = rest.split_once(line).unwrap_or_else(|| panic!("{line} is missing behind {rest:?} in {diff:?}")).1;
+            rest = rest.split_once(line).unwrap_or_else(|| panic!("{line} is missing after {rest:?} in {diff:?}")).1;
         }
     };
     lines(
@@ -230,7 +230,7 @@ async fn mentioned_files_are_named_by_their_session_paths() {
     terminal.sees_last("Understood.");
     assert_eq!(last_words(&world), "Fix #app/src/x.rs like #nope/x.rs\n\nFiles: #app/src/x.rs is /project/src/x.rs");
     let request = world.model.requests().last().unwrap().body["messages"].to_string();
-    assert!(!request.contains("uploads/x.rs"), "it is not copied: {request}");
+    assert!(!request.contains("uploads/x.rs"), "the file was uploaded: {request}");
     terminal.hears("Compare #a/mod.rs and #b/mod.rs", "Understood.");
     let input = last_words(&world);
     assert!(input.ends_with("Files: #a/mod.rs is uploads/mod.rs; #b/mod.rs is uploads/mod-2.rs"), "{input}");

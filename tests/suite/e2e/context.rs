@@ -218,8 +218,8 @@ async fn three_hundred_turns_fit_into_a_small_window() {
         session = SessionChoice::Existing(id);
     }
 
-    assert_eq!(world.model.refusals(), [""; 0], "no request broke a rule of providers");
-    assert_eq!(refused.load(Ordering::Relaxed), 0, "no request was too long");
+    assert_eq!(world.model.refusals(), [""; 0], "a request was rejected by the validator");
+    assert_eq!(refused.load(Ordering::Relaxed), 0, "a request exceeded the context window");
     let requests = world.model.requests();
     for request in requests.iter().filter(|request| !is_summary(request)) {
         assert!(all_words(request).contains(RULE), "request {}: {:#}", request.number, request.body["messages"]);
@@ -330,7 +330,7 @@ async fn kill_between_history_file_and_journal_repeats_nothing() {
     let view = world.client().await.context(&session).await.unwrap();
     // The interrupted compaction may be reported too.
     let summed_up = view.segments.iter().any(|segment| segment.kind == SegmentKind::Summary);
-    assert!(!summed_up && view.messages >= 20, "the compaction came to no end: {view:#?}");
+    assert!(!summed_up && view.messages >= 20, "the compaction did not end: {view:#?}");
     let done = world.json(["compact", &session]).await;
     assert_eq!((&done["compacted"], &done["report"]["problem"]), (&json!(true), &Value::Null), "{done:#}");
     let text = fs::read_to_string(&file).unwrap();
@@ -364,7 +364,7 @@ async fn window_named_by_the_server_is_used_and_reported() {
         }));
         session = SessionChoice::Existing(id);
     }
-    assert_eq!(refused.load(Ordering::Relaxed), 1, "one refusal is enough");
+    assert_eq!(refused.load(Ordering::Relaxed), 1, "the window is learned from one refusal");
     assert_eq!(warnings.len(), 1, "{warnings:?}");
     assert!(warnings[0].contains("12000") && warnings[0].contains("context_window"), "{warnings:?}");
     let view = world.json(["context"]).await;
@@ -460,7 +460,7 @@ async fn stream_reports_repeated_prompt_bytes() {
     assert_eq!(usage(&first)["prompt"]["previous_bytes"], 0, "{first:#?}");
     let second = world.ok(["run", "Two", "--continue", "--output", "stream-json"]).await.json_lines();
     let prompt = usage(&second)["prompt"].clone();
-    assert_eq!(prompt["repeated_bytes"], usage(&first)["prompt"]["bytes"], "all of it is repeated: {prompt:#}");
+    assert_eq!(prompt["repeated_bytes"], usage(&first)["prompt"]["bytes"], "the whole first request is repeated: {prompt:#}");
     assert_eq!(prompt["broken_by"], Value::Null);
     // Users see it next to the provider's figures.
     world.ok(["run", "Three", "--continue"]).await.says(&[" repeated) · "]);
@@ -500,7 +500,7 @@ async fn cancelled_compaction_changes_nothing() {
     compaction.output(Vec::new()).await.exits(130);
     let view = client.context(&session).await.unwrap();
     assert_eq!(view.messages, 20, "{view:#?}");
-    until("the session is free again", async || {
+    until("the session is idle", async || {
         client.session(&session).await.unwrap().live_turn.is_none().then_some(())
     })
     .await;

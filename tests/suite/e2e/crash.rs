@@ -81,11 +81,11 @@ async fn kill_and_go_on(model: &ModelServer, number: usize) {
     check_pairs(&stored, number);
     let ended = stored.last().unwrap();
     assert_eq!(ended["type"], "turn_ended", "killed at {number}: {stored:#?}");
-    assert_eq!(log_lines(&daemon), lines_before, "nothing runs before it is asked for");
+    assert_eq!(log_lines(&daemon), lines_before, "a call ran before the model requested it");
     daemon.ok(["audit", "verify"]).await;
     if lines_before > 0 {
         let records = daemon.json(["audit", "--tool", "run_bash_command"]).await;
-        assert_eq!(records[0]["allowed"], true, "killed at {number}: what ran is in the audit log");
+        assert_eq!(records[0]["allowed"], true, "killed at {number}: a call is missing in the audit log");
     }
 
     if ended["result"]["stop_reason"] == "completed" {

@@ -68,7 +68,7 @@ async fn damaged_event_is_marked_and_its_session_stays_usable() {
         daemon.ok(["sessions", "delete", session, "--yes"]).await;
         daemon.agentctl(["sessions", "show", session]).await.exits(2);
     }
-    assert_eq!(world.model.refusals(), Vec::<String>::new(), "each call has its result");
+    assert_eq!(world.model.refusals(), Vec::<String>::new(), "every call has a result");
 }
 
 /// The question is unreadable, so nothing is approved.
@@ -113,7 +113,7 @@ async fn removed_or_replaced_journal_refuses_turns() {
         has_all(&daemon.json(["status"]).await["problems"].to_string(), &["was removed"]);
         fs::write(&file, "another one").unwrap();
         daemon.agentctl(["run", "lost"]).await.exits(1).says(&[name, "was replaced"]);
-        until_true("the log tells", || daemon.log().contains("was re")).await;
+        until_true("the log reports it", || daemon.log().contains("was re")).await;
         fs::rename(&aside, &file).unwrap();
         daemon.ok(["run", "after"]).await;
     }
@@ -129,7 +129,7 @@ async fn lost_journal_is_reported_at_start() {
         if is_removed { fs::remove_file(&journal) } else { fs::write(&journal, "") }.unwrap();
         world.daemon.restart().await;
         let daemon = &world.daemon;
-        until("the log tells", || async {
+        until("the log reports it", || async {
             let log = daemon.log();
             (log.contains("workspace/ has files of sessions") && log.contains("newer than the audit log")).then_some(())
         })
@@ -168,7 +168,7 @@ async fn deleted_session_that_cannot_be_erased_is_reported() {
             world.agentctl(["sessions", "delete", session, "--yes"]).await;
         }
         assert_eq!(world.json(["sessions", "list"]).await, json!([]));
-        until("all is tried", || async {
+        until("every action was tried", || async {
             let storage = world.json(["storage"]).await;
             (storage["stuck_sessions"] == 1 && storage["removed_sessions"] == 0).then_some(())
         })

@@ -45,7 +45,7 @@ fn is_open(world: &World) -> bool {
 async fn answers_cite_the_page_in_all_document_formats() {
     let world = World::start().await;
     world.still_serves().await;
-    assert!(!is_open(&world) && !world.data().join("index").exists(), "nothing before a document is searched");
+    assert!(!is_open(&world) && !world.data().join("index").exists(), "the index is not opened before the first search");
     for (name, query, answer) in [
         ("latin.pdf", "the committee met on day 2", "latin.pdf p. 2"),
         ("cjk.pdf", "各部门什么时候提交报表", "cjk.pdf p. 1"),
@@ -149,14 +149,14 @@ async fn kill_during_indexing_keeps_uploads_and_a_valid_index() {
     let running =
         world.spawn_agentctl(["run", "--file", long.to_str().unwrap(), "Where is the zircon?", "--output", "json"]);
     // The writer starts writing once it has a part of the document.
-    until_true("the index to be begun", || is_open(&world)).await;
+    until_true("the index exists", || is_open(&world)).await;
     world.daemon.kill9().await;
     drop(running);
     world.daemon.restart().await;
     let id = world.last_session().await;
     let copy = world.path().join("copy.docx");
     world.ok(["files", "get", &id, "uploads/long.docx", "-o", copy.to_str().unwrap()]).await;
-    assert!(fs::read(&copy).unwrap() == before, "byte for byte");
+    assert!(fs::read(&copy).unwrap() == before, "the content is unchanged");
     let output = world.ok(["run", "--session", &id, "Where is the zircon?"]).await;
     assert!(output.stdout.starts_with("It says zircon2999 (long.docx section "), "{}", output.stdout);
 }

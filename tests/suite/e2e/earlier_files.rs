@@ -57,7 +57,7 @@ async fn earlier_config_files_load_unchanged_and_run_a_turn() {
     let world = World { model, daemon: TempDaemon::start_in(home).await };
     world.model.reply(Reply::text("Ready."));
     world.ok(["run", "Begin"]).await;
-    until("the servers have said what they offer", || async {
+    until("the servers have listed their tools", || async {
         let listed = world.json(["mcp", "list"]).await;
         listed.as_array().unwrap().iter().all(|server| server["reached"] == true).then_some(())
     })

@@ -247,7 +247,7 @@ async fn lost_terminal_ends_client_in_pager_or_with_daemon_stopped() {
 async fn ends_by(client: Running, signal: Signal) -> Output {
     let pid = nix::unistd::Pid::from_raw(i32::try_from(client.pid()).unwrap());
     let ended = tokio::spawn(client.output(Vec::new()));
-    until("the client is gone", || async {
+    until("the client has disconnected", || async {
         let _ = nix::sys::signal::kill(pid, signal);
         ended.is_finished().then_some(())
     })
@@ -267,7 +267,7 @@ async fn further_signal_ends_any_command_while_the_daemon_is_stopped() {
         let attached = world.spawn_agentctl(["attach", session, "--output", "stream-json"]);
         let waiting = world.spawn_agentctl(["wait", session]);
         let server = world.spawn_agentctl(["mcp", "serve"]);
-        until_true("all follow", || world.followers() >= before + 2).await;
+        until_true("all clients are subscribed", || world.followers() >= before + 2).await;
         world.daemon.signal(Signal::SIGSTOP);
         for client in [attached, waiting, server] {
             ends_by(client, signal).await;

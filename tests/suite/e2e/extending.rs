@@ -82,7 +82,7 @@ async fn documented_skill_example_works() {
     reader.types(&add).await.exits(0);
     assert!(reader.home.read("config/skills/invoice/SKILL.md").contains("Checks invoices"));
     let command = "python skills/invoice/scripts/total.py uploads/invoice.csv";
-    assert!(write.contains(command), "the skill says another command than is tried here");
+    assert!(write.contains(command), "the command in the skill differs from the one tested here");
     reader.model_calls("run_bash_command", json!({"command": command}));
     let said = reader.types(&try_it).await.exits(0);
     assert!(said.stdout.contains("total 960.0"), "{said:?}");

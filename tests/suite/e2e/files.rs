@@ -32,7 +32,7 @@ async fn memories_are_shared_and_written_only_with_approval() {
     world.call("write_file", write.clone(), "approve").await;
     assert_eq!(fs::read_to_string(&memory).unwrap(), "Ada likes tea.\n");
     world.ok(["undo"]).await;
-    assert!(!memory.exists(), "what a turn remembered can be taken back");
+    assert!(!memory.exists(), "a memory file of a turn can be undone");
     world.call("write_file", write, "approve").await;
 
     let (result, _) = world.call("read_file", json!({"path": "memories/people/ada.md"}), "fail").await;
@@ -61,7 +61,7 @@ async fn state_files_survive_a_kill_and_are_removed_by_a_reset() {
     works_through(&world.model, steps, Reply::text("?"));
     let running = world.spawn_agentctl(["run", "Go on", "--continue", "--on-interrupt", "approve"]);
     let heard = || async { tool_texts(world.model.requests().last()?).contains("Edited").then_some(()) };
-    until("the model to hear of the edit", heard).await;
+    until("the edit is in the next request", heard).await;
     world.daemon.kill9().await;
     drop(running);
     world.daemon.restart().await;
@@ -109,7 +109,7 @@ async fn uploads_before_a_kill_are_announced_once_in_the_next_turn() {
     world.model.reply(Reply { delay_ms: 60_000, ..Reply::text("never") });
     let asked = world.model.requests().len();
     let running = world.spawn_agentctl(["run", "Pay it", "--session", &id]);
-    until_true("the model to be asked", || world.model.requests().len() > asked).await;
+    until_true("the model is called", || world.model.requests().len() > asked).await;
     let names_upload = |request: usize| world.model.requests()[request].last_user().contains("uploads/bill.pdf");
     assert!(names_upload(asked));
     world.daemon.kill9().await;
@@ -142,7 +142,7 @@ async fn files_commands_list_get_and_put_session_files() {
     let copy = world.path().join("copy.bin");
     let got = world.files(["get", &id, "outputs/deep/data.bin", "-o", copy.to_str().unwrap(), "--json"]).await;
     assert_eq!(got.exits(0).json()["size"], 2_500_000);
-    assert!(fs::read(&copy).unwrap() == bytes, "byte for byte");
+    assert!(fs::read(&copy).unwrap() == bytes, "the content is unchanged");
     let file = world.write("plan.md", "dig\n").display().to_string();
     for path in ["/state/plan.md", "/memories/plan.md", "uploads/plan.md", "temp/plan.md"] {
         world.files(["put", &id, path, &file]).await.exits(0);
@@ -202,5 +202,5 @@ async fn daemon_owned_files_are_read_only_for_commands() {
     assert!(world.call_with("write_file", write, &here).await.0.contains("cannot be written"));
     assert_eq!(fs::read_to_string(&kept).unwrap(), "a long result\n");
     world.ok(["sessions", "delete", &id, "--yes"]).await;
-    assert!(!kept.exists(), "it goes with its session");
+    assert!(!kept.exists(), "the file is deleted with its session");
 }

@@ -180,7 +180,7 @@ async fn removed_lock_file_is_recreated_and_admits_no_second_daemon() {
     second.exits(1).says(&["already running", "hint:"]);
     // The daemon answers at the default location.
     assert_eq!(person.status(Some(&person.runtime())).await["pid"], pid);
-    until_true("the lock file is there again", || person.recorded_socket().exists()).await;
+    until_true("the lock file exists again", || person.recorded_socket().exists()).await;
     assert_eq!(person.status(None).await["pid"], pid);
 
     // Without its socket, only the lock of the folder leads to it for some seconds.
@@ -217,7 +217,7 @@ async fn stale_lock_file_is_ignored() {
     fs::write(person.lock(), record).unwrap();
     person.desk(&["status"]).await.exits(3);
     person.desk(&["stop"]).await.exits(0).says(&["no daemon is running"]);
-    assert_eq!(stranger.try_wait().unwrap(), None, "a stranger is not stopped");
+    assert_eq!(stranger.try_wait().unwrap(), None, "an unrelated process is not stopped");
     person.desk(&["run", "Hi"]).await.exits(0);
     person.cron(&["stop"]).await.exits(0);
     stranger.kill().unwrap();

@@ -61,7 +61,7 @@ async fn fork_and_origin_continue_independently() {
     assert_eq!((&shown["usage"]["prompt_tokens"], &shown["status"]), (&json!(0), &json!("idle")), "{shown:#}");
     assert_eq!(shown["todos"][0]["content"], "Paint the fence");
     let granted = |shown: &Value| shown["settings"]["grants"].as_array().map_or(0, Vec::len);
-    assert_eq!((granted(&world.show(&origin).await), granted(&shown)), (1, 0), "what was granted stays where it was");
+    assert_eq!((granted(&world.show(&origin).await), granted(&shown)), (1, 0), "grants are not copied into the fork");
     assert_eq!(world.content_of(&now, "/state/plan.md").await.as_deref(), Some("dig, then sow\n"));
     assert_eq!(world.content_of(&now, "outputs/list.txt").await.as_deref(), Some("seeds\n"));
     assert_eq!(world.content_of(&early, "/state/plan.md").await.as_deref(), Some("dig\n"));
@@ -118,7 +118,7 @@ async fn invalid_fork_is_refused_with_a_hint() {
     fork(&[&origin, "--at-turn", "-1"]).await.exits(2);
     fork(&[&origin, "--name", " "]).await.exits(2).says(&["cannot be empty"]);
     let listed = world.json(["sessions", "list"]).await;
-    assert_eq!(listed.as_array().unwrap().len(), 1, "what was refused left nothing behind");
+    assert_eq!(listed.as_array().unwrap().len(), 1, "a rejected fork leaves no session");
 }
 
 #[tokio::test]
@@ -142,7 +142,7 @@ async fn fork_excludes_the_open_turn() {
     assert_eq!(world.json(["interrupts"]).await.as_array().unwrap().len(), 1);
     world.ok(["answer", pending["id"].as_str().unwrap(), "approve"]).await;
     let done = || async { (world.show(&origin).await["status"] == "idle").then_some(()) };
-    until("the origin's turn to end", done).await;
+    until("the origin's turn has ended", done).await;
     assert_eq!(world.content_of(&origin, "outputs/a.txt").await.as_deref(), Some("a\n"));
     assert_eq!(world.content_of(&fork, "outputs/a.txt").await, None);
 }

@@ -153,7 +153,7 @@ async fn first_of_two_answers_wins_and_the_second_gets_a_conflict() {
         tokio::join!(one.answer(interrupt.id, &Answer::Approve, "one"), other.answer(interrupt.id, &reject, "other"));
     let refused = match both {
         (Ok(()), Err(error)) | (Err(error), Ok(())) => error,
-        both => panic!("both or neither was taken: {both:?}"),
+        both => panic!("expected exactly one accepted answer: {both:?}"),
     };
     assert_eq!(refused.kind, ClientErrorKind::Answered(ErrorKind::Conflict), "{refused:?}");
     assert!(refused.to_string().contains("already answered"), "{refused}");

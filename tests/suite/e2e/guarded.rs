@@ -128,8 +128,8 @@ async fn unreviewed_command_cannot_plant_a_guarded_file() {
         assert!(denials.contains(planted), "{planted}: {denials}\n{tool_result}");
         assert!(tool_result.contains("was reverted"), "{planted}: {tool_result}");
         let path = world.daemon.path().join("project").join(planted);
-        assert!(path.symlink_metadata().is_err(), "{planted} is still there");
-        assert_eq!(content(&world, "project/done.txt").as_deref(), Some("over\n"), "{planted}: all else stays");
+        assert!(path.symlink_metadata().is_err(), "{planted} still exists");
+        assert_eq!(content(&world, "project/done.txt").as_deref(), Some("over\n"), "{planted}: other changes are not reverted");
     }
 }
 
@@ -205,7 +205,7 @@ async fn user_can_keep_a_planted_file_and_undo_it() {
     for keeps in [false, true] {
         let (running, question) = asked(&world, "python3 w.py; echo ran").await;
         let hook = world.daemon.path().join("project/b/.git/hooks/pre-commit");
-        assert!(!hook.exists(), "nothing is there before the answer");
+        assert!(!hook.exists(), "the hook exists before the answer");
         assert_eq!((&question["kind"], &question["tool"]), (&json!("approval"), &json!("keep_files")));
         let preview = question["preview"].as_str().unwrap();
         for words in ["/project/b/.git/hooks/pre-commit (mode 0755)", "+#!/bin/sh", "+touch ran"] {
@@ -362,7 +362,7 @@ async fn cleanup_leaves_files_approved_in_another_session() {
     works_through(&world.model, vec![(&["command also wrote"], waits)], Reply::text("Over."));
     let project = mounted(&world);
     let first = world.daemon.spawn_agentctl(["run", "Go.", "-C", &project, "--mode", "auto", "--on-interrupt", "deny"]);
-    until("the command to run", || async { content(&world, "project/begun.txt").map(drop) }).await;
+    until("the command is running", || async { content(&world, "project/begun.txt").map(drop) }).await;
     let (second, question) = asked(&world, "echo export A=1 > .envrc").await;
     answer(&world, &question, &["approve"]).await.exits(0);
     second.output(Vec::new()).await.exits(0);
@@ -386,9 +386,9 @@ async fn start_after_a_kill_removes_planted_files() {
     let project = mounted(&world);
     let running =
         world.daemon.spawn_agentctl(["run", "Go.", "-C", &project, "--mode", "auto", "--on-interrupt", "deny"]);
-    until("the command to have written", || async { content(&world, "project/done.txt").map(drop) }).await;
+    until("the command has written the file", || async { content(&world, "project/done.txt").map(drop) }).await;
     let written = world.daemon.path().join("project/done.txt").metadata().unwrap().ctime();
-    until("a later second", || async {
+    until("the clock shows a later second", || async {
         let kept = fs::read_dir(world.daemon.data().join("undo")).into_iter().flatten().flatten();
         let alive =
             kept.filter_map(|session| session.path().join("alive").metadata().ok()).any(|sign| sign.ctime() > written);
@@ -399,11 +399,11 @@ async fn start_after_a_kill_removes_planted_files() {
     drop(running);
     assert!(content(&world, "project/app/.git/hooks/pre-commit").is_some());
     world.daemon.restart().await;
-    until("the hook to be gone", || async {
+    until("the hook is removed", || async {
         content(&world, "project/app/.git/hooks/pre-commit").is_none().then_some(())
     })
     .await;
-    assert!(content(&world, "project/done.txt").is_some(), "all else is left to undo");
+    assert!(content(&world, "project/done.txt").is_some(), "other changes remain for undo");
     world.model.reply(Reply::text("I know.").when("And now?"));
     world.daemon.agentctl(["run", "--continue", "And now?", "-C", &project]).await.exits(0);
     let request = format!("{:?}", world.model.requests().last().unwrap().messages());

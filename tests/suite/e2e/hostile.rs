@@ -70,12 +70,12 @@ async fn hostile_command_never_runs_without_permission() {
     assert!(all.len() >= 900, "{}", all.len());
     let before = folders(&world, &trap);
     let result = denied(&world, &session, "deny", &all, "").await;
-    assert_eq!(result["denials"].as_array().unwrap().len(), all.len(), "each is listed");
+    assert_eq!(result["denials"].as_array().unwrap().len(), all.len(), "every denial is listed");
     let after = folders(&world, &trap);
     let new = after.iter().zip(&before).flat_map(|(after, before)| {
         after.iter().filter(|(path, now)| before.get(*path) != Some(*now)).map(|(path, _)| path)
     });
-    assert!(after == before, "nothing may change anywhere: {:?}", new.collect::<Vec<_>>());
+    assert!(after == before, "files outside have changed: {:?}", new.collect::<Vec<_>>());
     world.ok(["audit", "verify"]).await;
     world.still_serves().await;
 }
@@ -89,7 +89,7 @@ async fn command_with_effects_never_runs_without_asking() {
     let all: Vec<Call> = all.collect();
     assert!(all.len() >= 150, "{}", all.len());
     denied(&world, &session, "deny", &all, "").await;
-    assert!(folders(&world, &trap) == before, "nothing may change anywhere");
+    assert!(folders(&world, &trap) == before, "files outside have changed");
 }
 
 #[tokio::test]
@@ -230,7 +230,7 @@ async fn model_path_cannot_write_outside_the_workspace() {
         held.is_ok_and(|held| held == "beside\n")
     });
     assert_eq!(beside.count(), applied);
-    assert!(used > 50, "most of the odd names are names like any other: {used}");
+    assert!(used > 50, "too few of the unusual names were accepted: {used}");
     keeps_the_secrets(&world);
     assert_eq!(outside(&world, &trap), before);
     assert_eq!(fs::read_to_string(trap.real("skills/known/SKILL.md")).unwrap(), "code\n");

@@ -40,7 +40,7 @@ async fn oversized_input_is_stored_and_read_in_parts() {
     let session = result["session_id"].as_str().unwrap();
     let kept = world.data().join("workspace").join(session).join("uploads/stdin.txt");
     assert_eq!(fs::read_to_string(kept).unwrap(), diff());
-    assert_eq!(world.model.requests().len(), 2, "nothing was summed up");
+    assert_eq!(world.model.requests().len(), 2, "no summary was requested");
 
     // Input that fits is not stored in a file, and no result mentions one.
     world.model.respond_with(|_| Reply::text("Short."));
@@ -55,7 +55,7 @@ async fn whole_option_refuses_oversized_input_without_a_request() {
     let output = world.agentctl_with(args, diff()).await.exits(6).says(&["does not fit", "tokens", "hint:"]);
     assert_eq!(output.json()["error"]["kind"], "context_overflow");
     assert!(world.model.requests().is_empty());
-    assert_eq!(world.json(["sessions", "list"]).await, json!([]), "no session is left behind");
+    assert_eq!(world.json(["sessions", "list"]).await, json!([]), "a session was created");
     world.agentctl_with(["run", "Review this", "--whole"], "+ one line\n").await.exits(0);
 }
 
@@ -126,8 +126,8 @@ async fn open_silent_pipe_is_reported_and_ends_by_timeout_or_ctrl_c() {
                 }
             }
         };
-        tokio::time::timeout(PATIENCE, hint).await.unwrap_or_else(|_| panic!("{args:?} says nothing"));
-        assert!(child.try_wait().unwrap().is_none(), "{args:?} ended without a word");
+        tokio::time::timeout(PATIENCE, hint).await.unwrap_or_else(|_| panic!("{args:?} prints no hint"));
+        assert!(child.try_wait().unwrap().is_none(), "{args:?} exited early");
         let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id().unwrap()).unwrap());
         nix::sys::signal::kill(pid, Signal::SIGINT).unwrap();
         assert!(!child.wait().await.unwrap().success(), "{args:?}");
@@ -137,10 +137,10 @@ async fn open_silent_pipe_is_reported_and_ends_by_timeout_or_ctrl_c() {
     {
         let (child, _open) = on_open_pipe(&world, args);
         let output =
-            tokio::time::timeout(PATIENCE, child.wait_with_output()).await.expect("the limit ends it").unwrap();
+            tokio::time::timeout(PATIENCE, child.wait_with_output()).await.expect("the time limit ends the command").unwrap();
         assert_eq!(output.status.code(), Some(6));
         let output_json: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(output_json["error"]["kind"], "timeout", "{output_json}");
     }
-    assert_eq!(world.model.requests().len(), 1, "nothing was asked without its input");
+    assert_eq!(world.model.requests().len(), 1, "a model was called without the input");
 }

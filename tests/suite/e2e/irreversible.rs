@@ -55,7 +55,7 @@ async fn undo_restores_concurrent_deletions_of_many_sessions() {
     };
     let go = async {
         let all_began = || async { (0..SESSIONS).all(|number| world.holds(&format!("begun-{number}"))).then_some(()) };
-        until("all commands run", all_began).await;
+        until("all commands are running", all_began).await;
         world.write("project/go", "");
     };
     let (results, ()) = tokio::join!(join_all((0..SESSIONS).map(turn)), go);
@@ -82,7 +82,7 @@ async fn unrecordable_command_asks_before_it_runs() {
     let changes = "echo two > a.txt; echo changed";
     let (result, text) = world.commands(changes, &["--mode", "auto", "--on-interrupt", "deny"]).await;
     assert!(text.contains("its changes cannot be undone: could not record"), "{text}");
-    assert_eq!((paths(&result), project(&world, "a.txt")), (vec![], "one\n".to_owned()), "nothing ran");
+    assert_eq!((paths(&result), project(&world, "a.txt")), (vec![], "one\n".to_owned()), "the command did not run");
     let (result, _) = world.commands(changes, &["--mode", "auto", "--on-interrupt", "fail"]).await;
     assert_eq!((&result["stop_reason"], project(&world, "a.txt")), (&json!("denied"), "one\n".to_owned()));
     // A read-only command needs no record.
@@ -97,7 +97,7 @@ async fn unrecordable_command_asks_before_it_runs() {
     }
     assert_eq!(asked["grants"].as_array().map_or(0, Vec::len), 0, "{asked:#}");
     world.ok(["answer", asked["id"].as_str().unwrap(), "approve"]).await;
-    until_true("it ran", || project(&world, "a.txt") == "two\n").await;
+    until_true("the command has run", || project(&world, "a.txt") == "two\n").await;
 }
 
 #[tokio::test]
@@ -119,7 +119,7 @@ async fn oversized_trees_and_files_ask_before_a_change() {
         "{text}"
     );
     let (result, _) = world.commands("rm small.txt", &auto).await;
-    assert_eq!(paths(&result), ["/project/small.txt"], "what is recorded runs unasked");
+    assert_eq!(paths(&result), ["/project/small.txt"], "recorded changes need no approval");
 }
 
 #[tokio::test]
@@ -184,7 +184,7 @@ async fn command_with_a_killed_sandbox_has_unknown_outcome() {
     world.will(run("echo printed; rm a.txt; touch begun; sleep 600"));
     let args = ["run", "Do it", "-C", &world.mount(), "--on-interrupt", "approve", "--output", "json"];
     let running = world.spawn_agentctl(args);
-    until_true("it has begun", || world.holds("begun")).await;
+    until_true("the command is running", || world.holds("begun")).await;
     let is_helper = |pid: &u32| {
         let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         line.split('\0').nth(1) == Some("sandbox-exec")

@@ -66,7 +66,7 @@ async fn silently_truncating_server_is_detected_reported_and_stored() {
     world.ok(["doctor"]).await.shows(&["reads only 12288 tokens"]);
 
     let file = world.data().join("model-facts.json");
-    until("it is kept", async || fs::read_to_string(&file).ok().filter(|text| text.contains("12288"))).await;
+    until("the window is stored", async || fs::read_to_string(&file).ok().filter(|text| text.contains("12288"))).await;
     world.daemon.crash().await;
     assert_eq!(window(world.json(["models"]).await), known);
 
@@ -74,7 +74,7 @@ async fn silently_truncating_server_is_detected_reported_and_stored() {
     world.model.lists([json!({"id": "scripted-model", "max_model_len": 65_536})]);
     world.daemon.crash().await;
     assert_eq!(window(world.json(["models"]).await), known);
-    until("it is kept", async || fs::read_to_string(&file).ok().filter(|text| text.contains("65536"))).await;
+    until("the window is stored", async || fs::read_to_string(&file).ok().filter(|text| text.contains("65536"))).await;
     world.model.lists([json!({"id": "scripted-model", "max_model_len": 32_000})]);
     world.daemon.crash().await;
     assert_eq!(window(world.json(["models"]).await), (json!(32_000), json!("server")));

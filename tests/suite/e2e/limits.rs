@@ -57,11 +57,11 @@ async fn fork_bomb_is_stopped_and_the_daemon_keeps_serving() {
     world.will_call(json!({"command": bomb, "timeout_s": 2}));
     let most = Cell::new(0);
     let look = async {
-        until_true("it is everywhere", || named(&bomb) > 30).await;
+        until_true("the processes have multiplied", || named(&bomb) > 30).await;
         // The daemon serves other clients meanwhile.
         world.ok(["status"]).await;
         world.ok(["sessions", "list"]).await;
-        until("it is over", || async {
+        until("all processes have exited", || async {
             let now = named(&bomb);
             most.set(most.get().max(now));
             (now == 0).then_some(())
@@ -69,10 +69,10 @@ async fn fork_bomb_is_stopped_and_the_daemon_keeps_serving() {
         .await;
     };
     tokio::join!(world.turn(), look);
-    assert!((1..=310).contains(&most.get()), "{} at once", most.get());
+    assert!((1..=310).contains(&most.get()), "{} concurrent processes", most.get());
     let result = world.last_result();
     assert!(result.contains("fork: retry"), "{result}");
-    assert_eq!((named(&bomb), children(world.daemon.pid())), (0, before), "none is left: {result}");
+    assert_eq!((named(&bomb), children(world.daemon.pid())), (0, before), "processes are left: {result}");
     // The next command has its full limits again.
     world.allowed("for n in {1..50}; do true & done; wait").await;
     world.still_serves().await;
@@ -111,7 +111,7 @@ async fn temporary_files_are_private_to_each_command() {
     );
     assert!(!results[2].lines().any(|line| line == "theirs"), "{}", results[2]);
     for folder in ["/tmp", "/dev/shm", "/var/tmp"] {
-        assert!(!Path::new(folder).join(&mark).exists(), "it is in {folder}");
+        assert!(!Path::new(folder).join(&mark).exists(), "the file exists in {folder}");
     }
     assert_eq!(fs::read_to_string(&theirs).unwrap(), "theirs");
     fs::remove_file(theirs).unwrap();

@@ -109,7 +109,7 @@ async fn grant_does_not_cover_writes_through_a_link() {
             "/project/docs/hooks/pre-commit leads through a link to /project/.git/hooks/pre-commit; write to",
         ],
     );
-    assert_eq!(result["denials"], json!([]), "a mistake of the model, and no refusal: {result:#}");
+    assert_eq!(result["denials"], json!([]), "an invalid path is an error of the model, not a denial: {result:#}");
     // The rules judge the real name, and the grants do not cover that.
     let (text, result) = world
         .unattended(vec![
@@ -241,7 +241,7 @@ async fn search_skips_files_that_the_rules_withhold() {
         ],
     );
     let denied = texts(&result["denials"], "tool");
-    assert_eq!(denied, ["grep"], "the file that was named is asked about: {result:#}");
+    assert_eq!(denied, ["grep"], "an explicitly named file requires approval: {result:#}");
 
     // A file that a grant allows to read is searched too. A suspected secret cannot be allowed by any rule.
     let rules = RULES.replace("high_risk: deny", "high_risk: prompt").replace("high_risk", "medium_risk");

@@ -36,7 +36,7 @@ pub(super) fn installed(path: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let target = test.ancestors().find(|folder| folder.join("mcp-servers").is_dir());
     let target =
-        target.unwrap_or_else(|| panic!("the servers are not there; run \"make mcp-servers\", which brings them"));
+        target.unwrap_or_else(|| panic!("the MCP servers are missing; run \"make mcp-servers\" to install them"));
     target.join("mcp-servers").join(path)
 }
 
@@ -80,7 +80,7 @@ impl World {
         for server in listed.as_array().unwrap() {
             self.ok(["mcp", "stop", server["name"].as_str().unwrap()]).await;
         }
-        until_true("nothing of them is left", || self.of_servers().is_empty()).await;
+        until_true("no server process is left", || self.of_servers().is_empty()).await;
         let sessions = self.json(["sessions", "list"]).await;
         // A turn that was interrupted by a crash can be continued, and waits for nothing.
         let rests = |session: &Value| ["idle", "interrupted"].iter().any(|rest| session["status"] == *rest);
@@ -91,7 +91,7 @@ impl World {
     async fn all_are_gone(&self) {
         self.servers_are_gone().await;
         assert_eq!(self.daemon.sigterm().await, Some(0), "{}", self.daemon.log());
-        until_true("nothing is left", || self.daemon.processes().is_empty()).await;
+        until_true("no process is left", || self.daemon.processes().is_empty()).await;
     }
 
     /// Asserts that the daemon serves the next request, and leaves nothing when it stops.
@@ -163,7 +163,7 @@ async fn misbehaving_server_costs_only_its_call() {
         }
         assert!(!result.contains('\u{1b}') && !result.contains("<system_reminder>obey"), "{how}: {result}");
         if how == "dies" {
-            assert_eq!(world.read("acted").lines().count(), 1, "it was called again");
+            assert_eq!(world.read("acted").lines().count(), 1, "the tool was called again");
         }
         if ["refuses", "refuses_list", "odd"].contains(&how) {
             assert!(result.len() < 2000, "{how}: {} bytes", result.len());

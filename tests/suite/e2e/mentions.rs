@@ -32,13 +32,13 @@ async fn mentioned_tool_stays_loaded_in_the_session() {
     assert!(tool_names(&requests[0]).contains(&"web_search".to_owned()), "{:?}", tool_names(&requests[0]));
     assert!(tail(&requests[0]).contains("mentioned web_search"), "{}", tail(&requests[0]));
     let answer = requests[1].messages().iter().rfind(|message| message["role"] == "tool").unwrap().to_string();
-    assert!(!answer.contains("E_UNKNOWN_TOOL"), "it was run: {answer}");
+    assert!(!answer.contains("E_UNKNOWN_TOOL"), "the mentioned tool was not offered: {answer}");
 
     world.model.respond_with(|_| Reply::text("Good."));
     world.ok(["run", "And without.", "--session", &session]).await;
     let last = world.model.requests().last().unwrap().clone();
-    assert_eq!(tool_names(&last), tool_names(&requests[0]), "it stays where it is");
-    assert_eq!(tool_names(&last).last().unwrap(), "web_search", "behind all others");
+    assert_eq!(tool_names(&last), tool_names(&requests[0]), "the tool keeps its position");
+    assert_eq!(tool_names(&last).last().unwrap(), "web_search", "the tool is appended last");
     assert_eq!(world.ok(["run", "And without.", "--output", "json"]).await.json()["stop_reason"], "completed");
     let last = world.model.requests().last().unwrap().clone();
     assert!(
@@ -89,7 +89,7 @@ async fn mentions_apply_to_the_whole_turn_after_a_crash() {
     world.model.respond_with(|_| Reply::text("done"));
     let asked = world.asked().await;
     world.ok(["answer", asked["id"].as_str().unwrap(), "this"]).await;
-    let last = until("the model hears the answer", || async {
+    let last = until("the answer is in a request", || async {
         world.model.requests().last().filter(|request| tool_texts(request).contains("this")).cloned()
     })
     .await;

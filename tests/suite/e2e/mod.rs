@@ -265,7 +265,7 @@ impl World {
 
     /// Waits for a question, and returns the oldest.
     async fn first_question(&self) -> Value {
-        until("the question", || async { self.questions().await.into_iter().next() }).await
+        until("a question is pending", || async { self.questions().await.into_iter().next() }).await
     }
 
     /// Like [`first_question`](Self::first_question), and asserts that it is the only one.

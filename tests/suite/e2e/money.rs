@@ -166,7 +166,7 @@ async fn cancelled_answer_is_charged_as_far_as_counted() {
     running.event("item_delta").await;
     running.signal(Signal::SIGINT);
     running.output(Vec::new()).await;
-    let total = until("the call to be counted", || async {
+    let total = until("the call is counted", || async {
         let total = daemon.json(["usage"]).await["total"].clone();
         (total["calls"] == 1).then_some(total)
     })

@@ -53,7 +53,7 @@ async fn picture_file_and_selection_reach_the_model_and_persist() {
     let session = started.session_id().to_string();
     started.to_the_end().await;
     let request = world.model.requests().pop().unwrap();
-    assert_eq!(request.body["model"], "eyes", "there are pictures");
+    assert_eq!(request.body["model"], "eyes", "pictures select the vision model");
     let messages = request.body["messages"].to_string();
     assert_eq!(messages.matches("data:image/png;base64,").count(), 1);
     assert!(
@@ -86,7 +86,7 @@ async fn refused_start_leaves_no_uploaded_files() {
     assert!(error.to_string().contains("no_such_tool"), "{error}");
     let uploads = fs::read_dir(world.path().join(format!("data/workspace/{session}/uploads"))).unwrap();
     let names: Vec<_> = uploads.map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(names, ["notes.txt"], "the first one's, which was taken");
+    assert_eq!(names, ["notes.txt"], "only the accepted request stored its file");
     assert_eq!(world.read(&format!("data/workspace/{session}/uploads/notes.txt")), "first");
     // The next turn has nothing of what was rejected.
     client.turn(turn(existing(), "And now?")).await.unwrap().to_the_end().await;

@@ -44,7 +44,7 @@ fn last_request(world: &World) -> String {
 
 /// Waits until the fake server's tools are known.
 async fn server_is_known(world: &World) {
-    until("the tools of the plugin's server are known", || async {
+    until("the plugin's server has listed its tools", || async {
         let servers = world.json(["mcp", "list"]).await;
         servers.as_array()?.iter().any(|server| server["name"] == "fake" && server["reached"] == true).then_some(())
     })
@@ -121,7 +121,7 @@ async fn plugin_works_at_once_after_restart_and_is_removed_completely() {
 
     let folder = kit(&world.daemon, "1.0");
     plugin(&world, &["add", &folder]).await.exits(0).says(&["kit 1.0 is already installed, unchanged"]);
-    assert_eq!(copies(&world).len(), 2, "one copy and the list: {:?}", copies(&world));
+    assert_eq!(copies(&world).len(), 2, "expected one copy and the list: {:?}", copies(&world));
     plugin(&world, &["remove", "kit"]).await.exits(0).says(&["removed kit 1.0"]);
     nothing_is_used(&world).await;
     assert_eq!(copies(&world), ["installed.json"]);
@@ -192,7 +192,7 @@ async fn consent_at_the_terminal_adds_the_plugins_commands() {
     terminal.hears("/ship boats", "Shipped.");
     let input = last_request(&world);
     assert!(input.contains("This command of a plugin stands for") && input.contains("Ship boats"), "{input}");
-    assert!(!input.contains("the walrus"), "only what a person types brings files: {input}");
+    assert!(!input.contains("the walrus"), "only typed input attaches files: {input}");
     terminal.leaves();
 }
 
@@ -341,7 +341,7 @@ async fn kill_during_add_leaves_a_whole_plugin_or_none() {
         assert!(copies(&world).iter().all(|name| name == "installed.json"), "{:?}", copies(&world));
         let running = world.spawn_agentctl(["plugin", "add", &folder, "--yes"]);
         let is_seen = || async { copies(&world).iter().any(|name| name.contains("draft") || name.starts_with("kit-")) };
-        until("the copy has begun", || async { is_seen().await.then_some(()) }).await;
+        until("copying has started", || async { is_seen().await.then_some(()) }).await;
         world.daemon.kill9().await;
         running.output(Vec::new()).await;
         world.daemon.restart().await;

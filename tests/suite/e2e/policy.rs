@@ -219,13 +219,13 @@ async fn reloaded_rules_apply_and_broken_ones_are_rejected() {
     let verdict = async |command: &str| world.explained(command).await["explanation"]["verdict"].clone();
     assert_eq!(verdict("frobnicate").await, "deny");
     world.write("config/hitl_rules.yaml", "tools: {run_bash_command: {deny: [terraform]}}\n");
-    assert_eq!(verdict("frobnicate").await, "deny", "nothing changes by itself");
+    assert_eq!(verdict("frobnicate").await, "deny", "the rules are not reloaded by themselves");
     world.ok(["reload"]).await.says(&[]);
     assert_eq!((verdict("frobnicate").await, verdict("terraform").await), (json!("ask"), json!("deny")));
 
     world.write("config/hitl_rules.yaml", "tools:\n  run_bash_command:\n    deny: [')', 'a/b']\n");
     world.agentctl(["reload"]).await.fails().says(&["hitl_rules.yaml:3:", "a/b", "hint:"]);
-    assert_eq!(verdict("terraform").await, "deny", "the rules from before go on");
+    assert_eq!(verdict("terraform").await, "deny", "the previous rules stay in effect");
     world.still_serves().await;
 }
 
@@ -237,7 +237,7 @@ async fn rules_changed_during_a_turn_apply_to_its_next_call() {
     world.model.reply(Reply::tool_call("ask_human", json!({"question": "Go on?"})).when("Do both"));
     world.model.reply(Reply::tool_call("run_bash_command", json!({"command": "terraform plan"})));
     let running = world.spawn_agentctl(["run", "Do both", "--on-interrupt", "wait", "--output", "json"]);
-    let pending = until("the question", || async {
+    let pending = until("a question is pending", || async {
         let pending = world.agentctl(["interrupts", "--json"]).await.json();
         pending.as_array().unwrap().first().map(|first| first["id"].as_str().unwrap().to_owned())
     });

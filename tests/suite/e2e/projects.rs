@@ -99,7 +99,7 @@ async fn project_files_are_used_only_if_trusted_and_unchanged() {
     assert_eq!(project_texts(&world), Vec::<&str>::new());
     world.agentctl(["project", "distrust", &project]).await.exits(2).says(&["is not trusted", "hint:"]);
     let copies = fs::read_dir(world.path().join("data/projects")).unwrap();
-    assert_eq!(copies.count(), 1, "no copy of what is not trusted is left");
+    assert_eq!(copies.count(), 1, "a copy of an untrusted version is left");
     assert_eq!(audited(&world).await, ["project_trusted", "project_trusted", "project_distrusted"]);
 }
 

@@ -107,7 +107,7 @@ impl Reader {
     async fn asked(&self) -> String {
         let line = "agentctl run 'Write it' -C .:rw --detach";
         let session = self.types(line).await.exits(0).stdout.trim().to_owned();
-        until("the question is there", || async {
+        until("a question is pending", || async {
             let open = self.home.json(["interrupts"]).await;
             (!open.as_array().unwrap().is_empty()).then_some(())
         })
@@ -119,7 +119,7 @@ impl Reader {
 #[test]
 fn every_readme_command_has_a_trial() {
     let known: Vec<&str> = LINES.iter().map(|(line, _)| *line).collect();
-    assert_eq!(commands(), known, "each command of README.md has its line in this test, with how it is tried");
+    assert_eq!(commands(), known, "every command of README.md is listed in this test");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -212,7 +212,7 @@ async fn readme_picture_matches_the_real_screen() {
     screen.prompt();
     let shown = screen.rows();
     let differ = || shown.lines().map(without_numbers).ne(picture().lines().map(without_numbers));
-    assert!(!differ(), "README.md shows something else than this, which is what one gets:\n\n{shown}\n");
+    assert!(!differ(), "README.md differs from the actual output:\n\n{shown}\n");
 }
 
 /// Replaces all numbers and units of time in a line.

@@ -47,12 +47,12 @@ async fn replay_needs_no_model_and_changes_nothing() {
     let file = file.to_str().unwrap();
     let played = world.ok(["run", "--replay", file, "-C", &project(&world)]).await;
     assert_eq!(played.stdout.trim(), "It is done.", "{}", played.stderr);
-    assert_eq!(world.model.requests().len(), asked, "no model was asked");
+    assert_eq!(world.model.requests().len(), asked, "a model was called");
     assert_eq!(fs::read_to_string(world.path().join("project/notes.txt")).unwrap(), "old words\n");
     assert_eq!(world.ok(["sessions", "list", "--json"]).await.stdout, sessions);
     assert_eq!(world.ok(["usage", "--json"]).await.stdout, usage);
     let left = fs::read_dir(world.path().join("data/replays")).map_or(0, Iterator::count);
-    assert!(left <= 1, "the folder of a replay goes with it");
+    assert!(left <= 1, "a folder of a replay is left");
 }
 
 #[tokio::test]
@@ -74,7 +74,7 @@ async fn replay_on_another_daemon_shows_a_changed_prompt() {
     other.ok(["run", "--replay", &copy, "-C", &folder]).await;
     let updated = fs::read_to_string(&copy).unwrap();
     let changed = updated.lines().zip(text.lines()).filter(|(now, then)| now != then).count();
-    assert_eq!((changed, updated.lines().count()), (1, text.lines().count()), "one line of it is another");
+    assert_eq!((changed, updated.lines().count()), (1, text.lines().count()), "exactly one line is updated");
 }
 
 #[tokio::test]
@@ -269,7 +269,7 @@ async fn compacted_session_can_be_replayed_later() {
     let second = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     world.ok(["sessions", "record", &session, "-o", path]).await;
     let recorded = second();
-    until_true("another second has begun", || second() > recorded).await;
+    until_true("the next second has started", || second() > recorded).await;
     world.ok(["run", "--replay", path]).await.shows(&["Noted."]);
 }
 

@@ -158,7 +158,7 @@ async fn refused_tools_move_into_the_text() {
             assert_eq!(output.json_lines().pop().unwrap()["text"], "It is noon.", "{wire} {words}");
             assert_eq!(warnings(&output, "tools_in_text").len(), 1, "{wire} {words}: {}", output.stdout);
             let (output, asked) = world.asked("What time is it?", &[]).await;
-            assert_eq!(asked.len(), 2, "{wire} {words}: it is remembered");
+            assert_eq!(asked.len(), 2, "{wire} {words}: the refusal is remembered");
             assert!(warnings(&output, "tools_in_text").is_empty() && warnings(&output, "model_retry").is_empty());
         }
         world.kept("text_tools").await;

@@ -74,7 +74,7 @@ async fn summary_model_compacts_and_its_failure_truncates() {
     assert!(report.to_string().contains("scribe"), "{report:#}");
     let requests = world.model.requests().split_off(asked);
     let models: Vec<&Value> = requests.iter().map(|request| &request.body["model"]).collect();
-    assert_eq!(models, [&json!("scribe")], "the model of the turn is not asked");
+    assert_eq!(models, [&json!("scribe")], "the turn's own model was called");
     talk(12..13).await;
     has_all(&world.model.requests().pop().unwrap().text, &["the harbour is built of oak"]);
 
@@ -82,5 +82,5 @@ async fn summary_model_compacts_and_its_failure_truncates() {
     has_all(&world.json(["compact", &session]).await.to_string(), &["truncate", "no model summarised it"]);
     talk(31..32).await;
     let input = world.model.requests().pop().unwrap().text;
-    assert!(input.contains("We build chapter 30"), "words of the person stay: {input}");
+    assert!(input.contains("We build chapter 30"), "the user's text is missing: {input}");
 }

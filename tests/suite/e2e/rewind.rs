@@ -80,7 +80,7 @@ async fn rewind_leaves_externally_changed_files_alone() {
     let outcome = |path: &str| files.iter().find(|file| file["path"] == path).unwrap()["outcome"].clone();
     assert_eq!((outcome("/project/notes.txt"), outcome("/project/made.txt")), (json!("conflict"), json!("done")));
     assert_eq!((read(&world, "notes.txt").unwrap().as_str(), read(&world, "made.txt")), ("mine\n", None));
-    assert_eq!(sessions(&world).await.len(), 1, "only files went back");
+    assert_eq!(sessions(&world).await.len(), 1, "the rewind created no session");
 }
 
 #[tokio::test]

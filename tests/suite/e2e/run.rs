@@ -52,7 +52,7 @@ async fn only_the_answer_is_on_standard_output() {
 #[track_caller]
 fn check_stream(output: &Output, stop_reason: &str) -> Vec<String> {
     let mut lines = output.json_lines();
-    let result = lines.pop().expect("there is a result");
+    let result = lines.pop().expect("the last line is the result");
     check_result(&result, stop_reason);
     let mut stored = 0;
     for line in &lines {
@@ -71,7 +71,7 @@ fn check_stream(output: &Output, stop_reason: &str) -> Vec<String> {
         ids.sort_unstable();
         ids
     };
-    assert_eq!(ids("item_started"), ids("item_completed"), "each item that was begun is completed once");
+    assert_eq!(ids("item_started"), ids("item_completed"), "every started item is completed once");
     let types = lines.iter().map(|line| line["type"].as_str().unwrap().to_owned()).collect::<Vec<_>>();
     assert_eq!(types.first().map(String::as_str), Some("turn_started"));
     assert_eq!(types.last().map(String::as_str), Some("turn_ended"));
@@ -242,7 +242,7 @@ async fn closed_output_pipe_is_not_an_error() {
     shell.arg("-c").arg(r#""$0" run Hi </dev/null | head -c 100 >/dev/null"#).arg(program("agentctl"));
     let output = Running::spawn(shell).output(Vec::new()).await.exits(0);
     assert!(!output.stderr.contains("error") && !output.stderr.contains("panicked"), "{}", output.stderr);
-    until("the turn ends all the same", || async {
+    until("the turn ends without the client", || async {
         let status = world.json(["status"]).await;
         (status["running_turns"] == 0).then_some(())
     })
@@ -344,7 +344,7 @@ async fn wait_returns_the_result_of_a_detached_run() {
     let before = world.followers();
     let waiting = world.spawn_agentctl(["wait", &session]);
     // A run that is stopped before it listens reports that the daemon is gone.
-    until_true("it listens", || world.followers() > before).await;
+    until_true("the client is subscribed", || world.followers() > before).await;
     world.model.wait_until(|counts| counts.requests == 3).await;
     world.agentctl(["wait", &session, "--timeout", "0"]).await.exits(124).says(&["still running"]);
     world.ok(["stop", "--within", "0"]).await;

@@ -137,7 +137,7 @@ async fn network_is_closed_unless_allowed() {
     let command = format!("echo hello > /dev/tcp/127.0.0.1/{}", listener.local_addr().unwrap().port());
     let closed = world("").await;
     has_all(&closed.barred(&command).await, &["the sandbox forbids sockets"]);
-    assert!(listener.accept().is_err(), "nobody came");
+    assert!(listener.accept().is_err(), "a connection was accepted");
 
     let open = world("sandbox: {network: true}").await;
     open.allowed(&command).await;
@@ -146,7 +146,7 @@ async fn network_is_closed_unless_allowed() {
     open.daemon.write("config/hitl_rules.yaml", "tools: {run_bash_command: {network: false}}\n");
     open.client().await.reload().await.unwrap();
     open.barred(&command).await;
-    assert!(listener.accept().is_err(), "nobody came");
+    assert!(listener.accept().is_err(), "a connection was accepted");
     let status = open.daemon.json(["status"]).await;
     assert_eq!(status["sandbox"]["network"], false, "{status:#}");
     open.daemon.write("config/hitl_rules.yaml", "{}\n");
@@ -167,9 +167,9 @@ async fn background_processes_end_with_their_command_and_the_daemon() {
 
     world.will_run(&format!("env -i setsid -f sleep {number}; touch \"$PROJECT/runs\"; sleep {number}"));
     let running = world.spawn_agentctl(["run", "Do it", "-C", &world.mount(), "--on-interrupt", "approve"]);
-    until_true("both run", || named(&number) == 2).await;
+    until_true("both processes are running", || named(&number) == 2).await;
     world.daemon.kill9().await;
-    until_true("both are gone", || named(&number) == 0).await;
+    until_true("both processes have exited", || named(&number) == 0).await;
     drop(running);
     world.daemon.restart().await;
     world.still_serves().await;

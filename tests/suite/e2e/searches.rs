@@ -91,7 +91,7 @@ async fn searches_cover_readable_files_and_report_skipped_ones() {
     check(14, &["a stray \u{fffd} of some editor"]);
     check(16, &["is binary data, not text"]);
     let edited = fs::read_to_string(world.path().join("project/src/stray.rs")).unwrap();
-    assert_eq!(edited, STRAY.replace("needle_after", "found"), "and nothing else changed: {}", results[15]);
+    assert_eq!(edited, STRAY.replace("needle_after", "found"), "other text has changed: {}", results[15]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

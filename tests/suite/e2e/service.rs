@@ -112,7 +112,7 @@ async fn keys_are_stored_only_on_request_and_never_shown() {
     assert!(output.stderr.contains("OPENAI_API_KEY") && !output.stderr.contains("s3cret"), "{}", output.stderr);
     assert_eq!(fs::read_to_string(&file).unwrap(), "OPENAI_API_KEY=\"sk-s3cret\"\n");
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-    assert_eq!(home.manager_calls(), [""; 0], "nothing is started");
+    assert_eq!(home.manager_calls(), [""; 0], "the service manager was called");
 }
 
 #[tokio::test]
@@ -146,7 +146,7 @@ async fn missing_systemd_is_reported_with_a_hint() {
     home.agentctl(["service", "logs"]).await.exits(2).says(&["no service is installed", "agentd.log"]);
     home.ok(["service", "install", "--no-start"]).await;
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    assert_eq!(mode(&home.data()), 0o700, "nobody else looks into it");
+    assert_eq!(mode(&home.data()), 0o700, "the data folder is private");
     home.agentctl(["service", "uninstall"]).await.exits(3).says(&["--force"]);
     home.ok(["service", "uninstall", "--force"]).await.says(&["only the files are removed"]);
 }
@@ -200,6 +200,6 @@ async fn the_socket_starts_the_daemon_with_its_first_client() {
         manager.arg(program);
         manager
     });
-    until_true("the socket listens", || home.0.socket().exists()).await;
+    until_true("the socket accepts connections", || home.0.socket().exists()).await;
     assert_eq!(home.0.ok(["run", "hi"]).await.stdout.trim(), "Hello.");
 }

@@ -32,7 +32,7 @@ async fn sessions_are_listed_shown_renamed_reset_and_deleted() {
     daemon.ok(["sessions", "reset", id]).await;
     daemon.ok(["run", "Who am I?", "--session", id]).await;
     let requests = world.model.requests();
-    assert!(!requests[1].body["messages"].to_string().contains("Ada"), "a reset history is set aside");
+    assert!(!requests[1].body["messages"].to_string().contains("Ada"), "the history from before the reset was sent");
 
     daemon.agentctl(["sessions", "delete", id]).await.exits(2).says(&["--yes"]);
     daemon.ok(["sessions", "delete", id, "--yes"]).await;

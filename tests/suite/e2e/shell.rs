@@ -37,9 +37,9 @@ async fn missing_variables_are_reported_until_a_restart() {
     let doctor = daemon.agentctl(["doctor"]).await.stdout;
     for said in [&greeted, &stated, &doctor] {
         assert!(said.contains(words) && said.contains("agentctl stop"), "{said}");
-        assert!(!said.contains("found OPENAI_API_KEY"), "there is something better to do: {said}");
+        assert!(!said.contains("found OPENAI_API_KEY"), "a less useful hint was printed: {said}");
     }
-    assert!(!greeted.contains("set MODEL_BASIC_BASE_URL"), "it is set: {greeted}");
+    assert!(!greeted.contains("set MODEL_BASIC_BASE_URL"), "the hint names a variable that is set: {greeted}");
     let json = daemon.json(["status"]).await;
     assert_eq!(json["environment"][0]["variables"], json!(["MODEL_BASIC_BASE_URL", "MODEL_BASIC_API_KEY"]), "{json:#}");
 
@@ -48,7 +48,7 @@ async fn missing_variables_are_reported_until_a_restart() {
     daemon.ok(["start"]).await;
     for said in [greeting(&daemon), status(&daemon).await.stdout] {
         assert!(!said.contains("is set here") && !said.contains("are set here"), "{said}");
-        assert!(!said.contains("OPENAI_API_KEY"), "another model answers: {said}");
+        assert!(!said.contains("OPENAI_API_KEY"), "the key of another model was suggested: {said}");
     }
     daemon.set("MODEL_BASIC_API_KEY", "s3cret-other");
     let words = "MODEL_BASIC_API_KEY is set here, but the daemon was started with another value of it";

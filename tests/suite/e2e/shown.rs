@@ -216,7 +216,7 @@ async fn paged(world: &World, terminal: &mut Terminal, command: &str) -> String 
     let (seen, whole) = (world.path().join("seen"), world.path().join("whole"));
     let _ = fs::remove_file(&whole);
     terminal.says(command);
-    until_true("the pager has it all", || whole.exists()).await;
+    until_true("the pager has received the whole text", || whole.exists()).await;
     terminal.prompt();
     fs::read_to_string(seen).unwrap()
 }
@@ -241,7 +241,7 @@ async fn show_prints_the_whole_result_without_notes_to_the_model() {
     let result = tool_texts(world.model.requests().last().unwrap());
     assert!(
         result.contains("large_tool_results/") && !result.contains("line 1000\n"),
-        "the model got a part: {result}"
+        "the model received the whole output: {result}"
     );
     let seen = paged(&world, &mut terminal, "/show").await;
     has_all(&seen, &["line 1\n", "line 1000\n", "FAILED test_one", "note 1000\n", "note 2000\n"]);

@@ -59,13 +59,13 @@ async fn unanswered_message_is_withdrawn_and_its_files_stay() {
     world.model.default_reply(Reply::text("Fine."));
     world.ok(["run", "second thing", "--session", &session]).await;
     let listed = world.ok(["sessions", "list", "--json"]).await.stdout;
-    assert!(listed.contains("second thing") && !listed.contains("wipe"), "the title of the session: {listed}");
+    assert!(listed.contains("second thing") && !listed.contains("wipe"), "the withdrawn input is the title: {listed}");
     let fork = world.ok(["sessions", "fork", &session]).await.stdout;
     world.ok(["run", "third thing", "--session", fork.trim()]).await;
     for request in &world.model.requests()[1..] {
         let words = words(request);
         assert!(!words.contains("wipe") && !words.contains("drop"), "{words}");
-        assert!(words.contains("notes.txt") && words.contains("second thing"), "its file is told of: {words}");
+        assert!(words.contains("notes.txt") && words.contains("second thing"), "the uploaded file is not mentioned: {words}");
     }
 }
 
@@ -92,7 +92,7 @@ async fn partial_answer_is_marked_and_only_unread_input_withdrawn() {
     let mut running = client.turn(turn(existing(&session), "ask me")).await.unwrap();
     running.stored_until(|kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
     running.sender().cancel().await.unwrap();
-    assert_eq!(taken_back(&running.to_the_end().await), None, "it was answered with a call");
+    assert_eq!(taken_back(&running.to_the_end().await), None, "an input answered with a call is not withdrawn");
     world.ok(["run", "--session", &session]).await;
     let text = words(world.model.requests().last().unwrap());
     let last = text.rfind("The user interrupted here");

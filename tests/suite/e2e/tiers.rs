@@ -69,7 +69,7 @@ async fn reloaded_tools_yaml_applies_from_the_next_turn() {
     world.still_serves().await;
     let before = world.model.requests()[0].body["tools"].clone();
     world.still_serves().await;
-    assert_eq!(world.model.requests()[1].body["tools"], before, "the same bytes as long as nothing changes");
+    assert_eq!(world.model.requests()[1].body["tools"], before, "the tool definitions are byte-identical");
     world.write("config/tools.yaml", "optional: {web_search: {enabled: true}}\n");
     world.client().await.reload().await.unwrap();
     world.still_serves().await;

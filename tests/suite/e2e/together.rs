@@ -33,7 +33,7 @@ async fn second_chat_shows_a_running_turn_and_can_steer_it() {
     }
     let said: Vec<String> = world.model.requests().iter().map(|request| request.last_user().to_owned()).collect();
     assert_eq!(said, ["Hi", "Count to three", "in French"]);
-    assert_eq!(world.json(["sessions", "list"]).await[0]["turns"], 2, "what was said to a turn began none");
+    assert_eq!(world.json(["sessions", "list"]).await[0]["turns"], 2, "steering input starts no turn");
 
     // The partial line is in the prompt after the turn, and a second turn is shown too.
     second.presses_for("half a li", "half a li");

@@ -72,14 +72,14 @@ async fn imported_session_equals_the_original() {
     world.ok(["grants", "add", "write_file", "--session", &id]).await;
 
     let file = export(&world.daemon, &id, "work.tar.gz", &[]).await;
-    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o077, 0, "only its owner may read it");
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o077, 0, "only the owner can read the archive");
     let listed = Command::new("tar").arg("tzf").arg(&file).output().unwrap();
     let members = String::from_utf8(listed.stdout).unwrap();
     assert!(members.starts_with("manifest.json\n") && members.ends_with("SHA256SUMS\n"), "{members}");
     assert!(members.contains("files/uploads/deep/big.txt") && !members.contains("secret-of-the-project"), "{members}");
     let unpacked = Command::new("tar").arg("xzfO").arg(&file).output().unwrap();
     let content = String::from_utf8_lossy(&unpacked.stdout);
-    assert!(!content.contains("\"grants\":[{") && !content.contains("\"environment\""), "neither grants nor variables");
+    assert!(!content.contains("\"grants\":[{") && !content.contains("\"environment\""), "the archive contains grants or variables");
 
     let other = elsewhere(&world).await;
     let report = import(&other, &file, &[]).await;
@@ -94,7 +94,7 @@ async fn imported_session_equals_the_original() {
         assert_eq!(here[key], there[key], "{key}");
     }
     assert_eq!(there["settings"]["grants"], Value::Null, "{there:#}");
-    assert_eq!(there["settings"]["project"], Value::Null, "it works nowhere until it is told");
+    assert_eq!(there["settings"]["project"], Value::Null, "an imported session has no project");
     assert_eq!(there["settings"]["former_project"], json!(project.canonicalize().unwrap()));
     other.ok(["sessions", "show", &id]).await.shows(&["none here; it was", "/app"]);
     // Bytes per token are learnt from the server again, and the project is no longer in the instructions.
@@ -139,7 +139,7 @@ async fn existing_session_is_refused_unless_imported_as_new() {
     let new = report["session_id"].as_str().unwrap();
     assert_eq!(report["former_id"], json!(id));
     assert_ne!(new, id);
-    assert_eq!(world.json(["usage"]).await["total"], before, "a copy is not paid for again");
+    assert_eq!(world.json(["usage"]).await["total"], before, "usage of an imported copy is not counted again");
     assert_eq!(world.ok(["files", "get", new, "outputs/a.txt"]).await.stdout, "a\n");
     // Each can be deleted without the other.
     world.ok(["sessions", "delete", &id, "--yes"]).await;
@@ -160,15 +160,15 @@ async fn open_turn_of_an_exported_session_is_interrupted_on_import() {
     let requests = world.model.requests().len();
     let report = import(&other, &file, &[]).await;
     assert_eq!(report["interrupted"], json!(true), "{report:#}");
-    assert_eq!(other.json(["interrupts"]).await, json!([]), "nothing can be answered there");
+    assert_eq!(other.json(["interrupts"]).await, json!([]), "imported questions are not pending");
     let shown = other.json(["sessions", "show", &id]).await;
     holds(&shown, json!({"status": "interrupted", "interrupts": []}));
     let events = events_of(&other, &id).await;
     let end = events.iter().rev().find(|event| event["type"] == "turn_ended").unwrap();
     assert_eq!(end["result"]["stop_reason"], "interrupted");
     let here = events_of(&world.daemon, &id).await;
-    assert_eq!(here[..], events[..here.len()], "what left is the beginning of what came");
-    assert_eq!(world.model.requests().len(), requests, "nothing of it runs by itself");
+    assert_eq!(here[..], events[..here.len()], "the exported events are a prefix of the imported ones");
+    assert_eq!(world.model.requests().len(), requests, "an imported session started a turn");
     let listed = other.ok(["files", "ls", &id, "outputs"]).await.stdout;
     assert!(!listed.contains("a.txt"), "{listed}");
     // Not even after a restart. The user can continue the session.
@@ -235,7 +235,7 @@ async fn redact_option_masks_secrets_in_every_format() {
     assert!(!String::from_utf8_lossy(&all).contains(secret));
     let other = elsewhere(&world).await;
     let report = import(&other, &file, &[]).await;
-    assert_eq!(report["files"]["files"], json!(1), "what is no text stays: {report:#}");
+    assert_eq!(report["files"]["files"], json!(1), "the binary file is not counted: {report:#}");
     assert_eq!(other.ok(["files", "get", &id, "outputs/env.txt"]).await.stdout, "GH_TOKEN=[redacted]\nplain\n");
 }
 
@@ -284,8 +284,8 @@ async fn killed_import_leaves_nothing_behind() {
     let mut input = client.stdin.take().unwrap();
     std::io::Write::write_all(&mut input, &whole[..whole.len() - 1000]).unwrap();
     let staged = async || workspaces(&other).iter().any(|name| name.starts_with(".import-")).then_some(());
-    until("files are coming in", staged).await;
-    assert_eq!(other.json(["sessions", "list"]).await, json!([]), "nobody sees it");
+    until("files are being imported", staged).await;
+    assert_eq!(other.json(["sessions", "list"]).await, json!([]), "a partial import is listed");
     other.kill9().await;
     let _ = client.kill();
     let _ = client.wait();
@@ -297,7 +297,7 @@ async fn killed_import_leaves_nothing_behind() {
         let storage = other.json(["storage"]).await;
         (storage["removed_sessions"] == json!(0)).then_some(())
     };
-    until("its events are overwritten", gone).await;
+    until("the session's events are overwritten", gone).await;
     import(&other, &file, &[]).await;
     assert_eq!(workspaces(&other), [id]);
 }

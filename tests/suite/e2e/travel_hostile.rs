@@ -112,8 +112,8 @@ async fn archive_runs_nothing_and_carries_no_permission() {
             assert!(matches!(&settings[key], Value::Null | Value::Bool(false)), "{key}: {settings:#}");
         }
         assert_eq!(world.json(["grants", "list"]).await, json!([]));
-        assert!(world.model.requests().is_empty(), "no model is asked");
-        assert!(fs::read_dir(&target).unwrap().next().is_none(), "no call runs");
+        assert!(world.model.requests().is_empty(), "a model was called");
+        assert!(fs::read_dir(&target).unwrap().next().is_none(), "a call ran");
         world.daemon.crash().await;
     }
     let events = world.ok(["sessions", "export", &id, "--format", "json"]).await.stdout;

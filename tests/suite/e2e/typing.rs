@@ -59,7 +59,7 @@ async fn enter_sends_a_message_to_the_running_turn() {
     terminal.sees_last("Afterwards.");
     let said: Vec<String> = world.model.requests().iter().map(|request| request.last_user().to_owned()).collect();
     assert_eq!(said, ["Count", "in Frensh", "and then stop"]);
-    assert_eq!(world.json(["sessions", "list"]).await[0]["turns"], 2, "what was said to a turn began none");
+    assert_eq!(world.json(["sessions", "list"]).await[0]["turns"], 2, "steering input starts no turn");
 
     // Queued messages can be withdrawn and edited; commands are queued until the end.
     let slow = Reply::deltas(["Uno.\n\n", "Due.\n\n", "Tre."]).delay_ms(500);
@@ -200,9 +200,9 @@ async fn unsent_input_of_run_and_attach_is_shown_at_the_end() {
         terminal.presses("\r");
         terminal.sees_all(&["Not written.", "typed meanwhile and not sent:", "yes a", "code 0"]);
         terminal.ends();
-        assert_eq!(world.read("before"), world.read("after"), "the terminal is as it was");
+        assert_eq!(world.read("before"), world.read("after"), "the terminal settings are restored");
         assert_ne!(world.read("before"), "");
-        assert_eq!(world.model.requests().len(), 2, "nothing of it was said to the model");
+        assert_eq!(world.model.requests().len(), 2, "a local command was sent to the model");
     }
 }
 

@@ -34,7 +34,7 @@ fn project(world: &World, name: &str) -> Vec<u8> {
 
 #[track_caller]
 fn is_as_it_was(world: &World, notes: &[u8]) {
-    assert_eq!(project(world, "notes.txt"), notes, "byte for byte");
+    assert_eq!(project(world, "notes.txt"), notes, "the content is unchanged");
     assert_eq!(project(world, "edited.txt"), b"old words\n");
     assert_eq!(project(world, "gone/deep.txt"), b"deep\n");
     let folder = world.path().join("project");
@@ -88,7 +88,7 @@ async fn undo_leaves_externally_changed_files_alone() {
     let parts = ["/project/notes.txt: left alone, it has been changed since", "+a person's words", "1 conflict"];
     has_all(&output.stdout, &parts);
     assert_eq!(project(&world, "notes.txt"), b"a person's words\n");
-    assert_eq!(project(&world, "edited.txt"), b"old words\n", "the others are restored");
+    assert_eq!(project(&world, "edited.txt"), b"old words\n", "the other files are restored");
 }
 
 /// Returns true if the daemon's heartbeat is newer than this file of its home.
@@ -109,8 +109,8 @@ async fn changes_of_a_killed_command_can_be_undone() {
     let call = Reply::tool_call("run_bash_command", json!({"command": command, "timeout_s": 60}));
     works_through(&world.model, vec![(&["never"], call)], Reply::text("?"));
     let running = world.spawn_agentctl(["run", "Change it", "-C", &world.mount(), "--on-interrupt", "approve"]);
-    until_true("the command to have written", || project(&world, "b.txt") == b"made\n").await;
-    until_true("a sign of life after that", || is_older_than_the_last_sign(&world, "project/b.txt")).await;
+    until_true("the command has written the file", || project(&world, "b.txt") == b"made\n").await;
+    until_true("a later heartbeat is on disk", || is_older_than_the_last_sign(&world, "project/b.txt")).await;
     world.daemon.kill9().await;
     drop(running);
     // The user's changes before the next start do not belong to the command, and undo skips them.
@@ -301,7 +301,7 @@ async fn full_disk_stops_an_undo_only_between_files() {
     assert!(reasons.len() >= 2 && reasons.iter().all(|reason| *reason == "the disk is full"), "{report:#}");
     let (result, _) = commanded(&world, Some(&session), r#"cd "$PROJECT"; ls -A; rm filler more; echo freed"#).await;
     let names: Vec<&str> = result.lines().filter(|line| line.len() < 10 && !line.contains(':')).collect();
-    assert_eq!(names, ["c", "filler", "more", "freed"], "nothing is half there: {result}");
+    assert_eq!(names, ["c", "filler", "more", "freed"], "a file was partially restored: {result}");
     // The rest is restored once there is space.
     world.ok(["undo", &session, "--turn", "2"]).await;
     let (result, _) = commanded(&world, Some(&session), r#"cd "$PROJECT"; wc -c a b; cat c"#).await;
@@ -366,7 +366,7 @@ async fn state_file_is_undone_and_redone_after_a_restart() {
     assert_eq!((outcomes(&report), &report["turn"]), (vec![("/state/plan.md", "done")], &json!(2)));
     assert_eq!(plan().await.stdout, "dig\n");
     undo(&[]).await.exits(0);
-    assert_eq!(plan().await.code, Some(2), "the turn that made it is undone as well");
+    assert_eq!(plan().await.code, Some(2), "the turn that created the file is undone as well");
     for held in ["dig\n", "sow\n"] {
         undo(&["--redo"]).await.exits(0);
         assert_eq!(plan().await.stdout, held);

@@ -56,7 +56,7 @@ async fn picture_is_rotated_scaled_and_shown_to_a_vision_model() {
     let pictures = shown(&first);
     assert_eq!(pictures.iter().map(|(kind, _)| kind.as_str()).collect::<Vec<_>>(), ["image/png", "image/jpeg"]);
     assert_eq!(pictures[1].1.len() as u64, large.bytes);
-    assert!(!pictures[1].1.windows(12).any(|bytes| bytes == b"CameraSecret"), "what else the file held stays here");
+    assert!(!pictures[1].1.windows(12).any(|bytes| bytes == b"CameraSecret"), "the metadata of the picture was sent");
     // The next turn repeats it unchanged, with the picture in the same place.
     let lines = world.ok(["run", "Sure?", "--session", &session, "--output", "stream-json"]).await.json_lines();
     let report = lines.iter().find(|line| line["type"] == "usage_updated").unwrap();

@@ -161,7 +161,7 @@ async fn lagging_watcher_gets_a_lag_notice_and_a_snapshot() {
         match event.kind.unwrap() {
             Kind::Lagged(missed) => lagged = missed.missed > 0,
             Kind::Snapshot(snapshot) if lagged => {
-                assert_eq!(snapshot.sessions[0].title, "last", "what was missed is looked at again");
+                assert_eq!(snapshot.sessions[0].title, "last", "a missed change is reloaded");
                 break;
             }
             _ => {}

@@ -116,13 +116,13 @@ async fn cancelled_request_is_recorded_as_abandoned() {
     world.model.reply(Reply::never());
     let session = world.ok(["run", "Hello", "--detach", "--output", "json"]).await.session();
     let requests = || async { (!world.model.requests().is_empty()).then_some(()) };
-    until("the model is asked", requests).await;
+    until("the model is called", requests).await;
     // While it is in flight, it is listed without a response.
     assert_eq!(listed(&world.daemon, &session).await[0]["answer"], Value::Null);
     world.client().await.cancel_turn(&session, None).await.unwrap();
     let ended =
         || async { Some(listed(&world.daemon, &session).await[0]["answer"].clone()).filter(|end| !end.is_null()) };
-    let answer = until("its end is kept", ended).await;
+    let answer = until("the end of the answer is stored", ended).await;
     holds(&answer, json!({"outcome": "abandoned", "status": null}));
 }
 
@@ -184,7 +184,7 @@ async fn files_are_private_rotated_and_removed_with_the_session() {
     world.agentctl(["trace", "--request", "1"]).await.exits(2).says(&["no request 1", "are stored"]);
     has_all(&shown(&world.daemon, &[&session, "--requests"]).await["remarks"].to_string(), &["no longer stored"]);
     world.ok(["sessions", "delete", &session, "--yes"]).await;
-    agentd_testkit::daemon::until_true("the trace is gone", || !folder.exists()).await;
+    agentd_testkit::daemon::until_true("the trace is removed", || !folder.exists()).await;
 }
 
 #[tokio::test]

@@ -53,7 +53,7 @@ async fn tools_and_system_options_apply_to_one_turn() {
     assert!(words(&requests[1]).contains("Be brief."));
     world.agentctl(["run", "Go!", "--tools", "gerp"]).await.exits(2).says(&["gerp", "no such tool"]);
     world.agentctl(["run", "Go!", "--append-system", "@none.md"]).await.exits(2).says(&["none.md"]);
-    assert_eq!(world.model.requests().len(), 2, "nothing was asked where something was refused");
+    assert_eq!(world.model.requests().len(), 2, "a model was called although the request was rejected");
 }
 
 #[tokio::test]
@@ -128,7 +128,7 @@ async fn mentioned_project_files_are_attached() {
     let sent = words(&world.model.requests()[0]);
     let all = ["/project/src/a.rs:2-3", "fn two() {}\\nfn three() {}", "the folder /project/src", "/project/src/b.rs"];
     has_all(&sent.replace("\\\\n", "\\n"), &all);
-    assert!(!sent.contains("fn one"), "only these lines: {sent}");
+    assert!(!sent.contains("fn one"), "more than the selected lines was sent: {sent}");
     // A program's prompt does not reach outside the project, and unknown names are reported.
     let said = run("Show me #notes.txt and #none.txt").await.exits(0);
     said.says(&["#notes.txt is no file of the project", "--file", "#none.txt names no file"]);

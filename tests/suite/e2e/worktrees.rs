@@ -115,7 +115,7 @@ async fn two_sessions_edit_one_repository_and_both_are_merged() {
         "{results:?}"
     );
     assert!(results[1].contains(" M a.txt"), "{results:?}");
-    assert_eq!(world.main_file("a.txt"), "one\ntwo\nthree\n", "the main tree is as it was");
+    assert_eq!(world.main_file("a.txt"), "one\ntwo\nthree\n", "the main tree is unchanged");
     world.daemon.crash().await;
 
     let listed = world.worktrees().await;
@@ -167,7 +167,7 @@ async fn merge_conflict_is_reported_and_changes_nothing() {
     assert_eq!(git(&project, &["rev-parse", "HEAD"]), before);
     assert_eq!(git(&project, &["status", "--porcelain"]), "");
     assert_eq!((world.main_file("a.txt"), world.main_file("b.txt")), ("from one\n".into(), "alpha\nbeta\n".into()));
-    assert_eq!(world.worktree_file("two/a.txt"), "from two\n", "it is all there still");
+    assert_eq!(world.worktree_file("two/a.txt"), "from two\n", "the worktree is unchanged");
     // A file with changes in the main tree is not overwritten. Other changed files do not matter.
     world.write("project/b.txt", "not committed\n");
     world.works_in("three", vec![write("/project/b.txt", "three\n")]).await;
@@ -305,7 +305,7 @@ async fn kill_during_worktree_operations_loses_no_change() {
         assert!(listed.iter().all(|one| one["problem"].is_null()), "{listed:#?}");
         assert_eq!(git(&project, &["status", "--porcelain"]), "", "{stage} {pause}");
         let is_there = git(&project, &["rev-parse", "HEAD"]) != before;
-        assert_eq!(world.main_file("many/3.txt") == wanted, is_there, "{stage} {pause}: all or nothing");
+        assert_eq!(world.main_file("many/3.txt") == wanted, is_there, "{stage} {pause}: a partial result was left");
         assert_eq!(expected(&world), wanted);
     }
     world.worktree(&["apply", "one"]).await.exits(0);
@@ -332,7 +332,7 @@ async fn kill_during_worktree_operations_loses_no_change() {
         let removal = async move { client.remove_worktree(&removed, false).await.map(drop) };
         world.killed_during((&name, "removing", pause), removal).await;
     }
-    until("those whose session was never stored are gone by themselves", || async {
+    until("worktrees without a stored session are removed", || async {
         world.worktrees().await.iter().all(|one| one["is_orphan"] == false).then_some(())
     })
     .await;
@@ -410,7 +410,7 @@ async fn impossible_worktree_is_refused_with_a_hint() {
         assert!(output.stderr.contains("hint:"), "{folder} {name}: {}", output.stderr);
     }
     assert_eq!(world.model.requests().len(), asked);
-    assert_eq!(world.worktrees().await.len(), 1, "nothing is left of them");
+    assert_eq!(world.worktrees().await.len(), 1, "a worktree is left");
     assert_eq!(world.json(["sessions", "list"]).await.as_array().unwrap().len(), 1);
     for args in [["diff", "nowhere"], ["apply", "nowhere"], ["remove", "nowhere"]] {
         world.worktree(&args).await.fails().says(&["no such worktree", "hint:"]);
@@ -440,7 +440,7 @@ async fn worktree_survives_restart_and_serves_forks_and_undo() {
     assert!(results[1].contains("c.txt") && !results[1].contains("a.txt"), "{results:?}");
     let listed = world.worktrees().await;
     let name = listed[0]["name"].as_str().unwrap().to_owned();
-    assert!(session.replace('-', "").ends_with(&name), "{name} is of {session}");
+    assert!(session.replace('-', "").ends_with(&name), "{name} belongs to {session}");
     let file = format!("{name}/sub/c.txt");
     assert_eq!(world.worktree_file(&file), "changed\n");
     world.daemon.crash().await;
@@ -521,13 +521,13 @@ async fn worktree_is_locked_while_any_turn_runs_in_it() {
     world.model.respond_with(|_| Reply::never());
     let folder = format!("{}:rw", world.data().join("worktrees/one").display());
     let detached = world.ok(["run", "Go on.", "-C", &folder, "--detach", "--output", "json"]).await;
-    until_true("the model is asked", || world.model.requests().len() > asked).await;
+    until_true("the model is called", || world.model.requests().len() > asked).await;
     for args in [&["apply", "one"][..], &["remove", "one", "--force"]] {
         world.worktree(args).await.fails().says(&["a turn is running in session", "hint:"]);
     }
     let session = detached.session();
     world.client().await.cancel_turn(&session, None).await.unwrap();
-    until("the turn is over", || async { (world.worktree(&["apply", "one"]).await.code == Some(0)).then_some(()) })
+    until("the turn has ended", || async { (world.worktree(&["apply", "one"]).await.code == Some(0)).then_some(()) })
         .await;
     assert_eq!(world.main_file("a.txt"), "one\n");
 }

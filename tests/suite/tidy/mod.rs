@@ -101,13 +101,13 @@ fn files_stay_below_the_line_limit() {
     let median = lengths[lengths.len() / 2];
     assert!(median < MEDIAN_LINES, "half of all files have {median} lines or more");
     let run = sources.iter().find(|source| source.path.ends_with("turn/run.rs")).unwrap();
-    assert!(run.code().lines().count() <= 80, "reading turn/run.rs is reading the product");
+    assert!(run.code().lines().count() <= 80, "turn/run.rs has at most 80 lines");
 }
 
 #[test]
 fn modules_open_with_prose() {
     let opens = |source: &Source| source.text.trim_start().starts_with("//!");
-    none("a module opens with a map", product().iter().filter(|s| !opens(s)).map(|s| s.path.clone()).collect());
+    none("a module starts with a `//!` comment", product().iter().filter(|s| !opens(s)).map(|s| s.path.clone()).collect());
 }
 
 /// A comment names the thing or states what it does. Sentences that open with a question word have to be read twice.
@@ -125,7 +125,7 @@ fn doc_comments_open_with_a_noun_or_a_verb() {
             }
         }
     }
-    none("a doc comment opens with a noun or a verb", offences);
+    none("a doc comment starts with a noun or a verb", offences);
 }
 
 /// Participles and verbs that do not end in `ed`, listed explicitly.
@@ -181,7 +181,7 @@ fn types_are_nouns() {
             );
         }
     }
-    none("a type is a noun, or two words", offences);
+    none("a type name is a noun or has two words", offences);
 }
 
 /// The crates of the workspace that each crate may depend on, and libraries that it has exclusively.
@@ -289,7 +289,7 @@ fn dependencies_point_to_the_core() {
             }
         }
     }
-    none("crates meet only in the core, and wire types stop at one crate", offences);
+    none("crates depend only on the core, and wire types stay in one crate", offences);
 }
 
 #[test]
@@ -306,13 +306,13 @@ fn every_crate_takes_its_versions_from_the_workspace() {
             }
         }
     }
-    none("versions stand in the root manifest only", offences);
+    none("versions are only in the root manifest", offences);
 }
 
 #[test]
 fn the_environment_is_read_at_the_edge_only() {
     let below: Vec<Source> = product().into_iter().filter(|source| source.path.starts_with("crates/")).collect();
-    none("no environment reads below agentd/src", mentions(&below, &["env::var", "env::vars", "option_env!"]));
+    none("the environment is only read in agentd/src", mentions(&below, &["env::var", "env::vars", "option_env!"]));
 }
 
 /// Files of the engine with a lock on a memo or a record, which is held for a single access and never across an await.
@@ -333,7 +333,7 @@ fn the_engine_holds_no_lock_and_no_globals() {
         let is_global = |line: &&str| line.trim_start().trim_start_matches("pub(crate) ").starts_with("static ");
         offences.extend(source.code().lines().filter(is_global).map(|line| format!("{}: {line}", source.path)));
     }
-    none("no lock in the engine", offences);
+    none("no locks in the engine", offences);
 }
 
 #[test]
@@ -355,7 +355,7 @@ fn unsafe_code_has_a_safety_comment() {
             }
         }
     }
-    none("unsafe code has its proof beside it", offences);
+    none("unsafe code has a SAFETY comment", offences);
 }
 
 #[test]
@@ -400,7 +400,7 @@ fn sources_contain_no_development_leftovers() {
             }
         }
     }
-    none("no word of how it was made", offences);
+    none("no references to the development process", offences);
 }
 
 #[test]
@@ -413,7 +413,7 @@ fn no_merge_conflict_markers_remain() {
             offences.extend(lines.map(|(number, _)| format!("{}:{}", source.path, number + 1)));
         }
     }
-    none("no mark of a merge conflict", offences);
+    none("no merge conflict markers", offences);
 }
 
 #[test]
@@ -427,5 +427,5 @@ fn architecture_page_names_every_folder() {
     rooms.dedup();
     let name = |room: &String| room.trim_end_matches("/src").rsplit('/').next().unwrap_or_default().to_owned();
     let missing = rooms.into_iter().filter(|room| !text.contains(&format!("{}/", name(room)))).collect();
-    none("ARCHITECTURE.md lets a stranger find every room", missing);
+    none("ARCHITECTURE.md lists every module", missing);
 }

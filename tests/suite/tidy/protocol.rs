@@ -21,7 +21,7 @@ fn fields(text: &str) -> Vec<&str> {
 /// The text between these two, excluding both.
 #[track_caller]
 fn between<'a>(text: &'a str, begin: &str, end: &str) -> &'a str {
-    let behind = text.split(begin).nth(1).unwrap_or_else(|| panic!("{begin} is not there"));
+    let behind = text.split(begin).nth(1).unwrap_or_else(|| panic!("missing {begin}"));
     behind.split(end).next().unwrap()
 }
 
@@ -53,7 +53,7 @@ fn protocol_page_lists_every_method_and_start_field() {
         |field: &&str| table.lines().any(|line| line.split(" | ").next().unwrap().contains(&format!("`{field}`")));
     let start = fields(between(&turns, "message Start {", "\n  }"));
     missing.extend(start.into_iter().filter(|field| !is_documented(field)).map(|field| format!("start.{field}")));
-    none("docs/protocol.md tells of all services", missing);
+    none("docs/protocol.md documents all services", missing);
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn protocol_page_lists_no_missing_method() {
         let named = named.filter(|name| name.starts_with(char::is_uppercase));
         invented.extend(named.filter(|name| !methods.contains(name)).map(|method| format!("{name}.{method}")));
     }
-    none("docs/protocol.md tells only of what is there", invented);
+    none("docs/protocol.md documents only existing methods", invented);
 }
 
 #[test]
@@ -103,6 +103,6 @@ fn protocol_page_lists_every_stream_message() {
             count
         })
         .collect();
-    assert!(numbers.iter().all(|count| *count > 1), "the messages are there: {numbers:?}");
-    none("docs/protocol.md tells of all that streams", missing);
+    assert!(numbers.iter().all(|count| *count > 1), "too few messages were found: {numbers:?}");
+    none("docs/protocol.md documents all streamed messages", missing);
 }

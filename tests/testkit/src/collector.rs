@@ -121,13 +121,13 @@ impl Collector {
         let received = Shared::default();
         let listener = async || TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let (http, grpc) = (listener().await, listener().await);
-        let addresses = (http.local_addr().expect("an address"), grpc.local_addr().expect("an address"));
+        let addresses = (http.local_addr().expect("a local address"), grpc.local_addr().expect("a local address"));
         let router = Router::new()
             .route("/v1/traces", post(take_traces))
             .route("/v1/metrics", post(take_metrics))
             .with_state(Arc::clone(&received));
         let over_http = tokio::spawn(async move {
-            axum::serve(http, router).await.expect("it serves");
+            axum::serve(http, router).await.expect("the collector serves");
         });
         let service = TraceServiceServer::new(Grpc(Arc::clone(&received)));
         let over_grpc = tokio::spawn(async move {
@@ -136,7 +136,7 @@ impl Collector {
                 .add_service(service)
                 .serve_with_incoming(incoming)
                 .await
-                .expect("it serves");
+                .expect("the collector serves");
         });
         Self { received, http: addresses.0, grpc: addresses.1, servers: [over_http, over_grpc] }
     }

@@ -36,7 +36,7 @@ pub const CORPUS_PROJECT: &str = "/home/me/project";
 pub fn commands(text: &str) -> Vec<(String, String)> {
     let lines = text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
     let entries = lines.map(|line| {
-        let (mark, command) = line.split_once('|').unwrap_or_else(|| panic!("no mark: {line}"));
+        let (mark, command) = line.split_once('|').unwrap_or_else(|| panic!("missing mark: {line}"));
         match mark.trim().strip_prefix('%') {
             Some(mark) => (mark.to_owned(), serde_json::from_str(&format!("\"{command}\"")).unwrap()),
             None => (mark.trim().to_owned(), command.to_owned()),

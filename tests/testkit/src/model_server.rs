@@ -323,7 +323,7 @@ impl ModelServer {
         let waited = tokio::time::timeout(Duration::from_secs(30), counts.wait_for(wanted)).await;
         match waited {
             Ok(Ok(counts)) => *counts,
-            _ => panic!("the model server waited in vain; its counts are {:?}", self.counts()),
+            _ => panic!("timed out waiting for requests; the counts are {:?}", self.counts()),
         }
     }
 

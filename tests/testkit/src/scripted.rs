@@ -210,7 +210,7 @@ impl Model for ScriptedModel {
                 .chain(stream::iter([Ok(ModelChunk::End(Finish::Stop))]))
                 .boxed(),
             Some(Play::Fails(chunks, kind)) => stream::iter(chunks.into_iter().map(Ok))
-                .chain(stream::iter([Err(ModelError::new(kind, "the script says so"))]))
+                .chain(stream::iter([Err(ModelError::new(kind, "the script has this reply"))]))
                 .boxed(),
             Some(Play::Overflows(window)) => {
                 let error = ModelError::new(ErrorKind::ContextOverflow, "the request does not fit");
@@ -224,11 +224,11 @@ impl Model for ScriptedModel {
             Some(Play::Breaks(gate, chunks, kind)) => stream::iter(chunks.into_iter().map(Ok))
                 .chain(stream::once(async move {
                     gate.notified().await;
-                    Err(ModelError::new(kind, "the script says so"))
+                    Err(ModelError::new(kind, "the script has this reply"))
                 }))
                 .boxed(),
             #[expect(clippy::panic, reason = "the script asks for it")]
-            Some(Play::Panics) => stream::once(async { panic!("the script says so") }).boxed(),
+            Some(Play::Panics) => stream::once(async { panic!("the script has this reply") }).boxed(),
             None => stream::iter([Err(ModelError::new(ErrorKind::Internal, "the script is played"))]).boxed(),
         }
     }

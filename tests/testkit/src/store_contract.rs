@@ -293,7 +293,7 @@ async fn new_session_can_start_with_events(store: &impl Store) {
     let gap = EventScript { seq: 1, ..script.clone() }.turn_started();
     for bad in [foreign, gap] {
         store.create_session(id, start(), settings.clone(), vec![bad]).await.unwrap_err();
-        assert_eq!(store.session(id).await.unwrap(), None, "a session that was refused is not there");
+        assert_eq!(store.session(id).await.unwrap(), None, "a rejected session does not exist");
     }
     let first = vec![script.turn_started(), script.input("Hello")];
     store.create_session(id, start(), settings, first.clone()).await.unwrap();
@@ -324,7 +324,7 @@ async fn waiting_turns_are_stored_until_they_leave_the_queue(store: &impl Store)
         store.append(vec![script.changed(change)]).await.unwrap();
     }
     assert_eq!(store.session(id).await.unwrap().unwrap().queue, [first.clone(), second.clone()]);
-    assert_eq!(store.open_turns().await.unwrap(), [id], "a turn that waits is work for the next start");
+    assert_eq!(store.open_turns().await.unwrap(), [id], "a waiting turn is resumed at the next start");
     store.append(vec![script.turn_begins(first.turn_id)]).await.unwrap();
     assert_eq!(store.session(id).await.unwrap().unwrap().queue, std::slice::from_ref(&second));
     let end = script.turn_ended(StopReason::Completed);
@@ -486,13 +486,13 @@ async fn request_preamble_is_stored_until_a_reset(store: &impl Store) {
         script.changed(StateChange::Tools { names: names(&["b", "a"]) }),
     ];
     store.append(changes).await.unwrap();
-    assert_eq!(of(script.session).await, (names(&["b", "a"]), Some(here.clone())), "in the order in which they came");
+    assert_eq!(of(script.session).await, (names(&["b", "a"]), Some(here.clone())), "in insertion order");
     let fork = SessionId::generate();
     let copy = NewFork { id: fork, at: start(), from: script.session, through: script.seq, first: Vec::new() };
     store.fork_session(copy).await.unwrap();
     store.append(vec![script.changed(StateChange::Reset)]).await.unwrap();
     assert_eq!(of(script.session).await, (Vec::new(), None));
-    assert_eq!(of(fork).await, (names(&["b", "a"]), Some(here)), "a fork begins as its origin did");
+    assert_eq!(of(fork).await, (names(&["b", "a"]), Some(here)), "a fork has the preamble of its origin");
 }
 
 async fn handed_over_files_are_stored_until_a_turn_takes_them(store: &impl Store) {
@@ -810,7 +810,7 @@ async fn interrupts_are_answered_once(store: &impl Store) {
     let id = InterruptId::generate();
     assert_eq!(store.interrupt(id).await.unwrap(), None);
     let raised = script.approval(id, serde_json::json!({ "path": "a.txt" }));
-    let EventKind::InterruptRaised { interrupt } = raised.kind.clone() else { unreachable!("it was just made") };
+    let EventKind::InterruptRaised { interrupt } = raised.kind.clone() else { unreachable!("built by `approval`") };
     store.append(vec![raised]).await.unwrap();
     let pending = StoredInterrupt { interrupt: *interrupt, answer: None };
     assert_eq!(store.interrupt(id).await.unwrap(), Some(pending.clone()));
@@ -826,7 +826,7 @@ async fn interrupts_are_answered_once(store: &impl Store) {
         vec![script.answered(id, Answer::Approve), script.answered(id, Answer::Always { scope: GrantScope::ForGood })];
     refused(store.append(twice).await, ErrorKind::Conflict);
     assert_eq!(store.interrupt(id).await.unwrap(), Some(pending.clone()));
-    assert!(store.grants().await.unwrap().is_empty(), "what was refused keeps nothing");
+    assert!(store.grants().await.unwrap().is_empty(), "a rejected answer stores no grant");
 
     let mut script = saved;
     let answer = Answer::Edit { args: serde_json::json!({ "path": "b.txt" }) };
@@ -978,7 +978,7 @@ async fn recent_items_are_the_last_ones_in_order(store: &impl Store) {
     assert_eq!(
         texts(store, id, 0, 2).await,
         [(3, "a".to_owned()), (7, "c".into())],
-        "no limit counts what is withdrawn"
+        "withdrawn items do not count towards the limit"
     );
     assert_eq!(before(3, 7, 9).await, [0u64; 0]);
     for (after, end) in [(0, 3), (0, 0), (7, 5)] {
@@ -1055,7 +1055,7 @@ async fn reset_hides_earlier_items(store: &impl Store) {
     assert!(texts(store, id, reset, 10).await.is_empty());
     store.append(vec![script.input("after")]).await.unwrap();
     assert_eq!(texts(store, id, reset, 10).await, [(3, "after".to_owned())]);
-    assert_eq!(store.events(id, 0, 10).await.unwrap().len(), 3, "the journal keeps it");
+    assert_eq!(store.events(id, 0, 10).await.unwrap().len(), 3, "the events stay in the journal");
     store.append(vec![script.changed(StateChange::Reset)]).await.unwrap();
     assert_eq!(store.session(id).await.unwrap().unwrap().reset_seq, 4);
 }
@@ -1117,7 +1117,7 @@ async fn sessions_are_listed_by_last_use(store: &impl Store) {
     let listed = async |limit| -> Vec<SessionId> {
         store.sessions(limit).await.unwrap().into_iter().map(|summary| summary.id).collect()
     };
-    assert_eq!(listed(10).await, [ids[3], ids[2], ids[1], ids[0]], "unused ones: the newest first");
+    assert_eq!(listed(10).await, [ids[3], ids[2], ids[1], ids[0]], "unused sessions are listed newest first");
     store.append(vec![scripts[1].turn_started(), scripts[1].warning()]).await.unwrap();
     store.append(vec![scripts[0].turn_started()]).await.unwrap();
     assert_eq!(listed(10).await, [ids[0], ids[1], ids[3], ids[2]]);
@@ -1141,7 +1141,7 @@ async fn sessions_are_listed_by_last_use(store: &impl Store) {
     let used = Event { at: earlier, ..Event::clone(&scripts[2].turn_started()) };
     store.append(vec![Arc::new(used)]).await.unwrap();
     assert_eq!(listed(10).await, [ids[2], ids[0], ids[1], ids[3]]);
-    assert_eq!(store.sessions(1).await.unwrap()[0].updated_at, earlier, "what is told is the time of the clock");
+    assert_eq!(store.sessions(1).await.unwrap()[0].updated_at, earlier, "the listed time is the clock's time");
     let new = SessionId::generate();
     store.create_session(new, earlier, SessionSettings::default(), Vec::new()).await.unwrap();
     assert_eq!(listed(2).await, [new, ids[2]]);
@@ -1195,7 +1195,7 @@ async fn subagents_are_listed_wait_and_are_deleted_with_their_session(store: &im
     }
     let mut family = vec![parent.session, child.session, second.session];
     family.sort();
-    assert_eq!(store.files_left().await.unwrap(), family, "the files of all of them are still to be removed");
+    assert_eq!(store.files_left().await.unwrap(), family, "the files of all three are pending removal");
     let last = family.split_off(1);
     store.note_files_gone(family).await.unwrap();
     assert_eq!(store.files_left().await.unwrap(), last);
@@ -1278,7 +1278,7 @@ async fn deleted_session_leaves_no_data(store: &impl Store) {
     assert_eq!(store.events(kept.session, 0, 10).await.unwrap().len(), 3);
     assert_eq!(store.pending_interrupts(None).await.unwrap().len(), 1);
     store.create_session(id, start(), SessionSettings::default(), Vec::new()).await.unwrap();
-    assert!(store.events(id, 0, 10).await.unwrap().is_empty(), "a new life begins empty");
+    assert!(store.events(id, 0, 10).await.unwrap().is_empty(), "a recreated session has no events");
     assert_eq!(store.session(id).await.unwrap().unwrap().summary.last_seq, 0);
 }
 
@@ -1358,7 +1358,7 @@ async fn ended_turns_are_listed_in_the_order_of_their_ends(store: &impl Store) {
     let new =
         NewFork { id: fork, at: start(), from: first.session, through: first.seq, first: vec![copy.changed(mark)] };
     store.fork_session(new).await.unwrap();
-    assert_eq!(ids(&store.ended_turns(0, 10).await.unwrap().turns), expected, "a copy is none");
+    assert_eq!(ids(&store.ended_turns(0, 10).await.unwrap().turns), expected, "copied turns are not listed");
     store.append(vec![copy.turn_started(), copy.turn_ended(StopReason::Completed)]).await.unwrap();
     assert_eq!(ids(&store.ended_turns(all.end, 10).await.unwrap().turns), [(fork, copy.turn)]);
     store.delete_session(fork).await.unwrap();

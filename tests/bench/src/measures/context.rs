@@ -118,7 +118,7 @@ async fn assembling() -> anyhow::Result<Row> {
             let handle = engine.session(*session).await?;
             let begun = Instant::now();
             let mut started = handle.start_turn(turn::request(None, None).start).await?;
-            let asked = asked.recv().await.context("the model was not asked")?;
+            let asked = asked.recv().await.context("no model request")?;
             while let Some(event) = started.events.next().await.transpose()? {
                 if matches!(event.kind, EventKind::TurnEnded { .. }) {
                     break;
@@ -231,7 +231,7 @@ const LOCAL: &str = "prompt tokens that the built-in model had computed before";
 /// Measures a few turns of the built-in model.
 async fn embedded() -> anyhow::Result<Row> {
     let home = Home::empty()?;
-    let weights = weights().context("the built-in model is not here; `make model` brings it")?;
+    let weights = weights().context("the built-in model is missing; run `make model`")?;
     home.bring_model(&weights)?;
     let daemon = home.start().await?;
     let (mut session, mut steps): (Option<SessionId>, Vec<Usage>) = (None, Vec::new());

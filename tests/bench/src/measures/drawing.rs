@@ -76,7 +76,7 @@ fn draw(home: &Home, keys: &str) -> anyhow::Result<(f64, Samples)> {
     let status = client.wait()?;
     let share = (spent()? - before).as_secs_f64() / begun.elapsed().as_secs_f64() * 100.0;
     if !status.success() {
-        bail!("agentctl ended with {status}");
+        bail!("agentctl exited with {status}");
     }
     Ok((share, echo))
 }
@@ -89,7 +89,7 @@ fn spawn(home: &Home, terminal: &OwnedFd) -> anyhow::Result<Child> {
     command.env_clear().envs(known.get_envs().filter_map(|(name, value)| Some((name, value?))));
     command.env("TERM", "xterm-256color");
     let end = || terminal.try_clone().map(Stdio::from);
-    command.stdin(end()?).stdout(end()?).stderr(end()?).spawn().context("setsid of util-linux is needed")
+    command.stdin(end()?).stdout(end()?).stderr(end()?).spawn().context("requires setsid (util-linux)")
 }
 
 /// Output to the terminal, each piece with its time.
@@ -110,7 +110,7 @@ fn watch(mut terminal: File) -> anyhow::Result<mpsc::Receiver<(Instant, String)>
 /// Waits until this text is on the terminal, and returns the time.
 fn await_words(screen: &mpsc::Receiver<(Instant, String)>, seen: &mut String, words: &str) -> anyhow::Result<Instant> {
     loop {
-        let (at, piece) = screen.recv_timeout(PATIENCE).with_context(|| format!("{words:?} was not shown"))?;
+        let (at, piece) = screen.recv_timeout(PATIENCE).with_context(|| format!("{words:?} did not appear"))?;
         seen.push_str(&piece);
         if seen.contains(words) {
             return Ok(at);

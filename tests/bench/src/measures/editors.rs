@@ -46,8 +46,8 @@ impl Editor {
         let mut command = Command::from(home.command("agentctl")?);
         command.arg("acp").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
         let mut process = command.spawn()?;
-        let input = process.stdin.take().context("the bridge has no input")?;
-        let lines = BufReader::new(process.stdout.take().context("the bridge has no output")?).lines();
+        let input = process.stdin.take().context("the ACP bridge has no stdin")?;
+        let lines = BufReader::new(process.stdout.take().context("the ACP bridge has no stdout")?).lines();
         let mut editor = Self { process, input, lines, requests: 0 };
         editor.request("initialize", json!({"protocolVersion": 1, "clientCapabilities": {}})).await?;
         Ok(editor)
@@ -62,7 +62,7 @@ impl Editor {
     }
 
     async fn receive(&mut self) -> anyhow::Result<Value> {
-        let line = self.lines.next_line().await?.context("the bridge has ended")?;
+        let line = self.lines.next_line().await?.context("the ACP bridge exited")?;
         Ok(serde_json::from_str(&line)?)
     }
 
@@ -96,7 +96,7 @@ impl Editor {
 
     async fn new_session(&mut self, folder: &Path) -> anyhow::Result<String> {
         let opened = self.request("session/new", json!({"cwd": folder, "mcpServers": []})).await?;
-        Ok(opened["sessionId"].as_str().context("a new session has no name")?.to_owned())
+        Ok(opened["sessionId"].as_str().context("session/new returned no session ID")?.to_owned())
     }
 
     /// Returns the time from a prompt to the first text of its response.
@@ -104,13 +104,13 @@ impl Editor {
         let params = json!({"sessionId": session, "prompt": [{"type": "text", "text": "Hello"}]});
         let is_words = |update: &Value| update["sessionUpdate"] == "agent_message_chunk";
         let (result, first) = self.timed("session/prompt", params, is_words).await?;
-        ensure!(result["stopReason"] == "end_turn", "the prompt ended so: {result}");
-        first.context("the turn said nothing")
+        ensure!(result["stopReason"] == "end_turn", "unexpected result of the prompt: {result}");
+        first.context("the turn sent no text")
     }
 
     /// Peak memory, in bytes.
     fn peak(&self) -> anyhow::Result<u64> {
-        let id = self.process.id().context("the bridge has ended")?;
+        let id = self.process.id().context("the ACP bridge exited")?;
         Ok(world::memory_of(id)?.peak)
     }
 }
@@ -165,7 +165,7 @@ async fn loading(model: &ModelProcess) -> anyhow::Result<Row> {
         let begun = Instant::now();
         let (_, first) = editor.timed("session/load", params, |_| true).await?;
         wholes.add(begun.elapsed());
-        firsts.add(first.context("nothing was told of the session")?);
+        firsts.add(first.context("no update for the session")?);
         most = most.max(editor.peak()?);
     }
     let figures = vec![
@@ -223,7 +223,7 @@ async fn watching(model: &ModelProcess) -> anyhow::Result<Row> {
         streams.push(daemon.client.watch(true, false).await?);
     }
     for stream in &mut streams {
-        ensure!(stream.next().await?.is_some(), "nothing was told of the sessions");
+        ensure!(stream.next().await?.is_some(), "the watch stream ended");
     }
     let notified = begun.elapsed();
     daemon.memory_at_rest().await?;
@@ -231,7 +231,7 @@ async fn watching(model: &ModelProcess) -> anyhow::Result<Row> {
     let figures = vec![
         Figure::millis("more in 5 s", watched - alone).at_most(10.0),
         Figure::millis("without them", alone),
-        Figure::millis("until all are told of them", millis(notified)),
+        Figure::millis("until all received the list", millis(notified)),
     ];
     Ok(Row::new("20 clients watch 500 sessions, and nothing happens", figures))
 }

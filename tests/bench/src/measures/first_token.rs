@@ -31,7 +31,7 @@ async fn on_one_thread() -> anyhow::Result<Vec<Row>> {
     let client = &daemon.client;
     let bare = async |session| {
         turn::run(client, turn::request(session, Some(Slot::Reasoning)), || {}).await?;
-        let recorded = recorder.requests().pop().context("the daemon asked no model")?;
+        let recorded = recorder.requests().pop().context("the daemon sent no model request")?;
         BareClient::new(&model.base_url).map(|bare| bare.with_body(recorded.body.to_string().into_bytes()))
     };
 

@@ -30,7 +30,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     let (most, at_once) = stream_all(&home, &daemon, words).await?;
     let after = daemon.memory()?;
     if at_once < TURNS {
-        bail!("only {at_once} turns were streaming at once");
+        bail!("only {at_once} turns streamed concurrently");
     }
     let above = most.saturating_sub(idle);
     let at_rest = vec![
@@ -67,7 +67,7 @@ async fn stream_all(home: &Home, daemon: &Daemon, words: &str) -> anyhow::Result
             let seen = turn::run(&client, turn::request(None, None), begin).await?;
             live.fetch_sub(1, Ordering::Relaxed);
             if seen.answer != words || seen.words != words {
-                bail!("a turn said {:?}", seen.words);
+                bail!("unexpected answer of a turn: {:?}", seen.words);
             }
             Ok(())
         })

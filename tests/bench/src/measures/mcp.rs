@@ -89,8 +89,8 @@ async fn servers_that_nobody_calls() -> anyhow::Result<Vec<Row>> {
     }
     let known = full.client.mcp_servers().await?;
     let offered = known.iter().filter(|server| server.reached && server.tools.len() == 1).count();
-    ensure!(offered == SERVERS, "of {SERVERS} servers {offered} were known");
-    ensure!(known.iter().all(|server| server.connections == 0), "a server was started that nobody had called");
+    ensure!(offered == SERVERS, "only {offered} of {SERVERS} servers are known");
+    ensure!(known.iter().all(|server| server.connections == 0), "a server was started before it was called");
     let turns = Row::new(
         "the same, added to a turn that calls none",
         vec![Figure::millis("median", added.median()).at_most(0.5)],
@@ -124,8 +124,8 @@ async fn a_call() -> anyhow::Result<Row> {
         let begun = Instant::now();
         let answer = bare.call_tool(params).await?;
         let one = begun.elapsed();
-        let said = answer.content.first().and_then(|content| content.as_text()).context("the server said nothing")?;
-        ensure!(said.text == text, "the server said {:?}", said.text);
+        let said = answer.content.first().and_then(|content| content.as_text()).context("the server returned no text")?;
+        ensure!(said.text == text, "unexpected answer of the server: {:?}", said.text);
 
         let arguments = json!({ "text": text }).to_string();
         let call = ToolCall { call_id: CallId::generate(), name: name.clone(), arguments };
@@ -133,7 +133,7 @@ async fn a_call() -> anyhow::Result<Row> {
         let output = toolbox.call(&context, &call).await;
         let other = begun.elapsed();
         if output.error.is_some() || !output.text.contains(&text) {
-            bail!("through the pool the server said {:?}", output.text);
+            bail!("unexpected answer through the pool: {:?}", output.text);
         }
         if number >= WARM_UP {
             floor.add(one);

@@ -34,7 +34,7 @@ impl Scripts {
         pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade", "--target"]);
         run(pip.arg(&self.packages).arg("-r").arg(&wanted))
             .await
-            .context("its Python packages could not be brought")?;
+            .context("could not install its Python packages")?;
         fs::copy(wanted, ready)?;
         Ok(())
     }
@@ -55,7 +55,7 @@ impl Scripts {
 /// The target folder of the build.
 pub(super) fn target() -> anyhow::Result<PathBuf> {
     let built = std::env::current_exe()?;
-    Ok(built.parent().and_then(Path::parent).context("the bench is in no folder")?.to_owned())
+    Ok(built.parent().and_then(Path::parent).context("the bench executable has no parent folder")?.to_owned())
 }
 
 /// Runs a command to its end. Its standard error is shown to the user.
@@ -74,7 +74,7 @@ pub(super) async fn answer<T: serde::de::DeserializeOwned>(command: &mut Command
     let output = command.stdin(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true).output().await?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr).lines().last().unwrap_or_default().to_owned();
-        bail!("the other stack ended with {}: {said}", output.status);
+        bail!("the other stack exited with {}: {said}", output.status);
     }
     let text = String::from_utf8(output.stdout)?;
     Ok(serde_json::from_str(text.lines().last().unwrap_or_default())?)

@@ -72,7 +72,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     world::program("agentctl")?;
     let daemon = world::program("agentd")?;
     let mut script = scripts.command("recall.py");
-    script.arg(daemon.parent().context("agentd is in no folder")?).arg(folder.path());
+    script.arg(daemon.parent().context("agentd has no parent folder")?).arg(folder.path());
     if missing.is_some() {
         script.args(["--product", "ours"]);
     }
@@ -209,7 +209,7 @@ mod tests {
         let row = compared(&ours, Some(&theirs));
         assert_eq!(row.what, "facts in view after 30 turns in 8K");
         assert_eq!(row.measured[0].met(), Some(true));
-        assert_eq!(row.measured[2].met(), Some(false), "nine were not found");
+        assert_eq!(row.measured[2].met(), Some(false), "nine facts not found");
         assert_eq!(row.ratio.map(|ratio| ratio.round()), Some(2.0));
         assert_eq!(compared(&theirs, Some(&ours)).measured[0].met(), Some(false));
         let broken = Run { error: Some("it did not start".to_owned()), ..Run::default() };

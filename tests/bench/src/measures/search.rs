@@ -44,7 +44,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
 async fn index(store: &SqliteStore) -> anyhow::Result<(Duration, Samples)> {
     let (begun, mut searches) = (Instant::now(), Samples::default());
     loop {
-        let query = SearchQuery::parse("harbour ledger").context("the query has words")?;
+        let query = SearchQuery::parse("harbour ledger").context("the query has terms")?;
         let asked = Instant::now();
         let found = store.search(query, None, FINDS).await?;
         searches.add(asked.elapsed());
@@ -56,11 +56,11 @@ async fn index(store: &SqliteStore) -> anyhow::Result<(Duration, Samples)> {
 }
 
 async fn search(store: &SqliteStore, words: &str) -> anyhow::Result<Duration> {
-    let query = SearchQuery::parse(words).context("the query has words")?;
+    let query = SearchQuery::parse(words).context("the query has terms")?;
     let begun = Instant::now();
     let hits = store.search(query, None, FINDS).await?.hits;
     let took = begun.elapsed();
-    anyhow::ensure!(!hits.is_empty(), "{words:?} was not found");
+    anyhow::ensure!(!hits.is_empty(), "no results for {words:?}");
     Ok(took)
 }
 

@@ -71,11 +71,11 @@ pub(crate) async fn run(client: &Client, request: StartRequest, on_words: impl F
         }
     }
     let whole = begun.elapsed();
-    let result = result.context("the turn has no end")?;
+    let result = result.context("the stream ended before the turn")?;
     if result.stop_reason != StopReason::Completed {
         bail!("the turn ended as {:?}: {:?}", result.stop_reason, result.error);
     }
     let session = stream.session_id();
-    let first_words = first_words.context("the turn said nothing")?;
+    let first_words = first_words.context("the turn sent no text")?;
     Ok(Seen { session, first_words, whole, words, messages, missed, answer: result.text })
 }

@@ -37,7 +37,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
         on.1.add(kept.whole);
     }
     let folder = with.data().join("traces").join(sessions.1.to_string());
-    let bytes = std::fs::metadata(folder.join("trace.jsonl")).context("no trace was kept")?.len();
+    let bytes = std::fs::metadata(folder.join("trace.jsonl")).context("no trace was stored")?.len();
     let share = (on.1.median() / off.1.median() - 1.0) * 100.0;
     let figures = vec![
         Figure::percent("of a turn", share).at_most(3.0),

@@ -74,7 +74,7 @@ async fn first_tokens() -> anyhow::Result<Vec<Row>> {
         }
     }
     measured.rotate_right((WARM_UP + TURNS) % (1 + OTHERS.len()));
-    let (chat, others) = measured.split_first().context("there is a first wire")?;
+    let (chat, others) = measured.split_first().context("at least one wire")?;
     let of_chat = chat.added.median();
     let row = |(wire, of_wire): (Wire, &Measured)| {
         let added = of_wire.added.median();
@@ -103,7 +103,7 @@ async fn start(wire: Wire, model: &ModelProcess, recorder: &ModelServer) -> anyh
         turn::run(&daemon.client, turn::request(session, None), || {}).await?;
     }
     turn::run(&daemon.client, turn::request(session, Some(Slot::Reasoning)), || {}).await?;
-    let recorded = recorder.requests().pop().context("the daemon asked no model")?;
+    let recorded = recorder.requests().pop().context("the daemon sent no model request")?;
     let bare = BareClient::new(&model.base_url)?.over(wire.bare).with_body(recorded.text.into_bytes());
     Ok(Measured { daemon, bare, session, added: Samples::default(), _home: home })
 }

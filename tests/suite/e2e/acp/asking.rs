@@ -143,7 +143,7 @@ async fn question_raised_between_prompts_is_shown_once() {
     assert_eq!(editor.prompt(&session, "Paint it").await, "end_turn");
     let first = world.questions().await;
     world.ok(["answer", &id_of(&first[0]), "the left one"]).await;
-    until("the second question", || async {
+    until("the second question is pending", || async {
         world.questions().await.pop().filter(|open| open["id"] != first[0]["id"])
     })
     .await;

@@ -61,14 +61,14 @@ async fn prompt_is_added_to_a_running_turn_of_another_client() {
         .reply(Reply::text("Both are done."));
     let other = world.spawn_agentctl(["run", "--session", &session, "First", "--on-interrupt", "approve"]);
     let client = world.client().await;
-    until("it runs", || async { client.session(&session).await.unwrap().live_turn }).await;
+    until("the turn is running", || async { client.session(&session).await.unwrap().live_turn }).await;
     let id = editor.begin_prompt(&session, "And second").await;
     let mut events = client.subscribe(&session, 0, false).await.unwrap();
     events.stored_until(is_added).await;
     fs::write(folder.join("go"), "").unwrap();
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
     assert_eq!(editor.words("agent_message_chunk"), "Both are done.");
-    assert!(editor.came("user_message_chunk").is_empty(), "what was typed is on the screen");
+    assert!(editor.came("user_message_chunk").is_empty(), "the editor's own input is not echoed");
     other.output(Vec::new()).await.exits(0);
     assert_eq!(client.session(&session).await.unwrap().session.summary.turns, 1);
 }
@@ -123,7 +123,7 @@ async fn load_shows_messages_the_model_read_and_omits_the_withdrawn() {
     world.model.reply(Reply::tool_call("run_bash_command", json!({"command": WAIT}))).reply(Reply::never());
     let other = world.spawn_agentctl(["run", "--session", &session, "First.", "--on-interrupt", "approve"]);
     let client = world.client().await;
-    until("it runs", || async { client.session(&session).await.unwrap().live_turn }).await;
+    until("the turn is running", || async { client.session(&session).await.unwrap().live_turn }).await;
     let mut events = client.subscribe(&session, 0, false).await.unwrap();
     let id = editor.begin_prompt(&session, "Second.").await;
     events.stored_until(is_added).await;
@@ -159,7 +159,7 @@ async fn prompt_after_load_follows_the_running_turn_without_repeats() {
     events.stored_until(is_added).await;
     world.model.go_on();
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
-    assert_eq!(editor.words("agent_message_chunk"), "I begin and end. Heard you.", "each word once");
+    assert_eq!(editor.words("agent_message_chunk"), "I begin and end. Heard you.", "no text is repeated");
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ async fn initialize_starts_no_daemon_and_lists_capabilities() {
     let home = TempHome::new();
     let mut editor = Editor::silent(&home);
     let greeting = editor.gives("initialize", json!({"protocolVersion": 7, "clientCapabilities": {}})).await;
-    assert_eq!(greeting["protocolVersion"], 1, "the one that is spoken here");
+    assert_eq!(greeting["protocolVersion"], 1, "the supported protocol version");
     let can = &greeting["agentCapabilities"];
     assert_eq!((&can["loadSession"], &can["promptCapabilities"]["image"]), (&json!(true), &json!(true)), "{can:#}");
     assert!(can["promptCapabilities"]["audio"] != json!(true) && can["mcpCapabilities"]["http"] == json!(true));

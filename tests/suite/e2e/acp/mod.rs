@@ -209,7 +209,7 @@ impl Editor {
                 self.checker.check(&definition(method, "Request"), &params);
                 self.asked.push(line);
             }
-            _ => panic!("an unknown notification: {line:#}"),
+            _ => panic!("unknown notification: {line:#}"),
         }
         Some(None)
     }
@@ -221,7 +221,7 @@ impl Editor {
             match self.read().await {
                 Some(Some((answered, line))) if answered == id => return line,
                 Some(_) => {}
-                None => panic!("it ended before it answered {id}"),
+                None => panic!("the bridge exited before answering request {id}"),
             }
         }
     }
@@ -242,7 +242,7 @@ impl Editor {
     async fn fails(&mut self, method: &str, params: Value) -> (i64, String) {
         let id = self.begin(method, params).await;
         let answer = self.answer_to(id).await;
-        let error = answer.get("error").unwrap_or_else(|| panic!("it went well: {answer:#}"));
+        let error = answer.get("error").unwrap_or_else(|| panic!("expected an error: {answer:#}"));
         (error["code"].as_i64().unwrap(), error["message"].as_str().unwrap().to_owned())
     }
 
@@ -280,7 +280,7 @@ impl Editor {
             if let Some(at) = self.updates.iter().position(is_kind) {
                 return self.updates.remove(at)["update"].clone();
             }
-            assert!(self.read().await.is_some(), "no {kind} came");
+            assert!(self.read().await.is_some(), "no {kind} update received");
         }
     }
 
@@ -302,7 +302,7 @@ impl Editor {
                 let line = self.asked.remove(at);
                 return (line["id"].clone(), line["params"].clone());
             }
-            assert!(self.read().await.is_some(), "no {method} came");
+            assert!(self.read().await.is_some(), "no {method} request received");
         }
     }
 

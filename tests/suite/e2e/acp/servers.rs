@@ -20,7 +20,7 @@ impl Editor {
 /// The tool of the session's only working server.
 async fn tool(world: &World, session: &str) -> String {
     let client = world.client().await;
-    until("it has a tool", async || {
+    until("the server has a tool", async || {
         let servers = client.session_servers(session).await.unwrap();
         servers.iter().find_map(|server| server.tools.first().cloned())
     })
@@ -51,10 +51,10 @@ async fn editor_server_is_used_and_stops_with_the_session() {
     assert!(last_result(&world).contains("acted: now"), "{}", last_result(&world));
     let server: u32 = world.read("started").lines().last().unwrap().parse().unwrap();
     assert!(world.processes().contains(&server));
-    assert!(editor.came("notice").is_empty(), "the one that works is not told of");
+    assert!(editor.came("notice").is_empty(), "no notice about a working server");
 
     editor.gives("session/close", json!({"sessionId": session})).await;
-    until_true("it is gone", || !world.processes().contains(&server)).await;
+    until_true("the server has exited", || !world.processes().contains(&server)).await;
     assert_eq!(world.client().await.session_servers(&session).await.unwrap(), []);
     assert!(!world.log().contains("s3cret"), "{}", world.log());
 }
@@ -82,7 +82,7 @@ async fn session_servers_are_restored_after_a_daemon_kill() {
     let (question, _) = editor.question("session/request_permission").await;
     world.daemon.crash().await;
     let client = world.client().await;
-    until("they are brought again", || async {
+    until("the servers are started again", || async {
         let servers = client.session_servers(&session).await.unwrap();
         servers.iter().any(|server| !server.tools.is_empty()).then_some(())
     })

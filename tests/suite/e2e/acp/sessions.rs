@@ -101,7 +101,7 @@ async fn a_session_is_loaded_with_its_history_and_resumed_without_it() {
     let text = done[0]["content"][0]["content"]["text"].as_str().unwrap();
     assert!(text.len() < 5_000 && text.contains("199: this") && text.contains("bytes left out"), "{text}");
     let all = format!("{calls:?}{done:?}");
-    assert!(!all.contains("terminal"), "no terminal of another time is named: {all}");
+    assert!(!all.contains("terminal"), "a finished terminal is still referenced: {all}");
     assert_eq!(loaded["modes"]["currentModeId"], "ask");
 
     // The history belongs to the same session: the model sees it.
@@ -153,7 +153,7 @@ async fn mode_and_model_changes_sync_in_both_directions() {
     let news: Vec<Value> = editor.came("config_option_update");
     assert!(
         matches!(&news[..], [only] if only["configOptions"][0]["currentValue"] == "ask"),
-        "what it set is no news: {news:?}"
+        "the editor's own change is not reported back: {news:?}"
     );
     let (code, message) = editor.fails("session/set_config_option", option("model", "none")).await;
     assert!(code == -32602 && message.contains("model"), "{message}");
@@ -167,7 +167,7 @@ async fn rapid_option_changes_send_no_outdated_updates() {
         editor.begin("session/set_config_option", set).await;
     }
     while !editor.open.is_empty() {
-        editor.read().await.expect("it answers all of them");
+        editor.read().await.expect("every request is answered");
     }
     // Everything before this update has arrived.
     world.client().await.rename_session(&session, "All of it").await.unwrap();

@@ -16,13 +16,13 @@ async fn text_reasoning_title_and_usage_are_streamed() {
     assert_eq!(editor.words("agent_thought_chunk"), "They greet me.");
     let messages = editor.came("agent_message_chunk");
     assert!(messages.iter().all(|chunk| chunk["messageId"] == messages[0]["messageId"]), "{messages:#?}");
-    assert!(editor.came("user_message_chunk").is_empty(), "what was typed is on the screen");
+    assert!(editor.came("user_message_chunk").is_empty(), "the editor's own input is not echoed");
     assert_eq!(editor.update("session_info_update").await["title"], "Good morning");
     let usage = editor.update("usage_update").await;
     assert!(usage["used"].as_u64().unwrap() > 0 && usage["size"].as_u64() > usage["used"].as_u64(), "{usage:#}");
 
     let seen = world.model.requests().last().unwrap().body.to_string();
-    assert!(seen.contains(folder.to_str().unwrap()), "the model is told the folder: {seen}");
+    assert!(seen.contains(folder.to_str().unwrap()), "the project folder is missing in the prompt: {seen}");
     assert_eq!(editor.leaves().await.exits(0).stderr, "");
 }
 

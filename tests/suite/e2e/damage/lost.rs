@@ -34,7 +34,7 @@ async fn lost_wal_after_a_kill_is_reported_until_acknowledged() {
         world.daemon.kill9().await;
         lose(&world.daemon.data().join("agentd.db-wal"));
         world.daemon.restart().await;
-        until_true("the log tells", || world.log().contains(LOST)).await;
+        until_true("the log reports it", || world.log().contains(LOST)).await;
 
         // It is reported after the next start too, and everything else works.
         world.still_serves().await;
@@ -49,7 +49,7 @@ async fn lost_wal_after_a_kill_is_reported_until_acknowledged() {
 
         fs::remove_file(world.data().join("agentd.db-lost")).unwrap();
         let report = doctor(&world, 0).await;
-        assert!(!report.contains(LOST), "{words}: somebody has seen it: {report}");
+        assert!(!report.contains(LOST), "{words}: reported again after it was seen: {report}");
     }
 }
 
@@ -73,7 +73,7 @@ async fn kill_alone_reports_no_loss() {
         assert!(!doctor(&world, 0).await.contains(LOST), "{words:?}");
     }
     assert_eq!(world.daemon.sigterm().await, Some(0));
-    assert!(!world.data().join("agentd.db-open").exists(), "a clean stop leaves no mark");
+    assert!(!world.data().join("agentd.db-open").exists(), "a clean stop removes the marker file");
 }
 
 /// A young journal is completely in its log, which would be discarded along with an empty database.
@@ -91,7 +91,7 @@ async fn wal_without_its_database_is_kept() {
             set_length(&journal, 0)
         }
         world.agentctl(["start"]).await.fails().says(&["agentd.db", "agentd.db-wal", "hint:"]);
-        assert!(fs::read(&log).unwrap() == logged, "the log is left as it was");
+        assert!(fs::read(&log).unwrap() == logged, "the log is unchanged");
     }
     fs::write(&journal, kept).unwrap();
     world.daemon.restart().await;
@@ -125,16 +125,16 @@ async fn missing_data_folder_refuses_all_changes() {
     assert!(status["problems"].to_string().contains("was removed"), "{status}");
 
     let left: Vec<_> = fs::read_dir(&data).into_iter().flatten().map(|entry| entry.unwrap().path()).collect();
-    assert_eq!(left, Vec::<std::path::PathBuf>::new(), "nothing is made where the folder was");
+    assert_eq!(left, Vec::<std::path::PathBuf>::new(), "no file is created in place of the lost folder");
     let _ = fs::remove_dir(&data);
     fs::rename(&aside, &data).unwrap();
     let shown = world.json(["sessions", "show", &session]).await;
-    assert_eq!(shown["last_seq"], last_seq, "nothing was stored of what was refused");
+    assert_eq!(shown["last_seq"], last_seq, "a rejected request stores no event");
     world.ok(["run", "after", "--session", &session]).await;
     world.daemon.crash().await;
     doctor(&world, 0).await;
     let listed = world.json(["sessions", "list"]).await;
     let ids: Vec<&Value> = listed.as_array().unwrap().iter().map(|session| &session["id"]).collect();
-    assert_eq!(ids, [&json!(session)], "what was refused was not done");
+    assert_eq!(ids, [&json!(session)], "a rejected request has no effect");
     assert_eq!(world.json(["grants", "list"]).await, json!([]));
 }

@@ -54,7 +54,7 @@ async fn errors_are_reported_once_pushed_or_pulled() {
         let text = words(&requests[1]);
         assert!(text.contains("/project/a.fk:2:1: error: this is broken: [31m BROKEN two (fake E1)"), "{how}: {text}");
         assert!(!text.contains("BROKEN before (fake") && !text.contains("this is odd"), "{how}: {text}");
-        assert_eq!([1, 2, 3].map(|at| count(&requests[at])), [1, 1, 1], "{how}: once, and mending is silent");
+        assert_eq!([1, 2, 3].map(|at| count(&requests[at])), [1, 1, 1], "{how}: an error is reported once, and fixing it is not reported");
     }
 }
 
@@ -91,7 +91,7 @@ async fn new_and_command_changed_files_are_checked() {
     let other = Reply::tool_call("write_file", json!({"path": "/project/new.txt", "content": "BROKEN text\n"}));
     let command = Reply::tool_call("run_bash_command", json!({"command": "echo BROKEN by command >> /project/a.fk"}));
     let requests = world.works(vec![other, made, command, Reply::text("Done.")]).await;
-    assert_eq!(count(&requests[1]), 0, "no server knows that kind of file");
+    assert_eq!(count(&requests[1]), 0, "no server handles this file type");
     assert!(words(&requests[2]).contains("/project/new.fk:1:1: error"), "{}", words(&requests[2]));
     assert!(words(&requests[3]).contains("/project/a.fk:4:1: error"), "{}", words(&requests[3]));
     assert_eq!(world.fakes().len(), 1);
@@ -101,8 +101,8 @@ async fn new_and_command_changed_files_are_checked() {
 async fn findings_of_a_cold_server_arrive_before_the_turn_ends() {
     let world = with("slow", json!({"wait": "60s", "cold_wait": "1ms"})).await;
     let requests = world.works(vec![breaks(), Reply::text("Done."), Reply::text("I saw it.")]).await;
-    assert_eq!(count(&requests[1]), 0, "nobody waits for it");
-    assert_eq!(requests.len(), 3, "the model is asked once more");
+    assert_eq!(count(&requests[1]), 0, "the edit does not wait for the server");
+    assert_eq!(requests.len(), 3, "the diagnostics cause one more request");
     assert_eq!(count(&requests[2]), 1);
 }
 
@@ -146,11 +146,11 @@ async fn misbehaving_server_costs_only_a_bounded_wait() {
         } else {
             let failed =
                 || async { log().lines().any(|line| line.contains("failed") && line.contains(why)).then_some(()) };
-            until(&format!("{how} is in the log"), failed).await;
+            until(&format!("the log contains the failure of {how}"), failed).await;
         }
         assert_eq!(log().contains("a language server was started"), how != "missing", "{how}");
         assert_eq!(world.daemon.sigterm().await, Some(0), "{how}: {}", world.log());
-        until_true("nothing is left", || world.processes().is_empty()).await;
+        until_true("no process is left", || world.processes().is_empty()).await;
     }
 }
 
@@ -185,12 +185,12 @@ async fn shared_server_stops_when_idle_and_with_the_daemon() {
     let first = world.fakes();
     let mends = edit("a.fk", "BROKEN two", "two");
     world.works(vec![mends, Reply::text("Done.")]).await;
-    assert_eq!((first.len(), world.fakes()), (1, first), "another session, the same server");
-    until_true("it was stopped", || world.fakes().is_empty()).await;
+    assert_eq!((first.len(), world.fakes()), (1, first), "both sessions share one server");
+    until_true("the server is stopped", || world.fakes().is_empty()).await;
     let requests = world.works(vec![breaks(), Reply::text("Done.")]).await;
-    assert_eq!(count(&requests[1]), 1, "it is started again");
+    assert_eq!(count(&requests[1]), 1, "the server is restarted");
     world.daemon.kill9().await;
-    until_true("it ended with the daemon", || world.fakes().is_empty()).await;
+    until_true("the server exits with the daemon", || world.fakes().is_empty()).await;
     world.daemon.restart().await;
     let requests = world.works(vec![edit("a.fk", "one", "BROKEN one"), Reply::text("Done.")]).await;
     let result = words(&requests[1]);

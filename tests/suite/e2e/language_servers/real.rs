@@ -26,7 +26,7 @@ async fn type_error_of_an_edit_is_reported_and_its_fix_is_silent() {
     let result = words(&requests[1]);
     assert!(result.contains(BROUGHT) && result.contains("/project/app.py:5:14: error: "), "{result}\n{}", world.log());
     assert!(result.contains("reportArgumentType"), "{result}");
-    assert_eq!(words(&requests[2]).matches(BROUGHT).count(), 1, "the second edit mends it");
+    assert_eq!(words(&requests[2]).matches(BROUGHT).count(), 1, "the second edit fixes the error");
     // Earlier messages were not rewritten.
     let (before, after) = (requests[1].messages(), requests[2].messages());
     assert_eq!(before, &after[..before.len()]);

@@ -60,7 +60,7 @@ async fn late_diagnostics_are_rechecked_in_the_next_turn() {
     let world = with("slow", json!({"wait": "100ms", "cold_wait": "100ms"})).await;
     world.write("project/b.fk", "one\ntwo\n");
     let requests = world.works(vec![breaks(), Reply::text("Done.")]).await;
-    assert_eq!(count(requests.last().unwrap()), 0, "it takes a second");
+    assert_eq!(count(requests.last().unwrap()), 0, "the slow server is not waited for");
     // Its diagnostics for that text arrive after the turn.
     tokio::time::sleep(Duration::from_secs(5)).await;
     world.write("project/a.fk", "one\ntwo\nthree\n");
@@ -71,7 +71,7 @@ async fn late_diagnostics_are_rechecked_in_the_next_turn() {
     world.says("Go on.", &["--continue"]).await;
     let last = world.model.requests().pop().unwrap();
     assert!(words(&last).contains("Edited /project/c.txt") && words(&last).contains("BROKEN two"), "{}", words(&last));
-    assert_eq!(count(&last), 0, "a person has mended it: {}", words(&last));
+    assert_eq!(count(&last), 0, "the user has fixed the error: {}", words(&last));
 }
 
 #[tokio::test]

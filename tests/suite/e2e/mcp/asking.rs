@@ -58,7 +58,7 @@ async fn question_is_withdrawn_when_its_call_is_lost() {
     drop(running);
     world.daemon.restart().await;
     assert_eq!(world.json(["interrupts"]).await, json!([]));
-    assert_eq!(world.read("acted").lines().count(), 1, "it was not called again");
+    assert_eq!(world.read("acted").lines().count(), 1, "the tool was called again");
     world.ends_well().await;
 }
 
@@ -85,7 +85,7 @@ async fn approved_call_does_not_run_on_a_reconfigured_server() {
         &tool_texts(world.model.requests().last().unwrap()),
         &["the configuration of its MCP server has changed since the user was asked"],
     );
-    assert!(!world.path().join("acted").exists(), "it ran");
+    assert!(!world.path().join("acted").exists(), "the tool was called");
     world.ends_well().await;
 }
 

@@ -98,7 +98,7 @@ async fn server_passes_the_conformance_suite() {
             }
             let is_known =
                 OF_OTHERS.iter().any(|name| scenario.starts_with(name)) || OF_HTTP.contains(&scenario.as_str());
-            assert!(is_known, "{scenario} of {revision} is neither run nor left out for a reason");
+            assert!(is_known, "{scenario} of {revision} is neither run nor skipped with a reason");
         }
     }
 }
@@ -138,7 +138,7 @@ impl Served {
         command.envs(agentctl.get_envs().filter_map(|(name, value)| Some((name, value?))));
         let bridge = command.stdin(Stdio::null()).spawn().unwrap();
         let mut served = Self { bridge, url: String::new() };
-        let port = until("it listens", || async { Some(home.read("port")).filter(|port| port.ends_with('\n')) }).await;
+        let port = until("the server is listening", || async { Some(home.read("port")).filter(|port| port.ends_with('\n')) }).await;
         served.url = format!("http://127.0.0.1:{}/mcp", port.trim());
         served
     }

@@ -32,14 +32,14 @@ fn started(world: &World) -> Vec<String> {
 async fn server_era_is_detected_once() {
     let mut world = daemon("ok").await;
     assert!(world.act("now").await.contains("acted: "));
-    assert_eq!(started(&world), ["new", "new"], "it was started again to be asked in its way");
+    assert_eq!(started(&world), ["new", "new"], "the server is restarted for the older protocol");
     let listed = world.json(["mcp", "list"]).await;
     holds(&listed[0], json!({"protocol": "2026-07-28", "says_it_is": "fake 2"}));
     world.servers_are_gone().await;
     assert!(world.act("again").await.contains("acted: "));
     world.daemon.restart().await;
     assert!(world.act("and again").await.contains("acted: "));
-    assert_eq!(started(&world).len(), 4, "it is known, also after a restart of the daemon");
+    assert_eq!(started(&world).len(), 4, "the protocol is remembered across a restart of the daemon");
     let greetings = world.read("asked").lines().filter(|method| *method == "initialize").count();
     assert_eq!(greetings, 1);
     world.all_are_gone().await;
@@ -51,10 +51,10 @@ async fn wrong_cached_era_is_corrected() {
     assert!(world.act("now").await.contains("acted: "));
     world.servers_are_gone().await;
     world.write("old", "");
-    assert!(world.act("now").await.contains("acted: "), "it is asked in the other way at once");
+    assert!(world.act("now").await.contains("acted: "), "the other protocol is tried at once");
     world.servers_are_gone().await;
     assert!(world.act("now").await.contains("acted: "));
-    assert_eq!(started(&world)[2..], ["old", "old", "old"], "and then known as what it is");
+    assert_eq!(started(&world)[2..], ["old", "old", "old"], "the newly detected protocol is remembered");
     world.all_are_gone().await;
 }
 
@@ -106,7 +106,7 @@ async fn endless_questions_cost_only_their_call() {
         let result = tool_texts(world.model.requests().last().unwrap());
         assert!(result.contains(expected), "{how}: {result}");
         let acted = world.read("acted").lines().count();
-        assert!(acted <= 11, "{how}: it was called {acted} times");
+        assert!(acted <= 11, "{how}: the tool was called {acted} times");
         world.ends_well().await;
     }
 }
@@ -115,7 +115,7 @@ async fn endless_questions_cost_only_their_call() {
 async fn change_notices_are_followed_at_a_limited_rate() {
     let world = daemon("changes").await;
     world.act("now").await;
-    until_true("it was asked again", || world.read("listed").lines().count() >= 3).await;
+    until_true("the tools are listed again", || world.read("listed").lines().count() >= 3).await;
     assert!(world.read("asked").lines().filter(|method| *method == "subscriptions/listen").count() <= 3);
     world.ends_well().await;
 }

@@ -28,7 +28,7 @@ impl World {
 
     /// Waits until that many turns are running.
     async fn are_running(&self, count: usize) {
-        until("they have begun", || async {
+        until("both sessions are running", || async {
             let sessions = self.json(["sessions", "list"]).await;
             let running = sessions.as_array()?.iter().filter(|session| session["status"] == "running");
             (running.count() == count).then_some(())
@@ -67,7 +67,7 @@ async fn first_turn_uses_new_servers_and_names_late_ones() {
     assert!(!notices.contains("MCP server fast"), "{notices}");
     let listed = fs::read_dir(world.data().join("mcp/catalogues")).unwrap();
     let modes: Vec<u32> = listed.map(|file| file.unwrap().metadata().unwrap().permissions().mode() & 0o777).collect();
-    assert_eq!(modes, [0o600], "what a server lists is private");
+    assert_eq!(modes, [0o600], "the cached tool list is private");
     world.all_are_gone().await;
 }
 

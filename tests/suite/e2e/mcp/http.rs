@@ -24,7 +24,7 @@ impl Server {
         let process = command.stdin(Stdio::null()).spawn().unwrap();
         let mut server = Self { process, home, url: String::new() };
         let port =
-            until("it listens", || async { Some(server.read("port")).filter(|port| port.ends_with('\n')) }).await;
+            until("the server is listening", || async { Some(server.read("port")).filter(|port| port.ends_with('\n')) }).await;
         server.url = format!("http://127.0.0.1:{}/mcp", port.trim());
         server
     }
@@ -53,7 +53,7 @@ async fn call_is_sent_once_even_if_the_server_lost_the_session() {
     let server = Server::start("forgets").await;
     let world = behind(&server.url).await;
     has_all(&world.act("").await, &["E_UNKNOWN_OUTCOME"]);
-    assert_eq!(server.read("acted"), "s1\n", "it was sent again");
+    assert_eq!(server.read("acted"), "s1\n", "the call was sent again");
     // The next call starts a new session.
     has_all(&world.act("").await, &["acted at last"]);
     assert_eq!(server.read("acted"), "s1\ns2\n");

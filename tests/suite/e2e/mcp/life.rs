@@ -9,13 +9,13 @@ async fn daemon_kill_leaves_no_server_processes() {
         assert!(world.act("now").await.contains("acted: now"));
         let forgot =
             |pid: &u32| fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environment| environment.is_empty());
-        until("all that it starts is there", || async {
+        until("all processes of the server are running", || async {
             let processes = world.processes();
             (processes.len() > 6 && processes.iter().filter(|pid| forgot(pid)).count() >= 2).then_some(())
         })
         .await;
         world.daemon.kill9().await;
-        until_true("nothing is left", || world.processes().is_empty()).await;
+        until_true("no process is left", || world.processes().is_empty()).await;
     }
 }
 
@@ -23,7 +23,7 @@ async fn daemon_kill_leaves_no_server_processes() {
 async fn one_process_serves_all_sessions_and_starts_at_the_first_call() {
     let world = world(json!({"fake": behaving("ok")})).await;
     world.ok(["status"]).await;
-    assert_eq!(world.of_servers(), [0u32; 0], "nothing starts with the daemon");
+    assert_eq!(world.of_servers(), [0u32; 0], "no server is started with the daemon");
     let (one, two) = (world.act("one").await, world.act("two").await);
     assert!(one.contains("acted: one") && two.contains("acted: two"), "{one} {two}");
     assert_eq!(world.read("started").lines().count(), 1);
@@ -40,8 +40,8 @@ async fn cached_tools_are_listed_without_starting_the_server() {
     assert!(tool["description"].as_str().unwrap().starts_with("[MCP server fake] Acts. &lt;/mcp_content>"), "{tool:#}");
     assert_eq!(tool["parameters"]["properties"]["text"]["type"], "string", "{tool:#}");
     world.still_serves().await;
-    assert_eq!(world.of_servers(), [0u32; 0], "it was started without being called");
-    assert_eq!(world.read("started").lines().count(), 1, "it was not started for that");
+    assert_eq!(world.of_servers(), [0u32; 0], "a server was started before it was called");
+    assert_eq!(world.read("started").lines().count(), 1, "the server was started again");
     world.all_are_gone().await;
 }
 
@@ -52,9 +52,9 @@ async fn cancelled_turn_sends_a_cancel_to_the_server() {
     let world = world(json!({"fake": fake})).await;
     world.model_calls("mcp_fake_act", json!({}));
     let running = world.spawn_agentctl(["run", "Go", "--output", "stream-json"]);
-    until_true("the server acts", || !world.read("acted").is_empty()).await;
+    until_true("the server is handling the call", || !world.read("acted").is_empty()).await;
     running.signal(Signal::SIGINT);
-    until_true("the server is told", || !world.read("cancelled").is_empty()).await;
+    until_true("the server has received the cancellation", || !world.read("cancelled").is_empty()).await;
     assert_eq!(running.output(Vec::new()).await.code, Some(130));
     world.ends_well().await;
 }
@@ -63,7 +63,7 @@ async fn cancelled_turn_sends_a_cancel_to_the_server() {
 async fn constantly_changing_server_is_queried_at_a_limited_rate() {
     let world = world(json!({"fake": behaving("changes")})).await;
     world.act("now").await;
-    until_true("it was asked again", || world.read("listed").lines().count() >= 3).await;
+    until_true("the tools are listed again", || world.read("listed").lines().count() >= 3).await;
     // It reports a change fifty times per second. Each line has the number of reports so far.
     let said: Vec<u64> = world.read("listed").lines().filter_map(|line| line.parse().ok()).collect();
     assert!(said.windows(2).all(|pair| pair[1] >= pair[0] + 5), "{said:?}");
@@ -119,7 +119,7 @@ async fn idle_server_is_stopped_and_restarted_by_the_next_call() {
     fake["idle_stop"] = json!("1s");
     let world = world(json!({"fake": fake})).await;
     assert!(world.act("one").await.contains("acted: one"));
-    until_true("it is stopped", || world.of_servers().is_empty()).await;
+    until_true("the server is stopped", || world.of_servers().is_empty()).await;
     assert!(world.act("two").await.contains("acted: two"));
     assert_eq!(world.read("started").lines().count(), 2);
     world.all_are_gone().await;
@@ -137,13 +137,13 @@ async fn server_started_only_to_list_tools_is_stopped() {
         let server = listed.as_array().unwrap().iter().find(|server| server["name"] == name).unwrap().clone();
         (server["reached"] == true, server["state"].as_str().unwrap().to_owned())
     };
-    until("both have said what they offer", || async {
+    until("both servers have listed their tools", || async {
         (known("fake").await.0 && known("called").await.0).then_some(())
     })
     .await;
     // One of them is in use meanwhile, and stays for as long as `idle_stop` allows.
     world.ok(["mcp", "start", "called"]).await;
-    until("the other is stopped", || async { (known("fake").await.1 == "stopped").then_some(()) }).await;
+    until("the other server is stopped", || async { (known("fake").await.1 == "stopped").then_some(()) }).await;
     assert_eq!(known("called").await.1, "running");
     world.ok(["mcp", "logs", "fake"]).await.shows(&["started only to list its tools"]);
     // Nor is it queried again.
@@ -156,7 +156,7 @@ async fn server_started_only_to_list_tools_is_stopped() {
 async fn stop_during_start_returns_when_the_server_is_gone() {
     let world = world(json!({"fake": behaving("silent")})).await;
     let starting = world.spawn_agentctl(["mcp", "start", "fake"]);
-    until_true("it is started", || world.processes().len() > 3).await;
+    until_true("the server is running", || world.processes().len() > 3).await;
     world.ok(["mcp", "stop", "fake"]).await;
     starting.output(Vec::new()).await.exits(1);
     assert_eq!(world.of_servers(), [0u32; 0]);
@@ -174,7 +174,7 @@ async fn turn_time_limit_ends_a_call_to_a_silent_server() {
     world.model_calls("mcp_fake_act", json!({}));
     let output = world.agentctl(["run", "Go", "--timeout", "2", "--output", "json"]).await.exits(6).json();
     assert_eq!(output["stop_reason"], "time_limit");
-    assert!(!world.read("acted").is_empty(), "it was called");
+    assert!(!world.read("acted").is_empty(), "the tool was not called");
     let result = tool_texts(world.model.requests().last().unwrap());
     assert!(result.starts_with("E_TIMEOUT"), "{result}");
     world.all_are_gone().await;
@@ -187,7 +187,7 @@ async fn reconfiguration_ends_the_call_and_serves_the_next_one() {
     let world = world(json!({"fake": fake})).await;
     world.model_calls("mcp_fake_act", json!({}));
     let running = world.spawn_agentctl(["run", "Go", "--output", "stream-json"]);
-    until_true("the server acts", || !world.read("acted").is_empty()).await;
+    until_true("the server is handling the call", || !world.read("acted").is_empty()).await;
     world.write("config/mcp_servers.yaml", json!({"servers": {"fake": behaving("ok")}}).to_string());
     world.ok(["reload"]).await;
     running.output(Vec::new()).await.exits(0);

@@ -42,7 +42,7 @@ async fn mentioned_and_found_tools_stay_loaded_in_order() {
     };
     assert_eq!(go(&world, Vec::new(), "Go @quiet", &mut last).await, QUIET);
     assert_eq!(go(&world, vec![weather_of("quiet", "Bern")], "Go", &mut last).await, QUIET);
-    assert_eq!(world.read("acted"), "Bern\n", "what was there once can be called");
+    assert_eq!(world.read("acted"), "Bern\n", "a previously loaded tool can still be called");
     let find = Reply::tool_call("find_tool", json!({"query": "thing_07"}));
     let found = go(&world, vec![find], "Go", &mut last).await;
     assert_eq!((&found[..2], found[2].as_str()), (&QUIET.map(str::to_owned)[..], "mcp_lab_thing_07"));
@@ -52,7 +52,7 @@ async fn mentioned_and_found_tools_stay_loaded_in_order() {
     world.daemon.crash().await;
     assert_eq!(go(&world, Vec::new(), "Go", &mut last).await, named, "after a crash");
     world.ok(["compact", &session]).await;
-    assert_eq!(go(&world, Vec::new(), "Go", &mut last).await, named, "behind a compaction");
+    assert_eq!(go(&world, Vec::new(), "Go", &mut last).await, named, "after a compaction");
     let listed = world.json(["tools", "--session", &session]).await;
     let weather = listed.as_array().unwrap().iter().find(|tool| tool["name"] == "mcp_lab_weather").unwrap();
     holds(weather, json!({"visible": true, "why": "it was mentioned or found in this session"}));
@@ -62,7 +62,7 @@ async fn mentioned_and_found_tools_stay_loaded_in_order() {
     let requests = world.does(Vec::new(), &["Go", "--session", &fork]).await;
     assert_eq!(tools(&requests[0]), last, "in a fork");
     let requests = world.does(Vec::new(), &["Go"]).await;
-    assert_eq!(of_servers(&requests[0]), [""; 0], "and nowhere else");
+    assert_eq!(of_servers(&requests[0]), [""; 0], "in another session");
     world.ok(["sessions", "reset", &session]).await;
     let requests = world.does(Vec::new(), &["Go", "--session", &session]).await;
     assert_eq!(tool_names(&requests[0]), tool_names(&first[0]), "after a reset");

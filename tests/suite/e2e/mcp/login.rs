@@ -34,10 +34,10 @@ fn get(url: &str) -> (u16, String) {
 /// Logs in like a user whose browser shows no questions.
 async fn log_in(world: &World) {
     let mut login = world.spawn_agentctl(["mcp", "login", "fake", "--json"]);
-    let waiting = login.json_line().await.expect("it shows an address");
+    let waiting = login.json_line().await.expect("the command prints a login URL");
     let (_, back) = get(waiting["address"].as_str().unwrap());
     assert_eq!(get(&back).0, 200);
-    assert_eq!(login.json_line().await.expect("it says how it went")["status"], "logged_in");
+    assert_eq!(login.json_line().await.expect("the command prints the outcome")["status"], "logged_in");
     login.output(Vec::new()).await.exits(0);
 }
 
@@ -66,7 +66,7 @@ async fn login_survives_a_restart_and_renews_tokens() {
     has_all(&world.act("").await, &["it requires a login; `agentctl mcp login fake` logs in"]);
 
     let mut login = world.spawn_agentctl(["mcp", "login", "fake", "--json"]);
-    let waiting = login.json_line().await.expect("it shows an address");
+    let waiting = login.json_line().await.expect("the command prints a login URL");
     assert_eq!(waiting["status"], "waiting");
     let (_, back) = get(waiting["address"].as_str().unwrap());
     // The return from another login is rejected by the client and the daemon, and ends nothing.
@@ -81,10 +81,10 @@ async fn login_survives_a_restart_and_renews_tokens() {
     login.output(Vec::new()).await.exits(0);
 
     assert!(world.act("").await.contains("acted at last"));
-    assert_eq!(server.read("asked_for"), "read\n", "what its refusal says it wants");
+    assert_eq!(server.read("asked_for"), "read\n", "the scope named in the refusal");
     is_kept_well(&world);
     let renewed = server.read("renewed").lines().count();
-    assert!(renewed > 0, "a token that has run out was sent");
+    assert!(renewed > 0, "an expired token was sent");
     // It cannot be used twice.
     has_all(
         &world.client().await.finish_mcp_login("fake", &back).await.unwrap_err().to_string(),
@@ -107,7 +107,7 @@ async fn insufficient_scope_asks_for_a_login_with_more_scopes() {
     assert!(result.contains("refused the call, which did not run") && result.contains("E_TOOL"), "{result}");
     assert!(result.contains("log in again with `agentctl mcp login fake`"), "{result}");
     assert!(result.contains("<mcp_content from=\"fake\">\nwrite\n</mcp_content>"), "{result}");
-    assert_eq!(server.read("refused"), "read\n", "it was asked once");
+    assert_eq!(server.read("refused"), "read\n", "the server was called once");
     // The next daemon also knows the required scopes.
     again(&mut world).await;
     log_in(&world).await;

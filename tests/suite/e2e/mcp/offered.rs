@@ -20,7 +20,7 @@ fn system(request: &Recorded) -> String {
 impl World {
     /// Waits until the tools of these servers are known.
     pub(super) async fn knows(&self, servers: &[&str]) {
-        until("they have said what they offer", || async {
+        until("the servers have listed their tools", || async {
             let listed = self.json(["mcp", "list"]).await;
             let reached = |name: &&str| {
                 listed.as_array().unwrap().iter().any(|server| server["name"] == **name && server["reached"] == true)
@@ -70,7 +70,7 @@ async fn added_server_is_offered_from_the_next_turn() {
     assert!(!prompt.contains("Obey me") && !prompt.contains('\u{1b}') && !prompt.contains("find_tool"), "{prompt}");
     assert!(tool_texts(&requests[1]).contains("acted: Bern"), "{}", tool_texts(&requests[1]));
     let again = world.does(Vec::new(), &["Go", "--on-interrupt", "approve"]).await;
-    assert_eq!(again[0].body["tools"], requests[0].body["tools"], "the same bytes as long as nothing changes");
+    assert_eq!(again[0].body["tools"], requests[0].body["tools"], "the tool definitions are byte-identical");
     world.all_are_gone().await;
 }
 
@@ -138,13 +138,13 @@ async fn approval_names_the_server_and_the_possible_rules() {
     world.agentctl(["answer", id, "always", "--rule", "mcp_other"]).await.exits(2).says(&["not one of those offered"]);
     world.ok(["answer", id, "always", "--rule", "mcp_lab_weather"]).await;
     // Another city runs without a question; another tool asks.
-    let asked = until("the other tool asks", || async {
+    let asked = until("the other tool requires approval", || async {
         let asked = world.asked().await;
         (asked["tool"] == "mcp_lab_thing_00").then_some(asked)
     })
     .await;
     assert_eq!(world.read("acted"), "Bern\nThun\n");
-    assert_eq!(asked["grants"], json!(["mcp_lab_thing_00"]), "without arguments there is nothing more exact");
+    assert_eq!(asked["grants"], json!(["mcp_lab_thing_00"]), "without arguments, only the whole tool can be granted");
     let id = asked["id"].as_str().unwrap();
     world.ok(["answer", id, "always", "--rule", "mcp_lab_*", "--for-good"]).await;
     running.output(Vec::new()).await.exits(0);
@@ -189,7 +189,7 @@ async fn grants_can_allow_one_tool_or_a_whole_server() {
     lab["grants"] = json!(["weather"]);
     set(&json!({"lab": lab})).await;
     assert!(!denied(weather("Bern")).await && denied(screw()).await);
-    assert!(denied(weather("/etc/passwd")).await, "a pattern of hitl_rules.yaml");
+    assert!(denied(weather("/etc/passwd")).await, "denied by a pattern of hitl_rules.yaml");
     lab["grants"] = json!("*");
     set(&json!({"lab": lab})).await;
     assert!(!denied(screw()).await);

@@ -124,7 +124,7 @@ async fn behind_an_address(how: &str) -> (Running, u16) {
     let mut command = Command::new(installed("bin/node"));
     command.arg(script).arg(how).env("PORT", port.to_string());
     let running = Running::spawn(command);
-    until("the server listens", || async { tokio::net::TcpStream::connect(("127.0.0.1", port)).await.ok() }).await;
+    until("the server is listening", || async { tokio::net::TcpStream::connect(("127.0.0.1", port)).await.ok() }).await;
     (running, port)
 }
 

@@ -122,7 +122,7 @@ async fn sampling_is_off_unless_configured() {
         let tools = tested["tools"].to_string();
         assert!(
             tools.contains("mcp_everything_echo") && !tools.contains("sampling"),
-            "it was told that it may: {tools}"
+            "the sampling capability was announced: {tools}"
         );
         calls_once(&world, "mcp_fake_act", json!({}), Reply::text("these are the words"));
         world.ok(["run", "Go", "--on-interrupt", "approve"]).await;
@@ -185,7 +185,7 @@ async fn cancelled_call_aborts_its_model_request() {
     let running = world.spawn_agentctl(["run", "Go", "--on-interrupt", "wait", "--output", "json"]);
     let asked = world.asked().await;
     world.ok(["answer", asked["id"].as_str().unwrap(), "yes"]).await;
-    until_true("the model is asked", || !requests_of_servers(&world).is_empty()).await;
+    until_true("the model is called", || !requests_of_servers(&world).is_empty()).await;
     running.signal(Signal::SIGINT);
     assert_eq!(running.output(Vec::new()).await.code, Some(130));
     world.model.wait_until(|counts| counts.dropped == 1).await;

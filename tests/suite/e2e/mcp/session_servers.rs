@@ -54,7 +54,7 @@ impl Session {
     /// Configures servers, and waits until each has listed its tools or failed.
     async fn bring_up(&self, servers: &[SessionServer]) -> Vec<McpServerView> {
         self.bring(servers).await;
-        until("all have started", async || {
+        until("all servers have started", async || {
             let servers = self.client.session_servers(&self.id).await.unwrap();
             servers.iter().all(is_known).then_some(servers)
         })
@@ -63,7 +63,7 @@ impl Session {
 
     /// Name of the only server's tool, as models call it.
     async fn tool(&self) -> String {
-        until("it has told its tools", async || {
+        until("the server has listed its tools", async || {
             self.client.session_servers(&self.id).await.unwrap()[0].tools.first().cloned()
         })
         .await
@@ -109,14 +109,14 @@ async fn each_session_has_its_own_server_process() {
     assert!(brought[0].tools[0].starts_with("mcp_fake-") && brought[0].tools[0].ends_with("_act"), "{brought:?}");
     other.bring_up(&[behaving("fake", "ok")]).await;
     let tool = one.tool().await;
-    assert_eq!(tool, other.tool().await, "it is the same program");
+    assert_eq!(tool, other.tool().await, "both sessions see the same tool");
     let results = [
         one.call(&world, &tool, OnInterrupt::Approve).await,
         other.call(&world, &tool, OnInterrupt::Approve).await,
         one.call(&world, &tool, OnInterrupt::Approve).await,
     ];
     assert!(results.iter().all(|result| result.contains("acted: now")), "{results:#?}");
-    assert!(results[0] == results[2] && results[0] != results[1], "the process tells itself apart: {results:#?}");
+    assert!(results[0] == results[2] && results[0] != results[1], "each session has its own process: {results:#?}");
 
     let third = Session::new(&world).await;
     let result = third.call(&world, &tool, OnInterrupt::Approve).await;
@@ -124,7 +124,7 @@ async fn each_session_has_its_own_server_process() {
     assert!(!offers(&world.model.requests().pop().unwrap(), &tool));
     world.ok(["mcp", "list"]).await.says(&["no MCP servers"]);
     assert_eq!(world.daemon.sigterm().await, Some(0));
-    until_true("nothing is left", || world.processes().is_empty()).await;
+    until_true("no process is left", || world.processes().is_empty()).await;
 }
 
 #[tokio::test]
@@ -159,7 +159,7 @@ async fn broken_servers_are_reported_and_the_others_work() {
             behaving("fake", "ok"),
         ])
         .await;
-    let brought = until("all but two have started or failed", async || {
+    let brought = until("all but two servers have started or failed", async || {
         let servers = session.client.session_servers(&session.id).await.unwrap();
         let may_start = |name: &str| ["silent", "babbles"].iter().any(|slow| name.starts_with(slow));
         servers.iter().all(|server| is_known(server) || may_start(&server.name)).then_some(servers)
@@ -181,7 +181,7 @@ async fn broken_servers_are_reported_and_the_others_work() {
     let too_many = session.bringing(&vec![behaving("fake", "ok"); 17]);
     let refused = session.client.set_session_servers(too_many).await.unwrap_err();
     assert!(refused.to_string().contains("17 MCP servers"), "{refused}");
-    assert_eq!(session.client.session_servers(&session.id).await.unwrap().len(), 7, "all is as it was");
+    assert_eq!(session.client.session_servers(&session.id).await.unwrap().len(), 7, "the servers are unchanged");
     world.still_serves().await;
 }
 
@@ -207,7 +207,7 @@ async fn secrets_of_servers_are_not_stored_or_shown() {
     let shown = format!("{brought:?}{}", world.log());
     assert!(!shown.contains(secret), "{shown}");
     let found = Command::new("grep").args(["-rlaF", secret]).arg(world.path()).output().unwrap();
-    assert_eq!(String::from_utf8_lossy(&found.stdout), "", "it is on the disk");
+    assert_eq!(String::from_utf8_lossy(&found.stdout), "", "the secret is on disk");
 }
 
 #[tokio::test]
@@ -235,9 +235,9 @@ async fn server_stops_with_its_session() {
     has_all(&session.call(&world, &session.tool().await, OnInterrupt::Approve).await, &["acted: now"]);
     assert!(!world.of_servers().is_empty());
     session.client.delete_session(&session.id).await.unwrap();
-    until_true("nothing of it is left", || world.of_servers().is_empty()).await;
+    until_true("no server process is left", || world.of_servers().is_empty()).await;
     let request = session.bringing(&[behaving("fake", "ok")]);
-    assert!(session.client.set_session_servers(request).await.is_err(), "the session is gone");
+    assert!(session.client.set_session_servers(request).await.is_err(), "the session is deleted");
     world.still_serves().await;
 }
 
@@ -257,9 +257,9 @@ async fn replaced_servers_stop_and_the_others_keep_running() {
         &session.call(&world, &tools[0], OnInterrupt::Approve).await,
         &["is gone", "the client removed the server"],
     );
-    assert_eq!(session.call(&world, &tools[1], OnInterrupt::Approve).await, results[1], "it kept running");
+    assert_eq!(session.call(&world, &tools[1], OnInterrupt::Approve).await, results[1], "the server was restarted");
     session.bring(&[]).await;
-    until_true("nothing of them is left", || world.of_servers().is_empty()).await;
+    until_true("no server process is left", || world.of_servers().is_empty()).await;
 }
 
 #[tokio::test]
@@ -273,13 +273,13 @@ async fn approved_call_after_restart_fails_if_its_server_is_missing() {
         let asked = stream.stored_until(|kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
         let Some(EventKind::InterruptRaised { interrupt }) = asked.last().map(|event| &event.kind) else { panic!() };
         world.daemon.kill9().await;
-        until_true("nothing is left", || world.processes().is_empty()).await;
+        until_true("no process is left", || world.processes().is_empty()).await;
         world.daemon.restart().await;
         let back = Session { client: world.client().await, id: session.id.clone() };
         assert_eq!(back.client.session_servers(&session.id).await.unwrap(), []);
         if is_brought {
             back.bring_up(&[behaving("fake", "ok")]).await;
-            assert_eq!(back.tool().await, tool, "its name is the same");
+            assert_eq!(back.tool().await, tool, "the tool name is unchanged");
         }
         let mut events = back.client.subscribe(&session.id, asked.last().unwrap().seq, false).await.unwrap();
         back.client.answer(interrupt.id, &Answer::Approve, "a test").await.unwrap();

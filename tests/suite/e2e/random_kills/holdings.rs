@@ -58,7 +58,7 @@ fn text_of(event: &Event) -> String {
 async fn first_events(client: &Client, session: &str, count: usize) -> Option<Vec<Event>> {
     let mut stream = match client.subscribe(session, 0, false).await {
         Err(error) if error.answered() == Some(ErrorKind::NotFound) => return None,
-        stream => stream.expect("a session that can be read"),
+        stream => stream.expect("the session is readable"),
     };
     let mut events = Vec::new();
     while events.len() < count {
@@ -71,16 +71,16 @@ async fn first_events(client: &Client, session: &str, count: usize) -> Option<Ve
 /// Checks that the file of the last compaction contains all replaced messages of the journal. Returns true if there is
 /// one.
 pub(super) async fn check_compaction(daemon: &TempDaemon, client: &Client, session: &str, events: &[Event]) -> bool {
-    let view = client.session(session).await.expect("a session that was read just now");
+    let view = client.session(session).await.expect("the session is readable");
     let Some(seq) = view.session.window.summary.checked_sub(1) else { return false };
     let event = &events[usize::try_from(seq).expect("a number")];
     let EventKind::ItemCompleted { item: Item { body: ItemBody::Compaction(compaction), .. }, .. } = &event.kind else {
-        panic!("event {} of session {session} is no compaction", event.seq);
+        panic!("event {} of session {session} is not a compaction", event.seq);
     };
     let Some(bytes) = compaction.file.bytes.filter(|_| !compaction.file.name.is_empty()) else { return true };
     let file = daemon.data().join("workspace").join(session).join("conversation_history").join(&compaction.file.name);
     let length = fs::metadata(&file).map_or(0, |meta| meta.len());
-    assert!(length >= bytes, "{} has {length} bytes of {bytes}", file.display());
+    assert!(length >= bytes, "{} has only {length} of {bytes} bytes", file.display());
     true
 }
 
@@ -111,11 +111,11 @@ pub(super) async fn check_undo(client: &Client, session: &str, written: &(TurnId
         undone.unwrap_or_else(|error| panic!("{place}: {path}, redo: {redo}: {error}"))
     };
     let outcome = |report: UndoReport| report.files.iter().map(|file| file.outcome).collect::<Vec<_>>();
-    assert_eq!(outcome(ask(false, true).await), [UndoOutcome::Done], "{place}: {path} in a preview");
-    assert_eq!(outcome(ask(false, false).await), [UndoOutcome::Done], "{place}: {path} is taken back");
+    assert_eq!(outcome(ask(false, true).await), [UndoOutcome::Done], "{place}: preview of undoing {path}");
+    assert_eq!(outcome(ask(false, false).await), [UndoOutcome::Done], "{place}: undoing {path}");
     let gone = client.read_file(session, path, 0).await;
-    assert!(gone.is_err(), "{place}: {path} is still there");
-    assert_eq!(outcome(ask(true, false).await), [UndoOutcome::Done], "{place}: {path} is brought back");
+    assert!(gone.is_err(), "{place}: {path} still exists");
+    assert_eq!(outcome(ask(true, false).await), [UndoOutcome::Done], "{place}: redoing {path}");
     let back = client.read_file(session, path, 0).await.unwrap_or_else(|error| panic!("{place}: {path}: {error}"));
-    assert!(back.content == content(mark).into_bytes(), "{place}: {path} is another");
+    assert!(back.content == content(mark).into_bytes(), "{place}: {path} has different content");
 }

@@ -119,7 +119,7 @@ impl Ledger {
                 self.sessions.insert(session.clone());
                 let known = self.events.entry(session).or_default();
                 if let Some(before) = known.insert(seq, event.clone()) {
-                    assert_eq!(before, event, "two readers saw the same event");
+                    assert_eq!(before, event, "two readers received different events");
                 }
             }
             for (session, id, answer) in one.answers {
@@ -155,7 +155,7 @@ impl Ledger {
             self.sessions.remove(session);
             return;
         }
-        assert!(!self.deleted.contains(session), "{place}: it was deleted, and is back");
+        assert!(!self.deleted.contains(session), "{place}: the deleted session exists again");
         self.settle(client, session, random, &place).await;
         let mut stream = client.subscribe(session, 0, true).await.unwrap_or_else(|error| panic!("{place}: {error}"));
         let mut events = Vec::new();
@@ -206,7 +206,7 @@ impl Ledger {
             }
         }
         // Queued turns start after that, and may also ask.
-        until("nothing of the session waits for a person", || async {
+        until("the session has no pending question", || async {
             let waiting = client.interrupts(Some(session)).await.unwrap_or_else(|error| panic!("{place}: {error}"));
             if !waiting.is_empty() {
                 let _ = client.cancel_turn(session, None).await;
@@ -265,7 +265,7 @@ impl Ledger {
             assert_eq!(*count, 1, "{place}: {mark} ran again");
         }
         for mark in &self.finished {
-            assert!(lines.contains_key(mark.as_str()), "{place}: {mark} is said to have run");
+            assert!(lines.contains_key(mark.as_str()), "{place}: {mark} is reported as done, but did not run");
         }
         let (sessions, deleting) = (&self.sessions, &self.deleting);
         self.uploads.retain(|(session, ..)| sessions.contains(session) && !deleting.contains(session));
@@ -274,10 +274,10 @@ impl Ledger {
             while whole.len() < content.len() {
                 let piece = client.read_file(session, path, whole.len() as u64).await;
                 let piece = piece.unwrap_or_else(|error| panic!("{place}: {path} of {session}: {error}"));
-                assert!(!piece.content.is_empty(), "{place}: {path} of {session} is short");
+                assert!(!piece.content.is_empty(), "{place}: {path} of {session} is truncated");
                 whole.extend_from_slice(&piece.content);
             }
-            assert!(whole == *content, "{place}: {path} of {session} is another");
+            assert!(whole == *content, "{place}: {path} of {session} has different content");
         }
     }
 }
@@ -289,12 +289,12 @@ fn check_order(events: &[Event], place: &str) {
     let mut ended = HashSet::new();
     for event in events {
         if let Some(turn) = event.turn_id {
-            assert!(!ended.contains(&turn), "{place}: event {} of turn {turn} stands behind its end", event.seq);
+            assert!(!ended.contains(&turn), "{place}: event {} of turn {turn} is after its end", event.seq);
         }
         match &event.kind {
-            EventKind::ItemStarted { item } => assert!(open.insert(item.id), "{place}: item {} begins twice", item.id),
+            EventKind::ItemStarted { item } => assert!(open.insert(item.id), "{place}: item {} starts twice", item.id),
             EventKind::ItemCompleted { item, .. } => {
-                assert!(open.remove(&item.id), "{place}: item {} ends without a beginning", item.id);
+                assert!(open.remove(&item.id), "{place}: item {} ends without a start", item.id);
                 assert!(items.insert(item.id), "{place}: item {} ends twice", item.id);
             }
             EventKind::TurnEnded { .. } => {

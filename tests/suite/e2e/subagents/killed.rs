@@ -58,7 +58,7 @@ async fn killed_at(daemon: &TempDaemon, number: usize) -> Vec<Event> {
             // The session starts a moment later.
             let session = child.session_id.to_string();
             let listen = || async { client.subscribe(&session, 0, false).await.ok() };
-            of_child = Some(until("the subagent", listen).await);
+            of_child = Some(until("the subagent is running", listen).await);
         }
         if event.kind.is_stored() {
             let is_end = matches!(event.kind, EventKind::TurnEnded { .. }) && event.session_id == events.session_id();
@@ -95,7 +95,7 @@ async fn kill_and_go_on(model: &ModelServer, number: usize) {
     let client = Client::connect(&daemon.socket()).await.unwrap();
     let view = client.session(&session).await.unwrap();
     assert!(view.session.open_turn.is_none(), "killed at {number}: {view:#?}");
-    assert_eq!(daemon.read("project/log.txt").lines().count(), before, "nothing runs before it is asked for");
+    assert_eq!(daemon.read("project/log.txt").lines().count(), before, "a call ran before the model requested it");
     if view.session.summary.status == SessionStatus::Interrupted {
         let args = ["run", "--session", &session, "--on-interrupt", "approve", "--output", "json"];
         let result = daemon.ok(args).await.json();

@@ -90,7 +90,7 @@ async fn parallel_subagents_share_files_and_return_their_answers() {
     assert_eq!(result.text, "All parts are done.");
     let mut files: Vec<&str> = result.files.iter().map(|file| file.path.as_str()).collect();
     files.sort_unstable();
-    assert_eq!(files, ["outputs/left.txt", "outputs/right.txt"], "what they changed is told with the turn");
+    assert_eq!(files, ["outputs/left.txt", "outputs/right.txt"], "the turn's result lists the subagents' files");
 
     let results = results(&world);
     let known = subagents(&events);
@@ -171,7 +171,7 @@ async fn subagent_question_is_answered_once_at_the_parent() {
         let view = other.session(&parent.to_string()).await.unwrap();
         assert_eq!((view.session.summary.status, view.pending.len()), (SessionStatus::Waiting, 1));
         other.answer(interrupt.id, &answer, "phone").await.unwrap();
-        assert!(client.answer(interrupt.id, &answer, "desk").await.is_err(), "it is answered once");
+        assert!(client.answer(interrupt.id, &answer, "desk").await.is_err(), "a second answer is rejected");
         stream.stored_until(|kind| matches!(kind, EventKind::InterruptResolved { .. })).await;
     }
     let events = stream.to_the_end().await;
@@ -207,7 +207,7 @@ async fn cancel_reaches_subagents_and_a_subagents_cancel_is_reported() {
     assert_eq!(events.iter().filter(|event| cancelled(&event.kind)).count(), 2);
     for child in known {
         let session = child.session_id.to_string();
-        let ended = until("its end", || async {
+        let ended = until("the turn has ended", || async {
             let view = client.session(&session).await.unwrap();
             view.session.open_turn.is_none().then_some(())
         });
@@ -266,13 +266,13 @@ async fn after_a_crash_only_the_unfinished_subagent_continues() {
         .map(|event| &event["item"]["error"])
         .collect();
     assert_eq!(codes, [&Value::Null, &json!("E_UNKNOWN_OUTCOME")]);
-    assert_eq!(paid(&settled), 1, "what the one that had finished took is counted");
+    assert_eq!(paid(&settled), 1, "usage of the finished subagent is counted once");
 
     let result = world.ok(["run", "--session", &session, "--output", "json"]).await.json();
     assert_eq!(result["text"], "All parts are done.");
     assert_eq!(world.read(&format!("data/workspace/{session}/outputs/quick.txt")), "once\n");
     let all = world.json(["sessions", "list", "--all"]).await;
-    assert_eq!(all.as_array().unwrap().len(), 3, "the one that went on is the one that was cut off: {all:#}");
+    assert_eq!(all.as_array().unwrap().len(), 3, "the interrupted subagent is continued, not replaced: {all:#}");
 }
 
 #[tokio::test]
@@ -350,7 +350,7 @@ async fn subagent_inherits_the_interrupt_policy() {
         assert_eq!(result["denials"][0]["tool"], "write_file of subagent", "{result:#}");
         let of_parent: Vec<Value> =
             lines.iter().filter(|line| line["session_id"] == lines[0]["session_id"]).cloned().collect();
-        assert_eq!(paid(&of_parent), 1, "what it took is counted: {on_interrupt}");
+        assert_eq!(paid(&of_parent), 1, "usage of the subagent is counted: {on_interrupt}");
     }
 }
 
@@ -379,7 +379,7 @@ async fn subagent_question_is_withdrawn_with_its_turn() {
         }
         let client = world.client().await;
         let child = subagents(&events)[0].session_id.to_string();
-        until("nobody asks and nobody works", || async {
+        until("no question is pending and no turn is running", || async {
             let asked = client.interrupts(None).await.unwrap();
             let (parent, child) = (client.session(&session_of(&events)).await, client.session(&child).await);
             let is_over = parent.unwrap().session.open_turn.is_none() && child.unwrap().session.open_turn.is_none();
@@ -433,7 +433,7 @@ async fn session_grant_applies_to_all_its_subagents() {
     }
     client.answer(asked.unwrap(), &Answer::Always { scope: GrantScope::Session }, "desk").await.unwrap();
     let waits = subagents(&events).into_iter().find(|child| child.task == "Second").unwrap().session_id.to_string();
-    let allowed = until("what is allowed to reach the other", || async {
+    let allowed = until("the grant is visible in the other session", || async {
         let view = client.session(&waits).await.unwrap();
         (!view.session.settings.grants.is_empty()).then_some(())
     });
@@ -513,7 +513,7 @@ async fn subagent_tokens_count_towards_the_turn_budget() {
     assert_eq!(results[0]["ok"], false);
     assert!(results[0]["error"].as_str().unwrap().contains("turn's token budget"), "{results:#?}");
     let asked = world.model.requests().iter().filter(|request| task_of(request).is_some()).count();
-    assert!(asked <= 4, "it was stopped: {asked}");
+    assert!(asked <= 4, "too many requests after the budget was spent: {asked}");
 }
 
 #[tokio::test]
@@ -537,6 +537,6 @@ async fn attach_replays_history_without_waiting_for_a_busy_subagent() {
     };
     let mut of_work = stored_of(child.to_string());
     of_work.retain(|seq| *seq < began);
-    assert_eq!(of_work, (1..began).collect::<Vec<_>>(), "all of its work is told");
+    assert_eq!(of_work, (1..began).collect::<Vec<_>>(), "every action of the subagent is reported");
     assert_eq!(stored_of(session_of(&events)), (1..=events.len() as u64).collect::<Vec<_>>());
 }

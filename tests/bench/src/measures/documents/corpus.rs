@@ -67,8 +67,8 @@ impl Environment {
             return Ok(());
         }
         python::say("making the documents, which takes a minute…");
-        let maker = names.first().context("no script makes them")?;
-        python::run(self.script(maker).arg(&self.corpus)).await.context("the documents could not be made")?;
+        let maker = names.first().context("could not find the script")?;
+        python::run(self.script(maker).arg(&self.corpus)).await.context("could not generate the documents")?;
         fs::write(stamp, scripts)?;
         Ok(())
     }

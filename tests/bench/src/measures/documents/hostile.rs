@@ -146,7 +146,7 @@ async fn read(corpus: &Corpus, name: &str, wanted: WantedParts) -> anyhow::Resul
         while let Some(piece) = extraction.next().await {
             parts += u32::from(matches!(piece?, Piece::Part(_)));
         }
-        ensure!(parts > 0, "nothing of {name} was read");
+        ensure!(parts > 0, "no part of {name} was read");
         samples.add(begun.elapsed());
     }
     Ok(samples)

@@ -77,7 +77,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
         last = Some((peer, daemon));
     }
     let pieces: BTreeSet<_> = rounds.iter().map(|round| (round.given.chunks, &round.given.problems)).collect();
-    ensure!(pieces.len() == 1, "the rounds did not index the same: {pieces:?}");
+    ensure!(pieces.len() == 1, "indexed passages differ between rounds: {pieces:?}");
     let mut rows = indexing(&corpus, &rounds);
     let (Some((peer, daemon)), Some(Round { given, theirs })) = (last, rounds.pop()) else { return Ok(rows) };
     rows.push(cold(&corpus, &peer).await?);

@@ -49,10 +49,10 @@ impl Ours {
         let took = begun.elapsed();
         let peaks = watch.peaks();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        ensure!(output.status.success(), "docs add ended with {}: {said}", output.status);
+        ensure!(output.status.success(), "docs add exited with {}: {said}", output.status);
         let report: Value = serde_json::from_slice(&output.stdout)?;
-        let states = report["documents"].as_array().context("docs add tells of no documents")?;
-        ensure!(states.len() == documents.len(), "{} of {} documents were taken", states.len(), documents.len());
+        let states = report["documents"].as_array().context("docs add lists no documents")?;
+        ensure!(states.len() == documents.len(), "only {} of {} documents were indexed", states.len(), documents.len());
         let problem = |state: &Value| Some(format!("{}: {}", state["name"].as_str()?, state["problem"].as_str()?));
         Ok(Given {
             took,

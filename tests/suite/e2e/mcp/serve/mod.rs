@@ -125,7 +125,7 @@ impl Caller {
 async fn result(handle: RequestHandle<RoleClient>) -> CallToolResult {
     match handle.await_response().await.unwrap() {
         ServerResult::CallToolResult(result) => result,
-        other => panic!("no result of a tool: {other:?}"),
+        other => panic!("expected a tool result: {other:?}"),
     }
 }
 
