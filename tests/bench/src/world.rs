@@ -277,8 +277,9 @@ pub(crate) fn computed_by(process: u32) -> anyhow::Result<Duration> {
     // The name of the program is in brackets, and can contain anything.
     let (_, fields) = stat.rsplit_once(')').context("invalid /proc/PID/stat: no name")?;
     let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
-    let ticks =
-        |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok()).context("invalid /proc/PID/stat: no times");
+    let ticks = |at: usize| {
+        fields.get(at).and_then(|field| field.parse::<u64>().ok()).context("invalid /proc/PID/stat: no times")
+    };
     // User and system time, see proc_pid_stat(5).
     Ok(Duration::from_millis((ticks(11)? + ticks(12)?) * TICK_MS))
 }

@@ -200,7 +200,10 @@ async fn added_folder_protects_secrets_links_and_hard_links() {
     assert!(results[5].contains("needle"), "{}", results[5]);
     assert!(!results[6].contains("hunter3"), "{}", results[6]);
     assert_eq!(world.read("secret.txt"), "hunter3\n", "a hard link to an outside file is not modified");
-    assert!(!world.model.requests()[0].body.to_string().contains("Obey the library"), "AGENTS.md of an added folder is not loaded");
+    assert!(
+        !world.model.requests()[0].body.to_string().contains("Obey the library"),
+        "AGENTS.md of an added folder is not loaded"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

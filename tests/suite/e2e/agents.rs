@@ -326,7 +326,11 @@ async fn pending_question_survives_removal_of_its_agent() {
     world.daemon.restart().await;
     let client = world.client().await;
     let pending = client.interrupts(Some(&session)).await.unwrap();
-    assert_eq!(pending.iter().map(|pending| pending.id).collect::<Vec<_>>(), [interrupt.id], "the interrupt is still pending");
+    assert_eq!(
+        pending.iter().map(|pending| pending.id).collect::<Vec<_>>(),
+        [interrupt.id],
+        "the interrupt is still pending"
+    );
     let mut attached = client.subscribe(&session, seen, false).await.unwrap();
     client.answer(interrupt.id, &Answer::Text { text: "the first".to_owned() }, "phone").await.unwrap();
     let rest = attached.to_the_end().await;

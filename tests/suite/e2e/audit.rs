@@ -153,7 +153,9 @@ async fn command_interrupted_by_a_crash_has_unknown_outcome() {
     fs::create_dir_all(&project).unwrap();
     let client = world.client().await;
     let _events = client.turn(turn(trusting(&project), "Sleep!")).await.unwrap();
-    let record = until("the decision is recorded", || async { audit(&world, &["--tool", "run_bash_command"]).await.pop() }).await;
+    let record =
+        until("the decision is recorded", || async { audit(&world, &["--tool", "run_bash_command"]).await.pop() })
+            .await;
     assert_eq!(record["outcome"], "open");
     world.daemon.crash().await;
     let records = audit(&world, &[]).await;

@@ -12,7 +12,10 @@ async fn chat_answers_prompts_and_slash_commands() {
     terminal.hears("I am Ada", "Good morning, Ada.");
     world.model.reply(Reply::text("You are Ada."));
     terminal.hears("Who am I?", "You are Ada.");
-    assert!(world.model.requests()[1].body["messages"].to_string().contains("I am Ada"), "both turns are in one session");
+    assert!(
+        world.model.requests()[1].body["messages"].to_string().contains("I am Ada"),
+        "both turns are in one session"
+    );
 
     terminal.says("/help");
     let help = terminal.prompt();

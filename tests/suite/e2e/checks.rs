@@ -170,7 +170,7 @@ async fn unreadable_rules_keep_the_previous_rules() {
         assert!(results[0].starts_with(denied), "{what}: {results:?}");
         let lines = world.log().matches("could not reload the configuration").count();
         world.daemon.signal(Signal::SIGHUP);
-        until_true("SIGHUP reloads the checks", || {
+        until_true("the rejected reload is logged", || {
             world.log().matches("could not reload the configuration").count() > lines
         })
         .await;

@@ -460,7 +460,11 @@ async fn stream_reports_repeated_prompt_bytes() {
     assert_eq!(usage(&first)["prompt"]["previous_bytes"], 0, "{first:#?}");
     let second = world.ok(["run", "Two", "--continue", "--output", "stream-json"]).await.json_lines();
     let prompt = usage(&second)["prompt"].clone();
-    assert_eq!(prompt["repeated_bytes"], usage(&first)["prompt"]["bytes"], "the whole first request is repeated: {prompt:#}");
+    assert_eq!(
+        prompt["repeated_bytes"],
+        usage(&first)["prompt"]["bytes"],
+        "the whole first request is repeated: {prompt:#}"
+    );
     assert_eq!(prompt["broken_by"], Value::Null);
     // Users see it next to the provider's figures.
     world.ok(["run", "Three", "--continue"]).await.says(&[" repeated) · "]);
@@ -500,8 +504,6 @@ async fn cancelled_compaction_changes_nothing() {
     compaction.output(Vec::new()).await.exits(130);
     let view = client.context(&session).await.unwrap();
     assert_eq!(view.messages, 20, "{view:#?}");
-    until("the session is idle", async || {
-        client.session(&session).await.unwrap().live_turn.is_none().then_some(())
-    })
-    .await;
+    until("the session is idle", async || client.session(&session).await.unwrap().live_turn.is_none().then_some(()))
+        .await;
 }

@@ -45,7 +45,10 @@ fn is_open(world: &World) -> bool {
 async fn answers_cite_the_page_in_all_document_formats() {
     let world = World::start().await;
     world.still_serves().await;
-    assert!(!is_open(&world) && !world.data().join("index").exists(), "the index is not opened before the first search");
+    assert!(
+        !is_open(&world) && !world.data().join("index").exists(),
+        "the index is not opened before the first search"
+    );
     for (name, query, answer) in [
         ("latin.pdf", "the committee met on day 2", "latin.pdf p. 2"),
         ("cjk.pdf", "各部门什么时候提交报表", "cjk.pdf p. 1"),

@@ -129,7 +129,11 @@ async fn unreviewed_command_cannot_plant_a_guarded_file() {
         assert!(tool_result.contains("was reverted"), "{planted}: {tool_result}");
         let path = world.daemon.path().join("project").join(planted);
         assert!(path.symlink_metadata().is_err(), "{planted} still exists");
-        assert_eq!(content(&world, "project/done.txt").as_deref(), Some("over\n"), "{planted}: other changes are not reverted");
+        assert_eq!(
+            content(&world, "project/done.txt").as_deref(),
+            Some("over\n"),
+            "{planted}: other changes are not reverted"
+        );
     }
 }
 

@@ -136,8 +136,10 @@ async fn open_silent_pipe_is_reported_and_ends_by_timeout_or_ctrl_c() {
         [&["run", "Go", "--timeout", "1", "--output", "json"][..], &["run", "--timeout", "1", "--output", "json"]]
     {
         let (child, _open) = on_open_pipe(&world, args);
-        let output =
-            tokio::time::timeout(PATIENCE, child.wait_with_output()).await.expect("the time limit ends the command").unwrap();
+        let output = tokio::time::timeout(PATIENCE, child.wait_with_output())
+            .await
+            .expect("the time limit ends the command")
+            .unwrap();
         assert_eq!(output.status.code(), Some(6));
         let output_json: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(output_json["error"]["kind"], "timeout", "{output_json}");

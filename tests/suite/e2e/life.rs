@@ -170,5 +170,9 @@ async fn passed_socket_is_served_and_not_removed() {
     assert_eq!(daemon.json(["status"]).await["pid"], json!(daemon.pid()));
     daemon.ok(["run", "Hi"]).await;
     assert_eq!(daemon.sigterm().await, Some(0));
-    assert_eq!(fs::metadata(daemon.socket()).unwrap().ino(), inode, "the daemon removed a socket that it did not create");
+    assert_eq!(
+        fs::metadata(daemon.socket()).unwrap().ino(),
+        inode,
+        "the daemon removed a socket that it did not create"
+    );
 }

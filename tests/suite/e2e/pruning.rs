@@ -40,7 +40,10 @@ async fn sessions_are_filtered_and_removed_together() {
     // A waiting and a pinned session are never removed.
     world.model.reply(Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": "a\n"})));
     let waiting = world.spawn_agentctl(["run", "Write it", "--on-interrupt", "wait"]);
-    until("the session is waiting", async || (world.titles(&["--status", "waiting"]).await == ["Write it"]).then_some(())).await;
+    until("the session is waiting", async || {
+        (world.titles(&["--status", "waiting"]).await == ["Write it"]).then_some(())
+    })
+    .await;
     assert_eq!(world.titles(&["--status", "open"]).await, ["Write it"]);
     world.ok(["sessions", "pin", "Mend the roof"]).await;
     world.daemon.crash().await;

@@ -66,7 +66,10 @@ async fn mention_or_file_type_loads_a_skill() {
         let root = world.path().join("data/workspace").join(session["session_id"].as_str().unwrap());
         root.join("skills/tax/SKILL.md").is_file()
     };
-    assert!(!world.model.requests()[0].body.to_string().contains("Works out taxes"), "the description was sent without a request");
+    assert!(
+        !world.model.requests()[0].body.to_string().contains("Works out taxes"),
+        "the description was sent without a request"
+    );
     assert!(!skills(&first));
     let mentioned = world.ok(["run", "Use @tax", "--output", "json"]).await.json();
     assert!(skills(&mentioned) && tail(&world).contains("read skills/tax/SKILL.md"), "{}", tail(&world));
@@ -162,7 +165,7 @@ async fn oversized_skill_catalogue_is_shortened_and_listed_as_such() {
     .await;
     let from = world.path().join("from/zebra").display().to_string();
     let added = world.ok(["skills", "add", &from]).await.stdout;
-    assert_eq!(added.lines().count(), 1, "the preview has more than one line: {added}");
+    assert_eq!(added.lines().count(), 1, "the output has more than one line: {added}");
     let project = world.path().join("project");
     world.ok(["run", "Hello", "-C", project.to_str().unwrap()]).await;
     let messages = world.model.requests().last().unwrap().body.to_string();
@@ -174,7 +177,7 @@ async fn oversized_skill_catalogue_is_shortened_and_listed_as_such() {
         let (name, is_own) = (skill["name"].as_str().unwrap(), skill["origin"] == "person");
         assert!(
             !is_own || skill["shown"] == "whole" || skill["shown"] == "shortened",
-            "{name} is not the user's skill: {skill}"
+            "{name}, a user skill, is listed without a description: {skill}"
         );
         let is_listed = messages.contains(&format!("\\n- {name}"));
         assert_eq!(is_listed, skill["shown"] != "none", "{name}");

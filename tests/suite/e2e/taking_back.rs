@@ -65,7 +65,10 @@ async fn unanswered_message_is_withdrawn_and_its_files_stay() {
     for request in &world.model.requests()[1..] {
         let words = words(request);
         assert!(!words.contains("wipe") && !words.contains("drop"), "{words}");
-        assert!(words.contains("notes.txt") && words.contains("second thing"), "the uploaded file is not mentioned: {words}");
+        assert!(
+            words.contains("notes.txt") && words.contains("second thing"),
+            "the uploaded file is not mentioned: {words}"
+        );
     }
 }
 

@@ -79,7 +79,10 @@ async fn imported_session_equals_the_original() {
     assert!(members.contains("files/uploads/deep/big.txt") && !members.contains("secret-of-the-project"), "{members}");
     let unpacked = Command::new("tar").arg("xzfO").arg(&file).output().unwrap();
     let content = String::from_utf8_lossy(&unpacked.stdout);
-    assert!(!content.contains("\"grants\":[{") && !content.contains("\"environment\""), "the archive contains grants or variables");
+    assert!(
+        !content.contains("\"grants\":[{") && !content.contains("\"environment\""),
+        "the archive contains grants or variables"
+    );
 
     let other = elsewhere(&world).await;
     let report = import(&other, &file, &[]).await;

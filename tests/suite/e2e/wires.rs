@@ -264,7 +264,11 @@ async fn server_accepts_subagents_and_their_parent() {
         assert!(requests.len() >= 7, "{provider:?}: {}", requests.len());
         let keys: std::collections::HashSet<String> =
             requests.iter().map(|request| request.sent()["prompt_cache_key"].to_string()).collect();
-        assert_eq!(keys.len(), if provider == Provider::OpenAi { 3 } else { 1 }, "the cache keys are not distinct: {keys:?}");
+        assert_eq!(
+            keys.len(),
+            if provider == Provider::OpenAi { 3 } else { 1 },
+            "the cache keys are not distinct: {keys:?}"
+        );
     }
 }
 

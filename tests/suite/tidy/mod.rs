@@ -107,7 +107,10 @@ fn files_stay_below_the_line_limit() {
 #[test]
 fn modules_open_with_prose() {
     let opens = |source: &Source| source.text.trim_start().starts_with("//!");
-    none("a module starts with a `//!` comment", product().iter().filter(|s| !opens(s)).map(|s| s.path.clone()).collect());
+    none(
+        "a module starts with a `//!` comment",
+        product().iter().filter(|s| !opens(s)).map(|s| s.path.clone()).collect(),
+    );
 }
 
 /// A comment names the thing or states what it does. Sentences that open with a question word have to be read twice.

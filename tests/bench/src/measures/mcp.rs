@@ -124,7 +124,8 @@ async fn a_call() -> anyhow::Result<Row> {
         let begun = Instant::now();
         let answer = bare.call_tool(params).await?;
         let one = begun.elapsed();
-        let said = answer.content.first().and_then(|content| content.as_text()).context("the server returned no text")?;
+        let said =
+            answer.content.first().and_then(|content| content.as_text()).context("the server returned no text")?;
         ensure!(said.text == text, "unexpected answer of the server: {:?}", said.text);
 
         let arguments = json!({ "text": text }).to_string();

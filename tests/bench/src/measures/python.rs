@@ -32,9 +32,7 @@ impl Scripts {
         say("bringing the Python packages of the comparison…");
         let mut pip = Command::new(&self.python);
         pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade", "--target"]);
-        run(pip.arg(&self.packages).arg("-r").arg(&wanted))
-            .await
-            .context("could not install its Python packages")?;
+        run(pip.arg(&self.packages).arg("-r").arg(&wanted)).await.context("could not install its Python packages")?;
         fs::copy(wanted, ready)?;
         Ok(())
     }

@@ -54,7 +54,11 @@ async fn errors_are_reported_once_pushed_or_pulled() {
         let text = words(&requests[1]);
         assert!(text.contains("/project/a.fk:2:1: error: this is broken: [31m BROKEN two (fake E1)"), "{how}: {text}");
         assert!(!text.contains("BROKEN before (fake") && !text.contains("this is odd"), "{how}: {text}");
-        assert_eq!([1, 2, 3].map(|at| count(&requests[at])), [1, 1, 1], "{how}: an error is reported once, and fixing it is not reported");
+        assert_eq!(
+            [1, 2, 3].map(|at| count(&requests[at])),
+            [1, 1, 1],
+            "{how}: an error is reported once, and fixing it is not reported"
+        );
     }
 }
 

@@ -71,7 +71,7 @@ async fn late_diagnostics_are_rechecked_in_the_next_turn() {
     world.says("Go on.", &["--continue"]).await;
     let last = world.model.requests().pop().unwrap();
     assert!(words(&last).contains("Edited /project/c.txt") && words(&last).contains("BROKEN two"), "{}", words(&last));
-    assert_eq!(count(&last), 0, "the user has fixed the error: {}", words(&last));
+    assert_eq!(count(&last), 0, "the error that the user fixed is reported: {}", words(&last));
 }
 
 #[tokio::test]

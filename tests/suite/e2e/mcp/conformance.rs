@@ -138,7 +138,9 @@ impl Served {
         command.envs(agentctl.get_envs().filter_map(|(name, value)| Some((name, value?))));
         let bridge = command.stdin(Stdio::null()).spawn().unwrap();
         let mut served = Self { bridge, url: String::new() };
-        let port = until("the server is listening", || async { Some(home.read("port")).filter(|port| port.ends_with('\n')) }).await;
+        let port =
+            until("the server is listening", || async { Some(home.read("port")).filter(|port| port.ends_with('\n')) })
+                .await;
         served.url = format!("http://127.0.0.1:{}/mcp", port.trim());
         served
     }

@@ -32,7 +32,7 @@ fn started(world: &World) -> Vec<String> {
 async fn server_era_is_detected_once() {
     let mut world = daemon("ok").await;
     assert!(world.act("now").await.contains("acted: "));
-    assert_eq!(started(&world), ["new", "new"], "the server is restarted for the older protocol");
+    assert_eq!(started(&world), ["new", "new"], "the server is restarted with the detected protocol");
     let listed = world.json(["mcp", "list"]).await;
     holds(&listed[0], json!({"protocol": "2026-07-28", "says_it_is": "fake 2"}));
     world.servers_are_gone().await;

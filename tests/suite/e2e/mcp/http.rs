@@ -23,8 +23,10 @@ impl Server {
         command.arg(fake().with_file_name(program)).arg(how).arg(home.path());
         let process = command.stdin(Stdio::null()).spawn().unwrap();
         let mut server = Self { process, home, url: String::new() };
-        let port =
-            until("the server is listening", || async { Some(server.read("port")).filter(|port| port.ends_with('\n')) }).await;
+        let port = until("the server is listening", || async {
+            Some(server.read("port")).filter(|port| port.ends_with('\n'))
+        })
+        .await;
         server.url = format!("http://127.0.0.1:{}/mcp", port.trim());
         server
     }
