@@ -84,9 +84,9 @@ impl BareClient {
             if deltas > 0 {
                 first_words.get_or_insert_with(|| begun.elapsed());
             }
-            let kept = bytes.len().min(words.len() - 1);
+            let overlap = bytes.len().min(words.len() - 1);
             seam.clear();
-            seam.extend_from_slice(&bytes[bytes.len() - kept..]);
+            seam.extend_from_slice(&bytes[bytes.len() - overlap..]);
         }
         let first_words = first_words.context("the model sent no text")?;
         Ok(BareAnswer { first_words, whole: begun.elapsed(), deltas })

@@ -46,9 +46,9 @@ const TICK_MS: u64 = 10;
 
 /// Raises the limit of open files of this process to its maximum.
 pub(crate) fn allow_many_files() {
-    if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
+    if let Ok((_, max)) = getrlimit(Resource::RLIMIT_NOFILE) {
         // A failure shows up later, as failing connections.
-        let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, max, max);
     }
 }
 

@@ -225,13 +225,13 @@ async fn session_rule_of_an_added_folder_is_dropped_with_the_folder() {
     // A rule for the session uses the session's name of the folder, and is removed with it: the name may be reused.
     world.ok(["answer", waiting["id"].as_str().unwrap(), "always"]).await;
     world.agentctl(["wait", "last"]).await;
-    let kept = async || {
+    let settings_of = async || {
         let settings = world.ok(["sessions", "show", "last", "--json"]).await.stdout;
         settings.contains("[in /folders/my-lib] sed -i")
     };
-    assert!(kept().await);
+    assert!(settings_of().await);
     world.ok(["run", "Go.", "--session", "last", "--add-dir", "none"]).await;
-    assert!(!kept().await);
+    assert!(!settings_of().await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -268,8 +268,8 @@ async fn mentioned_file_in_an_added_folder_gets_its_session_path() {
     let world = with_folders().await;
     world.model.default_reply(Reply::text("Good."));
     let (project, notes) = (world.at("project"), world.at("notes"));
-    let words = format!("Read #{}", world.at("notes/todo.md"));
-    world.ok(["run", &words, "-C", &project, "--add-dir", &notes]).await;
+    let prompt = format!("Read #{}", world.at("notes/todo.md"));
+    world.ok(["run", &prompt, "-C", &project, "--add-dir", &notes]).await;
     has_all(&world.model.requests()[0].body.to_string(), &["/folders/notes/todo.md"]);
 }
 

@@ -26,8 +26,8 @@ async fn world_of(agents: &str) -> World {
 /// The agent that a request is for.
 fn agent_of(request: &Recorded) -> &'static str {
     let system = request.messages()[0]["content"].as_str().unwrap();
-    let known = ["poet", "critic", "clerk"].map(|id| (format!("You are the agent `{id}`"), id));
-    known.into_iter().find(|(words, _)| system.contains(words.as_str())).map_or("main", |(_, id)| id)
+    let prompts = ["poet", "critic", "clerk"].map(|id| (format!("You are the agent `{id}`"), id));
+    prompts.into_iter().find(|(text, _)| system.contains(text.as_str())).map_or("main", |(_, id)| id)
 }
 
 fn tools_of(request: &Recorded) -> Vec<&str> {
@@ -51,9 +51,9 @@ async fn agents_are_listed_and_shown_and_unknown_tools_are_logged() {
     let ids = texts(&listed, "id");
     assert_eq!(ids, ["critic", "poet", "researcher", "reviewer"]);
     let listed = world.ok(["agents", "list"]).await.stdout;
-    assert!(["poet", "code", "Writes verse.", "by mention"].iter().all(|words| listed.contains(words)), "{listed}");
+    assert!(["poet", "code", "Writes verse.", "by mention"].iter().all(|text| listed.contains(text)), "{listed}");
     let shown = world.ok(["agents", "show", "poet"]).await.stdout;
-    assert!(["You rhyme.", "read_file", "code"].iter().all(|words| shown.contains(words)), "{shown}");
+    assert!(["You rhyme.", "read_file", "code"].iter().all(|text| shown.contains(text)), "{shown}");
     let shown = world.json(["agents", "show", "poet"]).await;
     holds(&shown, json!({"slot": "code", "tools": ["read_file", "gerp"]}));
     world.agentctl(["agents", "show", "peot"]).await.exits(2).says(&["no such agent", "poet"]);
@@ -426,25 +426,25 @@ async fn user_selected_agent_cannot_be_left_by_a_model() {
     // Later turns, a restart, a fork and an import keep it.
     world.model.respond_with(|request| Reply::text(agent_of(request)));
     world.daemon.crash().await;
-    let who = async |world: &World, session: &str, more: &[&str]| {
+    let active_agent = async |world: &World, session: &str, more: &[&str]| {
         let args: Vec<&str> = ["run", "Who?", "--session", session].iter().chain(more).copied().collect();
         world.ok(args).await.stdout.trim().to_owned()
     };
-    assert_eq!(who(&world, session, &[]).await, "clerk");
+    assert_eq!(active_agent(&world, session, &[]).await, "clerk");
     world.ok(["sessions", "reset", session]).await;
-    assert_eq!(who(&world, session, &[]).await, "clerk");
+    assert_eq!(active_agent(&world, session, &[]).await, "clerk");
     let fork = world.ok(["sessions", "fork", session]).await.stdout.trim().to_owned();
-    assert_eq!(who(&world, &fork, &[]).await, "clerk");
+    assert_eq!(active_agent(&world, &fork, &[]).await, "clerk");
     let archive = world.path().join("work.tar.gz");
     let archive = archive.to_str().unwrap();
     world.ok(["sessions", "export", session, "-o", archive]).await;
     let imported = world.json(["sessions", "import", archive, "--as-new"]).await;
     let imported = imported["session_id"].as_str().unwrap_or_else(|| panic!("{imported}")).to_owned();
-    assert_eq!(who(&world, &imported, &[]).await, "clerk");
+    assert_eq!(active_agent(&world, &imported, &[]).await, "clerk");
 
     // Until the user selects another one. Without its definition, it is not replaced.
-    assert_eq!(who(&world, session, &["--agent", "main"]).await, "main");
-    assert_eq!(who(&world, session, &[]).await, "main");
+    assert_eq!(active_agent(&world, session, &["--agent", "main"]).await, "main");
+    assert_eq!(active_agent(&world, session, &[]).await, "main");
     world.write("config/agents.yaml", "agents: {}\n");
     world.client().await.reload().await.unwrap();
     let output = world.agentctl(["run", "Who?", "--session", &fork]).await.exits(2);
@@ -457,7 +457,7 @@ async fn chat_command_selects_the_agent() {
     world.model.respond_with(|request| Reply::text(format!("I am {}.", agent_of(request))));
     let lines = "/agent poet\nWho?\nAnd now?\n/agent main\nWho?\n";
     let output = world.agentctl_with(["chat"], lines).await.exits(0);
-    let said: Vec<&str> = output.stdout.lines().filter(|line| line.starts_with("I am")).collect();
-    assert_eq!(said, ["I am poet.", "I am poet.", "I am main."]);
+    let names: Vec<&str> = output.stdout.lines().filter(|line| line.starts_with("I am")).collect();
+    assert_eq!(names, ["I am poet.", "I am poet.", "I am main."]);
     output.says(&["poet works here"]);
 }

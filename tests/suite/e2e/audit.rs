@@ -113,7 +113,7 @@ async fn audit_prints_one_line_per_call_and_filters() {
     let shown = world.ok(["audit", "--session", &session[..13]]).await.stdout;
     let lines: Vec<&str> = shown.lines().collect();
     assert_eq!(lines.len(), 5, "{shown}");
-    for (line, words) in lines[1..].iter().zip([
+    for (line, parts) in lines[1..].iter().zip([
         ["run_bash_command  echo first", "ask", "phone: approve", "done, exit 0"],
         ["run_bash_command  rm -r outputs", "ask", "phone: reject", "refused"],
         [
@@ -124,7 +124,7 @@ async fn audit_prints_one_line_per_call_and_filters() {
         ],
         ["write_file        outputs/notes.txt", "ask", "phone: approve", "done, 1 file"],
     ]) {
-        assert!(words.iter().all(|word| line.contains(word)), "not all of {words:?} are in {line:?}");
+        assert!(parts.iter().all(|word| line.contains(word)), "not all of {parts:?} are in {line:?}");
     }
     let turn = audit(&world, &["--tool", "write_file"]).await[0]["turn_id"].as_str().unwrap().to_owned();
     for (args, count) in [
@@ -221,11 +221,11 @@ async fn unwritable_log_blocks_commands_and_is_reported() {
     output.says(&["did not run: could not write the audit log"]);
     let consequence = "calls that change anything are refused";
     let doctor = world.agentctl(["doctor"]).await.exits(2).stdout;
-    let place = format!("cannot write to {}", path.display());
-    assert!(doctor.contains(&place) && doctor.contains(consequence), "{doctor}");
+    let problem = format!("cannot write to {}", path.display());
+    assert!(doctor.contains(&problem) && doctor.contains(consequence), "{doctor}");
     assert!(doctor.contains("make it a writable file that you own"), "{doctor}");
     let status = world.ok(["status"]).await.stdout;
-    assert!(status.contains(&place) && status.contains(consequence), "{status}");
+    assert!(status.contains(&problem) && status.contains(consequence), "{status}");
     let problems = world.json(["status"]).await["problems"].clone();
     assert_eq!(problems[0]["subject"], "audit", "{problems}");
 

@@ -13,10 +13,10 @@ const FIND: (&str, &str) = ("QUARTZ-3", "It says QUARTZ-3 (latin.pdf p. 3).");
 
 /// A document of this many paragraphs, all different.
 fn long(paragraphs: u32) -> Vec<u8> {
-    let words =
+    let line =
         |number: u32| (0..40).map(move |word| format!("w{:x}", (number * 40 + word).wrapping_mul(2_654_435_761)));
     let text: Vec<String> = (0..paragraphs)
-        .map(|number| format!("zircon{number} {}", words(number).collect::<Vec<_>>().join(" ")))
+        .map(|number| format!("zircon{number} {}", line(number).collect::<Vec<_>>().join(" ")))
         .collect();
     docx(&text)
 }
@@ -121,7 +121,7 @@ async fn repeatedly_replaced_file_gives_consistent_results_or_errors() {
             "No line",
             "empty",
         ];
-        assert!(is_right || is_clear.iter().any(|words| result.contains(words)), "{result}");
+        assert!(is_right || is_clear.iter().any(|text| result.contains(text)), "{result}");
     }
     let output = world.agentctl(["run", "--session", &id, "Where is it now?"]);
     searches_and_cites(&world, "uploads/latin.pdf", FIND.0);
@@ -310,7 +310,7 @@ async fn unsupported_file_is_refused_with_its_type() {
         calls.push(("read_file", json!({"path": format!("/project/{name}")})));
     }
     let results = world.call_all_in_project(calls).await;
-    for ((name, _, what), results) in kinds.iter().zip(results.chunks(3)) {
+    for ((name, _, label), results) in kinds.iter().zip(results.chunks(3)) {
         for result in results {
             has_none(result, &["No line matches", "No match for", "No results for", "match in", "**", "\\pard"]);
         }
@@ -321,7 +321,7 @@ async fn unsupported_file_is_refused_with_its_type() {
                 "photo.jpg" => "make recognition",
                 _ => "save or export it as PDF",
             };
-            assert!(result.contains(what) && result.contains(hint), "{name}: {result}");
+            assert!(result.contains(label) && result.contains(hint), "{name}: {result}");
         }
         assert!(results[2].contains("cannot be read") || results[2].contains("could not"), "{name}: {}", results[2]);
     }

@@ -48,7 +48,7 @@ async fn model_without_progress_times_out() {
     // Like a stuck server behind a proxy that keeps the connection alive.
     let comment = ": still here\n\n";
     let alive = Reply::status(200, comment.repeat(100_000)).header("content-type", "text/event-stream");
-    for (silent, limit, words) in [
+    for (silent, limit, answer) in [
         (Reply::never(), "300ms", ""),
         (Reply::text("one two three").hang_behind("two"), "300ms", ""),
         (alive.bytes_per_write(comment.len()).delay_ms(10), "2s", "for 10s, only keep-alives"),
@@ -59,8 +59,8 @@ async fn model_without_progress_times_out() {
         let result = ask(&world, 1).await;
         let error = &result["error"];
         assert_eq!(error["kind"], "timeout", "{result:#}");
-        assert!(error["message"].as_str().unwrap().contains(words), "{result:#}");
-        assert!(words.is_empty() || error.to_string().contains("timeouts.first_byte"), "{result:#}");
+        assert!(error["message"].as_str().unwrap().contains(answer), "{result:#}");
+        assert!(answer.is_empty() || error.to_string().contains("timeouts.first_byte"), "{result:#}");
         // On a busy machine, a response may take longer than that.
         world.write("config/models.yaml", "base: {retries: 0}");
         world.ok(["reload"]).await;
@@ -162,8 +162,8 @@ async fn invalid_calls_are_reported_to_the_model() {
 #[tokio::test]
 async fn oversized_answer_is_truncated_and_can_be_read_again() {
     let world = World::start().await;
-    let words: String = (0..3_000_000).map(|number| format!("{number} ")).collect();
-    let pieces = words.as_bytes().chunks(1 << 20).map(|piece| String::from_utf8_lossy(piece).into_owned());
+    let long_text: String = (0..3_000_000).map(|number| format!("{number} ")).collect();
+    let pieces = long_text.as_bytes().chunks(1 << 20).map(|piece| String::from_utf8_lossy(piece).into_owned());
     world.model.reply(Reply::deltas(pieces)).default_reply(Reply::text("Enough."));
     let output = world.agentctl(["run", "Hi", "--output", "stream-json"]).await.exits(7);
     let lines = output.json_lines();
@@ -171,7 +171,7 @@ async fn oversized_answer_is_truncated_and_can_be_read_again() {
     assert!(warning.to_string().contains("more than 4 MiB"), "{warning}");
     let result = lines.last().unwrap();
     let text = result["text"].as_str().unwrap();
-    assert!(text.len() > 3 << 20 && words.starts_with(text), "{} bytes", text.len());
+    assert!(text.len() > 3 << 20 && long_text.starts_with(text), "{} bytes", text.len());
     // It can be read again, and the session can be continued.
     let session = result["session_id"].as_str().unwrap();
     let again = world.ok(["attach", session, "--after", "0", "--output", "stream-json"]).await;

@@ -80,8 +80,8 @@ fn is_repeated(event: &Value) -> bool {
 fn normalized(value: &Value, ids: &mut Vec<String>) -> Value {
     match value {
         Value::Object(fields) => {
-            let kept = fields.iter().filter(|(name, _)| !TIMES.contains(&name.as_str()));
-            kept.map(|(name, value)| (name.clone(), normalized(value, ids))).collect()
+            let fields_left = fields.iter().filter(|(name, _)| !TIMES.contains(&name.as_str()));
+            fields_left.map(|(name, value)| (name.clone(), normalized(value, ids))).collect()
         }
         Value::Array(values) => values.iter().map(|value| normalized(value, ids)).collect(),
         Value::String(text) => json!(with_places(text, ids)),
@@ -114,19 +114,19 @@ const TIMES: [&str; 17] = [
 /// The text with every ID replaced by its index.
 fn with_places(text: &str, ids: &mut Vec<String>) -> String {
     let is_of_id = |letter: char| letter.is_ascii_alphanumeric() || "-_".contains(letter);
-    let words = text.split_inclusive(|letter| !is_of_id(letter));
+    let pieces = text.split_inclusive(|letter| !is_of_id(letter));
     let mut named = |word: &str| {
         let id = word.trim_end_matches(|letter| !is_of_id(letter));
         if !is_id(id) {
             return word.to_owned();
         }
-        let place = ids.iter().position(|known| known == id).unwrap_or_else(|| {
+        let index = ids.iter().position(|other| other == id).unwrap_or_else(|| {
             ids.push(id.to_owned());
             ids.len() - 1
         });
-        word.replace(id, &format!("id {place}"))
+        word.replace(id, &format!("id {index}"))
     };
-    words.map(&mut named).collect()
+    pieces.map(&mut named).collect()
 }
 
 fn is_id(text: &str) -> bool {
@@ -138,7 +138,7 @@ fn is_id(text: &str) -> bool {
 async fn exported_session_replays_on_another_machine() {
     let world = World::start().await;
     let id = worked_on(&world).await;
-    let (here, figures) = (events_of(&world.daemon, &id).await, world.json(["context", &id]).await);
+    let (events, figures) = (events_of(&world.daemon, &id).await, world.json(["context", &id]).await);
     let other = empty_machine().await;
     let report = travels(&world, &id, &other).await;
     holds(&report, json!({"turns": 3, "subagents": 1}));
@@ -153,18 +153,18 @@ async fn exported_session_replays_on_another_machine() {
 
     // The same history and figures, even after a restart.
     let mut other = other;
-    assert_eq!(events_of(&other, &id).await, here);
+    assert_eq!(events_of(&other, &id).await, events);
     other.crash().await;
-    let mut there = other.json(["context", &id]).await;
-    assert_eq!(there.as_object_mut().unwrap().remove("imported"), Some(json!(true)));
-    assert_eq!(there, figures);
+    let mut imported = other.json(["context", &id]).await;
+    assert_eq!(imported.as_object_mut().unwrap().remove("imported"), Some(json!(true)));
+    assert_eq!(imported, figures);
     other.ok(["context", &id]).await.shows(&["figures of the machine that it comes from"]);
 
     // Every turn is replayed, without a model and without the project.
     let file = other.path().join("report.jsonl").display().to_string();
     other.ok(["sessions", "record", &id, "-o", &file]).await;
     let played = other.ok(["run", "--replay", &file, "--output", "stream-json"]).await.json_lines();
-    let (then, now) = (repeated(&here), repeated(&played));
+    let (then, now) = (repeated(&events), repeated(&played));
     let others = then.iter().zip(&now).filter(|(then, now)| then != now);
     let others: Vec<String> = others.map(|(then, now)| format!("- {then}\n+ {now}")).collect();
     assert!(others.is_empty() && then.len() == now.len(), "{} and {}\n{}", then.len(), now.len(), others.join("\n"));

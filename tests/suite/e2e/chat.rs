@@ -37,24 +37,24 @@ async fn chat_answers_prompts_and_slash_commands() {
 async fn reopened_chat_shows_the_last_turns() {
     let mut world = World::start().await;
     world.daemon.set("PAGER", "cat");
-    let run = async |words: &str, answer: Reply, more: &[&str]| {
+    let run = async |input: &str, answer: Reply, more: &[&str]| {
         world.model.reply(answer);
-        let args = [&["run", words, "--output", "json", "--on-interrupt", "approve"], more].concat();
+        let args = [&["run", input, "--output", "json", "--on-interrupt", "approve"], more].concat();
         world.ok(args).await.session()
     };
     let session = run("First of all", Reply::text("Answer one."), &[]).await;
-    let here = ["--session", session.as_str()];
+    let options = ["--session", session.as_str()];
     world.model.reply(Reply::tool_call("run_bash_command", json!({"command": "printf 'un%s\\n' seen; exit 3"})));
-    run("Second thing", Reply::text("Answer two."), &here).await;
-    run("Third thing", Reply::text("Answer three."), &here).await;
-    let mut terminal = Terminal::open(&world.daemon, &here);
+    run("Second thing", Reply::text("Answer two."), &options).await;
+    run("Third thing", Reply::text("Answer three."), &options).await;
+    let mut terminal = Terminal::open(&world.daemon, &options);
     let shown = terminal.prompt();
     let mut rest = shown.as_str();
     // The terminal library does not decode non-ASCII characters.
-    for words in
+    for phrase in
         ["1 earlier turn: agentctl attach", "Second thing", "exit 3", "Answer two.", "Third thing", "Answer three."]
     {
-        rest = rest.split_once(words).unwrap_or_else(|| panic!("{words} is missing after {rest:?} in {shown:?}")).1;
+        rest = rest.split_once(phrase).unwrap_or_else(|| panic!("{phrase} is missing after {rest:?} in {shown:?}")).1;
     }
     assert!(!shown.contains("Answer one."), "{shown:?}");
     // The complete text of what was shown in one line.
@@ -100,8 +100,8 @@ async fn chat_starts_with_the_prompt_of_its_command() {
     terminal.leaves();
     let piped = world.agentctl_with(["chat", "First"], "\nSecond\n").await;
     assert_eq!(piped.exits(0).stdout, "Good morning.\nGood morning.\n");
-    let said: Vec<String> = world.model.requests().iter().map(|request| request.last_user().to_owned()).collect();
-    assert_eq!(said, ["Say hello", "First", "Second"]);
+    let inputs: Vec<String> = world.model.requests().iter().map(|request| request.last_user().to_owned()).collect();
+    assert_eq!(inputs, ["Say hello", "First", "Second"]);
     assert!(world.model.requests()[2].body["messages"].to_string().contains("First"), "both turns are in one session");
     world.agentctl_with(["chat"], "/nonsense\n").await.exits(2).says(&["/help"]);
     // Without a prompt, a chat opens only at a terminal.

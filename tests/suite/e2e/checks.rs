@@ -114,10 +114,10 @@ async fn unreadable_command_asks_despite_a_grant() {
     let project = world.mount();
     let (results, output) = world.call_all(calls, &["-C", &project, "--on-interrupt", "deny"]).await;
     output.exits(5);
-    for (result, words) in results.iter().zip(&expected) {
+    for (result, text) in results.iter().zip(&expected) {
         assert!(
-            result.starts_with("E_DENIED: refused: this run cannot ask") && result.contains(words),
-            "{words}: {result}"
+            result.starts_with("E_DENIED: refused: this run cannot ask") && result.contains(text),
+            "{text}: {result}"
         );
     }
     assert!(!world.path().join("project/ran").exists());
@@ -150,7 +150,7 @@ async fn unreadable_rules_keep_the_previous_rules() {
     let calls = || vec![("run_bash_command", json!({"command": "touch ran; frobnicate"}))];
     let denied = "E_DENIED: frobnicate is on the deny list";
     type Break = fn(&Path);
-    let ways: [(&str, Break); 5] = [
+    let cases: [(&str, Break); 5] = [
         ("no YAML", |path| fs::write(path, "tools: [").unwrap()),
         ("a word that is no key", |path| fs::write(path, "tools: {run_bash_command: {denny: []}}\n").unwrap()),
         ("a pattern that is none", |path| {
@@ -162,12 +162,12 @@ async fn unreadable_rules_keep_the_previous_rules() {
             fs::create_dir(path).unwrap();
         }),
     ];
-    for (what, damage) in &ways {
+    for (label, damage) in &cases {
         damage(&rules);
         world.agentctl(["reload"]).await.exits(2).says(&["hitl_rules.yaml"]);
         // Regardless of who asks for it, and how.
         let results = world.call_all(calls(), &["--on-interrupt", "approve"]).await.0;
-        assert!(results[0].starts_with(denied), "{what}: {results:?}");
+        assert!(results[0].starts_with(denied), "{label}: {results:?}");
         let lines = world.log().matches("could not reload the configuration").count();
         world.daemon.signal(Signal::SIGHUP);
         until_true("the rejected reload is logged", || {
@@ -175,7 +175,7 @@ async fn unreadable_rules_keep_the_previous_rules() {
         })
         .await;
         let results = world.call_all(calls(), &["--on-interrupt", "approve"]).await.0;
-        assert!(results[0].starts_with(denied), "{what}: {results:?}");
+        assert!(results[0].starts_with(denied), "{label}: {results:?}");
     }
     let records = world.json(["audit", "-n", "1000"]).await;
     let refused = records
@@ -183,7 +183,7 @@ async fn unreadable_rules_keep_the_previous_rules() {
         .unwrap()
         .iter()
         .filter(|record| record["kind"] == "rules_read" && !record["problem"].is_null());
-    assert_eq!(refused.count(), 2 * ways.len(), "every rejected configuration is logged");
+    assert_eq!(refused.count(), 2 * cases.len(), "every rejected configuration is logged");
     // Without previously loaded rules, the daemon does not start.
     world.daemon.sigterm().await;
     world.agentctl(["run", "Do it"]).await.exits(2).says(&["hitl_rules.yaml", "hint:"]);

@@ -40,8 +40,9 @@ async fn shell_command_runs_and_its_output_goes_with_the_next_message() {
     // Without a terminal, lines are plain text.
     world.model.default_reply(says("Heard."));
     world.agentctl_with(["chat"], "!touch made-by-chat\n?\n").await.exits(0);
-    let said: Vec<String> = world.model.requests()[2..].iter().map(|request| request.last_user().to_owned()).collect();
-    assert_eq!(said, ["!touch made-by-chat", "?"]);
+    let inputs: Vec<String> =
+        world.model.requests()[2..].iter().map(|request| request.last_user().to_owned()).collect();
+    assert_eq!(inputs, ["!touch made-by-chat", "?"]);
     assert!(!world.path().join("made-by-chat").exists());
 }
 
@@ -63,8 +64,9 @@ async fn shell_command_waits_for_the_running_turn() {
     world.write("go", "");
     terminal.sees_all(&["exit 0", "Heard."]);
     terminal.sees_last("Heard, too.");
-    let said: Vec<String> = world.model.requests()[1..].iter().map(|request| request.last_user().to_owned()).collect();
-    assert!(said[0].starts_with("ahead\n\n") && said[1] == "and more", "{said:?}");
+    let inputs: Vec<String> =
+        world.model.requests()[1..].iter().map(|request| request.last_user().to_owned()).collect();
+    assert!(inputs[0].starts_with("ahead\n\n") && inputs[1] == "and more", "{inputs:?}");
     terminal.leaves();
 }
 
@@ -98,10 +100,10 @@ async fn user_and_trusted_project_commands_expand() {
     assert_eq!(last_words(&world), "Greet Ada Lovelace in French, and use 'Ada Lovelace' x.");
     terminal.says("/help");
     let help = terminal.prompt();
-    for words in
+    for text in
         ["/greet NAME", "Say hello (yours)", "/ship-it", "(the project's)", "cannot be replaced", "broken.md: a line"]
     {
-        assert!(help.contains(words), "{words} is missing in {help:?}");
+        assert!(help.contains(text), "{text} is missing in {help:?}");
     }
     terminal.says_for("/broken", "broken.md: a line");
     terminal.sees_last("missing behind its first lines");

@@ -78,10 +78,10 @@ fn is_summary(request: &Recorded) -> bool {
 }
 
 /// The turn that the user last asked for, however it reached the model.
-fn turn_of(words: &str) -> usize {
-    let numbers = words.match_indices("Turn ").filter_map(|(at, _)| {
-        let digits: String = words[at + 5..].chars().take_while(char::is_ascii_digit).collect();
-        words[at + 5 + digits.len()..].starts_with(':').then(|| digits.parse::<usize>().ok())?
+fn turn_of(text: &str) -> usize {
+    let numbers = text.match_indices("Turn ").filter_map(|(at, _)| {
+        let digits: String = text[at + 5..].chars().take_while(char::is_ascii_digit).collect();
+        text[at + 5 + digits.len()..].starts_with(':').then(|| digits.parse::<usize>().ok())?
     });
     numbers.max().unwrap_or_default()
 }
@@ -104,13 +104,13 @@ fn works(request: &Recorded) -> Reply {
     if is_summary(request) {
         return Reply::text(SUMMARY);
     }
-    let words = all_words(request);
-    let (turn, result) = (turn_of(&words), tool_texts(request));
+    let text = all_words(request);
+    let (turn, result) = (turn_of(&text), tool_texts(request));
     if turn == TURNS - 10 {
         return match result.lines().find(|line| line.contains(FACT)) {
             Some(line) => Reply::text(format!("It says: {line}")),
             None => {
-                let path = words.split("All of it is in ").nth(1).and_then(|rest| rest.split(": read").next());
+                let path = text.split("All of it is in ").nth(1).and_then(|rest| rest.split(": read").next());
                 let path = path.unwrap_or("/conversation_history/unknown.md");
                 Reply::tool_call("grep", json!({"path": path, "pattern": "blue shed is"}))
             }
@@ -226,8 +226,8 @@ async fn three_hundred_turns_fit_into_a_small_window() {
     }
     // The fact was compacted long ago: it came with the input or, if the search was slow, not at all.
     let asked = requests.iter().find(|request| turn_of(&all_words(request)) == TURNS - 10).unwrap();
-    let words = all_words(asked);
-    assert!(!words.split("<passage").next().is_some_and(|before| before.contains(FACT)), "{words}");
+    let request_text = all_words(asked);
+    assert!(!request_text.split("<passage").next().is_some_and(|before| before.contains(FACT)), "{request_text}");
     // Both ways of making room were used, and neither repeatedly.
     for cause in [CompactionCause::Critical, CompactionCause::Limit] {
         assert!(done.iter().any(|report| report.cause == cause), "{cause:?} among {done:#?}");
@@ -275,8 +275,11 @@ async fn kill_during_compaction_keeps_the_whole_history() {
     let client = world.client().await;
     let (_, _, result) = say(&client, SessionChoice::Existing(session.clone()), "And now?").await;
     assert_eq!(result.text, "On we go.");
-    let words = all_words(world.model.requests().last().unwrap());
-    assert!(words.contains("Piece of work 0") && !words.contains("<conversation_summary>"), "{words}");
+    let request_text = all_words(world.model.requests().last().unwrap());
+    assert!(
+        request_text.contains("Piece of work 0") && !request_text.contains("<conversation_summary>"),
+        "{request_text}"
+    );
     // The next compaction completes.
     let done = world.json(["compact", &session]).await;
     assert_eq!((&done["compacted"], &done["report"]["problem"]), (&json!(true), &Value::Null), "{done:#}");
@@ -303,8 +306,8 @@ fn hold_journal(data: &Path) -> File {
 #[tokio::test]
 async fn kill_between_history_file_and_journal_repeats_nothing() {
     let mut world = world().await;
-    let held: Arc<Mutex<Option<File>>> = Arc::default();
-    let (hold, data) = (Arc::clone(&held), world.data());
+    let lock_file: Arc<Mutex<Option<File>>> = Arc::default();
+    let (hold, data) = (Arc::clone(&lock_file), world.data());
     world.model.respond_with(move |request| match is_summary(request) {
         true => {
             // From here on, the file can be written, but the journal cannot.
@@ -322,7 +325,7 @@ async fn kill_between_history_file_and_journal_repeats_nothing() {
     .await;
     world.daemon.signal(Signal::SIGKILL);
     world.daemon.ended().await;
-    drop(held.lock().unwrap().take());
+    drop(lock_file.lock().unwrap().take());
     world.model.respond_with(|request| Reply::text(if is_summary(request) { SUMMARY } else { "On we go." }));
     world.daemon.restart().await;
     compaction.output(Vec::new()).await;
@@ -384,8 +387,8 @@ async fn piped_input_is_not_pinned_as_a_user_message() {
         say(&world.client().await, SessionChoice::Existing(session.clone()), &format!("Piece of work {number}")).await;
     }
     let done = world.json(["compact", &session]).await;
-    let kept = done["report"]["pinned"].as_array().unwrap();
-    assert_eq!(kept[..2], ["Never shout. What does this say?", "You must be brief."], "{done:#}");
+    let pinned = done["report"]["pinned"].as_array().unwrap();
+    assert_eq!(pinned[..2], ["Never shout. What does this say?", "You must be brief."], "{done:#}");
     assert!(!done["report"]["pinned"].to_string().contains("mallory"), "{done:#}");
 }
 
@@ -481,10 +484,10 @@ async fn context_level_is_reported_and_the_link_chain_is_listed() {
     holds(&view, json!({"level": "warning", "percent": 79, "tokens": 13_010}));
 
     let shown = world.ok(["config", "show", "--chain"]).await.stdout;
-    let places = ["audit", "approvals", "audit_gate", "compaction", "todos", "repair", "undo"].map(|link| {
+    let links = ["audit", "approvals", "audit_gate", "compaction", "todos", "repair", "undo"].map(|link| {
         shown.lines().position(|line| line.split_whitespace().nth(1) == Some(link)).unwrap_or_else(|| panic!("{link}"))
     });
-    assert!(places.is_sorted(), "{shown}");
+    assert!(links.is_sorted(), "{shown}");
     let config = world.json(["config", "show"]).await;
     assert!(config["origins"]["models.base.context_window"].as_str().unwrap().ends_with("models.yaml"), "{config:#}");
     assert!(config["chain"].as_array().unwrap().iter().all(|link| link["about"].is_string()));

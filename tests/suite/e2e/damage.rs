@@ -142,16 +142,16 @@ async fn lost_journal_is_reported_at_start() {
 #[tokio::test]
 async fn deleted_session_that_cannot_be_erased_is_reported() {
     let mut world = World::saying("So be it.").await;
-    let words = "the walnut is in the drawer; ".repeat(100);
-    let session = world.ok(["run", &words, "--output", "json"]).await.session();
+    let long_text = "the walnut is in the drawer; ".repeat(100);
+    let session = world.ok(["run", &long_text, "--output", "json"]).await.session();
     // Keeps content of the other session off that page.
-    world.ok(["run", &words, "--session", &session]).await;
+    world.ok(["run", &long_text, "--session", &session]).await;
     let (other, _) = worked(&world).await;
     assert_eq!(world.daemon.sigterm().await, Some(0));
     let journal = world.data().join("agentd.db");
     let mut bytes = fs::read(&journal).unwrap();
     // The first page with rows that contain the text.
-    let holds = |page: &[u8]| page[0] == 0x0d && page.windows(words.len()).any(|part| part == words.as_bytes());
+    let holds = |page: &[u8]| page[0] == 0x0d && page.windows(long_text.len()).any(|part| part == long_text.as_bytes());
     bytes.chunks_mut(4096).find(|page| holds(page)).unwrap().fill(0xa5);
     fs::write(&journal, bytes).unwrap();
 

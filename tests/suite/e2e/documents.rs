@@ -14,9 +14,9 @@ pub(super) fn searches_and_cites(world: &World, path: &str, query: &str) {
     let call = json!({"path": path, "query": query});
     world.model.respond_with(move |request| {
         let Some(result) = last_result(request) else { return Reply::tool_call("search_file", call.clone()) };
-        let place = result.lines().find_map(|line| line.strip_prefix("1. uploads/")).unwrap_or("nowhere");
-        let words = result.split("**").nth(1).unwrap_or("nothing");
-        Reply::text(format!("It says {words} ({place})."))
+        let citation = result.lines().find_map(|line| line.strip_prefix("1. uploads/")).unwrap_or("nowhere");
+        let highlighted = result.split("**").nth(1).unwrap_or("nothing");
+        Reply::text(format!("It says {highlighted} ({citation})."))
     });
 }
 

@@ -170,7 +170,7 @@ async fn character_missing_in_the_encoding_is_refused_by_name() {
     let world = World::start().await;
     let (mut files, mut calls) = (Vec::new(), Vec::new());
     for script in scripts() {
-        let Some((lacking, said)) = script.lacks else { continue };
+        let Some((lacking, label)) = script.lacks else { continue };
         let before = script.file(b"old", ENDS[2].1);
         for (number, form) in FORMS.into_iter().enumerate() {
             let path = format!("/project/{}-{form}.txt", script.name);
@@ -179,7 +179,7 @@ async fn character_missing_in_the_encoding_is_refused_by_name() {
             files.push((
                 real,
                 before.clone(),
-                format!("is {said}, which has no '{lacking}' (U+{:04X})", u32::from(lacking)),
+                format!("is {label}, which has no '{lacking}' (U+{:04X})", u32::from(lacking)),
             ));
         }
     }

@@ -146,9 +146,9 @@ async fn sigterm_restores_the_terminal_settings() {
         let pid = i32::try_from(client(&world)).unwrap();
         nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), signal).unwrap();
     };
-    let ends = |mut terminal: Terminal, words: &[&str]| {
+    let ends = |mut terminal: Terminal, parts: &[&str]| {
         signal(Signal::SIGTERM);
-        terminal.sees_all(words);
+        terminal.sees_all(parts);
         terminal.sees("code 143");
         terminal.ends();
         assert_eq!(world.read("before"), world.read("after"));

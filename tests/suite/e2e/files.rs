@@ -46,7 +46,7 @@ async fn memories_are_shared_and_written_only_with_approval() {
 #[tokio::test]
 async fn state_files_survive_a_kill_and_are_removed_by_a_reset() {
     let mut world = World::start().await;
-    let here = ["--continue", "--on-interrupt", "fail"];
+    let options = ["--continue", "--on-interrupt", "fail"];
     // It does not ask, because it only changes the session itself.
     let first = json!({"path": "/state/plan.md", "content": "dig\n"});
     let (result, code) = world.call("write_file", first, "fail").await;
@@ -60,13 +60,13 @@ async fn state_files_survive_a_kill_and_are_removed_by_a_reset() {
     ];
     works_through(&world.model, steps, Reply::text("?"));
     let running = world.spawn_agentctl(["run", "Go on", "--continue", "--on-interrupt", "approve"]);
-    let heard = || async { tool_texts(world.model.requests().last()?).contains("Edited").then_some(()) };
-    until("the edit is in the next request", heard).await;
+    let is_reported = || async { tool_texts(world.model.requests().last()?).contains("Edited").then_some(()) };
+    until("the edit is in the next request", is_reported).await;
     world.daemon.kill9().await;
     drop(running);
     world.daemon.restart().await;
     let read = || json!({"path": "/state/plan.md"});
-    let (result, _) = world.call_with("read_file", read(), &here).await;
+    let (result, _) = world.call_with("read_file", read(), &options).await;
     assert_eq!(result, "dig, then sow\n");
 
     // They belong to one session, are not stored as files, and are removed by a reset.
@@ -74,15 +74,15 @@ async fn state_files_survive_a_kill_and_are_removed_by_a_reset() {
     assert!(result.contains("is not there"), "{result}");
     let sessions = world.json(["sessions", "list"]).await;
     let id = sessions[1]["session_id"].as_str().or(sessions[1]["id"].as_str()).unwrap().to_owned();
-    let here = ["--session", id.as_str(), "--on-interrupt", "fail"];
-    assert_eq!(world.call_with("read_file", read(), &here).await.0, "dig, then sow\n");
+    let options = ["--session", id.as_str(), "--on-interrupt", "fail"];
+    assert_eq!(world.call_with("read_file", read(), &options).await.0, "dig, then sow\n");
     let command = json!({"command": "ls -d state /state"});
     let (result, _) =
         world.call_with("run_bash_command", command, &["--session", &id, "--on-interrupt", "approve"]).await;
     assert!(!result.contains("exit code 0"), "{result}");
     world.ok(["sessions", "reset", &id]).await;
     world.daemon.crash().await;
-    let (result, _) = world.call_with("read_file", read(), &here).await;
+    let (result, _) = world.call_with("read_file", read(), &options).await;
     assert!(result.contains("is not there"), "{result}");
 }
 
@@ -156,10 +156,10 @@ async fn files_commands_list_get_and_put_session_files() {
 
     // The model finds the file, even after a crash.
     world.daemon.crash().await;
-    let here = ["--session", id.as_str(), "--on-interrupt", "fail"];
-    assert_eq!(world.call_with("read_file", json!({"path": "/state/plan.md"}), &here).await.0, "dig\n");
+    let options = ["--session", id.as_str(), "--on-interrupt", "fail"];
+    assert_eq!(world.call_with("read_file", json!({"path": "/state/plan.md"}), &options).await.0, "dig\n");
 
-    for (args, words) in [
+    for (args, parts) in [
         (["put", id.as_str(), "conversation_history/h.md", &file], &["cannot be written", "hint:"][..]),
         (["put", &id, "large_tool_results/x", &file], &["cannot be written"]),
         (["put", &id, "skills/x", &file], &["cannot be written"]),
@@ -168,7 +168,7 @@ async fn files_commands_list_get_and_put_session_files() {
         (["put", &id, "/etc/passwd", &file], &["absolute path"]),
         (["put", &id, "outputs/x", "/not/there"], &["could not read", "hint:"]),
     ] {
-        world.files(args).await.exits(2).says(words);
+        world.files(args).await.exits(2).says(parts);
     }
     world.files(["get", &id, "outputs/none"]).await.exits(2).says(&["is not there", "hint:"]);
     world.files(["get", &id, "outputs"]).await.exits(2).says(&["is a folder"]);
@@ -182,10 +182,10 @@ async fn daemon_owned_files_are_read_only_for_commands() {
     let world = World::start().await;
     let id = world.new_session(&[]).await;
     world.files(["ls", &id]).await.exits(0);
-    let kept = world.data().join("workspace").join(&id).join("large_tool_results/call.txt");
-    fs::write(&kept, "a long result\n").unwrap();
-    let here = ["--session", id.as_str(), "--on-interrupt", "approve"];
-    let sh = async |command: &str| world.call_with("run_bash_command", json!({ "command": command }), &here).await.0;
+    let path = world.data().join("workspace").join(&id).join("large_tool_results/call.txt");
+    fs::write(&path, "a long result\n").unwrap();
+    let options = ["--session", id.as_str(), "--on-interrupt", "approve"];
+    let sh = async |command: &str| world.call_with("run_bash_command", json!({ "command": command }), &options).await.0;
     let read = sh("cat large_tool_results/call.txt").await;
     assert!(read.starts_with("exit code 0") && read.contains("a long result"), "{read}");
     for command in [
@@ -199,8 +199,8 @@ async fn daemon_owned_files_are_read_only_for_commands() {
         assert!(result.starts_with("exit code ") && !result.starts_with("exit code 0"), "{command}: {result}");
     }
     let write = json!({"path": "large_tool_results/call.txt", "content": "x"});
-    assert!(world.call_with("write_file", write, &here).await.0.contains("cannot be written"));
-    assert_eq!(fs::read_to_string(&kept).unwrap(), "a long result\n");
+    assert!(world.call_with("write_file", write, &options).await.0.contains("cannot be written"));
+    assert_eq!(fs::read_to_string(&path).unwrap(), "a long result\n");
     world.ok(["sessions", "delete", &id, "--yes"]).await;
-    assert!(!kept.exists(), "the file is deleted with its session");
+    assert!(!path.exists(), "the file is deleted with its session");
 }

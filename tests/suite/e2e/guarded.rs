@@ -65,8 +65,8 @@ async fn asked(world: &World, text: &str) -> (Running, Value) {
     world.raises(&["Go.", "-C", &mounted(world), "--mode", "auto"]).await
 }
 
-async fn answer(world: &World, interrupt: &Value, words: &[&str]) -> Output {
-    world.daemon.agentctl(["answer", interrupt["id"].as_str().unwrap()].iter().chain(words)).await
+async fn answer(world: &World, interrupt: &Value, args: &[&str]) -> Output {
+    world.daemon.agentctl(["answer", interrupt["id"].as_str().unwrap()].iter().chain(args)).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -212,8 +212,8 @@ async fn user_can_keep_a_planted_file_and_undo_it() {
         assert!(!hook.exists(), "the hook exists before the answer");
         assert_eq!((&question["kind"], &question["tool"]), (&json!("approval"), &json!("keep_files")));
         let preview = question["preview"].as_str().unwrap();
-        for words in ["/project/b/.git/hooks/pre-commit (mode 0755)", "+#!/bin/sh", "+touch ran"] {
-            assert!(preview.contains(words), "{words:?} is missing in {preview}");
+        for text in ["/project/b/.git/hooks/pre-commit (mode 0755)", "+#!/bin/sh", "+touch ran"] {
+            assert!(preview.contains(text), "{text:?} is missing in {preview}");
         }
         answer(&world, &question, &[if keeps { "approve" } else { "reject" }]).await.exits(0);
         running.output(Vec::new()).await;
@@ -393,9 +393,10 @@ async fn start_after_a_kill_removes_planted_files() {
     until("the command has written the file", || async { content(&world, "project/done.txt").map(drop) }).await;
     let written = world.daemon.path().join("project/done.txt").metadata().unwrap().ctime();
     until("the clock shows a later second", || async {
-        let kept = fs::read_dir(world.daemon.data().join("undo")).into_iter().flatten().flatten();
-        let alive =
-            kept.filter_map(|session| session.path().join("alive").metadata().ok()).any(|sign| sign.ctime() > written);
+        let undo_files = fs::read_dir(world.daemon.data().join("undo")).into_iter().flatten().flatten();
+        let alive = undo_files
+            .filter_map(|session| session.path().join("alive").metadata().ok())
+            .any(|sign| sign.ctime() > written);
         alive.then_some(())
     })
     .await;

@@ -16,7 +16,7 @@ fn notes(request: &Recorded) -> Vec<String> {
 }
 
 fn before(text: &str, first: &str, second: &str) {
-    let at = |words: &str| text.find(words).unwrap_or_else(|| panic!("{words:?} is not in {text}"));
+    let at = |phrase: &str| text.find(phrase).unwrap_or_else(|| panic!("{phrase:?} is not in {text}"));
     assert!(at(first) < at(second), "{text}");
 }
 
@@ -47,8 +47,8 @@ async fn guides_reach_the_model_in_order_and_survive_a_restart() {
     // Edited between two turns: sent again, after everything that was sent before, also by the next daemon.
     world.write("project/AGENTS.md", "Run make test.");
     world.daemon.crash().await;
-    for words in ["Two.", "Three."] {
-        let lines = world.ok(["run", words, "--session", &session, "--output", "stream-json"]).await.json_lines();
+    for text in ["Two.", "Three."] {
+        let lines = world.ok(["run", text, "--session", &session, "--output", "stream-json"]).await.json_lines();
         assert_eq!(breaks(&lines), Vec::<&Value>::new());
     }
     let requests = world.model.requests();
@@ -150,8 +150,8 @@ async fn folder_guides_are_sent_on_entry_and_after_changes() {
     fs::remove_file(world.path().join("project/my web/AGENTS.md")).unwrap();
     world.daemon.crash().await;
     world.model.respond_with(|_| Reply::text("Good."));
-    for words in ["Two.", "Three."] {
-        world.ok(["run", words, "--continue", "-C", &project]).await;
+    for input in ["Two.", "Three."] {
+        world.ok(["run", input, "--continue", "-C", &project]).await;
         let now = notes(world.model.requests().last().unwrap());
         assert_eq!(now.len(), 4, "{now:#?}");
         assert_eq!(files_in(&now[3]), ["/project/api/AGENTS.md", "/project/my web/AGENTS.md"], "{}", now[3]);
@@ -166,7 +166,7 @@ async fn folder_guides_are_sent_on_entry_and_after_changes() {
     });
     world.ok(["run", "Four.", "--continue", "-C", &project]).await;
     let now = notes(world.model.requests().last().unwrap());
-    let count = |words: &str| now.iter().filter(|text| text.contains(words)).count();
+    let count = |phrase: &str| now.iter().filter(|text| text.contains(phrase)).count();
     assert_eq!((count("Of the database."), count("Of the new api.")), (1, 1), "{now:#?}");
     let (last, root) = (now.last().unwrap(), now.iter().rposition(|text| text.contains("Root.")).unwrap());
     assert!(last.contains("Of the database.") && root + 1 < now.len(), "{now:#?}");

@@ -29,9 +29,9 @@ async fn session(agentd_yaml: &str) -> (World, String, Trap) {
 /// The corpus, with its folders replaced by those of this session.
 fn commands(trap: &Trap, wanted: impl Fn(&str) -> bool) -> Vec<Call> {
     let (root, project) = (trap.root.to_str().unwrap(), trap.project.to_str().unwrap());
-    let here = |line: &str| line.replace(hostile::CORPUS_ROOT, root).replace(hostile::CORPUS_PROJECT, project);
+    let resolved = |line: &str| line.replace(hostile::CORPUS_ROOT, root).replace(hostile::CORPUS_PROJECT, project);
     let entries = hostile::hostile_commands().into_iter().filter(|(mark, _)| wanted(mark));
-    entries.map(|(_, line)| ("run_bash_command", json!({ "command": here(&line) }))).collect()
+    entries.map(|(_, line)| ("run_bash_command", json!({ "command": resolved(&line) }))).collect()
 }
 
 /// Number of commands in the audit log, and those of them that ran or were allowed.
@@ -49,11 +49,11 @@ fn folders(world: &World, trap: &Trap) -> [BTreeMap<String, String>; 3] {
 }
 
 /// Makes the model call all of these. Each call is denied with this text and runs nothing.
-async fn denied(world: &World, session: &str, on_interrupt: &str, all: &[Call], words: &str) -> Value {
+async fn denied(world: &World, session: &str, on_interrupt: &str, all: &[Call], text: &str) -> Value {
     let args = ["--session", session, "--on-interrupt", on_interrupt, "--output", "json"];
     let (results, output) = world.call_all(all.to_vec(), &args).await;
     for ((_, call), result) in all.iter().zip(&results) {
-        assert!(result.starts_with("E_DENIED: ") && result.contains(words), "{call}: {result}");
+        assert!(result.starts_with("E_DENIED: ") && result.contains(text), "{call}: {result}");
     }
     assert_eq!(audited(world).await, (all.len(), Vec::new()));
     output.exits(5).json()
@@ -226,8 +226,8 @@ async fn model_path_cannot_write_outside_the_workspace() {
         applied += usize::from(result.starts_with("Applied the patch"));
     }
     let beside = fs::read_dir(trap.real("outputs")).unwrap().filter(|entry| {
-        let held = fs::read_to_string(entry.as_ref().unwrap().path());
-        held.is_ok_and(|held| held == "beside\n")
+        let content = fs::read_to_string(entry.as_ref().unwrap().path());
+        content.is_ok_and(|text| text == "beside\n")
     });
     assert_eq!(beside.count(), applied);
     assert!(used > 50, "too few of the unusual names were accepted: {used}");

@@ -21,8 +21,8 @@ impl World {
 
 fn has_field(request: &Recorded) -> bool {
     let sent = request.sent();
-    let places = [&sent["response_format"], &sent["output_config"]["format"], &sent["text"]["format"]];
-    places.into_iter().any(|place| !place.is_null())
+    let schemas = [&sent["response_format"], &sent["output_config"]["format"], &sent["text"]["format"]];
+    schemas.into_iter().any(|schema| !schema.is_null())
 }
 
 #[tokio::test]
@@ -73,7 +73,7 @@ async fn invalid_answer_is_retried_once_then_exits_with_7() {
 #[tokio::test]
 async fn invalid_schema_is_refused_before_any_request() {
     let world = World::start().await;
-    let refused = async |content: Option<&[u8]>, words: &[&str]| {
+    let refused = async |content: Option<&[u8]>, parts: &[&str]| {
         let path = "bad.json";
         match content {
             Some(content) => drop(world.write(path, content)),
@@ -81,7 +81,7 @@ async fn invalid_schema_is_refused_before_any_request() {
         }
         let output = world.agentctl(["run", "Hi", "--schema", path]).await.exits(2);
         assert_eq!(output.stdout, "");
-        output.says(&[words, &["hint:"]].concat());
+        output.says(&[parts, &["hint:"]].concat());
     };
     refused(None, &["bad.json", "could not read the schema"]).await;
     refused(Some(b""), &["not valid JSON"]).await;

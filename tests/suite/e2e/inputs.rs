@@ -38,8 +38,8 @@ async fn oversized_input_is_stored_and_read_in_parts() {
     // The window has 32,768 tokens, and a good part of it is used.
     assert!(input["shown_bytes"].as_u64().unwrap() > 20_000, "{input}");
     let session = result["session_id"].as_str().unwrap();
-    let kept = world.data().join("workspace").join(session).join("uploads/stdin.txt");
-    assert_eq!(fs::read_to_string(kept).unwrap(), diff());
+    let path = world.data().join("workspace").join(session).join("uploads/stdin.txt");
+    assert_eq!(fs::read_to_string(path).unwrap(), diff());
     assert_eq!(world.model.requests().len(), 2, "no summary was requested");
 
     // Input that fits is not stored in a file, and no result mentions one.
@@ -78,8 +78,8 @@ async fn stored_input_is_durable_before_the_turn_is_acknowledged() {
     daemon.signal(Signal::SIGKILL);
     daemon.ended().await;
     let session = seen[0].session_id.to_string();
-    let kept = daemon.data().join("workspace").join(&session).join("uploads/stdin.txt");
-    assert_eq!(fs::read_to_string(kept).unwrap(), diff());
+    let path = daemon.data().join("workspace").join(&session).join("uploads/stdin.txt");
+    assert_eq!(fs::read_to_string(path).unwrap(), diff());
     daemon.restart().await;
     model.respond_with(reads_on);
     assert_eq!(daemon.ok(["run", "--session", &session]).await.stdout.trim(), "The needle is a walrus.");
@@ -116,12 +116,12 @@ async fn open_silent_pipe_is_reported_and_ends_by_timeout_or_ctrl_c() {
         (&["sessions", "import", "-"], "the history"),
         (&put, "the content"),
     ];
-    for (args, what) in commands {
+    for (args, expected) in commands {
         let (mut child, _open) = on_open_pipe(&world, args);
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let hint = async {
             while let Some(line) = lines.next_line().await.unwrap() {
-                if line.contains(&format!("waiting for {what}")) && line.contains("standard input") {
+                if line.contains(&format!("waiting for {expected}")) && line.contains("standard input") {
                     break;
                 }
             }

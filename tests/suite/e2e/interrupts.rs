@@ -13,8 +13,8 @@ async fn waiting(world: &World) -> (Running, Value) {
     world.raises(&["Write it"]).await
 }
 
-async fn answer(world: &World, id: &Value, words: &[&str]) -> Output {
-    world.agentctl(["answer", id.as_str().unwrap()].iter().chain(words)).await
+async fn answer(world: &World, id: &Value, args: &[&str]) -> Output {
+    world.agentctl(["answer", id.as_str().unwrap()].iter().chain(args)).await
 }
 
 fn written(world: &World, session: &Value) -> String {

@@ -49,8 +49,8 @@ async fn undo_restores_concurrent_deletions_of_many_sessions() {
         world.write(&format!("project/thesis-{number}.txt"), format!("thesis {number}"));
     }
     let turn = async |number: usize| {
-        let said = format!("Number {number}");
-        let args = ["run", &said, "-C", &project, "--on-interrupt", "approve", "--output", "json"];
+        let prompt = format!("Number {number}");
+        let args = ["run", &prompt, "-C", &project, "--on-interrupt", "approve", "--output", "json"];
         world.ok(args).await.json()
     };
     let go = async {

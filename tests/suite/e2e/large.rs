@@ -68,8 +68,8 @@ async fn finds_it_through_a_kill(agentd_yaml: &str, shown: &[&str]) {
     let session = seen[0].session_id.to_string();
 
     daemon.restart().await;
-    let kept = daemon.data().join("workspace").join(&session).join(kept_path(&result.text));
-    assert!(fs::read_to_string(kept).unwrap().contains("\nerror: the walrus is gone\n"));
+    let path = daemon.data().join("workspace").join(&session).join(kept_path(&result.text));
+    assert!(fs::read_to_string(path).unwrap().contains("\nerror: the walrus is gone\n"));
     let args = ["run", "--session", &session, "--on-interrupt", "approve", "--output", "json"];
     let ended = daemon.agentctl(args).await.json();
     let text = tool_texts(model.requests().last().unwrap());

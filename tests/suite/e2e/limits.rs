@@ -34,9 +34,9 @@ async fn configured_limits_apply_to_each_process() {
     world.allowed("for n in {10..60}; do eval \"exec $n</dev/null\" || exit 1; done").await;
     world.barred("for n in {10..90}; do eval \"exec $n</dev/null\" || exit 1; done").await;
     // Without line ends, `tail` buffers all of its input.
-    let kept = |bytes: u32| format!("set -o pipefail; head -c {bytes} /dev/zero | tail -n 1 | wc -c");
-    world.allowed(&kept(40_000_000)).await;
-    has_all(&world.barred(&kept(400_000_000)).await, &["the sandbox limits memory"]);
+    let script = |bytes: u32| format!("set -o pipefail; head -c {bytes} /dev/zero | tail -n 1 | wc -c");
+    world.allowed(&script(40_000_000)).await;
+    has_all(&world.barred(&script(400_000_000)).await, &["the sandbox limits memory"]);
     let result = world.sh("while :; do :; done").await;
     assert!(result.starts_with("ended by signal"), "{result}");
     world.still_serves().await;
@@ -55,7 +55,7 @@ async fn fork_bomb_is_stopped_and_the_daemon_keeps_serving() {
     // one.
     let bomb = format!("b() {{ b | b & }}; b; while :; do :; done # {}", world.daemon.pid());
     world.will_call(json!({"command": bomb, "timeout_s": 2}));
-    let most = Cell::new(0);
+    let peak = Cell::new(0);
     let look = async {
         until_true("the processes have multiplied", || named(&bomb) > 30).await;
         // The daemon serves other clients meanwhile.
@@ -63,13 +63,13 @@ async fn fork_bomb_is_stopped_and_the_daemon_keeps_serving() {
         world.ok(["sessions", "list"]).await;
         until("all processes have exited", || async {
             let now = named(&bomb);
-            most.set(most.get().max(now));
+            peak.set(peak.get().max(now));
             (now == 0).then_some(())
         })
         .await;
     };
     tokio::join!(world.turn(), look);
-    assert!((1..=310).contains(&most.get()), "{} concurrent processes", most.get());
+    assert!((1..=310).contains(&peak.get()), "{} concurrent processes", peak.get());
     let result = world.last_result();
     assert!(result.contains("fork: retry"), "{result}");
     assert_eq!((named(&bomb), children(world.daemon.pid())), (0, before), "processes are left: {result}");

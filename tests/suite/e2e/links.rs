@@ -37,9 +37,9 @@ async fn with_links() -> World {
 
 impl World {
     fn link(&self, target: &str, link: &str) {
-        let place = self.daemon.path().join("project").join(link);
-        let _ = fs::remove_file(&place);
-        symlink(target, place).unwrap();
+        let path = self.daemon.path().join("project").join(link);
+        let _ = fs::remove_file(&path);
+        symlink(target, path).unwrap();
     }
 
     fn file(&self, path: &str) -> String {
@@ -180,19 +180,19 @@ async fn policy_explain_and_test_show_the_link_target() {
     let session = result["session_id"].as_str().unwrap();
     let call = r#"{"path": "/project/docs/notes.md"}"#;
     let explain = ["policy", "explain", "--session", session, "read_file", call];
-    let said = world.ok(explain.iter().chain(&["--json"])).await.json();
-    assert_eq!(said["explanation"]["leads_to"], "/project/private.txt", "{said:#}");
-    assert_eq!(said["explanation"]["verdict"], "deny");
+    let output = world.ok(explain.iter().chain(&["--json"])).await.json();
+    assert_eq!(output["explanation"]["leads_to"], "/project/private.txt", "{output:#}");
+    assert_eq!(output["explanation"]["verdict"], "deny");
     world.ok(explain).await.shows(&["leads to /project/private.txt\n", "verdict  deny"]);
     // Without a session, the project is unknown.
-    let said = world.json(["policy", "explain", "read_file", call]).await;
-    holds(&said["explanation"], json!({"verdict": "allow", "leads_to": null}));
+    let output = world.json(["policy", "explain", "read_file", call]).await;
+    holds(&output["explanation"], json!({"verdict": "allow", "leads_to": null}));
 
     let tried = world.write("new.yaml", RULES.replace(r"private\.txt", "AGENTS"));
     let calls = [format!("read_file {call}"), r#"read_file {"path": "/project/CLAUDE.md"}"#.to_owned()];
     let test = ["policy", "test", tried.to_str().unwrap(), "--session", session, "--json", &calls[0], &calls[1]];
-    let said = world.ok(test).await.json();
-    assert_eq!(verdicts(&said), [("deny", "allow"), ("allow", "deny")], "{said:#}");
+    let output = world.ok(test).await.json();
+    assert_eq!(verdicts(&output), [("deny", "allow"), ("allow", "deny")], "{output:#}");
 }
 
 #[tokio::test]
@@ -212,9 +212,13 @@ async fn audit_log_records_link_targets_for_policy_tests() {
 
     for (pattern, denied) in [("AGENTS", 1), ("CLAUDE", 1), ("plain", 1), ("docs/a", 0)] {
         let tried = world.write("new.yaml", RULES.replace(r"private\.txt", pattern));
-        let said = ["policy", "test", tried.to_str().unwrap(), "--audit", "--json"];
-        let said = world.ok(said).await.json();
-        assert_eq!((&said["judged"], &said["balance"]["denied"]), (&json!(2), &json!(denied)), "{pattern}: {said:#}");
+        let output = ["policy", "test", tried.to_str().unwrap(), "--audit", "--json"];
+        let output = world.ok(output).await.json();
+        assert_eq!(
+            (&output["judged"], &output["balance"]["denied"]),
+            (&json!(2), &json!(denied)),
+            "{pattern}: {output:#}"
+        );
     }
 }
 

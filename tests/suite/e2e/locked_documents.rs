@@ -14,12 +14,12 @@ struct LockedFile {
 
 #[tokio::test]
 async fn password_reaches_only_the_reader() {
-    for (fixture, path, words, found) in [
+    for (fixture, path, text, found) in [
         ("password.pdf", "password.pdf", "QUARTZ-2", ("QUARTZ-3", " p. 3")),
         ("password.xlsx", "password.xlsx", "first", ("first", " Totals!A2:D3")),
         ("locked/zipcrypto.zip", "zipcrypto.zip!/papers/rules.odt", "north pier", ("bring ropes", "")),
     ] {
-        password_stays_private(LockedFile { fixture, path, words, found }).await;
+        password_stays_private(LockedFile { fixture, path, words: text, found }).await;
     }
 }
 

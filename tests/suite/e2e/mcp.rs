@@ -51,8 +51,8 @@ async fn world(servers: Value) -> World {
 }
 
 /// The fake server with this behaviour.
-fn behaving(how: &str) -> Value {
-    json!({"command": "python3", "args": [fake(), how], "tools": {"act": {"always_available": true}}})
+fn behaving(mode: &str) -> Value {
+    json!({"command": "python3", "args": [fake(), mode], "tools": {"act": {"always_available": true}}})
 }
 
 /// Peak memory of a process, in KiB.
@@ -118,7 +118,7 @@ impl World {
 
 #[tokio::test]
 async fn misbehaving_server_costs_only_its_call() {
-    for (how, expected) in [
+    for (mode, expected) in [
         ("garbage", &["after the garbage"][..]),
         ("flood", &["after the flood"]),
         ("dies", &["E_UNKNOWN_OUTCOME", "exited during this call", "something broke"]),
@@ -139,17 +139,17 @@ async fn misbehaving_server_costs_only_its_call() {
         ("forks", &["acted: now"]),
         ("stubborn", &["acted: now"]),
     ] {
-        let mut fake = behaving(how);
-        if how == "mute" {
+        let mut fake = behaving(mode);
+        if mode == "mute" {
             fake["call_timeout"] = json!("2s");
         }
-        if how == "progress" {
+        if mode == "progress" {
             fake["call_timeout"] = json!("5s");
         }
-        if how == "wavers" {
+        if mode == "wavers" {
             fake["call_timeout"] = json!("6s");
         }
-        if ["silent", "babbles"].contains(&how) {
+        if ["silent", "babbles"].contains(&mode) {
             fake["start_timeout"] = json!("3s");
         }
         let world = world(json!({"fake": fake})).await;
@@ -157,24 +157,24 @@ async fn misbehaving_server_costs_only_its_call() {
         for part in expected {
             assert!(
                 result.contains(part),
-                "{how}: {part:?} is missing in {}",
+                "{mode}: {part:?} is missing in {}",
                 result.chars().take(2000).collect::<String>()
             );
         }
-        assert!(!result.contains('\u{1b}') && !result.contains("<system_reminder>obey"), "{how}: {result}");
-        if how == "dies" {
+        assert!(!result.contains('\u{1b}') && !result.contains("<system_reminder>obey"), "{mode}: {result}");
+        if mode == "dies" {
             assert_eq!(world.read("acted").lines().count(), 1, "the tool was called again");
         }
-        if ["refuses", "refuses_list", "odd"].contains(&how) {
-            assert!(result.len() < 2000, "{how}: {} bytes", result.len());
+        if ["refuses", "refuses_list", "odd"].contains(&mode) {
+            assert!(result.len() < 2000, "{mode}: {} bytes", result.len());
             let listed = world.json(["mcp", "list"]).await;
             let reason = listed[0]["reason"].as_str().unwrap();
-            assert!(!reason.is_empty() && reason.len() < 1000, "{how}: {} bytes", reason.len());
-            assert!(!reason.contains(['\u{1b}', '\n']) && !reason.contains("<system_reminder"), "{how}: {reason}");
+            assert!(!reason.is_empty() && reason.len() < 1000, "{mode}: {} bytes", reason.len());
+            assert!(!reason.contains(['\u{1b}', '\n']) && !reason.contains("<system_reminder"), "{mode}: {reason}");
             let log = world.log();
-            assert!(log.lines().all(|line| line.len() < 2000) && !log.contains('\u{1b}'), "{how}: {log}");
+            assert!(log.lines().all(|line| line.len() < 2000) && !log.contains('\u{1b}'), "{mode}: {log}");
         }
-        if ["pesters", "wavers"].contains(&how) {
+        if ["pesters", "wavers"].contains(&mode) {
             assert!(most_memory(world.daemon.pid()) < 300 << 10, "{} KiB", most_memory(world.daemon.pid()));
         }
         world.ends_well().await;

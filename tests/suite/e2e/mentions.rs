@@ -69,10 +69,10 @@ async fn unknown_mentions_are_reported_and_harmless() {
 async fn mention_prefers_a_tool_to_a_skill_of_the_same_name() {
     let world = world().await;
     world.ok(["run", "Use @grep and @TAX."]).await;
-    let said = tail(&world.model.requests()[0]);
-    assert!(said.contains("The user mentioned grep: use"), "{said}");
-    assert!(said.contains("mentioned the skill tax") && said.contains("skills/tax/SKILL.md"), "{said}");
-    assert!(!said.contains("skills/grep/"), "{said}");
+    let output = tail(&world.model.requests()[0]);
+    assert!(output.contains("The user mentioned grep: use"), "{output}");
+    assert!(output.contains("mentioned the skill tax") && output.contains("skills/tax/SKILL.md"), "{output}");
+    assert!(!output.contains("skills/grep/"), "{output}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -80,8 +80,8 @@ async fn mentions_apply_to_the_whole_turn_after_a_crash() {
     let mut world = world().await;
     world.model.respond_with(|_| Reply::tool_call("ask_human", json!({"question": "Which?"})));
     let client = world.client().await;
-    let words = "Do it with @tax and @web_search.";
-    let mut events = client.turn(turn(SessionChoice::New(NewSession::default()), words)).await.unwrap();
+    let prompt = "Do it with @tax and @web_search.";
+    let mut events = client.turn(turn(SessionChoice::New(NewSession::default()), prompt)).await.unwrap();
     let raised = events.stored_until(|kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
     let session = raised[0].session_id.to_string();
     drop(events);

@@ -33,8 +33,8 @@ async fn models_and_windows_are_listed_with_their_source() {
     let table = world.ok(["models"]).await.stdout;
     assert!(["first", "65536", "server"].iter().all(|word| table.contains(word)), "{table}");
     let shown = world.ok(["models", "show"]).await.stdout;
-    let words = ["window", "65536 tokens", "its server", "prices", "unknown", "set prices in models.yaml"];
-    assert!(words.iter().all(|word| shown.contains(word)), "{shown}");
+    let parts = ["window", "65536 tokens", "its server", "prices", "unknown", "set prices in models.yaml"];
+    assert!(parts.iter().all(|word| shown.contains(word)), "{shown}");
     world.agentctl(["models", "show", "nowhere"]).await.exits(2);
     let listed = world.json(["models", "--available"]).await;
     let expected = json!([
@@ -74,11 +74,11 @@ async fn model_option_selects_a_model_for_the_session() {
         output.session()
     };
     let session = run(&["--model", "SECOND"]).await;
-    let here = ["--session", session.as_str()];
-    run(&here).await;
+    let options = ["--session", session.as_str()];
+    run(&options).await;
     world.ok(["sessions", "show", session.as_str()]).await.shows(&["model     lab/second-large (slot base)"]);
-    run(&[&here[..], &["--model", "=elsewhere/own"]].concat()).await;
-    run(&[&here[..], &["--model", "default"]].concat()).await;
+    run(&[&options[..], &["--model", "=elsewhere/own"]].concat()).await;
+    run(&[&options[..], &["--model", "default"]].concat()).await;
     assert_eq!(asked(&world), ["lab/second-large", "lab/second-large", "elsewhere/own", "first"]);
 
     let output = world.agentctl(["run", "Hi", "--model", "lab/secnd-large"]).await.exits(2);

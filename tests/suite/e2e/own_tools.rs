@@ -59,7 +59,7 @@ async fn rules_apply_to_conversation_tools_and_are_audited() {
         "{records:#}"
     );
     let explain = ["policy", "explain", "--json", "todo_write", r#"{"todos": [{"content": "paint"}]}"#];
-    let said = world.ok(explain).await.json();
-    assert_eq!(said["explanation"]["verdict"], "deny", "{said:#}");
+    let explanation = world.ok(explain).await.json();
+    assert_eq!(explanation["explanation"]["verdict"], "deny", "{explanation:#}");
     world.still_serves().await;
 }

@@ -100,10 +100,10 @@ async fn refused_start_leaves_no_uploaded_files() {
 #[tokio::test]
 async fn invalid_parts_are_refused_with_a_hint() {
     let world = with_eyes().await;
-    let check = async |parts: Vec<InputPart>, words: &str| {
+    let check = async |parts: Vec<InputPart>, phrase: &str| {
         let error = start(&world, new(), parts).await.unwrap_err();
         assert_eq!(error.answered(), Some(ErrorKind::InvalidInput), "{error}");
-        assert!(error.message.contains(words) && error.hint.is_some(), "{error} {:?}", error.hint);
+        assert!(error.message.contains(phrase) && error.hint.is_some(), "{error} {:?}", error.hint);
     };
     check(vec![picture("image/png", b"no picture")], "its bytes are not").await;
     check(vec![picture("image/png", &RED[..60])], "unreadable picture").await;
@@ -122,8 +122,8 @@ async fn invalid_parts_are_refused_with_a_hint() {
     let refused = super::bad_input::frames(&world, vec![frame]).await.unwrap_err();
     assert_eq!(refused.code(), tonic::Code::InvalidArgument, "{refused}");
     // Text in parts is the input.
-    let words = |text: &str| v1::InputPart { part: Some(input_part::Part::Text(text.to_owned())) };
-    let start = v1::turn_request::Start { parts: vec![words("one"), words("two")], ..Default::default() };
+    let text_part = |text: &str| v1::InputPart { part: Some(input_part::Part::Text(text.to_owned())) };
+    let start = v1::turn_request::Start { parts: vec![text_part("one"), text_part("two")], ..Default::default() };
     let frame = v1::TurnRequest { command: Some(v1::turn_request::Command::Start(start)) };
     super::bad_input::frames(&world, vec![frame]).await.unwrap();
     assert_eq!(world.model.requests().pop().unwrap().last_user(), "one\ntwo");

@@ -61,7 +61,7 @@ async fn both_patch_forms_change_create_move_and_delete() {
         ("moved.txt", b"one\r\ntwo \xff\r\n3\r\nand a half\r\nfour\r\nfive".to_vec()),
         ("src/code.rs", CODE.replace("y = 2", "y = 7").replace("    3", "    5").into_bytes()),
     ];
-    assert_eq!(files(&world), expected.map(|(name, held)| (name.to_owned(), held)).into());
+    assert_eq!(files(&world), expected.map(|(name, content)| (name.to_owned(), content)).into());
 }
 
 #[tokio::test]
@@ -117,7 +117,7 @@ async fn failing_hunk_shows_the_actual_lines_and_changes_nothing() {
     let results = world.call_all_in_project(calls).await;
     for (result, expected) in results.iter().zip(&expected) {
         assert!(
-            result.starts_with("E_") && expected.iter().all(|words| result.contains(words)),
+            result.starts_with("E_") && expected.iter().all(|text| result.contains(text)),
             "{expected:#?}\n{result}"
         );
     }
@@ -167,8 +167,8 @@ async fn only_white_space_may_differ_in_a_hunk() {
     let files = files(&world);
     for (number, (hunk, expected)) in cases.iter().enumerate() {
         for (form, result) in ["unified", "envelope"].into_iter().zip(&results[2 * number..]) {
-            let held = String::from_utf8(files[&format!("{number}-{form}.txt")].clone()).unwrap();
-            assert_eq!(held, expected.unwrap_or(old), "{form} {hunk:?}: {result}");
+            let content = String::from_utf8(files[&format!("{number}-{form}.txt")].clone()).unwrap();
+            assert_eq!(content, expected.unwrap_or(old), "{form} {hunk:?}: {result}");
             assert_eq!(
                 result.starts_with("E_TOOL: the patch does not apply"),
                 expected.is_none(),

@@ -199,7 +199,7 @@ async fn consent_at_the_terminal_adds_the_plugins_commands() {
 #[tokio::test(flavor = "multi_thread")]
 async fn hostile_plugin_folders_are_refused_without_a_trace() {
     let world = World::start().await;
-    let refused = async |name: &str, prepare: &dyn Fn(&Path), words: &[&str]| {
+    let refused = async |name: &str, prepare: &dyn Fn(&Path), parts: &[&str]| {
         let folder = world.path().join(name);
         world.write(&format!("{name}/plugin.json"), json!({"name": name}).to_string());
         world.write(&format!("{name}/skills/tax/SKILL.md"), TAX);
@@ -207,7 +207,7 @@ async fn hostile_plugin_folders_are_refused_without_a_trace() {
         let output = plugin(&world, &["add", folder.to_str().unwrap(), "--yes"]).await;
         assert_ne!(output.code, Some(0), "{name}: {}", output.stderr);
         assert!(!output.stderr.contains('\u{1b}'), "{name}: {:?}", output.stderr);
-        output.says(words);
+        output.says(parts);
         assert!(copies(&world).iter().all(|copy| copy == "installed.json"), "{name}: {:?}", copies(&world));
         assert!(listed(&world).await.is_empty(), "{name}");
     };

@@ -34,9 +34,9 @@ impl World {
 #[tokio::test]
 async fn policy_explain_shows_verdict_layer_rule_and_parts() {
     let world = with_rules(RULES).await;
-    let said = world.explained("ls && make test; deploy now | git -C x push").await;
-    assert_eq!(keys(&said), ["call", "explanation"]);
-    let explanation = &said["explanation"];
+    let text = world.explained("ls && make test; deploy now | git -C x push").await;
+    assert_eq!(keys(&text), ["call", "explanation"]);
+    let explanation = &text["explanation"];
     assert_eq!(explanation["verdict"], "deny");
     assert_eq!(explanation["layer"], "tool");
     assert_eq!(explanation["rule"], "tools.run_bash_command.deny: git push");
@@ -49,14 +49,14 @@ async fn policy_explain_shows_verdict_layer_rule_and_parts() {
     assert_eq!(parts, [("ls", "allow"), ("make test", "allow"), ("deploy now", "ask"), ("git -C x push", "deny")]);
 
     let output = world.ok(["policy", "explain", "--", "git", "commit", "-m", "a; b"]).await;
-    for words in ["git commit -m 'a; b'", "ask (medium)", "confirm_exec", "would add: run_bash_command: git commit"] {
-        assert!(output.stdout.contains(words), "{words:?} is missing in:\n{}", output.stdout);
+    for phrase in ["git commit -m 'a; b'", "ask (medium)", "confirm_exec", "would add: run_bash_command: git commit"] {
+        assert!(output.stdout.contains(phrase), "{phrase:?} is missing in:\n{}", output.stdout);
     }
     // Quoted as in the README and after `--`, it is the same.
     let quoted = world.ok(["policy", "explain", "rm -rf build"]).await;
-    let words = world.ok(["policy", "explain", "--", "rm", "-rf", "build"]).await;
+    let output = world.ok(["policy", "explain", "--", "rm", "-rf", "build"]).await;
     assert!(quoted.stdout.starts_with("call     rm -rf build\n"), "{}", quoted.stdout);
-    assert_eq!(quoted.stdout, words.stdout);
+    assert_eq!(quoted.stdout, output.stdout);
     let output = world.ok(["policy", "explain", "write_file", r#"{"path": ".git/config", "content": "x"}"#]).await;
     has_all(&output.stdout, &["ask (high)", "checker", "run or read by other programs", "cannot be granted"]);
     // A session's own settings apply.
@@ -110,15 +110,15 @@ async fn foreign_arguments_are_translated_before_they_are_judged() {
     assert!(interrupt["args"].get("filePath").is_none() && interrupt["preview"].is_string(), "{raised:#}");
     world.ok(["answer", interrupt["id"].as_str().unwrap(), "reject"]).await;
     running.output(Vec::new()).await.exits(5);
-    let said = world.json(["policy", "explain", "write_file", &hidden.to_string()]).await;
-    assert_eq!(said["explanation"]["layer"], "checker", "{said:#}");
+    let message = world.json(["policy", "explain", "write_file", &hidden.to_string()]).await;
+    assert_eq!(message["explanation"]["layer"], "checker", "{message:#}");
 }
 
 #[tokio::test]
 async fn invalid_policy_question_is_refused_with_a_hint() {
     let world = with_rules(RULES).await;
-    let check = async |args: &[&str], words: &[&str]| {
-        world.agentctl([&["policy"][..], args].concat()).await.exits(2).says(words);
+    let check = async |args: &[&str], parts: &[&str]| {
+        world.agentctl([&["policy"][..], args].concat()).await.exits(2).says(parts);
     };
     check(&["explain", "no_such_tool"], &["no_such_tool", "hint:", "agentctl tools"]).await;
     check(&["explain", "write_file", "{"], &["as JSON", "hint:"]).await;
@@ -138,14 +138,14 @@ async fn policy_test_compares_a_rules_file_without_adopting_it() {
     let tried = tried.to_str().unwrap();
     let calls = ["cargo test", "git push", "terraform plan", "ls", r#"write_file {"path": "a", "content": "b"}"#];
     let output = world.ok([&["policy", "test", tried, "--json"][..], &calls].concat()).await;
-    let said = output.json();
-    assert_eq!(keys(&said), ["balance", "calls", "changed", "file"]);
+    let message = output.json();
+    assert_eq!(keys(&message), ["balance", "calls", "changed", "file"]);
     assert_eq!(
-        verdicts(&said),
+        verdicts(&message),
         [("ask", "allow"), ("deny", "ask"), ("ask", "deny"), ("allow", "allow"), ("ask", "ask")]
     );
-    assert_eq!(said["changed"], 3);
-    assert_eq!(said["balance"], json!({"allowed": 1, "asked": -1, "denied": 0}));
+    assert_eq!(message["changed"], 3);
+    assert_eq!(message["balance"], json!({"allowed": 1, "asked": -1, "denied": 0}));
 
     let output = world.ok([&["policy", "test", tried][..], &calls].concat()).await;
     output.shows(&["tools.run_bash_command.deny: terraform", "3 of 5 calls would change", "1 more allowed"]);
@@ -154,10 +154,10 @@ async fn policy_test_compares_a_rules_file_without_adopting_it() {
     world.ok(["policy", "test", tried]).await.says(&[]);
 
     // An error is shown with its position.
-    let check = async |text: &str, words: &[&str]| {
+    let check = async |text: &str, parts: &[&str]| {
         world.write("wrong.yaml", text);
         let path = world.path().join("wrong.yaml");
-        world.agentctl(["policy", "test", path.to_str().unwrap(), "ls"]).await.exits(2).says(words);
+        world.agentctl(["policy", "test", path.to_str().unwrap(), "ls"]).await.exits(2).says(parts);
     };
     check("tools:\n  x:\n    patterns:\n      high_risk: ['a(']\n", &["wrong.yaml:4:20", "unclosed group", "hint:"])
         .await;
@@ -183,12 +183,12 @@ async fn policy_test_judges_earlier_calls_of_the_audit_log() {
     for session in fs::read_dir(&workspaces).unwrap() {
         fs::remove_dir_all(session.unwrap().path()).unwrap();
     }
-    let said = world.json(["policy", "test", tried, "--audit"]).await;
+    let text = world.json(["policy", "test", tried, "--audit"]).await;
     assert_eq!(fs::read_dir(&workspaces).unwrap().count(), 0);
-    assert_eq!(keys(&said), ["balance", "changed", "changes", "file", "judged", "skipped"]);
-    holds(&said, json!({"judged": 4, "skipped": 0, "changed": 3}));
-    assert_eq!(said["balance"], json!({"allowed": 0, "asked": 1, "denied": -1}));
-    let changes: Vec<(u64, &str, &str)> = said["changes"]
+    assert_eq!(keys(&text), ["balance", "changed", "changes", "file", "judged", "skipped"]);
+    holds(&text, json!({"judged": 4, "skipped": 0, "changed": 3}));
+    assert_eq!(text["balance"], json!({"allowed": 0, "asked": 1, "denied": -1}));
+    let changes: Vec<(u64, &str, &str)> = text["changes"]
         .as_array()
         .unwrap()
         .iter()

@@ -33,7 +33,7 @@ async fn trust(world: &World, project: &str) {
 /// The texts of the project in the last request.
 fn project_texts(world: &World) -> Vec<&'static str> {
     let request = world.model.requests().last().unwrap().body.to_string();
-    WORDS.into_iter().filter(|words| request.contains(words)).collect()
+    WORDS.into_iter().filter(|text| request.contains(text)).collect()
 }
 
 async fn audited(world: &World) -> Vec<String> {
@@ -64,7 +64,7 @@ async fn project_files_are_used_only_if_trusted_and_unchanged() {
     assert!(!output.stderr.contains("not trusted"), "{}", output.stderr);
     assert_eq!(project_texts(&world), WORDS);
     let request = world.model.requests().last().unwrap().body.to_string();
-    let at = |words: &str| request.find(words).unwrap_or_else(|| panic!("{words} is not in {request}"));
+    let at = |text: &str| request.find(text).unwrap_or_else(|| panic!("{text} is not in {request}"));
     assert!(at("Run make check.") < at("Speak like a pirate."), "{request}");
     assert!(request.contains("they grant no permission"), "{request}");
     let store = fs::metadata(world.path().join("data/projects/trusted.json")).unwrap();
@@ -240,7 +240,7 @@ async fn hostile_project_files_are_reported_and_skipped() {
     }
     let found = show(&world, &project).await;
     let problems: Vec<String> = found["problems"].as_array().unwrap().iter().map(ToString::to_string).collect();
-    for (file, why) in [
+    for (file, reason) in [
         ("instructions.md", "not a regular file"),
         ("commands/large.md", "larger than 64 KiB"),
         ("agents/bytes.md", "not UTF-8"),
@@ -249,8 +249,8 @@ async fn hostile_project_files_are_reported_and_skipped() {
         ("skills/home", "is a link"),
         ("skills/pipe", "leads out"),
     ] {
-        let is_reported = |problem: &String| problem.contains(file) && problem.contains(why);
-        assert!(problems.iter().any(is_reported), "{file}: {why} is not in {problems:#?}");
+        let is_reported = |problem: &String| problem.contains(file) && problem.contains(reason);
+        assert!(problems.iter().any(is_reported), "{file}: {reason} is not in {problems:#?}");
     }
     assert_eq!(found["ignored"], json!([".env", "hitl_rules.yaml", "mcp_servers.yaml", "models.yaml"]));
     let commands = found["commands"].as_array().unwrap().iter().map(|command| command["name"].as_str().unwrap());

@@ -66,17 +66,17 @@ async fn acknowledged_data_survives_random_kills() {
         daemon.ended().await;
         let touched = ledger.take_in(acknowledged);
         daemon.restart().await;
-        let place = format!("seed {seed}, kill {round} of {kills}, after {life:?}");
-        holdings::check_database(&daemon, &place);
+        let context = format!("seed {seed}, kill {round} of {kills}, after {life:?}");
+        holdings::check_database(&daemon, &context);
         let client = Client::connect(&daemon.socket()).await.expect("the daemon answers");
         let at = At { daemon: &daemon, client: &client };
         let again = ledger.some_of(&mut random, CHECKED_AGAIN);
         for session in touched.into_iter().chain(again) {
-            ledger.check(at, &session, &mut random, &place).await;
+            ledger.check(at, &session, &mut random, &context).await;
         }
-        ledger.check_files(&client, &daemon, &place).await;
+        ledger.check_files(&client, &daemon, &context).await;
         let verified = daemon.agentctl(["audit", "verify"]).await;
-        assert_eq!(verified.code, Some(0), "{place}: {}{}", verified.stdout, verified.stderr);
+        assert_eq!(verified.code, Some(0), "{context}: {}{}", verified.stdout, verified.stderr);
     }
     let client = Client::connect(&daemon.socket()).await.expect("the daemon answers");
     let at = At { daemon: &daemon, client: &client };

@@ -154,7 +154,7 @@ async fn live_test_is_limited_by_the_command_line() {
         let args = ["test", folder.to_str().unwrap(), "--live"].into_iter().chain(permitted.iter().copied());
         world.agentctl(args).await
     };
-    for (project, permitted, words) in [
+    for (project, permitted, phrase) in [
         ("fixture", &[][..], "--approve permits that"),
         ("fixture", &["--approve"], "--writable permits that"),
         ("fixture", &["--writable"], "--approve permits that"),
@@ -162,7 +162,7 @@ async fn live_test_is_limited_by_the_command_line() {
         ("linked", &["--approve", "--writable"], "outside of the tests"),
         (&project(&world), &["--approve", "--writable"], "outside of the tests"),
     ] {
-        test(project, permitted).await.exits(2).says(&[words, "hint:"]);
+        test(project, permitted).await.exits(2).says(&[phrase, "hint:"]);
     }
     assert_eq!((notes("project"), notes("tests/fixture")), ("old words\n".to_owned(), "old words\n".to_owned()));
     test("fixture", &["--approve", "--writable"]).await;
@@ -195,9 +195,9 @@ async fn invalid_tests_and_recordings_are_refused_with_the_reason() {
             "line 2 of the recording",
         ),
     ];
-    for (name, text, words) in recordings {
+    for (name, text, phrase) in recordings {
         let failed = tried(name, text).await.exits(1);
-        assert!(failed.stdout.contains(words), "{name}: {}", failed.stdout);
+        assert!(failed.stdout.contains(phrase), "{name}: {}", failed.stdout);
     }
     world.still_serves().await;
 }
@@ -259,8 +259,8 @@ async fn compacted_session_can_be_replayed_later() {
         if is_summed_up() {
             break;
         }
-        let said = format!("We build chapter {chapter}. {}", "The wall is long. ".repeat(200));
-        world.ok(["run", &said, "--session", &session]).await;
+        let text = format!("We build chapter {chapter}. {}", "The wall is long. ".repeat(200));
+        world.ok(["run", &text, "--session", &session]).await;
     }
     let context = world.agentctl(["context", &session]).await;
     assert!(is_summed_up(), "{context:?}");

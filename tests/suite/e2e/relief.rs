@@ -64,8 +64,8 @@ async fn summary_model_compacts_and_its_failure_truncates() {
     let session = world.ok(["run", "We build chapter 0.", "--output", "json"]).await.session();
     let talk = async |chapters: std::ops::Range<u32>| {
         for chapter in chapters {
-            let said = format!("We build chapter {chapter}. {}", "The wall is long. ".repeat(60));
-            world.ok(["run", &said, "--session", &session]).await;
+            let text = format!("We build chapter {chapter}. {}", "The wall is long. ".repeat(60));
+            world.ok(["run", &text, "--session", &session]).await;
         }
     };
     talk(1..12).await;

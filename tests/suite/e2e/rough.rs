@@ -57,8 +57,8 @@ impl Drop for Unchangeable {
     }
 }
 
-fn chattr(how: &str, files: &[PathBuf]) -> bool {
-    let done = Command::new("chattr").arg(how).args(files).stderr(Stdio::null()).status();
+fn chattr(attribute: &str, files: &[PathBuf]) -> bool {
+    let done = Command::new("chattr").arg(attribute).args(files).stderr(Stdio::null()).status();
     done.is_ok_and(|status| status.success())
 }
 
@@ -112,11 +112,11 @@ async fn read_only_disk_refuses_the_start_and_loses_nothing() {
     world.model.default_reply(Reply::text("It is kept."));
     world.daemon.agentctl(["run", "first"]).await.exits(0);
     assert_eq!(world.daemon.sigterm().await, Some(0));
-    let how = if geteuid().is_root() { "-m" } else { "-rm" };
+    let flags = if geteuid().is_root() { "-m" } else { "-rm" };
     let mount = r#"mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && exec "$0""#;
     let read_only = |program: PathBuf| {
         let mut command = world.daemon.command("unshare");
-        command.args([how, "/bin/sh", "-c", mount]).arg(program).arg(world.daemon.data());
+        command.args([flags, "/bin/sh", "-c", mount]).arg(program).arg(world.daemon.data());
         command
     };
     if !read_only("true".into()).output().is_ok_and(|output| output.status.success()) {
@@ -192,7 +192,7 @@ async fn vanished_clients_leak_nothing_and_disturb_no_turn() {
     let world = World::start().await;
     world.daemon.agentctl(["run", "warm up"]).await.exits(0);
     let pid = world.daemon.pid();
-    let (open, taken) = (descriptors(pid), memory(pid));
+    let (open, resident) = (descriptors(pid), memory(pid));
     world.model.reply(Reply::tool_call("ask_human", json!({"question": "May I go on?"})).when("Count"));
     world.model.reply(Reply::text("I was not disturbed.").when("Count"));
     let client = world.client().await;
@@ -221,7 +221,7 @@ async fn vanished_clients_leak_nothing_and_disturb_no_turn() {
     let rest = turn.to_the_end().await;
     assert!(format!("{rest:?}").contains("I was not disturbed."), "{rest:#?}");
     drop((turn, client));
-    until("the memory is released", || async { (memory(pid) <= taken + ROOM).then_some(()) }).await;
+    until("the memory is released", || async { (memory(pid) <= resident + ROOM).then_some(()) }).await;
     world.still_serves().await;
 }
 
@@ -248,10 +248,10 @@ async fn one_of_many_concurrent_daemon_starts_survives() {
     let [daemon] = starts.as_mut_slice() else { panic!("expected one running daemon") };
     let pid = daemon.id().to_string();
     for child in &mut refused {
-        let mut said = String::new();
-        child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-        assert_eq!(child.wait().unwrap().code(), Some(1), "{said}");
-        assert!(said.contains("already running") && said.contains("hint:"), "{said}");
+        let mut stderr = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(1), "{stderr}");
+        assert!(stderr.contains("already running") && stderr.contains("hint:"), "{stderr}");
     }
     assert_eq!(home.agentctl(["run", "Hi"]).await.exits(0).stdout, "Hello from the model server.\n");
     assert_eq!(home.agentctl(["status", "--json"]).await.exits(0).json()["pid"].to_string(), pid);

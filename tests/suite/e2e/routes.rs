@@ -36,9 +36,9 @@ async fn local_addresses_never_use_a_proxy() {
     let mcp = format!("servers:\n  here: {{url: '{}'}}\n", server.url);
     home.write("config/mcp_servers.yaml", mcp);
     let daemon = TempDaemon::start_in(home).await;
-    for (slot, words) in [("base", "Hello"), ("code", "Hello"), ("chat", "Six.")] {
+    for (slot, input) in [("base", "Hello"), ("code", "Hello"), ("chat", "Six.")] {
         model.default_reply(Reply::text("Hello"));
-        assert_eq!(daemon.ok(["run", "Hi", "--model", slot]).await.stdout.trim(), words, "{slot}");
+        assert_eq!(daemon.ok(["run", "Hi", "--model", slot]).await.stdout.trim(), input, "{slot}");
     }
     // The name may or may not resolve, but the request never goes to a proxy.
     let failed = daemon.agentctl(["run", "Hi", "--model", "reasoning"]).await;

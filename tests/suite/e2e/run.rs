@@ -251,7 +251,7 @@ async fn closed_output_pipe_is_not_an_error() {
 
 /// Effect of `--if-busy` while a turn of the session waits for an answer. Returns the outputs of that turn and of the
 /// other.
-async fn beside_a_turn(how: &str, is_there: impl Fn(&EventKind) -> bool) -> (Output, Output) {
+async fn beside_a_turn(argument: &str, is_there: impl Fn(&EventKind) -> bool) -> (Output, Output) {
     let world = World::start().await;
     let which = Reply::tool_call("ask_human", json!({"question": "Which one?"}));
     works_through(&world.model, vec![(&["that one"], which)], Reply::text("All is said."));
@@ -261,7 +261,7 @@ async fn beside_a_turn(how: &str, is_there: impl Fn(&EventKind) -> bool) -> (Out
 
     let refused = world.agentctl(["run", "the second", "--session", session]).await;
     refused.exits(75).says(&["waits for an answer", "hint:"]);
-    let args = ["run", "the second", "--session", session, "--if-busy", how, "--output", "json"];
+    let args = ["run", "the second", "--session", session, "--if-busy", argument, "--output", "json"];
     let second = world.spawn_agentctl(args);
     let mut events = world.client().await.subscribe(session, 0, true).await.unwrap();
     events.stored_until(is_there).await;

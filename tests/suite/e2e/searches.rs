@@ -155,13 +155,13 @@ async fn mentioned_odd_name_leads_to_the_right_file() {
         world.write(&format!("project/{name}"), "the right file");
         world.model.respond_with(|request| {
             if tool_texts(request).is_empty() {
-                let said = request.messages().iter().rev().find_map(|message| {
+                let content = request.messages().iter().rev().find_map(|message| {
                     let text = message["content"].as_str()?;
                     let (_, path) =
                         text.rsplit_once("txt is /project/").or_else(|| text.rsplit_once(" is /project/"))?;
                     Some(format!("/project/{}", path.trim_end_matches('\n')))
                 });
-                Reply::tool_call("read_file", json!({"path": said.unwrap()}))
+                Reply::tool_call("read_file", json!({"path": content.unwrap()}))
             } else {
                 Reply::text("done")
             }
@@ -173,8 +173,8 @@ async fn mentioned_odd_name_leads_to_the_right_file() {
         let requests = world.model.requests();
         let read = tool_texts(requests.last().unwrap());
         assert!(read.contains("the right file"), "{name:?}: {read}\n{}", requests[0].body["messages"]);
-        let said = requests[0].body["messages"].to_string();
-        let files = said.split("Files: ").nth(1).unwrap();
+        let messages = requests[0].body["messages"].to_string();
+        let files = messages.split("Files: ").nth(1).unwrap();
         assert!(!files.contains('\u{202e}') && !files.contains("<system_reminder>.txt"), "{files}");
     }
 }

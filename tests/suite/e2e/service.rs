@@ -92,8 +92,8 @@ async fn service_without_lingering_is_reported() {
         home.0.write("bin/loginctl", text);
         for args in [&["service", "install"][..], &["service", "status"], &["doctor"]] {
             let output = home.0.agentctl(args).await;
-            let said = format!("{}{}", output.stdout, output.stderr);
-            assert_eq!(said.contains(NOTE) && said.contains("enable-linger"), says, "{args:?}: {said}");
+            let message = format!("{}{}", output.stdout, output.stderr);
+            assert_eq!(message.contains(NOTE) && message.contains("enable-linger"), says, "{args:?}: {message}");
         }
         let status = home.0.json(["service", "status"]).await;
         assert_eq!(status["stops_at_logout"], says, "{status}");

@@ -193,20 +193,20 @@ async fn hidden_characters_of_files_titles_and_mcp_calls_are_shown() {
 #[tokio::test]
 async fn output_contains_no_terminal_escapes_in_any_format() {
     let world = World::start().await;
-    let said = "Hi\u{1b}]0;owned\u{7}\u{1b}[2J\tthere\u{9b}31m,\n漢字 \u{202e}friend\u{85}.";
+    let prompt = "Hi\u{1b}]0;owned\u{7}\u{1b}[2J\tthere\u{9b}31m,\n漢字 \u{202e}friend\u{85}.";
     for term in ["dumb", "", "xterm-256color"] {
         let run = async |output: &str| {
             let mut command = world.agentctl_command(["run", "Hello", "--output", output]);
             command.env("TERM", term);
             Running::spawn(command).output(Vec::new()).await.exits(0)
         };
-        world.model.reply(Reply::text(said));
+        world.model.reply(Reply::text(prompt));
         assert_eq!(run("text").await.stdout, "Hi\tthere,\n漢字 <U+202E>friend.\n", "{term}");
         for output in ["json", "stream-json"] {
-            world.model.reply(Reply::text(said));
+            world.model.reply(Reply::text(prompt));
             let output = run(output).await;
             assert!(!output.stdout.contains(is_hidden), "{:?}", output.stdout);
-            assert_eq!(output.json_lines().pop().unwrap()["text"], said);
+            assert_eq!(output.json_lines().pop().unwrap()["text"], prompt);
         }
     }
 }

@@ -63,11 +63,11 @@ async fn unanswered_message_is_withdrawn_and_its_files_stay() {
     let fork = world.ok(["sessions", "fork", &session]).await.stdout;
     world.ok(["run", "third thing", "--session", fork.trim()]).await;
     for request in &world.model.requests()[1..] {
-        let words = words(request);
-        assert!(!words.contains("wipe") && !words.contains("drop"), "{words}");
+        let request_text = words(request);
+        assert!(!request_text.contains("wipe") && !request_text.contains("drop"), "{request_text}");
         assert!(
-            words.contains("notes.txt") && words.contains("second thing"),
-            "the uploaded file is not mentioned: {words}"
+            request_text.contains("notes.txt") && request_text.contains("second thing"),
+            "the uploaded file is not mentioned: {request_text}"
         );
     }
 }

@@ -176,8 +176,8 @@ async fn unsent_turns_are_sent_after_a_kill_and_sent_ones_are_not() {
     let endpoint = collector.http();
     let mut daemon = TempDaemon::start_in(home(&model, &[("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint)])).await;
     let first = ask(&daemon).await;
-    let taken = turns(&collector, 1).await;
-    check(&taken, &first);
+    let received = turns(&collector, 1).await;
+    check(&received, &first);
     until("the position is on disk", || async {
         let text = fs::read_to_string(daemon.data().join("telemetry-traces.json")).ok()?;
         text.contains(first["turn_id"].as_str().unwrap()).then_some(())
@@ -190,7 +190,7 @@ async fn unsent_turns_are_sent_after_a_kill_and_sent_ones_are_not() {
     collector.set_mood(CollectorMood::Takes);
     daemon.restart().await;
     let spans = turns(&collector, 2).await;
-    check(&spans[taken.len()..], &second);
+    check(&spans[received.len()..], &second);
 
     // A turn that the kill interrupted is sent as such.
     model.respond_with(|_| Reply::text("never").delay_ms(600_000));

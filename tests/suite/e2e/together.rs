@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn slowly<const N: usize>(words: [&str; N]) -> Reply {
-    Reply::deltas(words).delay_ms(500)
+fn slowly<const N: usize>(deltas: [&str; N]) -> Reply {
+    Reply::deltas(deltas).delay_ms(500)
 }
 
 /// Two chats at their prompts, in a session with a message.
@@ -31,8 +31,8 @@ async fn second_chat_shows_a_running_turn_and_can_steer_it() {
         terminal.sees_all(&["Three.", "in French\r"]);
         terminal.sees_last("In French: un.");
     }
-    let said: Vec<String> = world.model.requests().iter().map(|request| request.last_user().to_owned()).collect();
-    assert_eq!(said, ["Hi", "Count to three", "in French"]);
+    let inputs: Vec<String> = world.model.requests().iter().map(|request| request.last_user().to_owned()).collect();
+    assert_eq!(inputs, ["Hi", "Count to three", "in French"]);
     assert_eq!(world.json(["sessions", "list"]).await[0]["turns"], 2, "steering input starts no turn");
 
     // The partial line is in the prompt after the turn, and a second turn is shown too.

@@ -92,13 +92,14 @@ async fn imported_session_equals_the_original() {
 
     // The same history, figures and usage.
     assert_eq!(events_of(&world.daemon, &id).await, events_of(&other, &id).await);
-    let (here, there) = (world.json(["sessions", "show", &id]).await, other.json(["sessions", "show", &id]).await);
+    let (original, imported) =
+        (world.json(["sessions", "show", &id]).await, other.json(["sessions", "show", &id]).await);
     for key in ["id", "title", "created_at", "turns", "last_seq", "status", "usage", "todos", "items", "interrupts"] {
-        assert_eq!(here[key], there[key], "{key}");
+        assert_eq!(original[key], imported[key], "{key}");
     }
-    assert_eq!(there["settings"]["grants"], Value::Null, "{there:#}");
-    assert_eq!(there["settings"]["project"], Value::Null, "an imported session has no project");
-    assert_eq!(there["settings"]["former_project"], json!(project.canonicalize().unwrap()));
+    assert_eq!(imported["settings"]["grants"], Value::Null, "{imported:#}");
+    assert_eq!(imported["settings"]["project"], Value::Null, "an imported session has no project");
+    assert_eq!(imported["settings"]["former_project"], json!(project.canonicalize().unwrap()));
     other.ok(["sessions", "show", &id]).await.shows(&["none here; it was", "/app"]);
     // Bytes per token are learnt from the server again, and the project is no longer in the instructions.
     let figures = async |daemon: &TempDaemon| {
@@ -115,11 +116,11 @@ async fn imported_session_equals_the_original() {
         let content = async |daemon: &TempDaemon| daemon.ok(["files", "get", &id, path]).await.stdout;
         assert_eq!(content(&world.daemon).await, content(&other).await, "{path}");
     }
-    let kept =
+    let files_of =
         async |daemon: &TempDaemon| daemon.json(["files", "ls", &id, "large_tool_results"]).await["entries"].clone();
-    let (here, there) = (kept(&world.daemon).await, kept(&other).await);
-    assert_eq!(here.as_array().unwrap().len(), 1, "{here}");
-    assert_eq!((&here[0]["path"], &here[0]["size"]), (&there[0]["path"], &there[0]["size"]));
+    let (original, imported) = (files_of(&world.daemon).await, files_of(&other).await);
+    assert_eq!(original.as_array().unwrap().len(), 1, "{original}");
+    assert_eq!((&original[0]["path"], &original[0]["size"]), (&imported[0]["path"], &imported[0]["size"]));
     other.agentctl(["files", "get", &id, "/project/code.txt"]).await.exits(2);
     // It is found by its text and can be continued, but changes on the other machine cannot be undone here.
     assert_eq!(other.json(["sessions", "search", "we dig"]).await[0]["session_id"], json!(id));
@@ -169,8 +170,12 @@ async fn open_turn_of_an_exported_session_is_interrupted_on_import() {
     let events = events_of(&other, &id).await;
     let end = events.iter().rev().find(|event| event["type"] == "turn_ended").unwrap();
     assert_eq!(end["result"]["stop_reason"], "interrupted");
-    let here = events_of(&world.daemon, &id).await;
-    assert_eq!(here[..], events[..here.len()], "the exported events are a prefix of the imported ones");
+    let exported_events = events_of(&world.daemon, &id).await;
+    assert_eq!(
+        exported_events[..],
+        events[..exported_events.len()],
+        "the exported events are a prefix of the imported ones"
+    );
     assert_eq!(world.model.requests().len(), requests, "an imported session started a turn");
     let listed = other.ok(["files", "ls", &id, "outputs"]).await.stdout;
     assert!(!listed.contains("a.txt"), "{listed}");
@@ -207,8 +212,8 @@ async fn subagents_are_exported_with_their_session() {
     assert_eq!(usage(&world.daemon).await, usage(&other).await);
     // As new ones, both have new IDs and still belong together.
     let new = import(&other, &file, &["--as-new"]).await["session_id"].as_str().unwrap().to_owned();
-    let there = other.json(["sessions", "list", "--all"]).await;
-    let of_new = there.as_array().unwrap().iter().find(|session| session["parent"] == json!(new)).unwrap();
+    let listed = other.json(["sessions", "list", "--all"]).await;
+    let of_new = listed.as_array().unwrap().iter().find(|session| session["parent"] == json!(new)).unwrap();
     assert_ne!(of_new["id"], json!(child));
     let imported = serde_json::to_string(&events_of(&other, &new).await).unwrap();
     assert!(!imported.contains(&child) && !imported.contains(&id), "{imported}");
@@ -257,9 +262,9 @@ async fn invalid_archive_leaves_nothing_behind() {
     bytes[middle] ^= 0x55;
     let changed = other.write("changed.tar.gz", &bytes);
     let text = other.write("text.txt", "hello");
-    for (file, words) in [(&cut, "archive"), (&changed, "archive"), (&text, "not an archive of a session")] {
+    for (file, phrase) in [(&cut, "archive"), (&changed, "archive"), (&text, "not an archive of a session")] {
         let refused = other.agentctl(["sessions", "import", file.to_str().unwrap()]).await;
-        refused.exits(2).says(&[words, "hint:"]);
+        refused.exits(2).says(&[phrase, "hint:"]);
     }
     other.agentctl(["sessions", "import", "missing.tar.gz"]).await.exits(2).says(&["could not read", "hint:"]);
     other.agentctl(["sessions", "import", text.to_str().unwrap(), "--from", "codex"]).await.exits(2).says(&["hint:"]);

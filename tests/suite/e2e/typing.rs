@@ -26,8 +26,8 @@ async fn queued_messages_are_sent_in_order_and_the_rest_is_kept() {
     terminal.sees_all(&["2 messages wait", "Second heard."]);
     terminal.sees_last("Third heard.");
     terminal.sees("four");
-    let said: Vec<String> = world.model.requests().iter().map(|request| request.last_user().to_owned()).collect();
-    assert_eq!(said, ["slow", "second", "third"]);
+    let inputs: Vec<String> = world.model.requests().iter().map(|request| request.last_user().to_owned()).collect();
+    assert_eq!(inputs, ["slow", "second", "third"]);
 
     // A cancelled turn does not send the messages typed for after it, but keeps them.
     world.model.reply(says("It hangs now").hang_behind("hangs"));
@@ -57,8 +57,8 @@ async fn enter_sends_a_message_to_the_running_turn() {
     terminal.presses("and then stop\tin Frensh\r");
     terminal.sees_all(&["2 messages wait", "Three.", "in Frensh\r", "In French: un."]);
     terminal.sees_last("Afterwards.");
-    let said: Vec<String> = world.model.requests().iter().map(|request| request.last_user().to_owned()).collect();
-    assert_eq!(said, ["Count", "in Frensh", "and then stop"]);
+    let inputs: Vec<String> = world.model.requests().iter().map(|request| request.last_user().to_owned()).collect();
+    assert_eq!(inputs, ["Count", "in Frensh", "and then stop"]);
     assert_eq!(world.json(["sessions", "list"]).await[0]["turns"], 2, "steering input starts no turn");
 
     // Queued messages can be withdrawn and edited; commands are queued until the end.
@@ -92,9 +92,9 @@ async fn text_typed_ahead_approves_nothing() {
     // Text that starts after the question has the keys is not an answer either, nor is pasted text.
     world.model.reply(write()).reply(says("Written."));
     terminal.says_for("Write it after all", "y yes");
-    for words in ["maybe", "as", "go", "\u{1b}[200~y\r\u{1b}[201~"] {
-        terminal.presses_for(words, "no answer: Enter sends it");
-        assert_eq!((world.questions().await.len(), kept_rules(&world).await), (1, json!([])), "{words:?}");
+    for typed in ["maybe", "as", "go", "\u{1b}[200~y\r\u{1b}[201~"] {
+        terminal.presses_for(typed, "no answer: Enter sends it");
+        assert_eq!((world.questions().await.len(), kept_rules(&world).await), (1, json!([])), "{typed:?}");
         // Each pasted line is erased separately.
         terminal.presses(&ERASE.repeat(2));
         terminal.sees("y yes");

@@ -94,8 +94,8 @@ async fn undo_leaves_externally_changed_files_alone() {
 /// Returns true if the daemon's heartbeat is newer than this file of its home.
 pub(super) fn is_older_than_the_last_sign(world: &World, name: &str) -> bool {
     let changed = |path: PathBuf| path.metadata().map(|metadata| (metadata.ctime(), metadata.ctime_nsec())).ok();
-    let kept = fs::read_dir(world.data().join("undo")).into_iter().flatten().flatten();
-    let sign = kept.filter_map(|session| changed(session.path().join("alive"))).max();
+    let undo_files = fs::read_dir(world.data().join("undo")).into_iter().flatten().flatten();
+    let sign = undo_files.filter_map(|session| changed(session.path().join("alive"))).max();
     changed(world.path().join(name)) < sign
 }
 
@@ -128,9 +128,9 @@ async fn changes_of_a_killed_command_can_be_undone() {
         ("/project/mine.txt", "conflict"),
     ];
     assert_eq!(outcomes(&report), expected);
-    let held = ["a.txt", "b.txt", "c.txt", "d.txt", "mine.txt"].map(|name| project(&world, name));
+    let contents = ["a.txt", "b.txt", "c.txt", "d.txt", "mine.txt"].map(|name| project(&world, name));
     let expected = ["a person's words\n", "", "old\n", "old\n", "a person's file\n"];
-    assert_eq!(held, expected.map(|held| held.as_bytes().to_vec()));
+    assert_eq!(contents, expected.map(|text| text.as_bytes().to_vec()));
 }
 
 #[tokio::test]
@@ -175,7 +175,7 @@ fn everything(world: &World) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             let metadata = path.symlink_metadata().unwrap();
-            let held = if metadata.is_symlink() {
+            let content = if metadata.is_symlink() {
                 fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes()
             } else if metadata.is_file() {
                 fs::read(&path).unwrap()
@@ -183,7 +183,7 @@ fn everything(world: &World) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
                 left.extend(metadata.is_dir().then(|| path.clone()));
                 Vec::new()
             };
-            found.insert(path, (metadata.permissions().mode(), held));
+            found.insert(path, (metadata.permissions().mode(), content));
         }
     }
     found
@@ -193,8 +193,8 @@ fn everything(world: &World) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
 async fn commanded(world: &World, session: Option<&str>, command: &str) -> (String, String) {
     world.will(Reply::tool_call("run_bash_command", json!({ "command": command })));
     let project = world.mount();
-    let place = session.map_or(["-C", &project], |session| ["--session", session]);
-    let args = ["run", "Do it", "--on-interrupt", "approve", "--output", "json", place[0], place[1]];
+    let target = session.map_or(["-C", &project], |session| ["--session", session]);
+    let args = ["run", "Do it", "--on-interrupt", "approve", "--output", "json", target[0], target[1]];
     let session = world.ok(args).await.session();
     (world.last_result(), session)
 }
@@ -367,9 +367,9 @@ async fn state_file_is_undone_and_redone_after_a_restart() {
     assert_eq!(plan().await.stdout, "dig\n");
     undo(&[]).await.exits(0);
     assert_eq!(plan().await.code, Some(2), "the turn that created the file is undone as well");
-    for held in ["dig\n", "sow\n"] {
+    for expected in ["dig\n", "sow\n"] {
         undo(&["--redo"]).await.exits(0);
-        assert_eq!(plan().await.stdout, held);
+        assert_eq!(plan().await.stdout, expected);
     }
     undo(&["--redo"]).await.exits(2).says(&["nothing in this session is undone"]);
 }

@@ -53,8 +53,8 @@ fn grep(path: &str) -> (&'static str, Value) {
 }
 
 #[track_caller]
-fn requires_words(result: &str, words: &[&str]) {
-    has_all(result, words);
+fn requires_words(result: &str, parts: &[&str]) {
+    has_all(result, parts);
     has_none(result, &SECRETS);
 }
 
@@ -70,7 +70,7 @@ async fn failing_edit_reveals_nothing_of_an_unreadable_file() {
         patch("/project/private.txt", " first\n-this is for somebody\n+x\n"),
         edit("/project/diary.md", "dear diary!"),
     ];
-    let words = [
+    let text = [
         "old_string is not in /project/.env; reading the file requires approval, so its content is not shown",
         "old_string occurs more than once in /project/.env; reading the file requires approval",
         "/project/.env: some hunks do not match; reading the file requires approval",
@@ -80,13 +80,13 @@ async fn failing_edit_reveals_nothing_of_an_unreadable_file() {
     ];
     // There is no question, since the call would fail.
     let (result, _) = world.runs_calls("wait", &failing).await;
-    requires_words(&result, &words);
+    requires_words(&result, &text);
     // Nor if it runs without a question, because the user has allowed the tool permanently.
     for rule in ["edit_file", "apply_patch"] {
         world.ok(["grants", "add", rule]).await;
     }
     let (result, _) = world.runs_calls("wait", &failing).await;
-    requires_words(&result, &words);
+    requires_words(&result, &text);
     // For all other files, the current text is quoted, so that the next attempt fits.
     let (result, _) = world.runs_calls("wait", &[edit("/project/plain.md", "plain word?")]).await;
     assert!(result.contains("the closest match is at line 2:\nplain words"), "{result}");
@@ -139,16 +139,16 @@ async fn file_named_in_a_search_is_judged_like_a_read() {
             let world = &world;
             async move {
                 let args = ["policy", "explain", "--session", session, "--json", tool, &args];
-                let mut said = world.ok(args).await.json();
-                said["explanation"]["verdict"].take()
+                let mut output = world.ok(args).await.json();
+                output["explanation"]["verdict"].take()
             }
         };
         assert_eq!(explain("grep").await, explain("read_file").await, "{path}");
         assert_eq!(explain("list_workspace_files").await, "allow", "{path}");
         let tried = world.write("new.yaml", "{}\n");
         let test = ["policy", "test", tried.to_str().unwrap(), "--session", session, "--json", &call("grep")];
-        let said = world.ok(test).await.json();
-        assert_eq!(said["calls"][0]["now"]["verdict"], explain("grep").await, "{path}");
-        assert_eq!(said["calls"][0]["then"]["verdict"], "allow", "{path}");
+        let output = world.ok(test).await.json();
+        assert_eq!(output["calls"][0]["now"]["verdict"], explain("grep").await, "{path}");
+        assert_eq!(output["calls"][0]["then"]["verdict"], "allow", "{path}");
     }
 }

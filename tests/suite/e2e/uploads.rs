@@ -127,9 +127,9 @@ async fn chat_mention_uploads_the_file_once() {
     world.write("red one.png", RED);
     world.write("notes.txt", "the cat is out\n");
     world.write(".env", "KEY=hunter2\n");
-    let here = world.path().display().to_string();
+    let root = world.path().display().to_string();
     let lines = format!(
-        "What is in #{here}/red one.png, and what does #{here}/notes.txt say?\nAgain: #{here}/notes.txt and #{here}/.env!\n"
+        "What is in #{root}/red one.png, and what does #{root}/notes.txt say?\nAgain: #{root}/notes.txt and #{root}/.env!\n"
     );
     world.agentctl_with(["chat"], lines.as_bytes()).await.exits(0).says(&["is hidden and stays here"]);
     let requests = world.model.requests();

@@ -121,8 +121,8 @@ async fn many_sessions_are_watched_and_paged_completely() {
     }
     assert_eq!(seen, made);
     let (mut paged, mut after) = (Vec::new(), Some(String::new()));
-    while let Some(place) = after {
-        let (page, next) = client.filtered_sessions(&place, 70, false, &Default::default()).await.unwrap();
+    while let Some(cursor) = after {
+        let (page, next) = client.filtered_sessions(&cursor, 70, false, &Default::default()).await.unwrap();
         paged.extend(page.into_iter().map(|summary| summary.id));
         after = next;
     }

@@ -145,8 +145,8 @@ async fn traces_contain_no_secrets() {
     assert!(
         requests.iter().all(|request| request.text.contains(KEY) && request.headers["x-team"] == "team-secret-0815")
     );
-    let kept = fs::read_to_string(folder(&daemon, &session).join("trace.jsonl")).unwrap();
-    assert!(!kept.contains(KEY) && !kept.contains("team-secret"), "{kept}");
+    let trace = fs::read_to_string(folder(&daemon, &session).join("trace.jsonl")).unwrap();
+    assert!(!trace.contains(KEY) && !trace.contains("team-secret"), "{trace}");
     let record = shown(&daemon, &[&session, "--request", "2"]).await;
     // It is still valid JSON with everything else.
     let text = record["request"]["body"].to_string();
@@ -162,10 +162,10 @@ async fn files_are_private_rotated_and_removed_with_the_session() {
     let limits = "trace: {requests: true, max_file_bytes: 65536, max_files: 2}\n";
     let world = World::configured(limits).await;
     world.model.respond_with(|request| Reply::text(format!("answer {} ", request.number).repeat(200)));
-    let words = |turn: usize| (0..3000).map(|word| format!("{turn}-{word} ")).collect::<String>();
-    let session = session_of_turn(&world.daemon, &[&words(0)]).await;
+    let long_text = |turn: usize| (0..3000).map(|word| format!("{turn}-{word} ")).collect::<String>();
+    let session = session_of_turn(&world.daemon, &[&long_text(0)]).await;
     for turn in 1..8 {
-        goes_on(&world.daemon, &session, &words(turn)).await;
+        goes_on(&world.daemon, &session, &long_text(turn)).await;
     }
     let listed = listed(&world.daemon, &session).await;
     let folder = folder(&world.daemon, &session);
@@ -238,10 +238,10 @@ async fn trace_of_fifty_steps_stores_only_new_parts() {
     let listed = listed(&world.daemon, session).await;
     let sum = |key: &str| listed.iter().map(|one| one[key]["bytes"].as_u64().unwrap()).sum::<u64>();
     let (sent, received, largest) = (sum("request"), sum("answer"), requests.last().unwrap().text.len() as u64);
-    let kept = bytes(&folder(&world.daemon, session));
+    let stored = bytes(&folder(&world.daemon, session));
     // New parts once, the responses, and metadata of each exchange. Escapes add a little.
     let linear = 2 * largest + 2 * received + 3000 * listed.len() as u64;
-    assert!(kept < linear && kept < sent / 4, "{kept} of {sent}; {linear}");
+    assert!(stored < linear && stored < sent / 4, "{stored} of {sent}; {linear}");
     let last = shown(&world.daemon, &[session, "--request", &listed.len().to_string()]).await;
     assert_eq!(last["request"]["body"], requests.last().unwrap().sent());
 }
@@ -309,7 +309,7 @@ async fn trace_marks_new_lines_and_escapes_terminal_codes() {
     let session = session_of_turn(&world.daemon, &[&format!("{HOSTILE}\nfirst line\nsecond line")]).await;
     goes_on(&world.daemon, &session, "And now?").await;
     let second = world.ok(["trace", "--request", "2"]).await.stdout;
-    let marked = |words: &str| second.lines().find(|line| line.contains(words)).map(|line| line.chars().next());
+    let marked = |phrase: &str| second.lines().find(|line| line.contains(phrase)).map(|line| line.chars().next());
     assert_eq!((marked("And now?"), marked("second line")), (Some(Some('+')), Some(Some('|'))), "{second}");
     assert!(second.contains("+ is new since request 1") && second.contains("answer · whole 200"), "{second}");
     let diff = world.ok(["trace", "--diff", "1", "2"]).await.stdout;

@@ -130,8 +130,8 @@ async fn mentioned_project_files_are_attached() {
     has_all(&sent.replace("\\\\n", "\\n"), &all);
     assert!(!sent.contains("fn one"), "more than the selected lines was sent: {sent}");
     // A program's prompt does not reach outside the project, and unknown names are reported.
-    let said = run("Show me #notes.txt and #none.txt").await.exits(0);
-    said.says(&["#notes.txt is no file of the project", "--file", "#none.txt names no file"]);
+    let output = run("Show me #notes.txt and #none.txt").await.exits(0);
+    output.says(&["#notes.txt is no file of the project", "--file", "#none.txt names no file"]);
     assert!(!words(&world.model.requests()[1]).contains("the milk"));
     // Piped text contains no mentions.
     let piped = world.agentctl_with(["run", "Review!", "-C", "app"], "see #notes.txt").await.exits(0);

@@ -13,8 +13,8 @@ fn git(folder: &Path, args: &[&str]) -> String {
         command.env_remove(name);
     }
     let output = command.env("GIT_CONFIG_GLOBAL", "/dev/null").output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "git {args:?}: {said}");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "git {args:?}: {stderr}");
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
@@ -364,10 +364,10 @@ async fn interrupted_merge_is_finished_after_a_restart() {
     world.write("project/n.txt", "");
     world.write("project/.git/index.lock", "");
     let record = world.data().join("worktrees/.records/one.json");
-    let mut known: Value = serde_json::from_str(&fs::read_to_string(&record).unwrap()).unwrap();
+    let mut record_json: Value = serde_json::from_str(&fs::read_to_string(&record).unwrap()).unwrap();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
-    known["stage"] = json!({ "applying": { "from": from, "to": to, "at": now } });
-    fs::write(&record, known.to_string()).unwrap();
+    record_json["stage"] = json!({ "applying": { "from": from, "to": to, "at": now } });
+    fs::write(&record, record_json.to_string()).unwrap();
     world.daemon.restart().await;
     world.worktrees().await;
     assert_eq!(git(&project, &["rev-parse", "HEAD"]), to, "{}", world.log());

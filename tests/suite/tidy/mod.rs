@@ -78,12 +78,12 @@ fn none(law: &str, offences: Vec<String>) {
 }
 
 /// Lines of product code that contain any of the words, outside comments.
-fn mentions(sources: &[Source], words: &[&str]) -> Vec<String> {
+fn mentions(sources: &[Source], phrases: &[&str]) -> Vec<String> {
     let mut offences = Vec::new();
     for source in sources {
         for (number, line) in source.code().lines().enumerate() {
             let line = line.split("//").next().unwrap_or_default();
-            if words.iter().any(|word| line.contains(word)) {
+            if phrases.iter().any(|word| line.contains(word)) {
                 offences.push(format!("{}:{}: {}", source.path, number + 1, line.trim()));
             }
         }
@@ -116,13 +116,13 @@ fn modules_open_with_prose() {
 /// A comment names the thing or states what it does. Sentences that open with a question word have to be read twice.
 #[test]
 fn doc_comments_open_with_a_noun_or_a_verb() {
-    let words = ["What ", "Whether ", "Who ", "How "];
+    let openings = ["What ", "Whether ", "Who ", "How "];
     let mut offences = Vec::new();
     for source in product() {
         for (number, line) in source.code().lines().enumerate() {
             let comment = line.trim_start().strip_prefix("/// ");
             if let Some(comment) = comment
-                && words.iter().any(|word| comment.starts_with(word))
+                && openings.iter().any(|word| comment.starts_with(word))
             {
                 offences.push(format!("{}:{}: {comment}", source.path, number + 1));
             }
@@ -385,7 +385,7 @@ fn no_vague_type_or_file_names() {
 #[test]
 fn sources_contain_no_development_leftovers() {
     // Split in two, so that this file does not contain them.
-    let words = [
+    let phrases = [
         concat!("/wo", "rk/"),
         concat!("shar", "ed/"),
         concat!("TO", "DO:"),
@@ -397,7 +397,7 @@ fn sources_contain_no_development_leftovers() {
     for ending in [".rs", ".md", ".proto", ".yaml", ".toml", ".py", ".sql", "Makefile"] {
         for source in files(ending) {
             for (number, line) in source.text.lines().enumerate() {
-                if let Some(word) = words.iter().find(|word| line.contains(**word)) {
+                if let Some(word) = phrases.iter().find(|word| line.contains(**word)) {
                     offences.push(format!("{}:{}: {word}", source.path, number + 1));
                 }
             }

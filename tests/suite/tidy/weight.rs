@@ -162,10 +162,10 @@ fn weights() -> BTreeMap<String, (usize, usize)> {
 }
 
 /// Describes how a size violates its ceiling, if it does.
-fn misfit(size: usize, ceiling: usize, what: &str) -> Option<String> {
+fn misfit(size: usize, ceiling: usize, unit: &str) -> Option<String> {
     match size {
-        _ if size > ceiling => Some(format!("{size} {what}, ceiling {ceiling}")),
-        _ if size * 100 < ceiling * WORTH => Some(format!("{size} {what}: lower its ceiling of {ceiling}")),
+        _ if size > ceiling => Some(format!("{size} {unit}, ceiling {ceiling}")),
+        _ if size * 100 < ceiling * WORTH => Some(format!("{size} {unit}: lower its ceiling of {ceiling}")),
         _ => None,
     }
 }

@@ -187,7 +187,7 @@ async fn answered(shared: &Shared, path: &str, headers: Attributes, size: usize)
         CollectorMood::Takes => Ok(()),
         CollectorMood::Hangs => std::future::pending().await,
         CollectorMood::Answers(status) => Err(status),
-        CollectorMood::AtMost(most) if size > most => Err(413),
+        CollectorMood::AtMost(max) if size > max => Err(413),
         CollectorMood::AtMost(_) => Ok(()),
     }
 }

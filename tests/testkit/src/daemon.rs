@@ -47,14 +47,14 @@ const GLANCE: Duration = Duration::from_millis(3);
 /// # Panics
 /// Panics if that takes longer than [`PATIENCE`].
 #[expect(clippy::panic, reason = "the test has failed")]
-pub async fn until<T, F: Future<Output = Option<T>>>(what: &str, mut look: impl FnMut() -> F) -> T {
+pub async fn until<T, F: Future<Output = Option<T>>>(condition: &str, mut look: impl FnMut() -> F) -> T {
     let start = Instant::now();
     loop {
         if let Some(found) = look().await {
             return found;
         }
         if start.elapsed() > PATIENCE {
-            panic!("timed out waiting until {what}");
+            panic!("timed out waiting until {condition}");
         }
         tokio::time::sleep(GLANCE).await;
     }
@@ -64,8 +64,8 @@ pub async fn until<T, F: Future<Output = Option<T>>>(what: &str, mut look: impl 
 ///
 /// # Panics
 /// Panics if that takes longer than [`PATIENCE`].
-pub async fn until_true(what: &str, mut is_so: impl FnMut() -> bool) {
-    until(what, || std::future::ready(is_so().then_some(()))).await;
+pub async fn until_true(condition: &str, mut is_so: impl FnMut() -> bool) {
+    until(condition, || std::future::ready(is_so().then_some(()))).await;
 }
 
 /// Path of a program of the workspace, built in the same profile as the running test.
@@ -110,8 +110,8 @@ impl Output {
     /// # Panics
     /// Panics if one is missing.
     #[track_caller]
-    pub fn says(self, words: &[&str]) -> Self {
-        for word in words {
+    pub fn says(self, parts: &[&str]) -> Self {
+        for word in parts {
             assert!(self.stderr.contains(word), "{word:?} is missing in:\n{}", self.stderr);
         }
         self
@@ -132,8 +132,8 @@ impl Output {
     /// # Panics
     /// Panics if one is missing.
     #[track_caller]
-    pub fn shows(self, words: &[&str]) -> Self {
-        for word in words {
+    pub fn shows(self, parts: &[&str]) -> Self {
+        for word in parts {
             assert!(self.stdout.contains(word), "{word:?} is missing in:\n{}", self.stdout);
         }
         self

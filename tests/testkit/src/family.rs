@@ -53,8 +53,8 @@ fn names(pid: u32, home: &Path) -> bool {
     read(pid, "cmdline").windows(home.len()).any(|part| part == home)
 }
 
-fn read(pid: u32, what: &str) -> Vec<u8> {
-    fs::read(format!("/proc/{pid}/{what}")).unwrap_or_default()
+fn read(pid: u32, file: &str) -> Vec<u8> {
+    fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default()
 }
 
 /// All processes except zombies.
@@ -84,7 +84,7 @@ mod tests {
 
     #[tokio::test]
     async fn descendants_are_found_without_their_environment() {
-        for (how, script) in [
+        for (label, script) in [
             ("a child", "env -i sleep 1000 & read x"),
             ("an orphan in a session of ours", "setsid sh -c '(env -i sleep 1000 &); read x; sleep 1000' & read x"),
             ("an orphan that says who it is", "(env -i setsid sh -c 'sleep 1000; :' \"$HOME\" &); read x"),
@@ -94,17 +94,17 @@ mod tests {
             command.args(["-c", script]);
             let running = Running::spawn(command);
             let sleeps = |pid: &u32| {
-                let read = |what: &str| std::fs::read(format!("/proc/{pid}/{what}")).unwrap_or_default();
+                let read = |file: &str| std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
                 read("cmdline").starts_with(b"sleep") && !read("environ").windows(5).any(|part| part == b"HOME=")
             };
-            until(how, || async { home.processes().iter().any(sleeps).then_some(()) }).await;
+            until(label, || async { home.processes().iter().any(sleeps).then_some(()) }).await;
             let all = home.processes();
             let is_fit = all.contains(&running.pid()) && !all.contains(&std::process::id());
             // This must precede the death of the process that links them to us.
             for pid in all.iter().filter(|pid| is_fit && sleeps(pid)) {
                 kill(Pid::from_raw(i32::try_from(*pid).unwrap()), Signal::SIGKILL).unwrap();
             }
-            assert!(is_fit, "{how}: {all:?}");
+            assert!(is_fit, "{label}: {all:?}");
         }
     }
 }

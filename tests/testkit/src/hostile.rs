@@ -223,14 +223,14 @@ pub fn state(folder: &Path, but: &[&Path]) -> BTreeMap<String, String> {
             }
             let metadata = path.symlink_metadata().unwrap();
             let kind = metadata.file_type();
-            let held = if kind.is_symlink() {
+            let content = if kind.is_symlink() {
                 format!("{:?}", fs::read_link(&path).unwrap())
             } else if kind.is_file() {
                 format!("{:?} {} {:?}", fs::read(&path).unwrap(), metadata.nlink(), metadata.modified().unwrap())
             } else {
                 String::new()
             };
-            found.insert(path.to_string_lossy().into_owned(), format!("{kind:?} {:o} {held}", metadata.mode()));
+            found.insert(path.to_string_lossy().into_owned(), format!("{kind:?} {:o} {content}", metadata.mode()));
             if kind.is_dir() {
                 left.push(path);
             }

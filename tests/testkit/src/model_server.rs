@@ -102,9 +102,9 @@ impl Recorded {
     /// Text of the last user message, or the prompt of a completion.
     pub fn last_user(&self) -> &str {
         let user = self.messages().iter().rev().find(|message| message["role"] == "user");
-        let words = user.map_or(&self.body["prompt"], |message| &message["content"]);
-        let last_block = || words.as_array()?.iter().rev().find_map(|block| block["text"].as_str());
-        words.as_str().or_else(last_block).unwrap_or_default()
+        let content = user.map_or(&self.body["prompt"], |message| &message["content"]);
+        let last_block = || content.as_array()?.iter().rev().find_map(|block| block["text"].as_str());
+        content.as_str().or_else(last_block).unwrap_or_default()
     }
 
     /// Role of the last message; empty for a completion.

@@ -479,20 +479,21 @@ async fn request_preamble_is_stored_until_a_reset(store: &impl Store) {
     };
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<String>>();
     assert_eq!(of(script.session).await, (Vec::new(), None));
-    let here = Surroundings { text: "Here.".to_owned(), project: Some("/shop".into()), ..Surroundings::default() };
+    let surroundings =
+        Surroundings { text: "Here.".to_owned(), project: Some("/shop".into()), ..Surroundings::default() };
     let changes = vec![
         script.changed(StateChange::Tools { names: names(&["b"]) }),
-        script.changed(StateChange::Surroundings(here.clone())),
+        script.changed(StateChange::Surroundings(surroundings.clone())),
         script.changed(StateChange::Tools { names: names(&["b", "a"]) }),
     ];
     store.append(changes).await.unwrap();
-    assert_eq!(of(script.session).await, (names(&["b", "a"]), Some(here.clone())), "in insertion order");
+    assert_eq!(of(script.session).await, (names(&["b", "a"]), Some(surroundings.clone())), "in insertion order");
     let fork = SessionId::generate();
     let copy = NewFork { id: fork, at: start(), from: script.session, through: script.seq, first: Vec::new() };
     store.fork_session(copy).await.unwrap();
     store.append(vec![script.changed(StateChange::Reset)]).await.unwrap();
     assert_eq!(of(script.session).await, (Vec::new(), None));
-    assert_eq!(of(fork).await, (names(&["b", "a"]), Some(here)), "a fork has the preamble of its origin");
+    assert_eq!(of(fork).await, (names(&["b", "a"]), Some(surroundings)), "a fork has the preamble of its origin");
 }
 
 async fn handed_over_files_are_stored_until_a_turn_takes_them(store: &impl Store) {
@@ -768,9 +769,9 @@ async fn usage_is_grouped_by_model_session_day_and_slot(store: &impl Store) {
 }
 
 async fn usage_outlives_its_session_without_its_name(store: &impl Store) {
-    let (mut kept, mut gone) = (session(store).await, session(store).await);
+    let (mut remaining, mut gone) = (session(store).await, session(store).await);
     store.append(vec![gone.input("A secret")]).await.unwrap();
-    for script in [&mut kept, &mut gone] {
+    for script in [&mut remaining, &mut gone] {
         store.append(vec![call(script, 0, Slot::Base, "m", tokens(10, Some(5)))]).await.unwrap();
     }
     // The calls in a copy were already counted for the original.
@@ -786,7 +787,7 @@ async fn usage_outlives_its_session_without_its_name(store: &impl Store) {
     assert_eq!((after.total.calls, after.total.cost_microusd), (3, Some(11)));
     let report = usage_by(store, UsageGrouping::Session, None).await;
     let of = |name: String| report.groups.iter().find(|group| group.name == name).unwrap();
-    assert_eq!(of(kept.session.to_string()).usage.cost_microusd, Some(5));
+    assert_eq!(of(remaining.session.to_string()).usage.cost_microusd, Some(5));
     assert_eq!(of(new.session.to_string()).usage.cost_microusd, Some(1));
     let nobody = of(String::new());
     assert_eq!((nobody.usage.cost_microusd, nobody.title.as_str(), report.groups.len()), (Some(5), "", 3));
@@ -799,8 +800,8 @@ async fn usage_of_any_size_is_summed(store: &impl Store) {
         store.append(vec![call(&mut script, 0, Slot::Base, model, huge)]).await.unwrap();
     }
     let report = usage_by(store, UsageGrouping::Session, None).await;
-    let most = u64::try_from(i64::MAX).unwrap();
-    assert!(report.total.prompt_tokens >= most && report.total.cost_microusd >= Some(most));
+    let max = u64::try_from(i64::MAX).unwrap();
+    assert!(report.total.prompt_tokens >= max && report.total.cost_microusd >= Some(max));
     assert_eq!(report.total.calls, 3);
 }
 
@@ -840,20 +841,20 @@ async fn interrupts_are_answered_once(store: &impl Store) {
 
 async fn permanent_rules_are_stored_and_revoked(store: &impl Store) {
     assert!(store.grants().await.unwrap().is_empty());
-    let known = Grant { rule: "write_file".into(), at: Some(start()), by: Some("contract".into()) };
+    let grant = Grant { rule: "write_file".into(), at: Some(start()), by: Some("contract".into()) };
     let unknown = Grant::from("run_bash_command: echo 'ä\n'");
-    store.keep_grant(known.clone()).await.unwrap();
+    store.keep_grant(grant.clone()).await.unwrap();
     store.keep_grant(unknown.clone()).await.unwrap();
     // Repeated grants leave the first one unchanged.
     store.keep_grant("write_file".into()).await.unwrap();
-    assert_eq!(store.grants().await.unwrap(), [known.clone(), unknown.clone()]);
+    assert_eq!(store.grants().await.unwrap(), [grant.clone(), unknown.clone()]);
     store.revoke_grant("write_fil%".into()).await.unwrap();
-    assert_eq!(store.grants().await.unwrap(), [known.clone(), unknown.clone()]);
-    store.revoke_grant(known.rule.clone()).await.unwrap();
-    store.revoke_grant(known.rule.clone()).await.unwrap();
+    assert_eq!(store.grants().await.unwrap(), [grant.clone(), unknown.clone()]);
+    store.revoke_grant(grant.rule.clone()).await.unwrap();
+    store.revoke_grant(grant.rule.clone()).await.unwrap();
     assert_eq!(store.grants().await.unwrap(), std::slice::from_ref(&unknown));
-    store.keep_grant(known.clone()).await.unwrap();
-    assert_eq!(store.grants().await.unwrap(), [unknown, known]);
+    store.keep_grant(grant.clone()).await.unwrap();
+    assert_eq!(store.grants().await.unwrap(), [unknown, grant]);
 }
 
 async fn permanent_rule_is_stored_with_its_answer(store: &impl Store) {
@@ -868,30 +869,30 @@ async fn permanent_rule_is_stored_with_its_answer(store: &impl Store) {
     let answered = script.answered(for_good, always(GrantScope::ForGood));
     let at = Some(answered.at);
     store.append(vec![answered]).await.unwrap();
-    let kept = ["write_file", "run_bash_command: make"].map(|rule| Grant {
+    let grants = ["write_file", "run_bash_command: make"].map(|rule| Grant {
         rule: rule.into(),
         at,
         by: Some("contract".into()),
     });
-    assert_eq!(store.grants().await.unwrap(), kept);
+    assert_eq!(store.grants().await.unwrap(), grants);
     // A rejected append stores no grant, and stored ones outlive the session.
     store.revoke_grant("write_file".into()).await.unwrap();
     let twice = vec![script.answered(gone, always(GrantScope::ForGood)), script.answered(once, Answer::Approve)];
     refused(store.append(twice).await, ErrorKind::Conflict);
     store.delete_session(script.session).await.unwrap();
-    assert_eq!(store.grants().await.unwrap(), kept[1..]);
+    assert_eq!(store.grants().await.unwrap(), grants[1..]);
 }
 
 async fn rules_of_sessions_are_listed(store: &impl Store) {
     assert!(store.session_grants().await.unwrap().is_empty());
     let (mut first, second) = (session(store).await, SessionId::generate());
-    let known = Grant { rule: "write_file".into(), at: Some(start()), by: Some("contract".into()) };
+    let grant = Grant { rule: "write_file".into(), at: Some(start()), by: Some("contract".into()) };
     let settings = |grants| SessionSettings { grants, ..SessionSettings::default() };
     store.create_session(second, start(), settings(vec!["edit_file".into()]), Vec::new()).await.unwrap();
-    let change = StateChange::Settings { settings: settings(vec![known.clone()]) };
+    let change = StateChange::Settings { settings: settings(vec![grant.clone()]) };
     store.append(vec![first.changed(change)]).await.unwrap();
     let held = |id, grant| HeldGrant { session_id: Some(id), grant };
-    let listed = [held(first.session, known), held(second, "edit_file".into())];
+    let listed = [held(first.session, grant), held(second, "edit_file".into())];
     assert_eq!(store.session_grants().await.unwrap(), listed);
     store.delete_session(first.session).await.unwrap();
     let change = StateChange::Settings { settings: settings(Vec::new()) };
@@ -999,8 +1000,8 @@ async fn messages_are_found_by_text(store: &impl Store) {
     let mut script = session(store).await;
     let id = script.session;
     assert!(found(store, "papers", None).await.is_empty());
-    let said = ["The tax papers are in the DRAWER", "100% of a_b \"quoted\" 'x' -y", "税务报告在抽屉里"];
-    store.append(said.iter().map(|text| script.input(text)).collect()).await.unwrap();
+    let texts = ["The tax papers are in the DRAWER", "100% of a_b \"quoted\" 'x' -y", "税务报告在抽屉里"];
+    store.append(texts.iter().map(|text| script.input(text)).collect()).await.unwrap();
     let call = ToolCall {
         call_id: CallId::from("c1".to_owned()),
         name: "read_file".to_owned(),
@@ -1030,7 +1031,7 @@ async fn messages_are_found_by_text(store: &impl Store) {
     let found_there = store.search(SearchQuery::parse("papers").unwrap(), Some(id), 10).await.unwrap();
     assert_eq!(found_there.unsearched, 0);
     let hit = &found_there.hits[0];
-    assert_eq!((hit.session_id, hit.kind, hit.title.as_str()), (id, SearchKind::Person, said[0]));
+    assert_eq!((hit.session_id, hit.kind, hit.title.as_str()), (id, SearchKind::Person, texts[0]));
     assert_eq!(&hit.excerpt[hit.marks[0].clone()], "papers");
     // New texts are found, by session, and deleted ones are not.
     store.append(vec![script.input("more papers")]).await.unwrap();
@@ -1258,10 +1259,13 @@ async fn sessions_are_found_by_name(store: &impl Store) {
 
 async fn deleted_session_leaves_no_data(store: &impl Store) {
     let mut doomed = session(store).await;
-    let mut kept = session(store).await;
+    let mut remaining = session(store).await;
     let (lost, held) = (InterruptId::generate(), InterruptId::generate());
     store.append(vec![doomed.turn_started(), doomed.input("a"), doomed.approval(lost, Value::Null)]).await.unwrap();
-    store.append(vec![kept.turn_started(), kept.input("b"), kept.approval(held, Value::Null)]).await.unwrap();
+    store
+        .append(vec![remaining.turn_started(), remaining.input("b"), remaining.approval(held, Value::Null)])
+        .await
+        .unwrap();
     let id = doomed.session;
     store.delete_session(id).await.unwrap();
     assert_eq!(store.session(id).await.unwrap(), None);
@@ -1270,12 +1274,12 @@ async fn deleted_session_leaves_no_data(store: &impl Store) {
     assert_eq!(store.interrupt(lost).await.unwrap(), None);
     assert!(store.pending_interrupts(Some(id)).await.unwrap().is_empty());
     assert!(store.find_sessions(id.to_string(), 10).await.unwrap().is_empty());
-    assert_eq!(store.open_turns().await.unwrap(), [kept.session]);
+    assert_eq!(store.open_turns().await.unwrap(), [remaining.session]);
     assert_eq!(store.sessions(10).await.unwrap().len(), 1);
     refused(store.delete_session(id).await, ErrorKind::NotFound);
     refused(store.append(vec![doomed.warning()]).await, ErrorKind::NotFound);
 
-    assert_eq!(store.events(kept.session, 0, 10).await.unwrap().len(), 3);
+    assert_eq!(store.events(remaining.session, 0, 10).await.unwrap().len(), 3);
     assert_eq!(store.pending_interrupts(None).await.unwrap().len(), 1);
     store.create_session(id, start(), SessionSettings::default(), Vec::new()).await.unwrap();
     assert!(store.events(id, 0, 10).await.unwrap().is_empty(), "a recreated session has no events");

@@ -83,10 +83,10 @@ fn draw(home: &Home, keys: &str) -> anyhow::Result<(f64, Samples)> {
 
 /// Starts the client as the leader of a session with this terminal.
 fn spawn(home: &Home, terminal: &OwnedFd) -> anyhow::Result<Child> {
-    let known = home.command("agentctl")?;
+    let agentctl = home.command("agentctl")?;
     let mut command = Command::new("setsid");
     command.arg("--ctty").arg(program("agentctl")?).args(["run", "Hello"]);
-    command.env_clear().envs(known.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.env_clear().envs(agentctl.get_envs().filter_map(|(name, value)| Some((name, value?))));
     command.env("TERM", "xterm-256color");
     let end = || terminal.try_clone().map(Stdio::from);
     command.stdin(end()?).stdout(end()?).stderr(end()?).spawn().context("requires setsid (util-linux)")
@@ -108,11 +108,11 @@ fn watch(mut terminal: File) -> anyhow::Result<mpsc::Receiver<(Instant, String)>
 }
 
 /// Waits until this text is on the terminal, and returns the time.
-fn await_words(screen: &mpsc::Receiver<(Instant, String)>, seen: &mut String, words: &str) -> anyhow::Result<Instant> {
+fn await_words(screen: &mpsc::Receiver<(Instant, String)>, seen: &mut String, text: &str) -> anyhow::Result<Instant> {
     loop {
-        let (at, piece) = screen.recv_timeout(PATIENCE).with_context(|| format!("{words:?} did not appear"))?;
+        let (at, piece) = screen.recv_timeout(PATIENCE).with_context(|| format!("{text:?} did not appear"))?;
         seen.push_str(&piece);
-        if seen.contains(words) {
+        if seen.contains(text) {
             return Ok(at);
         }
         // The end is sufficient to find text that is split between two pieces.

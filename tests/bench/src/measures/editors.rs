@@ -158,7 +158,7 @@ async fn loading(model: &ModelProcess) -> anyhow::Result<Row> {
     store.close().await?;
     let _daemon = home.start().await?;
     let folder = world::folder()?;
-    let (mut firsts, mut wholes, mut most) = (Samples::default(), Samples::default(), 0);
+    let (mut firsts, mut wholes, mut peak) = (Samples::default(), Samples::default(), 0);
     for _ in 0..LOADS {
         let mut editor = Editor::start(&home).await?;
         let params = json!({"sessionId": session.to_string(), "cwd": folder.path(), "mcpServers": []});
@@ -166,11 +166,11 @@ async fn loading(model: &ModelProcess) -> anyhow::Result<Row> {
         let (_, first) = editor.timed("session/load", params, |_| true).await?;
         wholes.add(begun.elapsed());
         firsts.add(first.context("no update for the session")?);
-        most = most.max(editor.peak()?);
+        peak = peak.max(editor.peak()?);
     }
     let figures = vec![
         Figure::millis("first update", firsts.median()).at_most(50.0),
-        Figure::megabytes("at most", most).at_most(30.0),
+        Figure::megabytes("at most", peak).at_most(30.0),
         Figure::millis("whole", wholes.median()),
     ];
     Ok(Row::new("an editor loads a session of 10,000 items", figures)

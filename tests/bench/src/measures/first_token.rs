@@ -47,7 +47,7 @@ async fn on_one_thread() -> anyhow::Result<Vec<Row>> {
     Ok(vec![again, fresh])
 }
 
-async fn added(client: &Client, bare: &BareClient, session: Option<SessionId>, what: &str) -> anyhow::Result<Row> {
+async fn added(client: &Client, bare: &BareClient, session: Option<SessionId>, label: &str) -> anyhow::Result<Row> {
     let (mut added, mut whole, mut floor) = (Samples::default(), Samples::default(), Samples::default());
     let (folder, mut syncs) = (world::folder()?, Samples::default());
     let disk = Disk::in_folder(folder.path())?;
@@ -76,7 +76,7 @@ async fn added(client: &Client, bare: &BareClient, session: Option<SessionId>, w
         syncs.median(),
         syncs.quantile(99),
     );
-    Ok(Row::new(what, figures)
+    Ok(Row::new(label, figures)
         .over(Figure::millis("", floor.median()))
         .with_ratio(whole.median() / floor.median())
         .with_note(note))

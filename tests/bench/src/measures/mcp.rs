@@ -87,10 +87,10 @@ async fn servers_that_nobody_calls() -> anyhow::Result<Vec<Row>> {
             added.add_difference(other, one);
         }
     }
-    let known = full.client.mcp_servers().await?;
-    let offered = known.iter().filter(|server| server.reached && server.tools.len() == 1).count();
+    let servers = full.client.mcp_servers().await?;
+    let offered = servers.iter().filter(|server| server.reached && server.tools.len() == 1).count();
     ensure!(offered == SERVERS, "only {offered} of {SERVERS} servers are known");
-    ensure!(known.iter().all(|server| server.connections == 0), "a server was started before it was called");
+    ensure!(servers.iter().all(|server| server.connections == 0), "a server was started before it was called");
     let turns = Row::new(
         "the same, added to a turn that calls none",
         vec![Figure::millis("median", added.median()).at_most(0.5)],
@@ -110,7 +110,7 @@ fn close(daemon: Daemon) {
 async fn a_call() -> anyhow::Result<Row> {
     let folder = world::folder()?;
     let pool = pool(folder.path().to_owned())?;
-    pool.start(NAME, None).await.map_err(|why| anyhow::anyhow!("{why}"))?;
+    pool.start(NAME, None).await.map_err(|reason| anyhow::anyhow!("{reason}"))?;
     let toolbox = McpToolbox::new(Arc::clone(&pool));
     let name = format!("mcp_{NAME}_{TOOL}");
     ensure!(toolbox.has(&name), "the pool does not offer {name}");
@@ -124,9 +124,9 @@ async fn a_call() -> anyhow::Result<Row> {
         let begun = Instant::now();
         let answer = bare.call_tool(params).await?;
         let one = begun.elapsed();
-        let said =
+        let content =
             answer.content.first().and_then(|content| content.as_text()).context("the server returned no text")?;
-        ensure!(said.text == text, "unexpected answer of the server: {:?}", said.text);
+        ensure!(content.text == text, "unexpected answer of the server: {:?}", content.text);
 
         let arguments = json!({ "text": text }).to_string();
         let call = ToolCall { call_id: CallId::generate(), name: name.clone(), arguments };

@@ -71,8 +71,8 @@ pub(super) fn say(text: &str) {
 pub(super) async fn answer<T: serde::de::DeserializeOwned>(command: &mut Command) -> anyhow::Result<T> {
     let output = command.stdin(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true).output().await?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr).lines().last().unwrap_or_default().to_owned();
-        bail!("the other stack exited with {}: {said}", output.status);
+        let last_line = String::from_utf8_lossy(&output.stderr).lines().last().unwrap_or_default().to_owned();
+        bail!("the other stack exited with {}: {last_line}", output.status);
     }
     let text = String::from_utf8(output.stdout)?;
     Ok(serde_json::from_str(text.lines().last().unwrap_or_default())?)

@@ -88,17 +88,17 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
         rows.push(compared(run, other));
     }
     rows.extend(prefixes(&report.prefixes));
-    if let (Some(why), Some(first)) = (missing, rows.first_mut()) {
-        let _ = write!(first.note, "; deepagents is not measured: {why:#}");
+    if let (Some(reason), Some(first)) = (missing, rows.first_mut()) {
+        let _ = write!(first.note, "; deepagents is not measured: {reason:#}");
     }
     Ok(rows)
 }
 
 /// The row of a conversation with both products.
 fn compared(run: &Run, other: Option<&Run>) -> Row {
-    let what = format!("facts in view after {} turns in {}K", run.turns, run.window / 1024);
+    let label = format!("facts in view after {} turns in {}K", run.turns, run.window / 1024);
     if let Some(error) = &run.error {
-        return Row::broken(what, error.clone());
+        return Row::broken(label, error.clone());
     }
     let comparable = other.filter(|other| other.error.is_none());
     let usually = Figure::percent("usually", 100.0 * run.usually);
@@ -128,7 +128,7 @@ fn compared(run: &Run, other: Option<&Run>) -> Row {
         }
         (None, None) => {}
     }
-    let row = Row::new(what, figures).with_note(note);
+    let row = Row::new(label, figures).with_note(note);
     match comparable {
         Some(other) => row.over(Figure::percent("deepagents", 100.0 * other.usually)),
         None => row,
@@ -184,12 +184,12 @@ fn prefixes(prefixes: &BTreeMap<String, Prefix>) -> Vec<Row> {
     rows
 }
 
-fn shares(what: &str, ours: &Shares, least: f64, other: Option<&Shares>) -> Row {
+fn shares(label: &str, ours: &Shares, least: f64, other: Option<&Shares>) -> Row {
     let figures = vec![
         Figure::percent("median", ours.median).at_least(least),
         Figure::percent("the least", ours.least).at_least(least),
     ];
-    let row = Row::new(what, figures);
+    let row = Row::new(label, figures);
     match other {
         Some(other) => row.over(Figure::percent("deepagents", other.median)),
         None => row,

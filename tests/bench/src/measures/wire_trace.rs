@@ -21,20 +21,20 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     let (mut off, mut on) = ((Samples::default(), Samples::default()), (Samples::default(), Samples::default()));
     for number in 0..WARM_UP + TURNS {
         // The order alternates.
-        let (plain, kept) = if number % 2 == 0 {
+        let (plain, traced_time) = if number % 2 == 0 {
             let plain = ask(&quiet, sessions.0).await?;
             (plain, ask(&traced, sessions.1).await?)
         } else {
-            let kept = ask(&traced, sessions.1).await?;
-            (ask(&quiet, sessions.0).await?, kept)
+            let traced_time = ask(&traced, sessions.1).await?;
+            (ask(&quiet, sessions.0).await?, traced_time)
         };
         if number < WARM_UP {
             continue;
         }
         off.0.add(plain.first_words);
         off.1.add(plain.whole);
-        on.0.add(kept.first_words);
-        on.1.add(kept.whole);
+        on.0.add(traced_time.first_words);
+        on.1.add(traced_time.whole);
     }
     let folder = with.data().join("traces").join(sessions.1.to_string());
     let bytes = std::fs::metadata(folder.join("trace.jsonl")).context("no trace was stored")?.len();

@@ -183,12 +183,12 @@ fn repeated(model: &ModelServer) -> f64 {
 /// Cache markers are removed.
 fn parts(request: &Recorded) -> Vec<String> {
     let whole = ["tools", "system", "instructions"].iter().filter_map(|field| request.body.get(field));
-    let said = ["messages", "input"].iter().filter_map(|field| request.body[*field].as_array()).flatten();
+    let messages = ["messages", "input"].iter().filter_map(|field| request.body[*field].as_array()).flatten();
     let of_message = |message: &Value| match message["content"].as_array() {
         Some(blocks) => blocks.iter().map(|block| format!("{}{block}", message["role"])).collect(),
         None => vec![message.to_string()],
     };
-    let parts = whole.map(Value::to_string).chain(said.flat_map(of_message));
+    let parts = whole.map(Value::to_string).chain(messages.flat_map(of_message));
     parts.map(|part| part.replace(r#","cache_control":{"type":"ephemeral"}"#, "").replace(MARK_FIRST, "{")).collect()
 }
 
@@ -203,8 +203,8 @@ fn results(request: &Recorded) -> usize {
 
 /// Returns true if the last message is from the user.
 fn asks(request: &Recorded) -> bool {
-    let said = ["messages", "input"].iter().find_map(|field| request.body[*field].as_array());
-    let Some(last) = said.and_then(|said| said.last()) else { return false };
+    let messages = ["messages", "input"].iter().find_map(|field| request.body[*field].as_array());
+    let Some(last) = messages.and_then(|messages| messages.last()) else { return false };
     let has_result =
         last["content"].as_array().is_some_and(|blocks| blocks.iter().any(|block| block["type"] == "tool_result"));
     last["role"] == "user" && !has_result

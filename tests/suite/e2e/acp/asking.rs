@@ -37,8 +37,8 @@ async fn deferred_question_can_be_answered_by_agentctl() {
     let id = editor.begin_prompt(&session, "Make it").await;
     let (question, _) = editor.question("session/request_permission").await;
     editor.reply(question, json!({"outcome": {"outcome": "cancelled"}})).await;
-    let words = editor.update("agent_message_chunk").await;
-    assert!(words["content"]["text"].as_str().unwrap().contains("agentctl answer"), "{words:#}");
+    let update = editor.update("agent_message_chunk").await;
+    assert!(update["content"]["text"].as_str().unwrap().contains("agentctl answer"), "{update:#}");
     let open = world.questions().await;
     world.ok(["answer", &id_of(&open[0]), "approve"]).await;
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
@@ -106,8 +106,8 @@ async fn without_forms_the_next_message_answers_the_question() {
     let (world, mut editor, session, _) = opened().await;
     asks_human(&world);
     assert_eq!(editor.prompt(&session, "Paint it").await, "end_turn");
-    let words = editor.words("agent_message_chunk");
-    assert!(words.contains("**Which colour?**") && words.contains("2  green"), "{words}");
+    let text = editor.words("agent_message_chunk");
+    assert!(text.contains("**Which colour?**") && text.contains("2  green"), "{text}");
     assert_eq!(editor.prompt(&session, "2").await, "end_turn");
     assert!(last_result(&world).contains("green"), "{}", last_result(&world));
     assert!(editor.words("agent_message_chunk").ends_with("Painted."));
@@ -126,11 +126,11 @@ async fn turn_resumed_elsewhere_is_shown_once_with_the_next_prompt() {
     idle(&world, &session).await;
     world.model.reply(Reply::text("Anything else?"));
     assert_eq!(editor.prompt(&session, "Thanks").await, "end_turn");
-    let words = editor.words("agent_message_chunk");
-    assert!(words.ends_with("Painted.Anything else?"), "{words}");
+    let answer = editor.words("agent_message_chunk");
+    assert!(answer.ends_with("Painted.Anything else?"), "{answer}");
     // The call has ended, and nothing is reported twice.
     let ends = editor.came("tool_call_update").into_iter().filter(|update| update["status"] == "completed").count();
-    assert_eq!((ends, words.matches("Painted.").count()), (1, 1));
+    assert_eq!((ends, answer.matches("Painted.").count()), (1, 1));
 }
 
 #[tokio::test]
@@ -151,8 +151,8 @@ async fn question_raised_between_prompts_is_shown_once() {
     assert_eq!(editor.prompt(&session, "Are you there?").await, "end_turn");
     assert!(editor.words("agent_message_chunk").contains("Which colour?"));
     assert_eq!(editor.prompt(&session, "red").await, "end_turn");
-    let words = editor.words("agent_message_chunk");
-    assert!(words.ends_with("Painted.") && words.matches("Which colour?").count() == 1, "{words}");
+    let answer = editor.words("agent_message_chunk");
+    assert!(answer.ends_with("Painted.") && answer.matches("Which colour?").count() == 1, "{answer}");
     assert!(last_result(&world).contains("red"), "{}", last_result(&world));
 }
 

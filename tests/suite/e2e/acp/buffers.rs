@@ -39,7 +39,7 @@ async fn edit_is_diffed_against_the_buffer_and_written_to_it() {
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
     assert_eq!(editor.files.texts[&file], "one\nedited\n");
     assert_eq!(on_disk(&file), "one\nedited\n");
-    let writes = editor.files.asked.iter().filter(|(what, _)| what == "write").count();
+    let writes = editor.files.asked.iter().filter(|(method, _)| method == "write").count();
     assert_eq!(writes, 1, "{:?}", editor.files.asked);
     // Undo restores the user's unsaved text.
     world.ok(["undo", &session]).await;
@@ -94,7 +94,7 @@ async fn read_only_editor_keeps_its_unsaved_text() {
     world.model.reply(edit("saved", "edited")).reply(Reply::text("Done."));
     editor.decided(&session, "Edit it now", "approve").await;
     assert_eq!(on_disk(&file), "one\nedited\n");
-    assert!(editor.files.asked.iter().all(|(what, _)| what == "read"), "{:?}", editor.files.asked);
+    assert!(editor.files.asked.iter().all(|(method, _)| method == "read"), "{:?}", editor.files.asked);
 }
 
 #[tokio::test]
@@ -150,7 +150,7 @@ async fn invalid_buffer_text_from_the_editor_is_rejected() {
         world.model.reply(edit("saved", "edited")).reply(Reply::text("It did not work."));
         assert_eq!(editor.prompt(&session, "Edit it").await, "end_turn");
         assert_eq!(on_disk(&file), "one\nsaved\n");
-        assert!(!editor.files.asked.iter().any(|(what, _)| what == "write"));
+        assert!(!editor.files.asked.iter().any(|(method, _)| method == "write"));
     }
 }
 

@@ -173,8 +173,8 @@ async fn turn_continues_after_the_daemon_is_killed() {
     editor.update("agent_message_chunk").await;
     world.daemon.crash().await;
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
-    let words = editor.words("agent_message_chunk");
-    assert!(words.ends_with("*(Interrupted; starting over.)*\n\nI went on."), "{words}");
+    let answer = editor.words("agent_message_chunk");
+    assert!(answer.ends_with("*(Interrupted; starting over.)*\n\nI went on."), "{answer}");
 }
 
 #[tokio::test]

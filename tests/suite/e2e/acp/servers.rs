@@ -2,9 +2,9 @@
 
 use super::*;
 
-fn fake(name: &str, how: &str) -> Value {
+fn fake(name: &str, mode: &str) -> Value {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("mcp/fake_server.py");
-    json!({"name": name, "command": "python3", "args": [path, how], "env": [{"name": "KEY", "value": "s3cret-key"}]})
+    json!({"name": name, "command": "python3", "args": [path, mode], "env": [{"name": "KEY", "value": "s3cret-key"}]})
 }
 
 impl Editor {
@@ -66,8 +66,8 @@ async fn broken_server_is_reported_in_the_first_turn_without_notices() {
     let session = editor.session_with(&world, &[fake("tools", "broken")]).await;
     world.model.reply(Reply::text("Hello."));
     editor.prompt(&session, "Hi").await;
-    let words = editor.words("agent_message_chunk");
-    assert!(words.contains("tools of the editor is not available") && words.ends_with("Hello."), "{words}");
+    let answer = editor.words("agent_message_chunk");
+    assert!(answer.contains("tools of the editor is not available") && answer.ends_with("Hello."), "{answer}");
 }
 
 #[tokio::test]
@@ -98,11 +98,11 @@ async fn loading_replaces_session_servers_unless_the_list_is_empty() {
     let mut editor = Editor::start(&world).await;
     let session = editor.session_with(&world, &[fake("first", "ok")]).await;
     let mut other = Editor::start(&world).await;
-    let there =
+    let params =
         |servers: &[Value]| json!({"sessionId": session, "cwd": world.path().join("shop"), "mcpServers": servers});
-    other.gives("session/resume", there(&[])).await;
+    other.gives("session/resume", params(&[])).await;
     assert!(tool(&world, &session).await.starts_with("mcp_first-"));
-    other.gives("session/load", there(&[fake("second", "ok")])).await;
+    other.gives("session/load", params(&[fake("second", "ok")])).await;
     assert!(tool(&world, &session).await.starts_with("mcp_second-"));
     // Closing a session ends its servers.
     editor.gives("session/close", json!({"sessionId": session})).await;

@@ -18,9 +18,13 @@ async fn sessions_are_listed_by_folder_and_by_page() {
         let title = Some(format!("other {number}"));
         client.create_session(&agentd_proto::client::NewSession { title, ..Default::default() }).await.unwrap();
     }
-    let here = editor.gives("session/list", json!({"cwd": folder})).await;
-    assert_eq!((ids(&here), &here["sessions"][0]["title"]), (vec![session.as_str()], &json!("Greet me")), "{here:#}");
-    assert_eq!((&here["sessions"][0]["cwd"], here.get("nextCursor")), (&json!(folder), None));
+    let listed = editor.gives("session/list", json!({"cwd": folder})).await;
+    assert_eq!(
+        (ids(&listed), &listed["sessions"][0]["title"]),
+        (vec![session.as_str()], &json!("Greet me")),
+        "{listed:#}"
+    );
+    assert_eq!((&listed["sessions"][0]["cwd"], listed.get("nextCursor")), (&json!(folder), None));
     assert_eq!(editor.gives("session/list", json!({"cwd": "/nowhere"})).await["sessions"], json!([]));
 
     let first = editor.gives("session/list", json!({})).await;
@@ -55,9 +59,9 @@ async fn additional_directories_are_added_only_at_session_creation() {
     assert_eq!(listed["sessions"][0]["additionalDirectories"], json!([at("lib")]), "{listed:#}");
     // Only the user decides what a session may see.
     world.write("other/d.txt", "d");
-    let there =
+    let params =
         json!({"sessionId": session, "cwd": at("shop"), "mcpServers": [], "additionalDirectories": [at("other")]});
-    editor.gives("session/resume", there).await;
+    editor.gives("session/resume", params).await;
     let settings = world.client().await.session(&session).await.unwrap().session.settings;
     assert_eq!(settings.folders.iter().map(|folder| folder.path.clone()).collect::<Vec<_>>(), [at("lib")]);
     // A missing folder is skipped; one in a hidden place is read-only.
@@ -86,8 +90,8 @@ async fn a_session_is_loaded_with_its_history_and_resumed_without_it() {
     editor.leaves().await.exits(0);
 
     let mut editor = Editor::with(&world, json!({"_meta": {"terminal_output": true}})).await;
-    let there = json!({"sessionId": session, "cwd": folder, "mcpServers": []});
-    let loaded = editor.gives("session/load", there.clone()).await;
+    let params = json!({"sessionId": session, "cwd": folder, "mcpServers": []});
+    let loaded = editor.gives("session/load", params.clone()).await;
     // All updates arrived before the response.
     assert_eq!(
         (editor.words("user_message_chunk"), editor.words("agent_message_chunk")),
@@ -109,7 +113,7 @@ async fn a_session_is_loaded_with_its_history_and_resumed_without_it() {
     assert!(world.model.requests().pop().unwrap().body.to_string().contains("It is long."));
 
     let mut other = Editor::start(&world).await;
-    other.gives("session/resume", there).await;
+    other.gives("session/resume", params).await;
     assert!(other.came("agent_message_chunk").is_empty() && other.came("tool_call").is_empty());
     assert_eq!(other.prompt(&session, "And again?").await, "end_turn");
 }
@@ -185,10 +189,10 @@ async fn a_closed_session_can_be_resumed_and_a_deleted_one_is_gone() {
     assert_eq!(editor.ends(id).await["stopReason"], "cancelled");
     let prompt = json!({"sessionId": session, "prompt": [{"type": "text", "text": "Hi"}]});
     assert_eq!(editor.fails("session/prompt", prompt).await.0, -32002);
-    let there = json!({"sessionId": session, "cwd": folder, "mcpServers": []});
-    editor.gives("session/resume", there.clone()).await;
+    let params = json!({"sessionId": session, "cwd": folder, "mcpServers": []});
+    editor.gives("session/resume", params.clone()).await;
     editor.gives("session/delete", json!({"sessionId": session})).await;
-    assert_eq!(editor.fails("session/load", there).await.0, -32002);
+    assert_eq!(editor.fails("session/load", params).await.0, -32002);
     // Deleting it again succeeds.
     editor.gives("session/delete", json!({"sessionId": session})).await;
     assert_eq!(editor.gives("session/list", json!({})).await["sessions"], json!([]));

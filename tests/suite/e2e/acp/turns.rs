@@ -176,13 +176,13 @@ async fn pictures_resources_and_links_are_part_of_the_prompt() {
     assert_eq!(result["stopReason"], "end_turn");
     let request = world.model.requests().pop().unwrap();
     let seen = request.body.to_string();
-    for words in [
+    for phrase in [
         "Compare uploads/picture-2.png  /project/main.rs uploads/plan.txt Rules (zed:///agent/rules)",
         "/project/unsaved.rs",
         "fn unsaved() {}",
     ] {
         let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(squeezed(&seen).contains(&squeezed(words)), "{words} in {seen}");
+        assert!(squeezed(&seen).contains(&squeezed(phrase)), "{phrase} in {seen}");
     }
     assert_eq!(world.read(&format!("data/workspace/{session}/uploads/plan.txt")), "the plan");
 }

@@ -6,9 +6,9 @@ use super::*;
 const SOUND: &str = "one\ntwo\nthree\n";
 
 /// The fake server with this behaviour.
-fn behaving(how: &str) -> Value {
+fn behaving(mode: &str) -> Value {
     let script = folder().join("fake_server.py");
-    json!({"fake": {"command": "python3", "args": [script, how], "languages": {"fake": ["fk"]}}})
+    json!({"fake": {"command": "python3", "args": [script, mode], "languages": {"fake": ["fk"]}}})
 }
 
 /// Timeouts that are long enough on any busy machine.
@@ -16,8 +16,8 @@ pub(super) fn patient() -> Value {
     json!({"wait": "60s", "cold_wait": "60s", "request_timeout": "50s"})
 }
 
-pub(super) async fn with(how: &str, global: Value) -> World {
-    let world = world(global, behaving(how), &folder()).await;
+pub(super) async fn with(mode: &str, global: Value) -> World {
+    let world = world(global, behaving(mode), &folder()).await;
     world.write("project/a.fk", SOUND);
     world
 }
@@ -31,9 +31,9 @@ impl World {
     fn fakes(&self) -> Vec<u32> {
         let is_fake = |pid: &u32| {
             let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            let mut words = line.split(|byte| *byte == 0);
-            words.next().is_some_and(|word| word.ends_with(b"python3"))
-                && words.any(|word| word.ends_with(b"fake_server.py"))
+            let mut args = line.split(|byte| *byte == 0);
+            args.next().is_some_and(|word| word.ends_with(b"python3"))
+                && args.any(|word| word.ends_with(b"fake_server.py"))
         };
         self.daemon.processes().into_iter().filter(is_fake).collect()
     }
@@ -45,19 +45,19 @@ pub(super) fn count(request: &Recorded) -> usize {
 
 #[tokio::test]
 async fn errors_are_reported_once_pushed_or_pulled() {
-    for how in ["works", "pulled", "unversioned", "slow"] {
-        let world = with(how, patient()).await;
+    for mode in ["works", "pulled", "unversioned", "slow"] {
+        let world = with(mode, patient()).await;
         world.write("project/a.fk", "one\ntwo\nBROKEN before\nODD\n");
         let moves = edit("a.fk", "one", "zero\none");
         let mends = edit("a.fk", "BROKEN two", "two");
         let requests = world.works(vec![breaks(), moves, mends, Reply::text("Done.")]).await;
         let text = words(&requests[1]);
-        assert!(text.contains("/project/a.fk:2:1: error: this is broken: [31m BROKEN two (fake E1)"), "{how}: {text}");
-        assert!(!text.contains("BROKEN before (fake") && !text.contains("this is odd"), "{how}: {text}");
+        assert!(text.contains("/project/a.fk:2:1: error: this is broken: [31m BROKEN two (fake E1)"), "{mode}: {text}");
+        assert!(!text.contains("BROKEN before (fake") && !text.contains("this is odd"), "{mode}: {text}");
         assert_eq!(
             [1, 2, 3].map(|at| count(&requests[at])),
             [1, 1, 1],
-            "{how}: an error is reported once, and fixing it is not reported"
+            "{mode}: an error is reported once, and fixing it is not reported"
         );
     }
 }
@@ -125,35 +125,35 @@ async fn misbehaving_server_costs_only_a_bounded_wait() {
         ("deaf", ""),
         ("missing", ""),
     ];
-    for (how, why) in cases {
+    for (mode, reason) in cases {
         // A busy machine may need seconds to start an interpreter.
-        let start = if how == "mute" { "1s" } else { "60s" };
+        let start = if mode == "mute" { "1s" } else { "60s" };
         let global = json!({
             "wait": "2s", "cold_wait": "2s", "request_timeout": "1s", "start_timeout": start, "memory_mib": 256
         });
-        let mut servers = behaving(how);
-        if how == "missing" {
+        let mut servers = behaving(mode);
+        if mode == "missing" {
             servers["fake"]["command"] = json!("no-such-language-server");
         }
         let world = world(global, servers, &folder()).await;
         world.write("project/a.fk", SOUND);
         let requests = world.works(vec![breaks(), Reply::text("Done.")]).await;
-        assert_eq!(requests.len(), 2, "{how}");
-        assert_eq!(count(&requests[1]), 0, "{how}: {}", words(&requests[1]));
-        assert!(words(&requests[1]).contains("Edited /project/a.fk"), "{how}");
+        assert_eq!(requests.len(), 2, "{mode}");
+        assert_eq!(count(&requests[1]), 0, "{mode}: {}", words(&requests[1]));
+        assert!(words(&requests[1]).contains("Edited /project/a.fk"), "{mode}");
         world.still_serves().await;
         let log = || world.log();
-        if why == "ANYTHING" {
-            assert!(!log().contains("panicked"), "{how}: {}", log());
-        } else if why.is_empty() {
-            assert!(!log().contains("a language server failed"), "{how}: {}", log());
+        if reason == "ANYTHING" {
+            assert!(!log().contains("panicked"), "{mode}: {}", log());
+        } else if reason.is_empty() {
+            assert!(!log().contains("a language server failed"), "{mode}: {}", log());
         } else {
             let failed =
-                || async { log().lines().any(|line| line.contains("failed") && line.contains(why)).then_some(()) };
-            until(&format!("the log contains the failure of {how}"), failed).await;
+                || async { log().lines().any(|line| line.contains("failed") && line.contains(reason)).then_some(()) };
+            until(&format!("the log contains the failure of {mode}"), failed).await;
         }
-        assert_eq!(log().contains("a language server was started"), how != "missing", "{how}");
-        assert_eq!(world.daemon.sigterm().await, Some(0), "{how}: {}", world.log());
+        assert_eq!(log().contains("a language server was started"), mode != "missing", "{mode}");
+        assert_eq!(world.daemon.sigterm().await, Some(0), "{mode}: {}", world.log());
         until_true("no process is left", || world.processes().is_empty()).await;
     }
 }
@@ -162,7 +162,7 @@ async fn misbehaving_server_costs_only_a_bounded_wait() {
 async fn crashing_server_is_given_up_until_a_reload() {
     let global = json!({"wait": "30s", "cold_wait": "30s"});
     let world = with("crashes", global.clone()).await;
-    let log_says = |words: &str| world.log().matches(words).count();
+    let log_says = |phrase: &str| world.log().matches(phrase).count();
     // It is restarted after each backoff, as long as it is needed.
     let mut turns = 0;
     while !world.log().contains("is disabled") && turns < 60 {
@@ -288,21 +288,21 @@ async fn diagnostics_reflect_changes_by_other_programs() {
 #[tokio::test]
 async fn rename_outside_the_project_or_the_rules_changes_nothing() {
     // Hooks are run by git, so changing one needs more than permission to edit source code.
-    for (how, expected) in [
+    for (mode, expected) in [
         ("escapes", "outside the project"),
         ("hooks", "which the rules do not allow"),
         ("wrong", "something other than `foo`"),
     ] {
-        let world = with(how, patient()).await;
+        let world = with(mode, patient()).await;
         world.write("project/a.fk", "foo\n");
         world.write("project/other.fk", "foo\n");
         world.write("project/.git/hooks/other.fk", "foo\n");
         let rename = json!({"path": "/project/a.fk", "line": 1, "symbol": "foo", "new_name": "bar"});
         let results = ask(&world, vec![("rename_symbol", rename)]).await;
-        assert!(results[0].contains(expected), "{how}: {results:?}");
-        assert!(how == "wrong" || results[0].contains("nothing was changed"), "{how}: {results:?}");
+        assert!(results[0].contains(expected), "{mode}: {results:?}");
+        assert!(mode == "wrong" || results[0].contains("nothing was changed"), "{mode}: {results:?}");
         for file in ["project/a.fk", "project/other.fk", "project/.git/hooks/other.fk"] {
-            assert_eq!(world.read(file), "foo\n", "{how}");
+            assert_eq!(world.read(file), "foo\n", "{mode}");
         }
     }
 }

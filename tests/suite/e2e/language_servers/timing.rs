@@ -17,22 +17,22 @@ impl World {
 
 #[tokio::test]
 async fn answers_of_a_loading_server_are_ignored_until_it_is_ready() {
-    for how in ["loads", "progresses"] {
+    for mode in ["loads", "progresses"] {
         // It loads for longer than the request timeout.
         let mut global = patient();
         global["request_timeout"] = json!("3s");
-        let world = with(how, global).await;
+        let world = with(mode, global).await;
         world.write("project/a.fk", "one\ntwo\nBROKEN before\n");
         let requests = world.works(vec![breaks(), Reply::text("Done.")]).await;
         let result = words(&requests[1]);
-        assert!(result.contains("BROKEN two (fake") && !result.contains("BROKEN before (fake"), "{how}: {result}");
-        assert!(!world.log().contains("a language server failed"), "{how}: {}", world.log());
+        assert!(result.contains("BROKEN two (fake") && !result.contains("BROKEN before (fake"), "{mode}: {result}");
+        assert!(!world.log().contains("a language server failed"), "{mode}: {}", world.log());
 
-        let world = with(how, patient()).await;
+        let world = with(mode, patient()).await;
         world.write("project/a.fk", "foo\n");
         let call = ("references", json!({"path": "/project/a.fk", "line": 1, "symbol": "foo"}));
         let results = ask(&world, vec![call]).await;
-        assert!(results[0].contains("/project/a.fk:1:1"), "{how}: {results:?}");
+        assert!(results[0].contains("/project/a.fk:1:1"), "{mode}: {results:?}");
     }
 }
 
@@ -43,8 +43,8 @@ async fn concurrent_sessions_get_their_own_errors() {
     let turn = |file: &'static str| vec![edit(file, "two", "BROKEN two"), Reply::text("Done.")].into_iter();
     let turns = std::sync::Mutex::new([("FIRST", turn("a.fk")), ("SECOND", turn("b.fk"))]);
     world.model.respond_with(move |request| {
-        let (said, mut turns) = (words(request), turns.lock().unwrap());
-        let own = turns.iter_mut().find(|(prompt, _)| said.contains(prompt));
+        let (text, mut turns) = (words(request), turns.lock().unwrap());
+        let own = turns.iter_mut().find(|(prompt, _)| text.contains(prompt));
         own.and_then(|(_, replies)| replies.next()).unwrap_or_else(|| Reply::text("over"))
     });
     tokio::join!(world.says("FIRST", &[]), world.says("SECOND", &[]));

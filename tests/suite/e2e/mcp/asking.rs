@@ -3,8 +3,8 @@
 use super::*;
 
 /// A server whose calls run without approval, so that the only questions are its own.
-async fn trusted(how: &str) -> World {
-    let mut fake = behaving(how);
+async fn trusted(mode: &str) -> World {
+    let mut fake = behaving(mode);
     fake["tools"]["act"]["effect"] = json!("read");
     fake["call_timeout"] = json!("3s");
     world(json!({"fake": fake})).await
@@ -19,8 +19,8 @@ async fn form_answer_is_validated_before_the_server_gets_it() {
     assert_eq!(asked["question"], "The MCP server fake asks: Who are you?", "{asked:#}");
     let context = asked["context"].as_str().unwrap();
     assert!(context.contains("- age (integer, required)") && context.contains("- name (string"), "{context}");
-    let answer = async |id: &Value, words: &str| {
-        world.ok(["answer", id.as_str().unwrap(), words]).await;
+    let answer = async |id: &Value, text: &str| {
+        world.ok(["answer", id.as_str().unwrap(), text]).await;
     };
     answer(&asked["id"], r#"{"name": "Ada", "age": "old"}"#).await;
     let again = world.asked().await;
@@ -36,13 +36,13 @@ async fn form_answer_is_validated_before_the_server_gets_it() {
 #[tokio::test]
 async fn server_that_asks_endlessly_is_stopped_after_eight_questions() {
     // There is no user, or the question remains unanswered.
-    for (how, on_interrupt) in [("asks", "deny"), ("asks_at_once", "wait")] {
-        let world = trusted(how).await;
+    for (mode, on_interrupt) in [("asks", "deny"), ("asks_at_once", "wait")] {
+        let world = trusted(mode).await;
         world.model_calls("mcp_fake_act", json!({}));
-        assert_eq!(world.ok(["run", "Go", "--on-interrupt", on_interrupt]).await.stdout.trim(), "over", "{how}");
+        assert_eq!(world.ok(["run", "Go", "--on-interrupt", on_interrupt]).await.stdout.trim(), "over", "{mode}");
         let result = tool_texts(world.model.requests().last().unwrap());
-        assert!(result.contains("asked the user more than 8 times"), "{how}: {result}");
-        assert_eq!(world.json(["interrupts"]).await, json!([]), "{how}");
+        assert!(result.contains("asked the user more than 8 times"), "{mode}: {result}");
+        assert_eq!(world.json(["interrupts"]).await, json!([]), "{mode}");
         world.ends_well().await;
     }
 }

@@ -74,8 +74,8 @@ async fn add_and_import_keep_the_users_file_content() {
     let add = ["mcp", "add", "new", "--env", "A=b", "--", "python3", fake.to_str().unwrap(), "ok"];
     world.ok(add).await.says(&["added new"]);
     let text = fs::read_to_string(&path).unwrap();
-    for kept in ["# mine\n", "# all of them\n", "  # the first\n", "  old: {command: cat, enabled: false} # why\n"] {
-        assert!(text.contains(kept), "{kept:?} is missing in {text}");
+    for part in ["# mine\n", "# all of them\n", "  # the first\n", "  old: {command: cat, enabled: false} # why\n"] {
+        assert!(text.contains(part), "{part:?} is missing in {text}");
     }
     let tested = world.json(["mcp", "test", "new"]).await;
     assert_eq!(tested["tools"], json!(["mcp_new_act"]), "{tested:#}");

@@ -93,7 +93,7 @@ async fn server_passes_the_conformance_suite() {
                 if scenario == "server-stateless" {
                     args.extend(["--expected-failures", expected.to_str().unwrap()]);
                 }
-                run(revision, &scenario, &args).unwrap_or_else(|why| panic!("{scenario} of {revision}:\n{why}"));
+                run(revision, &scenario, &args).unwrap_or_else(|reason| panic!("{scenario} of {revision}:\n{reason}"));
                 continue;
             }
             let is_known =
@@ -119,8 +119,8 @@ fn run(revision: &str, scenario: &str, args: &[&str]) -> Result<(), String> {
         .current_dir(folder.path())
         .output()
         .unwrap();
-    let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    if status.success() { Ok(()) } else { Err(format!("{}\n{}", said(&stdout), said(&stderr))) }
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    if status.success() { Ok(()) } else { Err(format!("{}\n{}", text(&stdout), text(&stderr))) }
 }
 
 /// `agentctl mcp serve` with an HTTP bridge.

@@ -3,20 +3,20 @@
 use super::*;
 
 /// A server of the newer era, unless its home contains the file `old`.
-fn newer(how: &str) -> Value {
+fn newer(mode: &str) -> Value {
     let program = fake().with_file_name("fake_newer.py");
-    json!({"command": "python3", "args": [program, how], "tools": {"act": {"always_available": true}}})
+    json!({"command": "python3", "args": [program, mode], "tools": {"act": {"always_available": true}}})
 }
 
 /// A daemon with this server.
-async fn daemon(how: &str) -> World {
-    world(json!({"fake": newer(how)})).await
+async fn daemon(mode: &str) -> World {
+    world(json!({"fake": newer(mode)})).await
 }
 
 /// A daemon with this server and a model that calls it once. Its calls run without approval, so that the only questions
 /// are its own.
-async fn calls_once(how: &str) -> World {
-    let mut fake = newer(how);
+async fn calls_once(mode: &str) -> World {
+    let mut fake = newer(mode);
     fake["tools"]["act"]["effect"] = json!("read");
     let world = world(json!({"fake": fake})).await;
     world.model_calls("mcp_fake_act", json!({}));
@@ -95,18 +95,18 @@ async fn question_during_a_call_is_answered_by_the_user() {
 
 #[tokio::test]
 async fn endless_questions_cost_only_their_call() {
-    for (how, expected) in [
+    for (mode, expected) in [
         ("asks_for_ever", "asked the user more than 8 times"),
         ("asks_at_once", "500 questions at once"),
         ("never_done", "after 10 rounds"),
         ("samples", "sampling is not allowed for this server"),
     ] {
-        let world = calls_once(how).await;
+        let world = calls_once(mode).await;
         world.ok(["run", "Go", "--on-interrupt", "deny"]).await;
         let result = tool_texts(world.model.requests().last().unwrap());
-        assert!(result.contains(expected), "{how}: {result}");
+        assert!(result.contains(expected), "{mode}: {result}");
         let acted = world.read("acted").lines().count();
-        assert!(acted <= 11, "{how}: the tool was called {acted} times");
+        assert!(acted <= 11, "{mode}: the tool was called {acted} times");
         world.ends_well().await;
     }
 }

@@ -12,15 +12,15 @@ pub(in crate::e2e) struct Server {
 }
 
 impl Server {
-    pub(in crate::e2e) async fn start(how: &str) -> Self {
-        Self::of("fake_http.py", how).await
+    pub(in crate::e2e) async fn start(mode: &str) -> Self {
+        Self::of("fake_http.py", mode).await
     }
 
     /// Starts a server with this program.
-    pub(super) async fn of(program: &str, how: &str) -> Self {
+    pub(super) async fn of(program: &str, mode: &str) -> Self {
         let home = tempfile::tempdir().unwrap();
         let mut command = Command::new("python3");
-        command.arg(fake().with_file_name(program)).arg(how).arg(home.path());
+        command.arg(fake().with_file_name(program)).arg(mode).arg(home.path());
         let process = command.stdin(Stdio::null()).spawn().unwrap();
         let mut server = Self { process, home, url: String::new() };
         let port = until("the server is listening", || async {

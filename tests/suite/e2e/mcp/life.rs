@@ -4,8 +4,8 @@ use super::*;
 
 #[tokio::test]
 async fn daemon_kill_leaves_no_server_processes() {
-    for how in ["forks", "stubborn"] {
-        let world = world(json!({"fake": behaving(how)})).await;
+    for mode in ["forks", "stubborn"] {
+        let world = world(json!({"fake": behaving(mode)})).await;
         assert!(world.act("now").await.contains("acted: now"));
         let forgot =
             |pid: &u32| fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environment| environment.is_empty());
@@ -65,8 +65,8 @@ async fn constantly_changing_server_is_queried_at_a_limited_rate() {
     world.act("now").await;
     until_true("the tools are listed again", || world.read("listed").lines().count() >= 3).await;
     // It reports a change fifty times per second. Each line has the number of reports so far.
-    let said: Vec<u64> = world.read("listed").lines().filter_map(|line| line.parse().ok()).collect();
-    assert!(said.windows(2).all(|pair| pair[1] >= pair[0] + 5), "{said:?}");
+    let times: Vec<u64> = world.read("listed").lines().filter_map(|line| line.parse().ok()).collect();
+    assert!(times.windows(2).all(|pair| pair[1] >= pair[0] + 5), "{times:?}");
     world.ends_well().await;
 }
 
@@ -132,23 +132,23 @@ async fn server_started_only_to_list_tools_is_stopped() {
     fake.as_object_mut().unwrap().remove("tools");
     let world = world(json!({"fake": fake.clone(), "called": fake})).await;
     world.still_serves().await;
-    let known = async |name: &str| {
+    let state = async |name: &str| {
         let listed = world.json(["mcp", "list"]).await;
         let server = listed.as_array().unwrap().iter().find(|server| server["name"] == name).unwrap().clone();
         (server["reached"] == true, server["state"].as_str().unwrap().to_owned())
     };
     until("both servers have listed their tools", || async {
-        (known("fake").await.0 && known("called").await.0).then_some(())
+        (state("fake").await.0 && state("called").await.0).then_some(())
     })
     .await;
     // One of them is in use meanwhile, and stays for as long as `idle_stop` allows.
     world.ok(["mcp", "start", "called"]).await;
-    until("the other server is stopped", || async { (known("fake").await.1 == "stopped").then_some(()) }).await;
-    assert_eq!(known("called").await.1, "running");
+    until("the other server is stopped", || async { (state("fake").await.1 == "stopped").then_some(()) }).await;
+    assert_eq!(state("called").await.1, "running");
     world.ok(["mcp", "logs", "fake"]).await.shows(&["started only to list its tools"]);
     // Nor is it queried again.
     world.still_serves().await;
-    assert_eq!(known("fake").await, (true, "stopped".to_owned()));
+    assert_eq!(state("fake").await, (true, "stopped".to_owned()));
     world.all_are_gone().await;
 }
 

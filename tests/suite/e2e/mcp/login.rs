@@ -5,8 +5,8 @@ use std::{io::Read as _, net::TcpStream};
 use super::{http::Server, *};
 
 /// A server that requires authentication, and a daemon with that server and these additional keys.
-async fn behind(how: &str, keys: Value) -> (Server, World) {
-    let server = Server::of("fake_login.py", how).await;
+async fn behind(mode: &str, keys: Value) -> (Server, World) {
+    let server = Server::of("fake_login.py", mode).await;
     let fake = entry(&server, keys);
     (server, world(json!({"fake": fake})).await)
 }

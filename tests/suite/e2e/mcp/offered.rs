@@ -148,8 +148,8 @@ async fn approval_names_the_server_and_the_possible_rules() {
     let id = asked["id"].as_str().unwrap();
     world.ok(["answer", id, "always", "--rule", "mcp_lab_*", "--for-good"]).await;
     running.output(Vec::new()).await.exits(0);
-    let kept = world.json(["grants", "list"]).await.to_string();
-    assert!(kept.contains(r#""mcp_lab_*""#) && kept.contains(r#""mcp_lab_weather""#), "{kept}");
+    let stored = world.json(["grants", "list"]).await.to_string();
+    assert!(stored.contains(r#""mcp_lab_*""#) && stored.contains(r#""mcp_lab_weather""#), "{stored}");
     let requests = world.does(vec![weather("Chur")], &["Go", "--on-interrupt", "fail"]).await;
     assert!(tool_texts(&requests[1]).contains("acted: Chur"), "{}", tool_texts(&requests[1]));
     world.agentctl(["audit", "list", "--json"]).await.shows(&["mcp_lab_*"]);
@@ -209,7 +209,7 @@ async fn grants_can_allow_one_tool_or_a_whole_server() {
 
 #[tokio::test]
 async fn invalid_tool_definition_affects_no_other_tool() {
-    let server = |how: &str| json!({"command": "python3", "args": [fake(), how]});
+    let server = |mode: &str| json!({"command": "python3", "args": [fake(), mode]});
     let servers = json!({"odd": server("odd_tools"), "some": server("has_some"), "none": server("has_none")});
     let world = world(servers).await;
     let requests = world.does(Vec::new(), &["Go"]).await;

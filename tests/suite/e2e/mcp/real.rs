@@ -66,8 +66,10 @@ async fn resource_from_a_template_can_be_read() {
         ("mcp_everything_read_resource", json!({"uri": "demo://resource/nowhere/7"})),
     ];
     let results = tool_results(&world, calls).await;
-    let Some((there, templates)) = results[0].split_once("with values for the braces") else { panic!("{results:#?}") };
-    assert!(there.contains("demo://resource/static/"), "{results:#?}");
+    let Some((resources, templates)) = results[0].split_once("with values for the braces") else {
+        panic!("{results:#?}")
+    };
+    assert!(resources.contains("demo://resource/static/"), "{results:#?}");
     assert!(templates.contains("- demo://resource/dynamic/text/{resourceId} ("), "{results:#?}");
     assert!(results[1].contains("demo://resource/dynamic/text/7") && results[1].contains("Resource 7"), "{results:#?}");
     assert!(results[2].contains("E_"), "{results:#?}");
@@ -118,11 +120,11 @@ async fn filesystem_git_and_time_servers_work() {
 }
 
 /// The server on a port of this machine, and the port.
-async fn behind_an_address(how: &str) -> (Running, u16) {
+async fn behind_an_address(mode: &str) -> (Running, u16) {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let script = installed("node_modules/@modelcontextprotocol/server-everything/dist/index.js");
     let mut command = Command::new(installed("bin/node"));
-    command.arg(script).arg(how).env("PORT", port.to_string());
+    command.arg(script).arg(mode).env("PORT", port.to_string());
     let running = Running::spawn(command);
     until("the server is listening", || async { tokio::net::TcpStream::connect(("127.0.0.1", port)).await.ok() }).await;
     (running, port)
@@ -130,18 +132,22 @@ async fn behind_an_address(how: &str) -> (Running, u16) {
 
 #[tokio::test]
 async fn remote_servers_work_over_http_and_sse() {
-    for (how, path, mode) in [("streamableHttp", "mcp", "http"), ("sse", "sse", "sse")] {
-        let (server, port) = behind_an_address(how).await;
+    for (behavior, path, mode) in [("streamableHttp", "mcp", "http"), ("sse", "sse", "sse")] {
+        let (server, port) = behind_an_address(behavior).await;
         let url = format!("http://127.0.0.1:{port}/{path}");
         let far = showing(json!({"url": url, "connection_mode": mode}), &["echo"]);
         let world = world(json!({"far": far})).await;
         let calls = vec![("mcp_far_echo", json!({"message": "hello"})); 2];
         let results = tool_results(&world, calls).await;
-        assert!(results.iter().all(|result| result.contains("Echo: hello")), "{how}: {results:#?}\n{}", world.log());
+        assert!(
+            results.iter().all(|result| result.contains("Echo: hello")),
+            "{behavior}: {results:#?}\n{}",
+            world.log()
+        );
         // The server stops, which is reported at the next call.
         drop(server);
         let results = self::results(&world, vec![("mcp_far_echo", json!({"message": "hello"}))]).await;
-        assert!(results[0].contains("E_"), "{how}: {results:#?}");
+        assert!(results[0].contains("E_"), "{behavior}: {results:#?}");
         world.ends_well().await;
     }
 }

@@ -20,8 +20,8 @@ fn everything() -> Value {
 }
 
 /// The fake server with permission for sampling, likewise.
-fn sampling(how: &str) -> Value {
-    let mut fake = behaving(how);
+fn sampling(mode: &str) -> Value {
+    let mut fake = behaving(mode);
     fake["tools"]["act"]["effect"] = json!("read");
     fake["sampling"] = json!("ask");
     fake
@@ -135,7 +135,7 @@ async fn sampling_is_off_unless_configured() {
 
 #[tokio::test]
 async fn sampling_is_never_auto_approved_and_is_limited() {
-    for (behaviour, how, expected) in [
+    for (behaviour, mode, expected) in [
         ("samples_for_ever", "deny", "asked the user more than 8 times"),
         ("samples_for_ever", "approve", "asked the user more than 8 times"),
         // A request that is too large to be shown is not put to the user.
@@ -143,10 +143,10 @@ async fn sampling_is_never_auto_approved_and_is_limited() {
     ] {
         let world = world(json!({"fake": sampling(behaviour)})).await;
         calls_once(&world, "mcp_fake_act", json!({}), Reply::text("these are the words"));
-        assert_eq!(world.ok(["run", "Go", "--on-interrupt", how]).await.stdout.trim(), "over");
+        assert_eq!(world.ok(["run", "Go", "--on-interrupt", mode]).await.stdout.trim(), "over");
         let result = last_result(&world);
-        assert!(result.contains(expected), "{how}: {result}");
-        assert!(requests_of_servers(&world).is_empty(), "{how}");
+        assert!(result.contains(expected), "{mode}: {result}");
+        assert!(requests_of_servers(&world).is_empty(), "{mode}");
         world.ends_well().await;
     }
 }
@@ -164,9 +164,9 @@ async fn turn_token_budget_limits_sampling() {
         calls_once(&world, "mcp_fake_act", json!({}), Reply::text("these are the words"));
         let (_, output) = answered(&world, &["yes"]).await;
         let asked = requests_of_servers(&world);
-        let most = asked.first().and_then(|request| request.body["max_tokens"].as_u64());
+        let max = asked.first().and_then(|request| request.body["max_tokens"].as_u64());
         // One wire rejects limits below 16.
-        assert!(most == expected || (expected.is_some() && most == Some(16)), "{most:?} {expected:?}");
+        assert!(max == expected || (expected.is_some() && max == Some(16)), "{max:?} {expected:?}");
         let result = output.json();
         if expected.is_some() {
             // The limits of the turn include its usage: the turn ends.

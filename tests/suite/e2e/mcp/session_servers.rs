@@ -11,8 +11,8 @@ use crate::e2e::Events as _;
 use super::{http::Server, *};
 
 /// The fake server with this behaviour.
-fn behaving(name: &str, how: &str) -> SessionServer {
-    program(name, "python3", &[fake().to_str().unwrap(), how], &[])
+fn behaving(name: &str, mode: &str) -> SessionServer {
+    program(name, "python3", &[fake().to_str().unwrap(), mode], &[])
 }
 
 fn program(name: &str, command: &str, args: &[&str], env: &[(&str, &str)]) -> SessionServer {
@@ -166,9 +166,9 @@ async fn broken_servers_are_reported_and_the_others_work() {
     })
     .await;
     let named = |name: &str| brought.iter().find(|server| server.name.starts_with(name)).unwrap();
-    let check = |name: &str, state: McpServerState, words: &str| {
+    let check = |name: &str, state: McpServerState, text: &str| {
         let server = named(name);
-        assert!(server.state == state && server.reason.contains(words), "{server:#?}");
+        assert!(server.state == state && server.reason.contains(text), "{server:#?}");
     };
     check("broken", McpServerState::Down, "exit code 3");
     check("silent", McpServerState::Starting, "");

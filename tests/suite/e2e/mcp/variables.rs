@@ -134,8 +134,8 @@ async fn server_using_the_project_is_offered_only_with_a_project() {
     // Without a project, only the one for the client's folder is available.
     asks("mcp_cwd_act");
     let output = world.ok(["run", "Go @env"]).await;
-    for (server, why) in [("cwd", "offers no tools"), ("args", "offers no tools"), ("env", "offers no tools")] {
-        let notice = format!("the MCP server {server} {why}: its entry in mcp_servers.yaml names the project");
+    for (server, reason) in [("cwd", "offers no tools"), ("args", "offers no tools"), ("env", "offers no tools")] {
+        let notice = format!("the MCP server {server} {reason}: its entry in mcp_servers.yaml names the project");
         assert!(output.stderr.contains(&notice), "{notice}: {}", output.stderr);
     }
     assert!(output.stderr.contains("@env loads nothing: its entry"), "{}", output.stderr);
@@ -162,9 +162,9 @@ async fn server_using_the_project_is_offered_only_with_a_project() {
 
 #[tokio::test]
 async fn mcp_test_uses_the_current_folder_as_project() {
-    let mut here = behaving("tells_folder");
-    (here["cwd"], here["env"]) = (json!("${PROJECT}"), json!({"CLIENT": "${CLAUDE_PROJECT_DIR}/x"}));
-    let world = world(json!({"here": here})).await;
+    let mut server = behaving("tells_folder");
+    (server["cwd"], server["env"]) = (json!("${PROJECT}"), json!({"CLIENT": "${CLAUDE_PROJECT_DIR}/x"}));
+    let world = world(json!({"here": server})).await;
     world.write("shop/x", "");
     let tested = async |server: &str| {
         let mut command = world.agentctl_command(["mcp", "test", server]);
@@ -187,9 +187,9 @@ async fn mcp_test_uses_the_current_folder_as_project() {
 
 #[tokio::test]
 async fn server_runs_in_the_folder_of_its_session() {
-    let mut here = behaving("tells_folder");
-    (here["cwd"], here["env"]) = (json!("${PROJECT}"), json!({"CLIENT": "${PWD}"}));
-    let world = world(json!({"fake": here})).await;
+    let mut server = behaving("tells_folder");
+    (server["cwd"], server["env"]) = (json!("${PROJECT}"), json!({"CLIENT": "${PWD}"}));
+    let world = world(json!({"fake": server})).await;
     world.write("shop/web/x", "");
     world.write("house/x", "");
     let act_in = async |folder: &str, project: &str| {

@@ -18,24 +18,24 @@ use serde_json::Value;
 use super::work::content;
 
 /// Runs SQLite's integrity check in a separate process, while the daemon runs.
-pub(super) fn check_database(daemon: &TempDaemon, place: &str) {
+pub(super) fn check_database(daemon: &TempDaemon, context: &str) {
     let ask = "import sqlite3, sys\n\
                journal = sqlite3.connect(f'file:{sys.argv[1]}?mode=ro', uri=True)\n\
                print(*(row[0] for row in journal.execute('PRAGMA integrity_check')), sep='\\n')";
     let asked = Command::new("python3").args(["-c", ask]).arg(daemon.data().join("agentd.db")).output();
     let asked = asked.expect("python3");
     let stdout = String::from_utf8_lossy(&asked.stdout);
-    assert_eq!(stdout.trim(), "ok", "{place}: {}", String::from_utf8_lossy(&asked.stderr));
+    assert_eq!(stdout.trim(), "ok", "{context}: {}", String::from_utf8_lossy(&asked.stderr));
 }
 
 /// Compares the copy in a fork with its origin. Returns true if the session is a fork and its origin still exists.
-pub(super) async fn check_fork(client: &Client, session: &str, events: &[Event], place: &str) -> bool {
+pub(super) async fn check_fork(client: &Client, session: &str, events: &[Event], context: &str) -> bool {
     let Some((copied, from)) = copied(events) else { return false };
     let Some(originals) = first_events(client, &from, copied.len()).await else { return false };
     for (copy, original) in copied.iter().zip(&originals) {
-        assert_eq!(text_of(copy).replace(session, &from), text_of(original), "{place}: event {} of {from}", copy.seq);
+        assert_eq!(text_of(copy).replace(session, &from), text_of(original), "{context}: event {} of {from}", copy.seq);
     }
-    assert_eq!(copied.len(), originals.len(), "{place}: events of {from}");
+    assert_eq!(copied.len(), originals.len(), "{context}: events of {from}");
     true
 }
 
@@ -102,20 +102,20 @@ pub(super) fn written(events: &[Event]) -> Vec<(TurnId, String, String)> {
 }
 
 /// Undoes and redoes a turn's write, whose data must have survived the kills.
-pub(super) async fn check_undo(client: &Client, session: &str, written: &(TurnId, String, String), place: &str) {
+pub(super) async fn check_undo(client: &Client, session: &str, written: &(TurnId, String, String), context: &str) {
     let (turn, path, mark) = written;
     let ask = async |redo: bool, preview: bool| -> UndoReport {
         let turn = Some(TurnChoice::Id(*turn));
         let request = UndoRequest { turn, redo, preview, client: "a test".to_owned() };
         let undone = client.undo(session, &request).await;
-        undone.unwrap_or_else(|error| panic!("{place}: {path}, redo: {redo}: {error}"))
+        undone.unwrap_or_else(|error| panic!("{context}: {path}, redo: {redo}: {error}"))
     };
     let outcome = |report: UndoReport| report.files.iter().map(|file| file.outcome).collect::<Vec<_>>();
-    assert_eq!(outcome(ask(false, true).await), [UndoOutcome::Done], "{place}: preview of undoing {path}");
-    assert_eq!(outcome(ask(false, false).await), [UndoOutcome::Done], "{place}: undoing {path}");
+    assert_eq!(outcome(ask(false, true).await), [UndoOutcome::Done], "{context}: preview of undoing {path}");
+    assert_eq!(outcome(ask(false, false).await), [UndoOutcome::Done], "{context}: undoing {path}");
     let gone = client.read_file(session, path, 0).await;
-    assert!(gone.is_err(), "{place}: {path} still exists");
-    assert_eq!(outcome(ask(true, false).await), [UndoOutcome::Done], "{place}: redoing {path}");
-    let back = client.read_file(session, path, 0).await.unwrap_or_else(|error| panic!("{place}: {path}: {error}"));
-    assert!(back.content == content(mark).into_bytes(), "{place}: {path} has different content");
+    assert!(gone.is_err(), "{context}: {path} still exists");
+    assert_eq!(outcome(ask(true, false).await), [UndoOutcome::Done], "{context}: redoing {path}");
+    let back = client.read_file(session, path, 0).await.unwrap_or_else(|error| panic!("{context}: {path}: {error}"));
+    assert!(back.content == content(mark).into_bytes(), "{context}: {path} has different content");
 }

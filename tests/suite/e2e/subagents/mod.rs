@@ -19,8 +19,8 @@ fn report(of: &str) -> Reply {
 fn task_of(request: &Recorded) -> Option<String> {
     let system = request.messages()[0]["content"].as_str().unwrap();
     let users = request.messages().iter().filter(|message| message["role"] == "user");
-    let said = users.filter_map(|message| message["content"].as_str()).next().unwrap();
-    system.contains("You are a subagent").then(|| said.to_owned())
+    let text = users.filter_map(|message| message["content"].as_str()).next().unwrap();
+    system.contains("You are a subagent").then(|| text.to_owned())
 }
 
 /// Makes the main agent delegate these tasks at once, and answer after all reports. Subagents reply by the given
@@ -93,13 +93,13 @@ async fn parallel_subagents_share_files_and_return_their_answers() {
     assert_eq!(files, ["outputs/left.txt", "outputs/right.txt"], "the turn's result lists the subagents' files");
 
     let results = results(&world);
-    let known = subagents(&events);
-    assert_eq!((results.len(), known.len()), (2, 2));
+    let children = subagents(&events);
+    assert_eq!((results.len(), children.len()), (2, 2));
     for result in &results {
         assert_eq!(result["ok"], true, "{result:#}");
         assert!(result["result"].as_str().unwrap().starts_with("The report of"), "{result:#}");
         assert!(result["loops"].as_u64().unwrap() >= 3, "{result:#}");
-        assert!(known.iter().any(|child| result["context_id"] == child.session_id.to_string()), "{result:#}");
+        assert!(children.iter().any(|child| result["context_id"] == child.session_id.to_string()), "{result:#}");
     }
     // They cannot delegate, and receive nothing of the conversation.
     for request in world.model.requests() {
@@ -134,7 +134,7 @@ async fn parallel_subagents_share_files_and_return_their_answers() {
         (&all[0]["id"], &all[1]["parent"], &all[2]["parent"]),
         (&json!(session), &json!(session), &json!(session))
     );
-    let child = known[0].session_id.to_string();
+    let child = children[0].session_id.to_string();
     world.ok(["attach", &child, "--after", "0"]).await.shows(&["The report of"]);
     let found = world.ok(["sessions", "search", "looked", "at", "and", "found", "--json"]).await;
     assert!(found.stdout.contains(&child), "{found:?}");
@@ -193,8 +193,8 @@ async fn cancel_reaches_subagents_and_a_subagents_cancel_is_reported() {
     }
     world.model.wait_until(|counts| counts.requests >= 4).await;
     // One is cancelled by another client: its call ends, and the others continue.
-    let known = subagents(&events);
-    client.cancel_turn(&known[0].session_id.to_string(), None).await.unwrap();
+    let children = subagents(&events);
+    client.cancel_turn(&children[0].session_id.to_string(), None).await.unwrap();
     let cancelled = |kind: &EventKind| {
         serde_json::to_value(kind).unwrap()["item"]["error"] == "E_CANCELLED"
             && matches!(kind, EventKind::ItemCompleted { .. })
@@ -205,7 +205,7 @@ async fn cancel_reaches_subagents_and_a_subagents_cancel_is_reported() {
     let EventKind::TurnEnded { result } = &events.last().unwrap().kind else { unreachable!() };
     assert_eq!(result.stop_reason, StopReason::Cancelled);
     assert_eq!(events.iter().filter(|event| cancelled(&event.kind)).count(), 2);
-    for child in known {
+    for child in children {
         let session = child.session_id.to_string();
         let ended = until("the turn has ended", || async {
             let view = client.session(&session).await.unwrap();
@@ -451,19 +451,19 @@ async fn continued_subagent_has_the_sessions_current_permissions() {
     // For any agent, the last text names the file.
     world.model.respond_with(|request| {
         let result = tool_texts(request);
-        let said = request.last_user();
+        let input = request.last_user();
         match (task_of(request).is_some(), request.last_role() == "tool") {
             (true, true) => report("the file"),
             (true, false) => {
-                let path = format!("outputs/{}.txt", said.split_whitespace().last().unwrap());
+                let path = format!("outputs/{}.txt", input.split_whitespace().last().unwrap());
                 Reply::tool_call("write_file", json!({"path": path, "content": "x"}))
             }
             (false, true) => Reply::text("It is written."),
             (false, false) => match result.split("\"context_id\":\"").nth(1) {
-                None => Reply::tool_call("delegate_task", json!({"task": said})),
+                None => Reply::tool_call("delegate_task", json!({"task": input})),
                 Some(id) => {
                     let id = id.split('"').next().unwrap();
-                    Reply::tool_call("delegate_task", json!({"task": said, "context_id": id}))
+                    Reply::tool_call("delegate_task", json!({"task": input, "context_id": id}))
                 }
             },
         }

@@ -338,22 +338,22 @@ impl Reply {
 
     /// Closes the connection after this text, whatever its form on the wire.
     #[must_use]
-    pub fn cut_behind(mut self, words: &str) -> Self {
-        self.cut_behind = Some(words.to_owned());
+    pub fn cut_behind(mut self, text: &str) -> Self {
+        self.cut_behind = Some(text.to_owned());
         self
     }
 
     /// Stops sending after this text, whatever its form on the wire.
     #[must_use]
-    pub fn hang_behind(mut self, words: &str) -> Self {
-        self.hang_behind = Some(words.to_owned());
+    pub fn hang_behind(mut self, text: &str) -> Self {
+        self.hang_behind = Some(text.to_owned());
         self
     }
 
     /// Waits after this text until the test calls `go_on`, whatever its form on the wire.
     #[must_use]
-    pub fn hold_behind(mut self, words: &str) -> Self {
-        self.hold_behind = Some(words.to_owned());
+    pub fn hold_behind(mut self, text: &str) -> Self {
+        self.hold_behind = Some(text.to_owned());
         self
     }
 
@@ -366,8 +366,8 @@ impl Reply {
 
     /// Uses the reply only for a request whose body contains this text.
     #[must_use]
-    pub fn when(mut self, words: impl Into<String>) -> Self {
-        self.r#match = Some(words.into());
+    pub fn when(mut self, text: impl Into<String>) -> Self {
+        self.r#match = Some(text.into());
         self
     }
 }

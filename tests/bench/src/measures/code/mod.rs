@@ -58,9 +58,9 @@ fn tree(folder: &Path) -> anyhow::Result<(PathBuf, u64)> {
     for file in source_files()? {
         let Ok(text) = fs::read(&file.0) else { continue };
         lines += as_u64(memchr::memchr_iter(b'\n', &text).count());
-        let place = root.join(&file.1);
-        fs::create_dir_all(place.parent().context("the path has no parent")?)?;
-        fs::write(place, text)?;
+        let path = root.join(&file.1);
+        fs::create_dir_all(path.parent().context("the path has no parent")?)?;
+        fs::write(path, text)?;
         if lines >= LINES {
             return Ok((root, lines));
         }
@@ -179,9 +179,9 @@ async fn map_row(folder: &Path) -> anyhow::Result<Row> {
     let root = folder.join("map");
     let files = source_files()?.into_iter().take(MAP_FILES);
     for (from, path) in files {
-        let place = root.join(path);
-        fs::create_dir_all(place.parent().context("the path has no parent")?)?;
-        fs::copy(from, place)?;
+        let target = root.join(path);
+        fs::create_dir_all(target.parent().context("the path has no parent")?)?;
+        fs::copy(from, target)?;
     }
     let (root, pool) = (root.canonicalize()?, pool()?);
     let question = CodeQuestion::Map { max_tokens: 1000 };
@@ -203,8 +203,9 @@ fn worker_memory(root: &Path) -> anyhow::Result<u64> {
         let line = String::from_utf8_lossy(&line);
         if line.contains("code-worker") && line.contains(&*root.to_string_lossy()) {
             let status = fs::read_to_string(entry.path().join("status"))?;
-            let held = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).context("no figures")?;
-            let kilobytes: u64 = held.trim().trim_end_matches(" kB").trim().parse()?;
+            let kilobytes_field =
+                status.lines().find_map(|line| line.strip_prefix("RssAnon:")).context("no figures")?;
+            let kilobytes: u64 = kilobytes_field.trim().trim_end_matches(" kB").trim().parse()?;
             return Ok(kilobytes * 1024);
         }
     }

@@ -64,8 +64,8 @@ struct Verdicts {
 pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     let environment = match Environment::with_foreign().await {
         Ok(environment) => environment,
-        Err(why) => {
-            return Ok(vec![Row::new("foreign documents", Vec::new()).with_note(format!("not measured: {why:#}"))]);
+        Err(reason) => {
+            return Ok(vec![Row::new("foreign documents", Vec::new()).with_note(format!("not measured: {reason:#}"))]);
         }
     };
     let corpus = environment.corpus()?;

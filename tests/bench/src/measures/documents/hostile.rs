@@ -23,21 +23,21 @@ const SECRET: &str = "secret";
 pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     let environment = match Environment::with_hostile().await {
         Ok(environment) => environment,
-        Err(why) => {
-            return Ok(vec![Row::new("hostile documents", Vec::new()).with_note(format!("not measured: {why:#}"))]);
+        Err(reason) => {
+            return Ok(vec![Row::new("hostile documents", Vec::new()).with_note(format!("not measured: {reason:#}"))]);
         }
     };
     let corpus = environment.corpus()?;
     let daemon = Ours::start().await?;
     let mut rows = Vec::new();
-    for (what, documents) in [("made to do harm", &corpus.documents), ("damaged at random", &corpus.filler)] {
+    for (label, documents) in [("made to do harm", &corpus.documents), ("damaged at random", &corpus.filler)] {
         let given = daemon.add(&corpus, documents).await?;
-        rows.extend(of_given(what, documents, &given, daemon.workers()));
+        rows.extend(of_given(label, documents, &given, daemon.workers()));
     }
     rows.extend(found(&daemon, &corpus).await?);
     rows.extend(ends(&corpus).await?);
-    let words = words(&environment, &corpus).await;
-    rows.push(words.unwrap_or_else(|why| Row::broken("words of damaged PDFs", format!("not measured: {why:#}"))));
+    let row = words(&environment, &corpus).await;
+    rows.push(row.unwrap_or_else(|reason| Row::broken("words of damaged PDFs", format!("not measured: {reason:#}"))));
     Ok(rows)
 }
 
@@ -46,7 +46,7 @@ fn is_clear(problem: &str) -> bool {
     problem.contains("could not read") && !problem.contains("its reader") && !problem.contains(char::is_control)
 }
 
-fn of_given(what: &str, documents: &[Document], given: &Given, workers: usize) -> [Row; 2] {
+fn of_given(label: &str, documents: &[Document], given: &Given, workers: usize) -> [Row; 2] {
     let unclear: Vec<&str> = given.problems.iter().map(String::as_str).filter(|problem| !is_clear(problem)).collect();
     let count = |number: usize| as_f64(number as u64);
     let figures = vec![
@@ -62,13 +62,13 @@ fn of_given(what: &str, documents: &[Document], given: &Given, workers: usize) -
         if unclear.is_empty() { "" } else { ": " },
         unclear.join("; "),
     );
-    let most = vec![
+    let memory = vec![
         Figure::megabytes("daemon", given.peaks.daemon).at_most(MEMORY),
         Figure::megabytes("largest worker", given.peaks.worker),
     ];
     [
-        Row::new(format!("documents {what}"), figures).with_note(note),
-        Row::new(format!("resident memory with documents {what}"), most),
+        Row::new(format!("documents {label}"), figures).with_note(note),
+        Row::new(format!("resident memory with documents {label}"), memory),
     ]
 }
 

@@ -108,8 +108,8 @@ mod tests {
 
     #[test]
     fn memory_of_this_process_is_measured() {
-        let held = Held::of(std::process::id());
-        assert!(held.now > 100_000 && held.most >= held.now, "{held:?}");
+        let memory = Held::of(std::process::id());
+        assert!(memory.now > 100_000 && memory.most >= memory.now, "{memory:?}");
         assert_eq!(Held::of(u32::MAX).most, 0);
     }
 }

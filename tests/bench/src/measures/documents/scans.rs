@@ -27,14 +27,15 @@ struct Verdict {
 }
 
 pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
-    let not_measured = |why: String| Ok(vec![Row::new("scans", Vec::new()).with_note(format!("not measured: {why}"))]);
+    let not_measured =
+        |reason: String| Ok(vec![Row::new("scans", Vec::new()).with_note(format!("not measured: {reason}"))]);
     let config = RecognitionConfig { folders: folders(), pages: AT_ONCE };
-    if let Recognition::Missing(why) = config.now() {
-        return not_measured(why.hint().to_owned());
+    if let Recognition::Missing(reason) = config.now() {
+        return not_measured(reason.hint().to_owned());
     }
     let environment = match Environment::with_scans().await {
         Ok(environment) => environment,
-        Err(why) => return not_measured(format!("{why:#}")),
+        Err(reason) => return not_measured(format!("{reason:#}")),
     };
     let corpus = environment.corpus()?;
     let extractor = Extractor::new(world::program("agentd")?, Limits::default(), 1).recognising(config);

@@ -56,13 +56,13 @@ fn insert_part(part: &Part, pages: &mut BTreeMap<String, String>) {
         return;
     }
     // A text without pages is a single part.
-    let place = match part.place {
+    let location = match part.place {
         DocumentPlace::Page(number) | DocumentPlace::ScannedPage(number) | DocumentPlace::Slide(number) => {
             number.to_string()
         }
         _ => String::new(),
     };
-    let page = pages.entry(place).or_default();
+    let page = pages.entry(location).or_default();
     page.push_str(&part.markdown());
     page.push('\n');
 }

@@ -56,7 +56,7 @@ async fn only_the_user_approves_and_the_caller_gets_the_result() {
 
 #[tokio::test]
 async fn approval_is_asked_in_a_form_of_the_client() {
-    let said = [
+    let answers = [
         (ElicitationAction::Accept, json!({"decision": "approve"}), "ended", "hello"),
         (ElicitationAction::Accept, json!({"decision": "reject", "reason": "no"}), "ended", ""),
         (ElicitationAction::Decline, json!({}), "ended", ""),
@@ -65,7 +65,7 @@ async fn approval_is_asked_in_a_form_of_the_client() {
         (ElicitationAction::Cancel, json!({"decision": "approve"}), "waiting", ""),
     ];
     for (is_newer, (action, content, status, file)) in
-        [false, true].into_iter().flat_map(|is_newer| said.iter().map(move |said| (is_newer, said.clone())))
+        [false, true].into_iter().flat_map(|is_newer| answers.iter().map(move |answer| (is_newer, answer.clone())))
     {
         let world = World::start().await;
         writes(&world);
@@ -139,8 +139,8 @@ async fn question_of_an_mcp_server_is_answered_by_the_user_by_default() {
         let waiting = caller.gives("ask", json!({"prompt": "Go"})).await;
         assert_eq!(waiting["interrupts"][0]["question"], "The MCP server fake asks: Who are you?", "{waiting:#}");
         let id = waiting["interrupts"][0]["id"].as_str().unwrap();
-        let words = r#"{"name": "Ada", "age": 36}"#;
-        let text = json!({"interrupt_id": id, "decision": "text", "text": words});
+        let content = r#"{"name": "Ada", "age": 36}"#;
+        let text = json!({"interrupt_id": id, "decision": "text", "text": content});
         let rest = if may {
             caller.gives("answer", text).await
         } else {
@@ -148,7 +148,7 @@ async fn question_of_an_mcp_server_is_answered_by_the_user_by_default() {
                 let refused = caller.fails("answer", answer).await;
                 assert!(refused.contains("only the user can approve this"), "{approvals}: {refused}");
             }
-            world.ok(["answer", id, words]).await;
+            world.ok(["answer", id, content]).await;
             caller.gives("answer", json!({"interrupt_id": id, "decision": "wait", "wait_seconds": 600})).await
         };
         assert!(rest["text"].as_str().unwrap().contains("\"accept\""), "{approvals}: {rest:#}");

@@ -17,8 +17,8 @@ async fn last_stop(world: &World) -> Value {
 
 /// Waits until a call has reported progress: a model may be queried before the turn is reported.
 async fn is_under_way(caller: &Caller) {
-    let heard = || async { (!caller.heard.progress.lock().unwrap().is_empty()).then_some(()) };
-    until("progress is reported", heard).await;
+    let has_progress = || async { (!caller.heard.progress.lock().unwrap().is_empty()).then_some(()) };
+    until("progress is reported", has_progress).await;
 }
 
 #[tokio::test]

@@ -132,9 +132,9 @@ fn with_thoughts(items: Vec<Value>, number: usize, wants_summary: bool) -> Vec<V
         _ if !calls => vec![thought(0, &[&summary_text]), thought(1, &["And again."])],
         _ => {
             let part = json!({"type": "output_text", "text": "Well.", "annotations": []});
-            let mut said = responses_message(&format!("msg_{number:04}"), &[part]);
-            said["phase"] = "commentary".into();
-            vec![thought(0, &[&summary_text]), said, thought(1, &["And again."])]
+            let mut message = responses_message(&format!("msg_{number:04}"), &[part]);
+            message["phase"] = "commentary".into();
+            vec![thought(0, &[&summary_text]), message, thought(1, &["And again."])]
         }
     };
     let phased = items.into_iter().map(|mut item| {
