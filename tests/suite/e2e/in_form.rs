@@ -115,11 +115,11 @@ async fn schema_is_enforced_after_a_restart_at_a_question() {
     let asked = world.first_question().await;
     world.daemon.crash().await;
     world.ok(["answer", asked["id"].as_str().unwrap(), "approve"]).await;
-    let text = async || {
+    let ended = async || {
         let shown = world.json(["sessions", "show", &session]).await;
         (shown["status"] == "idle").then_some(shown)
     };
-    until("the turn has ended", text).await;
+    until("the turn has ended", ended).await;
     let last = world.model.requests().pop().unwrap();
     assert!(has_field(&last) && last.body["messages"].to_string().contains("does not match"), "{:#}", last.body);
     let next: Value = world.ok(["run", "Hi", "--session", &session, "--output", "json"]).await.json();

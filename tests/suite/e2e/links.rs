@@ -180,19 +180,19 @@ async fn policy_explain_and_test_show_the_link_target() {
     let session = result["session_id"].as_str().unwrap();
     let call = r#"{"path": "/project/docs/notes.md"}"#;
     let explain = ["policy", "explain", "--session", session, "read_file", call];
-    let output = world.ok(explain.iter().chain(&["--json"])).await.json();
-    assert_eq!(output["explanation"]["leads_to"], "/project/private.txt", "{output:#}");
-    assert_eq!(output["explanation"]["verdict"], "deny");
+    let report = world.ok(explain.iter().chain(&["--json"])).await.json();
+    assert_eq!(report["explanation"]["leads_to"], "/project/private.txt", "{report:#}");
+    assert_eq!(report["explanation"]["verdict"], "deny");
     world.ok(explain).await.shows(&["leads to /project/private.txt\n", "verdict  deny"]);
     // Without a session, the project is unknown.
-    let output = world.json(["policy", "explain", "read_file", call]).await;
-    holds(&output["explanation"], json!({"verdict": "allow", "leads_to": null}));
+    let report = world.json(["policy", "explain", "read_file", call]).await;
+    holds(&report["explanation"], json!({"verdict": "allow", "leads_to": null}));
 
     let tried = world.write("new.yaml", RULES.replace(r"private\.txt", "AGENTS"));
     let calls = [format!("read_file {call}"), r#"read_file {"path": "/project/CLAUDE.md"}"#.to_owned()];
     let test = ["policy", "test", tried.to_str().unwrap(), "--session", session, "--json", &calls[0], &calls[1]];
-    let output = world.ok(test).await.json();
-    assert_eq!(verdicts(&output), [("deny", "allow"), ("allow", "deny")], "{output:#}");
+    let report = world.ok(test).await.json();
+    assert_eq!(verdicts(&report), [("deny", "allow"), ("allow", "deny")], "{report:#}");
 }
 
 #[tokio::test]
@@ -212,12 +212,12 @@ async fn audit_log_records_link_targets_for_policy_tests() {
 
     for (pattern, denied) in [("AGENTS", 1), ("CLAUDE", 1), ("plain", 1), ("docs/a", 0)] {
         let tried = world.write("new.yaml", RULES.replace(r"private\.txt", pattern));
-        let output = ["policy", "test", tried.to_str().unwrap(), "--audit", "--json"];
-        let output = world.ok(output).await.json();
+        let args = ["policy", "test", tried.to_str().unwrap(), "--audit", "--json"];
+        let report = world.ok(args).await.json();
         assert_eq!(
-            (&output["judged"], &output["balance"]["denied"]),
+            (&report["judged"], &report["balance"]["denied"]),
             (&json!(2), &json!(denied)),
-            "{pattern}: {output:#}"
+            "{pattern}: {report:#}"
         );
     }
 }

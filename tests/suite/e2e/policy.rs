@@ -34,9 +34,9 @@ impl World {
 #[tokio::test]
 async fn policy_explain_shows_verdict_layer_rule_and_parts() {
     let world = with_rules(RULES).await;
-    let text = world.explained("ls && make test; deploy now | git -C x push").await;
-    assert_eq!(keys(&text), ["call", "explanation"]);
-    let explanation = &text["explanation"];
+    let report = world.explained("ls && make test; deploy now | git -C x push").await;
+    assert_eq!(keys(&report), ["call", "explanation"]);
+    let explanation = &report["explanation"];
     assert_eq!(explanation["verdict"], "deny");
     assert_eq!(explanation["layer"], "tool");
     assert_eq!(explanation["rule"], "tools.run_bash_command.deny: git push");
@@ -138,14 +138,14 @@ async fn policy_test_compares_a_rules_file_without_adopting_it() {
     let tried = tried.to_str().unwrap();
     let calls = ["cargo test", "git push", "terraform plan", "ls", r#"write_file {"path": "a", "content": "b"}"#];
     let output = world.ok([&["policy", "test", tried, "--json"][..], &calls].concat()).await;
-    let message = output.json();
-    assert_eq!(keys(&message), ["balance", "calls", "changed", "file"]);
+    let report = output.json();
+    assert_eq!(keys(&report), ["balance", "calls", "changed", "file"]);
     assert_eq!(
-        verdicts(&message),
+        verdicts(&report),
         [("ask", "allow"), ("deny", "ask"), ("ask", "deny"), ("allow", "allow"), ("ask", "ask")]
     );
-    assert_eq!(message["changed"], 3);
-    assert_eq!(message["balance"], json!({"allowed": 1, "asked": -1, "denied": 0}));
+    assert_eq!(report["changed"], 3);
+    assert_eq!(report["balance"], json!({"allowed": 1, "asked": -1, "denied": 0}));
 
     let output = world.ok([&["policy", "test", tried][..], &calls].concat()).await;
     output.shows(&["tools.run_bash_command.deny: terraform", "3 of 5 calls would change", "1 more allowed"]);
@@ -183,12 +183,12 @@ async fn policy_test_judges_earlier_calls_of_the_audit_log() {
     for session in fs::read_dir(&workspaces).unwrap() {
         fs::remove_dir_all(session.unwrap().path()).unwrap();
     }
-    let text = world.json(["policy", "test", tried, "--audit"]).await;
+    let report = world.json(["policy", "test", tried, "--audit"]).await;
     assert_eq!(fs::read_dir(&workspaces).unwrap().count(), 0);
-    assert_eq!(keys(&text), ["balance", "changed", "changes", "file", "judged", "skipped"]);
-    holds(&text, json!({"judged": 4, "skipped": 0, "changed": 3}));
-    assert_eq!(text["balance"], json!({"allowed": 0, "asked": 1, "denied": -1}));
-    let changes: Vec<(u64, &str, &str)> = text["changes"]
+    assert_eq!(keys(&report), ["balance", "changed", "changes", "file", "judged", "skipped"]);
+    holds(&report, json!({"judged": 4, "skipped": 0, "changed": 3}));
+    assert_eq!(report["balance"], json!({"allowed": 0, "asked": 1, "denied": -1}));
+    let changes: Vec<(u64, &str, &str)> = report["changes"]
         .as_array()
         .unwrap()
         .iter()

@@ -139,16 +139,16 @@ async fn file_named_in_a_search_is_judged_like_a_read() {
             let world = &world;
             async move {
                 let args = ["policy", "explain", "--session", session, "--json", tool, &args];
-                let mut output = world.ok(args).await.json();
-                output["explanation"]["verdict"].take()
+                let mut report = world.ok(args).await.json();
+                report["explanation"]["verdict"].take()
             }
         };
         assert_eq!(explain("grep").await, explain("read_file").await, "{path}");
         assert_eq!(explain("list_workspace_files").await, "allow", "{path}");
         let tried = world.write("new.yaml", "{}\n");
         let test = ["policy", "test", tried.to_str().unwrap(), "--session", session, "--json", &call("grep")];
-        let output = world.ok(test).await.json();
-        assert_eq!(output["calls"][0]["now"]["verdict"], explain("grep").await, "{path}");
-        assert_eq!(output["calls"][0]["then"]["verdict"], "allow", "{path}");
+        let report = world.ok(test).await.json();
+        assert_eq!(report["calls"][0]["now"]["verdict"], explain("grep").await, "{path}");
+        assert_eq!(report["calls"][0]["then"]["verdict"], "allow", "{path}");
     }
 }

@@ -67,8 +67,8 @@ async fn timeout_stops_the_running_command_and_later_calls() {
     fs::create_dir(&project).unwrap();
     let mount = format!("{}:rw", project.display());
     let args = ["run", "Go!", "--timeout", "2", "-C", &mount, "--on-interrupt", "approve", "--output", "json"];
-    let output = world.agentctl(args).await.exits(6).json();
-    holds(&output, json!({"stop_reason": "time_limit", "text": "Out of time."}));
+    let report = world.agentctl(args).await.exits(6).json();
+    holds(&report, json!({"stop_reason": "time_limit", "text": "Out of time."}));
     let requests = world.model.requests();
     let results: Vec<&str> =
         requests[1].messages().iter().filter(|message| message["role"] == "tool").map(text).collect();
@@ -88,8 +88,8 @@ async fn timeout_closes_a_question_beside_a_running_subagent() {
             .and_call("grep", json!({"pattern": "DROP TABLE x"})),
     });
     let args = ["run", "Go!", "--timeout", "2", "--on-interrupt", "wait", "--output", "json"];
-    let output = world.agentctl(args).await.exits(6).json();
-    assert_eq!(output["stop_reason"], "time_limit");
+    let report = world.agentctl(args).await.exits(6).json();
+    assert_eq!(report["stop_reason"], "time_limit");
     assert_eq!(world.json(["interrupts"]).await, json!([]));
     let requests = world.model.requests();
     let last = requests.last().unwrap().messages();

@@ -172,8 +172,8 @@ async fn turn_time_limit_ends_a_call_to_a_silent_server() {
     fake["call_limit"] = json!("1h");
     let world = world(json!({"fake": fake})).await;
     world.model_calls("mcp_fake_act", json!({}));
-    let output = world.agentctl(["run", "Go", "--timeout", "2", "--output", "json"]).await.exits(6).json();
-    assert_eq!(output["stop_reason"], "time_limit");
+    let report = world.agentctl(["run", "Go", "--timeout", "2", "--output", "json"]).await.exits(6).json();
+    assert_eq!(report["stop_reason"], "time_limit");
     assert!(!world.read("acted").is_empty(), "the tool was not called");
     let result = tool_texts(world.model.requests().last().unwrap());
     assert!(result.starts_with("E_TIMEOUT"), "{result}");

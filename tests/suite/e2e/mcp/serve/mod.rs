@@ -340,10 +340,10 @@ async fn python_sdk_client_gets_results_that_match_their_schemas() {
         .env("PYTHONPATH", installed("python"));
     let mut running = Running::spawn(command);
     running.end_input();
-    let output = running.output(Vec::new()).await.exits(0).json();
-    assert_eq!(output["tools"], json!(["ask", "answer", "search_documents", "list_sessions"]));
-    assert_eq!(output["waiting"]["interrupts"][0]["tool"], "write_file", "{output:#}");
-    assert_eq!(output["rejected"]["text"], "It was refused.", "{output:#}");
-    assert_eq!(output["rejected"]["denials"][0]["tool"], "write_file", "{output:#}");
-    assert_eq!(output["sessions"], 1);
+    let report = running.output(Vec::new()).await.exits(0).json();
+    assert_eq!(report["tools"], json!(["ask", "answer", "search_documents", "list_sessions"]));
+    assert_eq!(report["waiting"]["interrupts"][0]["tool"], "write_file", "{report:#}");
+    assert_eq!(report["rejected"]["text"], "It was refused.", "{report:#}");
+    assert_eq!(report["rejected"]["denials"][0]["tool"], "write_file", "{report:#}");
+    assert_eq!(report["sessions"], 1);
 }
