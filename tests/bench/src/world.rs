@@ -121,7 +121,7 @@ impl Home {
     }
 
     /// Makes the built-in model's file available to the daemon.
-    pub(crate) fn bring_model(&self, weights: &Path) -> anyhow::Result<()> {
+    pub(crate) fn install_model(&self, weights: &Path) -> anyhow::Result<()> {
         let models = self.data.path().join("data/models");
         fs::create_dir_all(&models)?;
         let name = weights.file_name().context("the built-in model's file has no name")?;
@@ -272,7 +272,7 @@ pub(crate) fn memory_of(process: u32) -> io::Result<Memory> {
 }
 
 /// Processor time of a process, by its ID, in ticks of the kernel's clock.
-pub(crate) fn computed_by(process: u32) -> anyhow::Result<Duration> {
+pub(crate) fn cpu_time_of(process: u32) -> anyhow::Result<Duration> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
     // The name of the program is in brackets, and can contain anything.
     let (_, fields) = stat.rsplit_once(')').context("invalid /proc/PID/stat: no name")?;

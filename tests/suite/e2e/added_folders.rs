@@ -312,7 +312,7 @@ async fn undo_after_kill_covers_all_added_folders() {
     let args = ["run", "Go.", "-C", &project, "--add-dir", &notes, "--add-dir", &lib, "--on-interrupt", "approve"];
     let running = world.spawn_agentctl(args);
     until_true("the command has written the file", || world.read("notes/b.md") == "made\n").await;
-    until_true("a later heartbeat is on disk", || undo::is_older_than_the_last_sign(&world, "notes/b.md")).await;
+    until_true("a later heartbeat is on disk", || undo::is_older_than_heartbeat(&world, "notes/b.md")).await;
     world.daemon.kill9().await;
     drop(running);
     world.daemon.restart().await;

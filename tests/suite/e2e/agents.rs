@@ -260,7 +260,7 @@ async fn subagent_without_its_definition_cannot_continue() {
 }
 
 /// A turn in which the agent poet reaches its step limit.
-async fn cut_short(world: &World, project: &str) -> String {
+async fn reach_step_limit(world: &World, project: &str) -> String {
     world.model.respond_with(|request| {
         match (agent_of(request), request.last_user().contains("Answer the user now")) {
             ("main", _) => transfer("poet"),
@@ -279,7 +279,7 @@ async fn turn_that_fails_to_start_changes_no_agent() {
     let mut world = world().await;
     let project = world.path().join("project");
     fs::create_dir(&project).unwrap();
-    let session = cut_short(&world, project.to_str().unwrap()).await;
+    let session = reach_step_limit(&world, project.to_str().unwrap()).await;
     // The daemon forgets the location of the project, and looks it up again.
     world.daemon.restart().await;
     let away = project.with_file_name("away");
@@ -298,7 +298,7 @@ async fn active_agent_and_its_slot_survive_a_compaction() {
     let world = world().await;
     let project = world.path().join("project");
     fs::create_dir(&project).unwrap();
-    let session = cut_short(&world, project.to_str().unwrap()).await;
+    let session = reach_step_limit(&world, project.to_str().unwrap()).await;
     world.agentctl(["compact", &session]).await;
     world.model.respond_with(|request| match agent_of(request) {
         "main" => Reply::text("I am back."),
@@ -371,7 +371,7 @@ async fn handoff_depth_and_count_are_limited() {
     assert_eq!(stacks(&lines).len(), 10);
 }
 
-/// One that may hand over to one other, and two of which one may do anything.
+/// An agent that may hand over to one other agent, and two more, one of them with all tools.
 const CONFINED: &str = "agents:
   clerk: {description: Files verse., prompt: You file., tools: [read_file, delegate_task, transfer_to_poet]}
   poet: {description: Writes verse., prompt: You rhyme., tools: [read_file]}
@@ -379,7 +379,7 @@ const CONFINED: &str = "agents:
 ";
 
 /// Tries all ways to leave an agent one by one, and then to write.
-fn tries_to_leave(request: &Recorded) -> Reply {
+fn leave_attempts(request: &Recorded) -> Reply {
     let result = tool_texts(request);
     let write = |path: &str| Reply::tool_call("write_file", json!({"path": path, "content": "x"}));
     match (is_subagent(request), agent_of(request), result.matches("this agent cannot transfer to that one").count()) {
@@ -402,7 +402,7 @@ fn tries_to_leave(request: &Recorded) -> Reply {
 #[tokio::test]
 async fn user_selected_agent_cannot_be_left_by_a_model() {
     let mut world = world_of(CONFINED).await;
-    world.model.respond_with(tries_to_leave);
+    world.model.respond_with(leave_attempts);
     let args = ["run", "File it", "--agent", "clerk", "--on-interrupt", "approve", "--output", "stream-json"];
     let lines = world.ok(args).await.json_lines();
     assert_eq!(lines.last().unwrap()["text"], "It is filed.");

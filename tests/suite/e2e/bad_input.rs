@@ -52,7 +52,7 @@ pub(super) async fn frames(world: &World, frames: Vec<TurnRequest>) -> Result<Ve
 #[tokio::test]
 async fn invalid_frames_are_refused() {
     let world = World::start().await;
-    world.model.reply(Reply::text("One two three").hang_behind("two"));
+    world.model.reply(Reply::text("One two three").hang_after_text("two"));
     let refused = frames(&world, vec![start("one"), start("two")]).await.unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
     assert!(refused.message().contains("start"), "{refused}");

@@ -19,7 +19,7 @@ async fn invalid_responses_fail_the_turn_with_a_hint() {
         Reply::status(200, "null"),
         Reply::events(["[]", "{\"choices\": 7}", "[DONE]"]),
         Reply::events(["{\"error\": {\"message\": \"out of memory\"}}"]),
-        Reply::text("one two three").cut_behind("two"),
+        Reply::text("one two three").cut_after_text("two"),
         Reply::refusal(404, "no such model"),
     ];
     for reply in bad {
@@ -50,7 +50,7 @@ async fn model_without_progress_times_out() {
     let alive = Reply::status(200, comment.repeat(100_000)).header("content-type", "text/event-stream");
     for (silent, limit, answer) in [
         (Reply::never(), "300ms", ""),
-        (Reply::text("one two three").hang_behind("two"), "300ms", ""),
+        (Reply::text("one two three").hang_after_text("two"), "300ms", ""),
         (alive.bytes_per_write(comment.len()).delay_ms(10), "2s", "for 10s, only keep-alives"),
     ] {
         let timeouts = format!("base: {{retries: 0, timeouts: {{first_byte: {limit}, idle: {limit}}}}}");
@@ -94,7 +94,7 @@ async fn answer_received_while_the_daemon_was_stopped_is_used() {
     let World { model, daemon } = World::with_files(&[("config/models.yaml", "base: {timeouts: {idle: 2s}}")]).await;
     for _ in 0..3 {
         let before = model.counts();
-        model.reply(Reply::text("one two three").hold_behind("two"));
+        model.reply(Reply::text("one two three").hold_after_text("two"));
         let mut running = daemon.spawn_agentctl(["run", "Hi", "--output", "stream-json"]);
         running.event("item_delta").await;
         daemon.signal(Signal::SIGSTOP);

@@ -34,7 +34,7 @@ fn answer(request: &Recorded) -> Reply {
 }
 
 /// A session with a project and three turns. The first one asks the user twice.
-async fn worked_on(world: &World) -> String {
+async fn recorded_session(world: &World) -> String {
     world.write("project/notes.txt", "old words\n");
     world.write("project/AGENTS.md", "Be brief.\n");
     world.model.respond_with(answer);
@@ -52,7 +52,7 @@ async fn worked_on(world: &World) -> String {
     id
 }
 
-async fn travels(world: &World, session: &str, to: &TempDaemon) -> Value {
+async fn move_session(world: &World, session: &str, to: &TempDaemon) -> Value {
     let file = world.path().join("report.tar.gz").display().to_string();
     world.ok(["sessions", "export", session, "-o", &file]).await;
     to.json(["sessions", "import", &file]).await
@@ -137,10 +137,10 @@ fn is_id(text: &str) -> bool {
 #[tokio::test]
 async fn exported_session_replays_on_another_machine() {
     let world = World::start().await;
-    let id = worked_on(&world).await;
+    let id = recorded_session(&world).await;
     let (events, figures) = (events_of(&world.daemon, &id).await, world.json(["context", &id]).await);
     let other = empty_machine().await;
-    let report = travels(&world, &id, &other).await;
+    let report = move_session(&world, &id, &other).await;
     holds(&report, json!({"turns": 3, "subagents": 1}));
     let [page, traced] = ["page.html", "trace.html"].map(|name| world.path().join(name).display().to_string());
     world.ok(["sessions", "export", &id, "--format", "html", "-o", &page]).await;
@@ -174,7 +174,7 @@ async fn exported_session_replays_on_another_machine() {
 #[tokio::test]
 async fn reimported_usage_counts_once_and_imports_are_audited() {
     let world = World::start().await;
-    let id = worked_on(&world).await;
+    let id = recorded_session(&world).await;
     let total = async || world.json(["usage"]).await["total"].clone();
     let before = total().await;
     let early = world.path().join("early.tar.gz").display().to_string();
@@ -202,7 +202,7 @@ async fn reimported_usage_counts_once_and_imports_are_audited() {
     let grown = total().await;
     assert!(grown["calls"].as_u64() > before["calls"].as_u64(), "{grown}");
     let other = empty_machine().await;
-    travels(&world, &id, &other).await;
+    move_session(&world, &id, &other).await;
     assert_eq!(other.json(["usage"]).await["total"], grown);
 }
 

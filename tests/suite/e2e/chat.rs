@@ -68,7 +68,7 @@ async fn reopened_chat_shows_the_last_turns() {
 
 #[tokio::test]
 async fn continue_selects_the_last_session_of_the_folder() {
-    let world = World::saying("Done.").await;
+    let world = World::with_reply("Done.").await;
     let folder = |name: &str| {
         let folder = world.path().join(name);
         fs::create_dir(&folder).unwrap();
@@ -93,7 +93,7 @@ async fn continue_selects_the_last_session_of_the_folder() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn chat_starts_with_the_prompt_of_its_command() {
-    let world = World::saying("Good morning.").await;
+    let world = World::with_reply("Good morning.").await;
     let mut terminal = Terminal::open(&world.daemon, &["Say", "hello"]);
     terminal.sees("Say hello");
     terminal.sees_last("Good morning.");
@@ -143,7 +143,7 @@ async fn chat_stores_a_rule_and_refuses_a_denied_edit() {
 async fn ctrl_c_cancels_the_turn_and_not_the_conversation() {
     let world = World::start().await;
     let mut terminal = Terminal::ready(&world.daemon, &[]);
-    world.model.reply(Reply::text("It hangs now").hang_behind("hangs"));
+    world.model.reply(Reply::text("It hangs now").hang_after_text("hangs"));
     terminal.says("Hang, please");
     world.model.wait_until(|counts| counts.requests == 1).await;
     terminal.control('c');

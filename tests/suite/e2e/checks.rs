@@ -58,7 +58,7 @@ async fn failing_check_denies_the_call_and_the_daemon_survives() {
     // A user cannot edit the call to arguments on which the check fails either.
     let edited = Reply::tool_call("run_bash_command", json!({"command": "sudo true"}));
     world.model.reply(edited).reply(Reply::text("I see."));
-    let (running, interrupt) = world.raises(&["Do it", "-C", &project]).await;
+    let (running, interrupt) = world.run_until_question(&["Do it", "-C", &project]).await;
     let edit = json!({"command": "touch \"$PROJECT/brittle\""}).to_string();
     let id = interrupt["id"].as_str().unwrap();
     world.agentctl(["answer", id, "edit", "--args", &edit]).await.exits(2).says(&["a check failed on it", "hint:"]);

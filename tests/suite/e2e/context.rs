@@ -260,7 +260,7 @@ async fn talked(client: &Client, turns: usize) -> String {
 async fn kill_during_compaction_keeps_the_whole_history() {
     let mut world = world().await;
     world.model.respond_with(|request| match is_summary(request) {
-        true => Reply::text(SUMMARY).hang_behind("What"),
+        true => Reply::text(SUMMARY).hang_after_text("What"),
         false => Reply::text("Done."),
     });
     let session = talked(&world.client().await, 10).await;

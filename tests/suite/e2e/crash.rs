@@ -58,10 +58,10 @@ async fn kill_at_each_event_loses_and_repeats_nothing() {
     let whole = killed_at(&daemon(&model).await, usize::MAX).await;
     assert!(matches!(whole.last().unwrap().kind, EventKind::TurnEnded { .. }), "{whole:#?}");
     assert!(whole.len() > 15, "{whole:#?}");
-    stream::iter(1..=whole.len()).for_each_concurrent(4, |number| kill_and_go_on(&model, number)).await;
+    stream::iter(1..=whole.len()).for_each_concurrent(4, |number| kill_and_resume(&model, number)).await;
 }
 
-async fn kill_and_go_on(model: &ModelServer, number: usize) {
+async fn kill_and_resume(model: &ModelServer, number: usize) {
     let mut daemon = daemon(model).await;
     let seen = killed_at(&daemon, number).await;
     daemon.ended().await;

@@ -141,7 +141,7 @@ async fn lost_journal_is_reported_at_start() {
 /// A damaged page does not prevent the deletion of its session, and its content is not reported as erased.
 #[tokio::test]
 async fn deleted_session_that_cannot_be_erased_is_reported() {
-    let mut world = World::saying("So be it.").await;
+    let mut world = World::with_reply("So be it.").await;
     let long_text = "the walnut is in the drawer; ".repeat(100);
     let session = world.ok(["run", &long_text, "--output", "json"]).await.session();
     // Keeps content of the other session off that page.

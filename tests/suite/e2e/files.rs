@@ -10,7 +10,7 @@ impl World {
 
     /// Like [`call`](Self::call), with these options. By default, a question fails the run.
     async fn call_with(&self, tool: &str, arguments: Value, options: &[&str]) -> (String, Option<i32>) {
-        self.will(Reply::tool_call(tool, arguments));
+        self.script_reply(Reply::tool_call(tool, arguments));
         let output = self.daemon.agentctl(["run", "Do it"].iter().chain(options)).await;
         (self.last_result(), output.code)
     }

@@ -233,7 +233,7 @@ async fn chat_survives_the_end_of_the_daemon_it_started() {
     terminal.hears("Hi", "the daemon is back");
     terminal.presses_last("\r", "Hello from the model server.");
 
-    person.model.reply(Reply::deltas(["It hangs.\n\n", "Now."]).hang_behind("It hangs."));
+    person.model.reply(Reply::deltas(["It hangs.\n\n", "Now."]).hang_after_text("It hangs."));
     terminal.says_for("Slowly", "It hangs.");
     let pid = person.home.json(["status"]).await["pid"].as_u64().unwrap();
     signal(u32::try_from(pid).unwrap(), Signal::SIGKILL);

@@ -45,7 +45,7 @@ fn denials(result: &Value) -> usize {
 async fn session_rule_applies_only_to_its_session_after_a_restart() {
     let mut world = World::start().await;
     world.model.reply(touch("a")).reply(Reply::text("Touched."));
-    let (running, interrupt) = world.raises(&["Do it"]).await;
+    let (running, interrupt) = world.run_until_question(&["Do it"]).await;
     assert_eq!(interrupt["grants"], json!(["run_bash_command: touch a"]), "{interrupt:#}");
     assert_eq!((&interrupt["layer"], &interrupt["asked_by"]["client"]), (&json!("default"), &json!("agentctl")));
     let answered = answer(&world, &interrupt, &["always"]).await.exits(0);
@@ -73,7 +73,7 @@ async fn session_rule_applies_only_to_its_session_after_a_restart() {
 async fn permanent_rule_applies_everywhere_until_revoked() {
     let mut world = World::start().await;
     world.model.reply(touch("a")).reply(Reply::text("Touched."));
-    let (running, interrupt) = world.raises(&["Do it"]).await;
+    let (running, interrupt) = world.run_until_question(&["Do it"]).await;
     let answered = answer(&world, &interrupt, &["always", "--for-good"]).await.exits(0);
     answered.says(&["kept for good, in every session: run_bash_command: [in /] touch a"]);
     running.output(Vec::new()).await.exits(0);
@@ -116,7 +116,7 @@ async fn edit_of_a_call_to_a_denied_path_is_refused() {
     let world = World::with_files(&[("config/hitl_rules.yaml", &rules)]).await;
     let write = |path: &str| json!({"path": path, "content": "words"});
     world.model.reply(Reply::tool_call("write_file", write("outputs/a"))).reply(Reply::text("Done."));
-    let (running, interrupt) = world.raises(&["Do it"]).await;
+    let (running, interrupt) = world.run_until_question(&["Do it"]).await;
     let detours = ["outputs/kept", "outputs//./kept/a", "./outputs/kept", "/outputs/kept", "outputs/x/../kept"];
     for path in detours {
         let edited = write(path).to_string();
@@ -223,7 +223,7 @@ async fn project_rule_applies_in_no_other_folder() {
     assert!(root.join("outputs/a").exists());
     // A rule offered for a command of a skill applies to that.
     world.model.reply(command("touch outputs/b; ls skills/report")).reply(Reply::text("Touched."));
-    let (running, interrupt) = world.raises(&["Do it", "--session", &session]).await;
+    let (running, interrupt) = world.run_until_question(&["Do it", "--session", &session]).await;
     assert_eq!(interrupt["grants"], json!(["run_bash_command: [in /] touch outputs/b"]), "{interrupt:#}");
     answer(&world, &interrupt, &["always"]).await.exits(0);
     running.output(Vec::new()).await.exits(0);
@@ -238,7 +238,7 @@ async fn permanent_rule_is_bound_to_its_folder() {
     let root = fs::canonicalize(project(&world)).unwrap();
     let ask = async |line: &str, more: &[&str], expected: &str| {
         world.model.reply(command(line)).reply(Reply::text("Done."));
-        let (running, interrupt) = world.raises(&[&["Do it"], more].concat()).await;
+        let (running, interrupt) = world.run_until_question(&[&["Do it"], more].concat()).await;
         let session = interrupt["session_id"].as_str().unwrap().to_owned();
         answer(&world, &interrupt, &["always", "--for-good"]).await.exits(0);
         running.output(Vec::new()).await.exits(0);

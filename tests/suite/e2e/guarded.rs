@@ -62,7 +62,7 @@ async fn unattended(world: &World, text: &str, args: &[&str]) -> (String, Output
 async fn asked(world: &World, text: &str) -> (Running, Value) {
     let call = Reply::tool_call("run_bash_command", script(world, text));
     works_through(&world.model, vec![(&["command also wrote"], call)], Reply::text("Over."));
-    world.raises(&["Go.", "-C", &mounted(world), "--mode", "auto"]).await
+    world.run_until_question(&["Go.", "-C", &mounted(world), "--mode", "auto"]).await
 }
 
 async fn answer(world: &World, interrupt: &Value, args: &[&str]) -> Output {

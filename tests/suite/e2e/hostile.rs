@@ -148,7 +148,7 @@ fn long_paths() -> Vec<(Class, String)> {
 }
 
 /// Returns true if it is a relative path that does not begin with a name of the session's own tree.
-fn means_the_project(path: &str) -> bool {
+fn is_project_relative(path: &str) -> bool {
     let first = path.split('/').find(|part| !part.is_empty() && *part != ".");
     !path.starts_with('/') && !first.is_some_and(|first| ["uploads", "outputs", "temp", "skills"].contains(&first))
 }
@@ -162,7 +162,7 @@ fn calls(trap: &Trap, tools: impl Fn(&str) -> Vec<Call>) -> (Vec<(Class, String)
 
 /// Checks that nothing sent to the model contains anything from outside.
 #[track_caller]
-fn keeps_the_secrets(world: &World) {
+fn assert_no_secrets_sent(world: &World) {
     let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
     let first = passwd.lines().next().unwrap_or("no such file");
     let requests = world.model.requests();
@@ -189,7 +189,7 @@ async fn model_path_cannot_read_outside_the_workspace() {
     for (((class, path), (tool, _)), result) in paths.iter().zip(&calls).zip(&results) {
         assert!(*class != Class::Refused || result.starts_with("E_PATH: "), "{tool} {path:?}: {result}");
     }
-    keeps_the_secrets(&world);
+    assert_no_secrets_sent(&world);
     assert_eq!(outside(&world, &trap), before);
 }
 
@@ -220,7 +220,7 @@ async fn model_path_cannot_write_outside_the_workspace() {
     for (((class, path), (tool, _)), result) in paths.iter().zip(&calls).zip(&results) {
         let is_refused =
             result.starts_with("E_PATH: ") || (*tool == "apply_patch" && result.starts_with("E_INVALID_ARGS: "));
-        let is_fine = *class == Class::Contained || (*class == Class::Unwritable && means_the_project(path));
+        let is_fine = *class == Class::Contained || (*class == Class::Unwritable && is_project_relative(path));
         assert!(is_fine || is_refused, "{tool} {path:?}: {result}");
         used += usize::from(!result.starts_with("E_"));
         applied += usize::from(result.starts_with("Applied the patch"));
@@ -231,7 +231,7 @@ async fn model_path_cannot_write_outside_the_workspace() {
     });
     assert_eq!(beside.count(), applied);
     assert!(used > 50, "too few of the unusual names were accepted: {used}");
-    keeps_the_secrets(&world);
+    assert_no_secrets_sent(&world);
     assert_eq!(outside(&world, &trap), before);
     assert_eq!(fs::read_to_string(trap.real("skills/known/SKILL.md")).unwrap(), "code\n");
     world.ok(["audit", "verify"]).await;

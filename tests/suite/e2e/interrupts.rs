@@ -10,7 +10,7 @@ fn write(content: &str) -> Reply {
 
 /// A turn that is waiting for approval, its client, and the interrupt.
 async fn waiting(world: &World) -> (Running, Value) {
-    world.raises(&["Write it"]).await
+    world.run_until_question(&["Write it"]).await
 }
 
 async fn answer(world: &World, id: &Value, args: &[&str]) -> Output {

@@ -20,7 +20,7 @@ fn paths(result: &Value) -> Vec<&str> {
 impl World {
     /// Runs one turn with this command. Returns its result, and the text sent to the model.
     async fn commands(&self, command: &str, args: &[&str]) -> (Value, String) {
-        self.will(run(command));
+        self.script_reply(run(command));
         let project = self.mount();
         let own = ["run", "Do it", "-C", &project, "--output", "json"];
         let output = self.daemon.agentctl(own.iter().chain(args)).await;
@@ -89,7 +89,7 @@ async fn unrecordable_command_asks_before_it_runs() {
     let (_, text) = world.commands("cat a.txt", &["--mode", "auto", "--on-interrupt", "deny"]).await;
     assert!(text.contains("one"), "{text}");
 
-    world.will(run(changes));
+    world.script_reply(run(changes));
     world.ok(["run", "Do it", "-C", &world.mount(), "--mode", "auto", "--detach"]).await;
     let asked = world.first_question().await;
     for field in ["reason", "preview"] {
@@ -181,7 +181,7 @@ fn project(world: &World, name: &str) -> String {
 async fn command_with_a_killed_sandbox_has_unknown_outcome() {
     let world = World::start().await;
     world.write("project/a.txt", "one\n");
-    world.will(run("echo printed; rm a.txt; touch begun; sleep 600"));
+    world.script_reply(run("echo printed; rm a.txt; touch begun; sleep 600"));
     let args = ["run", "Do it", "-C", &world.mount(), "--on-interrupt", "approve", "--output", "json"];
     let running = world.spawn_agentctl(args);
     until_true("the command is running", || world.holds("begun")).await;

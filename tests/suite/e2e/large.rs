@@ -6,7 +6,7 @@ use super::{Events as _, *};
 const COMMAND: &str = r#"seq -f 'this is line %06.0f' 1 40000; echo 'error: the walrus is gone'; seq -f 'this is line %06.0f' 40001 80000"#;
 
 /// Path of the stored output, as sent to the model.
-fn kept_path(result: &str) -> &str {
+fn stored_path(result: &str) -> &str {
     let start = result.find("large_tool_results/").unwrap_or_else(|| panic!("no path in {result}"));
     let end = result[start..].find(".txt").unwrap();
     &result[start..start + end + 4]
@@ -18,7 +18,7 @@ fn reads_on(request: &Recorded) -> Reply {
     if !result.contains("large_tool_results/") {
         return Reply::tool_call("run_bash_command", json!({"command": COMMAND}));
     }
-    let path = kept_path(&result);
+    let path = stored_path(&result);
     if !result.contains("this is line 040003") {
         return Reply::tool_call("read_file", json!({"path": path, "offset": 40_000, "limit": 10}));
     }
@@ -68,7 +68,7 @@ async fn finds_it_through_a_kill(agentd_yaml: &str, shown: &[&str]) {
     let session = seen[0].session_id.to_string();
 
     daemon.restart().await;
-    let path = daemon.data().join("workspace").join(&session).join(kept_path(&result.text));
+    let path = daemon.data().join("workspace").join(&session).join(stored_path(&result.text));
     assert!(fs::read_to_string(path).unwrap().contains("\nerror: the walrus is gone\n"));
     let args = ["run", "--session", &session, "--on-interrupt", "approve", "--output", "json"];
     let ended = daemon.agentctl(args).await.json();

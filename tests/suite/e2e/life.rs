@@ -85,7 +85,7 @@ async fn live_socket_of_another_program_is_not_replaced() {
 #[tokio::test]
 async fn stop_suspends_the_turn_and_it_can_be_continued() {
     let mut world = World::configured("service: {drain_deadline: 200ms}").await;
-    world.model.reply(Reply::text("One two three four five").hang_behind("two"));
+    world.model.reply(Reply::text("One two three four five").hang_after_text("two"));
     let mut running = world.spawn_agentctl(["run", "Count", "--output", "stream-json"]);
     let (delta, _) = running.event("item_delta").await;
     let session = delta["session_id"].as_str().unwrap().to_owned();
@@ -137,7 +137,7 @@ async fn client_during_shutdown_is_served_by_the_next_daemon() {
 async fn stop_waits_until_the_daemon_is_gone() {
     let (model, home) = TempHome::with_server().await;
     home.ok(["start"]).await;
-    model.reply(Reply::text("One two three").hang_behind("two"));
+    model.reply(Reply::text("One two three").hang_after_text("two"));
     let mut running = home.spawn_agentctl(["run", "Count", "--output", "stream-json"]);
     running.event("item_delta").await;
     home.ok(["stop", "--within", "0"]).await;

@@ -54,7 +54,7 @@ async fn fork_bomb_is_stopped_and_the_daemon_keeps_serving() {
     // Each process that ends is followed by two, for as long as the command may run. The mark is an argument of every
     // one.
     let bomb = format!("b() {{ b | b & }}; b; while :; do :; done # {}", world.daemon.pid());
-    world.will_call(json!({"command": bomb, "timeout_s": 2}));
+    world.script_call(json!({"command": bomb, "timeout_s": 2}));
     let peak = Cell::new(0);
     let look = async {
         until_true("the processes have multiplied", || named(&bomb) > 30).await;

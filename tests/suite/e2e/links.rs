@@ -61,7 +61,7 @@ impl World {
     /// Runs a turn in which the model makes this call and the user is asked.
     async fn asks(&self, tool: &str, arguments: Value) -> (Running, Value) {
         self.model.reply(Reply::tool_call(tool, arguments)).reply(Reply::text("I see."));
-        self.raises(&["Do it", "-C", &self.mount()]).await
+        self.run_until_question(&["Do it", "-C", &self.mount()]).await
     }
 
     /// Approves the call, and returns its result.

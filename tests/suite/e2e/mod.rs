@@ -234,7 +234,7 @@ impl World {
     }
 
     /// Starts with a model whose default reply is this text.
-    async fn saying(text: &str) -> Self {
+    async fn with_reply(text: &str) -> Self {
         let world = Self::start().await;
         world.model.default_reply(Reply::text(text));
         world
@@ -292,7 +292,7 @@ impl World {
     }
 
     /// Makes the model reply with this, and end the turn after a tool result.
-    fn will(&self, reply: Reply) {
+    fn script_reply(&self, reply: Reply) {
         self.model.respond_with(move |request| match request.last_role() {
             "tool" => Reply::text("over"),
             _ => reply.clone(),
@@ -366,7 +366,7 @@ impl World {
     }
 
     /// Starts a run whose questions are answered elsewhere. Returns it with its first question.
-    async fn raises(&self, args: &[&str]) -> (Running, Value) {
+    async fn run_until_question(&self, args: &[&str]) -> (Running, Value) {
         let waits = ["--on-interrupt", "wait", "--output", "stream-json"];
         let mut running = self.daemon.spawn_agentctl(["run"].iter().chain(args).chain(&waits));
         let (raised, _) = running.event("interrupt_raised").await;

@@ -159,7 +159,7 @@ async fn cancelled_answer_is_charged_as_far_as_counted() {
     let model = ModelServer::start().await;
     let counts = Counts { fresh: 9000, cached: 300, written: 200, hour: 100, answer: 1 };
     model.reply(
-        Reply::text("Half an answer").with_usage(UsagePlace::Tail, counts.usage("anthropic")).hang_behind("Half"),
+        Reply::text("Half an answer").with_usage(UsagePlace::Tail, counts.usage("anthropic")).hang_after_text("Half"),
     );
     let daemon = TempDaemon::start_in(home("anthropic", &model.base_url())).await;
     let mut running = daemon.spawn_agentctl(["run", "Hello", "--output", "stream-json"]);

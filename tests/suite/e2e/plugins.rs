@@ -52,7 +52,7 @@ async fn server_is_known(world: &World) {
 }
 
 /// Uses each part that models can use, and checks the result.
-async fn all_is_used(world: &World) {
+async fn assert_parts_used(world: &World) {
     server_is_known(world).await;
     let calls = vec![
         ("read_file", json!({"path": "skills/tax/SKILL.md"})),
@@ -67,13 +67,13 @@ async fn all_is_used(world: &World) {
     has_all(&request, &["Works out taxes", "transfer_to_cook", "mcp_fake_act"]);
 }
 
-async fn nothing_is_used(world: &World) {
-    no_part_is_sent(world).await;
+async fn assert_parts_unused(world: &World) {
+    assert_no_part_sent(world).await;
     let servers = world.json(["mcp", "list"]).await;
     assert!(!servers.to_string().contains("fake.py"), "{servers}");
 }
 
-async fn no_part_is_sent(world: &World) {
+async fn assert_no_part_sent(world: &World) {
     world.model.respond_with(|_| Reply::text("Good."));
     world.ok(["run", "Go."]).await;
     let request = last_request(world);
@@ -104,15 +104,15 @@ async fn plugin_works_at_once_after_restart_and_is_removed_completely() {
         "--yes",
     ]);
     assert!(listed(&world).await.is_empty());
-    nothing_is_used(&world).await;
+    assert_parts_unused(&world).await;
 
     let added = plugin(&world, &["add", &folder, "--yes"]).await.exits(0);
     added.says(&["added kit 1.0: 1 skill, 1 agent, 1 command, 1 server"]);
-    all_is_used(&world).await;
+    assert_parts_used(&world).await;
     // The copy is used, and no longer the folder.
     fs::remove_dir_all(&folder).unwrap();
     world.daemon.crash().await;
-    all_is_used(&world).await;
+    assert_parts_used(&world).await;
     let plugins = listed(&world).await;
     holds(&plugins[0], json!({"state": "installed", "source": folder}));
     assert_eq!(plugins[0]["problems"], json!([]));
@@ -123,12 +123,12 @@ async fn plugin_works_at_once_after_restart_and_is_removed_completely() {
     plugin(&world, &["add", &folder]).await.exits(0).says(&["kit 1.0 is already installed, unchanged"]);
     assert_eq!(copies(&world).len(), 2, "expected one copy and the list: {:?}", copies(&world));
     plugin(&world, &["remove", "kit"]).await.exits(0).says(&["removed kit 1.0"]);
-    nothing_is_used(&world).await;
+    assert_parts_unused(&world).await;
     assert_eq!(copies(&world), ["installed.json"]);
     assert!(!world.data().join("plugin_data/kit").exists());
     plugin(&world, &["remove", "kit"]).await.exits(0).says(&["no such plugin: kit"]);
     world.daemon.restart().await;
-    nothing_is_used(&world).await;
+    assert_parts_unused(&world).await;
     assert_eq!(audited(&world).await, ["plugin_added", "plugin_removed"]);
     assert!(!world.path().join("hooked").exists());
 }
@@ -138,7 +138,7 @@ async fn edited_plugin_is_not_used_until_approved() {
     let world = World::start().await;
     let folder = kit(&world.daemon, "1.0");
     plugin(&world, &["add", &folder, "--yes"]).await.exits(0);
-    all_is_used(&world).await;
+    assert_parts_used(&world).await;
     world.ok(["mcp", "stop", "fake"]).await;
     let copy = copies(&world).into_iter().find(|name| name.starts_with("kit-")).unwrap();
     let server = world.data().join("plugins").join(copy).join("servers/fake.py");
@@ -147,11 +147,11 @@ async fn edited_plugin_is_not_used_until_approved() {
     // Even before the list was checked.
     world.agentctl(["mcp", "test", "fake"]).await.fails().says(&["differ from those that you approved"]);
     plugin(&world, &["list"]).await.exits(0).shows(&["changed, not used"]);
-    no_part_is_sent(&world).await;
+    assert_no_part_sent(&world).await;
     plugin(&world, &["show", "kit"]).await.exits(0).shows(&["~ servers/fake.py"]);
     plugin(&world, &["approve", "kit"]).await.exits(2).says(&["~ servers/fake.py", "needs your consent"]);
     plugin(&world, &["approve", "kit", "--yes"]).await.exits(0);
-    all_is_used(&world).await;
+    assert_parts_used(&world).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -277,7 +277,7 @@ async fn broken_part_is_reported_and_the_rest_works() {
             "allowed: \"grants\" is unknown and ignored",
         ],
     );
-    all_is_used(&world).await;
+    assert_parts_used(&world).await;
     // Its own rating of harmless tools is ignored.
     let (results, _) =
         world.call_all(vec![("mcp_allowed_act", json!({"text": "now"}))], &["--on-interrupt", "deny"]).await;
@@ -375,7 +375,7 @@ async fn concurrent_adds_leave_one_copy_of_each_plugin() {
     let states: Vec<Value> = listed(&world).await.iter().map(|plugin| plugin["state"].clone()).collect();
     assert_eq!(states, ["installed", "installed"]);
     assert_eq!(copies(&world).len(), 3, "{:?}", copies(&world));
-    all_is_used(&world).await;
+    assert_parts_used(&world).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -392,7 +392,7 @@ async fn plugin_from_a_repository_is_fetched_with_git() {
     let address = format!("file://{}", world.path().join("kit").display());
     plugin(&world, &["add", &address, "--yes"]).await.exits(0).says(&["added kit 1.0"]);
     assert_eq!(listed(&world).await[0]["source"], json!(address));
-    all_is_used(&world).await;
+    assert_parts_used(&world).await;
     plugin(&world, &["add", "file:///no/such/place", "--yes"]).await.exits(2).says(&["could not fetch"]);
 }
 

@@ -45,7 +45,7 @@ async fn audited(world: &World) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn project_files_are_used_only_if_trusted_and_unchanged() {
-    let mut world = World::saying("Good.").await;
+    let mut world = World::with_reply("Good.").await;
     let project = with_project(&world.daemon, "app");
     let output = run(&world, &project).await;
     output.says(&[
@@ -105,7 +105,7 @@ async fn project_files_are_used_only_if_trusted_and_unchanged() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn trust_changes_are_appended_without_breaking_the_prefix() {
-    let world = World::saying("Good.").await;
+    let world = World::with_reply("Good.").await;
     let project = world.path().join("app").display().to_string();
     world.write("app/.agentd/instructions.md", "Speak like a pirate.");
     let lines = async |args: &[&str]| {
@@ -130,7 +130,7 @@ async fn trust_changes_are_appended_without_breaking_the_prefix() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn trust_is_bound_to_the_folder_and_the_shown_hash() {
-    let world = World::saying("Good.").await;
+    let world = World::with_reply("Good.").await;
     let (project, twin) = (with_project(&world.daemon, "app"), with_project(&world.daemon, "twin"));
     let hash = show(&world, &project).await["hash"].as_str().unwrap().to_owned();
     assert_eq!(show(&world, &twin).await["hash"], json!(hash));
@@ -221,7 +221,7 @@ async fn model_cannot_trust_a_project() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn hostile_project_files_are_reported_and_skipped() {
-    let world = World::saying("Good.").await;
+    let world = World::with_reply("Good.").await;
     let project = with_project(&world.daemon, "app");
     let agentd = world.path().join("app/.agentd");
     let secret = world.write("secret.txt", "hunter2");

@@ -80,7 +80,7 @@ async fn concurrent_turns_each_get_their_own_answer() {
 #[tokio::test]
 async fn a_second_turn_is_refused_while_the_first_runs() {
     let world = World::start().await;
-    world.model.reply(Reply::text("One two three").hang_behind("two"));
+    world.model.reply(Reply::text("One two three").hang_after_text("two"));
     let mut running = world.spawn_agentctl(["run", "Hi", "--output", "stream-json"]);
     let (delta, _) = running.event("item_delta").await;
     let session = delta["session_id"].as_str().unwrap();
@@ -98,7 +98,7 @@ async fn a_second_turn_is_refused_while_the_first_runs() {
 async fn attach_shows_the_live_turn_in_a_second_terminal() {
     let world = World::configured("service: {log_level: debug}").await;
     let args = ["run", "Hi", "--output", "stream-json"];
-    world.model.reply(Reply::text("One two three four").hold_behind("two").when("Hi"));
+    world.model.reply(Reply::text("One two three four").hold_after_text("two").when("Hi"));
     let mut running = world.spawn_agentctl(args);
     let (delta, _) = running.event("item_delta").await;
     let session = delta["session_id"].as_str().unwrap();

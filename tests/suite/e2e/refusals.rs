@@ -56,9 +56,12 @@ impl World {
         (output, self.model.requests().split_off(before))
     }
 
-    async fn kept(&self, phrase: &str) {
+    async fn wait_until_stored(&self, phrase: &str) {
         let file = self.daemon.data().join("model-facts.json");
-        until(phrase, async || fs::read_to_string(&file).ok().filter(|text| text.contains(phrase))).await;
+        until(&format!("{phrase} is stored"), async || {
+            fs::read_to_string(&file).ok().filter(|text| text.contains(phrase))
+        })
+        .await;
     }
 
     fn picture(&self, name: &str, content: &[u8]) -> String {
@@ -105,14 +108,14 @@ async fn pictures(wire: &'static str) {
     assert!(asked.len() == 1 && shows(&asked[0]));
     // A single rejected picture is remembered individually. After two of them, the model gets no pictures.
     world.choose("m-8").await;
-    world.kept("without_pictures").await;
+    world.wait_until_stored("without_pictures").await;
     world.restart().await;
     let (output, asked) = world.asked("Which colour?", &["--file", &red]).await;
     assert!(asked.len() == 1 && !shows(&asked[0]), "{}", output.stdout);
     let turned = world.picture("turned.jpg", include_bytes!("fixtures/turned.jpg"));
     let (output, _) = world.asked("And this?", &["--file", &turned]).await;
     assert_eq!(warnings(&output, "pictures_not_shown").len(), 1, "{}", output.stdout);
-    world.kept("\"times\": 2").await;
+    world.wait_until_stored("\"times\": 2").await;
     world.restart().await;
     let (output, asked) = world.asked("And this?", &["--file", &turned]).await;
     assert!(asked.len() == 1 && asked[0].text.contains("You cannot see pictures"), "{}", output.stdout);
@@ -161,7 +164,7 @@ async fn refused_tools_move_into_the_text() {
             assert_eq!(asked.len(), 2, "{wire} {message}: the refusal is remembered");
             assert!(warnings(&output, "tools_in_text").is_empty() && warnings(&output, "model_retry").is_empty());
         }
-        world.kept("text_tools").await;
+        world.wait_until_stored("text_tools").await;
         world.restart().await;
         let (_, asked) = world.asked("What time is it?", &[]).await;
         assert!(asked.len() == 2 && asked.iter().all(|request| tools(request).is_empty()), "{wire}");
@@ -209,7 +212,7 @@ async fn single_refused_tool_is_omitted_alone() {
                 assert_eq!((asked.len(), warnings(&output, "tool_left_out").len()), (requests, 0), "{wire} {form}");
             }
         }
-        world.kept("without_tool").await;
+        world.wait_until_stored("without_tool").await;
         world.restart().await;
         let (_, asked) = world.asked("Hello", &[]).await;
         assert!(asked.len() == 1 && !tools(&asked[0]).is_empty(), "{wire}");

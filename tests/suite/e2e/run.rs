@@ -35,7 +35,7 @@ fn check_result(result: &Value, stop_reason: &str) {
 
 #[tokio::test]
 async fn only_the_answer_is_on_standard_output() {
-    let world = World::saying("Four.").await;
+    let world = World::with_reply("Four.").await;
     assert_eq!(world.ok(["run", "What is two and two?"]).await.stdout, "Four.\n");
     assert_eq!(world.model.requests()[0].last_user(), "What is two and two?");
     let output = world.ok(["run", "2+2?", "--output", "json"]).await;
@@ -219,7 +219,7 @@ async fn rate_limit_exits_with_75() {
 #[tokio::test]
 async fn cancelled_run_exits_with_130() {
     let world = World::start().await;
-    world.model.default_reply(Reply::text("One two three four five").hang_behind("two"));
+    world.model.default_reply(Reply::text("One two three four five").hang_after_text("two"));
     let mut running = world.spawn_agentctl(["run", "Count", "--output", "stream-json"]);
     let (_, before) = running.event("item_delta").await;
     running.signal(Signal::SIGINT);
@@ -339,7 +339,7 @@ async fn wait_returns_the_result_of_a_detached_run() {
     let result = world.json(["wait", "last"]).await;
     holds(&result, json!({"text": "Three.", "session_id": session}));
 
-    world.model.reply(Reply::text("It hangs").hang_behind("hangs"));
+    world.model.reply(Reply::text("It hangs").hang_after_text("hangs"));
     world.ok(["run", "Hang", "--session", &session, "--detach"]).await;
     let before = world.followers();
     let waiting = world.spawn_agentctl(["wait", &session]);

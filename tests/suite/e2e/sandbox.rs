@@ -20,12 +20,12 @@ pub(super) fn project(world: &World) -> PathBuf {
 
 impl World {
     /// Makes the model run this command and then end the turn.
-    pub(super) fn will_run(&self, command: &str) {
-        self.will_call(json!({"command": command, "timeout_s": 60}));
+    pub(super) fn script_command(&self, command: &str) {
+        self.script_call(json!({"command": command, "timeout_s": 60}));
     }
 
-    pub(super) fn will_call(&self, arguments: Value) {
-        self.will(Reply::tool_call("run_bash_command", arguments.clone()));
+    pub(super) fn script_call(&self, arguments: Value) {
+        self.script_reply(Reply::tool_call("run_bash_command", arguments.clone()));
     }
 
     /// The last tool result sent to the model.
@@ -43,7 +43,7 @@ impl World {
 
     /// Runs a command, and returns its result.
     pub(super) async fn sh(&self, command: &str) -> String {
-        self.will_run(command);
+        self.script_command(command);
         self.turn().await;
         self.last_result()
     }
@@ -165,7 +165,7 @@ async fn background_processes_end_with_their_command_and_the_daemon() {
     assert!(result.contains("2 background processes ended"), "{result}");
     assert_eq!((named(&number), children(world.daemon.pid())), (0, before));
 
-    world.will_run(&format!("env -i setsid -f sleep {number}; touch \"$PROJECT/runs\"; sleep {number}"));
+    world.script_command(&format!("env -i setsid -f sleep {number}; touch \"$PROJECT/runs\"; sleep {number}"));
     let running = world.spawn_agentctl(["run", "Do it", "-C", &world.mount(), "--on-interrupt", "approve"]);
     until_true("both processes are running", || named(&number) == 2).await;
     world.daemon.kill9().await;
@@ -186,7 +186,7 @@ async fn model_arguments_cannot_disable_the_sandbox() {
         let mut arguments =
             json!({"command": format!("cat '{secret}'; echo x > '{secret}'; echo > /dev/tcp/127.0.0.1/1")});
         arguments.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
-        world.will_call(arguments);
+        world.script_call(arguments);
         world.turn().await;
         assert!(!tool_texts(world.model.requests().last().unwrap()).contains(SECRET));
     }
@@ -213,7 +213,7 @@ async fn commands_see_the_environment_of_their_client() {
         home.set("OF_THE_DAEMON", "value-of-the-daemon");
     })
     .await;
-    world.will_run("env");
+    world.script_command("env");
     let path = "/nowhere/at/the/client:/usr/local/bin:/usr/bin:/bin";
     let first = [
         ("PATH", path),
@@ -303,7 +303,7 @@ async fn missing_kernel_features_are_handled_by_the_sandbox_mode() {
     // A read-only command asks if nothing would enforce that, and runs if the kernel does.
     for (agentd_yaml, asks) in [("", false), ("sandbox: {mode: 'off'}", true)] {
         let asking = world(agentd_yaml).await;
-        asking.will_run("ls");
+        asking.script_command("ls");
         let output = asking.daemon.agentctl(["run", "Look", "--on-interrupt", "deny", "--output", "json"]).await;
         let denials = output.json()["denials"].as_array().map_or(0, Vec::len);
         assert_eq!(

@@ -120,7 +120,7 @@ async fn install_stops_an_idle_daemon_but_not_a_busy_one() {
     let model = ModelServer::start().await;
     let Home(home) = Home::around(TempHome::with_model(&model.base_url()));
     let daemon = TempDaemon::start_in(home).await;
-    model.reply(Reply::text("It hangs now").hang_behind("hangs"));
+    model.reply(Reply::text("It hangs now").hang_after_text("hangs"));
     let turn = daemon.spawn_agentctl(["run", "hang"]);
     model.wait_until(|counts| counts.requests == 1).await;
     daemon.agentctl(["service", "install"]).await.exits(2).says(&["at work", "agentctl stop"]);

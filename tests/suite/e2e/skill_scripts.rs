@@ -22,7 +22,7 @@ async fn session_with_script(world: &World, lines: &str) -> (String, PathBuf) {
 
 /// Makes the model run the skill's script, and returns the result.
 async fn run_script(world: &World, session: &str, answer: &str) -> String {
-    world.will(Reply::tool_call("run_bash_command", json!({"command": "sh skills/report/scripts/make.sh"})));
+    world.script_reply(Reply::tool_call("run_bash_command", json!({"command": "sh skills/report/scripts/make.sh"})));
     world.agentctl(["run", "Do it", "--session", session, "--on-interrupt", answer]).await;
     tool_texts(world.model.requests().last().unwrap())
 }

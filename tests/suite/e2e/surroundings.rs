@@ -22,7 +22,7 @@ impl World {
 }
 
 async fn world() -> World {
-    let world = World::saying("Good.").await;
+    let world = World::with_reply("Good.").await;
     world.write("shop/.git/HEAD", "ref: refs/heads/feature/cart\n");
     world.write("shop/Makefile", "build:\n\tcc x.c\ntest: build\nobey-me-now:\n");
     world.write("shop/web/package.json", r#"{"scripts": {"test": "vitest", "obey": "x"}}"#);

@@ -76,7 +76,7 @@ async fn unanswered_message_is_withdrawn_and_its_files_stay() {
 async fn partial_answer_is_marked_and_only_unread_input_withdrawn() {
     let world = World::start().await;
     let client = world.client().await;
-    world.model.reply(Reply::text("I begin and never end").hang_behind("begin"));
+    world.model.reply(Reply::text("I begin and never end").hang_after_text("begin"));
     let mut running = client.turn(turn(new(), "count")).await.unwrap();
     let session = running.session_id().to_string();
     while !matches!(running.event().await.unwrap().kind, EventKind::ItemDelta { .. }) {}
@@ -106,7 +106,7 @@ async fn partial_answer_is_marked_and_only_unread_input_withdrawn() {
 async fn queued_turn_is_withdrawn_alone_and_later_input_is_a_new_turn() {
     let world = World::start().await;
     let client = world.client().await;
-    world.model.reply(Reply::text("I begin and never end").hang_behind("begin"));
+    world.model.reply(Reply::text("I begin and never end").hang_after_text("begin"));
     let mut running = client.turn(turn(new(), "first")).await.unwrap();
     let session = running.session_id().to_string();
     while !matches!(running.event().await.unwrap().kind, EventKind::ItemDelta { .. }) {}

@@ -57,7 +57,7 @@ async fn second_chat_shows_a_running_turn_and_can_steer_it() {
 async fn second_chat_can_leave_steer_and_cancel_the_turn() {
     let world = World::start().await;
     let (mut first, mut second) = both(&world).await;
-    world.model.reply(says("It hangs now").hang_behind("hangs"));
+    world.model.reply(says("It hangs now").hang_after_text("hangs"));
     first.says("Go");
     second.loses_prompt();
     second.sees("Go");
@@ -85,7 +85,7 @@ async fn second_chat_can_leave_steer_and_cancel_the_turn() {
 async fn attach_finds_the_running_turn_and_q_leaves_it() {
     let world = World::start().await;
     world.ok(["attach"]).await.says(&["no turn is running"]);
-    let hangs = || says("It hangs now").hang_behind("hangs");
+    let hangs = || says("It hangs now").hang_after_text("hangs");
     world.model.reply(hangs());
     let one = world.ok(["run", "Go", "--detach"]).await.stdout;
     world.model.wait_until(|counts| counts.requests == 1).await;

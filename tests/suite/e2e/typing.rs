@@ -11,7 +11,7 @@ fn write() -> Reply {
         .delay_ms(500)
 }
 
-async fn kept_rules(world: &World) -> Value {
+async fn stored_rules(world: &World) -> Value {
     world.json(["grants", "list"]).await
 }
 
@@ -30,7 +30,7 @@ async fn queued_messages_are_sent_in_order_and_the_rest_is_kept() {
     assert_eq!(inputs, ["slow", "second", "third"]);
 
     // A cancelled turn does not send the messages typed for after it, but keeps them.
-    world.model.reply(says("It hangs now").hang_behind("hangs"));
+    world.model.reply(says("It hangs now").hang_after_text("hangs"));
     terminal.presses("th\r");
     world.model.wait_until(|counts| counts.requests == 4).await;
     terminal.presses_for("fifth\t", "1 message waits");
@@ -81,7 +81,7 @@ async fn text_typed_ahead_approves_nothing() {
     terminal.says_for("Write it", "Let me see.");
     terminal.presses_for("say a year as", "write_file");
     terminal.presses_for(" you may go", "no answer: Enter sends it");
-    assert_eq!((world.questions().await.len(), kept_rules(&world).await), (1, json!([])));
+    assert_eq!((world.questions().await.len(), stored_rules(&world).await), (1, json!([])));
     // The question gets the keys once the message is sent.
     terminal.presses_for("\r", "y yes");
     terminal.presses_for("n", "reason");
@@ -94,7 +94,7 @@ async fn text_typed_ahead_approves_nothing() {
     terminal.says_for("Write it after all", "y yes");
     for typed in ["maybe", "as", "go", "\u{1b}[200~y\r\u{1b}[201~"] {
         terminal.presses_for(typed, "no answer: Enter sends it");
-        assert_eq!((world.questions().await.len(), kept_rules(&world).await), (1, json!([])), "{typed:?}");
+        assert_eq!((world.questions().await.len(), stored_rules(&world).await), (1, json!([])), "{typed:?}");
         // Each pasted line is erased separately.
         terminal.presses(&ERASE.repeat(2));
         terminal.sees("y yes");
@@ -139,7 +139,7 @@ async fn risky_or_lasting_answers_need_a_second_key() {
     terminal.says_for("Touch it", "y yes");
     terminal.presses_for("e", "command:");
     terminal.presses_for(&format!("{ERASE} \rtouch b"), "the command is empty");
-    assert_eq!((world.questions().await.len(), kept_rules(&world).await), (1, json!([])));
+    assert_eq!((world.questions().await.len(), stored_rules(&world).await), (1, json!([])));
     terminal.presses("\r");
     terminal.sees_all(&["answered with other arguments", "you edited it", "y yes"]);
     terminal.presses_last("y", "Touched.");
@@ -147,7 +147,7 @@ async fn risky_or_lasting_answers_need_a_second_key() {
     world.model.reply(run("touch c")).reply(says("Kept."));
     terminal.says_for("And another", "y yes");
     terminal.presses_for("a", "for this session? Enter yes");
-    assert_eq!(kept_rules(&world).await, json!([]));
+    assert_eq!(stored_rules(&world).await, json!([]));
     terminal.presses_for("\r", "kept for this session: run_bash_command: touch c");
     terminal.sees_last("Kept.");
     // A rule by prefix is offered under a digit, and lets the next command of its kind run.
@@ -194,7 +194,7 @@ async fn unsent_input_of_run_and_attach_is_shown_at_the_end() {
         };
         terminal.answers("Let me see.", "yes a");
         terminal.sees("no answer: Enter sends it");
-        assert_eq!((world.questions().await.len(), kept_rules(&world).await), (1, json!([])));
+        assert_eq!((world.questions().await.len(), stored_rules(&world).await), (1, json!([])));
         terminal.presses_for("\t", "y yes");
         terminal.presses_for("n", "reason");
         terminal.presses("\r");

@@ -33,7 +33,7 @@ fn project(world: &World, name: &str) -> Vec<u8> {
 }
 
 #[track_caller]
-fn is_as_it_was(world: &World, notes: &[u8]) {
+fn assert_unchanged(world: &World, notes: &[u8]) {
     assert_eq!(project(world, "notes.txt"), notes, "the content is unchanged");
     assert_eq!(project(world, "edited.txt"), b"old words\n");
     assert_eq!(project(world, "gone/deep.txt"), b"deep\n");
@@ -65,14 +65,14 @@ async fn a_turn_is_undone_byte_for_byte_after_a_restart() {
     assert_eq!(keys(&report), ["files", "preview", "redo", "turn", "turn_id"]);
     holds(&report, json!({"turn": 1, "preview": false}));
     assert!(outcomes(&report).iter().all(|(_, outcome)| *outcome == "done"), "{report:#}");
-    is_as_it_was(&world, &notes);
+    assert_unchanged(&world, &notes);
     world.agentctl(["undo"]).await.exits(2).says(&["no turn of this session changed files"]);
 
     world.ok(["undo", "--redo"]).await;
     assert_eq!(project(&world, "moved.txt"), b"new words\n");
     assert!(!world.path().join("project/gone").exists());
     world.ok(["undo", "--turn", "1"]).await;
-    is_as_it_was(&world, &notes);
+    assert_unchanged(&world, &notes);
 
     // The model is notified.
     world.model.reply(Reply::text("I know.").when("And now?"));
@@ -92,7 +92,7 @@ async fn undo_leaves_externally_changed_files_alone() {
 }
 
 /// Returns true if the daemon's heartbeat is newer than this file of its home.
-pub(super) fn is_older_than_the_last_sign(world: &World, name: &str) -> bool {
+pub(super) fn is_older_than_heartbeat(world: &World, name: &str) -> bool {
     let changed = |path: PathBuf| path.metadata().map(|metadata| (metadata.ctime(), metadata.ctime_nsec())).ok();
     let undo_files = fs::read_dir(world.data().join("undo")).into_iter().flatten().flatten();
     let sign = undo_files.filter_map(|session| changed(session.path().join("alive"))).max();
@@ -110,7 +110,7 @@ async fn changes_of_a_killed_command_can_be_undone() {
     works_through(&world.model, vec![(&["never"], call)], Reply::text("?"));
     let running = world.spawn_agentctl(["run", "Change it", "-C", &world.mount(), "--on-interrupt", "approve"]);
     until_true("the command has written the file", || project(&world, "b.txt") == b"made\n").await;
-    until_true("a later heartbeat is on disk", || is_older_than_the_last_sign(&world, "project/b.txt")).await;
+    until_true("a later heartbeat is on disk", || is_older_than_heartbeat(&world, "project/b.txt")).await;
     world.daemon.kill9().await;
     drop(running);
     // The user's changes before the next start do not belong to the command, and undo skips them.
@@ -191,7 +191,7 @@ fn everything(world: &World) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
 
 /// Runs one turn in the session with this command. Returns the result and the session.
 async fn commanded(world: &World, session: Option<&str>, command: &str) -> (String, String) {
-    world.will(Reply::tool_call("run_bash_command", json!({ "command": command })));
+    world.script_reply(Reply::tool_call("run_bash_command", json!({ "command": command })));
     let project = world.mount();
     let target = session.map_or(["-C", &project], |session| ["--session", session]);
     let args = ["run", "Do it", "--on-interrupt", "approve", "--output", "json", target[0], target[1]];
@@ -336,7 +336,7 @@ async fn model_undo_after_restart_does_not_overwrite_user_changes() {
     assert_eq!(project(&world, "a.txt"), b"new\n");
     world.daemon.crash().await;
     let again = ["run", "Take it back", "--session", &session, "--on-interrupt", "approve"];
-    world.will(Reply::tool_call("undo_patch", json!({})));
+    world.script_reply(Reply::tool_call("undo_patch", json!({})));
     world.write("project/a.txt", "a person's words\n");
     world.agentctl(again).await;
     assert_eq!(project(&world, "a.txt"), b"a person's words\n");

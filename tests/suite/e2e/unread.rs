@@ -53,7 +53,7 @@ fn grep(path: &str) -> (&'static str, Value) {
 }
 
 #[track_caller]
-fn requires_words(result: &str, parts: &[&str]) {
+fn assert_withheld(result: &str, parts: &[&str]) {
     has_all(result, parts);
     has_none(result, &SECRETS);
 }
@@ -80,13 +80,13 @@ async fn failing_edit_reveals_nothing_of_an_unreadable_file() {
     ];
     // There is no question, since the call would fail.
     let (result, _) = world.runs_calls("wait", &failing).await;
-    requires_words(&result, &text);
+    assert_withheld(&result, &text);
     // Nor if it runs without a question, because the user has allowed the tool permanently.
     for rule in ["edit_file", "apply_patch"] {
         world.ok(["grants", "add", rule]).await;
     }
     let (result, _) = world.runs_calls("wait", &failing).await;
-    requires_words(&result, &text);
+    assert_withheld(&result, &text);
     // For all other files, the current text is quoted, so that the next attempt fits.
     let (result, _) = world.runs_calls("wait", &[edit("/project/plain.md", "plain word?")]).await;
     assert!(result.contains("the closest match is at line 2:\nplain words"), "{result}");
@@ -111,7 +111,7 @@ async fn failing_undo_reveals_nothing_of_an_unreadable_file() {
     // Once before the question, and once when it runs.
     for on_interrupt in ["wait", "approve"] {
         let result = undo(on_interrupt).await;
-        requires_words(&result, &["reading /project/diary.md requires approval, so the reason is not shown"]);
+        assert_withheld(&result, &["reading /project/diary.md requires approval, so the reason is not shown"]);
     }
 }
 
@@ -120,10 +120,10 @@ async fn file_named_in_a_search_is_judged_like_a_read() {
     let world = with_secrets().await;
     let paths = ["/project/private.txt", "/project/diary.md", "/project/.env"];
     let (text, result) = world.runs_calls("deny", &paths.map(grep)).await;
-    requires_words(&text, &["it matches tools.read_file", "this run cannot ask"]);
+    assert_withheld(&text, &["it matches tools.read_file", "this run cannot ask"]);
     assert_eq!(result["denials"].as_array().unwrap().len(), 3, "{result:#}");
     let (text, result) = world.runs_calls("deny", &[grep("/project/plain.md"), grep("/project")]).await;
-    requires_words(&text, &["/project/plain.md:2: plain words"]);
+    assert_withheld(&text, &["/project/plain.md:2: plain words"]);
     assert_eq!(result["denials"], json!([]), "{result:#}");
     // A grant for reading applies to searching.
     world.ok(["grants", "add", "read_file"]).await;

@@ -16,7 +16,7 @@ async fn session_of_turn(daemon: &TempDaemon, args: &[&str]) -> String {
     daemon.ok([&["run", "--output", "json"], args].concat()).await.session()
 }
 
-async fn goes_on(daemon: &TempDaemon, session: &str, text: &str) {
+async fn run_turn(daemon: &TempDaemon, session: &str, text: &str) {
     daemon.ok(["run", text, "--session", session]).await;
 }
 
@@ -43,7 +43,7 @@ fn bytes(folder: &Path) -> u64 {
 }
 
 /// Checks that each received request is shown unchanged, and that the new parts of later ones are marked.
-async fn is_shown_as_it_came(daemon: &TempDaemon, session: &str, wire: &str, requests: &[Recorded]) {
+async fn assert_shown_unchanged(daemon: &TempDaemon, session: &str, wire: &str, requests: &[Recorded]) {
     assert!(requests.len() >= 2, "{requests:#?}");
     for (at, recorded) in requests.iter().enumerate() {
         let number = (at + 1).to_string();
@@ -70,7 +70,7 @@ async fn chat_completions_are_shown_as_they_were_sent() {
     world.model.reply(Reply::text("Done.").with_usage(UsagePlace::Tail, usage));
     let session = session_of_turn(&world.daemon, &["List my files: {\"é\": \"漢\\u0041\"}"]).await;
     let wire = shown(&world.daemon, &[&session, "--request", "1"]).await["request"]["wire"].clone();
-    is_shown_as_it_came(&world.daemon, &session, wire.as_str().unwrap(), &world.model.requests()).await;
+    assert_shown_unchanged(&world.daemon, &session, wire.as_str().unwrap(), &world.model.requests()).await;
     let second = shown(&world.daemon, &[&session, "--request", "2"]).await;
     let usage = &second["answer"]["usage"];
     holds(usage, json!({"prompt_tokens": 900, "cached_tokens": 800}));
@@ -87,7 +87,7 @@ async fn other_wires_are_shown_as_they_were_sent() {
         let mut world = wires::World::with(provider, &format!(", api_key: {KEY}"), ON).await;
         world.turn("Look at it", wires::steps(2)).await;
         let session = world.session.clone().unwrap();
-        is_shown_as_it_came(&world.daemon, &session, provider.wire(), &world.model.requests()).await;
+        assert_shown_unchanged(&world.daemon, &session, provider.wire(), &world.model.requests()).await;
         let first = shown(&world.daemon, &[&session, "--request", "1"]).await;
         assert!(first["request"]["headers"].to_string().contains("[redacted]"), "{}", first["request"]["headers"]);
         assert!(!fs::read_to_string(folder(&world.daemon, &session).join("trace.jsonl")).unwrap().contains(KEY));
@@ -165,7 +165,7 @@ async fn files_are_private_rotated_and_removed_with_the_session() {
     let long_text = |turn: usize| (0..3000).map(|word| format!("{turn}-{word} ")).collect::<String>();
     let session = session_of_turn(&world.daemon, &[&long_text(0)]).await;
     for turn in 1..8 {
-        goes_on(&world.daemon, &session, &long_text(turn)).await;
+        run_turn(&world.daemon, &session, &long_text(turn)).await;
     }
     let listed = listed(&world.daemon, &session).await;
     let folder = folder(&world.daemon, &session);
@@ -192,7 +192,7 @@ async fn trace_continues_after_a_kill_and_skips_cut_lines() {
     let mut world = World::configured(ON).await;
     world.model.default_reply(Reply::text("Yes."));
     let session = session_of_turn(&world.daemon, &["One"]).await;
-    goes_on(&world.daemon, &session, "Two").await;
+    run_turn(&world.daemon, &session, "Two").await;
     let path = folder(&world.daemon, &session).join("trace.jsonl");
     let ends = || async {
         let text = fs::read_to_string(&path).ok()?;
@@ -203,7 +203,7 @@ async fn trace_continues_after_a_kill_and_skips_cut_lines() {
     let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
     file.set_len(u64::try_from(length).unwrap() - 20).unwrap();
     world.daemon.restart().await;
-    goes_on(&world.daemon, &session, "Three").await;
+    run_turn(&world.daemon, &session, "Three").await;
     let record = shown(&world.daemon, &[&session, "--requests"]).await;
     let numbers: Vec<u64> =
         record["requests"].as_array().unwrap().iter().map(|request| request["number"].as_u64().unwrap()).collect();
@@ -248,7 +248,7 @@ async fn trace_of_fifty_steps_stores_only_new_parts() {
 
 #[tokio::test]
 async fn requests_are_traced_only_if_enabled_for_the_session() {
-    let world = World::saying("Yes.").await;
+    let world = World::with_reply("Yes.").await;
     let quiet = session_of_turn(&world.daemon, &["Hello"]).await;
     for args in [["--request", "1"], ["--diff", "1"]] {
         let args: Vec<&str> =
@@ -257,8 +257,8 @@ async fn requests_are_traced_only_if_enabled_for_the_session() {
     }
     assert!(!world.data().join("traces").exists());
     let traced = session_of_turn(&world.daemon, &["Hello", "--trace"]).await;
-    goes_on(&world.daemon, &traced, "Again").await;
-    goes_on(&world.daemon, &quiet, "Again").await;
+    run_turn(&world.daemon, &traced, "Again").await;
+    run_turn(&world.daemon, &quiet, "Again").await;
     assert_eq!(listed(&world.daemon, &traced).await.len(), 2);
     world.agentctl(["trace", &quiet, "--requests"]).await.exits(2).says(&["no requests"]);
     world.ok(["run", "From now on", "--session", &quiet, "--trace"]).await;
@@ -285,7 +285,7 @@ async fn subagent_and_summary_requests_are_distinguished() {
     });
     let session = session_of_turn(&world.daemon, &["Have it done"]).await;
     for turn in 0..10 {
-        goes_on(&world.daemon, &session, &format!("And this, {turn}. {}", "More words. ".repeat(400))).await;
+        run_turn(&world.daemon, &session, &format!("And this, {turn}. {}", "More words. ".repeat(400))).await;
     }
     world.ok(["compact", &session]).await;
     let listed = listed(&world.daemon, &session).await;
@@ -307,7 +307,7 @@ async fn trace_marks_new_lines_and_escapes_terminal_codes() {
     let world = World::configured(ON).await;
     world.model.default_reply(Reply::text(HOSTILE));
     let session = session_of_turn(&world.daemon, &[&format!("{HOSTILE}\nfirst line\nsecond line")]).await;
-    goes_on(&world.daemon, &session, "And now?").await;
+    run_turn(&world.daemon, &session, "And now?").await;
     let second = world.ok(["trace", "--request", "2"]).await.stdout;
     let marked = |phrase: &str| second.lines().find(|line| line.contains(phrase)).map(|line| line.chars().next());
     assert_eq!((marked("And now?"), marked("second line")), (Some(Some('+')), Some(Some('|'))), "{second}");
@@ -330,7 +330,7 @@ async fn full_disk_skips_tracing_and_not_the_turn() {
     model.default_reply(Reply::text("Yes."));
     // Instructions and tools alone exceed the disk.
     let session = session_of_turn(&daemon, &["Hello"]).await;
-    goes_on(&daemon, &session, "And again").await;
+    run_turn(&daemon, &session, "And again").await;
     // It waits until everything that fits is written.
     daemon.agentctl(["trace", &session, "--requests"]).await.exits(2).says(&["no requests of this session are stored"]);
     let log = daemon.log();

@@ -157,7 +157,7 @@ async fn reasoning_is_kept_across_steps_turns_and_a_kill() {
         only_grows(&world.model);
         all_thoughtful(&world.last());
         if provider == Provider::Anthropic {
-            is_marked_where_the_last_one_ended(&world.model.requests());
+            assert_markers_at_previous_end(&world.model.requests());
             continue;
         }
         let of_model = sent(&world.last()).into_iter().filter(|item| item["role"] == "assistant");
@@ -172,7 +172,7 @@ async fn reasoning_is_kept_across_steps_turns_and_a_kill() {
 }
 
 /// Checks that each request has a cache marker where the previous one ended, and one at its end.
-fn is_marked_where_the_last_one_ended(requests: &[Recorded]) {
+fn assert_markers_at_previous_end(requests: &[Recorded]) {
     let marked =
         |message: &Value| message["content"].as_array().unwrap().iter().any(|block| !block["cache_control"].is_null());
     for pair in requests.windows(2) {

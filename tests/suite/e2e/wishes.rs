@@ -42,7 +42,7 @@ async fn agent_option_applies_from_its_turn_on() {
 
 #[tokio::test]
 async fn tools_and_system_options_apply_to_one_turn() {
-    let world = World::saying("Done.").await;
+    let world = World::with_reply("Done.").await;
     world.write("rules.md", "Answer in rhymes.");
     world.ok(["run", "Go!", "--tools", "read_file,grep", "--append-system", "@rules.md"]).await;
     world.ok(["run", "Go!", "--tools", "none", "--append-system", "Be brief."]).await;
@@ -101,15 +101,15 @@ async fn lines_output_prints_each_complete_line_at_once() {
     let world = World::start().await;
     let first = "I look at the time.\n";
     world.model.reply(Reply::text(first).and_call("current_time", json!({})));
-    world
-        .model
-        .reply(Reply::deltas(["one", " and two\nthr", "ee\u{1b}[31m\nfour ", "and what hangs"]).hang_behind("four "));
+    world.model.reply(
+        Reply::deltas(["one", " and two\nthr", "ee\u{1b}[31m\nfour ", "and what hangs"]).hang_after_text("four "),
+    );
     let mut running = world.spawn_agentctl(["run", "Count!", "--output", "lines"]);
     let mut lines = Vec::new();
     while lines.len() < 3 {
         lines.extend(running.line().await);
     }
-    // The rest hangs, but these lines are here.
+    // The response hangs, but complete lines have been printed.
     assert_eq!(lines, ["I look at the time.", "one and two", "three"]);
     running.signal(Signal::SIGINT);
     let output = running.output(Vec::new()).await;
@@ -118,7 +118,7 @@ async fn lines_output_prints_each_complete_line_at_once() {
 
 #[tokio::test]
 async fn mentioned_project_files_are_attached() {
-    let world = World::saying("Done.").await;
+    let world = World::with_reply("Done.").await;
     let write = |path: &str, text: &str| drop(world.write(path, text));
     write("app/src/a.rs", "fn one() {}\nfn two() {}\nfn three() {}\n");
     write("app/src/b.rs", "fn b() {}\n");

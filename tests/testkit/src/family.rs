@@ -20,7 +20,7 @@ pub(crate) fn of_home(home: &Path) -> Vec<u32> {
     // Groups and sessions that we share with our children also contain unrelated processes.
     let ours = living.get(&std::process::id()).map(|us| us.bands).unwrap_or_default();
     let with = |is_known: &dyn Fn(u32) -> bool| living.keys().copied().filter(|pid| is_known(*pid)).collect();
-    let given = family(&living, with(&|pid| was_given(pid, home)), |band| band > 1 && !ours.contains(&band));
+    let given = family(&living, with(&|pid| has_home(pid, home)), |band| band > 1 && !ours.contains(&band));
     // A user may inspect our files from another terminal, whose other processes must not be killed.
     let named = family(&living, with(&|pid| names(pid, home)), |_| false);
     given.union(&named).copied().collect()
@@ -42,7 +42,7 @@ fn family(living: &BTreeMap<u32, Process>, mut found: BTreeSet<u32>, ties: impl 
 }
 
 /// Returns true if the process has that home in its environment.
-fn was_given(pid: u32, home: &Path) -> bool {
+fn has_home(pid: u32, home: &Path) -> bool {
     let given = [b"HOME=", home.as_os_str().as_encoded_bytes()].concat();
     read(pid, "environ").split(|byte| *byte == 0).any(|variable| variable == given)
 }

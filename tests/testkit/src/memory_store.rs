@@ -65,7 +65,7 @@ struct State {
 
 impl State {
     /// Returns true if the next append is stored.
-    fn lets_pass(&mut self) -> bool {
+    fn allows_append(&mut self) -> bool {
         let Some(passes) = &mut self.passes else { return true };
         let left = passes.checked_sub(1);
         *passes = left.unwrap_or_default();
@@ -332,7 +332,7 @@ impl State {
             self.copied.remove(id);
             self.files_left.insert(*id);
         }
-        self.forget_calls(&gone);
+        self.remove_calls(&gone);
         self.log.retain(|event| !gone.contains(&event.session_id));
         Ok(())
     }
@@ -472,7 +472,7 @@ impl Store for MemoryStore {
 
     fn append(&self, events: Vec<Arc<Event>>) -> BoxFuture<'_, Result<(), StoreError>> {
         async move {
-            if !self.state().lets_pass() {
+            if !self.state().allows_append() {
                 std::future::pending::<()>().await;
             }
             self.state().append(events)

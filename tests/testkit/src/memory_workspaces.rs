@@ -75,7 +75,7 @@ impl MemoryWorkspaces {
         *self.gate.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    async fn pass_gate(&self) {
+    async fn wait_at_gate(&self) {
         let gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(gate) = gate {
             gate.reached.notify_one();
@@ -129,7 +129,7 @@ impl Workspaces for MemoryWorkspaces {
 
     fn remove(&self, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>> {
         async move {
-            self.pass_gate().await;
+            self.wait_at_gate().await;
             self.texts().retain(|(id, _), _| *id != session);
             Ok(())
         }
@@ -143,7 +143,7 @@ impl Workspaces for MemoryWorkspaces {
         content: Vec<u8>,
     ) -> BoxFuture<'_, Result<String, WorkspaceError>> {
         async move {
-            self.pass_gate().await;
+            self.wait_at_gate().await;
             let path = format!("uploads/{name}");
             self.uploads.lock().unwrap_or_else(PoisonError::into_inner).insert(path.clone(), content);
             Ok(path)

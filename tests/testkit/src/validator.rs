@@ -151,17 +151,17 @@ fn broken<T>(location: impl Into<String>, problem: impl Into<String>) -> Result<
 }
 
 /// Rejects a request if the condition is true.
-fn refuse_if(is_so: bool, location: impl Into<String>, problem: impl Into<String>) -> Checked {
-    if is_so { broken(location, problem) } else { Ok(()) }
+fn refuse_if(condition: bool, location: impl Into<String>, problem: impl Into<String>) -> Checked {
+    if condition { broken(location, problem) } else { Ok(()) }
 }
 
-/// The first field of an object that is not in `known`.
-fn odd_field<'v>(object: &'v Value, fields: &[&str]) -> Option<&'v str> {
+/// The first field of an object that is not in `fields`.
+fn unknown_field<'v>(object: &'v Value, fields: &[&str]) -> Option<&'v str> {
     object.as_object()?.keys().map(String::as_str).find(|field| !fields.contains(field))
 }
 
 /// Checks that a text is not blank.
-fn check_said(location: &str, text: &Value) -> Checked {
+fn check_not_blank(location: &str, text: &Value) -> Checked {
     match text.as_str() {
         None => broken(location, format!("it must be a string and is {text}")),
         Some(text) if text.trim().is_empty() => broken(location, "it must say something and is blank"),
@@ -213,14 +213,14 @@ mod tests {
         json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}})
     }
 
-    /// A conversation with these calls, followed by `behind`.
-    fn with_calls(calls: Value, behind: &[Value]) -> Value {
+    /// A conversation with these calls, followed by `later`.
+    fn with_calls(calls: Value, later: &[Value]) -> Value {
         let mut messages = vec![
             json!({"role": "system", "content": "s"}),
             json!({"role": "user", "content": "u"}),
             json!({"role": "assistant", "content": null, "tool_calls": calls}),
         ];
-        messages.extend_from_slice(behind);
+        messages.extend_from_slice(later);
         body(json!(messages))
     }
 

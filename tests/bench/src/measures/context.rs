@@ -232,7 +232,7 @@ const LOCAL: &str = "prompt tokens that the built-in model had computed before";
 async fn embedded() -> anyhow::Result<Row> {
     let home = Home::empty()?;
     let weights = weights().context("the built-in model is missing; run `make model`")?;
-    home.bring_model(&weights)?;
+    home.install_model(&weights)?;
     let daemon = home.start().await?;
     let (mut session, mut steps): (Option<SessionId>, Vec<Usage>) = (None, Vec::new());
     for number in 0..LOCAL_TURNS {

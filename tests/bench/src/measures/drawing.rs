@@ -56,7 +56,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
 fn draw(home: &Home, keys: &str) -> anyhow::Result<(f64, Samples)> {
     let size = Winsize { ws_row: 40, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
     let pty = openpty(Some(&size), None)?;
-    let before = spent()?;
+    let before = children_cpu_time()?;
     let begun = Instant::now();
     let mut client = spawn(home, &pty.slave)?;
     drop(pty.slave);
@@ -74,7 +74,7 @@ fn draw(home: &Home, keys: &str) -> anyhow::Result<(f64, Samples)> {
     }
     while screen.recv().is_ok() {}
     let status = client.wait()?;
-    let share = (spent()? - before).as_secs_f64() / begun.elapsed().as_secs_f64() * 100.0;
+    let share = (children_cpu_time()? - before).as_secs_f64() / begun.elapsed().as_secs_f64() * 100.0;
     if !status.success() {
         bail!("agentctl exited with {status}");
     }
@@ -122,7 +122,7 @@ fn await_words(screen: &mpsc::Receiver<(Instant, String)>, seen: &mut String, te
 }
 
 /// Processor time of all child processes that have ended.
-fn spent() -> anyhow::Result<Duration> {
+fn children_cpu_time() -> anyhow::Result<Duration> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
     let time = |time: TimeVal| -> anyhow::Result<Duration> {
         Ok(Duration::from_secs(time.tv_sec().try_into()?) + Duration::from_micros(time.tv_usec().try_into()?))

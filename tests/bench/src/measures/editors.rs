@@ -128,9 +128,9 @@ async fn first_update(model: &ModelProcess) -> anyhow::Result<Row> {
     for number in 0..WARM_UP + TURNS {
         let (prompt, turn) = if number % 2 == 0 {
             let prompt = editor.prompt(&of_editor).await?;
-            (prompt, turn::run(&daemon.client, turn::request(Some(of_client), None), || {}).await?.first_words)
+            (prompt, turn::run(&daemon.client, turn::request(Some(of_client), None), || {}).await?.first_text)
         } else {
-            let turn = turn::run(&daemon.client, turn::request(Some(of_client), None), || {}).await?.first_words;
+            let turn = turn::run(&daemon.client, turn::request(Some(of_client), None), || {}).await?.first_text;
             (editor.prompt(&of_editor).await?, turn)
         };
         if number >= WARM_UP {
@@ -216,7 +216,7 @@ async fn watching(model: &ModelProcess) -> anyhow::Result<Row> {
     store.close().await?;
     let daemon = home.start().await?;
     daemon.memory_at_rest().await?;
-    let alone = computed(&daemon).await?;
+    let alone = cpu_time(&daemon).await?;
     let begun = Instant::now();
     let mut streams = Vec::new();
     for _ in 0..WATCHERS {
@@ -227,7 +227,7 @@ async fn watching(model: &ModelProcess) -> anyhow::Result<Row> {
     }
     let notified = begun.elapsed();
     daemon.memory_at_rest().await?;
-    let watched = computed(&daemon).await?;
+    let watched = cpu_time(&daemon).await?;
     let figures = vec![
         Figure::millis("more in 5 s", watched - alone).at_most(10.0),
         Figure::millis("without them", alone),
@@ -237,8 +237,8 @@ async fn watching(model: &ModelProcess) -> anyhow::Result<Row> {
 }
 
 /// Processor time that it uses meanwhile, in milliseconds. The kernel counts in steps of ten.
-async fn computed(daemon: &Daemon) -> anyhow::Result<f64> {
-    let before = world::computed_by(daemon.id())?;
+async fn cpu_time(daemon: &Daemon) -> anyhow::Result<f64> {
+    let before = world::cpu_time_of(daemon.id())?;
     tokio::time::sleep(QUIET).await;
-    Ok(millis(world::computed_by(daemon.id())?) - millis(before))
+    Ok(millis(world::cpu_time_of(daemon.id())?) - millis(before))
 }

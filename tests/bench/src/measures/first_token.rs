@@ -52,8 +52,8 @@ async fn added(client: &Client, bare: &BareClient, session: Option<SessionId>, l
     let (folder, mut syncs) = (world::folder()?, Samples::default());
     let disk = Disk::in_folder(folder.path())?;
     for number in 0..WARM_UP + TURNS {
-        let bare = bare.ask().await?.first_words;
-        let ours = turn::run(client, turn::request(session, None), || {}).await?.first_words;
+        let bare = bare.ask().await?.first_text;
+        let ours = turn::run(client, turn::request(session, None), || {}).await?.first_text;
         if number >= WARM_UP {
             added.add_difference(ours, bare);
             whole.add(ours);

@@ -33,7 +33,7 @@ const CALLS: usize = 1000;
 pub(super) const NAME: &str = "bench";
 
 pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
-    let mut rows = servers_that_nobody_calls().await?;
+    let mut rows = idle_servers().await?;
     rows.push(a_call().await?);
     Ok(rows)
 }
@@ -46,7 +46,7 @@ pub(super) fn configuration(names: impl Iterator<Item = String>, mark: &str) -> 
     Ok(json!({ "servers": servers }).to_string())
 }
 
-async fn servers_that_nobody_calls() -> anyhow::Result<Vec<Row>> {
+async fn idle_servers() -> anyhow::Result<Vec<Row>> {
     let model = ModelProcess::start(&["fast", "1"]).await?;
     let (without, with) = (Home::new(&model)?, Home::new(&model)?);
     let names = || (0..SERVERS).map(|number| format!("server{number}"));

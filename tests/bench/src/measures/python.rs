@@ -23,7 +23,7 @@ impl Scripts {
     }
 
     /// Installs missing packages from the registry, which may fail.
-    pub(super) async fn bring_packages(&self) -> anyhow::Result<()> {
+    pub(super) async fn install_packages(&self) -> anyhow::Result<()> {
         let wanted = self.folder.join("requirements.txt");
         let ready = self.packages.join("ready.txt");
         if fs::read(&ready).is_ok_and(|known| fs::read(&wanted).is_ok_and(|wanted| known == wanted)) {

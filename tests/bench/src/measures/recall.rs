@@ -67,7 +67,7 @@ struct Shares {
 
 pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     let scripts = Scripts::of(SCRIPTS, "bench-recall-python")?;
-    let missing = scripts.bring_packages().await.err();
+    let missing = scripts.install_packages().await.err();
     let folder = world::folder()?;
     world::program("agentctl")?;
     let daemon = world::program("agentd")?;

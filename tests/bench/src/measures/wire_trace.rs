@@ -1,6 +1,6 @@
 //! The time that request tracing adds to a turn: two daemons in parallel, one of which records its requests.
 
-use super::{turn::Seen, *};
+use super::{turn::TurnRecord, *};
 
 /// Number of deltas in a response.
 const DELTAS: &str = "200";
@@ -31,9 +31,9 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
         if number < WARM_UP {
             continue;
         }
-        off.0.add(plain.first_words);
+        off.0.add(plain.first_text);
         off.1.add(plain.whole);
-        on.0.add(traced_time.first_words);
+        on.0.add(traced_time.first_text);
         on.1.add(traced_time.whole);
     }
     let folder = with.data().join("traces").join(sessions.1.to_string());
@@ -59,6 +59,6 @@ async fn begin(daemon: &Daemon) -> anyhow::Result<SessionId> {
     Ok(turn::run(&daemon.client, turn::request(None, None), || {}).await?.session)
 }
 
-async fn ask(daemon: &Daemon, session: SessionId) -> anyhow::Result<Seen> {
+async fn ask(daemon: &Daemon, session: SessionId) -> anyhow::Result<TurnRecord> {
     turn::run(&daemon.client, turn::request(Some(session), None), || {}).await
 }

@@ -66,8 +66,8 @@ async fn first_tokens() -> anyhow::Result<Vec<Row>> {
         // The order rotates, so that none always follows the same one.
         measured.rotate_left(1);
         for Measured { daemon, bare, session, added, .. } in &mut measured {
-            let floor = bare.ask().await?.first_words;
-            let ours = turn::run(&daemon.client, turn::request(*session, None), || {}).await?.first_words;
+            let floor = bare.ask().await?.first_text;
+            let ours = turn::run(&daemon.client, turn::request(*session, None), || {}).await?.first_text;
             if number >= WARM_UP {
                 added.add_difference(ours, floor);
             }

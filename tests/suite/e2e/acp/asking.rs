@@ -21,7 +21,7 @@ async fn rejection_fails_the_call_and_always_skips_later_questions() {
     let asked = editor.decides("reject").await;
     assert_eq!((&asked["toolCall"]["title"], &asked["sessionId"]), (&json!(format!("`$ {COMMAND}`")), &json!(session)));
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
-    assert_eq!(editor.came("tool_call_update").last().unwrap()["status"], "failed");
+    assert_eq!(editor.updates_of("tool_call_update").last().unwrap()["status"], "failed");
 
     asks(&world, "Made.");
     editor.decided(&session, "Do make it", "always").await;
@@ -129,7 +129,8 @@ async fn turn_resumed_elsewhere_is_shown_once_with_the_next_prompt() {
     let answer = editor.words("agent_message_chunk");
     assert!(answer.ends_with("Painted.Anything else?"), "{answer}");
     // The call has ended, and nothing is reported twice.
-    let ends = editor.came("tool_call_update").into_iter().filter(|update| update["status"] == "completed").count();
+    let ends =
+        editor.updates_of("tool_call_update").into_iter().filter(|update| update["status"] == "completed").count();
     assert_eq!((ends, answer.matches("Painted.").count()), (1, 1));
 }
 
@@ -165,7 +166,7 @@ async fn subagent_approval_is_asked_in_the_parent_session() {
     let asked = editor.decides("approve").await;
     assert_eq!((&asked["sessionId"], &asked["toolCall"]["title"]), (&json!(session), &json!(format!("`$ {COMMAND}`"))));
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
-    let calls = editor.came("tool_call");
+    let calls = editor.updates_of("tool_call");
     let child = calls.iter().find(|call| call["toolCallId"] == asked["toolCall"]["toolCallId"]);
     assert!(child.unwrap()["title"].as_str().unwrap().starts_with("⤷ subagent: `$ touch"), "{calls:#?}");
     assert!(editor.updates.iter().all(|update| update["sessionId"] == session.as_str()));
@@ -193,7 +194,7 @@ async fn edit_with_hidden_characters_is_shown_escaped_for_approval() {
         let of_path = written.replace('\\', "\\u{5c}");
         let is_shown = first.contains(&written) || first.contains(&of_path);
         assert!(is_shown && first.starts_with("```"), "{first}");
-        for shown in [asked, editor.came("tool_call").pop().unwrap()] {
+        for shown in [asked, editor.updates_of("tool_call").pop().unwrap()] {
             let (raw, escaped) = (sign.to_string(), json!(sign.to_string()).to_string());
             let shown = shown.to_string();
             assert!(!shown.contains(&raw) && !shown.contains(escaped.trim_matches('"')), "{shown}");

@@ -25,8 +25,8 @@ async fn invalid_requests_get_the_matching_error_code() {
     let id = "0193a5b2-7c1d-7000-8000-000000000001";
     let params = json!({"sessionId": id, "cwd": folder, "mcpServers": []});
     let mut check = async |method: &str, params: Value, code: i64, text: &str| {
-        let (came, message) = editor.fails(method, params.clone()).await;
-        assert!(came == code && message.contains(text), "{method} {params}: {came} {message}");
+        let (received, message) = editor.fails(method, params.clone()).await;
+        assert!(received == code && message.contains(text), "{method} {params}: {received} {message}");
     };
     check("session/dance", json!({}), -32601, "session/dance").await;
     check("logout", json!({}), -32601, "logout").await;

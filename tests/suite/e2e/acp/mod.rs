@@ -71,12 +71,12 @@ struct Editor {
     /// Other notifications received from the agent.
     notifications: Vec<Value>,
     /// Files that are open in the editor.
-    files: HeldFiles,
+    files: OpenFiles,
 }
 
 /// Files that are open in an editor.
 #[derive(Default)]
-struct HeldFiles {
+struct OpenFiles {
     /// Texts of the buffers.
     texts: HashMap<PathBuf, String>,
     /// True if buffers are saved whenever their text changes.
@@ -89,7 +89,7 @@ struct HeldFiles {
     asked: Vec<(String, PathBuf)>,
 }
 
-impl HeldFiles {
+impl OpenFiles {
     /// The response to a request; `None` if it is not answered.
     fn answer(&mut self, method: &str, params: &Value) -> Option<Result<Value, Value>> {
         let path = PathBuf::from(params["path"].as_str().unwrap());
@@ -154,7 +154,7 @@ impl Editor {
             updates: Vec::new(),
             asked: Vec::new(),
             notifications: Vec::new(),
-            files: HeldFiles::default(),
+            files: OpenFiles::default(),
         }
     }
 
@@ -285,14 +285,17 @@ impl Editor {
     }
 
     /// All received updates of a kind.
-    fn came(&self, kind: &str) -> Vec<Value> {
+    fn updates_of(&self, kind: &str) -> Vec<Value> {
         let updates = self.updates.iter().map(|params| params["update"].clone());
         updates.filter(|update| update["sessionUpdate"] == kind).collect()
     }
 
     /// Concatenated text of all received updates of a kind.
     fn words(&self, kind: &str) -> String {
-        self.came(kind).iter().filter_map(|update| update["content"]["text"].as_str().map(str::to_owned)).collect()
+        self.updates_of(kind)
+            .iter()
+            .filter_map(|update| update["content"]["text"].as_str().map(str::to_owned))
+            .collect()
     }
 
     /// The agent's next request: its ID and parameters.

@@ -29,7 +29,7 @@ async fn tool(world: &World, session: &str) -> String {
 
 /// Makes the model call a tool once in each turn.
 fn calls(world: &World, tool: String) {
-    world.will(Reply::tool_call(&tool, json!({"text": "now"})));
+    world.script_reply(Reply::tool_call(&tool, json!({"text": "now"})));
 }
 
 #[tokio::test]
@@ -51,7 +51,7 @@ async fn editor_server_is_used_and_stops_with_the_session() {
     assert!(last_result(&world).contains("acted: now"), "{}", last_result(&world));
     let server: u32 = world.read("started").lines().last().unwrap().parse().unwrap();
     assert!(world.processes().contains(&server));
-    assert!(editor.came("notice").is_empty(), "no notice about a working server");
+    assert!(editor.updates_of("notice").is_empty(), "no notice about a working server");
 
     editor.gives("session/close", json!({"sessionId": session})).await;
     until_true("the server has exited", || !world.processes().contains(&server)).await;

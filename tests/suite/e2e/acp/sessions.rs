@@ -98,10 +98,10 @@ async fn a_session_is_loaded_with_its_history_and_resumed_without_it() {
         ("Show it".to_owned(), "It is long.".to_owned())
     );
     assert_eq!(editor.words("agent_thought_chunk"), "I look.");
-    let calls = editor.came("tool_call");
+    let calls = editor.updates_of("tool_call");
     let titles: Vec<&Value> = calls.iter().map(|call| &call["title"]).collect();
     assert_eq!(titles, ["read_file /project/long.txt", "`$ touch /project/made`"]);
-    let done = editor.came("tool_call_update");
+    let done = editor.updates_of("tool_call_update");
     let text = done[0]["content"][0]["content"]["text"].as_str().unwrap();
     assert!(text.len() < 5_000 && text.contains("199: this") && text.contains("bytes left out"), "{text}");
     let all = format!("{calls:?}{done:?}");
@@ -114,7 +114,7 @@ async fn a_session_is_loaded_with_its_history_and_resumed_without_it() {
 
     let mut other = Editor::start(&world).await;
     other.gives("session/resume", params).await;
-    assert!(other.came("agent_message_chunk").is_empty() && other.came("tool_call").is_empty());
+    assert!(other.updates_of("agent_message_chunk").is_empty() && other.updates_of("tool_call").is_empty());
     assert_eq!(other.prompt(&session, "And again?").await, "end_turn");
 }
 
@@ -154,7 +154,7 @@ async fn mode_and_model_changes_sync_in_both_directions() {
     assert_eq!(editor.update("current_mode_update").await["currentModeId"], "ask");
     client.rename_session(&session, "Another name").await.unwrap();
     assert_eq!(editor.update("session_info_update").await["title"], "Another name");
-    let news: Vec<Value> = editor.came("config_option_update");
+    let news: Vec<Value> = editor.updates_of("config_option_update");
     assert!(
         matches!(&news[..], [only] if only["configOptions"][0]["currentValue"] == "ask"),
         "the editor's own change is not reported back: {news:?}"
@@ -176,13 +176,13 @@ async fn rapid_option_changes_send_no_outdated_updates() {
     // Everything before this update has arrived.
     world.client().await.rename_session(&session, "All of it").await.unwrap();
     assert_eq!(editor.update("session_info_update").await["title"], "All of it");
-    assert_eq!(editor.came("config_option_update"), Vec::<Value>::new());
+    assert_eq!(editor.updates_of("config_option_update"), Vec::<Value>::new());
 }
 
 #[tokio::test]
 async fn a_closed_session_can_be_resumed_and_a_deleted_one_is_gone() {
     let (world, mut editor, session, folder) = opened().await;
-    world.model.reply(Reply::text("I begin and never end").hang_behind("begin"));
+    world.model.reply(Reply::text("I begin and never end").hang_after_text("begin"));
     let id = editor.begin_prompt(&session, "Go").await;
     editor.update("agent_message_chunk").await;
     editor.gives("session/close", json!({"sessionId": session})).await;

@@ -14,9 +14,9 @@ async fn text_reasoning_title_and_usage_are_streamed() {
     assert_eq!(editor.prompt(&session, "Good morning").await, "end_turn");
     assert_eq!(editor.words("agent_message_chunk"), "Good morning.");
     assert_eq!(editor.words("agent_thought_chunk"), "They greet me.");
-    let messages = editor.came("agent_message_chunk");
+    let messages = editor.updates_of("agent_message_chunk");
     assert!(messages.iter().all(|chunk| chunk["messageId"] == messages[0]["messageId"]), "{messages:#?}");
-    assert!(editor.came("user_message_chunk").is_empty(), "the editor's own input is not echoed");
+    assert!(editor.updates_of("user_message_chunk").is_empty(), "the editor's own input is not echoed");
     assert_eq!(editor.update("session_info_update").await["title"], "Good morning");
     let usage = editor.update("usage_update").await;
     assert!(usage["used"].as_u64().unwrap() > 0 && usage["size"].as_u64() > usage["used"].as_u64(), "{usage:#}");
@@ -107,7 +107,7 @@ async fn edit_approval_shows_the_diff() {
         (&update["toolCallId"], &update["status"], &update["content"]),
         (&call["toolCallId"], &Value::Null, &json!([diff]))
     );
-    let last = editor.came("tool_call_update").pop().unwrap();
+    let last = editor.updates_of("tool_call_update").pop().unwrap();
     assert_eq!((&last["status"], &last["rawOutput"]["files"]), (&json!("completed"), &json!(["/project/a.txt"])));
 }
 
@@ -134,7 +134,7 @@ async fn command_output_streams_to_a_terminal_if_supported() {
     }
     fs::write(folder.join("go"), "").unwrap();
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
-    let last = editor.came("tool_call_update").pop().unwrap();
+    let last = editor.updates_of("tool_call_update").pop().unwrap();
     assert_eq!(
         (&last["status"], &last["_meta"]["terminal_exit"]["exit_code"]),
         (&json!("failed"), &json!(3)),

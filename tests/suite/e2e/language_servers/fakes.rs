@@ -6,7 +6,7 @@ use super::*;
 const SOUND: &str = "one\ntwo\nthree\n";
 
 /// The fake server with this behaviour.
-fn behaving(mode: &str) -> Value {
+fn fake_server(mode: &str) -> Value {
     let script = folder().join("fake_server.py");
     json!({"fake": {"command": "python3", "args": [script, mode], "languages": {"fake": ["fk"]}}})
 }
@@ -17,7 +17,7 @@ pub(super) fn patient() -> Value {
 }
 
 pub(super) async fn with(mode: &str, global: Value) -> World {
-    let world = world(global, behaving(mode), &folder()).await;
+    let world = world(global, fake_server(mode), &folder()).await;
     world.write("project/a.fk", SOUND);
     world
 }
@@ -131,7 +131,7 @@ async fn misbehaving_server_costs_only_a_bounded_wait() {
         let global = json!({
             "wait": "2s", "cold_wait": "2s", "request_timeout": "1s", "start_timeout": start, "memory_mib": 256
         });
-        let mut servers = behaving(mode);
+        let mut servers = fake_server(mode);
         if mode == "missing" {
             servers["fake"]["command"] = json!("no-such-language-server");
         }
@@ -174,7 +174,7 @@ async fn crashing_server_is_given_up_until_a_reload() {
     }
     assert_eq!(log_says("a language server failed"), 4, "{}", world.log());
     world.write("project/a.fk", SOUND);
-    world.write("config/languages.yaml", languages(patient(), behaving("works")));
+    world.write("config/languages.yaml", languages(patient(), fake_server("works")));
     world.ok(["reload"]).await;
     let requests = world.works(vec![breaks(), Reply::text("Done.")]).await;
     assert_eq!(count(&requests[1]), 1, "{}", world.log());
@@ -205,7 +205,7 @@ async fn shared_server_stops_when_idle_and_with_the_daemon() {
 async fn server_has_no_network_and_writes_only_its_own_files() {
     // Even if commands may use the network.
     let agentd = json!({"sandbox": {"read": [folder()], "network": true}}).to_string();
-    let languages = languages(patient(), behaving("network"));
+    let languages = languages(patient(), fake_server("network"));
     let world = World::with_files(&[("config/agentd.yaml", &agentd), ("config/languages.yaml", &languages)]).await;
     world.write("project/a.fk", "foo\n");
     let call = ("references", json!({"path": "/project/a.fk", "line": 1, "symbol": "foo"}));
@@ -320,7 +320,7 @@ async fn rename_does_not_report_earlier_errors() {
 
 #[tokio::test]
 async fn code_tools_are_off_without_a_server() {
-    let mut servers = behaving("works");
+    let mut servers = fake_server("works");
     servers["fake"]["command"] = json!("no-such-language-server");
     let world = world(patient(), servers.clone(), &folder()).await;
     let tier = || async {
@@ -339,7 +339,7 @@ async fn code_tools_are_off_without_a_server() {
     world.ok(["reload"]).await;
     assert_eq!(tier().await, "off");
     world.agentctl(["doctor"]).await.shows(&["rustup component add fake-analyzer"]);
-    world.write("config/languages.yaml", languages(patient(), behaving("works")));
+    world.write("config/languages.yaml", languages(patient(), fake_server("works")));
     world.ok(["reload"]).await;
     assert_eq!(tier().await, "discovered");
     world.agentctl(["doctor"]).await.shows(&["language servers: fake"]);

@@ -4,7 +4,7 @@ use super::*;
 
 /// A server whose calls run without approval, so that the only questions are its own.
 async fn trusted(mode: &str) -> World {
-    let mut fake = behaving(mode);
+    let mut fake = fake_server(mode);
     fake["tools"]["act"]["effect"] = json!("read");
     fake["call_timeout"] = json!("3s");
     world(json!({"fake": fake})).await
@@ -30,7 +30,7 @@ async fn form_answer_is_validated_before_the_server_gets_it() {
     running.output(Vec::new()).await.exits(0);
     let result = tool_texts(world.model.requests().last().unwrap());
     assert!(result.contains(r#"{"action": "accept", "content": {"#) && result.contains(r#""age": 36"#), "{result}");
-    world.all_are_gone().await;
+    world.assert_all_exit().await;
 }
 
 #[tokio::test]
@@ -43,7 +43,7 @@ async fn server_that_asks_endlessly_is_stopped_after_eight_questions() {
         let result = tool_texts(world.model.requests().last().unwrap());
         assert!(result.contains("asked the user more than 8 times"), "{mode}: {result}");
         assert_eq!(world.json(["interrupts"]).await, json!([]), "{mode}");
-        world.ends_well().await;
+        world.assert_clean_end().await;
     }
 }
 
@@ -59,19 +59,19 @@ async fn question_is_withdrawn_when_its_call_is_lost() {
     world.daemon.restart().await;
     assert_eq!(world.json(["interrupts"]).await, json!([]));
     assert_eq!(world.read("acted").lines().count(), 1, "the tool was called again");
-    world.ends_well().await;
+    world.assert_clean_end().await;
 }
 
 /// It has the same name, but is another program.
 #[tokio::test]
 async fn approved_call_does_not_run_on_a_reconfigured_server() {
-    let mut world = world(json!({"fake": behaving("ok")})).await;
+    let mut world = world(json!({"fake": fake_server("ok")})).await;
     world.model_calls("mcp_fake_act", json!({}));
     let mut running = world.spawn_agentctl(["run", "Go", "--on-interrupt", "wait", "--output", "stream-json"]);
     let (raised, _) = running.event("interrupt_raised").await;
     world.daemon.kill9().await;
     drop(running);
-    let mut other = behaving("ok");
+    let mut other = fake_server("ok");
     other["args"].as_array_mut().unwrap().push(json!("another"));
     world.write("config/mcp_servers.yaml", json!({"servers": {"fake": other}}).to_string());
     world.daemon.restart().await;
@@ -86,7 +86,7 @@ async fn approved_call_does_not_run_on_a_reconfigured_server() {
         &["the configuration of its MCP server has changed since the user was asked"],
     );
     assert!(!world.path().join("acted").exists(), "the tool was called");
-    world.ends_well().await;
+    world.assert_clean_end().await;
 }
 
 #[tokio::test]
@@ -111,5 +111,5 @@ async fn question_of_a_finished_call_is_withdrawn() {
     drop(running);
     world.daemon.restart().await;
     assert_eq!(world.json(["interrupts"]).await, json!([]));
-    world.ends_well().await;
+    world.assert_clean_end().await;
 }

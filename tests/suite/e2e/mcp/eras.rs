@@ -35,27 +35,27 @@ async fn server_era_is_detected_once() {
     assert_eq!(started(&world), ["new", "new"], "the server is restarted with the detected protocol");
     let listed = world.json(["mcp", "list"]).await;
     holds(&listed[0], json!({"protocol": "2026-07-28", "says_it_is": "fake 2"}));
-    world.servers_are_gone().await;
+    world.assert_servers_exit().await;
     assert!(world.act("again").await.contains("acted: "));
     world.daemon.restart().await;
     assert!(world.act("and again").await.contains("acted: "));
     assert_eq!(started(&world).len(), 4, "the protocol is remembered across a restart of the daemon");
     let greetings = world.read("asked").lines().filter(|method| *method == "initialize").count();
     assert_eq!(greetings, 1);
-    world.all_are_gone().await;
+    world.assert_all_exit().await;
 }
 
 #[tokio::test]
 async fn wrong_cached_era_is_corrected() {
     let world = daemon("ok").await;
     assert!(world.act("now").await.contains("acted: "));
-    world.servers_are_gone().await;
+    world.assert_servers_exit().await;
     world.write("old", "");
     assert!(world.act("now").await.contains("acted: "), "the other protocol is tried at once");
-    world.servers_are_gone().await;
+    world.assert_servers_exit().await;
     assert!(world.act("now").await.contains("acted: "));
     assert_eq!(started(&world)[2..], ["old", "old", "old"], "the newly detected protocol is remembered");
-    world.all_are_gone().await;
+    world.assert_all_exit().await;
 }
 
 #[tokio::test]
@@ -64,11 +64,11 @@ async fn wrong_cached_era_of_a_silent_server_costs_one_start() {
     fake["start_timeout"] = json!("8s");
     let world = world(json!({"fake": fake})).await;
     assert!(world.act("now").await.contains("acted: "));
-    world.servers_are_gone().await;
+    world.assert_servers_exit().await;
     world.write("old", "");
     has_all(&world.act("now").await, &["no answer within 8 s"]);
     assert!(world.act("now").await.contains("acted: "));
-    world.all_are_gone().await;
+    world.assert_all_exit().await;
 }
 
 #[tokio::test]
@@ -76,7 +76,7 @@ async fn servers_own_refusal_reason_is_reported() {
     let world = daemon("refuses").await;
     let result = world.act("now").await;
     assert!(result.contains("the key is missing") && !result.contains("no such version"), "{result}");
-    world.all_are_gone().await;
+    world.assert_all_exit().await;
 }
 
 #[tokio::test]
@@ -90,7 +90,7 @@ async fn question_during_a_call_is_answered_by_the_user() {
     let result = tool_texts(world.model.requests().last().unwrap());
     assert!(result.contains(r#"[{"who": {"action": "accept", "content": {"name": "Ada"}}}, "1"]"#), "{result}");
     assert_eq!(world.read("acted").lines().count(), 2);
-    world.all_are_gone().await;
+    world.assert_all_exit().await;
 }
 
 #[tokio::test]
@@ -107,7 +107,7 @@ async fn endless_questions_cost_only_their_call() {
         assert!(result.contains(expected), "{mode}: {result}");
         let acted = world.read("acted").lines().count();
         assert!(acted <= 11, "{mode}: the tool was called {acted} times");
-        world.ends_well().await;
+        world.assert_clean_end().await;
     }
 }
 
@@ -117,5 +117,5 @@ async fn change_notices_are_followed_at_a_limited_rate() {
     world.act("now").await;
     until_true("the tools are listed again", || world.read("listed").lines().count() >= 3).await;
     assert!(world.read("asked").lines().filter(|method| *method == "subscriptions/listen").count() <= 3);
-    world.ends_well().await;
+    world.assert_clean_end().await;
 }

@@ -40,7 +40,7 @@ impl World {
 #[tokio::test]
 async fn first_turn_uses_new_servers_and_names_late_ones() {
     let (model, home) = TempHome::with_server().await;
-    let servers = json!({"fast": offering(1), "slow": held_back(), "broken": behaving("dies_listing")});
+    let servers = json!({"fast": offering(1), "slow": held_back(), "broken": fake_server("dies_listing")});
     home.write("config/mcp_servers.yaml", json!({"servers": servers}).to_string());
     let world = World { model, daemon: TempDaemon::start_in(home).await };
     let steps = [
@@ -68,7 +68,7 @@ async fn first_turn_uses_new_servers_and_names_late_ones() {
     let listed = fs::read_dir(world.data().join("mcp/catalogues")).unwrap();
     let modes: Vec<u32> = listed.map(|file| file.unwrap().metadata().unwrap().permissions().mode() & 0o777).collect();
     assert_eq!(modes, [0o600], "the cached tool list is private");
-    world.all_are_gone().await;
+    world.assert_all_exit().await;
 }
 
 /// A failure in one folder does not affect another: the next session does not wait a minute for a second attempt.
@@ -83,7 +83,7 @@ async fn server_failed_without_a_project_is_retried_with_one() {
     let output = world.ok(["run", "Go", "-C", &project]).await;
     assert!(!output.stderr.contains("offers no tools"), "{}", output.stderr);
     assert_eq!(of_servers(world.model.requests().last().unwrap()), ["mcp_here_weather"]);
-    world.all_are_gone().await;
+    world.assert_all_exit().await;
 }
 
 #[tokio::test]
@@ -113,13 +113,13 @@ async fn tools_of_a_late_server_appear_in_later_steps() {
     let session = world.last_session().await;
     world.ok(["run", "And?", "--session", &session]).await;
     assert_eq!(of_servers(world.model.requests().last().unwrap()), later);
-    world.all_are_gone().await;
+    world.assert_all_exit().await;
 }
 
 #[tokio::test]
 async fn only_affected_turns_wait_for_servers_and_cancel_ends_it() {
     // No turn waits this long.
-    let mut world = waiting("1h", json!({"late": held_back(), "broken": behaving("broken")})).await;
+    let mut world = waiting("1h", json!({"late": held_back(), "broken": fake_server("broken")})).await;
     world.model.respond_with(|_| Reply::text("over"));
     // A turn that may use no tool of a server.
     world.run(&["--tools", "read_file"]).output(Vec::new()).await.exits(0);
@@ -147,5 +147,5 @@ async fn only_affected_turns_wait_for_servers_and_cancel_ends_it() {
     world.model.respond_with(|_| Reply::text("over"));
     world.run(&["--tools", "mcp_late_act"]).output(Vec::new()).await.exits(0);
     assert_eq!(of_servers(world.model.requests().last().unwrap()), ["mcp_late_act"]);
-    world.all_are_gone().await;
+    world.assert_all_exit().await;
 }

@@ -60,7 +60,7 @@ async fn call_is_sent_once_even_if_the_server_lost_the_session() {
     has_all(&world.act("").await, &["acted at last"]);
     assert_eq!(server.read("acted"), "s1\ns2\n");
     assert!(server.read("asked").lines().all(|key| key == "hunter2-and-more"), "{}", server.read("asked"));
-    world.all_are_gone().await;
+    world.assert_all_exit().await;
 }
 
 #[tokio::test]
@@ -70,7 +70,7 @@ async fn server_silent_to_the_newer_protocol_gets_the_older_one() {
     has_all(&world.act("").await, &["acted at last"]);
     let methods = server.read("methods");
     assert!(methods.starts_with("server/discover\ninitialize\n"), "{methods}");
-    world.all_are_gone().await;
+    world.assert_all_exit().await;
 }
 
 #[tokio::test]
@@ -79,7 +79,7 @@ async fn refusal_reason_of_a_newer_server_is_reported() {
     let world = behind(&server.url).await;
     let result = world.act("").await;
     assert!(result.contains("the key is missing") && !result.contains("no such method"), "{result}");
-    world.all_are_gone().await;
+    world.assert_all_exit().await;
 }
 
 #[tokio::test]
@@ -91,7 +91,7 @@ async fn redirect_to_another_server_is_not_followed() {
     assert!(result.contains("The call did not run"), "{result}");
     assert_eq!(other.read("asked"), "");
     assert!(!result.contains("sup3rsecret"), "{result}");
-    world.ends_well().await;
+    world.assert_clean_end().await;
 }
 
 #[tokio::test]
@@ -106,5 +106,5 @@ async fn key_in_an_address_is_never_shown() {
         assert!(!shown.contains("sup3rsecret"), "{shown}");
     }
     assert!(listed.stdout.contains("could not connect"), "{}", listed.stdout);
-    world.all_are_gone().await;
+    world.assert_all_exit().await;
 }

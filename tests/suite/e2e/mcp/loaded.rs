@@ -66,7 +66,7 @@ async fn mentioned_and_found_tools_stay_loaded_in_order() {
     world.ok(["sessions", "reset", &session]).await;
     let requests = world.does(Vec::new(), &["Go", "--session", &session]).await;
     assert_eq!(tool_names(&requests[0]), tool_names(&first[0]), "after a reset");
-    world.all_are_gone().await;
+    world.assert_all_exit().await;
 }
 
 fn weather_of(server: &str, city: &str) -> Reply {
@@ -111,5 +111,5 @@ async fn subagent_has_the_tools_mentioned_to_its_parent() {
     let requests = world.model.requests().split_off(before);
     let child = requests.iter().find(|request| is_child(request)).unwrap();
     assert_eq!(of_servers(child), QUIET);
-    world.all_are_gone().await;
+    world.assert_all_exit().await;
 }

@@ -43,12 +43,12 @@ async fn log_in(world: &World) {
 
 /// Stops the daemon, and starts another one.
 async fn again(world: &mut World) {
-    world.all_are_gone().await;
+    world.assert_all_exit().await;
     world.daemon.restart().await;
 }
 
 /// Checks that stored logins are only readable by the user, and that the log contains no secrets.
-fn is_kept_well(world: &World) {
+fn assert_stored_securely(world: &World) {
     let folder = world.data().join("mcp/tokens");
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&folder), 0o700);
@@ -82,7 +82,7 @@ async fn login_survives_a_restart_and_renews_tokens() {
 
     assert!(world.act("").await.contains("acted at last"));
     assert_eq!(server.read("asked_for"), "read\n", "the scope named in the refusal");
-    is_kept_well(&world);
+    assert_stored_securely(&world);
     let renewed = server.read("renewed").lines().count();
     assert!(renewed > 0, "an expired token was sent");
     // It cannot be used twice.
@@ -95,8 +95,8 @@ async fn login_survives_a_restart_and_renews_tokens() {
     assert!(world.act("").await.contains("acted at last"));
     assert!(server.read("renewed").lines().count() > renewed, "{}", server.read("renewed"));
     assert_eq!((server.read("strangers"), server.read("asked_for").as_str()), (String::new(), "read\n"));
-    is_kept_well(&world);
-    world.all_are_gone().await;
+    assert_stored_securely(&world);
+    world.assert_all_exit().await;
 }
 
 #[tokio::test]
@@ -113,8 +113,8 @@ async fn insufficient_scope_asks_for_a_login_with_more_scopes() {
     log_in(&world).await;
     assert_eq!(server.read("asked_for"), "read\nread write\n");
     assert!(world.act("").await.contains("acted at last"));
-    is_kept_well(&world);
-    world.all_are_gone().await;
+    assert_stored_securely(&world);
+    world.assert_all_exit().await;
 }
 
 #[tokio::test]
@@ -126,7 +126,7 @@ async fn repeated_scope_refusal_does_not_ask_for_another_login() {
     let result = world.act("").await;
     assert!(result.contains("another login would not help") && !result.contains("agentctl mcp login"), "{result}");
     assert_eq!(server.read("refused"), "read\nread write\n");
-    world.ends_well().await;
+    world.assert_clean_end().await;
 }
 
 #[tokio::test]
@@ -155,8 +155,8 @@ async fn manually_registered_client_can_log_in() {
     assert_eq!(server.read("strangers"), "");
     let listed = world.ok(["mcp", "list", "--json"]).await;
     assert!(!listed.stdout.contains("registered-secret"), "{}", listed.stdout);
-    is_kept_well(&world);
-    world.all_are_gone().await;
+    assert_stored_securely(&world);
+    world.assert_all_exit().await;
 }
 
 #[tokio::test]
@@ -167,8 +167,8 @@ async fn token_is_not_sent_to_another_login_server() {
     has_all(&world.act("").await, &["it requires a login; `agentctl mcp login fake` logs in"]);
     assert_eq!((server.read("shown"), server.read("renewed")), (String::new(), String::new()));
     world.ok(["mcp", "logs", "fake"]).await.shows(&["no token is sent: the login server changed"]);
-    is_kept_well(&world);
-    world.all_are_gone().await;
+    assert_stored_securely(&world);
+    world.assert_all_exit().await;
 }
 
 #[tokio::test]
@@ -177,7 +177,7 @@ async fn login_with_a_forged_issuer_is_refused() {
     let output = world.agentctl(["mcp", "login", "fake"]).await.exits(1);
     output.says(&["its issuer does not confirm the token endpoint: http://localhost:9/honest"]);
     assert_eq!(server.read("registered"), "");
-    world.ends_well().await;
+    world.assert_clean_end().await;
 }
 
 #[tokio::test]
@@ -192,5 +192,5 @@ async fn failed_renewal_asks_for_a_new_login() {
     assert!(result.contains("invalid_client"), "{result}");
     assert_eq!(server.read("acted"), "");
     log_in(&world).await;
-    world.ends_well().await;
+    world.assert_clean_end().await;
 }

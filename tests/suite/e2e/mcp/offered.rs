@@ -71,7 +71,7 @@ async fn added_server_is_offered_from_the_next_turn() {
     assert!(tool_texts(&requests[1]).contains("acted: Bern"), "{}", tool_texts(&requests[1]));
     let again = world.does(Vec::new(), &["Go", "--on-interrupt", "approve"]).await;
     assert_eq!(again[0].body["tools"], requests[0].body["tools"], "the tool definitions are byte-identical");
-    world.all_are_gone().await;
+    world.assert_all_exit().await;
 }
 
 #[tokio::test]
@@ -112,7 +112,7 @@ async fn tools_beyond_the_limit_are_found_by_search_or_mention() {
     }
     world.ok(["run", "Go @labb"]).await.says(&["did you mean @lab?"]);
     world.ok(["mcp", "list"]).await.says(&["@lab brings them"]);
-    world.all_are_gone().await;
+    world.assert_all_exit().await;
 }
 
 #[tokio::test]
@@ -153,7 +153,7 @@ async fn approval_names_the_server_and_the_possible_rules() {
     let requests = world.does(vec![weather("Chur")], &["Go", "--on-interrupt", "fail"]).await;
     assert!(tool_texts(&requests[1]).contains("acted: Chur"), "{}", tool_texts(&requests[1]));
     world.agentctl(["audit", "list", "--json"]).await.shows(&["mcp_lab_*"]);
-    world.all_are_gone().await;
+    world.assert_all_exit().await;
 }
 
 #[tokio::test]
@@ -204,7 +204,7 @@ async fn grants_can_allow_one_tool_or_a_whole_server() {
     set(&json!({"lab": lab})).await;
     assert!(denied(weather("Bern")).await);
     world.ok(["mcp", "list"]).await.says(&["`grants` names a tool `wether`"]);
-    world.all_are_gone().await;
+    world.assert_all_exit().await;
 }
 
 #[tokio::test]
@@ -238,7 +238,7 @@ async fn invalid_tool_definition_affects_no_other_tool() {
             "its tool `texts` takes any arguments: its `inputSchema` is not an object",
         ],
     );
-    world.all_are_gone().await;
+    world.assert_all_exit().await;
 }
 
 #[tokio::test]
@@ -260,5 +260,5 @@ async fn call_of_an_unknown_tool_suggests_similar_names() {
     assert!(results[1].contains("Did you mean todo_write"), "{results:#?}");
     assert!(results[2].contains("E_UNKNOWN_TOOL") && !results[2].contains("Did you mean"), "{results:#?}");
     assert!(results[3].contains("E_UNKNOWN_TOOL") && results[3].contains("already shown"), "{results:#?}");
-    world.all_are_gone().await;
+    world.assert_all_exit().await;
 }

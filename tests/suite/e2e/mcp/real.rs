@@ -20,7 +20,7 @@ async fn tool_results(world: &World, calls: Vec<(&'static str, Value)>) -> Vec<S
 }
 
 /// The server with these of its tools always offered.
-pub(super) fn showing(mut server: Value, tools: &[&str]) -> Value {
+pub(super) fn always_offered(mut server: Value, tools: &[&str]) -> Value {
     let shown: serde_json::Map<String, Value> =
         tools.iter().map(|tool| ((*tool).to_owned(), json!({"always_available": true}))).collect();
     server["tools"] = shown.into();
@@ -30,7 +30,7 @@ pub(super) fn showing(mut server: Value, tools: &[&str]) -> Value {
 #[tokio::test]
 async fn server_everything_returns_text_pictures_and_progress() {
     let tools = ["echo", "get-sum", "get-tiny-image", "trigger-long-running-operation", "get-structured-content"];
-    let world = world(json!({"everything": showing(node("server-everything", &["stdio"]), &tools)})).await;
+    let world = world(json!({"everything": always_offered(node("server-everything", &["stdio"]), &tools)})).await;
     let tested = world.json(["mcp", "test", "everything"]).await;
     let names = tested["tools"].to_string();
     has_all(&names, &["mcp_everything_echo", "mcp_everything_read_resource", "mcp_everything_get_prompt"]);
@@ -52,13 +52,13 @@ async fn server_everything_returns_text_pictures_and_progress() {
     assert!(results[3].contains(".png"), "{results:#?}");
     assert!(results[4].contains("completed"), "{results:#?}");
     assert!(results[5].contains("temperature"), "{results:#?}");
-    world.all_are_gone().await;
+    world.assert_all_exit().await;
 }
 
 #[tokio::test]
 async fn resource_from_a_template_can_be_read() {
     let tools = ["list_resources", "read_resource"];
-    let world = world(json!({"everything": showing(node("server-everything", &["stdio"]), &tools)})).await;
+    let world = world(json!({"everything": always_offered(node("server-everything", &["stdio"]), &tools)})).await;
     world.ok(["mcp", "test", "everything"]).await;
     let calls = vec![
         ("mcp_everything_list_resources", json!({})),
@@ -73,7 +73,7 @@ async fn resource_from_a_template_can_be_read() {
     assert!(templates.contains("- demo://resource/dynamic/text/{resourceId} ("), "{results:#?}");
     assert!(results[1].contains("demo://resource/dynamic/text/7") && results[1].contains("Resource 7"), "{results:#?}");
     assert!(results[2].contains("E_"), "{results:#?}");
-    world.all_are_gone().await;
+    world.assert_all_exit().await;
 }
 
 #[tokio::test]
@@ -98,9 +98,9 @@ async fn filesystem_git_and_time_servers_work() {
     ]);
     let folder = folder.to_str().unwrap();
     let world = world(json!({
-        "files": showing(node("server-filesystem", &[folder]), &["read_text_file", "write_file"]),
-        "git": showing(python("mcp_server_git", &["--repository", folder]), &["git_log"]),
-        "time": showing(python("mcp_server_time", &[]), &["convert_time"]),
+        "files": always_offered(node("server-filesystem", &[folder]), &["read_text_file", "write_file"]),
+        "git": always_offered(python("mcp_server_git", &["--repository", folder]), &["git_log"]),
+        "time": always_offered(python("mcp_server_time", &[]), &["convert_time"]),
     }))
     .await;
     let calls = vec![
@@ -116,11 +116,11 @@ async fn filesystem_git_and_time_servers_work() {
     assert!(results[2].contains("E_TOOL") && results[2].contains("denied"), "{results:#?}");
     assert!(results[3].contains("the beginning"), "{results:#?}");
     assert!(results[4].contains("21:00"), "{results:#?}");
-    world.all_are_gone().await;
+    world.assert_all_exit().await;
 }
 
 /// The server on a port of this machine, and the port.
-async fn behind_an_address(mode: &str) -> (Running, u16) {
+async fn listening_server(mode: &str) -> (Running, u16) {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let script = installed("node_modules/@modelcontextprotocol/server-everything/dist/index.js");
     let mut command = Command::new(installed("bin/node"));
@@ -133,9 +133,9 @@ async fn behind_an_address(mode: &str) -> (Running, u16) {
 #[tokio::test]
 async fn remote_servers_work_over_http_and_sse() {
     for (behavior, path, mode) in [("streamableHttp", "mcp", "http"), ("sse", "sse", "sse")] {
-        let (server, port) = behind_an_address(behavior).await;
+        let (server, port) = listening_server(behavior).await;
         let url = format!("http://127.0.0.1:{port}/{path}");
-        let far = showing(json!({"url": url, "connection_mode": mode}), &["echo"]);
+        let far = always_offered(json!({"url": url, "connection_mode": mode}), &["echo"]);
         let world = world(json!({"far": far})).await;
         let calls = vec![("mcp_far_echo", json!({"message": "hello"})); 2];
         let results = tool_results(&world, calls).await;
@@ -148,6 +148,6 @@ async fn remote_servers_work_over_http_and_sse() {
         drop(server);
         let results = self::results(&world, vec![("mcp_far_echo", json!({"message": "hello"}))]).await;
         assert!(results[0].contains("E_"), "{behavior}: {results:#?}");
-        world.ends_well().await;
+        world.assert_clean_end().await;
     }
 }

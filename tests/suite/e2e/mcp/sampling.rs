@@ -1,7 +1,7 @@
 //! Servers that query a model during a call: only if permitted, with consent, and charged to the turn.
 
 use super::{
-    real::{node, showing},
+    real::{always_offered, node},
     *,
 };
 
@@ -13,7 +13,7 @@ const ITS_INSTRUCTIONS: &str = "You are a helpful test server.";
 
 /// The third-party server. Its calls run without approval, so that the only questions are its own.
 fn everything() -> Value {
-    let mut server = showing(node("server-everything", &["stdio"]), &["trigger-sampling-request"]);
+    let mut server = always_offered(node("server-everything", &["stdio"]), &["trigger-sampling-request"]);
     server["tools"]["trigger-sampling-request"]["effect"] = json!("read");
     server["sampling"] = json!("ask");
     server
@@ -21,7 +21,7 @@ fn everything() -> Value {
 
 /// The fake server with permission for sampling, likewise.
 fn sampling(mode: &str) -> Value {
-    let mut fake = behaving(mode);
+    let mut fake = fake_server(mode);
     fake["tools"]["act"]["effect"] = json!("read");
     fake["sampling"] = json!("ask");
     fake
@@ -89,7 +89,7 @@ async fn approved_sampling_is_answered_and_counted() {
     let records = world.json(["audit"]).await;
     let asked = records.as_array().unwrap().iter().find(|record| record["kind"] == "model_asked").unwrap();
     holds(asked, json!({"tool": TRIGGER, "max_tokens": 2000}));
-    world.ends_well().await;
+    world.assert_clean_end().await;
 }
 
 #[tokio::test]
@@ -103,7 +103,7 @@ async fn rejected_sampling_is_an_error_and_the_turn_continues() {
         let result = last_result(&world);
         assert!(result.contains("User rejected sampling request") && result.contains("E_TOOL"), "{answer:?}: {result}");
         assert!(requests_of_servers(&world).is_empty(), "{answer:?}");
-        world.all_are_gone().await;
+        world.assert_all_exit().await;
     }
 }
 
@@ -129,7 +129,7 @@ async fn sampling_is_off_unless_configured() {
         has_all(&last_result(&world), &["sampling is not allowed for this server"]);
         assert!(requests_of_servers(&world).is_empty());
         world.ok(["mcp", "logs", "fake"]).await.shows(&["requested sampling", "`sampling: ask`"]);
-        world.all_are_gone().await;
+        world.assert_all_exit().await;
     }
 }
 
@@ -147,7 +147,7 @@ async fn sampling_is_never_auto_approved_and_is_limited() {
         let result = last_result(&world);
         assert!(result.contains(expected), "{mode}: {result}");
         assert!(requests_of_servers(&world).is_empty(), "{mode}");
-        world.ends_well().await;
+        world.assert_clean_end().await;
     }
 }
 
@@ -174,7 +174,7 @@ async fn turn_token_budget_limits_sampling() {
         } else {
             has_all(&last_result(&world), &["the turn's token budget is spent"]);
         }
-        world.all_are_gone().await;
+        world.assert_all_exit().await;
     }
 }
 
@@ -189,5 +189,5 @@ async fn cancelled_call_aborts_its_model_request() {
     running.signal(Signal::SIGINT);
     assert_eq!(running.output(Vec::new()).await.code, Some(130));
     world.model.wait_until(|counts| counts.dropped == 1).await;
-    world.ends_well().await;
+    world.assert_clean_end().await;
 }

@@ -11,7 +11,7 @@ use crate::e2e::Events as _;
 use super::{http::Server, *};
 
 /// The fake server with this behaviour.
-fn behaving(name: &str, mode: &str) -> SessionServer {
+fn fake_server(name: &str, mode: &str) -> SessionServer {
     program(name, "python3", &[fake().to_str().unwrap(), mode], &[])
 }
 
@@ -38,7 +38,7 @@ impl Session {
     /// A session with a working server, and the name of its tool.
     async fn with_tool(world: &World) -> (Self, String) {
         let session = Self::new(world).await;
-        session.bring_up(&[behaving("fake", "ok")]).await;
+        session.bring_up(&[fake_server("fake", "ok")]).await;
         let tool = session.tool().await;
         (session, tool)
     }
@@ -71,7 +71,7 @@ impl Session {
 
     /// Runs a turn in which the model calls this tool once. Returns the result.
     async fn call(&self, world: &World, tool: &str, on_interrupt: OnInterrupt) -> String {
-        world.will(Reply::tool_call(tool, json!({"text": "now"})));
+        world.script_reply(Reply::tool_call(tool, json!({"text": "now"})));
         let mut request = turn(SessionChoice::Existing(self.id.clone()), "Go");
         request.start.on_interrupt = on_interrupt;
         let events = self.client.turn(request).await.unwrap().to_the_end().await;
@@ -104,10 +104,10 @@ fn offers(request: &Recorded, tool: &str) -> bool {
 async fn each_session_has_its_own_server_process() {
     let world = World::start().await;
     let (one, other) = (Session::new(&world).await, Session::new(&world).await);
-    let brought = one.bring_up(&[behaving("fake", "ok")]).await;
+    let brought = one.bring_up(&[fake_server("fake", "ok")]).await;
     assert_eq!(brought[0].state, McpServerState::Running, "{brought:?}");
     assert!(brought[0].tools[0].starts_with("mcp_fake-") && brought[0].tools[0].ends_with("_act"), "{brought:?}");
-    other.bring_up(&[behaving("fake", "ok")]).await;
+    other.bring_up(&[fake_server("fake", "ok")]).await;
     let tool = one.tool().await;
     assert_eq!(tool, other.tool().await, "both sessions see the same tool");
     let results = [
@@ -150,13 +150,13 @@ async fn broken_servers_are_reported_and_the_others_work() {
     };
     session
         .bring(&[
-            behaving("broken", "broken"),
-            behaving("silent", "silent"),
-            behaving("babbles", "babbles"),
+            fake_server("broken", "broken"),
+            fake_server("silent", "silent"),
+            fake_server("babbles", "babbles"),
             program("missing", "/nonexistent/server", &[], &[]),
             program("nonsense", " ", &[], &[]),
             nowhere,
-            behaving("fake", "ok"),
+            fake_server("fake", "ok"),
         ])
         .await;
     let brought = until("all but two servers have started or failed", async || {
@@ -178,7 +178,7 @@ async fn broken_servers_are_reported_and_the_others_work() {
     check("nowhere", McpServerState::Down, "could not connect");
     has_all(&session.call(&world, &named("fake").tools[0], OnInterrupt::Approve).await, &["acted: now"]);
 
-    let too_many = session.bringing(&vec![behaving("fake", "ok"); 17]);
+    let too_many = session.bringing(&vec![fake_server("fake", "ok"); 17]);
     let refused = session.client.set_session_servers(too_many).await.unwrap_err();
     assert!(refused.to_string().contains("17 MCP servers"), "{refused}");
     assert_eq!(session.client.session_servers(&session.id).await.unwrap().len(), 7, "the servers are unchanged");
@@ -231,12 +231,12 @@ async fn server_gets_the_clients_variables_and_little_else() {
 async fn server_stops_with_its_session() {
     let world = World::start().await;
     let session = Session::new(&world).await;
-    session.bring_up(&[behaving("fake", "stubborn")]).await;
+    session.bring_up(&[fake_server("fake", "stubborn")]).await;
     has_all(&session.call(&world, &session.tool().await, OnInterrupt::Approve).await, &["acted: now"]);
     assert!(!world.of_servers().is_empty());
     session.client.delete_session(&session.id).await.unwrap();
     until_true("no server process is left", || world.of_servers().is_empty()).await;
-    let request = session.bringing(&[behaving("fake", "ok")]);
+    let request = session.bringing(&[fake_server("fake", "ok")]);
     assert!(session.client.set_session_servers(request).await.is_err(), "the session is deleted");
     world.still_serves().await;
 }
@@ -245,14 +245,14 @@ async fn server_stops_with_its_session() {
 async fn replaced_servers_stop_and_the_others_keep_running() {
     let world = World::start().await;
     let session = Session::new(&world).await;
-    session.bring_up(&[behaving("fake", "ok"), behaving("stays", "ok")]).await;
+    session.bring_up(&[fake_server("fake", "ok"), fake_server("stays", "ok")]).await;
     let tools: Vec<String> =
         session.client.session_servers(&session.id).await.unwrap().iter().map(|view| view.tools[0].clone()).collect();
     let mut results = Vec::new();
     for tool in &tools {
         results.push(session.call(&world, tool, OnInterrupt::Approve).await);
     }
-    session.bring_up(&[behaving("stays", "ok")]).await;
+    session.bring_up(&[fake_server("stays", "ok")]).await;
     has_all(
         &session.call(&world, &tools[0], OnInterrupt::Approve).await,
         &["is gone", "the client removed the server"],
@@ -266,7 +266,7 @@ async fn replaced_servers_stop_and_the_others_keep_running() {
 async fn approved_call_after_restart_fails_if_its_server_is_missing() {
     let mut world = World::start().await;
     let (session, tool) = Session::with_tool(&world).await;
-    world.will(Reply::tool_call(&tool, json!({"text": "now"})));
+    world.script_reply(Reply::tool_call(&tool, json!({"text": "now"})));
     // Both cases: the client configures its servers again before the answer, or not.
     for is_brought in [false, true] {
         let mut stream = session.client.turn(turn(SessionChoice::Existing(session.id.clone()), "Go")).await.unwrap();
@@ -278,7 +278,7 @@ async fn approved_call_after_restart_fails_if_its_server_is_missing() {
         let back = Session { client: world.client().await, id: session.id.clone() };
         assert_eq!(back.client.session_servers(&session.id).await.unwrap(), []);
         if is_brought {
-            back.bring_up(&[behaving("fake", "ok")]).await;
+            back.bring_up(&[fake_server("fake", "ok")]).await;
             assert_eq!(back.tool().await, tool, "the tool name is unchanged");
         }
         let mut events = back.client.subscribe(&session.id, asked.last().unwrap().seq, false).await.unwrap();
@@ -287,7 +287,7 @@ async fn approved_call_after_restart_fails_if_its_server_is_missing() {
         assert_eq!(result.contains("agentd restarted"), !is_brought, "{result}");
         assert_eq!(result.contains("acted: now"), is_brought, "{result}");
         if !is_brought {
-            back.bring_up(&[behaving("fake", "ok")]).await;
+            back.bring_up(&[fake_server("fake", "ok")]).await;
         }
     }
 }

@@ -5,7 +5,7 @@ use super::*;
 #[tokio::test]
 async fn reassigned_alias_does_not_run_on_another_server() {
     let servers = |owner: &str| {
-        let mut servers = json!({"one": behaving("ok"), "two": behaving("ok")});
+        let mut servers = json!({"one": fake_server("ok"), "two": fake_server("ok")});
         servers[owner]["tools"]["act"]["alias"] = json!("it");
         json!({"servers": servers}).to_string()
     };
@@ -25,14 +25,14 @@ async fn reassigned_alias_does_not_run_on_another_server() {
     // In the next turn, it belongs to the other one.
     let results = world.call_all(vec![("it", json!({"text": "hello"}))], &["--on-interrupt", "approve"]).await.0;
     assert!(results[0].contains("from=\"two/act\""), "{results:#?}");
-    world.all_are_gone().await;
+    world.assert_all_exit().await;
 }
 
 #[tokio::test]
 async fn keys_are_redacted_in_all_output() {
     let (model, mut home) = TempHome::with_server().await;
     home.set("THING", "sup3rsecretvalue");
-    let mut talks = behaving("talks");
+    let mut talks = fake_server("talks");
     talks["env"] = json!({"KEY": "${THING}"});
     talks["args"].as_array_mut().unwrap().push(json!("--header=Authorization: Bearer ${THING}"));
     home.write("config/mcp_servers.yaml", json!({"servers": {"fake": talks}}).to_string());
@@ -46,5 +46,5 @@ async fn keys_are_redacted_in_all_output() {
     for shown in [&result, &list.stdout, &json.stdout, &logs.stdout, &world.daemon.log()] {
         assert!(!shown.contains("sup3rsecret"), "{shown}");
     }
-    world.all_are_gone().await;
+    world.assert_all_exit().await;
 }

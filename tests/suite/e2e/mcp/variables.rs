@@ -20,7 +20,7 @@ async fn act(world: &World, variables: &[(&str, &str)], args: &[&str]) -> (Strin
 
 #[tokio::test]
 async fn client_variables_reach_only_that_clients_server() {
-    let mut fake = behaving("environment");
+    let mut fake = fake_server("environment");
     fake["env"] = json!({"KEY": "${GITHUB_TOKEN}"});
     let world = world(json!({"fake": fake})).await;
 
@@ -35,12 +35,12 @@ async fn client_variables_reach_only_that_clients_server() {
     );
     let listed = world.json(["mcp", "list"]).await;
     assert_eq!(listed[0]["connections"], 2, "{listed:#}");
-    world.all_are_gone().await;
+    world.assert_all_exit().await;
 }
 
 #[tokio::test]
 async fn server_with_a_client_variable_is_offered_if_it_is_set() {
-    let mut fake = behaving("environment");
+    let mut fake = fake_server("environment");
     fake.as_object_mut().unwrap().remove("tools");
     fake["args"].as_array_mut().unwrap().push(json!("--key=${GITHUB_TOKEN}"));
     let world = world(json!({"fake": fake})).await;
@@ -50,12 +50,12 @@ async fn server_with_a_client_variable_is_offered_if_it_is_set() {
     assert!(output.stderr.contains(notice), "{}", output.stderr);
     let (result, output) = act(&world, &[("GITHUB_TOKEN", "of-the-client")], &[]).await;
     assert!(result.contains(r#""HOME""#) && !output.stderr.contains("MCP server"), "{result} {}", output.stderr);
-    world.all_are_gone().await;
+    world.assert_all_exit().await;
 }
 
 #[tokio::test]
 async fn default_is_used_if_the_variable_has_no_value() {
-    let mut fake = behaving("environment");
+    let mut fake = fake_server("environment");
     fake["env"] =
         json!({"KEY": "${GITHUB_TOKEN:-of-the-file}", "OTHER": "${GITHUB_TOKEN:-another}", "HERE": "${HOME:-none}"});
     let world = world(json!({"fake": fake})).await;
@@ -66,20 +66,20 @@ async fn default_is_used_if_the_variable_has_no_value() {
     assert!(result.contains(r#""KEY": "of-the-client""#) && result.contains(r#""OTHER": "of-the-client""#), "{result}");
     let (result, _) = act(&world, &[("GITHUB_TOKEN", "")], &[]).await;
     assert!(result.contains(r#""KEY": "of-the-file""#), "{result}");
-    world.all_are_gone().await;
+    world.assert_all_exit().await;
 }
 
 #[tokio::test]
 async fn client_variables_are_not_written_to_disk() {
     let secret = "ghp_NobodyMayReadThis0123456789";
-    let mut fake = behaving("talks");
+    let mut fake = fake_server("talks");
     fake["env"] = json!({"KEY": "${GITHUB_TOKEN}"});
     let world = world(json!({"fake": fake})).await;
     let (result, _) = act(&world, &[("GITHUB_TOKEN", secret)], &[]).await;
     assert!(result.contains("the key is") && !result.contains(secret), "{result}");
     let logs = world.ok(["mcp", "logs", "fake"]).await.stdout;
     assert!(logs.contains("the key is") && !logs.contains(secret), "{logs}");
-    world.all_are_gone().await;
+    world.assert_all_exit().await;
     let mut grep = world.daemon.command("grep");
     let found = grep.args(["-rlaF", secret, "."]).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&found.stdout), "");
@@ -87,7 +87,7 @@ async fn client_variables_are_not_written_to_disk() {
 
 #[tokio::test]
 async fn invalid_server_entry_affects_no_other_server() {
-    let mut fake = behaving("environment");
+    let mut fake = fake_server("environment");
     fake["env"] = json!({"COLOUR": "blue"});
     let (model, home) = TempHome::with_server().await;
     let file = format!(
@@ -108,13 +108,13 @@ async fn invalid_server_entry_affects_no_other_server() {
     // New entries are validated as strictly as before.
     world.agentctl(["mcp", "add", "third", "--url", "ftp://x"]).await.exits(2);
     world.ok(["mcp", "add", "third", "--url", "https://example.org/mcp"]).await;
-    world.all_are_gone().await;
+    world.assert_all_exit().await;
 }
 
 #[tokio::test]
 async fn server_using_the_project_is_offered_only_with_a_project() {
     let server = |env: &str| {
-        let mut server = behaving("tells_folder");
+        let mut server = fake_server("tells_folder");
         server.as_object_mut().unwrap().remove("tools");
         (server["env"], server["grants"]) = (json!({"CLIENT": env}), json!("*"));
         server
@@ -157,12 +157,12 @@ async fn server_using_the_project_is_offered_only_with_a_project() {
     let last = world.model.requests();
     assert_eq!(of_servers(&last[last.len() - 2]), ["mcp_pwd_act"]);
     has_all(&tool_texts(last.last().unwrap()), &["E_UNKNOWN_TOOL", "names the project"]);
-    world.all_are_gone().await;
+    world.assert_all_exit().await;
 }
 
 #[tokio::test]
 async fn mcp_test_uses_the_current_folder_as_project() {
-    let mut server = behaving("tells_folder");
+    let mut server = fake_server("tells_folder");
     (server["cwd"], server["env"]) = (json!("${PROJECT}"), json!({"CLIENT": "${CLAUDE_PROJECT_DIR}/x"}));
     let world = world(json!({"here": server})).await;
     world.write("shop/x", "");
@@ -177,17 +177,17 @@ async fn mcp_test_uses_the_current_folder_as_project() {
         .shows(&["mcp_here_act", "MCP 20"])
         .says(&["only sessions with one get its tools"]);
     assert!(!output.stderr.contains("export PROJECT"), "{}", output.stderr);
-    let mut broken = behaving("broken");
+    let mut broken = fake_server("broken");
     broken["cwd"] = json!("${PROJECT}/nowhere");
     world.write("config/mcp_servers.yaml", json!({"servers": {"here": broken}}).to_string());
     world.ok(["reload"]).await;
     tested("here").await.exits(1).says(&["shop/nowhere"]);
-    world.all_are_gone().await;
+    world.assert_all_exit().await;
 }
 
 #[tokio::test]
 async fn server_runs_in_the_folder_of_its_session() {
-    let mut server = behaving("tells_folder");
+    let mut server = fake_server("tells_folder");
     (server["cwd"], server["env"]) = (json!("${PROJECT}"), json!({"CLIENT": "${PWD}"}));
     let world = world(json!({"fake": server})).await;
     world.write("shop/web/x", "");
@@ -207,5 +207,5 @@ async fn server_runs_in_the_folder_of_its_session() {
     // No client is asked for them, and paths do not count as secrets.
     let named = world.client().await.hello().variables.clone();
     assert!(named.is_empty(), "{named:?}");
-    world.all_are_gone().await;
+    world.assert_all_exit().await;
 }

@@ -33,7 +33,7 @@ async fn kill_at_each_event_loses_and_repeats_nothing() {
     model.respond_with(|request| Reply { delay_ms: 2, ..careful(request) });
     let whole = killed_at(&TempDaemon::start(&model.base_url()).await, usize::MAX).await;
     assert!(matches!(whole.last().unwrap().kind, EventKind::TurnEnded { .. }), "{whole:#?}");
-    stream::iter(1..=whole.len()).for_each_concurrent(3, |number| kill_and_go_on(&model, number)).await;
+    stream::iter(1..=whole.len()).for_each_concurrent(3, |number| kill_and_resume(&model, number)).await;
 }
 
 /// Runs the turn, and kills the daemon at the event with that number, of the parent or its subagent.
@@ -80,7 +80,7 @@ async fn next_of(stream: &mut Option<EventStream>) -> Result<Option<Event>, Clie
     }
 }
 
-async fn kill_and_go_on(model: &ModelServer, number: usize) {
+async fn kill_and_resume(model: &ModelServer, number: usize) {
     let mut daemon = TempDaemon::start(&model.base_url()).await;
     let seen = killed_at(&daemon, number).await;
     if seen.len() < number {

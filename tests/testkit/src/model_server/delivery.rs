@@ -97,10 +97,10 @@ async fn run(step: Step, stop: &CancellationToken, go_on: &Notify) -> io::Result
 }
 
 fn steps(reply: &Reply, writes: Vec<Bytes>) -> VecDeque<Step> {
-    let is_cut = reply.cut_after.is_some() || reply.cut_behind.is_some();
-    let mark = reply.cut_behind.as_ref().or(reply.hang_behind.as_ref());
+    let is_cut = reply.cut_after.is_some() || reply.cut_after_text.is_some();
+    let mark = reply.cut_after_text.as_ref().or(reply.hang_after_text.as_ref());
     let limit = reply.cut_after.or(reply.hang_after).or_else(|| behind(&writes, mark?));
-    let hold_at = reply.hold_behind.as_ref().and_then(|mark| behind(&writes, mark));
+    let hold_at = reply.hold_after_text.as_ref().and_then(|mark| behind(&writes, mark));
     let (mut left, mut sent) = (limit.unwrap_or(usize::MAX), 0);
     let mut steps = VecDeque::new();
     for write in split(writes, reply.bytes_per_write) {

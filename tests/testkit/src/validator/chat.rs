@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
-use super::{Checked, MAX_ID, MAX_NAME, broken, check_name, check_said, odd_field, parts, refuse_if, tools};
+use super::{Checked, MAX_ID, MAX_NAME, broken, check_name, check_not_blank, parts, refuse_if, tools, unknown_field};
 
 /// Allowed fields of a message, by role.
 const FIELDS: [(&str, &[&str]); 4] = [
@@ -15,7 +15,7 @@ const FIELDS: [(&str, &[&str]); 4] = [
 ];
 
 pub(super) fn check(body: &Value) -> Checked {
-    check_said("model", &body["model"])?;
+    check_not_blank("model", &body["model"])?;
     check_settings(body)?;
     if !body["tools"].is_null() {
         tools::check(&body["tools"])?;
@@ -81,7 +81,7 @@ impl<'a> Conversation<'a> {
         let Some((_, fields)) = FIELDS.iter().find(|(name, _)| *name == role) else {
             return broken(location("role"), format!("{} is no role", message["role"]));
         };
-        if let Some(field) = odd_field(message, &[&["role"], *fields].concat()) {
+        if let Some(field) = unknown_field(message, &[&["role"], *fields].concat()) {
             return broken(location(field), format!("a message of the {role} has no such field"));
         }
         refuse_if(at == 0 && role != "system", location("role"), "the first message must be of the system")?;
@@ -93,7 +93,7 @@ impl<'a> Conversation<'a> {
             "assistant" => self.add_answer(at, message)?,
             "tool" => self.add_result(at, message)?,
             "user" => parts::check(&location("content"), &message["content"])?,
-            _ => check_said(&location("content"), &message["content"])?,
+            _ => check_not_blank(&location("content"), &message["content"])?,
         }
         self.last_role = role;
         Ok(())
@@ -126,12 +126,12 @@ impl<'a> Conversation<'a> {
             return broken(format!("{location}.reasoning_content"), "it must be a string");
         }
         let calls = match &message["tool_calls"] {
-            Value::Null => return check_said(&format!("{location}.content"), &message["content"]),
+            Value::Null => return check_not_blank(&format!("{location}.content"), &message["content"]),
             Value::Array(calls) if !calls.is_empty() => calls,
             _ => return broken(format!("{location}.tool_calls"), "it must be an array with at least one call"),
         };
         if !message["content"].is_null() {
-            check_said(&format!("{location}.content"), &message["content"])?;
+            check_not_blank(&format!("{location}.content"), &message["content"])?;
         }
         for (number, call) in calls.iter().enumerate() {
             let location = format!("{location}.tool_calls[{number}]");
@@ -145,7 +145,7 @@ impl<'a> Conversation<'a> {
     }
 
     fn add_result(&mut self, at: usize, message: &'a Value) -> Checked {
-        check_said(&format!("messages[{at}].content"), &message["content"])?;
+        check_not_blank(&format!("messages[{at}].content"), &message["content"])?;
         let id = message["tool_call_id"].as_str().unwrap_or_default();
         match self.waiting.iter().position(|waiting| *waiting == id) {
             Some(found) => {
@@ -160,7 +160,7 @@ impl<'a> Conversation<'a> {
 }
 
 fn check_call(location: &str, call: &Value) -> Checked {
-    if let Some(field) = odd_field(call, &["id", "type", "function"]) {
+    if let Some(field) = unknown_field(call, &["id", "type", "function"]) {
         return broken(format!("{location}.{field}"), "a call has no such field");
     }
     check_name(&format!("{location}.id"), &call["id"], MAX_ID)?;

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::{Checked, MAX_MARKS, broken, check_name, check_said, odd_field, parts, refuse_if};
+use super::{Checked, MAX_MARKS, broken, check_name, check_not_blank, parts, refuse_if, unknown_field};
 
 /// Known fields of the body.
 const FIELDS: [&str; 15] = [
@@ -38,10 +38,10 @@ const BLOCKS: [(&str, &[&str]); 7] = [
 const MAX_NAME: usize = 128;
 
 pub(super) fn check(body: &Value) -> Checked {
-    if let Some(field) = odd_field(body, &FIELDS) {
+    if let Some(field) = unknown_field(body, &FIELDS) {
         return broken(field, "Extra inputs are not permitted");
     }
-    check_said("model", &body["model"])?;
+    check_not_blank("model", &body["model"])?;
     check_settings(body)?;
     check_tools(body)?;
     check_marks(body)?;
@@ -92,9 +92,9 @@ fn check_settings(body: &Value) -> Checked {
         Value::Null => Ok(()),
         Value::Array(blocks) => blocks.iter().enumerate().try_for_each(|(at, block)| {
             refuse_if(block["type"] != "text", format!("system.{at}.type"), "Input should be 'text'")?;
-            check_said(&format!("system.{at}.text"), &block["text"])
+            check_not_blank(&format!("system.{at}.text"), &block["text"])
         }),
-        text => check_said("system", text),
+        text => check_not_blank("system", text),
     }
 }
 
@@ -111,11 +111,11 @@ fn check_tools(body: &Value) -> Checked {
     };
     let mut names = HashSet::new();
     for (at, tool) in tools.iter().enumerate() {
-        if let Some(field) = odd_field(tool, &["name", "description", "input_schema", "cache_control", "type"]) {
+        if let Some(field) = unknown_field(tool, &["name", "description", "input_schema", "cache_control", "type"]) {
             return broken(format!("tools.{at}.custom.{field}"), "Extra inputs are not permitted");
         }
         check_name(&format!("tools.{at}.custom.name"), &tool["name"], MAX_NAME)?;
-        check_said(&format!("tools.{at}.custom.description"), &tool["description"])?;
+        check_not_blank(&format!("tools.{at}.custom.description"), &tool["description"])?;
         if tool["input_schema"]["type"] != "object" {
             return broken(format!("tools.{at}.custom.input_schema.type"), "Input should be 'object'");
         }
@@ -166,7 +166,7 @@ fn check_messages(messages: &[Value]) -> Checked {
                 return broken(format!("{location}.content"), "messages must have non-empty content");
             }
             Value::Array(blocks) => check_blocks(&location, role, blocks, &mut ids)?,
-            text => check_said(&format!("{location}.content"), text)?,
+            text => check_not_blank(&format!("{location}.content"), text)?,
         }
         if role == "assistant" {
             check_results(at, blocks_of(at), blocks_of(at + 1))?;
@@ -197,7 +197,7 @@ fn check_blocks<'a>(location: &str, role: &str, blocks: &'a [Value], ids: &mut H
         let Some((_, fields)) = BLOCKS.iter().find(|(name, _)| *name == kind) else {
             return broken(format!("{location}.type"), format!("{} is no block", block["type"]));
         };
-        if let Some(field) = odd_field(block, &[&["type"], *fields].concat()) {
+        if let Some(field) = unknown_field(block, &[&["type"], *fields].concat()) {
             return broken(format!("{location}.{kind}.{field}"), "Extra inputs are not permitted");
         }
         let of_model = ["tool_use", "thinking", "redacted_thinking", "server_tool_use"].contains(&kind);
@@ -205,7 +205,7 @@ fn check_blocks<'a>(location: &str, role: &str, blocks: &'a [Value], ids: &mut H
             return broken(location, format!("`{kind}` blocks cannot be in a message of the {role}"));
         }
         match kind {
-            "text" => check_said(&format!("{location}.text"), &block["text"])?,
+            "text" => check_not_blank(&format!("{location}.text"), &block["text"])?,
             "image" => check_picture(&location, &block["source"])?,
             "tool_use" => {
                 check_name(&format!("{location}.tool_use.id"), &block["id"], usize::MAX)?;
@@ -217,7 +217,7 @@ fn check_blocks<'a>(location: &str, role: &str, blocks: &'a [Value], ids: &mut H
                     return broken(location, "`tool_use` ids must be unique");
                 }
             }
-            "tool_result" => check_said(&format!("{location}.content"), &block["content"])?,
+            "tool_result" => check_not_blank(&format!("{location}.content"), &block["content"])?,
             "thinking" if !block["thinking"].is_string() || block["signature"].as_str().is_none_or(str::is_empty) => {
                 return broken(format!("{location}.thinking.signature"), "Field required");
             }

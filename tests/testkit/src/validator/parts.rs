@@ -3,7 +3,7 @@
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::Value;
 
-use super::{Checked, broken, check_said, refuse_if};
+use super::{Checked, broken, check_not_blank, refuse_if};
 
 /// Media types of pictures that all providers accept, and their magic bytes.
 const SEEN: [(&str, &[u8]); 4] =
@@ -13,12 +13,12 @@ const MAX_PICTURE: usize = 5 << 20;
 
 /// Checks a text, or an array of parts that are texts or inline pictures.
 pub(super) fn check(location: &str, content: &Value) -> Checked {
-    let Some(parts) = content.as_array() else { return check_said(location, content) };
+    let Some(parts) = content.as_array() else { return check_not_blank(location, content) };
     refuse_if(parts.is_empty(), location, "it has no parts")?;
     for (at, part) in parts.iter().enumerate() {
         let location = format!("{location}[{at}]");
         match part["type"].as_str() {
-            Some("text") => check_said(&format!("{location}.text"), &part["text"])?,
+            Some("text") => check_not_blank(&format!("{location}.text"), &part["text"])?,
             Some("image_url") => check_picture(&format!("{location}.image_url.url"), &part["image_url"]["url"])?,
             _ => return broken(location, format!("{} is no type of a part", part["type"])),
         }

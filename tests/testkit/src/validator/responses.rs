@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
-use super::{Checked, MAX_NAME, broken, check_name, check_said, odd_field, parts, refuse_if, tools};
+use super::{Checked, MAX_NAME, broken, check_name, check_not_blank, parts, refuse_if, tools, unknown_field};
 
 /// Known fields of the body, except those that ask the server to store anything.
 const FIELDS: [&str; 20] = [
@@ -46,10 +46,10 @@ const MAX_ID: usize = 64;
 const MIN_ANSWER: u64 = 16;
 
 pub(super) fn check(body: &Value) -> Checked {
-    if let Some(field) = odd_field(body, &FIELDS) {
+    if let Some(field) = unknown_field(body, &FIELDS) {
         return broken(field, format!("Unknown parameter: '{field}'."));
     }
-    check_said("model", &body["model"])?;
+    check_not_blank("model", &body["model"])?;
     check_settings(body)?;
     check_tools(body)?;
     let Some(items) = body["input"].as_array().filter(|items| !items.is_empty()) else {
@@ -62,7 +62,7 @@ fn check_settings(body: &Value) -> Checked {
     // Otherwise, the server would store the conversation.
     refuse_if(body["store"] != Value::Bool(false), "store", "it must be false")?;
     if !body["instructions"].is_null() {
-        check_said("instructions", &body["instructions"])?;
+        check_not_blank("instructions", &body["instructions"])?;
     }
     if body["temperature"].as_f64().is_some_and(|degrees| !(0.0..=2.0).contains(&degrees)) {
         return broken("temperature", "it must be from 0 to 2");
@@ -79,7 +79,7 @@ fn check_settings(body: &Value) -> Checked {
         return broken("include", format!("Invalid value: {odd}"));
     }
     let reasoning = &body["reasoning"];
-    if let Some(field) = odd_field(reasoning, &["effort", "summary"]) {
+    if let Some(field) = unknown_field(reasoning, &["effort", "summary"]) {
         return broken(format!("reasoning.{field}"), "Unknown parameter");
     }
     let check = |name: &str, allowed: &[&str]| {
@@ -100,12 +100,12 @@ fn check_tools(body: &Value) -> Checked {
     let mut names = HashSet::new();
     for (at, tool) in offered.iter().enumerate() {
         let location = format!("tools[{at}]");
-        if let Some(field) = odd_field(tool, &["type", "name", "description", "parameters", "strict"]) {
+        if let Some(field) = unknown_field(tool, &["type", "name", "description", "parameters", "strict"]) {
             return broken(format!("{location}.{field}"), "Unknown parameter");
         }
         refuse_if(tool["type"] != "function", format!("{location}.type"), "it must be \"function\"")?;
         check_name(&format!("{location}.name"), &tool["name"], MAX_NAME)?;
-        check_said(&format!("{location}.description"), &tool["description"])?;
+        check_not_blank(&format!("{location}.description"), &tool["description"])?;
         if tool["parameters"]["type"] != "object" {
             return broken(format!("{location}.parameters"), "schema must have type 'object'");
         }
@@ -129,7 +129,7 @@ fn check_items(items: &[Value]) -> Checked {
         let Some((_, fields)) = ITEMS.iter().find(|(name, _)| *name == kind) else {
             return broken(format!("{location}.type"), format!("Invalid value: {}", item["type"]));
         };
-        if let Some(field) = odd_field(item, &[&["type"], *fields].concat()) {
+        if let Some(field) = unknown_field(item, &[&["type"], *fields].concat()) {
             return broken(format!("{location}.{field}"), "Unknown parameter");
         }
         match kind {
@@ -146,7 +146,7 @@ fn check_items(items: &[Value]) -> Checked {
                 waiting.push(id);
             }
             "function_call_output" => {
-                check_said(&format!("{location}.output"), &item["output"])?;
+                check_not_blank(&format!("{location}.output"), &item["output"])?;
                 let id = item["call_id"].as_str().unwrap_or_default();
                 let Some(found) = waiting.iter().position(|waiting| *waiting == id) else {
                     let message = format!("No tool call found for function call output with call_id {id}.");
@@ -189,13 +189,13 @@ fn check_message(location: &str, item: &Value) -> Checked {
         let location = format!("{location}.content[{at}]");
         match (role, part["type"].as_str().unwrap_or_default()) {
             ("user", "input_text") | ("assistant", "output_text") => {
-                check_said(&format!("{location}.text"), &part["text"])?;
+                check_not_blank(&format!("{location}.text"), &part["text"])?;
             }
             ("user", "input_image") => {
                 refuse_if(part["detail"] != "auto", format!("{location}.detail"), "it must be auto")?;
                 parts::check_picture(&format!("{location}.image_url"), &part["image_url"])?;
             }
-            ("assistant", "refusal") => check_said(&format!("{location}.refusal"), &part["refusal"])?,
+            ("assistant", "refusal") => check_not_blank(&format!("{location}.refusal"), &part["refusal"])?,
             _ => {
                 let supported =
                     if role == "user" { "'input_text' and 'input_image'" } else { "'output_text' and 'refusal'" };

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::{Checked, MAX_NAME, broken, check_name, check_said, refuse_if};
+use super::{Checked, MAX_NAME, broken, check_name, check_not_blank, refuse_if};
 
 /// Maximum number of tools in a request.
 const MAX_TOOLS: usize = 128;
@@ -24,7 +24,7 @@ pub(super) fn check(tools: &Value) -> Checked {
         if !names.insert(function["name"].as_str()) {
             return broken(format!("{location}.name"), format!("{} has come before", function["name"]));
         }
-        check_said(&format!("{location}.description"), &function["description"])?;
+        check_not_blank(&format!("{location}.description"), &function["description"])?;
         let length = function["description"].as_str().map_or(0, |text| text.chars().count());
         if length > MAX_DESCRIPTION {
             return broken(

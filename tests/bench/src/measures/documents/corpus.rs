@@ -54,7 +54,7 @@ impl Environment {
     async fn with(corpus: &str, scripts: &[&str]) -> anyhow::Result<Self> {
         let environment =
             Self { scripts: Scripts::of(SCRIPTS, "bench-python")?, corpus: python::target()?.join(corpus) };
-        environment.scripts.bring_packages().await?;
+        environment.scripts.install_packages().await?;
         environment.make_corpus(scripts).await?;
         Ok(environment)
     }
@@ -153,7 +153,7 @@ impl Question {
         self.query.chars().any(|letter| ('\u{4e00}'..='\u{9fff}').contains(&letter))
     }
 
-    /// Returns true if the answer is at this place. `place` is a citation, or just a page or sheet.
+    /// Returns true if the answer is at this location: a citation, or just a page or sheet.
     pub(super) fn is_answered(&self, document: &str, location: &str) -> bool {
         let is_there = match &self.page {
             None => true,

@@ -1,6 +1,6 @@
 //! Turns that need an answer: silence is not consent, and no model consents on behalf of the user.
 
-use crate::e2e::mcp::{behaving, world};
+use crate::e2e::mcp::{fake_server, world};
 
 use super::*;
 
@@ -128,7 +128,7 @@ async fn form_answer_counts_only_if_the_form_was_shown() {
 #[tokio::test]
 async fn question_of_an_mcp_server_is_answered_by_the_user_by_default() {
     for (approvals, may) in [("person", false), ("agentctl", false), ("caller", true)] {
-        let mut fake = behaving("asks_once");
+        let mut fake = fake_server("asks_once");
         fake["tools"]["act"]["effect"] = json!("read");
         let world = world(json!({"fake": fake})).await;
         world.model.respond_with(|request| match tool_texts(request) {

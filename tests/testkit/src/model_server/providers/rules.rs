@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Provider, Reply, answers::HandedOut};
+use super::{Provider, Reply, answers::IssuedCalls};
 
 /// Value that Gemini accepts instead of a signature, for calls of another model.
 const UNSIGNED: &str = "skip_thought_signature_validator";
@@ -10,7 +10,7 @@ const UNSIGNED: &str = "skip_thought_signature_validator";
 /// Fields of an assistant message that every server accepts.
 const USUAL: [&str; 4] = ["role", "content", "tool_calls", "refusal"];
 
-pub(super) fn refusal(provider: Provider, body: &Value, issued: &HandedOut) -> Option<Reply> {
+pub(super) fn refusal(provider: Provider, body: &Value, issued: &IssuedCalls) -> Option<Reply> {
     let messages = body["messages"].as_array()?;
     match provider {
         Provider::Mistral => mistral(messages),
@@ -79,7 +79,7 @@ fn mistral(messages: &[Value]) -> Option<Reply> {
     Some(Reply::status(400, error.to_string()))
 }
 
-fn gemini(messages: &[Value], issued: &HandedOut) -> Option<Reply> {
+fn gemini(messages: &[Value], issued: &IssuedCalls) -> Option<Reply> {
     let invalid = |message: String| {
         let error = json!({"code": 400, "message": message, "status": "INVALID_ARGUMENT"});
         Some(Reply::status(400, json!([{ "error": error }]).to_string()))
@@ -109,7 +109,7 @@ fn gemini(messages: &[Value], issued: &HandedOut) -> Option<Reply> {
     None
 }
 
-fn deepseek(messages: &[Value], issued: &HandedOut) -> Option<Reply> {
+fn deepseek(messages: &[Value], issued: &IssuedCalls) -> Option<Reply> {
     let lacks = |(_, message, calls): &(usize, &Value, &Vec<Value>)| match message["reasoning_content"].as_str() {
         None => true,
         // It accepts any reasoning, but its own must be unchanged.
@@ -123,7 +123,7 @@ fn deepseek(messages: &[Value], issued: &HandedOut) -> Option<Reply> {
     Some(Reply::status(400, json!({ "error": error }).to_string()))
 }
 
-fn kimi(messages: &[Value], issued: &HandedOut) -> Option<Reply> {
+fn kimi(messages: &[Value], issued: &IssuedCalls) -> Option<Reply> {
     let invalid = |message: String| {
         let error = json!({"message": message, "type": "invalid_request_error"});
         Some(Reply::status(400, json!({ "error": error }).to_string()))
@@ -153,7 +153,7 @@ fn groq(messages: &[Value]) -> Option<Reply> {
     Some(Reply::status(400, json!({ "error": error }).to_string()))
 }
 
-fn openrouter(messages: &[Value], issued: &HandedOut) -> Option<Reply> {
+fn openrouter(messages: &[Value], issued: &IssuedCalls) -> Option<Reply> {
     let wrong = |(at, message, calls): (usize, &Value, &Vec<Value>)| {
         let call = calls.iter().find_map(|call| issued.call(call))?;
         let details = &message["reasoning_details"];
