@@ -70,7 +70,7 @@ async fn idle_servers() -> anyhow::Result<Vec<Row>> {
         close(full);
     }
     let start = Row::new(
-        "50 MCP servers that nobody calls, added to the daemon's start",
+        "50 idle MCP servers, added to the daemon's start",
         vec![Figure::millis("median", added.median()).at_most(5.0)],
     )
     .over(Figure::millis("without them", floor.median()))
