@@ -38,7 +38,7 @@ impl Reader {
     fn model_calls(&self, tool: &'static str, arguments: Value) {
         self.model.respond_with(move |request| match tool_texts(request).as_str() {
             "" => Reply::default().and_call(tool, arguments.clone()),
-            result => Reply::text(format!("It told me: {result}")),
+            result => Reply::text(format!("Result: {result}")),
         });
     }
 

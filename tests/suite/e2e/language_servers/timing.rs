@@ -102,12 +102,12 @@ async fn server_is_notified_of_external_file_changes() {
     world.write("project/known.fk", "");
     let references = || ("references", json!({"path": "/project/a.fk", "line": 1, "symbol": "foo"}));
     let results = ask(&world, vec![references()]).await;
-    assert!(!results[0].contains("/told/"), "{results:?}");
+    assert!(!results[0].contains("/changed/"), "{results:?}");
     world.write("project/known.fk", "changed by hand");
     world.write("project/sub/new.fk", "");
     let write = ("write_file", json!({"path": "/project/settings.toml", "content": "a = 1\n"}));
     let results: Vec<String> = ask(&world, vec![write, references()]).await;
     for (name, change) in [("settings.toml", 1), ("known.fk", 2), ("new.fk", 1)] {
-        assert!(results[1].contains(&format!("/told/{name}-{change}")), "{name}: {results:?}");
+        assert!(results[1].contains(&format!("/changed/{name}-{change}")), "{name}: {results:?}");
     }
 }

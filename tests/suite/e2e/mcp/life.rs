@@ -108,7 +108,7 @@ async fn stop_sends_sigterm_to_the_server() {
     let world = world(json!({"fake": fake_server("listens")})).await;
     assert!(world.act("now").await.contains("acted: now"));
     world.ok(["mcp", "stop", "fake"]).await;
-    assert_eq!(world.read("told"), "to end\n");
+    assert_eq!(world.read("terminated"), "yes\n");
     assert_eq!(world.of_servers(), [0u32; 0]);
     world.assert_all_exit().await;
 }

@@ -114,7 +114,7 @@ async fn invalid_server_entry_affects_no_other_server() {
 #[tokio::test]
 async fn server_using_the_project_is_offered_only_with_a_project() {
     let server = |env: &str| {
-        let mut server = fake_server("tells_folder");
+        let mut server = fake_server("reports_folder");
         server.as_object_mut().unwrap().remove("tools");
         (server["env"], server["grants"]) = (json!({"CLIENT": env}), json!("*"));
         server
@@ -162,7 +162,7 @@ async fn server_using_the_project_is_offered_only_with_a_project() {
 
 #[tokio::test]
 async fn mcp_test_uses_the_current_folder_as_project() {
-    let mut server = fake_server("tells_folder");
+    let mut server = fake_server("reports_folder");
     (server["cwd"], server["env"]) = (json!("${PROJECT}"), json!({"CLIENT": "${CLAUDE_PROJECT_DIR}/x"}));
     let world = world(json!({"here": server})).await;
     world.write("shop/x", "");
@@ -187,7 +187,7 @@ async fn mcp_test_uses_the_current_folder_as_project() {
 
 #[tokio::test]
 async fn server_runs_in_the_folder_of_its_session() {
-    let mut server = fake_server("tells_folder");
+    let mut server = fake_server("reports_folder");
     (server["cwd"], server["env"]) = (json!("${PROJECT}"), json!({"CLIENT": "${PWD}"}));
     let world = world(json!({"fake": server})).await;
     world.write("shop/web/x", "");

@@ -54,7 +54,7 @@ fn of_given(label: &str, documents: &[Document], given: &Given, workers: usize) 
         Figure::count("workers left", count(workers)).at_most(0.0),
     ];
     let note = format!(
-        "{} files in {:.0} s: {} read whole, {} told why they were not, or not to the end{}{}",
+        "{} files in {:.0} s: {} read whole, {} reported with the reason{}{}",
         documents.len(),
         given.took.as_secs_f64(),
         documents.len() - given.problems.len(),
