@@ -212,7 +212,7 @@ fn on_small_disk(home: &TempHome, folder: &str, size: &str) -> Option<Command> {
     let mut attempt = Command::new("unshare");
     let attempt = attempt.args([flags, "/bin/sh", "-c", mount, "true"]).arg(&mount_point).arg(size).output();
     if !attempt.is_ok_and(|output| output.status.success()) {
-        eprintln!("not shown: this machine lets nobody mount a small disk");
+        eprintln!("skipped: mounting a small disk is not permitted");
         return None;
     }
     let mut command = home.command("unshare");

@@ -45,7 +45,7 @@ impl Unchangeable {
     fn make(files: Vec<PathBuf>) -> Option<Self> {
         let made = geteuid().is_root() && chattr("+i", &files);
         if !made {
-            eprintln!("not shown: nobody can make files unchangeable here");
+            eprintln!("skipped: files cannot be made immutable here");
         }
         made.then_some(Self(files))
     }
@@ -120,7 +120,7 @@ async fn read_only_disk_refuses_the_start_and_loses_nothing() {
         command
     };
     if !read_only("true".into()).output().is_ok_and(|output| output.status.success()) {
-        eprintln!("not shown: this machine lets nobody mount anything");
+        eprintln!("skipped: mounting is not permitted");
         return;
     }
     let refused = agentd_testkit::daemon::Running::spawn(read_only(program("agentd"))).output(Vec::new()).await;

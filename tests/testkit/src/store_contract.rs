@@ -422,9 +422,9 @@ async fn impossible_events_are_rejected(store: &impl Store) {
     script.seq = 0;
     let nameless = Event { turn_id: None, ..script.turn_started().as_ref().clone() };
     refused(store.append(vec![Arc::new(nameless)]).await, ErrorKind::InvalidInput);
-    let mut nobody = EventScript::new(SessionId::generate(), start());
-    refused(store.append(vec![nobody.warning()]).await, ErrorKind::NotFound);
-    for id in [script.session, other.session, nobody.session] {
+    let mut stranger = EventScript::new(SessionId::generate(), start());
+    refused(store.append(vec![stranger.warning()]).await, ErrorKind::NotFound);
+    for id in [script.session, other.session, stranger.session] {
         assert!(store.events(id, 0, 10).await.unwrap().is_empty());
     }
 }

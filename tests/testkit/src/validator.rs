@@ -69,7 +69,7 @@ pub fn chat_completions(body: &[u8]) -> Result<(), Broken> {
 pub fn chat_completions_of(body: &[u8], leeway: Leeway) -> Result<(), Broken> {
     // Parsing ensures valid UTF-8 without unpaired surrogates.
     let mut body: Value =
-        serde_json::from_slice(body).or_else(|error| broken("body", format!("it is no JSON: {error}")))?;
+        serde_json::from_slice(body).or_else(|error| broken("body", format!("invalid JSON: {error}")))?;
     if leeway != Leeway::default() {
         leeway.apply(&mut body);
     }
@@ -81,7 +81,7 @@ pub fn chat_completions_of(body: &[u8], leeway: Leeway) -> Result<(), Broken> {
 /// # Errors
 /// Returns the first rule that it breaks.
 pub fn messages(body: &[u8]) -> Result<(), Broken> {
-    let body = serde_json::from_slice(body).or_else(|error| broken("body", format!("it is no JSON: {error}")))?;
+    let body = serde_json::from_slice(body).or_else(|error| broken("body", format!("invalid JSON: {error}")))?;
     messages::check(&body)
 }
 
@@ -90,7 +90,7 @@ pub fn messages(body: &[u8]) -> Result<(), Broken> {
 /// # Errors
 /// Returns the first rule that it breaks.
 pub fn responses(body: &[u8]) -> Result<(), Broken> {
-    let body = serde_json::from_slice(body).or_else(|error| broken("body", format!("it is no JSON: {error}")))?;
+    let body = serde_json::from_slice(body).or_else(|error| broken("body", format!("invalid JSON: {error}")))?;
     responses::check(&body)
 }
 
@@ -164,7 +164,7 @@ fn unknown_field<'v>(object: &'v Value, fields: &[&str]) -> Option<&'v str> {
 fn check_not_blank(location: &str, text: &Value) -> Checked {
     match text.as_str() {
         None => broken(location, format!("it must be a string and is {text}")),
-        Some(text) if text.trim().is_empty() => broken(location, "it must say something and is blank"),
+        Some(text) if text.trim().is_empty() => broken(location, "the text must not be blank"),
         Some(_) => Ok(()),
     }
 }
@@ -237,7 +237,7 @@ mod tests {
         check(&body(json!([system, user, assistant, user])), None);
         check(&body(json!([])), Some("messages: "));
         check(&body(json!([user])), Some("messages[0].role: the first message"));
-        check(&body(json!([system])), Some("messages: nobody says anything"));
+        check(&body(json!([system])), Some("messages: no user message"));
         check(&body(json!([system, system, user])), Some("messages[1].role"));
         check(&body(json!([system, assistant, user])), Some("messages[1].role"));
         check(&body(json!([system, user, assistant])), Some("messages[2].role: the last message"));
@@ -261,9 +261,9 @@ mod tests {
         check(&with_calls(two, &[result("a"), result("c")]), Some("messages[4].tool_call_id"));
         check(&with_calls(json!([]), &[]), Some("messages[2].tool_calls"));
         let twice = json!([call("a", "x", "{}"), call("a", "y", "{}")]);
-        check(&with_calls(twice, &[result("a")]), Some("has come before"));
+        check(&with_calls(twice, &[result("a")]), Some("is a duplicate"));
         let later = [result("a"), json!({"role": "assistant", "tool_calls": [call("a", "x", "{}")]}), result("a")];
-        check(&with_calls(json!([call("a", "x", "{}")]), &later), Some("has come before"));
+        check(&with_calls(json!([call("a", "x", "{}")]), &later), Some("is a duplicate"));
         let blank = json!({"role": "tool", "tool_call_id": "a", "content": ""});
         check(&with_calls(json!([call("a", "x", "{}")]), &[blank]), Some("messages[3].content"));
     }
@@ -438,12 +438,12 @@ mod tests {
         check(&with("tools", json!([lax, lax])), Some("tools[1].name"));
         check(&with("tools", json!([{"type": "function", "function": tool}])), Some("tools[0].function"));
         check(&whole(json!([])), Some("at least one item"));
-        check(&whole(json!([user, assistant(" "), user])), Some("it must say something"));
-        check(&whole(json!([user, assistant("a")])), Some("nobody asks anything"));
+        check(&whole(json!([user, assistant(" "), user])), Some("must not be blank"));
+        check(&whole(json!([user, assistant("a")])), Some("no open input"));
         check(&whole(json!([user, call("a"), user])), Some("No tool output found for function call a."));
         check(&whole(json!([user, call("a"), call("b"), output("b")])), Some("No tool output found"));
         check(&whole(json!([user, output("a")])), Some("No tool call found"));
-        check(&whole(json!([user, call("a"), output("a"), call("a"), output("a")])), Some("has come before"));
+        check(&whole(json!([user, call("a"), output("a"), call("a"), output("a")])), Some("is a duplicate"));
         check(&whole(json!([user, thought])), Some("without its required following item"));
         check(&whole(json!([user, thought, user])), Some("without its required following item"));
         let mut bare = thought.clone();

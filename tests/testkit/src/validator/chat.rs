@@ -21,7 +21,7 @@ pub(super) fn check(body: &Value) -> Checked {
         tools::check(&body["tools"])?;
         tools::check_choice(&body["tool_choice"])?;
     } else if !body["tool_choice"].is_null() {
-        return broken("tool_choice", "it is only allowed where there are tools");
+        return broken("tool_choice", "it requires tools");
     }
     match body["messages"].as_array() {
         Some(messages) if !messages.is_empty() => Conversation::default().check(messages),
@@ -43,7 +43,7 @@ fn check_settings(body: &Value) -> Checked {
     let stops = |value: &Value| value.as_array().is_some_and(|stops| (1..=4).contains(&stops.len()));
     absent_or("stop", &stops, "an array of 1 to 4 texts")?;
     if !body["stream_options"].is_null() && body["stream"] != Value::Bool(true) {
-        return broken("stream_options", "it stands only where `stream` is true");
+        return broken("stream_options", "it requires `stream` to be true");
     }
     Ok(())
 }
@@ -66,7 +66,7 @@ impl<'a> Conversation<'a> {
         }
         self.check_answered()?;
         if !messages.iter().any(|message| message["role"] == "user") {
-            return broken("messages", "nobody says anything: there is no message of the user");
+            return broken("messages", "no user message");
         }
         if self.last_role == "assistant" {
             let last = messages.len() - 1;
@@ -82,7 +82,7 @@ impl<'a> Conversation<'a> {
             return broken(location("role"), format!("{} is no role", message["role"]));
         };
         if let Some(field) = unknown_field(message, &[&["role"], *fields].concat()) {
-            return broken(location(field), format!("a message of the {role} has no such field"));
+            return broken(location(field), format!("unknown field of a {role} message"));
         }
         refuse_if(at == 0 && role != "system", location("role"), "the first message must be of the system")?;
         if role != "tool" {
@@ -114,7 +114,7 @@ impl<'a> Conversation<'a> {
         match self.waiting.first() {
             Some(id) => {
                 let location = format!("messages[{}].tool_calls", self.called_at);
-                broken(location, format!("no result answers {id:?} right behind it"))
+                broken(location, format!("no result answers {id:?} in the next message"))
             }
             None => Ok(()),
         }
@@ -137,7 +137,7 @@ impl<'a> Conversation<'a> {
             let location = format!("{location}.tool_calls[{number}]");
             check_call(&location, call)?;
             let id = call["id"].as_str().unwrap_or_default();
-            refuse_if(!self.ids.insert(id), format!("{location}.id"), format!("{id:?} has come before"))?;
+            refuse_if(!self.ids.insert(id), format!("{location}.id"), format!("{id:?} is a duplicate"))?;
             self.waiting.push(id);
         }
         self.called_at = at;
@@ -161,17 +161,17 @@ impl<'a> Conversation<'a> {
 
 fn check_call(location: &str, call: &Value) -> Checked {
     if let Some(field) = unknown_field(call, &["id", "type", "function"]) {
-        return broken(format!("{location}.{field}"), "a call has no such field");
+        return broken(format!("{location}.{field}"), "unknown field of a call");
     }
     check_name(&format!("{location}.id"), &call["id"], MAX_ID)?;
     refuse_if(call["type"] != "function", format!("{location}.type"), "it must be \"function\"")?;
     check_name(&format!("{location}.function.name"), &call["function"]["name"], MAX_NAME)?;
     let location = format!("{location}.function.arguments");
     let Some(arguments) = call["function"]["arguments"].as_str() else {
-        return broken(location, "it must be a string with JSON in it");
+        return broken(location, "it must be a string that contains JSON");
     };
     match serde_json::from_str::<Map<String, Value>>(arguments) {
         Ok(_) => Ok(()),
-        Err(error) => broken(location, format!("it holds no JSON object that all readers take: {error}")),
+        Err(error) => broken(location, format!("not a JSON object that all parsers accept: {error}")),
     }
 }

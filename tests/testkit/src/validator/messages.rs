@@ -261,7 +261,7 @@ fn check_answers(at: usize, blocks: &[Value], before: &[Value]) -> Checked {
             others = true;
             continue;
         }
-        refuse_if(others, format!("messages.{at}"), "`tool_result` blocks must stand before all other blocks")?;
+        refuse_if(others, format!("messages.{at}"), "`tool_result` blocks must precede all other blocks")?;
         if !before.iter().any(|call| call["type"] == "tool_use" && call["id"] == block["tool_use_id"]) {
             return broken(
                 format!("messages.{at}"),
@@ -276,6 +276,6 @@ fn check_picture(location: &str, source: &Value) -> Checked {
     let location = format!("{location}.image.source");
     match (source["type"].as_str(), source["media_type"].as_str(), source["data"].as_str()) {
         (Some("base64"), Some(kind), Some(data)) => parts::check_data(&location, kind, data),
-        _ => broken(location, "only pictures as data are looked at here"),
+        _ => broken(location, "only inline pictures are supported here"),
     }
 }

@@ -14,7 +14,7 @@ const MAX_PICTURE: usize = 5 << 20;
 /// Checks a text, or an array of parts that are texts or inline pictures.
 pub(super) fn check(location: &str, content: &Value) -> Checked {
     let Some(parts) = content.as_array() else { return check_not_blank(location, content) };
-    refuse_if(parts.is_empty(), location, "it has no parts")?;
+    refuse_if(parts.is_empty(), location, "missing parts")?;
     for (at, part) in parts.iter().enumerate() {
         let location = format!("{location}[{at}]");
         match part["type"].as_str() {
@@ -29,19 +29,19 @@ pub(super) fn check(location: &str, content: &Value) -> Checked {
 /// Checks an inline picture.
 pub(super) fn check_picture(location: &str, url: &Value) -> Checked {
     let data = url.as_str().and_then(|url| url.strip_prefix("data:")).and_then(|data| data.split_once(";base64,"));
-    let Some((kind, data)) = data else { return broken(location, "a picture must come as data, in base64") };
+    let Some((kind, data)) = data else { return broken(location, "a picture must be inline base64 data") };
     check_data(location, kind, data)
 }
 
 /// Checks the data of a picture of that type.
 pub(super) fn check_data(location: &str, kind: &str, data: &str) -> Checked {
-    let Ok(bytes) = BASE64_STANDARD.decode(data) else { return broken(location, "its base64 is damaged") };
+    let Ok(bytes) = BASE64_STANDARD.decode(data) else { return broken(location, "invalid base64") };
     let Some((_, begins)) = SEEN.iter().find(|(seen, _)| *seen == kind) else {
         return broken(location, format!("{kind:?} is no type of a picture that is taken"));
     };
-    refuse_if(!bytes.starts_with(begins), location, format!("it is no {kind}"))?;
+    refuse_if(!bytes.starts_with(begins), location, format!("not valid {kind} data"))?;
     if bytes.len() > MAX_PICTURE {
-        return broken(location, format!("it has {} bytes; {MAX_PICTURE} are allowed", bytes.len()));
+        return broken(location, format!("it has {} bytes, at most {MAX_PICTURE} are allowed", bytes.len()));
     }
     Ok(())
 }

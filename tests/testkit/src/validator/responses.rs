@@ -116,7 +116,7 @@ fn check_tools(body: &Value) -> Checked {
                 "'additionalProperties' is required to be supplied and to be false",
             );
         }
-        refuse_if(!names.insert(tool["name"].as_str()), format!("{location}.name"), "it has come before")?;
+        refuse_if(!names.insert(tool["name"].as_str()), format!("{location}.name"), "it is a duplicate")?;
     }
     Ok(())
 }
@@ -142,7 +142,7 @@ fn check_items(items: &[Value]) -> Checked {
             "function_call" => {
                 check_call(&location, item)?;
                 let id = item["call_id"].as_str().unwrap_or_default();
-                refuse_if(!ids.insert(id), format!("{location}.call_id"), format!("{id:?} has come before"))?;
+                refuse_if(!ids.insert(id), format!("{location}.call_id"), format!("{id:?} is a duplicate"))?;
                 waiting.push(id);
             }
             "function_call_output" => {
@@ -162,7 +162,7 @@ fn check_items(items: &[Value]) -> Checked {
     let is_open = |last: &Value| last["type"] == "function_call_output" || last["role"] == "user";
     match items.last() {
         Some(last) if is_open(last) => Ok(()),
-        _ => broken("input", "nobody asks anything: the last item must be of the user, or an output"),
+        _ => broken("input", "no open input: the last item must be a user message or an output"),
     }
 }
 
@@ -216,7 +216,7 @@ fn check_call(location: &str, item: &Value) -> Checked {
     let arguments = item["arguments"].as_str().unwrap_or_default();
     match serde_json::from_str::<Map<String, Value>>(arguments) {
         Ok(_) => Ok(()),
-        Err(error) => broken(format!("{location}.arguments"), format!("it holds no JSON object: {error}")),
+        Err(error) => broken(format!("{location}.arguments"), format!("not a JSON object: {error}")),
     }
 }
 

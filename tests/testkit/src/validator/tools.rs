@@ -22,7 +22,7 @@ pub(super) fn check(tools: &Value) -> Checked {
         let (location, function) = (format!("{location}.function"), &tool["function"]);
         check_name(&format!("{location}.name"), &function["name"], MAX_NAME)?;
         if !names.insert(function["name"].as_str()) {
-            return broken(format!("{location}.name"), format!("{} has come before", function["name"]));
+            return broken(format!("{location}.name"), format!("{} is a duplicate", function["name"]));
         }
         check_not_blank(&format!("{location}.description"), &function["description"])?;
         let length = function["description"].as_str().map_or(0, |text| text.chars().count());
