@@ -153,7 +153,7 @@ async fn unreadable_rules_keep_the_previous_rules() {
     let cases: [(&str, Break); 5] = [
         ("no YAML", |path| fs::write(path, "tools: [").unwrap()),
         ("a word that is no key", |path| fs::write(path, "tools: {run_bash_command: {denny: []}}\n").unwrap()),
-        ("a pattern that is none", |path| {
+        ("an invalid pattern", |path| {
             fs::write(path, "global: {risk_patterns: {high: {patterns: ['(']}}}\n").unwrap();
         }),
         ("no text", |path| fs::write(path, b"tools: \xff\xfe\n").unwrap()),

@@ -304,15 +304,15 @@ mod tests {
 
     #[test]
     fn body_must_be_portable_json() {
-        check_text("", Some("body: it is no JSON"));
+        check_text("", Some("body: invalid JSON"));
         let user = r#"{"role":"user","content":"TEXT"}"#;
         let with = |text: &str| {
             let user = user.replace("TEXT", text);
             format!(r#"{{"model":"m","messages":[{{"role":"system","content":"s"}},{user}]}}"#)
         };
         check_text(&with("fine \\ud83d\\ude00"), None);
-        check_text(&with("half \\ud83d"), Some("body: it is no JSON"));
-        check_text(&with("half \\ude00 \\u0041"), Some("body: it is no JSON"));
+        check_text(&with("half \\ud83d"), Some("body: invalid JSON"));
+        check_text(&with("half \\ude00 \\u0041"), Some("body: invalid JSON"));
         let found = chat_completions(b"{\"model\":\"\xff\"}").unwrap_err();
         assert_eq!(found.place, "body");
     }
