@@ -211,7 +211,7 @@ pub(super) fn codes(done: usize) -> Reply {
 }
 
 /// Runs a turn. Returns the usage of each model call with its share of repeated tokens, and the session.
-pub(super) async fn usages(client: &Client, start: StartRequest) -> anyhow::Result<(Vec<CallUsage>, SessionId)> {
+pub(super) async fn usages(client: &Client, start: StartRequest) -> anyhow::Result<(Vec<MeasuredCall>, SessionId)> {
     let mut stream = client.turn(start).await?;
     let mut usages = Vec::new();
     while let Some(event) = stream.next().await? {
@@ -224,7 +224,7 @@ pub(super) async fn usages(client: &Client, start: StartRequest) -> anyhow::Resu
     Ok((usages, stream.session_id()))
 }
 
-pub(super) type CallUsage = (Usage, Option<agentd_core::context::PromptReport>);
+pub(super) type MeasuredCall = (Usage, Option<agentd_core::context::PromptReport>);
 
 const LOCAL: &str = "prompt tokens that the built-in model had computed before";
 
