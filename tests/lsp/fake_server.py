@@ -6,11 +6,11 @@ import sys
 import threading
 import time
 
-HOW = sys.argv[1] if len(sys.argv) > 1 else "works"
+MODE = sys.argv[1] if len(sys.argv) > 1 else "works"
 texts, versions = {}, {}
-# Names of files whose changes it was told of.
-told = []
-loaded = HOW not in ("loads", "progresses")
+# Names of files with reported changes, and the kinds of the changes.
+changed_files = []
+loaded = MODE not in ("loads", "progresses")
 writing = threading.Lock()
 
 
@@ -24,9 +24,9 @@ def write(message):
 def load(capabilities):
     """Knows nothing of the project for a while, and says so in its way before it answers anything."""
     status = capabilities.get("experimental", {}).get("serverStatusNotification")
-    if HOW == "loads" and status:
+    if MODE == "loads" and status:
         write({"method": "experimental/serverStatus", "params": {"health": "ok", "quiescent": False}})
-    if HOW == "progresses":
+    if MODE == "progresses":
         write({"id": "p", "method": "window/workDoneProgress/create", "params": {"token": 7}})
         write({"method": "$/progress", "params": {"token": 7, "value": {"kind": "begin", "title": "loads"}}})
 
@@ -34,9 +34,9 @@ def load(capabilities):
         global loaded
         time.sleep(4)
         loaded = True
-        if HOW == "loads" and status:
+        if MODE == "loads" and status:
             write({"method": "experimental/serverStatus", "params": {"health": "ok", "quiescent": True}})
-        if HOW == "progresses":
+        if MODE == "progresses":
             write({"method": "$/progress", "params": {"token": 7, "value": {"kind": "end"}}})
 
     threading.Thread(target=end, daemon=True).start()
@@ -62,13 +62,13 @@ def findings(uri):
     found = []
     if not loaded:
         return found
-    if HOW == "imports" and "BROKEN" in seen(os.path.dirname(uri[len("file://"):]) + "/b.fk"):
+    if MODE == "imports" and "BROKEN" in seen(os.path.dirname(uri[len("file://"):]) + "/b.fk"):
         found.append({"range": place(0, 0, 1), "severity": 1, "message": "what it imports is broken"})
     for number, line in enumerate(texts[uri].split("\n")):
         if "BROKEN" in line:
             message = "this is broken:\n\x1b[31m " + line.strip()
             found.append({"range": place(number, 0, len(line)), "severity": 1, "code": "E1", "source": "fake", "message": message})
-        if HOW == "reads" and "BROKEN" in line:
+        if MODE == "reads" and "BROKEN" in line:
             paths = [os.path.join(folder, name) for folder, _, names in os.walk("/project") for name in names]
             found[-1]["message"] = "|".join(seen(path) for path in sorted(paths) if not path.endswith(".fk"))
         if "ODD" in line:
@@ -92,24 +92,24 @@ def look_again():
 
 
 def misbehave():
-    if HOW == "crashes":
+    if MODE == "crashes":
         sys.exit(3)
-    if HOW == "floods":
+    if MODE == "floods":
         while True:
             write({"method": "window/logMessage", "params": {"type": 3, "message": "x" * 10000}})
-    if HOW == "nonsense":
+    if MODE == "nonsense":
         sys.stdout.write("Segmentation fault\n" * 3)
         sys.stdout.flush()
         time.sleep(3600)
-    if HOW == "huge":
+    if MODE == "huge":
         sys.stdout.write("Content-Length: 99999999999\r\n\r\n")
         sys.stdout.flush()
         time.sleep(3600)
-    if HOW == "memory":
+    if MODE == "memory":
         kept = []
         while True:
             kept.append(bytearray(16 << 20))
-    if HOW == "deaf":
+    if MODE == "deaf":
         time.sleep(3600)
 
 
@@ -121,17 +121,17 @@ def names(text, symbol):
             at = line.find(symbol, at + 1)
 
 
-if HOW == "dies":
+if MODE == "dies":
     sys.exit(7)
 while True:
     message = read()
     method, params = message.get("method"), message.get("params") or {}
     uri = (params.get("textDocument") or {}).get("uri")
     if method == "initialize":
-        if HOW == "mute":
+        if MODE == "mute":
             time.sleep(3600)
         capabilities = {"textDocumentSync": 1}
-        pulled = HOW in ("pulled", "loads", "progresses")
+        pulled = MODE in ("pulled", "loads", "progresses")
         if pulled:
             capabilities["diagnosticProvider"] = {"interFileDependencies": False, "workspaceDiagnostics": False}
         write({"id": message["id"], "result": {"capabilities": capabilities}})
@@ -144,41 +144,41 @@ while True:
         changes = params.get("contentChanges")
         texts[uri] = changes[0]["text"] if changes else document["text"]
         versions[uri] = document["version"]
-        if HOW == "slow":
+        if MODE == "slow":
             time.sleep(1)
-        if HOW != "hangs" and not pulled:
+        if MODE != "hangs" and not pulled:
             shown = {"uri": uri, "version": versions[uri], "diagnostics": findings(uri)}
-            if HOW == "unversioned":
+            if MODE == "unversioned":
                 del shown["version"]
             write({"method": "textDocument/publishDiagnostics", "params": shown})
     elif method == "workspace/didChangeWatchedFiles":
-        told += [change["uri"].rsplit("/", 1)[1] + "-" + str(change["type"]) for change in params["changes"]]
-        if HOW == "imports":
+        changed_files += [change["uri"].rsplit("/", 1)[1] + "-" + str(change["type"]) for change in params["changes"]]
+        if MODE == "imports":
             threading.Thread(target=look_again, daemon=True).start()
     elif method == "textDocument/diagnostic":
         write({"id": message["id"], "result": {"kind": "full", "items": findings(uri)}})
     elif method == "textDocument/references":
-        if HOW == "network":
-            # What it can reach, told as a place.
+        if MODE == "network":
+            # What it can reach, returned as a location.
             import socket
 
             try:
                 socket.create_connection(("127.0.0.1", 9), 1)
-                told = "reached"
+                access = "reached"
             except OSError as error:
-                told = "refused" if error.errno == 111 else "closed"
+                access = "refused" if error.errno == 111 else "closed"
             for path in (texts and "/project/made", os.path.expanduser("~/made")):
                 try:
                     open(path, "w").close()
-                    told += "-written"
+                    access += "-written"
                 except OSError:
-                    told += "-held"
-            write({"id": message["id"], "result": [{"uri": "file:///" + told, "range": place(0, 0, 1)}]})
+                    access += "-held"
+            write({"id": message["id"], "result": [{"uri": "file:///" + access, "range": place(0, 0, 1)}]})
         elif not loaded:
             write({"id": message["id"], "result": None})
         else:
             found = [{"uri": uri, "range": place(line, at, at + 3)} for line, at in names(texts[uri], "foo")]
-            found += [{"uri": "file:///told/" + name, "range": place(0, 0, 1)} for name in told]
+            found += [{"uri": "file:///changed/" + name, "range": place(0, 0, 1)} for name in changed_files]
             write({"id": message["id"], "result": found})
     elif method == "textDocument/definition":
         found = [{"uri": uri, "range": place(line, at, at + 3)} for line, at in names(texts[uri], "foo")][:1]
@@ -186,8 +186,8 @@ while True:
         write({"id": message["id"], "result": found + [outside]})
     elif method == "textDocument/rename":
         others = {"escapes": "/../../etc/other.fk", "hooks": "/.git/hooks/other.fk"}
-        other = uri.rsplit("/", 1)[0] + others.get(HOW, "/other.fk")
-        new = "evil" if HOW == "wrong" else params["newName"]
+        other = uri.rsplit("/", 1)[0] + others.get(MODE, "/other.fk")
+        new = "evil" if MODE == "wrong" else params["newName"]
         edits = [{"range": place(line, at, at + 3), "newText": new} for line, at in names(texts[uri], "foo")]
         changes = {uri: edits, other: [{"range": place(0, 0, 3), "newText": params["newName"]}]}
         write({"id": message["id"], "result": {"changes": changes}})

@@ -8,7 +8,7 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-HOW, HOME = sys.argv[1], sys.argv[2]
+MODE, HOME = sys.argv[1], sys.argv[2]
 sessions = iter(range(1, 10**9))
 known = set()
 
@@ -47,8 +47,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self):
         text = self.rfile.read(int(self.headers.get("content-length", 0)))
-        if HOW.startswith("sends_to:"):
-            return self.reply(307, location=HOW.removeprefix("sends_to:"))
+        if MODE.startswith("sends_to:"):
+            return self.reply(307, location=MODE.removeprefix("sends_to:"))
         note("asked", self.headers.get("x-key", "nobody"))
         message = json.loads(text)
         if not self.allows(message):
@@ -56,12 +56,12 @@ class Handler(BaseHTTPRequestHandler):
         method, number = message.get("method"), message.get("id")
         answer = lambda result, **headers: self.reply(200, {"jsonrpc": "2.0", "id": number, "result": result}, **headers)
         note("methods", method or "")
-        if method == "server/discover" and HOW == "hangs":
+        if method == "server/discover" and MODE == "hangs":
             time.sleep(60)
-        elif method == "server/discover" and HOW == "refuses":
+        elif method == "server/discover" and MODE == "refuses":
             error = {"code": -32000, "message": "the key is missing"}
             self.reply(200, {"jsonrpc": "2.0", "id": number, "error": error})
-        elif method == "initialize" and HOW != "refuses":
+        elif method == "initialize" and MODE != "refuses":
             session = "s%d" % next(sessions)
             known.add(session)
             answer({"protocolVersion": message["params"]["protocolVersion"], "capabilities": {"tools": {}},
@@ -72,7 +72,7 @@ class Handler(BaseHTTPRequestHandler):
             answer({"tools": [{"name": "act", "inputSchema": {"type": "object"}}]})
         elif method == "tools/call":
             note("acted", self.headers.get("mcp-session-id", ""))
-            if HOW == "forgets" and len(known) == 1:
+            if MODE == "forgets" and len(known) == 1:
                 self.reply(404)
             else:
                 answer({"content": [{"type": "text", "text": "acted at last"}]})

@@ -16,9 +16,9 @@ import itertools
 import json
 from urllib.parse import parse_qs, quote, urlsplit
 
-from fake_http import HOW, Handler, note, serve
+from fake_http import MODE, Handler, note, serve
 
-WORDS = HOW.split(",")
+WORDS = MODE.split(",")
 numbers = itertools.count(1)
 clients = {"me": "registered-secret"} if "by_hand" in WORDS else {}
 codes, tokens, renewals = {}, {}, {}

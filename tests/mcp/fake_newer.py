@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 
-HOW = sys.argv[1]
+MODE = sys.argv[1]
 HOME = os.environ.get("HOME", "/tmp")
 IS_OLD = os.path.exists(os.path.join(HOME, "old"))
 LOCK = threading.Lock()
@@ -50,21 +50,21 @@ def act(message):
     params = message["params"]
     answers, state = params.get("inputResponses"), params.get("requestState", "0")
     note("acted", json.dumps([answers, state]))
-    if HOW == "asks" and not answers:
+    if MODE == "asks" and not answers:
         ask(message, "1", "who")
-    elif HOW == "asks":
+    elif MODE == "asks":
         say(message, json.dumps([answers, state]))
-    elif HOW == "asks_for_ever":
+    elif MODE == "asks_for_ever":
         ask(message, str(int(state) + 1), "who")
-    elif HOW == "asks_at_once":
+    elif MODE == "asks_at_once":
         ask(message, "1", *["n%d" % number for number in range(500)])
-    elif HOW == "never_done":
+    elif MODE == "never_done":
         ask(message, "1")
-    elif HOW == "samples":
+    elif MODE == "samples":
         words = [{"role": "user", "content": {"type": "text", "text": "hi"}}]
         sample = {"method": "sampling/createMessage", "params": {"messages": words, "maxTokens": 5}}
         answer(message, {"resultType": "input_required", "inputRequests": {"it": sample}})
-    elif HOW == "meta":
+    elif MODE == "meta":
         say(message, json.dumps(params["_meta"]))
     else:
         say(message, "acted: " + json.dumps(params.get("arguments")))
@@ -76,7 +76,7 @@ def report(message):
     wanted = message["params"]["notifications"]
     acknowledged = {"_meta": meta, "notifications": wanted}
     send({"method": "notifications/subscriptions/acknowledged", "params": acknowledged})
-    while HOW == "changes":
+    while MODE == "changes":
         send({"method": "notifications/tools/list_changed", "params": {"_meta": meta}})
         time.sleep(0.02)
 
@@ -94,18 +94,18 @@ def main():
             answer(message, {"protocolVersion": "2025-06-18", "capabilities": capabilities,
                              "serverInfo": {"name": "fake", "version": "1"}})
         elif IS_OLD and method == "server/discover":
-            if HOW != "silent":
+            if MODE != "silent":
                 refuse(message, -32601, "no such method")
         elif not IS_OLD and meta.get(VERSION) != "2026-07-28":
             refuse(message, -32022, "no such version", supported=["2026-07-28"], requested=str(meta.get(VERSION)))
-        elif method == "server/discover" and HOW == "refuses":
+        elif method == "server/discover" and MODE == "refuses":
             refuse(message, -32000, "the key is missing")
         elif method == "server/discover":
             info = {"io.modelcontextprotocol/serverInfo": {"name": "fake", "version": "2"}}
             answer(message, {"supportedVersions": ["2026-07-28"], "capabilities": capabilities, "_meta": info,
                              "ttlMs": 0, "cacheScope": "private"})
         elif method == "tools/list":
-            names = ["act", "tool_%d" % int(time.time() * 10)] if HOW == "changes" else ["act"]
+            names = ["act", "tool_%d" % int(time.time() * 10)] if MODE == "changes" else ["act"]
             tools = [{"name": name, "inputSchema": {"type": "object"}} for name in names]
             note("listed")
             answer(message, {"tools": tools}, **({} if IS_OLD else {"ttlMs": 0, "cacheScope": "private"}))

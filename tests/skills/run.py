@@ -27,7 +27,7 @@ def main():
         for name, ran in zip(names, pool.map(run, names)):
             lines = ran.stdout.strip().split("\n")
             print(f"{name}: {' '.join(line for line in lines[-3:] if line)}" if ran.returncode == 0 else ran.stdout, flush=True)
-            # From Python 3.12 on, no test at all is a failure too; before, it is told here.
+            # From Python 3.12 on, a run without tests fails by itself.
             if ran.returncode or "Ran 0 tests" in ran.stdout:
                 failed.append(name)
     print(f"{len(names) - len(failed)} passed, {len(failed)} failed" + (f": {', '.join(failed)}" if failed else ""))

@@ -54,23 +54,23 @@ class GitReview(Trial):
 
     def test_overview_of_a_branch(self):
         self.feature()
-        told = self.overview("main..feature")
-        self.assertEqual([commit[3] for commit in told["commits"]], ["Change <things>"])
-        paths = [file["path"] for file in told["files"]]
+        overview_json = self.overview("main..feature")
+        self.assertEqual([commit[3] for commit in overview_json["commits"]], ["Change <things>"])
+        paths = [file["path"] for file in overview_json["files"]]
         self.assertNotIn("other.txt", paths, "what main did since is not reviewed")
         self.assertEqual((paths[0], paths[-1]), ("migrations/2.sql", "Cargo.lock"))
-        files = {file["path"]: file for file in told["files"]}
+        files = {file["path"]: file for file in overview_json["files"]}
         self.assertEqual((files["neue 名.txt"]["status"], files["neue 名.txt"]["from"]), ("renamed", "old name.txt"))
         self.assertTrue(files["pic.bin"]["binary"])
         self.assertEqual((files["src/app.py"]["added"], files["src/app.py"]["removed"]), (2, 2))
         self.assertIn("def first", [name for name, _, _ in files["src/app.py"]["functions"]])
         self.assertEqual([name for name, _, _ in files["src/lib.rs"]["functions"]], ["fn two"])
-        signs = {(sign["file"], sign["line"]): sign["reason"] for sign in told["signs"]}
+        signs = {(sign["file"], sign["line"]): sign["reason"] for sign in overview_json["signs"]}
         self.assertEqual(signs["src/app.py", "5"], "output or a stop for debugging")
         self.assertEqual(signs["src/app.py", "-9"], "a check is gone")
         self.assertEqual(signs["src/lib.rs", "7"], "ends the program where it fails")
         self.assertEqual(signs["key.py", "1"], "looks like a secret")
-        self.assertIn("changes or destroys stored data", [sign["reason"] for sign in told["signs"]])
+        self.assertIn("changes or destroys stored data", [sign["reason"] for sign in overview_json["signs"]])
         text = self.done("overview.py", "--repo", "temp/repo", "main..feature")
         self.assertIn("1. migrations/2.sql  +1 -0  migration, new", text)
         self.assertIn("src/app.py:-9: a check is gone: assert b", text)
@@ -97,10 +97,10 @@ class GitReview(Trial):
             self.commit(f"Change {number}", {"src/hot.py": f"def hot():\n    return {number}\n"})
         self.git("checkout", "-q", "-b", "more")
         self.commit("More", {"src/hot.py": "def hot():\n" + "    a = 1\n" * 9, "src/cold.py": "def cold():\n" + "    a = 1\n" * 9, "tests/test_cold.py": "def test_cold():\n    assert 1\n"})
-        told = self.overview()
-        self.assertEqual(told["files"][0]["path"], "src/hot.py")
-        self.assertEqual(told["files"][0]["commits_in_a_year"], 10)
-        self.assertEqual(told["untested"], ["src/hot.py"])
+        overview_json = self.overview()
+        self.assertEqual(overview_json["files"][0]["path"], "src/hot.py")
+        self.assertEqual(overview_json["files"][0]["commits_in_a_year"], 10)
+        self.assertEqual(overview_json["untested"], ["src/hot.py"])
         self.assertIn("changed 10 times in a year", self.done("overview.py", "--repo", "temp/repo"))
 
     def test_show(self):
@@ -135,14 +135,14 @@ class GitReview(Trial):
             "long.js": "x" * 50_000 + "\n", "hidden.py": "a = 1 # \u202e evil\n", "diff.txt": "+++ b/x\n--- a/y\n@@ -1 +1 @@\ndiff --git a/q b/q\n", "nl.txt": "no end",
             "empty.txt": "", "mark.py": "<<<<<<< HEAD\na\n=======\nb\n>>>>>>> x\n",
         })  # fmt: skip
-        told = self.overview("main..strange")
-        self.assertEqual(len(told["files"]), 11)
-        paths = {file["path"]: file for file in told["files"]}
+        overview_json = self.overview("main..strange")
+        self.assertEqual(len(overview_json["files"]), 11)
+        paths = {file["path"]: file for file in overview_json["files"]}
         self.assertIn("-dash.py", paths)
         self.assertIn('a "quoted"\\name.py', paths)
         self.assertIn("tab\tname.py", paths)
         self.assertEqual(paths["diff.txt"]["added"], 4)
-        reasons = [(sign["file"], sign["reason"]) for sign in told["signs"]]
+        reasons = [(sign["file"], sign["reason"]) for sign in overview_json["signs"]]
         self.assertIn(("hidden.py", "letters that cannot be seen or turn the direction of a text"), reasons)
         self.assertEqual(reasons.count(("mark.py", "a mark of a merge conflict")), 3)
         text = self.done("overview.py", "--repo", "temp/repo", "main..strange")

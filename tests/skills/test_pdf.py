@@ -63,9 +63,9 @@ class Pdf(Trial):
         return self.write("uploads/form.pdf", buffer.getvalue())
 
     def test_info(self):
-        told = json.loads(self.done("info.py", self.take("programs/office.pdf"), "--json"))
-        self.assertEqual((told["pages"], told["locked"], told["pages without text"]), (3, "no", "none"))
-        self.assertIn("第三章 港口收费", told["bookmarks"])
+        details = json.loads(self.done("info.py", self.take("programs/office.pdf"), "--json"))
+        self.assertEqual((details["pages"], details["locked"], details["pages without text"]), (3, "no", "none"))
+        self.assertIn("第三章 港口收费", details["bookmarks"])
         self.assertIn("pages without text: 1", self.done("info.py", self.take("scanned.pdf")))
 
     def test_text(self):
@@ -215,8 +215,8 @@ class Pdf(Trial):
         project = self.path("temp/project")
         project.mkdir()
         self.path("uploads/office.pdf").rename(project / "office.pdf")
-        told = self.done("info.py", "/project/office.pdf", PROJECT=str(project))
-        self.assertIn("pages: 3", told)
+        details = self.done("info.py", "/project/office.pdf", PROJECT=str(project))
+        self.assertIn("pages: 3", details)
         self.done("pages.py", "pick", "/project/office.pdf", "1", "--out", "/outputs/a.pdf", PROJECT=str(project), WORKSPACE=str(self.folder))
         self.assertTrue(self.path("outputs/a.pdf").is_file())
 

@@ -74,9 +74,9 @@ class Slides(Trial):
         return pptx.Presentation(self.path("outputs/talk.pptx"))
 
     def test_read(self):
-        told = self.done("read.py", self.take("programs/office.pptx"))
+        output = self.done("read.py", self.take("programs/office.pptx"))
         for part in ("## 1. Plan of the year", "- Grow", "Notes: Speak slowly.", "## 2. 预算"):
-            self.assertIn(part, told)
+            self.assertIn(part, output)
         self.assertNotIn("Grow", self.done("read.py", "uploads/office.pptx", "--titles"))
         self.assertIn("## 2. 预算", self.done("read.py", self.take("deck.pptx"), "--slides", "2"))
 
@@ -187,10 +187,10 @@ class Slides(Trial):
         deck.save(self.path("uploads/bad.pptx"))
         ran = self.call("check.py", "uploads/bad.pptx", "--json")
         self.assertEqual(ran.code, 1, ran)
-        told = [f"{finding['slide']} {finding['text']}" for finding in json.loads(ran.out)]
+        output = [f"{finding['slide']} {finding['text']}" for finding in json.loads(ran.out)]
         for slide, part in ((1, "the text needs about"), (1, "words; part it"), (2, "has no title"), (2, "is an empty place"), (2, "reaches beyond the slide: right"),
                             (2, "looks left over"), (2, "hard to read")):  # fmt: skip
-            self.assertTrue(any(line.startswith(f"{slide} ") and part in line for line in told), (part, told))
+            self.assertTrue(any(line.startswith(f"{slide} ") and part in line for line in output), (part, output))
         self.assertEqual(self.call("check.py", self.take("programs/office.pptx")).code, 0)
 
     def test_preview(self):

@@ -81,12 +81,12 @@ class Spreadsheets(Trial):
         return [row["cells"] for row in json.loads(self.done("read.py", name, *arguments))]
 
     def test_look(self):
-        told = self.done("look.py", self.take("programs/office.xlsx"))
-        self.assertIn("B1 'Ships': 3 numbers from 212 to 305", told)
-        self.assertIn("北码头关闭", told)
-        told = self.done("look.py", self.take("sales.xlsx"))
-        self.assertIn("29 formulas, first =C2*2", told)
-        self.assertIn("sheet 2: 销售 2024", told)
+        output = self.done("look.py", self.take("programs/office.xlsx"))
+        self.assertIn("B1 'Ships': 3 numbers from 212 to 305", output)
+        self.assertIn("北码头关闭", output)
+        output = self.done("look.py", self.take("sales.xlsx"))
+        self.assertIn("29 formulas, first =C2*2", output)
+        self.assertIn("sheet 2: 销售 2024", output)
         self.assertIn("charts: 1", self.done("look.py", self.take("cached.xlsx")))
 
     def test_read(self):
@@ -100,9 +100,9 @@ class Spreadsheets(Trial):
 
     def test_analyse(self):
         self.write("uploads/ports.csv", "Port,Month,Cargo\nKiel,Jan,10\nKiel,Feb,20\nBremen,Jan,5.5\nBremen,Feb,\n")
-        told = self.done("analyse.py", "uploads/ports.csv", "--group", "Port", "--sum", "Cargo", "--mean", "Cargo")
-        self.assertIn("| Kiel | 2 | 30 | 15 |", told)
-        self.assertIn("| Bremen | 2 | 5.5 | 5.5 |", told)
+        output = self.done("analyse.py", "uploads/ports.csv", "--group", "Port", "--sum", "Cargo", "--mean", "Cargo")
+        self.assertIn("| Kiel | 2 | 30 | 15 |", output)
+        self.assertIn("| Bremen | 2 | 5.5 | 5.5 |", output)
         pivot = self.done("analyse.py", "uploads/ports.csv", "--group", "Port", "--across", "Month", "--sum", "Cargo")
         self.assertIn("| Port | Jan | Feb |", pivot)
         self.assertIn("| Kiel | 10 | 20 |", pivot)
@@ -184,8 +184,8 @@ class Spreadsheets(Trial):
             {"fill": {"from": "My sales!C2", "to": "My sales!E2:E3"}},
         ]
         self.write("temp/e.json", json.dumps(edits))
-        told = self.done("edit.py", "uploads/a.xlsx", "temp/e.json", "--out", "outputs/a.xlsx")
-        self.assertIn("9 formulas hold no value yet", told)
+        output = self.done("edit.py", "uploads/a.xlsx", "temp/e.json", "--out", "outputs/a.xlsx")
+        self.assertIn("9 formulas hold no value yet", output)
         book = openpyxl.load_workbook(self.path("outputs/a.xlsx"))
         page = book["My sales"]
         self.assertEqual([cell.value for cell in page[5]][:3], ["Apr", 7, "=B5*2"])
@@ -203,7 +203,7 @@ class Spreadsheets(Trial):
         self.assertEqual(self.path("uploads/a.xlsx").read_bytes(), before)
         self.assertFalse(self.path("outputs/b.xlsx").exists())
 
-    def test_edit_tells_what_would_be_lost(self):
+    def test_edit_reports_lost_content(self):
         name = self.book({"S": {"A1": 1}})
         self.path("temp/x.xlsx").write_bytes(self.path(name).read_bytes())
         with zipfile.ZipFile(self.path(name), "a") as package:
@@ -239,11 +239,11 @@ class Spreadsheets(Trial):
         self.assertEqual(self.call("check.py", self.take("sales.xlsx")).code, 0)
 
     def test_check_without_libreoffice(self):
-        told = self.call("check.py", self.take("cached.xlsx"))
-        self.assertEqual(told.code, 1, told)
-        self.assertIn("Totals!D3: =1/0 gave #DIV/0! when it was saved", told.out)
-        self.assertIn("2 formulas, 0 computed, 1 errors", told.out)
-        self.assertIn("2 formulas are not computed: LibreOffice is not installed; install LibreOffice Calc", told.err)
+        output = self.call("check.py", self.take("cached.xlsx"))
+        self.assertEqual(output.code, 1, output)
+        self.assertIn("Totals!D3: =1/0 gave #DIV/0! when it was saved", output.out)
+        self.assertIn("2 formulas, 0 computed, 1 errors", output.out)
+        self.assertIn("2 formulas are not computed: LibreOffice is not installed; install LibreOffice Calc", output.err)
 
     def test_stale_values(self):
         self.take("cached.xlsx")
@@ -266,13 +266,13 @@ class Spreadsheets(Trial):
 
     def test_values_come_from_libreoffice(self):
         name = self.book({"S": {"A1": 2, "A2": "=A1*2", "A3": '=_xlfn.XLOOKUP(1,A1:A2,A1:A2)', "A4": "=IFERROR(A3,0)", "A5": '="x"', "A6": '=""'}})
-        told = self.call("read.py", name, "--formulas")
-        self.assertIn("5 formulas have no value: LibreOffice is not installed", told.err)
+        output = self.call("read.py", name, "--formulas")
+        self.assertIn("5 formulas have no value: LibreOffice is not installed", output.err)
         self.assertEqual(self.rows(name), [["2"], *[[""]] * 5])
         self.answer({"S!A2": 4, "S!A5": "x", "S!A6": "", "S!A3": "#NAME?"})
-        told = self.call("read.py", name, "--format", "json")
-        self.assertEqual([row["cells"] for row in json.loads(told.out)], [["2"], ["4"], [""], [""], ["x"], [""]])
-        self.assertIn("2 formulas are not computed: LibreOffice does not know XLOOKUP; they are S!A3, S!A4", told.err)
+        output = self.call("read.py", name, "--format", "json")
+        self.assertEqual([row["cells"] for row in json.loads(output.out)], [["2"], ["4"], [""], [""], ["x"], [""]])
+        self.assertIn("2 formulas are not computed: LibreOffice does not know XLOOKUP; they are S!A3, S!A4", output.err)
         self.assertIn("3 formulas had no value in the file; LibreOffice computed them", self.done("look.py", name))
         self.done("convert.py", name, "outputs/s.csv")
         self.assertIn("4", self.path("outputs/s.csv").read_text(encoding="utf-8-sig").split("\n"))
@@ -296,8 +296,8 @@ class Spreadsheets(Trial):
             ('IF(A9="","empty","full")', "empty"), ("A9=0", "TRUE"), ("DATE(2024,2,29)", "2024-02-29"), ('_xlfn.IFS(1>0,"yes")', "yes"),
         ]  # fmt: skip
         name = self.book({"S": {**cells, **{f"F{row}": f"={formula}" for row, (formula, _) in enumerate(wanted, 1)}}})
-        told = super().call("read.py", name, "--range", f"F1:F{len(wanted)}", "--format", "json")
-        self.assertEqual([row["cells"] for row in json.loads(told.out)], [[value] for _, value in wanted], told)
+        output = super().call("read.py", name, "--range", f"F1:F{len(wanted)}", "--format", "json")
+        self.assertEqual([row["cells"] for row in json.loads(output.out)], [[value] for _, value in wanted], output)
 
     def test_formulas_are_found_however_late_they_come(self):
         cells = {f"A{row}": row * 1234567 for row in range(1, 9000)}

@@ -118,7 +118,7 @@ def bring_sdist(package, into):
     with tempfile.TemporaryDirectory() as folder:
         pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:", package]
         if not real.run(*pip, cwd=folder):
-            real.tell(f"without {package}: pip does not give it")
+            real.log(f"without {package}: pip does not give it")
             return
         for archive in pathlib.Path(folder).glob("*.tar.gz"):
             with tarfile.open(archive) as packed:
@@ -213,7 +213,7 @@ def judge_plumber(folder, texts, read_by_other):
             verdict["found"] += len(found)
         for place, known in read["tables"].items():
             known = collections.Counter(known)
-            beside = known & tables.told_pairs(pages.get(place, ""))
+            beside = known & tables.adjacent_pairs(pages.get(place, ""))
             verdict["pages"] += 1
             verdict["pairs"] += known.total()
             verdict["beside"] += beside.total()
@@ -225,10 +225,10 @@ def judge_plumber(folder, texts, read_by_other):
 
 def judge_books(folder, texts):
     verdict = {"books": 0, "cells": 0, "equal": 0, "comments": 0, "said": 0, "wrong": []}
-    for name, told in sorted(texts.items()):
+    for name, extracted in sorted(texts.items()):
         if not name.endswith(BOOK):
             continue
-        known, equal, comments, said, wrong = cells.judge(cells.of_book(folder / name), told)
+        known, equal, comments, said, wrong = cells.judge(cells.of_book(folder / name), extracted)
         verdict["books"] += 1
         verdict["cells"] += known
         verdict["equal"] += equal

@@ -46,7 +46,7 @@ QUESTIONS = {
 }
 AND = {"en": "and", "de": "und", "fr": "et", "es": "y", "it": "e", "pt": "e", "nl": "en", "sv": "och", "da": "og", "ru": "и"}
 
-# The most frequent words: none of them is asked for, and they tell the language of a sentence.
+# The most frequent words: they are never queried, and identify the language of a sentence.
 SMALL = {
     "en": "the of and to in is that for are with this be you can not from which will have when your should other there these would about where their more also been only after into some such then them than they",
     "de": "der die das und ist von zu mit auf für den nicht ein eine werden wird sie dem des sich auch wenn oder kann aus nach können durch einer einen sind wie über werden diese dieser diesem",
@@ -264,7 +264,7 @@ ARABIC_STRETCH = re.compile(f"{BEFORE}[{ARABIC}]{{2,}}(?: [{ARABIC}]{{2,}}){{3}}
 
 
 def is_in_order(words):
-    """Whether the words are read from right to left, told by the small ones."""
+    """Returns True if the text is right-to-left, detected by its frequent words."""
     small = sum(word in FROM_RIGHT_SMALL for word in words)
     turned = sum(word[::-1] in FROM_RIGHT_SMALL for word in words if len(word) > 1)
     return small >= 3 and small > 3 * turned

@@ -131,7 +131,7 @@ def opens(path):
             docx.Document(path)
         return True
     except Exception as error:
-        real.tell(f"without {path.name}: {error}")
+        real.log(f"without {path.name}: {error}")
         return False
 
 
@@ -201,7 +201,7 @@ def make(folder):
         questions += chosen
         of_kinds += kinds(writer.questions)
         filler += [writer.filler(number) for number in range(FILLERS)]
-        real.tell(f"{len(documents)} documents")
+        real.log(f"{len(documents)} documents")
     more, asked = bring_real(folder, folder / "real", random.Random(SEED))
     long = next(document["name"] for document in documents if document["pages"] == LONGEST)
     query = next(one["query"] for one in questions if one["document"] == long)

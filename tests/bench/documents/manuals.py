@@ -39,7 +39,7 @@ def files_of(package, pattern):
             archive = next(pathlib.Path(folder).glob(f"{package}_*.deb"))
             real.run("dpkg-deb", "-x", str(archive), "x", cwd=folder)
         except (OSError, StopIteration, subprocess.TimeoutExpired) as error:
-            real.tell(f"without {package}: {error}")
+            real.log(f"without {package}: {error}")
             return
         for path in sorted(pathlib.Path(folder, "x").rglob(pattern)):
             if path.is_file() and not path.is_symlink():

@@ -25,7 +25,7 @@ MOST_OF_ONE = 8
 SMALLEST = 15_000
 
 
-def tell(text):
+def log(text):
     print(text, file=sys.stderr, flush=True)
 
 
@@ -46,7 +46,7 @@ def debian(into):
                 archive = next(pathlib.Path(folder).glob(f"{package}_*.deb"))
                 run("dpkg-deb", "-x", str(archive), "x", cwd=folder)
             except (OSError, StopIteration) as error:
-                tell(f"without {package}: {error}")
+                log(f"without {package}: {error}")
                 continue
             for name in names:
                 for found in sorted(pathlib.Path(folder, "x").rglob(name))[:1]:
@@ -61,7 +61,7 @@ def sdists(into):
                 if not run(*pip, cwd=folder):
                     raise OSError("pip does not give it")
             except (OSError, subprocess.TimeoutExpired) as error:
-                tell(f"without {package}: {error}")
+                log(f"without {package}: {error}")
         for archive in sorted(pathlib.Path(folder).glob("*.tar.gz")):
             with tarfile.open(archive) as members:
                 files = [member for member in members if member.isfile() and member.name.endswith(ENDINGS)]

@@ -92,7 +92,7 @@ def bring_real(into, truth):
     with tempfile.TemporaryDirectory() as folder:
         pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:", SDIST]
         if not real.run(*pip, cwd=folder):
-            real.tell(f"without {SDIST}: pip does not give it")
+            real.log(f"without {SDIST}: pip does not give it")
             return
         with tarfile.open(next(pathlib.Path(folder).glob("*.tar.gz"))) as packed:
             for member in packed.getmembers():

@@ -18,7 +18,7 @@ CELL = re.compile(r"(?<!\\)\|")
 
 
 def plain(cell):
-    """A cell without what tells nothing: spaces, breaks, marks of emphasis."""
+    """A cell without spaces, breaks and emphasis marks."""
     return re.sub(r"[\s*_`\\\u00ad]|<br>", "", unicodedata.normalize("NFKC", cell or "")).lower()
 
 
@@ -31,7 +31,7 @@ def pairs(rows):
     return counted
 
 
-def told_pairs(text):
+def adjacent_pairs(text):
     """The same of tables in Markdown."""
     lines = (match for match in LINE.findall(text) if not RULE.match(match))
     return pairs(CELL.split(line) for line in lines)

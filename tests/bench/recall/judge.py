@@ -19,7 +19,7 @@ def by_kind(facts):
 
 
 def figures(requests):
-    """What is told of a conversation: how many requests, what they took, and what share of each the next one began with."""
+    """Figures of a conversation: number and size of its requests, and the share of each that the next one repeats."""
     main = [request for request in requests if request.kind == "main"]
     shares, reliefs = {"step": [], "border": []}, 0
     for before, after in zip(main, main[1:]):

@@ -34,7 +34,7 @@ class Ours:
             "MODEL_BASIC_ID": server.MODEL,
         }
         self.session = None
-        self.told = []
+        self.details = []
         self.log = open(self.folder / "log", "w")
         self.daemon = subprocess.Popen(
             [self.programs / "agentd"], env=self.environment, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log
@@ -83,7 +83,7 @@ class Ours:
                 elif kind == "result":
                     ended = event.get("stop_reason")
                 elif kind == "warning":
-                    self.told.append(event)
+                    self.details.append(event)
             running.wait(PATIENCE)
         finally:
             watch.cancel()

@@ -102,7 +102,7 @@ def played(name, window, turns, programs, folder, todos=False):
         "named": len(named),
         "failed_turns": len(failed_turns),
         "refused": refused,
-        "told": [str(one)[:300] for one in driven.told[:20]],
+        "details": [str(one)[:300] for one in driven.details[:20]],
         **judge.figures(requests),
     }
 

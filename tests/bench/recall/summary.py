@@ -106,15 +106,15 @@ def summed_up(messages, most_tokens=None):
     if most_tokens:
         # A word is about six bytes with its space, a token four bytes.
         room = min(room, most_tokens * 6 // 10)
-    # Some products keep the words of the person themselves, and say so.
-    told_by_others = "do not repeat" in asked.lower()
+    # Some products keep the user messages themselves, and say so in the prompt.
+    excludes_user_text = "do not repeat" in asked.lower()
     by_author = {"summary": [], "person": [], "model": [], "tool": []}
     for author, text in pieces(messages):
         if author == "summary":
             by_author[author] += points(text)
-        elif author != "person" or not told_by_others:
+        elif author != "person" or not excludes_user_text:
             by_author[author].append(first_sentence(text))
-    if told_by_others:
+    if excludes_user_text:
         by_author["summary"] = [line for line in by_author["summary"] if not SAID.match(line)]
     kept = {"summary": thinned(by_author["summary"], room // 2)}
     left = room - sum(len(line.split()) for line in kept["summary"])

@@ -47,7 +47,7 @@ class Theirs:
             checkpointer=InMemorySaver(),
         )
         self.thread = {"configurable": {"thread_id": "1"}}
-        self.told = []
+        self.details = []
 
     def report(self, text):
         (self.root / "reports" / "today.txt").write_text(text)
@@ -59,7 +59,7 @@ class Theirs:
             while self.agent.invoke(given, self.thread).get("__interrupt__"):
                 given = Command(resume=reply)
         except Exception as error:
-            self.told.append(f"{type(error).__name__}: {error}"[:300])
+            self.details.append(f"{type(error).__name__}: {error}"[:300])
             return False
         return True
 

@@ -73,7 +73,7 @@ impl Figure {
     /// Returns true if the number keeps its limit; `None` without a limit.
     pub(crate) fn met(&self) -> Option<bool> {
         self.limit.map(|limit| match limit {
-            Limit::AtMost(most) => self.value <= most,
+            Limit::AtMost(max) => self.value <= max,
             Limit::AtLeast(least) => self.value >= least,
         })
     }

@@ -37,7 +37,7 @@ pub(crate) struct BareClient {
 
 /// Measurements of one response by the bare client.
 pub(crate) struct BareAnswer {
-    pub(crate) first_words: Duration,
+    pub(crate) first_text: Duration,
     pub(crate) whole: Duration,
     pub(crate) deltas: u64,
 }
@@ -74,7 +74,7 @@ impl BareClient {
         let request = self.http.post(&url).header("content-type", "application/json").body(self.body.clone());
         let response = request.send().await?.error_for_status()?;
         let mut stream = response.bytes_stream();
-        let (mut first_words, mut deltas) = (None, 0_u64);
+        let (mut first_text, mut deltas) = (None, 0_u64);
         // The end of the previous chunk, in case an event was split.
         let mut seam: Vec<u8> = Vec::new();
         while let Some(bytes) = stream.next().await {
@@ -82,14 +82,14 @@ impl BareClient {
             seam.extend_from_slice(&bytes[..bytes.len().min(words.len() - 1)]);
             deltas += finder.find_iter(&bytes).count() as u64 + finder.find_iter(&seam).count() as u64;
             if deltas > 0 {
-                first_words.get_or_insert_with(|| begun.elapsed());
+                first_text.get_or_insert_with(|| begun.elapsed());
             }
-            let kept = bytes.len().min(words.len() - 1);
+            let overlap = bytes.len().min(words.len() - 1);
             seam.clear();
-            seam.extend_from_slice(&bytes[bytes.len() - kept..]);
+            seam.extend_from_slice(&bytes[bytes.len() - overlap..]);
         }
-        let first_words = first_words.context("the model said nothing")?;
-        Ok(BareAnswer { first_words, whole: begun.elapsed(), deltas })
+        let first_text = first_text.context("the model sent no text")?;
+        Ok(BareAnswer { first_text, whole: begun.elapsed(), deltas })
     }
 }
 

@@ -40,8 +40,8 @@ impl Row {
     }
 
     /// A row for a failed measurement.
-    pub(crate) fn broken(what: impl Into<String>, why: String) -> Self {
-        Self::new(what, Vec::new()).with_note(why)
+    pub(crate) fn broken(what: impl Into<String>, reason: String) -> Self {
+        Self::new(what, Vec::new()).with_note(reason)
     }
 
     fn met(&self) -> Option<bool> {

@@ -46,9 +46,9 @@ const TICK_MS: u64 = 10;
 
 /// Raises the limit of open files of this process to its maximum.
 pub(crate) fn allow_many_files() {
-    if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
+    if let Ok((_, max)) = getrlimit(Resource::RLIMIT_NOFILE) {
         // A failure shows up later, as failing connections.
-        let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, max, max);
     }
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn allow_many_files() {
 pub(crate) fn program(name: &str) -> anyhow::Result<PathBuf> {
     let path = std::env::current_exe()?.with_file_name(name);
     if !path.exists() {
-        bail!("there is no {}: run `cargo build --release -p agentd -p agentctl` first", path.display());
+        bail!("no such file: {}; run `cargo build --release -p agentd -p agentctl` first", path.display());
     }
     Ok(path)
 }
@@ -87,7 +87,7 @@ impl ModelProcess {
             .stdout(Stdio::piped())
             .kill_on_drop(true)
             .spawn()?;
-        let out = process.stdout.take().context("the model server has no output")?;
+        let out = process.stdout.take().context("the model server has no stdout")?;
         let address = BufReader::new(out).lines().next_line().await?;
         Ok(Self { base_url: address.context("the model server did not start")?, _process: process })
     }
@@ -121,7 +121,7 @@ impl Home {
     }
 
     /// Makes the built-in model's file available to the daemon.
-    pub(crate) fn bring_model(&self, weights: &Path) -> anyhow::Result<()> {
+    pub(crate) fn install_model(&self, weights: &Path) -> anyhow::Result<()> {
         let models = self.data.path().join("data/models");
         fs::create_dir_all(&models)?;
         let name = weights.file_name().context("the built-in model's file has no name")?;
@@ -272,13 +272,14 @@ pub(crate) fn memory_of(process: u32) -> io::Result<Memory> {
 }
 
 /// Processor time of a process, by its ID, in ticks of the kernel's clock.
-pub(crate) fn computed_by(process: u32) -> anyhow::Result<Duration> {
+pub(crate) fn cpu_time_of(process: u32) -> anyhow::Result<Duration> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
     // The name of the program is in brackets, and can contain anything.
-    let (_, fields) = stat.rsplit_once(')').context("a process has no name")?;
+    let (_, fields) = stat.rsplit_once(')').context("invalid /proc/PID/stat: no name")?;
     let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
-    let ticks =
-        |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok()).context("a process has no times");
+    let ticks = |at: usize| {
+        fields.get(at).and_then(|field| field.parse::<u64>().ok()).context("invalid /proc/PID/stat: no times")
+    };
     // User and system time, see proc_pid_stat(5).
     Ok(Duration::from_millis((ticks(11)? + ticks(12)?) * TICK_MS))
 }

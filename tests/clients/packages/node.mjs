@@ -128,9 +128,9 @@ const tests = {
     assert.equal((await watch.next()).value.kind, "snapshot");
     const turn = await client.turn("Talk on");
     const seqs = [];
-    let told = 0;
+    let textCount = 0;
     for await (const event of turn) {
-      if (event.type === "text" && ++told === 3) process.kill(pid, "SIGKILL");
+      if (event.type === "text" && ++textCount === 3) process.kill(pid, "SIGKILL");
       if (event.type !== "text") seqs.push(event.raw.seq);
     }
     assert.equal(turn.outcome.stopReason, "STOP_REASON_INTERRUPTED");
@@ -173,8 +173,8 @@ const tests = {
 
   async detach(client) {
     const turn = await client.turn("Cut it");
-    let told = 0;
-    for await (const event of turn) if (event.type === "text" && ++told === 5) break;
+    let textCount = 0;
+    for await (const event of turn) if (event.type === "text" && ++textCount === 5) break;
     const again = await client.attach(turn.sessionId);
     assert.equal(again.id, turn.id);
     assert.equal(textOf(await all(again)).join(""), words.join(""));

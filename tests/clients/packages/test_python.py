@@ -132,10 +132,10 @@ class PythonPackage(World):
             watch = client.watch()
             self.assertEqual((await anext(watch)).WhichOneof("kind"), "snapshot")
             turn = await client.turn("Talk on")
-            seqs, told = [], 0
+            seqs, text_count = [], 0
             async for event in turn:
-                told += isinstance(event, agentd.Text)
-                if told == 3 and isinstance(event, agentd.Text):
+                text_count += isinstance(event, agentd.Text)
+                if text_count == 3 and isinstance(event, agentd.Text):
                     os.kill(first, signal.SIGKILL)
                 if not isinstance(event, agentd.Text):
                     seqs.append(event.seq)
@@ -229,7 +229,7 @@ class PythonPackage(World):
             self.assertTrue(results[0].error)
             self.assertIn("no such buffer", results[0].text)
 
-    async def test_the_notifier_tells_who_waits_and_what_ends(self):
+    async def test_notifier_reports_waiting_and_ended_sessions(self):
         await self.within(self.the_notifier())
 
     async def the_notifier(self):

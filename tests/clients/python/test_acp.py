@@ -45,7 +45,7 @@ BUFFERS = [
 
 
 class Editor:
-    """The editor: it allows everything, unless it is told to leave questions open."""
+    """The editor: it allows everything, unless questions are to be left open."""
 
     def __init__(self):
         self.accumulator = SessionAccumulator(auto_reset_on_session_change=False) if acp else None

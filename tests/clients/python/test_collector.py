@@ -23,7 +23,7 @@ except ImportError:
 from test_turn import PATIENCE, Processes, program
 
 DELEGATE = [{"name": "delegate_task", "arguments": {"task": task}} for task in ("Count the doors", "Count the windows")]
-# Who asks first is not known, so that all are told the same.
+# The order of the requests is unknown, so all get the same reply.
 SCRIPT = [{"tool_calls": DELEGATE}] + 9 * [{"text": "Twelve."}]
 
 
@@ -104,12 +104,12 @@ class Collector(Processes):
         is_all = lambda spans: counted(spans, "invoke_agent") >= 3 and counted(spans, "chat") >= used["calls"]
         spans = self.spans(said, is_all)
         # A subagent that says little is asked once more, in a turn of its own.
-        sessions = {told["gen_ai.conversation.id"] for name, told in spans if name.startswith("invoke_agent")}
+        sessions = {fields["gen_ai.conversation.id"] for name, fields in spans if name.startswith("invoke_agent")}
         counts = [len(sessions), counted(spans, "chat"), counted(spans, "execute_tool delegate_task")]
         self.assertEqual(counts, [3, used["calls"], 2], spans)
         for key, of in [("input", "prompt_tokens"), ("output", "completion_tokens")]:
             tokens = lambda begin: [
-                int(told[f"gen_ai.usage.{key}_tokens"]) for name, told in spans if name.startswith(begin)
+                int(fields[f"gen_ai.usage.{key}_tokens"]) for name, fields in spans if name.startswith(begin)
             ]
             self.assertEqual(sum(tokens("chat")), used[of], spans)
             self.assertEqual(max(tokens("invoke_agent")), used[of], spans)

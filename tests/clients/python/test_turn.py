@@ -122,7 +122,7 @@ class Turn(Processes):
         model = self.start([program("model-server"), "script", str(script)], stdout=subprocess.PIPE, text=True)
         self.addCleanup(model.stdout.close)
         base_url = model.stdout.readline().strip()
-        self.assertTrue(base_url.startswith("http://"), "the model server tells its address")
+        self.assertTrue(base_url.startswith("http://"), "the model server prints its address")
         self.socket = self.home / "run" / "agentd.sock"
         log = open(self.home / "agentd.log", "wb")
         self.addCleanup(log.close)
@@ -219,16 +219,16 @@ class Turn(Processes):
         trailers = dict(refused.exception.trailing_metadata())
         self.assertIn("grpc-status-details-bin", trailers)
 
-    def test_a_stop_is_told(self):
+    def test_sigterm_stops_the_daemon(self):
         self.daemon.send_signal(signal.SIGTERM)
         self.assertEqual(self.daemon.wait(PATIENCE), 0)
         self.assertFalse(self.socket.exists())
 
 
 class OtherVersion(unittest.TestCase):
-    """What our client says to a daemon of another version; one is easily made here."""
+    """Our client with a fake daemon of another version."""
 
-    def test_it_is_told_and_goes_no_further(self):
+    def test_other_version_is_reported_and_ends_the_client(self):
         home = Path(tempfile.mkdtemp(prefix="agentd-test-", dir="/tmp"))
         self.addCleanup(shutil.rmtree, home, ignore_errors=True)
         path = home / "agentd.sock"

@@ -23,8 +23,8 @@ impl World {
     /// Runs a turn with these calls in the session, or in a new one, approving everything.
     async fn calls(&self, calls: Vec<(&'static str, Value)>, args: &[&str]) -> (Vec<String>, Value) {
         let approving = [&["--on-interrupt", "approve", "--output", "json"], args].concat();
-        let (told, output) = self.call_all(calls, &approving).await;
-        (told, output.exits(0).json())
+        let (results, output) = self.call_all(calls, &approving).await;
+        (results, output.exits(0).json())
     }
 
     async fn shown(&self, session: &Value) -> Output {
@@ -62,8 +62,8 @@ async fn tools_and_commands_see_added_folders_at_the_same_path() {
         read("/folders/my-lib/../../etc/passwd"),
     ];
     let args = ["-C", &project, "--add-dir", &lib, "--add-dir", &notes];
-    let (told, result) = world.calls(calls, &args).await;
-    let check = |at: usize, parts: &[&str]| has_all(&told[at], parts);
+    let (results, result) = world.calls(calls, &args).await;
+    let check = |at: usize, parts: &[&str]| has_all(&results[at], parts);
     check(0, &["needle"]);
     check(1, &["needle"]);
     check(2, &["/folders/my-lib/src/lib.rs"]);
@@ -75,7 +75,7 @@ async fn tools_and_commands_see_added_folders_at_the_same_path() {
     check(10, &["there is no folder /folders/other", "/folders/my-lib, /folders/notes"]);
     check(11, &["/folders/my-lib, /folders/notes"]);
     check(12, &["contains `..`"]);
-    assert!(told[9].contains("Read-only file system") || told[9].contains("Permission denied"), "{}", told[9]);
+    assert!(results[9].contains("Read-only file system") || results[9].contains("Permission denied"), "{}", results[9]);
     assert_eq!((world.read("notes/todo.md").as_str(), world.read("my lib/new.rs").as_str()), ("new words\nmore\n", ""));
     let system = world.model.requests()[0].body.to_string();
     has_all(&system, &["`/folders/my-lib` (you may read it)", "`/folders/notes` (you may read and change it)"]);
@@ -88,13 +88,13 @@ async fn tools_and_commands_see_added_folders_at_the_same_path() {
     let undone = world.json(["undo"]).await;
     assert_eq!(undone["files"][0]["path"], "/folders/notes/todo.md", "{undone:#}");
     assert_eq!(world.read("notes/todo.md"), "old words\n");
-    let (told, _) =
+    let (results, _) =
         world.calls(vec![read("/folders/my-lib/src/lib.rs")], &["--session", session.as_str().unwrap()]).await;
-    assert!(told[0].contains("needle"), "{told:?}");
+    assert!(results[0].contains("needle"), "{results:?}");
     let fork = world.json(["sessions", "fork", session.as_str().unwrap()]).await;
     let fork = fork["session_id"].as_str().unwrap();
-    let (told, _) = world.calls(vec![read("/folders/my-lib/src/lib.rs")], &["--session", fork]).await;
-    assert!(told[0].contains("needle"), "{told:?}");
+    let (results, _) = world.calls(vec![read("/folders/my-lib/src/lib.rs")], &["--session", fork]).await;
+    assert!(results[0].contains("needle"), "{results:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -102,16 +102,16 @@ async fn adding_a_folder_again_extends_the_list_and_changes_its_mode() {
     let world = with_folders().await;
     let (project, lib, notes) = (world.at("project"), world.at("my lib"), world.at("notes"));
     let write = || vec![("write_file", json!({"path": "/folders/notes/a.md", "content": "x"}))];
-    let (told, result) = world.calls(write(), &["-C", &project, "--add-dir", &notes, "--add-dir", &notes]).await;
-    assert!(told[0].contains("was added read-only"), "{told:?}");
+    let (results, result) = world.calls(write(), &["-C", &project, "--add-dir", &notes, "--add-dir", &notes]).await;
+    assert!(results[0].contains("was added read-only"), "{results:?}");
     let session = result["session_id"].as_str().unwrap();
     // The same folder by another name, with another mode; and another folder with the same name.
     symlink(&notes, world.path().join("link")).unwrap();
     world.write("deep/notes/b.md", "other\n");
     let (link, other) = (format!("{}:rw", world.at("link")), world.at("deep/notes"));
     let args = ["--session", session, "--add-dir", &link, "--add-dir", &other, "--add-dir", &lib];
-    let (told, _) = world.calls([write(), vec![read("/folders/notes-2/b.md")]].concat(), &args).await;
-    assert!(!told[0].contains("E_PATH") && told[1].contains("other"), "{told:?}");
+    let (results, _) = world.calls([write(), vec![read("/folders/notes-2/b.md")]].concat(), &args).await;
+    assert!(!results[0].contains("E_PATH") && results[1].contains("other"), "{results:?}");
     let settings = world.client().await.session(session).await.unwrap().session.settings;
     let had: Vec<_> = settings.folders.iter().map(|folder| (folder.at.as_str(), folder.writable)).collect();
     assert_eq!(had, [("/folders/notes", true), ("/folders/notes-2", false), ("/folders/my-lib", false)]);
@@ -120,10 +120,10 @@ async fn adding_a_folder_again_extends_the_list_and_changes_its_mode() {
     world.client().await.configure_session(session, &older, false).await.unwrap();
     assert_eq!(world.client().await.session(session).await.unwrap().session.settings.folders, settings.folders);
     // `none` removes the current folders, and those after it are added.
-    let (told, _) = world
+    let (results, _) = world
         .calls(vec![read("/folders/notes/a.md")], &["--session", session, "--add-dir", "none", "--add-dir", &lib])
         .await;
-    assert!(told[0].contains("there is no folder /folders/notes"), "{told:?}");
+    assert!(results[0].contains("there is no folder /folders/notes"), "{results:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -193,14 +193,17 @@ async fn added_folder_protects_secrets_links_and_hard_links() {
         command("cat /folders/my-lib/src/lib.rs"),
         command("echo changed > /folders/my-lib/hard; cat /folders/my-lib/out"),
     ];
-    let (told, _) = world.call_all(calls, &args).await;
+    let (results, _) = world.call_all(calls, &args).await;
     for (at, code) in [(0, "E_DENIED"), (1, "E_DENIED"), (2, "E_PATH"), (3, "E_PATH"), (4, "E_DENIED")] {
-        assert!(told[at].starts_with(code), "{at}: {}", told[at]);
+        assert!(results[at].starts_with(code), "{at}: {}", results[at]);
     }
-    assert!(told[5].contains("needle"), "{}", told[5]);
-    assert!(!told[6].contains("hunter3"), "{}", told[6]);
-    assert_eq!(world.read("secret.txt"), "hunter3\n", "what has another name outside is not changed");
-    assert!(!world.model.requests()[0].body.to_string().contains("Obey the library"), "its notes are not loaded");
+    assert!(results[5].contains("needle"), "{}", results[5]);
+    assert!(!results[6].contains("hunter3"), "{}", results[6]);
+    assert_eq!(world.read("secret.txt"), "hunter3\n", "a hard link to an outside file is not modified");
+    assert!(
+        !world.model.requests()[0].body.to_string().contains("Obey the library"),
+        "AGENTS.md of an added folder is not loaded"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -222,13 +225,13 @@ async fn session_rule_of_an_added_folder_is_dropped_with_the_folder() {
     // A rule for the session uses the session's name of the folder, and is removed with it: the name may be reused.
     world.ok(["answer", waiting["id"].as_str().unwrap(), "always"]).await;
     world.agentctl(["wait", "last"]).await;
-    let kept = async || {
+    let settings_of = async || {
         let settings = world.ok(["sessions", "show", "last", "--json"]).await.stdout;
         settings.contains("[in /folders/my-lib] sed -i")
     };
-    assert!(kept().await);
+    assert!(settings_of().await);
     world.ok(["run", "Go.", "--session", "last", "--add-dir", "none"]).await;
-    assert!(!kept().await);
+    assert!(!settings_of().await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -251,13 +254,13 @@ async fn added_hidden_folder_keeps_its_protection() {
         ("apply_patch", json!({"patch": patch})),
         ("grep", json!({"pattern": "hunter4"})),
     ];
-    let (told, _) = world.call_all(calls, &args).await;
+    let (results, _) = world.call_all(calls, &args).await;
     for at in [0, 1, 2, 3] {
-        assert!(told[at].starts_with("E_DENIED"), "{at}: {}", told[at]);
+        assert!(results[at].starts_with("E_DENIED"), "{at}: {}", results[at]);
     }
-    assert_eq!(world.read("repo/.github/workflows/ci.yml"), "on: push\n", "{}", told[4]);
-    assert_eq!(world.read("my lib/new.txt"), "new\n", "a diff names it without its slash: {}", told[5]);
-    assert!(!told[6].contains("token"), "{}", told[6]);
+    assert_eq!(world.read("repo/.github/workflows/ci.yml"), "on: push\n", "{}", results[4]);
+    assert_eq!(world.read("my lib/new.txt"), "new\n", "the diff has a path without a leading slash: {}", results[5]);
+    assert!(!results[6].contains("token"), "{}", results[6]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -265,8 +268,8 @@ async fn mentioned_file_in_an_added_folder_gets_its_session_path() {
     let world = with_folders().await;
     world.model.default_reply(Reply::text("Good."));
     let (project, notes) = (world.at("project"), world.at("notes"));
-    let words = format!("Read #{}", world.at("notes/todo.md"));
-    world.ok(["run", &words, "-C", &project, "--add-dir", &notes]).await;
+    let prompt = format!("Read #{}", world.at("notes/todo.md"));
+    world.ok(["run", &prompt, "-C", &project, "--add-dir", &notes]).await;
     has_all(&world.model.requests()[0].body.to_string(), &["/folders/notes/todo.md"]);
 }
 
@@ -308,8 +311,8 @@ async fn undo_after_kill_covers_all_added_folders() {
     let [project, notes, lib] = ["project", "notes", "my lib"].map(|name| format!("{}:rw", world.at(name)));
     let args = ["run", "Go.", "-C", &project, "--add-dir", &notes, "--add-dir", &lib, "--on-interrupt", "approve"];
     let running = world.spawn_agentctl(args);
-    until_true("the command to have written", || world.read("notes/b.md") == "made\n").await;
-    until_true("a sign of life after that", || undo::is_older_than_the_last_sign(&world, "notes/b.md")).await;
+    until_true("the command has written the file", || world.read("notes/b.md") == "made\n").await;
+    until_true("a later heartbeat is on disk", || undo::is_older_than_heartbeat(&world, "notes/b.md")).await;
     world.daemon.kill9().await;
     drop(running);
     world.daemon.restart().await;

@@ -26,8 +26,8 @@ async fn world_of(agents: &str) -> World {
 /// The agent that a request is for.
 fn agent_of(request: &Recorded) -> &'static str {
     let system = request.messages()[0]["content"].as_str().unwrap();
-    let known = ["poet", "critic", "clerk"].map(|id| (format!("You are the agent `{id}`"), id));
-    known.into_iter().find(|(words, _)| system.contains(words.as_str())).map_or("main", |(_, id)| id)
+    let prompts = ["poet", "critic", "clerk"].map(|id| (format!("You are the agent `{id}`"), id));
+    prompts.into_iter().find(|(text, _)| system.contains(text.as_str())).map_or("main", |(_, id)| id)
 }
 
 fn tools_of(request: &Recorded) -> Vec<&str> {
@@ -51,9 +51,9 @@ async fn agents_are_listed_and_shown_and_unknown_tools_are_logged() {
     let ids = texts(&listed, "id");
     assert_eq!(ids, ["critic", "poet", "researcher", "reviewer"]);
     let listed = world.ok(["agents", "list"]).await.stdout;
-    assert!(["poet", "code", "Writes verse.", "by mention"].iter().all(|words| listed.contains(words)), "{listed}");
+    assert!(["poet", "code", "Writes verse.", "by mention"].iter().all(|text| listed.contains(text)), "{listed}");
     let shown = world.ok(["agents", "show", "poet"]).await.stdout;
-    assert!(["You rhyme.", "read_file", "code"].iter().all(|words| shown.contains(words)), "{shown}");
+    assert!(["You rhyme.", "read_file", "code"].iter().all(|text| shown.contains(text)), "{shown}");
     let shown = world.json(["agents", "show", "poet"]).await;
     holds(&shown, json!({"slot": "code", "tools": ["read_file", "gerp"]}));
     world.agentctl(["agents", "show", "peot"]).await.exits(2).says(&["no such agent", "poet"]);
@@ -72,7 +72,7 @@ async fn handoff_switches_prompt_tools_and_slot_until_the_answer() {
     assert_eq!(lines.last().unwrap()["text"], "Roses are red.");
     assert_eq!(stacks(&lines), [json!(["poet"]), json!([])]);
     let ended = lines.iter().position(|line| line["type"] == "turn_ended").unwrap();
-    assert_eq!(lines[ended - 1]["change"]["stack"], json!([]), "the main agent has it before the turn has ended");
+    assert_eq!(lines[ended - 1]["change"]["stack"], json!([]), "the main agent is active before the turn ends");
 
     let requests = world.model.requests();
     let [main, poet] = requests.as_slice() else { panic!("{requests:#?}") };
@@ -101,12 +101,12 @@ async fn handoff_switches_prompt_tools_and_slot_until_the_answer() {
 async fn handoff_ring_is_refused_and_handing_back_is_allowed() {
     let world = world().await;
     world.model.respond_with(|request| {
-        let told = tool_texts(request);
+        let result = tool_texts(request);
         match agent_of(request) {
-            "main" if told.contains("transferred the conversation back") => Reply::text("Judged and done."),
+            "main" if result.contains("transferred the conversation back") => Reply::text("Judged and done."),
             "main" => transfer("poet"),
             "poet" => transfer("critic"),
-            "critic" if told.contains("would be a loop") => transfer("main"),
+            "critic" if result.contains("would be a loop") => transfer("main"),
             _ => transfer("poet"),
         }
     });
@@ -133,7 +133,7 @@ async fn waiting_agent_stays_active_after_a_crash() {
     let mut world = world().await;
     world.model.respond_with(|request| match (agent_of(request), tool_texts(request)) {
         ("main", _) => transfer("critic"),
-        (_, told) if told.contains("verse") => Reply::text("It is good."),
+        (_, result) if result.contains("verse") => Reply::text("It is good."),
         _ => Reply::tool_call("ask_human", json!({"question": "Which verse?"})),
     });
     let (session, seen, interrupt) = asked(&world).await;
@@ -157,8 +157,8 @@ async fn task_is_delegated_to_an_agent_by_name() {
         let long = "Roses are red, and violets are blue, and so the day goes on. ".repeat(5);
         match (agent_of(request), tool_texts(request)) {
             ("poet", _) => Reply::text(long),
-            (_, told) if told.contains("Roses") => Reply::text("Done."),
-            (_, told) if told.contains("no such agent: \"peot\"") => {
+            (_, text) if text.contains("Roses") => Reply::text("Done."),
+            (_, text) if text.contains("no such agent: \"peot\"") => {
                 Reply::tool_call("delegate_task", json!({"task": "Rhyme", "agent": "poet"}))
             }
             _ => Reply::tool_call("delegate_task", json!({"task": "Rhyme", "agent": "peot"})),
@@ -189,8 +189,8 @@ async fn task_is_delegated_to_an_agent_by_name() {
 }
 
 /// The `context_id` in a result.
-fn context_id(told: &str) -> Option<&str> {
-    told.split("\"context_id\":\"").nth(1)?.split('"').next()
+fn context_id(result: &str) -> Option<&str> {
+    result.split("\"context_id\":\"").nth(1)?.split('"').next()
 }
 
 /// A reply that is long enough to be accepted without a request for more detail.
@@ -202,19 +202,19 @@ fn long(text: &str) -> Reply {
 async fn agent_gains_no_tools_through_subagents() {
     let world = world_of(CLERK).await;
     world.model.respond_with(|request| {
-        let told = tool_texts(request);
+        let result = tool_texts(request);
         match (is_subagent(request), agent_of(request)) {
             (true, _) => long("A part."),
-            (false, "main") if told.is_empty() => Reply::tool_call("delegate_task", json!({"task": "Do all"})),
+            (false, "main") if result.is_empty() => Reply::tool_call("delegate_task", json!({"task": "Do all"})),
             (false, "main") => transfer("clerk"),
-            (false, _) if told.contains("can do more than") && told.matches("A part.").count() > 1 => {
+            (false, _) if result.contains("can do more than") && result.matches("A part.").count() > 1 => {
                 Reply::text("It is filed.")
             }
-            (false, _) if told.contains("can do more than") => {
+            (false, _) if result.contains("can do more than") => {
                 Reply::tool_call("delegate_task", json!({"task": "Do as I do"}))
             }
             (false, _) => {
-                Reply::tool_call("delegate_task", json!({"task": "Go on", "context_id": context_id(&told).unwrap()}))
+                Reply::tool_call("delegate_task", json!({"task": "Go on", "context_id": context_id(&result).unwrap()}))
             }
         }
     });
@@ -233,8 +233,8 @@ async fn agent_gains_no_tools_through_subagents() {
 async fn subagent_without_its_definition_cannot_continue() {
     let world = world().await;
     world.model.respond_with(|request| {
-        let told = tool_texts(request);
-        match (agent_of(request), request.last_role(), context_id(&told)) {
+        let result = tool_texts(request);
+        match (agent_of(request), request.last_role(), context_id(&result)) {
             ("poet", ..) => long("A verse."),
             (_, "tool", _) => Reply::text("Done."),
             (_, _, None) => Reply::tool_call("delegate_task", json!({"task": "Rhyme", "agent": "poet"})),
@@ -243,15 +243,15 @@ async fn subagent_without_its_definition_cannot_continue() {
     });
     let lines = world.ok(["run", "Write a poem", "--output", "stream-json"]).await.json_lines();
     let session = lines[0]["session_id"].as_str().unwrap();
-    let told = |world: &World| tool_texts(world.model.requests().last().unwrap());
-    let poem = told(&world);
+    let result = |world: &World| tool_texts(world.model.requests().last().unwrap());
+    let poem = result(&world);
     let child = context_id(&poem).unwrap();
     world.write("config/agents.yaml", CLERK);
     world.client().await.reload().await.unwrap();
     let asked = world.model.requests().len();
     world.ok(["run", "--session", session, "Write more"]).await;
-    assert_eq!(world.model.requests().len(), asked + 2, "nobody but the main agent is asked");
-    assert!(told(&world).contains("no such agent: \"poet\""), "{}", told(&world));
+    assert_eq!(world.model.requests().len(), asked + 2, "only the main agent calls the model");
+    assert!(result(&world).contains("no such agent: \"poet\""), "{}", result(&world));
     world.agentctl(["run", "--session", child, "Write more"]).await.exits(2).says(&["`poet`", "agents.yaml", "hint:"]);
     let shown = world.json(["tools", "--session", child]).await;
     let visible =
@@ -260,7 +260,7 @@ async fn subagent_without_its_definition_cannot_continue() {
 }
 
 /// A turn in which the agent poet reaches its step limit.
-async fn cut_short(world: &World, project: &str) -> String {
+async fn reach_step_limit(world: &World, project: &str) -> String {
     world.model.respond_with(|request| {
         match (agent_of(request), request.last_user().contains("Answer the user now")) {
             ("main", _) => transfer("poet"),
@@ -279,7 +279,7 @@ async fn turn_that_fails_to_start_changes_no_agent() {
     let mut world = world().await;
     let project = world.path().join("project");
     fs::create_dir(&project).unwrap();
-    let session = cut_short(&world, project.to_str().unwrap()).await;
+    let session = reach_step_limit(&world, project.to_str().unwrap()).await;
     // The daemon forgets the location of the project, and looks it up again.
     world.daemon.restart().await;
     let away = project.with_file_name("away");
@@ -289,7 +289,7 @@ async fn turn_that_fails_to_start_changes_no_agent() {
     world.model.respond_with(|request| Reply::text(agent_of(request)));
     let lines = world.ok(["run", "--session", &session, "And now?", "--output", "stream-json"]).await.json_lines();
     assert_eq!(lines.last().unwrap()["text"], "main");
-    assert_eq!(stacks(&lines), [json!([])], "the journal says who has it");
+    assert_eq!(stacks(&lines), [json!([])], "the active agent is restored from the journal");
     assert!(world.client().await.session(&session).await.unwrap().session.agents.is_empty());
 }
 
@@ -298,7 +298,7 @@ async fn active_agent_and_its_slot_survive_a_compaction() {
     let world = world().await;
     let project = world.path().join("project");
     fs::create_dir(&project).unwrap();
-    let session = cut_short(&world, project.to_str().unwrap()).await;
+    let session = reach_step_limit(&world, project.to_str().unwrap()).await;
     world.agentctl(["compact", &session]).await;
     world.model.respond_with(|request| match agent_of(request) {
         "main" => Reply::text("I am back."),
@@ -326,7 +326,11 @@ async fn pending_question_survives_removal_of_its_agent() {
     world.daemon.restart().await;
     let client = world.client().await;
     let pending = client.interrupts(Some(&session)).await.unwrap();
-    assert_eq!(pending.iter().map(|pending| pending.id).collect::<Vec<_>>(), [interrupt.id], "it waits for it still");
+    assert_eq!(
+        pending.iter().map(|pending| pending.id).collect::<Vec<_>>(),
+        [interrupt.id],
+        "the interrupt is still pending"
+    );
     let mut attached = client.subscribe(&session, seen, false).await.unwrap();
     client.answer(interrupt.id, &Answer::Text { text: "the first".to_owned() }, "phone").await.unwrap();
     let rest = attached.to_the_end().await;
@@ -367,7 +371,7 @@ async fn handoff_depth_and_count_are_limited() {
     assert_eq!(stacks(&lines).len(), 10);
 }
 
-/// One that may hand over to one other, and two of which one may do anything.
+/// An agent that may hand over to one other agent, and two more, one of them with all tools.
 const CONFINED: &str = "agents:
   clerk: {description: Files verse., prompt: You file., tools: [read_file, delegate_task, transfer_to_poet]}
   poet: {description: Writes verse., prompt: You rhyme., tools: [read_file]}
@@ -375,19 +379,21 @@ const CONFINED: &str = "agents:
 ";
 
 /// Tries all ways to leave an agent one by one, and then to write.
-fn tries_to_leave(request: &Recorded) -> Reply {
-    let told = tool_texts(request);
+fn leave_attempts(request: &Recorded) -> Reply {
+    let result = tool_texts(request);
     let write = |path: &str| Reply::tool_call("write_file", json!({"path": path, "content": "x"}));
-    match (is_subagent(request), agent_of(request), told.matches("this agent cannot transfer to that one").count()) {
-        (true, ..) if told.is_empty() => write("outputs/of-subagent"),
+    match (is_subagent(request), agent_of(request), result.matches("this agent cannot transfer to that one").count()) {
+        (true, ..) if result.is_empty() => write("outputs/of-subagent"),
         (true, ..) => long("A part."),
         (_, "clerk", 0) => transfer("main"),
         (_, "clerk", 1) => transfer("critic"),
-        (_, "clerk", _) if !told.contains("A part.") => Reply::tool_call("delegate_task", json!({"task": "Write it"})),
-        (_, "clerk", _) if !told.contains("to you, `poet`") => transfer("poet"),
+        (_, "clerk", _) if !result.contains("A part.") => {
+            Reply::tool_call("delegate_task", json!({"task": "Write it"}))
+        }
+        (_, "clerk", _) if !result.contains("to you, `poet`") => transfer("poet"),
         (_, "clerk", _) => Reply::text("It is filed."),
         (_, "poet", 2) => transfer("critic"),
-        (_, "poet", 3) if !told.contains("the agent poet does not name it") => write("outputs/of-poet"),
+        (_, "poet", 3) if !result.contains("the agent poet does not name it") => write("outputs/of-poet"),
         (_, "poet", _) => transfer("clerk"),
         (_, agent, _) => Reply::text(format!("I am {agent}.")),
     }
@@ -396,7 +402,7 @@ fn tries_to_leave(request: &Recorded) -> Reply {
 #[tokio::test]
 async fn user_selected_agent_cannot_be_left_by_a_model() {
     let mut world = world_of(CONFINED).await;
-    world.model.respond_with(tries_to_leave);
+    world.model.respond_with(leave_attempts);
     let args = ["run", "File it", "--agent", "clerk", "--on-interrupt", "approve", "--output", "stream-json"];
     let lines = world.ok(args).await.json_lines();
     assert_eq!(lines.last().unwrap()["text"], "It is filed.");
@@ -420,25 +426,25 @@ async fn user_selected_agent_cannot_be_left_by_a_model() {
     // Later turns, a restart, a fork and an import keep it.
     world.model.respond_with(|request| Reply::text(agent_of(request)));
     world.daemon.crash().await;
-    let who = async |world: &World, session: &str, more: &[&str]| {
+    let active_agent = async |world: &World, session: &str, more: &[&str]| {
         let args: Vec<&str> = ["run", "Who?", "--session", session].iter().chain(more).copied().collect();
         world.ok(args).await.stdout.trim().to_owned()
     };
-    assert_eq!(who(&world, session, &[]).await, "clerk");
+    assert_eq!(active_agent(&world, session, &[]).await, "clerk");
     world.ok(["sessions", "reset", session]).await;
-    assert_eq!(who(&world, session, &[]).await, "clerk");
+    assert_eq!(active_agent(&world, session, &[]).await, "clerk");
     let fork = world.ok(["sessions", "fork", session]).await.stdout.trim().to_owned();
-    assert_eq!(who(&world, &fork, &[]).await, "clerk");
+    assert_eq!(active_agent(&world, &fork, &[]).await, "clerk");
     let archive = world.path().join("work.tar.gz");
     let archive = archive.to_str().unwrap();
     world.ok(["sessions", "export", session, "-o", archive]).await;
     let imported = world.json(["sessions", "import", archive, "--as-new"]).await;
     let imported = imported["session_id"].as_str().unwrap_or_else(|| panic!("{imported}")).to_owned();
-    assert_eq!(who(&world, &imported, &[]).await, "clerk");
+    assert_eq!(active_agent(&world, &imported, &[]).await, "clerk");
 
     // Until the user selects another one. Without its definition, it is not replaced.
-    assert_eq!(who(&world, session, &["--agent", "main"]).await, "main");
-    assert_eq!(who(&world, session, &[]).await, "main");
+    assert_eq!(active_agent(&world, session, &["--agent", "main"]).await, "main");
+    assert_eq!(active_agent(&world, session, &[]).await, "main");
     world.write("config/agents.yaml", "agents: {}\n");
     world.client().await.reload().await.unwrap();
     let output = world.agentctl(["run", "Who?", "--session", &fork]).await.exits(2);
@@ -451,7 +457,7 @@ async fn chat_command_selects_the_agent() {
     world.model.respond_with(|request| Reply::text(format!("I am {}.", agent_of(request))));
     let lines = "/agent poet\nWho?\nAnd now?\n/agent main\nWho?\n";
     let output = world.agentctl_with(["chat"], lines).await.exits(0);
-    let said: Vec<&str> = output.stdout.lines().filter(|line| line.starts_with("I am")).collect();
-    assert_eq!(said, ["I am poet.", "I am poet.", "I am main."]);
+    let names: Vec<&str> = output.stdout.lines().filter(|line| line.starts_with("I am")).collect();
+    assert_eq!(names, ["I am poet.", "I am poet.", "I am main."]);
     output.says(&["poet works here"]);
 }

@@ -64,7 +64,7 @@ async fn audit_log_records_call_decision_and_outcome() {
     assert_eq!(records[1]["sha256"].as_str().unwrap().len(), 64);
 
     let calls = calls(&records);
-    let told: Vec<(&str, &str, bool, &str, &str)> = calls
+    let recorded: Vec<(&str, &str, bool, &str, &str)> = calls
         .iter()
         .map(|call| {
             let text = |key: &str| call[key].as_str().unwrap_or_default();
@@ -78,7 +78,7 @@ async fn audit_log_records_call_decision_and_outcome() {
         })
         .collect();
     assert_eq!(
-        told,
+        recorded,
         [
             ("run_bash_command", "ask", true, "approve", "done"),
             ("run_bash_command", "ask", false, "reject", "refused"),
@@ -113,7 +113,7 @@ async fn audit_prints_one_line_per_call_and_filters() {
     let shown = world.ok(["audit", "--session", &session[..13]]).await.stdout;
     let lines: Vec<&str> = shown.lines().collect();
     assert_eq!(lines.len(), 5, "{shown}");
-    for (line, words) in lines[1..].iter().zip([
+    for (line, parts) in lines[1..].iter().zip([
         ["run_bash_command  echo first", "ask", "phone: approve", "done, exit 0"],
         ["run_bash_command  rm -r outputs", "ask", "phone: reject", "refused"],
         [
@@ -124,7 +124,7 @@ async fn audit_prints_one_line_per_call_and_filters() {
         ],
         ["write_file        outputs/notes.txt", "ask", "phone: approve", "done, 1 file"],
     ]) {
-        assert!(words.iter().all(|word| line.contains(word)), "{words:?} are not all in {line:?}");
+        assert!(parts.iter().all(|word| line.contains(word)), "not all of {parts:?} are in {line:?}");
     }
     let turn = audit(&world, &["--tool", "write_file"]).await[0]["turn_id"].as_str().unwrap().to_owned();
     for (args, count) in [
@@ -153,7 +153,9 @@ async fn command_interrupted_by_a_crash_has_unknown_outcome() {
     fs::create_dir_all(&project).unwrap();
     let client = world.client().await;
     let _events = client.turn(turn(trusting(&project), "Sleep!")).await.unwrap();
-    let record = until("it is decided", || async { audit(&world, &["--tool", "run_bash_command"]).await.pop() }).await;
+    let record =
+        until("the decision is recorded", || async { audit(&world, &["--tool", "run_bash_command"]).await.pop() })
+            .await;
     assert_eq!(record["outcome"], "open");
     world.daemon.crash().await;
     let records = audit(&world, &[]).await;
@@ -217,13 +219,13 @@ async fn unwritable_log_blocks_commands_and_is_reported() {
     assert!(!world.path().join("project/made").exists());
     let output = world.agentctl(["run", "Again", "-C", &project, "--on-interrupt", "approve"]).await.exits(5);
     output.says(&["did not run: could not write the audit log"]);
-    let told = "calls that change anything are refused";
+    let consequence = "calls that change anything are refused";
     let doctor = world.agentctl(["doctor"]).await.exits(2).stdout;
-    let place = format!("cannot write to {}", path.display());
-    assert!(doctor.contains(&place) && doctor.contains(told), "{doctor}");
+    let problem = format!("cannot write to {}", path.display());
+    assert!(doctor.contains(&problem) && doctor.contains(consequence), "{doctor}");
     assert!(doctor.contains("make it a writable file that you own"), "{doctor}");
     let status = world.ok(["status"]).await.stdout;
-    assert!(status.contains(&place) && status.contains(told), "{status}");
+    assert!(status.contains(&problem) && status.contains(consequence), "{status}");
     let problems = world.json(["status"]).await["problems"].clone();
     assert_eq!(problems[0]["subject"], "audit", "{problems}");
 
@@ -236,7 +238,7 @@ async fn unwritable_log_blocks_commands_and_is_reported() {
     assert_eq!(output.await.exits(0).json()["text"], "Made.");
     world.ok(["audit", "verify"]).await;
     let doctor = world.ok(["doctor"]).await.stdout;
-    assert!(!doctor.contains(told), "{doctor}");
+    assert!(!doctor.contains(consequence), "{doctor}");
 }
 
 #[tokio::test]
@@ -253,8 +255,8 @@ async fn a_daemon_that_cannot_open_the_log_does_not_start() {
 async fn full_log_file_is_rotated_and_the_chain_continues() {
     let mut world = World::configured("audit: {max_file_bytes: 4096}").await;
     world.model.respond_with(|request| {
-        let told = tool_texts(request).lines().filter(|line| line.contains("20")).count();
-        if told < 12 { super::another_call(request) } else { Reply::text("It is late.") }
+        let count = tool_texts(request).lines().filter(|line| line.contains("20")).count();
+        if count < 12 { super::another_call(request) } else { Reply::text("It is late.") }
     });
     world.ok(["run", "What time is it?"]).await;
     world.daemon.crash().await;

@@ -13,10 +13,10 @@ const FIND: (&str, &str) = ("QUARTZ-3", "It says QUARTZ-3 (latin.pdf p. 3).");
 
 /// A document of this many paragraphs, all different.
 fn long(paragraphs: u32) -> Vec<u8> {
-    let words =
+    let line =
         |number: u32| (0..40).map(move |word| format!("w{:x}", (number * 40 + word).wrapping_mul(2_654_435_761)));
     let text: Vec<String> = (0..paragraphs)
-        .map(|number| format!("zircon{number} {}", words(number).collect::<Vec<_>>().join(" ")))
+        .map(|number| format!("zircon{number} {}", line(number).collect::<Vec<_>>().join(" ")))
         .collect();
     docx(&text)
 }
@@ -40,9 +40,9 @@ async fn full_disk_fails_only_the_document_being_indexed() {
     let large = world.write("large.docx", long(6000));
     finds(&world).await;
     let call = [("search_file", json!({"path": "uploads/large.docx", "query": "zircon5999"}))];
-    let (told, output) = world.call_all(call.into(), &["--file", large.to_str().unwrap()]).await;
+    let (results, output) = world.call_all(call.into(), &["--file", large.to_str().unwrap()]).await;
     output.exits(0);
-    assert!(told[0].contains("the disk is full") && told[0].contains("free some disk space"), "{}", told[0]);
+    assert!(results[0].contains("the disk is full") && results[0].contains("free some disk space"), "{}", results[0]);
     let output = world.agentctl(["docs", "search", "zircon5999"]).await.exits(1);
     output.says(&["the disk is full", "hint: free some disk space"]);
     finds(&world).await;
@@ -57,7 +57,7 @@ async fn index_deleted_during_indexing_is_recreated() {
     let index = world.data().join("index");
     let is_begun =
         || fs::read_dir(&index).is_ok_and(|found| found.flatten().any(|one| one.path().join("meta.json").exists()));
-    until_true("the index to be begun", is_begun).await;
+    until_true("the index exists", is_begun).await;
     // Renamed at once, because the daemon creates and removes files during a recursive removal.
     fs::rename(&index, world.path().join("gone")).unwrap();
     let output = adding.output(Vec::new()).await;
@@ -103,13 +103,13 @@ async fn repeatedly_replaced_file_gives_consistent_results_or_errors() {
             ("search_file", json!({"path": "uploads/latin.pdf", "query": query}))
         })
         .collect();
-    let (told, output) = world.call_all(calls, &["--session", &id]).await;
+    let (results, output) = world.call_all(calls, &["--session", &id]).await;
     drop(stop);
     writer.join().unwrap();
     output.exits(0);
-    for told in told {
-        let is_right = (told.contains("**QUARTZ-3**") && told.contains("1. uploads/latin.pdf p. 3"))
-            || (told.contains("Left line 12") && told.contains("1. uploads/latin.pdf p. 1"));
+    for result in results {
+        let is_right = (result.contains("**QUARTZ-3**") && result.contains("1. uploads/latin.pdf p. 3"))
+            || (result.contains("Left line 12") && result.contains("1. uploads/latin.pdf p. 1"));
         let is_clear = [
             "No match for",
             "cannot be searched: it is",
@@ -121,7 +121,7 @@ async fn repeatedly_replaced_file_gives_consistent_results_or_errors() {
             "No line",
             "empty",
         ];
-        assert!(is_right || is_clear.iter().any(|words| told.contains(words)), "{told}");
+        assert!(is_right || is_clear.iter().any(|text| result.contains(text)), "{result}");
     }
     let output = world.agentctl(["run", "--session", &id, "Where is it now?"]);
     searches_and_cites(&world, "uploads/latin.pdf", FIND.0);
@@ -151,9 +151,13 @@ async fn names_with_newlines_and_escapes_forge_no_lines() {
         ("search_documents", json!({"query": FIND.0})),
         ("search_file", json!({"path": "uploads/a\nb.pdf", "query": FIND.0})),
     ];
-    let (told, _) = world.call_all(calls, &["--session", &id]).await;
-    assert!(told[0].contains("1. uploads/report[31m p. 9.pdf p. 3\n") && !told[0].contains('\u{1b}'), "{}", told[0]);
-    assert!(told[1].contains("control character"), "{}", told[1]);
+    let (results, _) = world.call_all(calls, &["--session", &id]).await;
+    assert!(
+        results[0].contains("1. uploads/report[31m p. 9.pdf p. 3\n") && !results[0].contains('\u{1b}'),
+        "{}",
+        results[0]
+    );
+    assert!(results[1].contains("control character"), "{}", results[1]);
 }
 
 /// The same archive with different content of one part.
@@ -193,16 +197,16 @@ async fn harmful_files_fail_individually_with_a_clear_problem() {
     let paths: Vec<PathBuf> = all.map(|(name, content)| world.write(name, content)).collect();
     let names = paths.iter().map(|path| path.to_str().unwrap());
     let args: Vec<&str> = ["docs", "add", "--json"].into_iter().chain(names).collect();
-    let told = world.agentctl(args).await.exits(1).json();
-    let states = told["documents"].as_array().unwrap();
-    assert_eq!(states.len(), harmful.len() + harmless.len(), "{told}");
+    let report = world.agentctl(args).await.exits(1).json();
+    let states = report["documents"].as_array().unwrap();
+    assert_eq!(states.len(), harmful.len() + harmless.len(), "{report}");
     for state in states {
         let (name, problem) = (state["name"].as_str().unwrap(), state["problem"].as_str());
         if harmless.iter().any(|(harmless, _)| name.ends_with(harmless)) {
             assert_eq!((problem, state["chunks"].is_u64()), (None, true), "{state}");
             continue;
         }
-        let problem = problem.unwrap_or_else(|| panic!("{name} was taken: {state}"));
+        let problem = problem.unwrap_or_else(|| panic!("{name} was accepted: {state}"));
         assert!(problem.starts_with("could not read ") && problem.contains("; "), "{name}: {problem}");
         assert!(!problem.contains(char::is_control) && !problem.contains("its reader"), "{name}: {problem}");
     }
@@ -212,7 +216,7 @@ async fn harmful_files_fail_individually_with_a_clear_problem() {
 #[tokio::test]
 async fn waiting_tool_streams_indexing_progress() {
     let world = World::start().await;
-    world.model.respond_with(|request| match told_of_each(request).is_empty() {
+    world.model.respond_with(|request| match results_since_input(request).is_empty() {
         true => Reply::tool_call("search_file", json!({"path": "uploads/latin.pdf", "query": FIND.0})),
         false => Reply::text("over"),
     });
@@ -223,10 +227,10 @@ async fn waiting_tool_streams_indexing_progress() {
         .iter()
         .filter(|event| event["type"] == "item_completed" && event["item"]["kind"] == "tool_result")
         .collect();
-    let told: Vec<&Value> =
+    let progress: Vec<&Value> =
         deltas.iter().copied().filter(|delta| delta["item_id"] == of_tools[0]["item"]["id"]).collect();
     assert_eq!(
-        (told[0]["text"].as_str(), told[0]["offset"].as_u64()),
+        (progress[0]["text"].as_str(), progress[0]["offset"].as_u64()),
         (Some("indexing uploads/latin.pdf: 0 of 3\n"), Some(0))
     );
     let result = of_tools[0]["item"]["text"].as_str().unwrap();
@@ -259,11 +263,11 @@ async fn scanned_pages_are_reported_as_left_out_everywhere() {
         ("search_file", json!({"path": "uploads/partly.pdf", "query": "zebra"})),
         ("search_documents", json!({"query": "zebra"})),
     ];
-    let (told, _) = world.call_all(calls, &["--session", &id]).await;
-    assert!(told.iter().all(|told| told.contains(WHY)), "{told:#?}");
-    assert!(told[0].contains("vermilion barn") && told[1].contains("**vermilion**"), "{told:#?}");
+    let (results, _) = world.call_all(calls, &["--session", &id]).await;
+    assert!(results.iter().all(|result| result.contains(WHY)), "{results:#?}");
+    assert!(results[0].contains("vermilion barn") && results[1].contains("**vermilion**"), "{results:#?}");
     // The files with text were searched, so finding nothing is not an error.
-    assert!(told[2].contains("No match for \"zebra\" in 1 document"), "{}", told[2]);
+    assert!(results[2].contains("No match for \"zebra\" in 1 document"), "{}", results[2]);
 }
 
 /// An archive of one file.
@@ -305,21 +309,21 @@ async fn unsupported_file_is_refused_with_its_type() {
         }
         calls.push(("read_file", json!({"path": format!("/project/{name}")})));
     }
-    let told = world.call_all_in_project(calls).await;
-    for ((name, _, what), told) in kinds.iter().zip(told.chunks(3)) {
-        for told in told {
-            has_none(told, &["No line matches", "No match for", "No results for", "match in", "**", "\\pard"]);
+    let results = world.call_all_in_project(calls).await;
+    for ((name, _, label), results) in kinds.iter().zip(results.chunks(3)) {
+        for result in results {
+            has_none(result, &["No line matches", "No match for", "No results for", "match in", "**", "\\pard"]);
         }
-        for told in &told[..2] {
+        for result in &results[..2] {
             // The first two have a supported type, but are damaged.
             let hint = match *name {
                 "letter.doc" | "letter.odt" => "save it again",
                 "photo.jpg" => "make recognition",
                 _ => "save or export it as PDF",
             };
-            assert!(told.contains(what) && told.contains(hint), "{name}: {told}");
+            assert!(result.contains(label) && result.contains(hint), "{name}: {result}");
         }
-        assert!(told[2].contains("cannot be read") || told[2].contains("could not"), "{name}: {}", told[2]);
+        assert!(results[2].contains("cannot be read") || results[2].contains("could not"), "{name}: {}", results[2]);
     }
 }
 
@@ -334,15 +338,15 @@ async fn rtf_is_read_as_a_document_regardless_of_its_name() {
         ("read_file", json!({"path": "/project/letter.txt"})),
         ("search_file", json!({"path": "/project/letter.txt", "query": "vermilion"})),
     ];
-    let told = world.call_all_in_project(calls).await;
-    assert!(told[0].contains("RTF document") && told[0].contains("The vermilion barn."), "{}", told[0]);
-    assert!(told[1].contains("**vermilion** barn"), "{}", told[1]);
+    let results = world.call_all_in_project(calls).await;
+    assert!(results[0].contains("RTF document") && results[0].contains("The vermilion barn."), "{}", results[0]);
+    assert!(results[1].contains("**vermilion** barn"), "{}", results[1]);
     // If uploaded, it is mentioned and not included as text.
     let letter = project.join("letter.rtf");
     fs::write(&letter, RTF).unwrap();
     let call = [("read_file", json!({"path": "uploads/letter.rtf"}))];
-    let (told, _) = world.call_all(call.into(), &["--file", letter.to_str().unwrap()]).await;
-    assert!(told[0].contains("The vermilion barn.") && !told[0].contains("pard"), "{}", told[0]);
+    let (results, _) = world.call_all(call.into(), &["--file", letter.to_str().unwrap()]).await;
+    assert!(results[0].contains("The vermilion barn.") && !results[0].contains("pard"), "{}", results[0]);
     let last = world.model.requests().last().unwrap().messages().to_vec();
     let asked = Value::from(last).to_string();
     assert!(asked.contains("uploads/letter.rtf") && !asked.contains("rtf1"), "{asked}");
@@ -356,8 +360,8 @@ fn sparse(path: &Path, begin: &[u8], size: u64) {
 
 /// Number of bytes that the daemon has read since its start, from any source.
 fn read_so_far(world: &World) -> u64 {
-    let told = fs::read_to_string(format!("/proc/{}/io", world.daemon.pid())).unwrap();
-    told.lines().find_map(|line| line.strip_prefix("rchar: ")).unwrap().parse().unwrap()
+    let counters = fs::read_to_string(format!("/proc/{}/io", world.daemon.pid())).unwrap();
+    counters.lines().find_map(|line| line.strip_prefix("rchar: ")).unwrap().parse().unwrap()
 }
 
 /// A session that sees a folder with these files, each of that size.
@@ -394,10 +398,10 @@ async fn huge_file_is_refused_without_being_read() {
     let mut calls: Vec<(&str, Value)> = files.iter().map(|(name, _)| search(name)).collect();
     calls.push(("search_documents", json!({"query": "zebra"})));
     calls.push(("read_file", json!({"path": "/project/large.pdf"})));
-    let (told, _) = world.call_all(calls, &["--session", &id]).await;
-    let [pdf, docx, xls, zip, zeros, text, all, read] = &told[..] else { panic!("{told:#?}") };
-    for told in [pdf, docx, xls, zip, all, read] {
-        assert!(told.contains(SIZE), "{told}");
+    let (results, _) = world.call_all(calls, &["--session", &id]).await;
+    let [pdf, docx, xls, zip, zeros, text, all, read] = &results[..] else { panic!("{results:#?}") };
+    for result in [pdf, docx, xls, zip, all, read] {
+        assert!(result.contains(SIZE), "{result}");
     }
     assert!(zeros.contains("could not be searched") || zeros.contains("cannot be searched"), "{zeros}");
     assert!(text.contains("binary after initial text"), "{text}");
@@ -437,12 +441,12 @@ async fn reading_stops_when_no_client_waits() {
     for args in [&["docs", "search", "zebra", "--session", &id][..], &["run", "Where is a zebra?", "--session", &id]] {
         let before = read_so_far(&world);
         let asking = world.spawn_agentctl(args);
-        until_true("the files to be read", || read_so_far(&world) > before + 64 * MIB).await;
+        until_true("the files are being read", || read_so_far(&world) > before + 64 * MIB).await;
         // The client of a search is killed; that of a turn cancels it.
         let signal = if args[0] == "run" { Signal::SIGINT } else { Signal::SIGKILL };
         asking.signal(signal);
         asking.output(Vec::new()).await;
-        until("the reading to end", || async {
+        until("reading has ended", || async {
             let now = read_so_far(&world);
             world.still_serves().await;
             (read_so_far(&world) < now + 4 * MIB).then_some(())

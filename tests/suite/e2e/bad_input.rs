@@ -52,7 +52,7 @@ pub(super) async fn frames(world: &World, frames: Vec<TurnRequest>) -> Result<Ve
 #[tokio::test]
 async fn invalid_frames_are_refused() {
     let world = World::start().await;
-    world.model.reply(Reply::text("One two three").hang_behind("two"));
+    world.model.reply(Reply::text("One two three").hang_after_text("two"));
     let refused = frames(&world, vec![start("one"), start("two")]).await.unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
     assert!(refused.message().contains("start"), "{refused}");
@@ -113,11 +113,12 @@ async fn non_utf8_input_is_refused() {
 async fn config_typo_is_reported_with_place_and_nearest_key() {
     let (_model, home) = TempHome::with_server().await;
     home.write("config/agentd.yaml", "sessions:\n  confirm_wrte: true\n");
-    let place = "agentd.yaml:2:3";
-    let output = home.agentctl(["run", "Hi"]).await.exits(2).says(&[place, "confirm_wrte", "confirm_write", "hint:"]);
+    let position = "agentd.yaml:2:3";
+    let output =
+        home.agentctl(["run", "Hi"]).await.exits(2).says(&[position, "confirm_wrte", "confirm_write", "hint:"]);
     assert_eq!(output.stdout, "");
     let output = Running::spawn(home.command(program("agentd"))).output(Vec::new()).await;
-    output.exits(2).says(&[place, "confirm_write"]);
+    output.exits(2).says(&[position, "confirm_write"]);
     home.write("config/agentd.yaml", "sessions:\n  confirm_write: [\n");
     home.agentctl(["run", "Hi"]).await.exits(2).says(&["agentd.yaml:"]);
     home.write("config/agentd.yaml", "sessions: {confirm_write: false}\n");

@@ -19,7 +19,7 @@ async fn invalid_responses_fail_the_turn_with_a_hint() {
         Reply::status(200, "null"),
         Reply::events(["[]", "{\"choices\": 7}", "[DONE]"]),
         Reply::events(["{\"error\": {\"message\": \"out of memory\"}}"]),
-        Reply::text("one two three").cut_behind("two"),
+        Reply::text("one two three").cut_after_text("two"),
         Reply::refusal(404, "no such model"),
     ];
     for reply in bad {
@@ -48,9 +48,9 @@ async fn model_without_progress_times_out() {
     // Like a stuck server behind a proxy that keeps the connection alive.
     let comment = ": still here\n\n";
     let alive = Reply::status(200, comment.repeat(100_000)).header("content-type", "text/event-stream");
-    for (silent, limit, words) in [
+    for (silent, limit, answer) in [
         (Reply::never(), "300ms", ""),
-        (Reply::text("one two three").hang_behind("two"), "300ms", ""),
+        (Reply::text("one two three").hang_after_text("two"), "300ms", ""),
         (alive.bytes_per_write(comment.len()).delay_ms(10), "2s", "for 10s, only keep-alives"),
     ] {
         let timeouts = format!("base: {{retries: 0, timeouts: {{first_byte: {limit}, idle: {limit}}}}}");
@@ -59,8 +59,8 @@ async fn model_without_progress_times_out() {
         let result = ask(&world, 1).await;
         let error = &result["error"];
         assert_eq!(error["kind"], "timeout", "{result:#}");
-        assert!(error["message"].as_str().unwrap().contains(words), "{result:#}");
-        assert!(words.is_empty() || error.to_string().contains("timeouts.first_byte"), "{result:#}");
+        assert!(error["message"].as_str().unwrap().contains(answer), "{result:#}");
+        assert!(answer.is_empty() || error.to_string().contains("timeouts.first_byte"), "{result:#}");
         // On a busy machine, a response may take longer than that.
         world.write("config/models.yaml", "base: {retries: 0}");
         world.ok(["reload"]).await;
@@ -94,7 +94,7 @@ async fn answer_received_while_the_daemon_was_stopped_is_used() {
     let World { model, daemon } = World::with_files(&[("config/models.yaml", "base: {timeouts: {idle: 2s}}")]).await;
     for _ in 0..3 {
         let before = model.counts();
-        model.reply(Reply::text("one two three").hold_behind("two"));
+        model.reply(Reply::text("one two three").hold_after_text("two"));
         let mut running = daemon.spawn_agentctl(["run", "Hi", "--output", "stream-json"]);
         running.event("item_delta").await;
         daemon.signal(Signal::SIGSTOP);
@@ -143,8 +143,8 @@ async fn invalid_calls_are_reported_to_the_model() {
         let result = ask(&world, 0).await;
         assert_eq!(result["text"], "I see.");
         let request = world.model.requests().pop().unwrap();
-        let told = tool_texts(&request);
-        assert!(told.contains(code), "{code} is missing in {told:?}");
+        let text = tool_texts(&request);
+        assert!(text.contains(code), "{code} is missing in {text:?}");
     };
     check(Reply::tool_call("read_file", json!("{\"path\": \"a")), "E_INVALID_ARGS").await;
     check(Reply::tool_call("read_file", json!("no JSON at all")), "E_INVALID_ARGS").await;
@@ -162,8 +162,8 @@ async fn invalid_calls_are_reported_to_the_model() {
 #[tokio::test]
 async fn oversized_answer_is_truncated_and_can_be_read_again() {
     let world = World::start().await;
-    let words: String = (0..3_000_000).map(|number| format!("{number} ")).collect();
-    let pieces = words.as_bytes().chunks(1 << 20).map(|piece| String::from_utf8_lossy(piece).into_owned());
+    let long_text: String = (0..3_000_000).map(|number| format!("{number} ")).collect();
+    let pieces = long_text.as_bytes().chunks(1 << 20).map(|piece| String::from_utf8_lossy(piece).into_owned());
     world.model.reply(Reply::deltas(pieces)).default_reply(Reply::text("Enough."));
     let output = world.agentctl(["run", "Hi", "--output", "stream-json"]).await.exits(7);
     let lines = output.json_lines();
@@ -171,7 +171,7 @@ async fn oversized_answer_is_truncated_and_can_be_read_again() {
     assert!(warning.to_string().contains("more than 4 MiB"), "{warning}");
     let result = lines.last().unwrap();
     let text = result["text"].as_str().unwrap();
-    assert!(text.len() > 3 << 20 && words.starts_with(text), "{} bytes", text.len());
+    assert!(text.len() > 3 << 20 && long_text.starts_with(text), "{} bytes", text.len());
     // It can be read again, and the session can be continued.
     let session = result["session_id"].as_str().unwrap();
     let again = world.ok(["attach", session, "--after", "0", "--output", "stream-json"]).await;
@@ -187,9 +187,9 @@ async fn runaway_answer_is_truncated_with_a_warning() {
         world.model.reply(Reply::deltas(vec![phrase; 50_000]));
         let output = world.agentctl(["run", "Hi", "--output", "stream-json"]).await;
         let lines = output.json_lines();
-        assert!(lines.iter().any(|line| line["type"] == "warning"), "{phrase:?}: it is said");
+        assert!(lines.iter().any(|line| line["type"] == "warning"), "{phrase:?}: no warning");
         let result = lines.last().unwrap();
-        assert!(result["text"].as_str().unwrap().len() < 100_000, "{phrase:?}: it is cut");
+        assert!(result["text"].as_str().unwrap().len() < 100_000, "{phrase:?}: the answer is not truncated");
     }
     world.still_serves().await;
 }

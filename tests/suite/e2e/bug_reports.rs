@@ -13,7 +13,7 @@ fn answer(request: &Recorded) -> Reply {
     if is_subagent(request) {
         return Reply::text("The report. Each thing was looked at and found in order. ".repeat(6)).and_reasoning("Hm.");
     }
-    let told = tool_texts(request);
+    let result = tool_texts(request);
     let asked = request.messages().iter().filter(|message| message["role"] == "user").count();
     let edit = json!({"path": "/project/notes.txt", "old_string": "old", "new_string": "new"});
     let steps = [
@@ -24,9 +24,9 @@ fn answer(request: &Recorded) -> Reply {
         ("Edited", Reply::tool_call("edit_file", edit)),
         ("it ran", Reply::tool_call("run_bash_command", json!({"command": "echo it ran; echo x > made"}))),
     ];
-    let next = steps.into_iter().find(|(done, _)| !told.contains(done)).map(|(_, reply)| reply);
+    let next = steps.into_iter().find(|(done, _)| !result.contains(done)).map(|(_, reply)| reply);
     let delegates = || Reply::tool_call("delegate_task", json!({"task": "Look at all of it once more."}));
-    match (next, asked > 1 && told.contains("it ran"), told.contains("The report.")) {
+    match (next, asked > 1 && result.contains("it ran"), result.contains("The report.")) {
         (Some(reply), ..) => reply,
         (None, true, false) if request.last_role() == "user" => delegates(),
         _ => Reply::text("It is done."),
@@ -34,7 +34,7 @@ fn answer(request: &Recorded) -> Reply {
 }
 
 /// A session with a project and three turns. The first one asks the user twice.
-async fn worked_on(world: &World) -> String {
+async fn recorded_session(world: &World) -> String {
     world.write("project/notes.txt", "old words\n");
     world.write("project/AGENTS.md", "Be brief.\n");
     world.model.respond_with(answer);
@@ -42,7 +42,7 @@ async fn worked_on(world: &World) -> String {
     let running = world.spawn_agentctl(args);
     for tool in ["edit_file", "run_bash_command"] {
         let asked = async || world.questions().await.into_iter().find(|asked| asked["tool"] == tool);
-        let asked = until("it asks", asked).await;
+        let asked = until("a question is pending", asked).await;
         world.ok(["answer", asked["id"].as_str().unwrap(), "approve"]).await;
     }
     let id = running.output(Vec::new()).await.exits(0).session();
@@ -52,7 +52,7 @@ async fn worked_on(world: &World) -> String {
     id
 }
 
-async fn travels(world: &World, session: &str, to: &TempDaemon) -> Value {
+async fn move_session(world: &World, session: &str, to: &TempDaemon) -> Value {
     let file = world.path().join("report.tar.gz").display().to_string();
     world.ok(["sessions", "export", session, "-o", &file]).await;
     to.json(["sessions", "import", &file]).await
@@ -64,7 +64,7 @@ fn repeated(events: &[Value]) -> Vec<String> {
     let own = &events[0]["session_id"];
     let mut ids = Vec::new();
     let repeated = events.iter().filter(|event| is_repeated(event) && event["session_id"] == *own);
-    repeated.map(|event| told(event, &mut ids).to_string()).collect()
+    repeated.map(|event| normalized(event, &mut ids).to_string()).collect()
 }
 
 /// Deltas are not facts; guides of the project, facts about the machine and the fill level of the window depend on the
@@ -77,13 +77,13 @@ fn is_repeated(event: &Value) -> bool {
         && !["surroundings", "token_level", "title"].contains(&state)
 }
 
-fn told(value: &Value, ids: &mut Vec<String>) -> Value {
+fn normalized(value: &Value, ids: &mut Vec<String>) -> Value {
     match value {
         Value::Object(fields) => {
-            let kept = fields.iter().filter(|(name, _)| !TIMES.contains(&name.as_str()));
-            kept.map(|(name, value)| (name.clone(), told(value, ids))).collect()
+            let fields_left = fields.iter().filter(|(name, _)| !TIMES.contains(&name.as_str()));
+            fields_left.map(|(name, value)| (name.clone(), normalized(value, ids))).collect()
         }
-        Value::Array(values) => values.iter().map(|value| told(value, ids)).collect(),
+        Value::Array(values) => values.iter().map(|value| normalized(value, ids)).collect(),
         Value::String(text) => json!(with_places(text, ids)),
         other => other.clone(),
     }
@@ -114,19 +114,19 @@ const TIMES: [&str; 17] = [
 /// The text with every ID replaced by its index.
 fn with_places(text: &str, ids: &mut Vec<String>) -> String {
     let is_of_id = |letter: char| letter.is_ascii_alphanumeric() || "-_".contains(letter);
-    let words = text.split_inclusive(|letter| !is_of_id(letter));
+    let pieces = text.split_inclusive(|letter| !is_of_id(letter));
     let mut named = |word: &str| {
         let id = word.trim_end_matches(|letter| !is_of_id(letter));
         if !is_id(id) {
             return word.to_owned();
         }
-        let place = ids.iter().position(|known| known == id).unwrap_or_else(|| {
+        let index = ids.iter().position(|other| other == id).unwrap_or_else(|| {
             ids.push(id.to_owned());
             ids.len() - 1
         });
-        word.replace(id, &format!("id {place}"))
+        word.replace(id, &format!("id {index}"))
     };
-    words.map(&mut named).collect()
+    pieces.map(&mut named).collect()
 }
 
 fn is_id(text: &str) -> bool {
@@ -137,15 +137,15 @@ fn is_id(text: &str) -> bool {
 #[tokio::test]
 async fn exported_session_replays_on_another_machine() {
     let world = World::start().await;
-    let id = worked_on(&world).await;
-    let (here, figures) = (events_of(&world.daemon, &id).await, world.json(["context", &id]).await);
+    let id = recorded_session(&world).await;
+    let (events, figures) = (events_of(&world.daemon, &id).await, world.json(["context", &id]).await);
     let other = empty_machine().await;
-    let report = travels(&world, &id, &other).await;
+    let report = move_session(&world, &id, &other).await;
     holds(&report, json!({"turns": 3, "subagents": 1}));
     let [page, traced] = ["page.html", "trace.html"].map(|name| world.path().join(name).display().to_string());
     world.ok(["sessions", "export", &id, "--format", "html", "-o", &page]).await;
     world.ok(["trace", &id, "--html", &traced]).await;
-    assert_eq!(fs::read_to_string(&page).unwrap(), fs::read_to_string(&traced).unwrap(), "it is the same page");
+    assert_eq!(fs::read_to_string(&page).unwrap(), fs::read_to_string(&traced).unwrap(), "both pages are equal");
     fs::remove_dir_all(world.path().join("project")).unwrap();
     let page = ["sessions", "export", &id, "--format", "html", "--redact"];
     let output = world.ok(page).await;
@@ -153,28 +153,28 @@ async fn exported_session_replays_on_another_machine() {
 
     // The same history and figures, even after a restart.
     let mut other = other;
-    assert_eq!(events_of(&other, &id).await, here);
+    assert_eq!(events_of(&other, &id).await, events);
     other.crash().await;
-    let mut there = other.json(["context", &id]).await;
-    assert_eq!(there.as_object_mut().unwrap().remove("imported"), Some(json!(true)));
-    assert_eq!(there, figures);
+    let mut imported = other.json(["context", &id]).await;
+    assert_eq!(imported.as_object_mut().unwrap().remove("imported"), Some(json!(true)));
+    assert_eq!(imported, figures);
     other.ok(["context", &id]).await.shows(&["figures of the machine that it comes from"]);
 
     // Every turn is replayed, without a model and without the project.
     let file = other.path().join("report.jsonl").display().to_string();
     other.ok(["sessions", "record", &id, "-o", &file]).await;
     let played = other.ok(["run", "--replay", &file, "--output", "stream-json"]).await.json_lines();
-    let (then, now) = (repeated(&here), repeated(&played));
+    let (then, now) = (repeated(&events), repeated(&played));
     let others = then.iter().zip(&now).filter(|(then, now)| then != now);
     let others: Vec<String> = others.map(|(then, now)| format!("- {then}\n+ {now}")).collect();
     assert!(others.is_empty() && then.len() == now.len(), "{} and {}\n{}", then.len(), now.len(), others.join("\n"));
-    assert_eq!(other.json(["sessions", "list"]).await.as_array().unwrap().len(), 1, "nothing is left of it");
+    assert_eq!(other.json(["sessions", "list"]).await.as_array().unwrap().len(), 1, "the session is deleted");
 }
 
 #[tokio::test]
 async fn reimported_usage_counts_once_and_imports_are_audited() {
     let world = World::start().await;
-    let id = worked_on(&world).await;
+    let id = recorded_session(&world).await;
     let total = async || world.json(["usage"]).await["total"].clone();
     let before = total().await;
     let early = world.path().join("early.tar.gz").display().to_string();
@@ -192,7 +192,7 @@ async fn reimported_usage_counts_once_and_imports_are_audited() {
     for times in 1..=2 {
         world.ok(["sessions", "delete", &id, "--yes"]).await;
         world.json(["sessions", "import", &early]).await;
-        assert_eq!(total().await, before, "it was paid for once");
+        assert_eq!(total().await, before, "usage is not counted again");
         assert_eq!(imports().await.len(), times);
     }
     has_all(&imports().await[0].to_string(), &[&id, "agentd ", "agentctl"]);
@@ -202,7 +202,7 @@ async fn reimported_usage_counts_once_and_imports_are_audited() {
     let grown = total().await;
     assert!(grown["calls"].as_u64() > before["calls"].as_u64(), "{grown}");
     let other = empty_machine().await;
-    travels(&world, &id, &other).await;
+    move_session(&world, &id, &other).await;
     assert_eq!(other.json(["usage"]).await["total"], grown);
 }
 

@@ -12,7 +12,10 @@ async fn chat_answers_prompts_and_slash_commands() {
     terminal.hears("I am Ada", "Good morning, Ada.");
     world.model.reply(Reply::text("You are Ada."));
     terminal.hears("Who am I?", "You are Ada.");
-    assert!(world.model.requests()[1].body["messages"].to_string().contains("I am Ada"), "it is one session");
+    assert!(
+        world.model.requests()[1].body["messages"].to_string().contains("I am Ada"),
+        "both turns are in one session"
+    );
 
     terminal.says("/help");
     let help = terminal.prompt();
@@ -34,24 +37,24 @@ async fn chat_answers_prompts_and_slash_commands() {
 async fn reopened_chat_shows_the_last_turns() {
     let mut world = World::start().await;
     world.daemon.set("PAGER", "cat");
-    let run = async |words: &str, answer: Reply, more: &[&str]| {
+    let run = async |input: &str, answer: Reply, more: &[&str]| {
         world.model.reply(answer);
-        let args = [&["run", words, "--output", "json", "--on-interrupt", "approve"], more].concat();
+        let args = [&["run", input, "--output", "json", "--on-interrupt", "approve"], more].concat();
         world.ok(args).await.session()
     };
     let session = run("First of all", Reply::text("Answer one."), &[]).await;
-    let here = ["--session", session.as_str()];
+    let options = ["--session", session.as_str()];
     world.model.reply(Reply::tool_call("run_bash_command", json!({"command": "printf 'un%s\\n' seen; exit 3"})));
-    run("Second thing", Reply::text("Answer two."), &here).await;
-    run("Third thing", Reply::text("Answer three."), &here).await;
-    let mut terminal = Terminal::open(&world.daemon, &here);
+    run("Second thing", Reply::text("Answer two."), &options).await;
+    run("Third thing", Reply::text("Answer three."), &options).await;
+    let mut terminal = Terminal::open(&world.daemon, &options);
     let shown = terminal.prompt();
     let mut rest = shown.as_str();
     // The terminal library does not decode non-ASCII characters.
-    for words in
+    for phrase in
         ["1 earlier turn: agentctl attach", "Second thing", "exit 3", "Answer two.", "Third thing", "Answer three."]
     {
-        rest = rest.split_once(words).unwrap_or_else(|| panic!("{words} is missing behind {rest:?} in {shown:?}")).1;
+        rest = rest.split_once(phrase).unwrap_or_else(|| panic!("{phrase} is missing after {rest:?} in {shown:?}")).1;
     }
     assert!(!shown.contains("Answer one."), "{shown:?}");
     // The complete text of what was shown in one line.
@@ -65,7 +68,7 @@ async fn reopened_chat_shows_the_last_turns() {
 
 #[tokio::test]
 async fn continue_selects_the_last_session_of_the_folder() {
-    let world = World::saying("Done.").await;
+    let world = World::with_reply("Done.").await;
     let folder = |name: &str| {
         let folder = world.path().join(name);
         fs::create_dir(&folder).unwrap();
@@ -90,16 +93,16 @@ async fn continue_selects_the_last_session_of_the_folder() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn chat_starts_with_the_prompt_of_its_command() {
-    let world = World::saying("Good morning.").await;
+    let world = World::with_reply("Good morning.").await;
     let mut terminal = Terminal::open(&world.daemon, &["Say", "hello"]);
     terminal.sees("Say hello");
     terminal.sees_last("Good morning.");
     terminal.leaves();
     let piped = world.agentctl_with(["chat", "First"], "\nSecond\n").await;
     assert_eq!(piped.exits(0).stdout, "Good morning.\nGood morning.\n");
-    let said: Vec<String> = world.model.requests().iter().map(|request| request.last_user().to_owned()).collect();
-    assert_eq!(said, ["Say hello", "First", "Second"]);
-    assert!(world.model.requests()[2].body["messages"].to_string().contains("First"), "it is one session");
+    let inputs: Vec<String> = world.model.requests().iter().map(|request| request.last_user().to_owned()).collect();
+    assert_eq!(inputs, ["Say hello", "First", "Second"]);
+    assert!(world.model.requests()[2].body["messages"].to_string().contains("First"), "both turns are in one session");
     world.agentctl_with(["chat"], "/nonsense\n").await.exits(2).says(&["/help"]);
     // Without a prompt, a chat opens only at a terminal.
     let mut terminal = Terminal::around(&world.daemon, "exec \"$@\"", &[]);
@@ -140,7 +143,7 @@ async fn chat_stores_a_rule_and_refuses_a_denied_edit() {
 async fn ctrl_c_cancels_the_turn_and_not_the_conversation() {
     let world = World::start().await;
     let mut terminal = Terminal::ready(&world.daemon, &[]);
-    world.model.reply(Reply::text("It hangs now").hang_behind("hangs"));
+    world.model.reply(Reply::text("It hangs now").hang_after_text("hangs"));
     terminal.says("Hang, please");
     world.model.wait_until(|counts| counts.requests == 1).await;
     terminal.control('c');
@@ -239,6 +242,6 @@ async fn file_mention_is_completed_and_attached() {
     terminal.sees("attached: uploads/my notes.txt");
     terminal.sees_last("It is out.");
     terminal.leaves();
-    let told = world.model.requests()[0].body["messages"].to_string();
-    assert!(told.contains("the cat is out") && !told.contains("hunter2"), "{told}");
+    let messages = world.model.requests()[0].body["messages"].to_string();
+    assert!(messages.contains("the cat is out") && !messages.contains("hunter2"), "{messages}");
 }

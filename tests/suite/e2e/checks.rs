@@ -37,15 +37,15 @@ async fn failing_check_denies_the_call_and_the_daemon_survives() {
     };
     // Settings, grants and the run itself allow it. A call that cannot be checked is denied anyway.
     let args = ["-C", &project, "--on-interrupt", "approve", "--output", "json"];
-    let (told, output) = world.call_all(calls("brittle"), &args).await;
-    for told in &told {
-        assert!(told.starts_with("E_DENIED: a check failed on it"), "{told}");
+    let (results, output) = world.call_all(calls("brittle"), &args).await;
+    for text in &results {
+        assert!(text.starts_with("E_DENIED: a check failed on it"), "{text}");
     }
     let result = output.exits(5).json();
     assert_eq!(result["denials"].as_array().unwrap().len(), 3, "{result:#}");
     assert!(!world.path().join("project/brittle").exists());
     let log = world.log();
-    assert!(log.contains("panic: bug in a check"), "the operator can find the cause: {log}");
+    assert!(log.contains("panic: bug in a check"), "the cause is missing in the log: {log}");
     let audited = calls_in_audit(&world).await;
     assert_eq!(audited.len(), 3);
     for call in &audited {
@@ -58,7 +58,7 @@ async fn failing_check_denies_the_call_and_the_daemon_survives() {
     // A user cannot edit the call to arguments on which the check fails either.
     let edited = Reply::tool_call("run_bash_command", json!({"command": "sudo true"}));
     world.model.reply(edited).reply(Reply::text("I see."));
-    let (running, interrupt) = world.raises(&["Do it", "-C", &project]).await;
+    let (running, interrupt) = world.run_until_question(&["Do it", "-C", &project]).await;
     let edit = json!({"command": "touch \"$PROJECT/brittle\""}).to_string();
     let id = interrupt["id"].as_str().unwrap();
     world.agentctl(["answer", id, "edit", "--args", &edit]).await.exits(2).says(&["a check failed on it", "hint:"]);
@@ -67,9 +67,9 @@ async fn failing_check_denies_the_call_and_the_daemon_survives() {
     assert!(!world.path().join("project/brittle").exists());
 
     // The same daemon is still running, and other calls work.
-    let (told, output) = world.call_all(calls("sound"), &args).await;
+    let (results, output) = world.call_all(calls("sound"), &args).await;
     output.exits(0);
-    assert!(told[0].starts_with("exit code 0") && told[1].starts_with("Replaced"), "{told:#?}");
+    assert!(results[0].starts_with("exit code 0") && results[1].starts_with("Replaced"), "{results:#?}");
     world.ok(["audit", "verify"]).await;
     world.still_serves().await;
 }
@@ -112,10 +112,13 @@ async fn unreadable_command_asks_despite_a_grant() {
     let (arguments, expected): (Vec<Value>, Vec<&str>) = cases.into_iter().unzip();
     let calls = arguments.into_iter().map(|arguments| ("run_bash_command", arguments)).collect();
     let project = world.mount();
-    let (told, output) = world.call_all(calls, &["-C", &project, "--on-interrupt", "deny"]).await;
+    let (results, output) = world.call_all(calls, &["-C", &project, "--on-interrupt", "deny"]).await;
     output.exits(5);
-    for (told, words) in told.iter().zip(&expected) {
-        assert!(told.starts_with("E_DENIED: refused: this run cannot ask") && told.contains(words), "{words}: {told}");
+    for (result, text) in results.iter().zip(&expected) {
+        assert!(
+            result.starts_with("E_DENIED: refused: this run cannot ask") && result.contains(text),
+            "{text}: {result}"
+        );
     }
     assert!(!world.path().join("project/ran").exists());
     let audited = calls_in_audit(&world).await;
@@ -147,10 +150,10 @@ async fn unreadable_rules_keep_the_previous_rules() {
     let calls = || vec![("run_bash_command", json!({"command": "touch ran; frobnicate"}))];
     let denied = "E_DENIED: frobnicate is on the deny list";
     type Break = fn(&Path);
-    let ways: [(&str, Break); 5] = [
+    let cases: [(&str, Break); 5] = [
         ("no YAML", |path| fs::write(path, "tools: [").unwrap()),
         ("a word that is no key", |path| fs::write(path, "tools: {run_bash_command: {denny: []}}\n").unwrap()),
-        ("a pattern that is none", |path| {
+        ("an invalid pattern", |path| {
             fs::write(path, "global: {risk_patterns: {high: {patterns: ['(']}}}\n").unwrap();
         }),
         ("no text", |path| fs::write(path, b"tools: \xff\xfe\n").unwrap()),
@@ -159,20 +162,20 @@ async fn unreadable_rules_keep_the_previous_rules() {
             fs::create_dir(path).unwrap();
         }),
     ];
-    for (what, damage) in &ways {
+    for (label, damage) in &cases {
         damage(&rules);
         world.agentctl(["reload"]).await.exits(2).says(&["hitl_rules.yaml"]);
         // Regardless of who asks for it, and how.
-        let told = world.call_all(calls(), &["--on-interrupt", "approve"]).await.0;
-        assert!(told[0].starts_with(denied), "{what}: {told:?}");
+        let results = world.call_all(calls(), &["--on-interrupt", "approve"]).await.0;
+        assert!(results[0].starts_with(denied), "{label}: {results:?}");
         let lines = world.log().matches("could not reload the configuration").count();
         world.daemon.signal(Signal::SIGHUP);
-        until_true("the signal is followed", || {
+        until_true("the rejected reload is logged", || {
             world.log().matches("could not reload the configuration").count() > lines
         })
         .await;
-        let told = world.call_all(calls(), &["--on-interrupt", "approve"]).await.0;
-        assert!(told[0].starts_with(denied), "{what}: {told:?}");
+        let results = world.call_all(calls(), &["--on-interrupt", "approve"]).await.0;
+        assert!(results[0].starts_with(denied), "{label}: {results:?}");
     }
     let records = world.json(["audit", "-n", "1000"]).await;
     let refused = records
@@ -180,7 +183,7 @@ async fn unreadable_rules_keep_the_previous_rules() {
         .unwrap()
         .iter()
         .filter(|record| record["kind"] == "rules_read" && !record["problem"].is_null());
-    assert_eq!(refused.count(), 2 * ways.len(), "each time is in the log");
+    assert_eq!(refused.count(), 2 * cases.len(), "every rejected configuration is logged");
     // Without previously loaded rules, the daemon does not start.
     world.daemon.sigterm().await;
     world.agentctl(["run", "Do it"]).await.exits(2).says(&["hitl_rules.yaml", "hint:"]);

@@ -32,7 +32,7 @@ fn offering(tools: Vec<ClientTool>) -> StartRequest {
 /// The next call of a tool of this client.
 async fn call(stream: &mut TurnStream) -> ClientToolCall {
     loop {
-        match stream.next_frame().await.unwrap().expect("the stream goes on") {
+        match stream.next_frame().await.unwrap().expect("the stream continues") {
             TurnFrame::ToolRequested(call) => return call,
             TurnFrame::Event(_) | TurnFrame::FileRequested(_) => {}
         }
@@ -55,19 +55,19 @@ async fn client_tool_answers_reach_the_model() {
     sender.answer_tool("call_of_another", Ok("x".to_owned()), None).await.unwrap();
     let broken = PictureData { media_type: "image/png".to_owned(), content: vec![1, 2], name: None };
     sender.answer_tool(&asked.call_id, Ok("x".to_owned()), Some(broken)).await.unwrap();
-    for words in ["no pending call", "its bytes are not"] {
+    for phrase in ["no pending call", "its bytes are not"] {
         let warning = stream.stored_until(|kind| matches!(kind, EventKind::Warning { .. })).await.pop().unwrap();
         let EventKind::Warning { code, message } = warning.kind else { panic!() };
         assert_eq!(code, "command_refused");
-        assert!(message.contains(words), "{message}");
+        assert!(message.contains(phrase), "{message}");
     }
     let red = PictureData { media_type: "image/png".to_owned(), content: RED.to_vec(), name: None };
     sender.answer_tool(&asked.call_id, Ok("fn main() { \u{1b}[31mhello() }".to_owned()), Some(red)).await.unwrap();
     let events = stream.to_the_end().await;
     let EventKind::TurnEnded { result } = &events.last().unwrap().kind else { panic!() };
     assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::Completed, "It says hello."));
-    let told = tool_texts(&world.model.requests().pop().unwrap());
-    assert!(told.starts_with("fn main() { [31mhello() }") && told.contains("picture"), "{told}");
+    let text = tool_texts(&world.model.requests().pop().unwrap());
+    assert!(text.starts_with("fn main() { [31mhello() }") && text.contains("picture"), "{text}");
     let names = |at: usize| world.model.requests()[at].body["tools"].to_string().contains("client_buffer");
     assert!(names(0));
     // The tool only exists for its turn.
@@ -122,8 +122,8 @@ async fn turn_continues_after_its_tool_client_disconnects() {
     let events = events.to_the_end().await;
     let EventKind::TurnEnded { result } = &events.last().unwrap().kind else { panic!() };
     assert_eq!(result.text, "Without the editor.");
-    let told = tool_texts(&world.model.requests().pop().unwrap());
-    assert_eq!(told.matches("has disconnected").count(), 2, "{told}");
+    let text = tool_texts(&world.model.requests().pop().unwrap());
+    assert_eq!(text.matches("has disconnected").count(), 2, "{text}");
 }
 
 #[tokio::test]

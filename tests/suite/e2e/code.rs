@@ -42,9 +42,9 @@ impl World {
 
     /// Results of these calls in the project `shop`.
     async fn looks(&self, calls: Vec<(&'static str, Value)>) -> Vec<String> {
-        let (told, output) = self.call_all(calls, &["-C", &self.shop()]).await;
+        let (results, output) = self.call_all(calls, &["-C", &self.shop()]).await;
         output.exits(0);
-        told
+        results
     }
 
     fn configure(&self, name: &str, text: &str) {
@@ -78,7 +78,7 @@ fn kill(pid: u32) {
 #[tokio::test(flavor = "multi_thread")]
 async fn code_is_found_by_meaning_name_and_structure() {
     let world = shop().await;
-    let told = world
+    let results = world
         .looks(vec![
             search("how is an item added to the cart"),
             ("search_semantic", json!({"query": "pay a bill", "max_results": 1})),
@@ -98,7 +98,7 @@ async fn code_is_found_by_meaning_name_and_structure() {
             ("repo_map", json!({"path": "src"})),
         ])
         .await;
-    let check = |at: usize, parts: &[&str]| has_all(&told[at], parts);
+    let check = |at: usize, parts: &[&str]| has_all(&results[at], parts);
     check(0, &["1. /project/src/cart.rs:", "Adds an item, once its price is known."]);
     check(1, &["1. /project/src/pay.py:1-3 function settle_invoice", "[the best 1 hit in "]);
     check(2, &["Defined (1):\n/project/src/cart.rs:2-4 struct: pub struct ShoppingCart {"]);
@@ -107,7 +107,7 @@ async fn code_is_found_by_meaning_name_and_structure() {
     check(4, &["/project/src/cart.rs:\n", "2-4  pub struct ShoppingCart {", "8-10    fn add(&mut self, item: Item) {"]);
     check(5, &["/project/src/cart.rs:\n", "pub fn empty_cart() -> ShoppingCart {"]);
     check(6, &["1. /project/src/main.rs:"]);
-    assert!(!told[6].contains("cart.rs"), "{}", told[6]);
+    assert!(!results[6].contains("cart.rs"), "{}", results[6]);
     check(7, &["nowhere.rs"]);
     check(8, &["`query` must be 1 to"]);
     check(9, &["code search covers the project and added folders only"]);
@@ -128,7 +128,7 @@ async fn code_that_may_not_be_read_is_not_found() {
     let rules = "tools: {read_file: {patterns: {critical: ['/project/private/']}, actions: {critical: deny}}}";
     world.configure("hitl_rules.yaml", rules);
     world.ok(["reload"]).await;
-    let told = world
+    let results = world
         .looks(vec![
             search("settle_invoice hunter"),
             ("find_symbol", json!({"name": "settle_invoice_in_secret"})),
@@ -136,12 +136,12 @@ async fn code_that_may_not_be_read_is_not_found() {
             ("repo_map", json!({})),
         ])
         .await;
-    for text in &told {
+    for text in &results {
         has_none(text, &["hunter", "private/", "made/", "in_secret()"]);
     }
-    assert!(told[0].contains("/project/src/pay.py"), "{}", told[0]);
+    assert!(results[0].contains("/project/src/pay.py"), "{}", results[0]);
     // Nor is it revealed whether they contain the search term.
-    assert!(told[1].contains("Not found: ") && !told[1].contains("skipped"), "{}", told[1]);
+    assert!(results[1].contains("Not found: ") && !results[1].contains("skipped"), "{}", results[1]);
     // Naming a secret file asks, like reading it.
     let (_, output) = world.call_all(vec![("outline", json!({"path": "/project/.env"}))], &["-C", &world.shop()]).await;
     assert!(output.exits(5).stderr.contains("looks like a file of secrets"));
@@ -162,22 +162,22 @@ async fn changes_by_tools_and_other_programs_are_found_at_once() {
         ("find_symbol", json!({"name": "brand_new_thing"})),
         ("find_symbol", json!({"name": "settle_invoice"})),
     ];
-    let mut told = Vec::new();
+    let mut results = Vec::new();
     for call in calls {
         let project = format!("{}:rw", world.shop());
         let (mut result, output) = world.call_all(vec![call], &["-C", &project, "--on-interrupt", "approve"]).await;
         output.exits(0);
-        told.append(&mut result);
+        results.append(&mut result);
     }
-    assert!(told[0].contains("Defined (1):\n/project/src/cart.rs"), "{}", told[0]);
-    assert!(told[2].contains("Defined (1):\n/project/src/cart.rs"), "{}", told[2]);
-    assert!(told[4].contains("Defined (1):\n/project/src/deep/er/new.rs:1"), "{}", told[4]);
-    assert!(told[6].contains("Defined (1):\n/project/src/deeper/er/new.rs:1"), "{}", told[6]);
-    assert!(told[7].contains("Not found: "), "{}", told[7]);
+    assert!(results[0].contains("Defined (1):\n/project/src/cart.rs"), "{}", results[0]);
+    assert!(results[2].contains("Defined (1):\n/project/src/cart.rs"), "{}", results[2]);
+    assert!(results[4].contains("Defined (1):\n/project/src/deep/er/new.rs:1"), "{}", results[4]);
+    assert!(results[6].contains("Defined (1):\n/project/src/deeper/er/new.rs:1"), "{}", results[6]);
+    assert!(results[7].contains("Not found: "), "{}", results[7]);
     // Another program changes it while no process of the daemon is watching.
     world.write("shop/src/later.rs", "pub fn written_elsewhere() {}\n");
-    let told = world.looks(vec![("find_symbol", json!({"name": "written_elsewhere"}))]).await;
-    assert!(told[0].contains("/project/src/later.rs:1"), "{}", told[0]);
+    let results = world.looks(vec![("find_symbol", json!({"name": "written_elsewhere"}))]).await;
+    assert!(results[0].contains("/project/src/later.rs:1"), "{}", results[0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -186,14 +186,14 @@ async fn killed_reader_is_replaced_and_stops_with_the_daemon() {
     world.looks(vec![search("cart")]).await;
     let first = world.readers();
     kill(first[0]);
-    until_true("the reader is gone", || world.readers().is_empty()).await;
-    let told = world.looks(vec![search("cart")]).await;
-    assert!(told[0].contains("/project/src/cart.rs"), "{}", told[0]);
+    until_true("the reader has exited", || world.readers().is_empty()).await;
+    let results = world.looks(vec![search("cart")]).await;
+    assert!(results[0].contains("/project/src/cart.rs"), "{}", results[0]);
     let second = world.readers();
     assert_ne!(first, second);
     world.daemon.kill9().await;
     let path = PathBuf::from(format!("/proc/{}", second[0]));
-    until_true("the reader ends with the daemon", || !path.exists()).await;
+    until_true("the reader exits with the daemon", || !path.exists()).await;
     world.daemon.restart().await;
 }
 
@@ -222,7 +222,7 @@ async fn code_map_is_sent_once_without_withheld_files() {
     world.model.reply(Reply::text("Again."));
     world.ok(["run", "--session", &session, "And?"]).await;
     let requests = world.model.requests();
-    let [.., first, second] = &requests[..] else { panic!("two requests") };
+    let [.., first, second] = &requests[..] else { panic!("expected two requests") };
     for request in [first, second] {
         let body = request.body.to_string();
         assert_eq!(body.matches("A map of the code at").count(), 1, "{body}");
@@ -244,19 +244,19 @@ async fn replaced_folder_is_indexed_again() {
     let (at, aside) = (world.path().join("shop"), world.path().join("old"));
     fs::rename(&at, &aside).unwrap();
     world.write("shop/other.rs", "pub fn wholly_different() {}\n");
-    let told = world.looks(vec![symbol("wholly_different"), symbol("empty_cart")]).await;
-    assert!(told[0].contains("/project/other.rs:1"), "{}", told[0]);
-    assert!(told[1].contains("Not found: "), "{}", told[1]);
+    let results = world.looks(vec![symbol("wholly_different"), symbol("empty_cart")]).await;
+    assert!(results[0].contains("/project/other.rs:1"), "{}", results[0]);
+    assert!(results[1].contains("Not found: "), "{}", results[1]);
     // From then on, a replaced subfolder is noticed too.
     world.write("shop/src/one.rs", "pub fn first_of_it() {}\n");
     world.looks(vec![symbol("first_of_it")]).await;
     fs::rename(at.join("src"), world.path().join("src-aside")).unwrap();
     world.write("shop/src/two.rs", "pub fn second_of_it() {}\n");
-    let told = world.looks(vec![symbol("second_of_it"), symbol("first_of_it")]).await;
-    assert!(told[0].contains("/project/src/two.rs:1") && told[1].contains("Not found: "), "{told:?}");
+    let results = world.looks(vec![symbol("second_of_it"), symbol("first_of_it")]).await;
+    assert!(results[0].contains("/project/src/two.rs:1") && results[1].contains("Not found: "), "{results:?}");
     world.write("shop/src/three.rs", "pub fn third_of_it() {}\n");
-    let told = world.looks(vec![symbol("third_of_it")]).await;
-    assert!(told[0].contains("/project/src/three.rs:1"), "{}", told[0]);
+    let results = world.looks(vec![symbol("third_of_it")]).await;
+    assert!(results[0].contains("/project/src/three.rs:1"), "{}", results[0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -271,8 +271,12 @@ async fn subfolder_project_follows_the_repository_gitignore() {
     }
     let project = world.path().join("repo/shop").display().to_string();
     let calls = ["kept_by_git", "ignored_by_git"].map(|name| ("find_symbol", json!({ "name": name })));
-    let (told, output) = world.call_all(calls.to_vec(), &["-C", &project]).await;
+    let (results, output) = world.call_all(calls.to_vec(), &["-C", &project]).await;
     output.exits(0);
-    assert!(told[0].contains("/project/src/a.rs:1") && !told[0].contains("could not be listed"), "{}", told[0]);
-    assert!(told[1].contains("Not found: \"ignored_by_git\" in 1 file"), "{}", told[1]);
+    assert!(
+        results[0].contains("/project/src/a.rs:1") && !results[0].contains("could not be listed"),
+        "{}",
+        results[0]
+    );
+    assert!(results[1].contains("Not found: \"ignored_by_git\" in 1 file"), "{}", results[1]);
 }

@@ -23,14 +23,14 @@ async fn shell_command_runs_and_its_output_goes_with_the_next_message() {
     terminal.hears("!", "! needs a command");
     world.model.reply(says("It failed."));
     terminal.hears("Why?", "It failed.");
-    let told = last_words(&world);
-    let ran = told.split_once("Why?\n\nThe person ran this command in their own shell, in ").expect(&told).1;
-    assert!(ran.contains(": exit 3\n````\n$ printf 'from the %s"), "{told}");
-    assert!(ran.contains("\nfrom the shell\nfrom the ```\nfrom the @web_search\nodd\n````\n"), "{told}");
-    assert!(ran.contains("ended by signal 2\n```\n$ printf 'be%s\\n' gun; exec sleep 600\nbegun\n```"), "{told}");
+    let input = last_words(&world);
+    let ran = input.split_once("Why?\n\nThe person ran this command in their own shell, in ").expect(&input).1;
+    assert!(ran.contains(": exit 3\n````\n$ printf 'from the %s"), "{input}");
+    assert!(ran.contains("\nfrom the shell\nfrom the ```\nfrom the @web_search\nodd\n````\n"), "{input}");
+    assert!(ran.contains("ended by signal 2\n```\n$ printf 'be%s\\n' gun; exec sleep 600\nbegun\n```"), "{input}");
     // Its output is not the user's own text, and is reported once.
     let request = world.model.requests().last().unwrap().body["tools"].to_string();
-    assert!(!request.contains("web_search"), "nothing of it is a mention");
+    assert!(!request.contains("web_search"), "shell output contains no mention");
     world.model.reply(says("Fine."));
     terminal.hears("And now?", "Fine.");
     assert_eq!(last_words(&world), "And now?");
@@ -40,8 +40,9 @@ async fn shell_command_runs_and_its_output_goes_with_the_next_message() {
     // Without a terminal, lines are plain text.
     world.model.default_reply(says("Heard."));
     world.agentctl_with(["chat"], "!touch made-by-chat\n?\n").await.exits(0);
-    let said: Vec<String> = world.model.requests()[2..].iter().map(|request| request.last_user().to_owned()).collect();
-    assert_eq!(said, ["!touch made-by-chat", "?"]);
+    let inputs: Vec<String> =
+        world.model.requests()[2..].iter().map(|request| request.last_user().to_owned()).collect();
+    assert_eq!(inputs, ["!touch made-by-chat", "?"]);
     assert!(!world.path().join("made-by-chat").exists());
 }
 
@@ -54,7 +55,7 @@ async fn shell_command_waits_for_the_running_turn() {
     terminal.presses("!printf 'be%s\\n' hind\r");
     terminal.sees_all(&["1 message waits", "Three."]);
     terminal.sees_last("behind");
-    assert_eq!(world.model.requests().len(), 1, "nothing of it was said to the turn");
+    assert_eq!(world.model.requests().len(), 1, "the command was not sent to the running turn");
 
     // Input typed while a command runs is sent after it.
     world.model.reply(says("Heard.")).reply(says("Heard, too."));
@@ -63,8 +64,9 @@ async fn shell_command_waits_for_the_running_turn() {
     world.write("go", "");
     terminal.sees_all(&["exit 0", "Heard."]);
     terminal.sees_last("Heard, too.");
-    let said: Vec<String> = world.model.requests()[1..].iter().map(|request| request.last_user().to_owned()).collect();
-    assert!(said[0].starts_with("ahead\n\n") && said[1] == "and more", "{said:?}");
+    let inputs: Vec<String> =
+        world.model.requests()[1..].iter().map(|request| request.last_user().to_owned()).collect();
+    assert!(inputs[0].starts_with("ahead\n\n") && inputs[1] == "and more", "{inputs:?}");
     terminal.leaves();
 }
 
@@ -98,10 +100,10 @@ async fn user_and_trusted_project_commands_expand() {
     assert_eq!(last_words(&world), "Greet Ada Lovelace in French, and use 'Ada Lovelace' x.");
     terminal.says("/help");
     let help = terminal.prompt();
-    for words in
+    for text in
         ["/greet NAME", "Say hello (yours)", "/ship-it", "(the project's)", "cannot be replaced", "broken.md: a line"]
     {
-        assert!(help.contains(words), "{words} is missing in {help:?}");
+        assert!(help.contains(text), "{text} is missing in {help:?}");
     }
     terminal.says_for("/broken", "broken.md: a line");
     terminal.sees_last("missing behind its first lines");
@@ -111,9 +113,9 @@ async fn user_and_trusted_project_commands_expand() {
     terminal.says("/ship-it now");
     terminal.sees_all(&["/ship-it comes from this project (.agentd/commands/ship-it.md)", "Ship it."]);
     terminal.sees_last("Shipped.");
-    let told = last_words(&world);
-    assert!(told.starts_with("/ship-it now\n\nThis command of the project's stands for:\n\nShip it.\n"), "{told}");
-    assert!(told.ends_with("\n\nnow"), "{told}");
+    let input = last_words(&world);
+    assert!(input.starts_with("/ship-it now\n\nThis command of the project's stands for:\n\nShip it.\n"), "{input}");
+    assert!(input.ends_with("\n\nnow"), "{input}");
     let request = world.model.requests().last().unwrap().body.to_string();
     assert!(!request.contains("hunter2") && !request.contains("uploads/private"), "{request}");
     assert!(!world.model.requests().last().unwrap().body["tools"].to_string().contains("\"web_search\""));
@@ -156,7 +158,7 @@ async fn chat_shows_todos_diff_and_cost_and_copies_answers() {
     let lines = |diff: &str, lines: &[&str]| {
         let mut rest = diff;
         for line in lines {
-            rest = rest.split_once(line).unwrap_or_else(|| panic!("{line} is missing behind {rest:?} in {diff:?}")).1;
+            rest = rest.split_once(line).unwrap_or_else(|| panic!("{line} is missing after {rest:?} in {diff:?}")).1;
         }
     };
     lines(
@@ -192,8 +194,8 @@ async fn new_session_shows_its_settings_before_the_first_turn() {
     let mut terminal = Terminal::ready(&world.daemon, &["-C", &view, "--mode", "plan"]);
     for command in ["/current", "/context"] {
         terminal.says(command);
-        let told = terminal.prompt();
-        has_all(&told, &["/app (read-only)", "plan", "shown to the model", "granted   run_bash_command: cargo test"]);
+        let prompt = terminal.prompt();
+        has_all(&prompt, &["/app (read-only)", "plan", "shown to the model", "granted   run_bash_command: cargo test"]);
     }
     terminal.hears("/tools", "run_bash_command");
     terminal.hears("/grants", "granted   run_bash_command: cargo test");
@@ -230,14 +232,14 @@ async fn mentioned_files_are_named_by_their_session_paths() {
     terminal.sees_last("Understood.");
     assert_eq!(last_words(&world), "Fix #app/src/x.rs like #nope/x.rs\n\nFiles: #app/src/x.rs is /project/src/x.rs");
     let request = world.model.requests().last().unwrap().body["messages"].to_string();
-    assert!(!request.contains("uploads/x.rs"), "it is not copied: {request}");
+    assert!(!request.contains("uploads/x.rs"), "the file was uploaded: {request}");
     terminal.hears("Compare #a/mod.rs and #b/mod.rs", "Understood.");
-    let told = last_words(&world);
-    assert!(told.ends_with("Files: #a/mod.rs is uploads/mod.rs; #b/mod.rs is uploads/mod-2.rs"), "{told}");
+    let input = last_words(&world);
+    assert!(input.ends_with("Files: #a/mod.rs is uploads/mod.rs; #b/mod.rs is uploads/mod-2.rs"), "{input}");
     terminal.leaves();
     world.ok(["run", "Sum up", "--file", "a/mod.rs", "--file", "b/mod.rs"]).await;
-    let told = last_words(&world);
-    assert!(told.ends_with("Uploaded files: uploads/mod.rs (a/mod.rs), uploads/mod-2.rs (b/mod.rs)"), "{told}");
+    let input = last_words(&world);
+    assert!(input.ends_with("Uploaded files: uploads/mod.rs (a/mod.rs), uploads/mod-2.rs (b/mod.rs)"), "{input}");
     let sessions = world.json(["sessions", "list"]).await;
     assert_eq!(
         (&sessions[0]["title"], &sessions[1]["title"]),

@@ -78,10 +78,10 @@ fn is_summary(request: &Recorded) -> bool {
 }
 
 /// The turn that the user last asked for, however it reached the model.
-fn turn_of(words: &str) -> usize {
-    let numbers = words.match_indices("Turn ").filter_map(|(at, _)| {
-        let digits: String = words[at + 5..].chars().take_while(char::is_ascii_digit).collect();
-        words[at + 5 + digits.len()..].starts_with(':').then(|| digits.parse::<usize>().ok())?
+fn turn_of(text: &str) -> usize {
+    let numbers = text.match_indices("Turn ").filter_map(|(at, _)| {
+        let digits: String = text[at + 5..].chars().take_while(char::is_ascii_digit).collect();
+        text[at + 5 + digits.len()..].starts_with(':').then(|| digits.parse::<usize>().ok())?
     });
     numbers.max().unwrap_or_default()
 }
@@ -104,13 +104,13 @@ fn works(request: &Recorded) -> Reply {
     if is_summary(request) {
         return Reply::text(SUMMARY);
     }
-    let words = all_words(request);
-    let (turn, told) = (turn_of(&words), tool_texts(request));
+    let text = all_words(request);
+    let (turn, result) = (turn_of(&text), tool_texts(request));
     if turn == TURNS - 10 {
-        return match told.lines().find(|line| line.contains(FACT)) {
+        return match result.lines().find(|line| line.contains(FACT)) {
             Some(line) => Reply::text(format!("It says: {line}")),
             None => {
-                let path = words.split("All of it is in ").nth(1).and_then(|rest| rest.split(": read").next());
+                let path = text.split("All of it is in ").nth(1).and_then(|rest| rest.split(": read").next());
                 let path = path.unwrap_or("/conversation_history/unknown.md");
                 Reply::tool_call("grep", json!({"path": path, "pattern": "blue shed is"}))
             }
@@ -122,7 +122,7 @@ fn works(request: &Recorded) -> Reply {
         if done < LONG_STEPS {
             return Reply::tool_call("read_file", json!({"path": format!("/project/{}", long_part(turn, done + 1))}));
         }
-    } else if !told.contains(&mark(turn)) && turn > 5 {
+    } else if !result.contains(&mark(turn)) && turn > 5 {
         return one_call(turn);
     }
     Reply::text(format!("Turn {turn} is done. {}", "It went as it was meant to. ".repeat(turn % 7)))
@@ -218,16 +218,16 @@ async fn three_hundred_turns_fit_into_a_small_window() {
         session = SessionChoice::Existing(id);
     }
 
-    assert_eq!(world.model.refusals(), [""; 0], "no request broke a rule of providers");
-    assert_eq!(refused.load(Ordering::Relaxed), 0, "no request was too long");
+    assert_eq!(world.model.refusals(), [""; 0], "a request was rejected by the validator");
+    assert_eq!(refused.load(Ordering::Relaxed), 0, "a request exceeded the context window");
     let requests = world.model.requests();
     for request in requests.iter().filter(|request| !is_summary(request)) {
         assert!(all_words(request).contains(RULE), "request {}: {:#}", request.number, request.body["messages"]);
     }
     // The fact was compacted long ago: it came with the input or, if the search was slow, not at all.
     let asked = requests.iter().find(|request| turn_of(&all_words(request)) == TURNS - 10).unwrap();
-    let words = all_words(asked);
-    assert!(!words.split("<passage").next().is_some_and(|before| before.contains(FACT)), "{words}");
+    let request_text = all_words(asked);
+    assert!(!request_text.split("<passage").next().is_some_and(|before| before.contains(FACT)), "{request_text}");
     // Both ways of making room were used, and neither repeatedly.
     for cause in [CompactionCause::Critical, CompactionCause::Limit] {
         assert!(done.iter().any(|report| report.cause == cause), "{cause:?} among {done:#?}");
@@ -260,7 +260,7 @@ async fn talked(client: &Client, turns: usize) -> String {
 async fn kill_during_compaction_keeps_the_whole_history() {
     let mut world = world().await;
     world.model.respond_with(|request| match is_summary(request) {
-        true => Reply::text(SUMMARY).hang_behind("What"),
+        true => Reply::text(SUMMARY).hang_after_text("What"),
         false => Reply::text("Done."),
     });
     let session = talked(&world.client().await, 10).await;
@@ -275,8 +275,11 @@ async fn kill_during_compaction_keeps_the_whole_history() {
     let client = world.client().await;
     let (_, _, result) = say(&client, SessionChoice::Existing(session.clone()), "And now?").await;
     assert_eq!(result.text, "On we go.");
-    let words = all_words(world.model.requests().last().unwrap());
-    assert!(words.contains("Piece of work 0") && !words.contains("<conversation_summary>"), "{words}");
+    let request_text = all_words(world.model.requests().last().unwrap());
+    assert!(
+        request_text.contains("Piece of work 0") && !request_text.contains("<conversation_summary>"),
+        "{request_text}"
+    );
     // The next compaction completes.
     let done = world.json(["compact", &session]).await;
     assert_eq!((&done["compacted"], &done["report"]["problem"]), (&json!(true), &Value::Null), "{done:#}");
@@ -303,8 +306,8 @@ fn hold_journal(data: &Path) -> File {
 #[tokio::test]
 async fn kill_between_history_file_and_journal_repeats_nothing() {
     let mut world = world().await;
-    let held: Arc<Mutex<Option<File>>> = Arc::default();
-    let (hold, data) = (Arc::clone(&held), world.data());
+    let lock_file: Arc<Mutex<Option<File>>> = Arc::default();
+    let (hold, data) = (Arc::clone(&lock_file), world.data());
     world.model.respond_with(move |request| match is_summary(request) {
         true => {
             // From here on, the file can be written, but the journal cannot.
@@ -322,7 +325,7 @@ async fn kill_between_history_file_and_journal_repeats_nothing() {
     .await;
     world.daemon.signal(Signal::SIGKILL);
     world.daemon.ended().await;
-    drop(held.lock().unwrap().take());
+    drop(lock_file.lock().unwrap().take());
     world.model.respond_with(|request| Reply::text(if is_summary(request) { SUMMARY } else { "On we go." }));
     world.daemon.restart().await;
     compaction.output(Vec::new()).await;
@@ -330,7 +333,7 @@ async fn kill_between_history_file_and_journal_repeats_nothing() {
     let view = world.client().await.context(&session).await.unwrap();
     // The interrupted compaction may be reported too.
     let summed_up = view.segments.iter().any(|segment| segment.kind == SegmentKind::Summary);
-    assert!(!summed_up && view.messages >= 20, "the compaction came to no end: {view:#?}");
+    assert!(!summed_up && view.messages >= 20, "the compaction did not end: {view:#?}");
     let done = world.json(["compact", &session]).await;
     assert_eq!((&done["compacted"], &done["report"]["problem"]), (&json!(true), &Value::Null), "{done:#}");
     let text = fs::read_to_string(&file).unwrap();
@@ -353,20 +356,20 @@ async fn window_named_by_the_server_is_used_and_reported() {
         counted(request, Reply::text(if is_summary(request) { SUMMARY } else { "Done." }))
     });
     let mut session = SessionChoice::New(Default::default());
-    let mut told = Vec::new();
+    let mut warnings = Vec::new();
     for number in 0..24 {
         let (id, events, result) =
             say(&world.client().await, session, &format!("Piece {number} {}", "of work ".repeat(600))).await;
         assert_eq!(result.stop_reason, StopReason::Completed, "turn {number}: {:?}", result.error);
-        told.extend(events.into_iter().filter_map(|event| match event.kind {
+        warnings.extend(events.into_iter().filter_map(|event| match event.kind {
             EventKind::Warning { code, message } if code == "window_learned" => Some(message),
             _ => None,
         }));
         session = SessionChoice::Existing(id);
     }
-    assert_eq!(refused.load(Ordering::Relaxed), 1, "one refusal is enough");
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0].contains("12000") && told[0].contains("context_window"), "{told:?}");
+    assert_eq!(refused.load(Ordering::Relaxed), 1, "the window is learned from one refusal");
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].contains("12000") && warnings[0].contains("context_window"), "{warnings:?}");
     let view = world.json(["context"]).await;
     assert_eq!(view["window"], REAL, "{view:#}");
 }
@@ -384,8 +387,8 @@ async fn piped_input_is_not_pinned_as_a_user_message() {
         say(&world.client().await, SessionChoice::Existing(session.clone()), &format!("Piece of work {number}")).await;
     }
     let done = world.json(["compact", &session]).await;
-    let kept = done["report"]["pinned"].as_array().unwrap();
-    assert_eq!(kept[..2], ["Never shout. What does this say?", "You must be brief."], "{done:#}");
+    let pinned = done["report"]["pinned"].as_array().unwrap();
+    assert_eq!(pinned[..2], ["Never shout. What does this say?", "You must be brief."], "{done:#}");
     assert!(!done["report"]["pinned"].to_string().contains("mallory"), "{done:#}");
 }
 
@@ -460,7 +463,11 @@ async fn stream_reports_repeated_prompt_bytes() {
     assert_eq!(usage(&first)["prompt"]["previous_bytes"], 0, "{first:#?}");
     let second = world.ok(["run", "Two", "--continue", "--output", "stream-json"]).await.json_lines();
     let prompt = usage(&second)["prompt"].clone();
-    assert_eq!(prompt["repeated_bytes"], usage(&first)["prompt"]["bytes"], "all of it is repeated: {prompt:#}");
+    assert_eq!(
+        prompt["repeated_bytes"],
+        usage(&first)["prompt"]["bytes"],
+        "the whole first request is repeated: {prompt:#}"
+    );
     assert_eq!(prompt["broken_by"], Value::Null);
     // Users see it next to the provider's figures.
     world.ok(["run", "Three", "--continue"]).await.says(&[" repeated) · "]);
@@ -477,10 +484,10 @@ async fn context_level_is_reported_and_the_link_chain_is_listed() {
     holds(&view, json!({"level": "warning", "percent": 79, "tokens": 13_010}));
 
     let shown = world.ok(["config", "show", "--chain"]).await.stdout;
-    let places = ["audit", "approvals", "audit_gate", "compaction", "todos", "repair", "undo"].map(|link| {
+    let links = ["audit", "approvals", "audit_gate", "compaction", "todos", "repair", "undo"].map(|link| {
         shown.lines().position(|line| line.split_whitespace().nth(1) == Some(link)).unwrap_or_else(|| panic!("{link}"))
     });
-    assert!(places.is_sorted(), "{shown}");
+    assert!(links.is_sorted(), "{shown}");
     let config = world.json(["config", "show"]).await;
     assert!(config["origins"]["models.base.context_window"].as_str().unwrap().ends_with("models.yaml"), "{config:#}");
     assert!(config["chain"].as_array().unwrap().iter().all(|link| link["about"].is_string()));
@@ -500,8 +507,6 @@ async fn cancelled_compaction_changes_nothing() {
     compaction.output(Vec::new()).await.exits(130);
     let view = client.context(&session).await.unwrap();
     assert_eq!(view.messages, 20, "{view:#?}");
-    until("the session is free again", async || {
-        client.session(&session).await.unwrap().live_turn.is_none().then_some(())
-    })
-    .await;
+    until("the session is idle", async || client.session(&session).await.unwrap().live_turn.is_none().then_some(()))
+        .await;
 }

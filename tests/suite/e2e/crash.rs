@@ -8,12 +8,12 @@ use super::*;
 async fn model() -> ModelServer {
     let model = ModelServer::start().await;
     model.respond_with(|request| {
-        let told = tool_texts(request);
-        if !told.contains("the notes say so") {
+        let result = tool_texts(request);
+        if !result.contains("the notes say so") {
             let read = Reply::tool_call("read_file", json!({"path": "/project/notes.txt"}));
             return Reply { text: "I look at the notes.".to_owned(), delay_ms: 2, ..read };
         }
-        if !told.contains("appended") && !told.contains("may not have taken effect") {
+        if !result.contains("appended") && !result.contains("may not have taken effect") {
             let command = r#"echo line >> "$PROJECT/log.txt"; sleep 0.05; echo appended"#;
             return Reply { delay_ms: 2, ..Reply::tool_call("run_bash_command", json!({"command": command})) };
         }
@@ -58,10 +58,10 @@ async fn kill_at_each_event_loses_and_repeats_nothing() {
     let whole = killed_at(&daemon(&model).await, usize::MAX).await;
     assert!(matches!(whole.last().unwrap().kind, EventKind::TurnEnded { .. }), "{whole:#?}");
     assert!(whole.len() > 15, "{whole:#?}");
-    stream::iter(1..=whole.len()).for_each_concurrent(4, |number| kill_and_go_on(&model, number)).await;
+    stream::iter(1..=whole.len()).for_each_concurrent(4, |number| kill_and_resume(&model, number)).await;
 }
 
-async fn kill_and_go_on(model: &ModelServer, number: usize) {
+async fn kill_and_resume(model: &ModelServer, number: usize) {
     let mut daemon = daemon(model).await;
     let seen = killed_at(&daemon, number).await;
     daemon.ended().await;
@@ -81,11 +81,11 @@ async fn kill_and_go_on(model: &ModelServer, number: usize) {
     check_pairs(&stored, number);
     let ended = stored.last().unwrap();
     assert_eq!(ended["type"], "turn_ended", "killed at {number}: {stored:#?}");
-    assert_eq!(log_lines(&daemon), lines_before, "nothing runs before it is asked for");
+    assert_eq!(log_lines(&daemon), lines_before, "a call ran before the model requested it");
     daemon.ok(["audit", "verify"]).await;
     if lines_before > 0 {
         let records = daemon.json(["audit", "--tool", "run_bash_command"]).await;
-        assert_eq!(records[0]["allowed"], true, "killed at {number}: what ran is in the audit log");
+        assert_eq!(records[0]["allowed"], true, "killed at {number}: a call is missing in the audit log");
     }
 
     if ended["result"]["stop_reason"] == "completed" {

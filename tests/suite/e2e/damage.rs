@@ -51,9 +51,9 @@ async fn damaged_event_is_marked_and_its_session_stays_usable() {
     for ((session, last_seq), seq) in sessions.iter().zip(1_u64..) {
         assert!(doctor.contains(&format!("session {session} has damaged events: {seq}")), "{doctor}");
         let daemon = &world.daemon;
-        let told = daemon.ok(["attach", session, "--after", "0", "--output", "stream-json"]).await;
+        let output = daemon.ok(["attach", session, "--after", "0", "--output", "stream-json"]).await;
         let numbers = |lines: &[Value]| -> Vec<u64> { lines.iter().filter_map(|line| line["seq"].as_u64()).collect() };
-        let lines = told.json_lines();
+        let lines = output.json_lines();
         assert_eq!(numbers(&lines), (1..=*last_seq).collect::<Vec<_>>(), "event {seq}");
         let marked = lines.iter().find(|line| line["seq"] == seq).unwrap();
         holds(marked, json!({"type": "warning", "code": "damaged_event"}));
@@ -68,7 +68,7 @@ async fn damaged_event_is_marked_and_its_session_stays_usable() {
         daemon.ok(["sessions", "delete", session, "--yes"]).await;
         daemon.agentctl(["sessions", "show", session]).await.exits(2);
     }
-    assert_eq!(world.model.refusals(), Vec::<String>::new(), "each call has its result");
+    assert_eq!(world.model.refusals(), Vec::<String>::new(), "every call has a result");
 }
 
 /// The question is unreadable, so nothing is approved.
@@ -113,7 +113,7 @@ async fn removed_or_replaced_journal_refuses_turns() {
         has_all(&daemon.json(["status"]).await["problems"].to_string(), &["was removed"]);
         fs::write(&file, "another one").unwrap();
         daemon.agentctl(["run", "lost"]).await.exits(1).says(&[name, "was replaced"]);
-        until_true("the log tells", || daemon.log().contains("was re")).await;
+        until_true("the log reports it", || daemon.log().contains("was re")).await;
         fs::rename(&aside, &file).unwrap();
         daemon.ok(["run", "after"]).await;
     }
@@ -129,7 +129,7 @@ async fn lost_journal_is_reported_at_start() {
         if is_removed { fs::remove_file(&journal) } else { fs::write(&journal, "") }.unwrap();
         world.daemon.restart().await;
         let daemon = &world.daemon;
-        until("the log tells", || async {
+        until("the log reports it", || async {
             let log = daemon.log();
             (log.contains("workspace/ has files of sessions") && log.contains("newer than the audit log")).then_some(())
         })
@@ -141,17 +141,17 @@ async fn lost_journal_is_reported_at_start() {
 /// A damaged page does not prevent the deletion of its session, and its content is not reported as erased.
 #[tokio::test]
 async fn deleted_session_that_cannot_be_erased_is_reported() {
-    let mut world = World::saying("So be it.").await;
-    let words = "the walnut is in the drawer; ".repeat(100);
-    let session = world.ok(["run", &words, "--output", "json"]).await.session();
+    let mut world = World::with_reply("So be it.").await;
+    let long_text = "the walnut is in the drawer; ".repeat(100);
+    let session = world.ok(["run", &long_text, "--output", "json"]).await.session();
     // Keeps content of the other session off that page.
-    world.ok(["run", &words, "--session", &session]).await;
+    world.ok(["run", &long_text, "--session", &session]).await;
     let (other, _) = worked(&world).await;
     assert_eq!(world.daemon.sigterm().await, Some(0));
     let journal = world.data().join("agentd.db");
     let mut bytes = fs::read(&journal).unwrap();
     // The first page with rows that contain the text.
-    let holds = |page: &[u8]| page[0] == 0x0d && page.windows(words.len()).any(|part| part == words.as_bytes());
+    let holds = |page: &[u8]| page[0] == 0x0d && page.windows(long_text.len()).any(|part| part == long_text.as_bytes());
     bytes.chunks_mut(4096).find(|page| holds(page)).unwrap().fill(0xa5);
     fs::write(&journal, bytes).unwrap();
 
@@ -168,7 +168,7 @@ async fn deleted_session_that_cannot_be_erased_is_reported() {
             world.agentctl(["sessions", "delete", session, "--yes"]).await;
         }
         assert_eq!(world.json(["sessions", "list"]).await, json!([]));
-        until("all is tried", || async {
+        until("every action was tried", || async {
             let storage = world.json(["storage"]).await;
             (storage["stuck_sessions"] == 1 && storage["removed_sessions"] == 0).then_some(())
         })

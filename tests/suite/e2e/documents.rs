@@ -13,15 +13,15 @@ pub(super) fn fixture(name: &str) -> String {
 pub(super) fn searches_and_cites(world: &World, path: &str, query: &str) {
     let call = json!({"path": path, "query": query});
     world.model.respond_with(move |request| {
-        let Some(told) = told_last(request) else { return Reply::tool_call("search_file", call.clone()) };
-        let place = told.lines().find_map(|line| line.strip_prefix("1. uploads/")).unwrap_or("nowhere");
-        let words = told.split("**").nth(1).unwrap_or("nothing");
-        Reply::text(format!("It says {words} ({place})."))
+        let Some(result) = last_result(request) else { return Reply::tool_call("search_file", call.clone()) };
+        let citation = result.lines().find_map(|line| line.strip_prefix("1. uploads/")).unwrap_or("nowhere");
+        let highlighted = result.split("**").nth(1).unwrap_or("nothing");
+        Reply::text(format!("It says {highlighted} ({citation})."))
     });
 }
 
 /// The last tool result in this turn, if it was a search result.
-fn told_last(request: &Recorded) -> Option<String> {
+fn last_result(request: &Recorded) -> Option<String> {
     let messages = request.messages();
     let is_said =
         |message: &Value| message["role"] == "user" && !message["content"].to_string().contains("system_reminder");
@@ -45,7 +45,10 @@ fn is_open(world: &World) -> bool {
 async fn answers_cite_the_page_in_all_document_formats() {
     let world = World::start().await;
     world.still_serves().await;
-    assert!(!is_open(&world) && !world.data().join("index").exists(), "nothing before a document is searched");
+    assert!(
+        !is_open(&world) && !world.data().join("index").exists(),
+        "the index is not opened before the first search"
+    );
     for (name, query, answer) in [
         ("latin.pdf", "the committee met on day 2", "latin.pdf p. 2"),
         ("cjk.pdf", "各部门什么时候提交报表", "cjk.pdf p. 1"),
@@ -106,7 +109,7 @@ async fn documents_are_read_by_page_and_searched_together() {
     let world = World::start().await;
     let files = ["latin.pdf", "deck.pptx", "password.pdf"].map(fixture);
     let args: Vec<&str> = files.iter().flat_map(|file| ["--file", file]).collect();
-    let (told, output) = world
+    let (results, output) = world
         .call_all(
             vec![
                 ("read_file", json!({"path": "uploads/latin.pdf", "offset": 2, "limit": 1})),
@@ -120,16 +123,23 @@ async fn documents_are_read_by_page_and_searched_together() {
         )
         .await;
     output.exits(0);
-    assert!(told[0].contains("PDF, \"Annual report\"; page 2 of 3") && told[0].contains("QUARTZ-2"), "{}", told[0]);
-    assert!(!told[0].contains("QUARTZ-1") && told[0].contains("offset=3"), "{}", told[0]);
-    assert!(told[1].contains("3 pages") && told[1].contains("past the end"), "{}", told[1]);
-    assert!(told[2].contains("password") && told[2].contains("save a copy without a password"), "{}", told[2]);
-    has_all(&told[3], &["uploads/latin.pdf p. 1", "uploads/deck.pptx slide 1", "password.pdf could not be searched"]);
-    assert!(told[4].contains("**QUARTZ-3**") && told[4].contains("by pattern"), "{}", told[4]);
-    assert!(told[5].contains("No match for \"zebra\" in 1 document"), "{}", told[5]);
+    assert!(
+        results[0].contains("PDF, \"Annual report\"; page 2 of 3") && results[0].contains("QUARTZ-2"),
+        "{}",
+        results[0]
+    );
+    assert!(!results[0].contains("QUARTZ-1") && results[0].contains("offset=3"), "{}", results[0]);
+    assert!(results[1].contains("3 pages") && results[1].contains("past the end"), "{}", results[1]);
+    assert!(results[2].contains("password") && results[2].contains("save a copy without a password"), "{}", results[2]);
+    has_all(
+        &results[3],
+        &["uploads/latin.pdf p. 1", "uploads/deck.pptx slide 1", "password.pdf could not be searched"],
+    );
+    assert!(results[4].contains("**QUARTZ-3**") && results[4].contains("by pattern"), "{}", results[4]);
+    assert!(results[5].contains("No match for \"zebra\" in 1 document"), "{}", results[5]);
     // Documents of one session are not found in another.
-    let (told, _) = world.call_all(vec![("search_documents", json!({"query": "plan"}))], &[]).await;
-    assert!(told[0].contains("No documents here"), "{}", told[0]);
+    let (results, _) = world.call_all(vec![("search_documents", json!({"query": "plan"}))], &[]).await;
+    assert!(results[0].contains("No documents here"), "{}", results[0]);
 }
 
 #[tokio::test]
@@ -142,14 +152,14 @@ async fn kill_during_indexing_keeps_uploads_and_a_valid_index() {
     let running =
         world.spawn_agentctl(["run", "--file", long.to_str().unwrap(), "Where is the zircon?", "--output", "json"]);
     // The writer starts writing once it has a part of the document.
-    until_true("the index to be begun", || is_open(&world)).await;
+    until_true("the index exists", || is_open(&world)).await;
     world.daemon.kill9().await;
     drop(running);
     world.daemon.restart().await;
     let id = world.last_session().await;
     let copy = world.path().join("copy.docx");
     world.ok(["files", "get", &id, "uploads/long.docx", "-o", copy.to_str().unwrap()]).await;
-    assert!(fs::read(&copy).unwrap() == before, "byte for byte");
+    assert!(fs::read(&copy).unwrap() == before, "the content is unchanged");
     let output = world.ok(["run", "--session", &id, "Where is the zircon?"]).await;
     assert!(output.stdout.starts_with("It says zircon2999 (long.docx section "), "{}", output.stdout);
 }
@@ -244,11 +254,11 @@ async fn text_file_is_indexed_and_cited_by_lines() {
     }
     world.docs(&["search", "azure"]).await.exits(0).says(&["no matches in 1 document;", "only if named by --in"]);
     world.model.respond_with(|request| {
-        let told = tool_texts(request);
-        if told.is_empty() {
+        let result = tool_texts(request);
+        if result.is_empty() {
             return Reply::tool_call("search_documents", json!({"query": "vermilion"}));
         }
-        assert!(told.contains("1. uploads/n.txt:1-3\n"), "{told}");
+        assert!(result.contains("1. uploads/n.txt:1-3\n"), "{result}");
         Reply::text("There.")
     });
     assert_eq!(world.ok(["run", "Which colour?", "--continue"]).await.stdout.trim(), "There.");
@@ -260,13 +270,13 @@ async fn long_sheet_can_be_read_to_its_last_row() {
     let rows: Vec<String> = (1..=3000).map(|row| format!("<row r=\"{row}\"><c r=\"A{row}\"><v>{row}</v></c><c r=\"B{row}\" t=\"inlineStr\"><is><t>berth {row}</t></is></c></row>")).collect();
     let book = world.write("long.xlsx", xlsx(&rows.concat()));
     let call = |row: u64| ("read_file", json!({"path": "uploads/long.xlsx", "row": row}));
-    let (told, output) = world.call_all(vec![call(1), call(2999)], &["--file", book.to_str().unwrap()]).await;
+    let (results, output) = world.call_all(vec![call(1), call(2999)], &["--file", book.to_str().unwrap()]).await;
     output.exits(0);
-    let line = told[0].lines().find(|line| line.starts_with("[rows 1-")).unwrap_or_else(|| panic!("{}", told[0]));
+    let line = results[0].lines().find(|line| line.starts_with("[rows 1-")).unwrap_or_else(|| panic!("{}", results[0]));
     let last: u64 = line["[rows 1-".len()..].split(' ').next().unwrap().parse().unwrap();
     assert!(line.contains("of 3000 of this sheet; continue with offset=1 and row="), "{line}");
-    assert!(line.contains(&format!("row={}", last + 1)) && told[0].contains(&format!("| berth {last} |")), "{line}");
-    has_all(&told[1], &["[rows 2999-3000 of 3000 of this sheet]", "berth 3000"]);
+    assert!(line.contains(&format!("row={}", last + 1)) && results[0].contains(&format!("| berth {last} |")), "{line}");
+    has_all(&results[1], &["[rows 2999-3000 of 3000 of this sheet]", "berth 3000"]);
     let shown = world.docs(&["show", "uploads/long.xlsx"]).await.exits(0);
     let next = shown.stderr.lines().find(|line| line.contains("--row")).unwrap_or_else(|| panic!("{}", shown.stderr));
     let row = next.rsplit(' ').next().unwrap();
@@ -322,12 +332,12 @@ async fn more_than_300_documents_are_listed_and_searched() {
     assert_eq!((found["searched"].as_u64(), &found["complete"]), (Some(MANY as u64), &json!(true)));
     // The tool searches all of them in one call.
     world.model.respond_with(|request| {
-        let told = tool_texts(request);
-        if told.is_empty() {
+        let result = tool_texts(request);
+        if result.is_empty() {
             return Reply::tool_call("search_documents", json!({"query": "zircon303"}));
         }
-        assert!(told.contains("**zircon303**") && told.contains("in 304 documents"), "{told}");
-        assert!(!told.contains("not searched"), "{told}");
+        assert!(result.contains("**zircon303**") && result.contains("in 304 documents"), "{result}");
+        assert!(!result.contains("not searched"), "{result}");
         Reply::text("There.")
     });
     assert_eq!(world.ok(["run", "Where is zircon303?", "--continue", "-C", mount]).await.stdout.trim(), "There.");

@@ -121,7 +121,7 @@ async fn pack_a_data_folder() {
     let args = ["run", "Make the other one", "--on-interrupt", "wait", "--output", "stream-json"];
     let mut asking = world.daemon.spawn_agentctl(args);
     asking.event("interrupt_raised").await;
-    world.model.reply(Reply::text("All that I know of gardens is").hang_behind("gardens"));
+    world.model.reply(Reply::text("All that I know of gardens is").hang_after_text("gardens"));
     let mut running = world.daemon.spawn_agentctl(["run", "Tell me everything", "--output", "stream-json"]);
     running.event("item_delta").await;
     world.daemon.kill9().await;

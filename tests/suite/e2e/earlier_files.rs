@@ -57,7 +57,7 @@ async fn earlier_config_files_load_unchanged_and_run_a_turn() {
     let world = World { model, daemon: TempDaemon::start_in(home).await };
     world.model.reply(Reply::text("Ready."));
     world.ok(["run", "Begin"]).await;
-    until("the servers have said what they offer", || async {
+    until("the servers have listed their tools", || async {
         let listed = world.json(["mcp", "list"]).await;
         listed.as_array().unwrap().iter().all(|server| server["reached"] == true).then_some(())
     })
@@ -73,11 +73,14 @@ async fn earlier_config_files_load_unchanged_and_run_a_turn() {
         ("write_file", json!({"path": "outputs/a.txt", "content": "DROP TABLE x"})),
     ];
     let before = world.model.requests().len();
-    let (told, _) = world.call_all(calls, &["--on-interrupt", "approve"]).await;
+    let (results, _) = world.call_all(calls, &["--on-interrupt", "approve"]).await;
     // It has not been mentioned, and is no longer an alias of our tool.
-    assert!(told[0].contains("E_UNKNOWN_TOOL: fs_read is there"), "{told:#?}");
-    assert!(told[1].contains("echo {\"message\": \"Hello\"}") && told[2].contains("with its key"), "{told:#?}");
-    assert!(!told[3].contains("E_UNKNOWN_TOOL") && told[4].contains("E_UNKNOWN_TOOL"), "{told:#?}");
+    assert!(results[0].contains("E_UNKNOWN_TOOL: fs_read is there"), "{results:#?}");
+    assert!(
+        results[1].contains("echo {\"message\": \"Hello\"}") && results[2].contains("with its key"),
+        "{results:#?}"
+    );
+    assert!(!results[3].contains("E_UNKNOWN_TOOL") && results[4].contains("E_UNKNOWN_TOOL"), "{results:#?}");
     let first = world.model.requests()[before].clone();
     let names = shown(&first);
     for name in [
@@ -120,14 +123,14 @@ async fn earlier_config_files_load_unchanged_and_run_a_turn() {
     world.agentctl(["run", "@run_bash_command @mcp_echo @fs_read", "--on-interrupt", "approve"]).await;
     let last = world.model.requests().last().unwrap().clone();
     assert!(["fs_read", "run_bash_command"].iter().all(|name| shown(&last).contains(&(*name).to_owned())));
-    let told: Vec<&str> = last
+    let results: Vec<&str> = last
         .messages()
         .iter()
         .filter(|message| message["role"] == "tool")
         .filter_map(|message| message["content"].as_str())
         .collect();
-    assert!(told[0].contains("read_file {\"path\": \"a\"}"), "{told:#?}");
-    assert!(told[1].contains("E_DENIED") && told[2].contains("two"), "{told:#?}");
+    assert!(results[0].contains("read_file {\"path\": \"a\"}"), "{results:#?}");
+    assert!(results[1].contains("E_DENIED") && results[2].contains("two"), "{results:#?}");
 
     // Entries without an equivalent are reported once, and no key is in any log.
     let log = world.log();

@@ -15,7 +15,7 @@ fn weights() -> PathBuf {
         let files = fs::read_dir(folder.join("models")).ok()?.flatten().map(|file| file.path());
         files.filter(|file| file.extension().is_some_and(|ending| ending == "gguf")).min()
     });
-    named.or(brought).expect("the built-in model is not there; run \"make test\", which brings it first")
+    named.or(brought).expect("the built-in model is missing; run \"make test\", which downloads it first")
 }
 
 /// A home with the built-in model and no other.
@@ -45,7 +45,7 @@ async fn the_built_in_model_uses_real_tools() {
     let result = output.json_lines().pop().unwrap();
     assert_eq!((&result["tool_used"], &result["stop_reason"]), (&true.into(), &"completed".into()));
     assert!(!result["text"].as_str().unwrap().trim().is_empty());
-    assert!(output.stderr.contains("built-in model"), "it is said plainly: {}", output.stderr);
+    assert!(output.stderr.contains("built-in model"), "the built-in model is not mentioned: {}", output.stderr);
 
     let session = result["session_id"].as_str().unwrap();
     let output = home.ok(["run", "List my files", "--session", session, "--output", "stream-json"]).await;
@@ -54,11 +54,11 @@ async fn the_built_in_model_uses_real_tools() {
     let notes = notes.to_str().unwrap();
     let output = home.ok(["run", "Summarise uploads/notes.txt", "--file", notes, "--output", "stream-json"]).await;
     assert_eq!(tools_of(&output), ["read_file"]);
-    let told = output
+    let line = output
         .json_lines()
         .into_iter()
         .find(|line| line["item"]["text"].as_str().is_some_and(|text| text.contains("harbour")));
-    assert!(told.is_some(), "the file was read: {}", output.stdout);
+    assert!(line.is_some(), "the file was read: {}", output.stdout);
 
     // A greeting needs no tool, and a first chat through a pipe succeeds.
     home.agentctl_with(["chat"], "Hello!\n").await.exits(0).shows(&["the small built-in model of agentd"]);

@@ -159,9 +159,9 @@ async fn edits_and_patches_are_exact_in_every_encoding() {
             }
         }
     }
-    let told = world.call_all_in_project(calls).await;
-    for ((file, expected), told) in files.iter().zip(&told) {
-        assert!(fs::read(file).unwrap() == *expected, "{}: {told}", file.display());
+    let results = world.call_all_in_project(calls).await;
+    for ((file, expected), result) in files.iter().zip(&results) {
+        assert!(fs::read(file).unwrap() == *expected, "{}: {result}", file.display());
     }
 }
 
@@ -170,7 +170,7 @@ async fn character_missing_in_the_encoding_is_refused_by_name() {
     let world = World::start().await;
     let (mut files, mut calls) = (Vec::new(), Vec::new());
     for script in scripts() {
-        let Some((lacking, said)) = script.lacks else { continue };
+        let Some((lacking, label)) = script.lacks else { continue };
         let before = script.file(b"old", ENDS[2].1);
         for (number, form) in FORMS.into_iter().enumerate() {
             let path = format!("/project/{}-{form}.txt", script.name);
@@ -179,14 +179,14 @@ async fn character_missing_in_the_encoding_is_refused_by_name() {
             files.push((
                 real,
                 before.clone(),
-                format!("is {said}, which has no '{lacking}' (U+{:04X})", u32::from(lacking)),
+                format!("is {label}, which has no '{lacking}' (U+{:04X})", u32::from(lacking)),
             ));
         }
     }
     assert!(files.len() >= 15);
-    let told = world.call_all_in_project(calls).await;
-    for ((file, before, expected), told) in files.iter().zip(&told) {
-        assert!(told.starts_with("E_TOOL: ") && told.contains(expected), "{}: {told}", file.display());
-        assert!(fs::read(file).unwrap() == *before, "{}: {told}", file.display());
+    let results = world.call_all_in_project(calls).await;
+    for ((file, before, expected), result) in files.iter().zip(&results) {
+        assert!(result.starts_with("E_TOOL: ") && result.contains(expected), "{}: {result}", file.display());
+        assert!(fs::read(file).unwrap() == *before, "{}: {result}", file.display());
     }
 }

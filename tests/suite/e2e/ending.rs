@@ -28,7 +28,7 @@ fn heeding(world: &World, args: &[&str]) -> Running {
     running
 }
 
-async fn until_there(path: &Path) {
+async fn wait_for_file(path: &Path) {
     until_true("a file", || path.exists()).await;
 }
 
@@ -40,7 +40,7 @@ async fn signal_cancels_the_command_and_prints_the_result() {
         let args = ["run", "Go!", "--on-interrupt", "approve", "--output", "stream-json"];
         let mut running = heeding(&world, &args);
         let (session, outputs) = outputs(&world, &mut running).await;
-        until_there(&outputs.join("begun")).await;
+        wait_for_file(&outputs.join("begun")).await;
         running.signal(signal);
         let output = running.output(Vec::new()).await.exits(code);
         let result = output.json_lines().pop().unwrap();
@@ -53,7 +53,7 @@ async fn signal_cancels_the_command_and_prints_the_result() {
 #[tokio::test]
 async fn sigterm_ends_a_run_while_streaming_and_at_a_question() {
     let world = World::start().await;
-    world.model.reply(Reply::text("It hangs now").hang_behind("hangs"));
+    world.model.reply(Reply::text("It hangs now").hang_after_text("hangs"));
     let running = world.spawn_agentctl(["run", "Hang!", "--output", "json"]);
     world.model.wait_until(|counts| counts.requests == 1).await;
     // Like `timeout`: to the process, and to its group.
@@ -97,7 +97,7 @@ async fn killed_client_approves_nothing() {
     works_through(&world.model, steps, Reply::text("Both."));
     let mut running = world.spawn_agentctl(["run", "Go!", "--on-interrupt", "approve", "--output", "stream-json"]);
     let (session, outputs) = outputs(&world, &mut running).await;
-    until_there(&outputs.join("one")).await;
+    wait_for_file(&outputs.join("one")).await;
     running.signal(Signal::SIGKILL);
     running.output(Vec::new()).await;
     fs::write(outputs.join("go"), "").unwrap();
@@ -107,7 +107,7 @@ async fn killed_client_approves_nothing() {
     assert!(!outputs.join("two").exists());
     world.ok(["answer", asked["id"].as_str().unwrap(), "approve"]).await;
     world.ok(["attach", &session]).await;
-    until_there(&outputs.join("two")).await;
+    wait_for_file(&outputs.join("two")).await;
 }
 
 #[tokio::test]
@@ -118,7 +118,7 @@ async fn detached_run_continues_with_its_interrupt_policy() {
     let output = world.ok(["run", "Go!", "--detach", "--on-interrupt", "approve"]).await;
     let session: SessionId = output.stdout.trim().parse().unwrap();
     output.says(&["agentctl attach"]);
-    until_there(&world.daemon.data().join("workspace").join(session.to_string()).join("outputs/a")).await;
+    wait_for_file(&world.daemon.data().join("workspace").join(session.to_string()).join("outputs/a")).await;
 
     // By default it waits, since there is no terminal.
     let started = world.ok(["run", "Go!", "--detach", "--output", "json"]).await.json();
@@ -146,9 +146,9 @@ async fn sigterm_restores_the_terminal_settings() {
         let pid = i32::try_from(client(&world)).unwrap();
         nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), signal).unwrap();
     };
-    let ends = |mut terminal: Terminal, words: &[&str]| {
+    let ends = |mut terminal: Terminal, parts: &[&str]| {
         signal(Signal::SIGTERM);
-        terminal.sees_all(words);
+        terminal.sees_all(parts);
         terminal.sees("code 143");
         terminal.ends();
         assert_eq!(world.read("before"), world.read("after"));
@@ -158,7 +158,7 @@ async fn sigterm_restores_the_terminal_settings() {
     terminal.prompt();
     ends(terminal, &[]);
 
-    world.model.reply(Reply::text("It hangs now").hang_behind("hangs"));
+    world.model.reply(Reply::text("It hangs now").hang_after_text("hangs"));
     let mut terminal = Terminal::around(&world.daemon, line, &["chat"]);
     terminal.prompt();
     terminal.says("Hang!");
@@ -247,7 +247,7 @@ async fn lost_terminal_ends_client_in_pager_or_with_daemon_stopped() {
 async fn ends_by(client: Running, signal: Signal) -> Output {
     let pid = nix::unistd::Pid::from_raw(i32::try_from(client.pid()).unwrap());
     let ended = tokio::spawn(client.output(Vec::new()));
-    until("the client is gone", || async {
+    until("the client has disconnected", || async {
         let _ = nix::sys::signal::kill(pid, signal);
         ended.is_finished().then_some(())
     })
@@ -258,7 +258,7 @@ async fn ends_by(client: Running, signal: Signal) -> Output {
 #[tokio::test]
 async fn further_signal_ends_any_command_while_the_daemon_is_stopped() {
     let world = World::configured("service: {log_level: debug}").await;
-    world.model.reply(Reply::text("It hangs now").hang_behind("hangs"));
+    world.model.reply(Reply::text("It hangs now").hang_after_text("hangs"));
     let mut running = world.spawn_agentctl(["run", "Hang!", "--output", "stream-json"]);
     let (started, _) = running.event("turn_started").await;
     let session = started["session_id"].as_str().unwrap();
@@ -267,7 +267,7 @@ async fn further_signal_ends_any_command_while_the_daemon_is_stopped() {
         let attached = world.spawn_agentctl(["attach", session, "--output", "stream-json"]);
         let waiting = world.spawn_agentctl(["wait", session]);
         let server = world.spawn_agentctl(["mcp", "serve"]);
-        until_true("all follow", || world.followers() >= before + 2).await;
+        until_true("all clients are subscribed", || world.followers() >= before + 2).await;
         world.daemon.signal(Signal::SIGSTOP);
         for client in [attached, waiting, server] {
             ends_by(client, signal).await;

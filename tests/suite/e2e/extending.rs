@@ -38,7 +38,7 @@ impl Reader {
     fn model_calls(&self, tool: &'static str, arguments: Value) {
         self.model.respond_with(move |request| match tool_texts(request).as_str() {
             "" => Reply::default().and_call(tool, arguments.clone()),
-            told => Reply::text(format!("It told me: {told}")),
+            result => Reply::text(format!("Result: {result}")),
         });
     }
 
@@ -61,8 +61,8 @@ async fn documented_mcp_tool_example_works() {
     let reader = Reader::new().await;
     reader.home.write("words.py", &blocks(SECTION, "python")[0]);
     reader.model_calls("mcp_words_count_words", json!({"text": "to be or not to be"}));
-    let said = reader.types(&blocks(SECTION, "sh")[0]).await.exits(0);
-    assert!(said.stdout.contains("mcp_words_count_words") && said.stdout.contains("6 words"), "{said:?}");
+    let output = reader.types(&blocks(SECTION, "sh")[0]).await.exits(0);
+    assert!(output.stdout.contains("mcp_words_count_words") && output.stdout.contains("6 words"), "{output:?}");
 
     // Read-only and always available, under an alias, without a question.
     let me = blocks(SECTION, "yaml")[0].replace("/home/me", reader.home.path().to_str().unwrap());
@@ -82,10 +82,10 @@ async fn documented_skill_example_works() {
     reader.types(&add).await.exits(0);
     assert!(reader.home.read("config/skills/invoice/SKILL.md").contains("Checks invoices"));
     let command = "python skills/invoice/scripts/total.py uploads/invoice.csv";
-    assert!(write.contains(command), "the skill says another command than is tried here");
+    assert!(write.contains(command), "the command in the skill differs from the one tested here");
     reader.model_calls("run_bash_command", json!({"command": command}));
-    let said = reader.types(&try_it).await.exits(0);
-    assert!(said.stdout.contains("total 960.0"), "{said:?}");
+    let output = reader.types(&try_it).await.exits(0);
+    assert!(output.stdout.contains("total 960.0"), "{output:?}");
     has_all(&reader.first_request().body.to_string(), &["skills/invoice/SKILL.md", "Ordered: a pump"]);
 }
 
@@ -109,13 +109,13 @@ async fn documented_agent_example_works() {
             (false, _) => Reply::text("It is done."),
         }
     });
-    let said = reader.types(&blocks(SECTION, "sh")[0]).await.exits(0);
-    assert!(said.stdout.contains("translator") && said.stdout.contains("It is done."), "{said:?}");
+    let output = reader.types(&blocks(SECTION, "sh")[0]).await.exits(0);
+    assert!(output.stdout.contains("translator") && output.stdout.contains("It is done."), "{output:?}");
     let sessions = reader.home.json(["sessions", "list", "--all"]).await;
     let sessions = sessions.as_array().unwrap();
     assert_eq!(sessions.len(), 2, "{sessions:?}");
     let letter = |session: &Value| {
         reader.home.read(&format!("data/workspace/{}/outputs/letter.fr.md", session["id"].as_str().unwrap()))
     };
-    assert!(sessions.iter().any(|session| letter(session) == "Monsieur, les pompes."), "{said:?}");
+    assert!(sessions.iter().any(|session| letter(session) == "Monsieur, les pompes."), "{output:?}");
 }

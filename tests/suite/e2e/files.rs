@@ -4,15 +4,15 @@ use super::*;
 
 impl World {
     /// Calls a tool once, in a turn of a new session. Returns its result and the client's exit code.
-    async fn tells(&self, tool: &str, arguments: Value, on_interrupt: &str) -> (String, Option<i32>) {
-        self.tells_with(tool, arguments, &["--on-interrupt", on_interrupt]).await
+    async fn call(&self, tool: &str, arguments: Value, on_interrupt: &str) -> (String, Option<i32>) {
+        self.call_with(tool, arguments, &["--on-interrupt", on_interrupt]).await
     }
 
-    /// Like [`tells`](Self::tells), with these options. By default, a question fails the run.
-    async fn tells_with(&self, tool: &str, arguments: Value, options: &[&str]) -> (String, Option<i32>) {
-        self.will(Reply::tool_call(tool, arguments));
+    /// Like [`call`](Self::call), with these options. By default, a question fails the run.
+    async fn call_with(&self, tool: &str, arguments: Value, options: &[&str]) -> (String, Option<i32>) {
+        self.script_reply(Reply::tool_call(tool, arguments));
         let output = self.daemon.agentctl(["run", "Do it"].iter().chain(options)).await;
-        (self.told(), output.code)
+        (self.last_result(), output.code)
     }
 }
 
@@ -21,36 +21,36 @@ async fn memories_are_shared_and_written_only_with_approval() {
     let world = World::configured("sessions:\n  confirm_write: false\n  confirm_exec: false\n").await;
     let memory = world.data().join("memories/people/ada.md");
     let write = json!({"path": "/memories/people/ada.md", "content": "Ada likes tea.\n"});
-    let (told, code) = world.tells("write_file", write.clone(), "deny").await;
-    assert!(told.contains("remembered in all later sessions") && !memory.exists(), "{told}");
+    let (result, code) = world.call("write_file", write.clone(), "deny").await;
+    assert!(result.contains("remembered in all later sessions") && !memory.exists(), "{result}");
     assert_eq!(code, Some(5));
     // Other tools of this kind do not ask here.
-    let (told, code) = world.tells("write_file", json!({"path": "outputs/a.md", "content": "x"}), "fail").await;
-    assert!(told.contains("Created"), "{told}");
+    let (result, code) = world.call("write_file", json!({"path": "outputs/a.md", "content": "x"}), "fail").await;
+    assert!(result.contains("Created"), "{result}");
     assert_eq!(code, Some(0));
 
-    world.tells("write_file", write.clone(), "approve").await;
+    world.call("write_file", write.clone(), "approve").await;
     assert_eq!(fs::read_to_string(&memory).unwrap(), "Ada likes tea.\n");
     world.ok(["undo"]).await;
-    assert!(!memory.exists(), "what a turn remembered can be taken back");
-    world.tells("write_file", write, "approve").await;
+    assert!(!memory.exists(), "a memory file of a turn can be undone");
+    world.call("write_file", write, "approve").await;
 
-    let (told, _) = world.tells("read_file", json!({"path": "memories/people/ada.md"}), "fail").await;
-    assert_eq!(told, "Ada likes tea.\n");
+    let (result, _) = world.call("read_file", json!({"path": "memories/people/ada.md"}), "fail").await;
+    assert_eq!(result, "Ada likes tea.\n");
     let command = r#"cat "$MEMORIES/people/ada.md"; echo x > "$MEMORIES/x.md""#;
-    let (told, _) = world.tells("run_bash_command", json!({ "command": command }), "approve").await;
-    assert!(told.contains("Ada likes tea.") && !told.starts_with("exit code 0"), "{told}");
+    let (result, _) = world.call("run_bash_command", json!({ "command": command }), "approve").await;
+    assert!(result.contains("Ada likes tea.") && !result.starts_with("exit code 0"), "{result}");
     assert!(!world.data().join("memories/x.md").exists());
 }
 
 #[tokio::test]
 async fn state_files_survive_a_kill_and_are_removed_by_a_reset() {
     let mut world = World::start().await;
-    let here = ["--continue", "--on-interrupt", "fail"];
+    let options = ["--continue", "--on-interrupt", "fail"];
     // It does not ask, because it only changes the session itself.
     let first = json!({"path": "/state/plan.md", "content": "dig\n"});
-    let (told, code) = world.tells("write_file", first, "fail").await;
-    assert!(told.contains("Created /state/plan.md") && code == Some(0), "{told}");
+    let (result, code) = world.call("write_file", first, "fail").await;
+    assert!(result.contains("Created /state/plan.md") && code == Some(0), "{result}");
 
     // Killed in the middle of a turn, after the model received the result of the write.
     let edit = json!({"path": "/state/plan.md", "old_string": "dig", "new_string": "dig, then sow"});
@@ -60,30 +60,30 @@ async fn state_files_survive_a_kill_and_are_removed_by_a_reset() {
     ];
     works_through(&world.model, steps, Reply::text("?"));
     let running = world.spawn_agentctl(["run", "Go on", "--continue", "--on-interrupt", "approve"]);
-    let heard = || async { tool_texts(world.model.requests().last()?).contains("Edited").then_some(()) };
-    until("the model to hear of the edit", heard).await;
+    let is_reported = || async { tool_texts(world.model.requests().last()?).contains("Edited").then_some(()) };
+    until("the edit is in the next request", is_reported).await;
     world.daemon.kill9().await;
     drop(running);
     world.daemon.restart().await;
     let read = || json!({"path": "/state/plan.md"});
-    let (told, _) = world.tells_with("read_file", read(), &here).await;
-    assert_eq!(told, "dig, then sow\n");
+    let (result, _) = world.call_with("read_file", read(), &options).await;
+    assert_eq!(result, "dig, then sow\n");
 
     // They belong to one session, are not stored as files, and are removed by a reset.
-    let (told, _) = world.tells("read_file", read(), "fail").await;
-    assert!(told.contains("does not exist"), "{told}");
+    let (result, _) = world.call("read_file", read(), "fail").await;
+    assert!(result.contains("does not exist"), "{result}");
     let sessions = world.json(["sessions", "list"]).await;
     let id = sessions[1]["session_id"].as_str().or(sessions[1]["id"].as_str()).unwrap().to_owned();
-    let here = ["--session", id.as_str(), "--on-interrupt", "fail"];
-    assert_eq!(world.tells_with("read_file", read(), &here).await.0, "dig, then sow\n");
+    let options = ["--session", id.as_str(), "--on-interrupt", "fail"];
+    assert_eq!(world.call_with("read_file", read(), &options).await.0, "dig, then sow\n");
     let command = json!({"command": "ls -d state /state"});
-    let (told, _) =
-        world.tells_with("run_bash_command", command, &["--session", &id, "--on-interrupt", "approve"]).await;
-    assert!(!told.contains("exit code 0"), "{told}");
+    let (result, _) =
+        world.call_with("run_bash_command", command, &["--session", &id, "--on-interrupt", "approve"]).await;
+    assert!(!result.contains("exit code 0"), "{result}");
     world.ok(["sessions", "reset", &id]).await;
     world.daemon.crash().await;
-    let (told, _) = world.tells_with("read_file", read(), &here).await;
-    assert!(told.contains("does not exist"), "{told}");
+    let (result, _) = world.call_with("read_file", read(), &options).await;
+    assert!(result.contains("does not exist"), "{result}");
 }
 
 impl World {
@@ -109,9 +109,9 @@ async fn uploads_before_a_kill_are_announced_once_in_the_next_turn() {
     world.model.reply(Reply { delay_ms: 60_000, ..Reply::text("never") });
     let asked = world.model.requests().len();
     let running = world.spawn_agentctl(["run", "Pay it", "--session", &id]);
-    until_true("the model to be asked", || world.model.requests().len() > asked).await;
-    let told = |request: usize| world.model.requests()[request].last_user().contains("uploads/bill.pdf");
-    assert!(told(asked));
+    until_true("the model is called", || world.model.requests().len() > asked).await;
+    let names_upload = |request: usize| world.model.requests()[request].last_user().contains("uploads/bill.pdf");
+    assert!(names_upload(asked));
     world.daemon.kill9().await;
     drop(running);
     world.daemon.restart().await;
@@ -119,7 +119,7 @@ async fn uploads_before_a_kill_are_announced_once_in_the_next_turn() {
     for text in ["Did you?", "Really?"] {
         world.ok(["run", text, "--session", &id]).await;
     }
-    assert!(told(asked + 1) && !told(asked + 2));
+    assert!(names_upload(asked + 1) && !names_upload(asked + 2));
 }
 
 #[tokio::test]
@@ -142,7 +142,7 @@ async fn files_commands_list_get_and_put_session_files() {
     let copy = world.path().join("copy.bin");
     let got = world.files(["get", &id, "outputs/deep/data.bin", "-o", copy.to_str().unwrap(), "--json"]).await;
     assert_eq!(got.exits(0).json()["size"], 2_500_000);
-    assert!(fs::read(&copy).unwrap() == bytes, "byte for byte");
+    assert!(fs::read(&copy).unwrap() == bytes, "the content is unchanged");
     let file = world.write("plan.md", "dig\n").display().to_string();
     for path in ["/state/plan.md", "/memories/plan.md", "uploads/plan.md", "temp/plan.md"] {
         world.files(["put", &id, path, &file]).await.exits(0);
@@ -156,10 +156,10 @@ async fn files_commands_list_get_and_put_session_files() {
 
     // The model finds the file, even after a crash.
     world.daemon.crash().await;
-    let here = ["--session", id.as_str(), "--on-interrupt", "fail"];
-    assert_eq!(world.tells_with("read_file", json!({"path": "/state/plan.md"}), &here).await.0, "dig\n");
+    let options = ["--session", id.as_str(), "--on-interrupt", "fail"];
+    assert_eq!(world.call_with("read_file", json!({"path": "/state/plan.md"}), &options).await.0, "dig\n");
 
-    for (args, words) in [
+    for (args, parts) in [
         (["put", id.as_str(), "conversation_history/h.md", &file], &["cannot be written", "hint:"][..]),
         (["put", &id, "large_tool_results/x", &file], &["cannot be written"]),
         (["put", &id, "skills/x", &file], &["cannot be written"]),
@@ -168,7 +168,7 @@ async fn files_commands_list_get_and_put_session_files() {
         (["put", &id, "/etc/passwd", &file], &["absolute path"]),
         (["put", &id, "outputs/x", "/not/there"], &["could not read", "hint:"]),
     ] {
-        world.files(args).await.exits(2).says(words);
+        world.files(args).await.exits(2).says(parts);
     }
     world.files(["get", &id, "outputs/none"]).await.exits(2).says(&["does not exist", "hint:"]);
     world.files(["get", &id, "outputs"]).await.exits(2).says(&["is a folder"]);
@@ -182,10 +182,10 @@ async fn daemon_owned_files_are_read_only_for_commands() {
     let world = World::start().await;
     let id = world.new_session(&[]).await;
     world.files(["ls", &id]).await.exits(0);
-    let kept = world.data().join("workspace").join(&id).join("large_tool_results/call.txt");
-    fs::write(&kept, "a long result\n").unwrap();
-    let here = ["--session", id.as_str(), "--on-interrupt", "approve"];
-    let sh = async |command: &str| world.tells_with("run_bash_command", json!({ "command": command }), &here).await.0;
+    let path = world.data().join("workspace").join(&id).join("large_tool_results/call.txt");
+    fs::write(&path, "a long result\n").unwrap();
+    let options = ["--session", id.as_str(), "--on-interrupt", "approve"];
+    let sh = async |command: &str| world.call_with("run_bash_command", json!({ "command": command }), &options).await.0;
     let read = sh("cat large_tool_results/call.txt").await;
     assert!(read.starts_with("exit code 0") && read.contains("a long result"), "{read}");
     for command in [
@@ -195,12 +195,12 @@ async fn daemon_owned_files_are_read_only_for_commands() {
         "ln large_tool_results/call.txt outputs/call.txt && echo x >> outputs/call.txt",
         "echo x > conversation_history/new.md",
     ] {
-        let told = sh(command).await;
-        assert!(told.starts_with("exit code ") && !told.starts_with("exit code 0"), "{command}: {told}");
+        let result = sh(command).await;
+        assert!(result.starts_with("exit code ") && !result.starts_with("exit code 0"), "{command}: {result}");
     }
     let write = json!({"path": "large_tool_results/call.txt", "content": "x"});
-    assert!(world.tells_with("write_file", write, &here).await.0.contains("cannot be written"));
-    assert_eq!(fs::read_to_string(&kept).unwrap(), "a long result\n");
+    assert!(world.call_with("write_file", write, &options).await.0.contains("cannot be written"));
+    assert_eq!(fs::read_to_string(&path).unwrap(), "a long result\n");
     world.ok(["sessions", "delete", &id, "--yes"]).await;
-    assert!(!kept.exists(), "it goes with its session");
+    assert!(!path.exists(), "the file is deleted with its session");
 }

@@ -73,7 +73,7 @@ impl Person {
     }
 
     /// The socket that the daemon has recorded.
-    fn told_socket(&self) -> PathBuf {
+    fn recorded_socket(&self) -> PathBuf {
         let record = fs::read_to_string(self.lock()).unwrap_or_default();
         record.lines().find_map(|line| line.strip_prefix("socket ")).map(PathBuf::from).unwrap_or_default()
     }
@@ -87,7 +87,7 @@ fn signal(pid: u32, signal: Signal) {
 async fn cron_and_desktop_find_the_same_daemon() {
     let person = Person::new().await;
     let pid = person.start().await;
-    assert_eq!(person.told_socket(), person.runtime().join("agentd/agentd.sock"));
+    assert_eq!(person.recorded_socket(), person.runtime().join("agentd/agentd.sock"));
     assert_eq!(person.status(None).await["pid"], pid);
     assert_eq!(person.cron(&["run", "Hi"]).await.exits(0).stdout, "Hello from the model server.\n");
     assert_eq!(person.cron(&["start", "--json"]).await.exits(0).json()["started"], false);
@@ -140,7 +140,7 @@ async fn data_folders_in_one_runtime_folder_have_separate_daemons() {
 async fn removed_socket_is_bound_again() {
     let person = Person::new().await;
     let pid = person.start().await;
-    let socket = person.told_socket();
+    let socket = person.recorded_socket();
     fs::remove_file(&socket).unwrap();
     assert_eq!(person.status(Some(&person.runtime())).await["pid"], pid);
     assert!(socket.exists());
@@ -163,7 +163,7 @@ async fn socket_moves_if_its_place_cannot_be_bound() {
     fs::remove_dir_all(person.runtime()).unwrap();
     fs::write(person.runtime(), "in the way").unwrap();
     assert_eq!(person.status(None).await["pid"], pid);
-    let socket = person.told_socket();
+    let socket = person.recorded_socket();
     assert!(!socket.starts_with(person.runtime()), "{}", socket.display());
     assert_eq!(person.status(Some(&person.runtime())).await["socket"], socket.to_str().unwrap());
     assert!(person.home.log().contains("bound at another path"), "{}", person.home.log());
@@ -180,7 +180,7 @@ async fn removed_lock_file_is_recreated_and_admits_no_second_daemon() {
     second.exits(1).says(&["already running", "hint:"]);
     // The daemon answers at the default location.
     assert_eq!(person.status(Some(&person.runtime())).await["pid"], pid);
-    until_true("the lock file is there again", || person.told_socket().exists()).await;
+    until_true("the lock file exists again", || person.recorded_socket().exists()).await;
     assert_eq!(person.status(None).await["pid"], pid);
 
     // Without its socket, only the lock of the folder leads to it for some seconds.
@@ -217,7 +217,7 @@ async fn stale_lock_file_is_ignored() {
     fs::write(person.lock(), record).unwrap();
     person.desk(&["status"]).await.exits(3);
     person.desk(&["stop"]).await.exits(0).says(&["no daemon is running"]);
-    assert_eq!(stranger.try_wait().unwrap(), None, "a stranger is not stopped");
+    assert_eq!(stranger.try_wait().unwrap(), None, "an unrelated process is not stopped");
     person.desk(&["run", "Hi"]).await.exits(0);
     person.cron(&["stop"]).await.exits(0);
     stranger.kill().unwrap();
@@ -233,7 +233,7 @@ async fn chat_survives_the_end_of_the_daemon_it_started() {
     terminal.hears("Hi", "the daemon is back");
     terminal.presses_last("\r", "Hello from the model server.");
 
-    person.model.reply(Reply::deltas(["It hangs.\n\n", "Now."]).hang_behind("It hangs."));
+    person.model.reply(Reply::deltas(["It hangs.\n\n", "Now."]).hang_after_text("It hangs."));
     terminal.says_for("Slowly", "It hangs.");
     let pid = person.home.json(["status"]).await["pid"].as_u64().unwrap();
     signal(u32::try_from(pid).unwrap(), Signal::SIGKILL);
@@ -248,7 +248,7 @@ async fn chat_survives_the_end_of_the_daemon_it_started() {
 async fn socket_option_selects_exactly_that_daemon() {
     let (one, other) = (Person::new().await, Person::new().await);
     let pid = one.start().await;
-    let socket = one.told_socket();
+    let socket = one.recorded_socket();
     let socket = socket.to_str().unwrap();
     let status = other.desk(&["--socket", socket, "status", "--json"]).await.exits(0).json();
     assert_eq!(status["pid"], pid);

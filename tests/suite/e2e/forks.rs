@@ -4,7 +4,7 @@ use super::*;
 
 impl World {
     /// Runs one turn, in an existing session or a new one. Returns the session.
-    async fn goes_on(&self, session: Option<&str>, text: &str, replies: &[Reply]) -> String {
+    async fn run_turn(&self, session: Option<&str>, text: &str, replies: &[Reply]) -> String {
         for reply in replies {
             self.model.reply(reply.clone());
         }
@@ -43,25 +43,25 @@ async fn fork_and_origin_continue_independently() {
     let mut world = World::start().await;
     let todo = json!({"todos": [{"content": "Paint the fence", "status": "pending"}]});
     let first = [writes("/state/plan.md", "dig\n"), Reply::tool_call("todo_write", todo), Reply::text("Noted.")];
-    let origin = world.goes_on(None, "Plan the garden", &first).await;
+    let origin = world.run_turn(None, "Plan the garden", &first).await;
     let second =
         [writes("/state/plan.md", "dig, then sow\n"), writes("outputs/list.txt", "seeds\n"), Reply::text("Done.")];
-    world.goes_on(Some(&origin), "Now the secret of the shed", &second).await;
+    world.run_turn(Some(&origin), "Now the secret of the shed", &second).await;
     world.ok(["grants", "add", "write_file", "--session", &origin]).await;
 
     // In its current state, and as it was after the first turn.
     let now = world.fork(&origin, &[]).await;
-    let told = world.agentctl(["sessions", "fork", &origin, "--at-turn", "1", "--name", "Another  way", "--json"]);
-    let told = told.await.exits(0).json();
-    assert_eq!(keys(&told), ["files", "forked_from", "session_id", "title", "turn"]);
-    holds(&told, json!({"forked_from": origin, "turn": 1, "title": "Another way"}));
-    let early = told["session_id"].as_str().unwrap().to_owned();
+    let forking = world.agentctl(["sessions", "fork", &origin, "--at-turn", "1", "--name", "Another  way", "--json"]);
+    let fork_report = forking.await.exits(0).json();
+    assert_eq!(keys(&fork_report), ["files", "forked_from", "session_id", "title", "turn"]);
+    holds(&fork_report, json!({"forked_from": origin, "turn": 1, "title": "Another way"}));
+    let early = fork_report["session_id"].as_str().unwrap().to_owned();
     let shown = world.show(&now).await;
     holds(&shown, json!({"title": "Plan the garden (fork)", "turns": 2}));
     assert_eq!((&shown["usage"]["prompt_tokens"], &shown["status"]), (&json!(0), &json!("idle")), "{shown:#}");
     assert_eq!(shown["todos"][0]["content"], "Paint the fence");
     let granted = |shown: &Value| shown["settings"]["grants"].as_array().map_or(0, Vec::len);
-    assert_eq!((granted(&world.show(&origin).await), granted(&shown)), (1, 0), "what was granted stays where it was");
+    assert_eq!((granted(&world.show(&origin).await), granted(&shown)), (1, 0), "grants are not copied into the fork");
     assert_eq!(world.content_of(&now, "/state/plan.md").await.as_deref(), Some("dig, then sow\n"));
     assert_eq!(world.content_of(&now, "outputs/list.txt").await.as_deref(), Some("seeds\n"));
     assert_eq!(world.content_of(&early, "/state/plan.md").await.as_deref(), Some("dig\n"));
@@ -70,14 +70,14 @@ async fn fork_and_origin_continue_independently() {
     world.daemon.crash().await;
     let sows =
         [writes("/state/plan.md", "dig, then rest\n"), writes("outputs/list.txt", "a chair\n"), Reply::text("Rest.")];
-    world.goes_on(Some(&early), "Let us rest instead", &sows).await;
+    world.run_turn(Some(&early), "Let us rest instead", &sows).await;
     let asked = world.last_request();
     assert!(asked.contains("Plan the garden") && !asked.contains("secret of the shed"), "{asked}");
     assert!(asked.contains("This session is a fork"), "{asked}");
-    world.goes_on(Some(&now), "And water", &[Reply::text("Water.")]).await;
+    world.run_turn(Some(&now), "And water", &[Reply::text("Water.")]).await;
     let asked = world.last_request();
     assert!(asked.contains("secret of the shed") && !asked.contains("rest instead"), "{asked}");
-    world.goes_on(Some(&origin), "And the path?", &[Reply::text("Gravel.")]).await;
+    world.run_turn(Some(&origin), "And the path?", &[Reply::text("Gravel.")]).await;
     let asked = world.last_request();
     assert!(!asked.contains("rest instead") && !asked.contains("And water") && !asked.contains("is a fork"), "{asked}");
     world.daemon.crash().await;
@@ -102,14 +102,14 @@ async fn fork_and_origin_continue_independently() {
     world.ok(["sessions", "delete", &origin, "--yes"]).await;
     let found = world.json(["sessions", "search", "secret shed"]).await;
     assert_eq!(found.as_array().unwrap().iter().map(|hit| &hit["session_id"]).collect::<Vec<_>>(), [&json!(now)]);
-    world.goes_on(Some(&now), "Still there?", &[Reply::text("Yes.")]).await;
+    world.run_turn(Some(&now), "Still there?", &[Reply::text("Yes.")]).await;
     assert!(world.last_request().contains("secret of the shed"));
 }
 
 #[tokio::test]
 async fn invalid_fork_is_refused_with_a_hint() {
     let world = World::start().await;
-    let origin = world.goes_on(None, "Hello", &[Reply::text("Hello.")]).await;
+    let origin = world.run_turn(None, "Hello", &[Reply::text("Hello.")]).await;
     let fork = async |args: &[&str]| world.agentctl(["sessions", "fork"].iter().chain(args)).await;
     fork(&["ffffffff"]).await.exits(2).says(&["no such session", "hint:"]);
     for turn in ["0", "2"] {
@@ -118,13 +118,13 @@ async fn invalid_fork_is_refused_with_a_hint() {
     fork(&[&origin, "--at-turn", "-1"]).await.exits(2);
     fork(&[&origin, "--name", " "]).await.exits(2).says(&["cannot be empty"]);
     let listed = world.json(["sessions", "list"]).await;
-    assert_eq!(listed.as_array().unwrap().len(), 1, "what was refused left nothing behind");
+    assert_eq!(listed.as_array().unwrap().len(), 1, "a rejected fork leaves no session");
 }
 
 #[tokio::test]
 async fn fork_excludes_the_open_turn() {
     let mut world = World::start().await;
-    let origin = world.goes_on(None, "Hello", &[Reply::text("Hello.")]).await;
+    let origin = world.run_turn(None, "Hello", &[Reply::text("Hello.")]).await;
     world.model.reply(writes("outputs/a.txt", "a\n"));
     let waiting = world.spawn_agentctl(["run", "Write it", "--session", &origin, "--on-interrupt", "wait"]);
     let pending = world.first_question().await;
@@ -136,13 +136,13 @@ async fn fork_excludes_the_open_turn() {
 
     let shown = world.show(&fork).await;
     holds(&shown, json!({"turns": 1, "status": "idle", "interrupts": []}));
-    world.goes_on(Some(&fork), "How are you?", &[Reply::text("Well.")]).await;
+    world.run_turn(Some(&fork), "How are you?", &[Reply::text("Well.")]).await;
     assert!(!world.last_request().contains("Write it"), "{}", world.last_request());
     // The origin is still waiting, and continues with its answer.
     assert_eq!(world.json(["interrupts"]).await.as_array().unwrap().len(), 1);
     world.ok(["answer", pending["id"].as_str().unwrap(), "approve"]).await;
     let done = || async { (world.show(&origin).await["status"] == "idle").then_some(()) };
-    until("the origin's turn to end", done).await;
+    until("the origin's turn has ended", done).await;
     assert_eq!(world.content_of(&origin, "outputs/a.txt").await.as_deref(), Some("a\n"));
     assert_eq!(world.content_of(&fork, "outputs/a.txt").await, None);
 }
@@ -154,7 +154,7 @@ async fn fork_of_a_compacted_session_can_read_the_compacted_messages() {
     for number in 0..10 {
         // Compaction keeps all user messages, and drops these of the model.
         let answer = Reply::text(format!("Done: the number is 47{number}1"));
-        origin = Some(world.goes_on(origin.as_deref(), &format!("Piece of work {number}"), &[answer]).await);
+        origin = Some(world.run_turn(origin.as_deref(), &format!("Piece of work {number}"), &[answer]).await);
     }
     let origin = origin.unwrap();
     let before = world.fork(&origin, &[]).await;
@@ -170,7 +170,7 @@ async fn fork_of_a_compacted_session_can_read_the_compacted_messages() {
         assert_eq!(world.content_of(fork, &file).await, None);
     }
     let search = Reply::tool_call("grep", json!({"path": file, "pattern": "number is 4701"}));
-    world.goes_on(Some(&behind), "Which number had the first piece?", &[search, Reply::text("4701.")]).await;
+    world.run_turn(Some(&behind), "Which number had the first piece?", &[search, Reply::text("4701.")]).await;
     let requests = world.model.requests();
     let (asked, found) = (&requests[requests.len() - 2], &requests[requests.len() - 1]);
     let asked = asked.body["messages"].to_string();
@@ -179,23 +179,23 @@ async fn fork_of_a_compacted_session_can_read_the_compacted_messages() {
 
     // Undoing a compaction only affects the fork.
     world.ok(["compact", &behind, "--undo"]).await;
-    world.goes_on(Some(&behind), "And now?", &[Reply::text("All of it.")]).await;
+    world.run_turn(Some(&behind), "And now?", &[Reply::text("All of it.")]).await;
     assert!(world.last_request().contains("the number is 4701"));
-    world.goes_on(Some(&origin), "And here?", &[Reply::text("A summary.")]).await;
+    world.run_turn(Some(&origin), "And here?", &[Reply::text("A summary.")]).await;
     assert!(!world.last_request().contains("the number is 4701"));
 }
 
 #[tokio::test]
 async fn fork_undoes_only_its_own_edits() {
     let world = World::start().await;
-    let origin = world.goes_on(None, "Write it", &[writes("outputs/new.txt", "one\n"), Reply::text("Done.")]).await;
+    let origin = world.run_turn(None, "Write it", &[writes("outputs/new.txt", "one\n"), Reply::text("Done.")]).await;
     let fork = world.fork(&origin, &[]).await;
     let undoes = || Reply::tool_call("undo_patch", json!({}));
-    world.goes_on(Some(&fork), "Take it back", &[undoes(), Reply::text("I cannot.")]).await;
+    world.run_turn(Some(&fork), "Take it back", &[undoes(), Reply::text("I cannot.")]).await;
     assert!(world.last_request().contains("there is no edit left to revert"), "{}", world.last_request());
     assert_eq!(world.content_of(&fork, "outputs/new.txt").await.as_deref(), Some("one\n"));
     let own = [writes("outputs/own.txt", "two\n"), undoes(), Reply::text("Gone.")];
-    world.goes_on(Some(&fork), "Write and take back", &own).await;
+    world.run_turn(Some(&fork), "Write and take back", &own).await;
     assert_eq!(world.content_of(&fork, "outputs/own.txt").await, None);
 }
 
@@ -218,30 +218,30 @@ async fn fork_with_files_restores_the_files_of_its_turn() {
         writes("/project/new.txt", "after\n"),
         Reply::text("Done."),
     ];
-    world.goes_on(Some(&origin), "Now do it", &second).await;
+    world.run_turn(Some(&origin), "Now do it", &second).await;
     let third = [writes("outputs/mine.md", "model\n"), Reply::text("Done.")];
-    world.goes_on(Some(&origin), "And mine", &third).await;
+    world.run_turn(Some(&origin), "And mine", &third).await;
     // Another program changes a file in between.
     let own = world.write("own.md", "by hand\n");
     world.ok(["files", "put", &origin, "outputs/mine.md", own.to_str().unwrap()]).await;
 
-    let told = world.json(["sessions", "fork", &origin, "--at-turn", "1", "--files"]).await;
-    let early = told["session_id"].as_str().unwrap().to_owned();
+    let report = world.json(["sessions", "fork", &origin, "--at-turn", "1", "--files"]).await;
+    let early = report["session_id"].as_str().unwrap().to_owned();
     let content = async |path: &str| world.content_of(&early, path).await;
-    assert_eq!(content("outputs/plan.md").await.as_deref(), Some("dig\n"), "{told:#}");
+    assert_eq!(content("outputs/plan.md").await.as_deref(), Some("dig\n"), "{report:#}");
     assert_eq!(content("outputs/gone.md").await.as_deref(), Some("soon\n"));
     assert_eq!(content("outputs/new.md").await, None);
-    let files = &told["earlier_files"];
+    let files = &report["earlier_files"];
     holds(files, json!({"folder": "outputs/at-turn-1", "shared": 1}));
     assert_eq!(content("outputs/at-turn-1/project/a.txt").await.as_deref(), Some("before\n"));
     assert_eq!(content("outputs/at-turn-1/project/new.txt").await, None);
     // External changes are kept and reported. The project and the other session are unchanged.
     assert_eq!(content("outputs/mine.md").await.as_deref(), Some("by hand\n"));
     let left = files["left"].as_array().unwrap();
-    assert!(left.len() == 1 && left[0].as_str().unwrap().starts_with("outputs/mine.md: "), "{told:#}");
+    assert!(left.len() == 1 && left[0].as_str().unwrap().starts_with("outputs/mine.md: "), "{report:#}");
     assert_eq!(world.read("project/a.txt"), "after\n");
     assert_eq!(world.content_of(&origin, "outputs/plan.md").await.as_deref(), Some("dig, then sow\n"));
-    world.goes_on(Some(&early), "Where are we?", &[Reply::text("At the plan.")]).await;
+    world.run_turn(Some(&early), "Where are we?", &[Reply::text("At the plan.")]).await;
     has_all(&world.last_request(), &["outputs/at-turn-1/ holds the earlier content of their files"]);
     let output = world.ok(["sessions", "fork", &origin, "--at-turn", "1", "--files"]).await;
     output.says(&["restored to that turn", "the project is unchanged", "not restored: outputs/mine.md"]);

@@ -60,8 +60,8 @@ async fn on_a_full_disk_sessions_can_be_read_and_removed() {
     daemon.ok(["sessions", "delete", &in_the_way, "--yes"]).await;
     world.model.respond_with(|_| Reply::text("There is room again."));
     assert_eq!(daemon.ok(["run", "More", "--session", &session]).await.stdout, "There is room again.\n");
-    let told = daemon.ok(["attach", &session, "--after", "0", "--output", "stream-json"]).await;
-    let lines = told.json_lines();
+    let output = daemon.ok(["attach", &session, "--after", "0", "--output", "stream-json"]).await;
+    let lines = output.json_lines();
     let numbers: Vec<u64> =
         lines.iter().filter(|line| line["type"] != "item_delta").filter_map(|line| line["seq"].as_u64()).collect();
     assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>());

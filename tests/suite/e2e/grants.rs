@@ -22,8 +22,8 @@ async fn agentctl(world: &World, args: &[&str]) -> Output {
     world.agentctl(args).await
 }
 
-async fn answer(world: &World, interrupt: &Value, words: &[&str]) -> Output {
-    world.agentctl(["answer", interrupt["id"].as_str().unwrap()].iter().chain(words)).await
+async fn answer(world: &World, interrupt: &Value, args: &[&str]) -> Output {
+    world.agentctl(["answer", interrupt["id"].as_str().unwrap()].iter().chain(args)).await
 }
 
 async fn grants(world: &World, more: &[&str]) -> Vec<Value> {
@@ -45,7 +45,7 @@ fn denials(result: &Value) -> usize {
 async fn session_rule_applies_only_to_its_session_after_a_restart() {
     let mut world = World::start().await;
     world.model.reply(touch("a")).reply(Reply::text("Touched."));
-    let (running, interrupt) = world.raises(&["Do it"]).await;
+    let (running, interrupt) = world.run_until_question(&["Do it"]).await;
     assert_eq!(interrupt["grants"], json!(["run_bash_command: touch a"]), "{interrupt:#}");
     assert_eq!((&interrupt["layer"], &interrupt["asked_by"]["client"]), (&json!("default"), &json!("agentctl")));
     let answered = answer(&world, &interrupt, &["always"]).await.exits(0);
@@ -62,18 +62,18 @@ async fn session_rule_applies_only_to_its_session_after_a_restart() {
     world.model.reply(touch("a")).reply(Reply::text("No."));
     assert_eq!(denials(&unattended(&world, &[]).await), 1);
 
-    let [kept] = grants(&world, &[]).await.try_into().unwrap();
-    assert_eq!((&kept["scope"], &kept["session_id"]), (&json!("session"), &interrupt["session_id"]));
-    holds(&kept, json!({"rule": "run_bash_command: touch a", "by": "agentctl"}));
-    assert!(kept["at"].is_string(), "{kept}");
-    assert_eq!(keys(&kept), ["at", "by", "n", "rule", "scope", "session_id"]);
+    let [stored] = grants(&world, &[]).await.try_into().unwrap();
+    assert_eq!((&stored["scope"], &stored["session_id"]), (&json!("session"), &interrupt["session_id"]));
+    holds(&stored, json!({"rule": "run_bash_command: touch a", "by": "agentctl"}));
+    assert!(stored["at"].is_string(), "{stored}");
+    assert_eq!(keys(&stored), ["at", "by", "n", "rule", "scope", "session_id"]);
 }
 
 #[tokio::test]
 async fn permanent_rule_applies_everywhere_until_revoked() {
     let mut world = World::start().await;
     world.model.reply(touch("a")).reply(Reply::text("Touched."));
-    let (running, interrupt) = world.raises(&["Do it"]).await;
+    let (running, interrupt) = world.run_until_question(&["Do it"]).await;
     let answered = answer(&world, &interrupt, &["always", "--for-good"]).await.exits(0);
     answered.says(&["kept for good, in every session: run_bash_command: [in /] touch a"]);
     running.output(Vec::new()).await.exits(0);
@@ -116,7 +116,7 @@ async fn edit_of_a_call_to_a_denied_path_is_refused() {
     let world = World::with_files(&[("config/hitl_rules.yaml", &rules)]).await;
     let write = |path: &str| json!({"path": path, "content": "words"});
     world.model.reply(Reply::tool_call("write_file", write("outputs/a"))).reply(Reply::text("Done."));
-    let (running, interrupt) = world.raises(&["Do it"]).await;
+    let (running, interrupt) = world.run_until_question(&["Do it"]).await;
     let detours = ["outputs/kept", "outputs//./kept/a", "./outputs/kept", "/outputs/kept", "outputs/x/../kept"];
     for path in detours {
         let edited = write(path).to_string();
@@ -153,7 +153,7 @@ async fn first_of_two_answers_wins_and_the_second_gets_a_conflict() {
         tokio::join!(one.answer(interrupt.id, &Answer::Approve, "one"), other.answer(interrupt.id, &reject, "other"));
     let refused = match both {
         (Ok(()), Err(error)) | (Err(error), Ok(())) => error,
-        both => panic!("both or neither was taken: {both:?}"),
+        both => panic!("expected exactly one accepted answer: {both:?}"),
     };
     assert_eq!(refused.kind, ClientErrorKind::Answered(ErrorKind::Conflict), "{refused:?}");
     assert!(refused.to_string().contains("already answered"), "{refused}");
@@ -164,7 +164,7 @@ async fn first_of_two_answers_wins_and_the_second_gets_a_conflict() {
 #[tokio::test]
 async fn invalid_rules_are_refused_with_a_hint() {
     let world = World::start().await;
-    for (rule, words) in [
+    for (rule, text) in [
         ("run_bash_command: *", "every command"),
         ("run_bash_command", "name a command"),
         ("no_such_tool", "agentctl tools"),
@@ -172,7 +172,7 @@ async fn invalid_rules_are_refused_with_a_hint() {
         ("run_bash_command: make && make install", "one rule for each"),
         ("write_file *.md", "`write_file`"),
     ] {
-        agentctl(&world, &["grants", "add", rule]).await.exits(2).says(&[words, "hint:"]);
+        agentctl(&world, &["grants", "add", rule]).await.exits(2).says(&[text, "hint:"]);
     }
     agentctl(&world, &["grants", "add", "write_file", "--session", "ffff"]).await.exits(2).says(&["hint:"]);
     assert!(grants(&world, &[]).await.is_empty());
@@ -202,9 +202,9 @@ async fn project_rule_applies_in_no_other_folder() {
     fs::create_dir_all(&skill).unwrap();
     fs::write(skill.join("SKILL.md"), "---\nname: report\ndescription: Makes a report\n---\n").unwrap();
     let run = async |arguments: Value| refusals(&world, &session, arguments).await;
-    let there = project(&world).display().to_string();
-    for there in ["touch a", format!("cd {there} && touch a").as_str(), "touch a && ls skills/other"] {
-        assert_eq!(run(json!({ "command": there })).await, 0, "{there}");
+    let root = project(&world).display().to_string();
+    for command in ["touch a", format!("cd {root} && touch a").as_str(), "touch a && ls skills/other"] {
+        assert_eq!(run(json!({ "command": command })).await, 0, "{command}");
         fs::remove_file(project(&world).join("a")).unwrap();
     }
     let elsewhere = root.display();
@@ -223,7 +223,7 @@ async fn project_rule_applies_in_no_other_folder() {
     assert!(root.join("outputs/a").exists());
     // A rule offered for a command of a skill applies to that.
     world.model.reply(command("touch outputs/b; ls skills/report")).reply(Reply::text("Touched."));
-    let (running, interrupt) = world.raises(&["Do it", "--session", &session]).await;
+    let (running, interrupt) = world.run_until_question(&["Do it", "--session", &session]).await;
     assert_eq!(interrupt["grants"], json!(["run_bash_command: [in /] touch outputs/b"]), "{interrupt:#}");
     answer(&world, &interrupt, &["always"]).await.exits(0);
     running.output(Vec::new()).await.exits(0);
@@ -235,18 +235,18 @@ async fn project_rule_applies_in_no_other_folder() {
 #[tokio::test]
 async fn permanent_rule_is_bound_to_its_folder() {
     let world = world("").await;
-    let there = fs::canonicalize(project(&world)).unwrap();
+    let root = fs::canonicalize(project(&world)).unwrap();
     let ask = async |line: &str, more: &[&str], expected: &str| {
         world.model.reply(command(line)).reply(Reply::text("Done."));
-        let (running, interrupt) = world.raises(&[&["Do it"], more].concat()).await;
+        let (running, interrupt) = world.run_until_question(&[&["Do it"], more].concat()).await;
         let session = interrupt["session_id"].as_str().unwrap().to_owned();
         answer(&world, &interrupt, &["always", "--for-good"]).await.exits(0);
         running.output(Vec::new()).await.exits(0);
-        let kept = grants(&world, &[]).await;
-        assert_eq!(kept.last().unwrap()["rule"], expected, "{kept:#?}");
+        let stored = grants(&world, &[]).await;
+        assert_eq!(stored.last().unwrap()["rule"], expected, "{stored:#?}");
         session
     };
-    let rule = format!("run_bash_command: [at {}] touch a", there.display());
+    let rule = format!("run_bash_command: [at {}] touch a", root.display());
     let seeing = ask("touch a", &["-C", &world.mount()], &rule).await;
     // The workspace is another place, which the user was never asked about.
     let alone = ask("touch b", &[], "run_bash_command: [in /] touch b").await;

@@ -53,20 +53,20 @@ pub(super) fn mounted(world: &World) -> String {
 async fn unattended(world: &World, text: &str, args: &[&str]) -> (String, Output) {
     let project = mounted(world);
     let usual = ["-C", &project, "--mode", "auto", "--on-interrupt", "deny", "--output", "json"];
-    let (told, output) =
+    let (results, output) =
         world.call_all(vec![("run_bash_command", script(world, text))], &[&usual[..], args].concat()).await;
-    (told.into_iter().next().unwrap(), output)
+    (results.into_iter().next().unwrap(), output)
 }
 
 /// Like [`unattended`], but with a client that can answer. Returns the client and the question.
 async fn asked(world: &World, text: &str) -> (Running, Value) {
     let call = Reply::tool_call("run_bash_command", script(world, text));
     works_through(&world.model, vec![(&["command also wrote"], call)], Reply::text("Over."));
-    world.raises(&["Go.", "-C", &mounted(world), "--mode", "auto"]).await
+    world.run_until_question(&["Go.", "-C", &mounted(world), "--mode", "auto"]).await
 }
 
-async fn answer(world: &World, interrupt: &Value, words: &[&str]) -> Output {
-    world.daemon.agentctl(["answer", interrupt["id"].as_str().unwrap()].iter().chain(words)).await
+async fn answer(world: &World, interrupt: &Value, args: &[&str]) -> Output {
+    world.daemon.agentctl(["answer", interrupt["id"].as_str().unwrap()].iter().chain(args)).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -122,14 +122,18 @@ async fn unreviewed_command_cannot_plant_a_guarded_file() {
     for (before, text, planted) in cases {
         let world = World::start().await;
         prepare(&world, before);
-        let (told, output) = unattended(&world, &format!("{text}; echo over > done.txt"), &[]).await;
+        let (tool_result, output) = unattended(&world, &format!("{text}; echo over > done.txt"), &[]).await;
         let result = output.exits(5).json();
         let denials = result["denials"].to_string();
-        assert!(denials.contains(planted), "{planted}: {denials}\n{told}");
-        assert!(told.contains("was reverted"), "{planted}: {told}");
+        assert!(denials.contains(planted), "{planted}: {denials}\n{tool_result}");
+        assert!(tool_result.contains("was reverted"), "{planted}: {tool_result}");
         let path = world.daemon.path().join("project").join(planted);
-        assert!(path.symlink_metadata().is_err(), "{planted} is still there");
-        assert_eq!(content(&world, "project/done.txt").as_deref(), Some("over\n"), "{planted}: all else stays");
+        assert!(path.symlink_metadata().is_err(), "{planted} still exists");
+        assert_eq!(
+            content(&world, "project/done.txt").as_deref(),
+            Some("over\n"),
+            "{planted}: other changes are not reverted"
+        );
     }
 }
 
@@ -191,9 +195,9 @@ async fn unreviewed_command_cannot_change_an_existing_guarded_file() {
     let lib = format!("{}:rw", world.daemon.path().join("lib").display());
     let text =
         "echo x > /folders/lib/.git/hooks/pre-commit; mkdir /folders/lib/.zed; echo x > /folders/lib/.zed/tasks.json";
-    let (told, output) = unattended(&world, text, &["--add-dir", &lib]).await;
+    let (result, output) = unattended(&world, text, &["--add-dir", &lib]).await;
     output.exits(5);
-    assert!(told.contains("/folders/lib/.zed/tasks.json"), "{told}");
+    assert!(result.contains("/folders/lib/.zed/tasks.json"), "{result}");
     assert!(content(&world, "lib/.git/hooks/pre-commit").is_none() && content(&world, "lib/.zed/tasks.json").is_none());
 }
 
@@ -205,11 +209,11 @@ async fn user_can_keep_a_planted_file_and_undo_it() {
     for keeps in [false, true] {
         let (running, question) = asked(&world, "python3 w.py; echo ran").await;
         let hook = world.daemon.path().join("project/b/.git/hooks/pre-commit");
-        assert!(!hook.exists(), "nothing is there before the answer");
+        assert!(!hook.exists(), "the hook exists before the answer");
         assert_eq!((&question["kind"], &question["tool"]), (&json!("approval"), &json!("keep_files")));
         let preview = question["preview"].as_str().unwrap();
-        for words in ["/project/b/.git/hooks/pre-commit (mode 0755)", "+#!/bin/sh", "+touch ran"] {
-            assert!(preview.contains(words), "{words:?} is missing in {preview}");
+        for text in ["/project/b/.git/hooks/pre-commit (mode 0755)", "+#!/bin/sh", "+touch ran"] {
+            assert!(preview.contains(text), "{text:?} is missing in {preview}");
         }
         answer(&world, &question, &[if keeps { "approve" } else { "reject" }]).await.exits(0);
         running.output(Vec::new()).await;
@@ -262,10 +266,10 @@ async fn prefix_rule_covers_no_hook_and_everyday_git_does_not_ask() {
         run("git merge main"),
         run("git stash list"),
     ];
-    let (told, output) = world.call_all(day, &args).await;
-    assert_eq!(output.exits(0).json()["denials"], json!([]), "{told:#?}");
-    assert!(told.iter().all(|told| !told.contains("reverted")), "{told:#?}");
-    assert!(told[1].contains("hook-ran"), "{told:#?}");
+    let (results, output) = world.call_all(day, &args).await;
+    assert_eq!(output.exits(0).json()["denials"], json!([]), "{results:#?}");
+    assert!(results.iter().all(|result| !result.contains("reverted")), "{results:#?}");
+    assert!(results[1].contains("hook-ran"), "{results:#?}");
 
     // A user's hook that writes another one, under the rule for git; and a build, under another rule.
     prepare(
@@ -273,10 +277,10 @@ async fn prefix_rule_covers_no_hook_and_everyday_git_does_not_ask() {
         "printf '#!/bin/sh\\necho x > .git/hooks/post-commit\\necho y > .envrc\\n' > .git/hooks/pre-commit
          printf 'all:\\n\\tmkdir -p sub/.zed; echo x > sub/.zed/tasks.json\\n' > Makefile",
     );
-    let (told, output) = world.call_all(vec![run("git commit --allow-empty -m x"), run("make all")], &args).await;
+    let (results, output) = world.call_all(vec![run("git commit --allow-empty -m x"), run("make all")], &args).await;
     let denials = output.exits(5).json()["denials"].to_string();
     for planted in [".git/hooks/post-commit", "sub/.zed/tasks.json"] {
-        assert!(denials.contains(planted), "{denials}\n{told:#?}");
+        assert!(denials.contains(planted), "{denials}\n{results:#?}");
         assert!(content(&world, &format!("project/{planted}")).is_none());
     }
 }
@@ -362,7 +366,7 @@ async fn cleanup_leaves_files_approved_in_another_session() {
     works_through(&world.model, vec![(&["command also wrote"], waits)], Reply::text("Over."));
     let project = mounted(&world);
     let first = world.daemon.spawn_agentctl(["run", "Go.", "-C", &project, "--mode", "auto", "--on-interrupt", "deny"]);
-    until("the command to run", || async { content(&world, "project/begun.txt").map(drop) }).await;
+    until("the command is running", || async { content(&world, "project/begun.txt").map(drop) }).await;
     let (second, question) = asked(&world, "echo export A=1 > .envrc").await;
     answer(&world, &question, &["approve"]).await.exits(0);
     second.output(Vec::new()).await.exits(0);
@@ -386,12 +390,13 @@ async fn start_after_a_kill_removes_planted_files() {
     let project = mounted(&world);
     let running =
         world.daemon.spawn_agentctl(["run", "Go.", "-C", &project, "--mode", "auto", "--on-interrupt", "deny"]);
-    until("the command to have written", || async { content(&world, "project/done.txt").map(drop) }).await;
+    until("the command has written the file", || async { content(&world, "project/done.txt").map(drop) }).await;
     let written = world.daemon.path().join("project/done.txt").metadata().unwrap().ctime();
-    until("a later second", || async {
-        let kept = fs::read_dir(world.daemon.data().join("undo")).into_iter().flatten().flatten();
-        let alive =
-            kept.filter_map(|session| session.path().join("alive").metadata().ok()).any(|sign| sign.ctime() > written);
+    until("the clock shows a later second", || async {
+        let undo_files = fs::read_dir(world.daemon.data().join("undo")).into_iter().flatten().flatten();
+        let alive = undo_files
+            .filter_map(|session| session.path().join("alive").metadata().ok())
+            .any(|sign| sign.ctime() > written);
         alive.then_some(())
     })
     .await;
@@ -399,11 +404,11 @@ async fn start_after_a_kill_removes_planted_files() {
     drop(running);
     assert!(content(&world, "project/app/.git/hooks/pre-commit").is_some());
     world.daemon.restart().await;
-    until("the hook to be gone", || async {
+    until("the hook is removed", || async {
         content(&world, "project/app/.git/hooks/pre-commit").is_none().then_some(())
     })
     .await;
-    assert!(content(&world, "project/done.txt").is_some(), "all else is left to undo");
+    assert!(content(&world, "project/done.txt").is_some(), "other changes remain for undo");
     world.model.reply(Reply::text("I know.").when("And now?"));
     world.daemon.agentctl(["run", "--continue", "And now?", "-C", &project]).await.exits(0);
     let request = format!("{:?}", world.model.requests().last().unwrap().messages());

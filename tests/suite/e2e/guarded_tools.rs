@@ -46,14 +46,14 @@ async fn guarded_names_are_written_only_with_consent() {
     let calls: Vec<_> = asks.iter().chain(&runs).map(write).collect();
     let project = mounted(&world);
     let args = ["-C", &project, "--mode", "accept-edits", "--on-interrupt", "deny", "--output", "json"];
-    let (told, output) = world.call_all(calls, &args).await;
+    let (results, output) = world.call_all(calls, &args).await;
     output.exits(5);
-    for (path, told) in asks.iter().zip(&told) {
-        assert!(told.starts_with("E_DENIED"), "{path}: {told}");
+    for (path, result) in asks.iter().zip(&results) {
+        assert!(result.starts_with("E_DENIED"), "{path}: {result}");
         assert!(!Path::new(&world.daemon.path().join("project").join(path)).exists());
     }
-    for (path, told) in runs.iter().zip(&told[asks.len()..]) {
-        assert!(!told.starts_with("E_DENIED"), "{path}: {told}");
+    for (path, result) in runs.iter().zip(&results[asks.len()..]) {
+        assert!(!result.starts_with("E_DENIED"), "{path}: {result}");
     }
 }
 
@@ -103,14 +103,14 @@ async fn file_reached_by_a_guarded_name_is_written_only_with_consent() {
         calls.push(("apply_patch", json!({"patch": format!("*** Begin Patch\n{}*** End Patch\n", parts.concat())})));
         let (project, lib) = (mounted(&world), format!("{}:rw", world.daemon.path().join("lib").display()));
         let args = ["-C", &project, "--add-dir", &lib, "--mode", mode, "--on-interrupt", "deny", "--output", "json"];
-        let (told, output) = world.call_all(calls, &args).await;
+        let (results, output) = world.call_all(calls, &args).await;
         output.exits(5);
-        let (asked, told) = told.split_at(asks.len());
-        for (path, told) in asks.iter().zip(asked).chain([(&"/project/all", told.last().unwrap())]) {
-            assert!(told.starts_with("E_DENIED"), "{mode}, {path}: {told}");
+        let (asked, results) = results.split_at(asks.len());
+        for (path, result) in asks.iter().zip(asked).chain([(&"/project/all", results.last().unwrap())]) {
+            assert!(result.starts_with("E_DENIED"), "{mode}, {path}: {result}");
         }
-        for (path, told) in runs.iter().zip(told) {
-            assert!(!told.starts_with("E_"), "{mode}, {path}: {told}");
+        for (path, result) in runs.iter().zip(results) {
+            assert!(!result.starts_with("E_"), "{mode}, {path}: {result}");
         }
     }
 }
@@ -126,17 +126,17 @@ async fn read_only_link_and_undo_still_ask_for_a_guarded_file() {
     let usual = ["--mode", "auto", "--on-interrupt", "deny", "--output", "json"];
     let args = ["-C", project.to_str().unwrap(), "--add-dir", &lib];
     let calls = vec![write("/folders/lib/conf/tasks.json", "x"), write("/folders/lib/main.c", "x")];
-    let (told, _) = world.call_all(calls, &[&args[..], &usual].concat()).await;
-    assert!(told[0].starts_with("E_DENIED") && !told[1].starts_with("E_"), "{told:?}");
+    let (results, _) = world.call_all(calls, &[&args[..], &usual].concat()).await;
+    assert!(results[0].starts_with("E_DENIED") && !results[1].starts_with("E_"), "{results:?}");
 
     let hook = "/project/gh/pre-commit";
     let project = mounted(&world);
-    let (told, _) =
+    let (results, _) =
         world.call_all(vec![write(hook, "one"), write(hook, "two")], &[&["-C", &project][..], &usual].concat()).await;
-    assert!(told.iter().all(|told| !told.starts_with("E_")), "{told:?}");
+    assert!(results.iter().all(|result| !result.starts_with("E_")), "{results:?}");
     prepare(&world, "git init -q .; git config core.hooksPath gh");
-    let (told, _) =
+    let (results, _) =
         world.call_all(vec![("undo_patch", json!({}))], &[&["-C", &project, "--continue"][..], &usual].concat()).await;
-    assert!(told.last().unwrap().starts_with("E_DENIED"), "{told:?}");
+    assert!(results.last().unwrap().starts_with("E_DENIED"), "{results:?}");
     assert_eq!(content(&world, "project/gh/pre-commit").as_deref(), Some("two"));
 }

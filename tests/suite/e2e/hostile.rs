@@ -29,9 +29,9 @@ async fn session(agentd_yaml: &str) -> (World, String, Trap) {
 /// The corpus, with its folders replaced by those of this session.
 fn commands(trap: &Trap, wanted: impl Fn(&str) -> bool) -> Vec<Call> {
     let (root, project) = (trap.root.to_str().unwrap(), trap.project.to_str().unwrap());
-    let here = |line: &str| line.replace(hostile::CORPUS_ROOT, root).replace(hostile::CORPUS_PROJECT, project);
+    let resolved = |line: &str| line.replace(hostile::CORPUS_ROOT, root).replace(hostile::CORPUS_PROJECT, project);
     let entries = hostile::hostile_commands().into_iter().filter(|(mark, _)| wanted(mark));
-    entries.map(|(_, line)| ("run_bash_command", json!({ "command": here(&line) }))).collect()
+    entries.map(|(_, line)| ("run_bash_command", json!({ "command": resolved(&line) }))).collect()
 }
 
 /// Number of commands in the audit log, and those of them that ran or were allowed.
@@ -49,11 +49,11 @@ fn folders(world: &World, trap: &Trap) -> [BTreeMap<String, String>; 3] {
 }
 
 /// Makes the model call all of these. Each call is denied with this text and runs nothing.
-async fn denied(world: &World, session: &str, on_interrupt: &str, all: &[Call], words: &str) -> Value {
+async fn denied(world: &World, session: &str, on_interrupt: &str, all: &[Call], text: &str) -> Value {
     let args = ["--session", session, "--on-interrupt", on_interrupt, "--output", "json"];
-    let (told, output) = world.call_all(all.to_vec(), &args).await;
-    for ((_, call), told) in all.iter().zip(&told) {
-        assert!(told.starts_with("E_DENIED: ") && told.contains(words), "{call}: {told}");
+    let (results, output) = world.call_all(all.to_vec(), &args).await;
+    for ((_, call), result) in all.iter().zip(&results) {
+        assert!(result.starts_with("E_DENIED: ") && result.contains(text), "{call}: {result}");
     }
     assert_eq!(audited(world).await, (all.len(), Vec::new()));
     output.exits(5).json()
@@ -70,12 +70,12 @@ async fn hostile_command_never_runs_without_permission() {
     assert!(all.len() >= 900, "{}", all.len());
     let before = folders(&world, &trap);
     let result = denied(&world, &session, "deny", &all, "").await;
-    assert_eq!(result["denials"].as_array().unwrap().len(), all.len(), "each is listed");
+    assert_eq!(result["denials"].as_array().unwrap().len(), all.len(), "every denial is listed");
     let after = folders(&world, &trap);
     let new = after.iter().zip(&before).flat_map(|(after, before)| {
         after.iter().filter(|(path, now)| before.get(*path) != Some(*now)).map(|(path, _)| path)
     });
-    assert!(after == before, "nothing may change anywhere: {:?}", new.collect::<Vec<_>>());
+    assert!(after == before, "files outside have changed: {:?}", new.collect::<Vec<_>>());
     world.ok(["audit", "verify"]).await;
     world.still_serves().await;
 }
@@ -89,7 +89,7 @@ async fn command_with_effects_never_runs_without_asking() {
     let all: Vec<Call> = all.collect();
     assert!(all.len() >= 150, "{}", all.len());
     denied(&world, &session, "deny", &all, "").await;
-    assert!(folders(&world, &trap) == before, "nothing may change anywhere");
+    assert!(folders(&world, &trap) == before, "files outside have changed");
 }
 
 #[tokio::test]
@@ -148,7 +148,7 @@ fn long_paths() -> Vec<(Class, String)> {
 }
 
 /// Returns true if it is a relative path that does not begin with a name of the session's own tree.
-fn means_the_project(path: &str) -> bool {
+fn is_project_relative(path: &str) -> bool {
     let first = path.split('/').find(|part| !part.is_empty() && *part != ".");
     !path.starts_with('/') && !first.is_some_and(|first| ["uploads", "outputs", "temp", "skills"].contains(&first))
 }
@@ -162,7 +162,7 @@ fn calls(trap: &Trap, tools: impl Fn(&str) -> Vec<Call>) -> (Vec<(Class, String)
 
 /// Checks that nothing sent to the model contains anything from outside.
 #[track_caller]
-fn keeps_the_secrets(world: &World) {
+fn assert_no_secrets_sent(world: &World) {
     let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
     let first = passwd.lines().next().unwrap_or("no such file");
     let requests = world.model.requests();
@@ -184,12 +184,12 @@ async fn model_path_cannot_read_outside_the_workspace() {
         ]
     });
     assert!(calls.len() >= 4 * 450, "{}", calls.len());
-    let (told, output) = world.call_all(calls.clone(), &["--session", &session, "--on-interrupt", "approve"]).await;
+    let (results, output) = world.call_all(calls.clone(), &["--session", &session, "--on-interrupt", "approve"]).await;
     output.exits(0);
-    for (((class, path), (tool, _)), told) in paths.iter().zip(&calls).zip(&told) {
-        assert!(*class != Class::Refused || told.starts_with("E_PATH: "), "{tool} {path:?}: {told}");
+    for (((class, path), (tool, _)), result) in paths.iter().zip(&calls).zip(&results) {
+        assert!(*class != Class::Refused || result.starts_with("E_PATH: "), "{tool} {path:?}: {result}");
     }
-    keeps_the_secrets(&world);
+    assert_no_secrets_sent(&world);
     assert_eq!(outside(&world, &trap), before);
 }
 
@@ -214,24 +214,24 @@ async fn model_path_cannot_write_outside_the_workspace() {
         calls
     });
     assert!(calls.len() >= 2 * 450, "{}", calls.len());
-    let (told, output) = world.call_all(calls.clone(), &["--session", &session, "--on-interrupt", "approve"]).await;
+    let (results, output) = world.call_all(calls.clone(), &["--session", &session, "--on-interrupt", "approve"]).await;
     output.exits(0);
     let (mut used, mut applied) = (0, 0);
-    for (((class, path), (tool, _)), told) in paths.iter().zip(&calls).zip(&told) {
+    for (((class, path), (tool, _)), result) in paths.iter().zip(&calls).zip(&results) {
         let is_refused =
-            told.starts_with("E_PATH: ") || (*tool == "apply_patch" && told.starts_with("E_INVALID_ARGS: "));
-        let is_fine = *class == Class::Contained || (*class == Class::Unwritable && means_the_project(path));
-        assert!(is_fine || is_refused, "{tool} {path:?}: {told}");
-        used += usize::from(!told.starts_with("E_"));
-        applied += usize::from(told.starts_with("Applied the patch"));
+            result.starts_with("E_PATH: ") || (*tool == "apply_patch" && result.starts_with("E_INVALID_ARGS: "));
+        let is_fine = *class == Class::Contained || (*class == Class::Unwritable && is_project_relative(path));
+        assert!(is_fine || is_refused, "{tool} {path:?}: {result}");
+        used += usize::from(!result.starts_with("E_"));
+        applied += usize::from(result.starts_with("Applied the patch"));
     }
     let beside = fs::read_dir(trap.real("outputs")).unwrap().filter(|entry| {
-        let held = fs::read_to_string(entry.as_ref().unwrap().path());
-        held.is_ok_and(|held| held == "beside\n")
+        let content = fs::read_to_string(entry.as_ref().unwrap().path());
+        content.is_ok_and(|text| text == "beside\n")
     });
     assert_eq!(beside.count(), applied);
-    assert!(used > 50, "most of the odd names are names like any other: {used}");
-    keeps_the_secrets(&world);
+    assert!(used > 50, "too few of the unusual names were accepted: {used}");
+    assert_no_secrets_sent(&world);
     assert_eq!(outside(&world, &trap), before);
     assert_eq!(fs::read_to_string(trap.real("skills/known/SKILL.md")).unwrap(), "code\n");
     world.ok(["audit", "verify"]).await;

@@ -21,8 +21,8 @@ impl World {
 
 fn has_field(request: &Recorded) -> bool {
     let sent = request.sent();
-    let places = [&sent["response_format"], &sent["output_config"]["format"], &sent["text"]["format"]];
-    places.into_iter().any(|place| !place.is_null())
+    let schemas = [&sent["response_format"], &sent["output_config"]["format"], &sent["text"]["format"]];
+    schemas.into_iter().any(|schema| !schema.is_null())
 }
 
 #[tokio::test]
@@ -36,7 +36,7 @@ async fn structured_answer_is_only_the_document_and_tools_still_work() {
     let output = world.in_form("How many?", &["-C", "project"]).await.exits(0);
     assert_eq!(output.stdout, format!("{GOOD}\n"));
     let requests = world.model.requests();
-    assert!(requests.iter().all(|request| request.body["tools"].is_array()), "tools are there");
+    assert!(requests.iter().all(|request| request.body["tools"].is_array()), "a request has no tools");
     has_all(&requests[0].body["messages"].to_string(), &["matches the JSON Schema below", "additionalProperties"]);
 
     let result = world.in_form("And again?", &["--output", "json", "-C", "project"]).await.exits(0).json();
@@ -60,7 +60,7 @@ async fn invalid_answer_is_retried_once_then_exits_with_7() {
     world.model.reply(Reply::text("Seven files."));
     world.model.reply(Reply::text(r#"{"count": "seven"}"#));
     let output = world.in_form("How many?", &[]).await.exits(7);
-    assert_eq!(output.stdout, "", "nothing goes on to the next command");
+    assert_eq!(output.stdout, "", "standard output is empty on failure");
     output.says(&["the answer does not match the schema", "/count", "unit", "hint:"]);
     world.model.reply(Reply::text("Seven files."));
     world.model.reply(Reply::text("Seven."));
@@ -73,7 +73,7 @@ async fn invalid_answer_is_retried_once_then_exits_with_7() {
 #[tokio::test]
 async fn invalid_schema_is_refused_before_any_request() {
     let world = World::start().await;
-    let refused = async |content: Option<&[u8]>, words: &[&str]| {
+    let refused = async |content: Option<&[u8]>, parts: &[&str]| {
         let path = "bad.json";
         match content {
             Some(content) => drop(world.write(path, content)),
@@ -81,7 +81,7 @@ async fn invalid_schema_is_refused_before_any_request() {
         }
         let output = world.agentctl(["run", "Hi", "--schema", path]).await.exits(2);
         assert_eq!(output.stdout, "");
-        output.says(&[words, &["hint:"]].concat());
+        output.says(&[parts, &["hint:"]].concat());
     };
     refused(None, &["bad.json", "could not read the schema"]).await;
     refused(Some(b""), &["not valid JSON"]).await;
@@ -93,7 +93,7 @@ async fn invalid_schema_is_refused_before_any_request() {
     refused(Some(format!(r#"{{"title": "{}"}}"#, "x".repeat(65_536)).as_bytes()), &["65536"]).await;
     world.agentctl(["run", "Hi", "--schema", "."]).await.exits(2).says(&["is a folder", "hint:"]);
     assert!(world.model.requests().is_empty());
-    assert_eq!(world.json(["sessions", "list"]).await, json!([]), "no session is left behind");
+    assert_eq!(world.json(["sessions", "list"]).await, json!([]), "a session was created");
 }
 
 #[tokio::test]
@@ -115,11 +115,11 @@ async fn schema_is_enforced_after_a_restart_at_a_question() {
     let asked = world.first_question().await;
     world.daemon.crash().await;
     world.ok(["answer", asked["id"].as_str().unwrap(), "approve"]).await;
-    let text = async || {
+    let ended = async || {
         let shown = world.json(["sessions", "show", &session]).await;
         (shown["status"] == "idle").then_some(shown)
     };
-    until("it ends", text).await;
+    until("the turn has ended", ended).await;
     let last = world.model.requests().pop().unwrap();
     assert!(has_field(&last) && last.body["messages"].to_string().contains("does not match"), "{:#}", last.body);
     let next: Value = world.ok(["run", "Hi", "--session", &session, "--output", "json"]).await.json();

@@ -14,8 +14,8 @@ fn diff() -> String {
 
 /// Plays a careful model: it continues reading at the end of the file named in the message.
 fn reads_on(request: &Recorded) -> Reply {
-    let told = tool_texts(request);
-    if told.contains("walrus") {
+    let result = tool_texts(request);
+    if result.contains("walrus") {
         return Reply::text("The needle is a walrus.");
     }
     let asked = request.body["messages"].to_string();
@@ -38,9 +38,9 @@ async fn oversized_input_is_stored_and_read_in_parts() {
     // The window has 32,768 tokens, and a good part of it is used.
     assert!(input["shown_bytes"].as_u64().unwrap() > 20_000, "{input}");
     let session = result["session_id"].as_str().unwrap();
-    let kept = world.data().join("workspace").join(session).join("uploads/stdin.txt");
-    assert_eq!(fs::read_to_string(kept).unwrap(), diff());
-    assert_eq!(world.model.requests().len(), 2, "nothing was summed up");
+    let path = world.data().join("workspace").join(session).join("uploads/stdin.txt");
+    assert_eq!(fs::read_to_string(path).unwrap(), diff());
+    assert_eq!(world.model.requests().len(), 2, "no summary was requested");
 
     // Input that fits is not stored in a file, and no result mentions one.
     world.model.respond_with(|_| Reply::text("Short."));
@@ -55,7 +55,7 @@ async fn whole_option_refuses_oversized_input_without_a_request() {
     let output = world.agentctl_with(args, diff()).await.exits(6).says(&["does not fit", "tokens", "hint:"]);
     assert_eq!(output.json()["error"]["kind"], "context_overflow");
     assert!(world.model.requests().is_empty());
-    assert_eq!(world.json(["sessions", "list"]).await, json!([]), "no session is left behind");
+    assert_eq!(world.json(["sessions", "list"]).await, json!([]), "a session was created");
     world.agentctl_with(["run", "Review this", "--whole"], "+ one line\n").await.exits(0);
 }
 
@@ -78,8 +78,8 @@ async fn stored_input_is_durable_before_the_turn_is_acknowledged() {
     daemon.signal(Signal::SIGKILL);
     daemon.ended().await;
     let session = seen[0].session_id.to_string();
-    let kept = daemon.data().join("workspace").join(&session).join("uploads/stdin.txt");
-    assert_eq!(fs::read_to_string(kept).unwrap(), diff());
+    let path = daemon.data().join("workspace").join(&session).join("uploads/stdin.txt");
+    assert_eq!(fs::read_to_string(path).unwrap(), diff());
     daemon.restart().await;
     model.respond_with(reads_on);
     assert_eq!(daemon.ok(["run", "--session", &session]).await.stdout.trim(), "The needle is a walrus.");
@@ -116,18 +116,18 @@ async fn open_silent_pipe_is_reported_and_ends_by_timeout_or_ctrl_c() {
         (&["sessions", "import", "-"], "the history"),
         (&put, "the content"),
     ];
-    for (args, what) in commands {
+    for (args, expected) in commands {
         let (mut child, _open) = on_open_pipe(&world, args);
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let told = async {
+        let hint = async {
             while let Some(line) = lines.next_line().await.unwrap() {
-                if line.contains(&format!("waiting for {what}")) && line.contains("standard input") {
+                if line.contains(&format!("waiting for {expected}")) && line.contains("standard input") {
                     break;
                 }
             }
         };
-        tokio::time::timeout(PATIENCE, told).await.unwrap_or_else(|_| panic!("{args:?} says nothing"));
-        assert!(child.try_wait().unwrap().is_none(), "{args:?} ended without a word");
+        tokio::time::timeout(PATIENCE, hint).await.unwrap_or_else(|_| panic!("{args:?} prints no hint"));
+        assert!(child.try_wait().unwrap().is_none(), "{args:?} exited early");
         let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id().unwrap()).unwrap());
         nix::sys::signal::kill(pid, Signal::SIGINT).unwrap();
         assert!(!child.wait().await.unwrap().success(), "{args:?}");
@@ -136,11 +136,13 @@ async fn open_silent_pipe_is_reported_and_ends_by_timeout_or_ctrl_c() {
         [&["run", "Go", "--timeout", "1", "--output", "json"][..], &["run", "--timeout", "1", "--output", "json"]]
     {
         let (child, _open) = on_open_pipe(&world, args);
-        let output =
-            tokio::time::timeout(PATIENCE, child.wait_with_output()).await.expect("the limit ends it").unwrap();
+        let output = tokio::time::timeout(PATIENCE, child.wait_with_output())
+            .await
+            .expect("the time limit ends the command")
+            .unwrap();
         assert_eq!(output.status.code(), Some(6));
-        let told: Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!(told["error"]["kind"], "timeout", "{told}");
+        let output_json: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(output_json["error"]["kind"], "timeout", "{output_json}");
     }
-    assert_eq!(world.model.requests().len(), 1, "nothing was asked without its input");
+    assert_eq!(world.model.requests().len(), 1, "a model was called without the input");
 }

@@ -10,11 +10,11 @@ fn write(content: &str) -> Reply {
 
 /// A turn that is waiting for approval, its client, and the interrupt.
 async fn waiting(world: &World) -> (Running, Value) {
-    world.raises(&["Write it"]).await
+    world.run_until_question(&["Write it"]).await
 }
 
-async fn answer(world: &World, id: &Value, words: &[&str]) -> Output {
-    world.agentctl(["answer", id.as_str().unwrap()].iter().chain(words)).await
+async fn answer(world: &World, id: &Value, args: &[&str]) -> Output {
+    world.agentctl(["answer", id.as_str().unwrap()].iter().chain(args)).await
 }
 
 fn written(world: &World, session: &Value) -> String {
@@ -31,13 +31,13 @@ async fn answer_from_another_client_works_after_a_crash() {
 
     let listed = world.questions().await;
     assert_eq!(listed.len(), 1);
-    assert_eq!(listed[0], interrupt, "it is the same, whoever tells of it");
+    assert_eq!(listed[0], interrupt, "every client lists the same interrupt");
     for key in ["id", "session_id", "turn_id", "kind", "tool", "args", "risk", "raised_at", "deadline"] {
         assert!(keys(&listed[0]).contains(&key), "{key} is missing in {:#}", listed[0]);
     }
     holds(&listed[0], json!({"kind": "approval", "tool": "write_file"}));
     assert_eq!(listed[0]["args"], json!({"path": "outputs/a.txt", "content": "approved"}));
-    assert_eq!(written(&world, &interrupt["session_id"]), "", "nothing happens before the answer");
+    assert_eq!(written(&world, &interrupt["session_id"]), "", "the call ran before the answer");
     world.ok(["interrupts"]).await.shows(&["write_file", "medium"]);
 
     answer(&world, &interrupt["id"], &["approve"]).await.exits(0);
@@ -155,7 +155,7 @@ async fn two_clients_see_the_same_events_and_one_answers_for_both() {
             seen_by_one.push(event);
         }
     }
-    assert!(refused, "a second answer is refused");
+    assert!(refused, "a second answer is rejected");
     seen_by_other.extend(second.to_the_end().await);
     assert_eq!(seen_by_one, seen_by_other);
     let seqs: Vec<u64> = seen_by_one.iter().map(|event| event.seq).collect();
@@ -189,9 +189,9 @@ async fn deadline_passed_without_a_daemon_applies_at_next_start() {
     drop(client);
     world.daemon.kill9().await;
     let deadline: Timestamp = interrupt["deadline"].as_str().unwrap().parse().unwrap();
-    until_true("the deadline is over", || Timestamp::now() > deadline).await;
+    until_true("the deadline has passed", || Timestamp::now() > deadline).await;
     world.daemon.restart().await;
-    until("the turn goes on", || async { world.questions().await.is_empty().then_some(()) }).await;
+    until("the turn continues", || async { world.questions().await.is_empty().then_some(()) }).await;
     let session = interrupt["session_id"].as_str().unwrap();
     let attached = world.ok(["attach", session, "--after", "0", "--output", "stream-json"]).await;
     let lines = attached.json_lines();

@@ -20,12 +20,12 @@ fn paths(result: &Value) -> Vec<&str> {
 impl World {
     /// Runs one turn with this command. Returns its result, and the text sent to the model.
     async fn commands(&self, command: &str, args: &[&str]) -> (Value, String) {
-        self.will(run(command));
+        self.script_reply(run(command));
         let project = self.mount();
         let own = ["run", "Do it", "-C", &project, "--output", "json"];
         let output = self.daemon.agentctl(own.iter().chain(args)).await;
-        let told = self.model.requests().last().map(tool_texts).unwrap_or_default();
-        (output.json(), told)
+        let output_text = self.model.requests().last().map(tool_texts).unwrap_or_default();
+        (output.json(), output_text)
     }
 
     fn holds(&self, path: &str) -> bool {
@@ -49,13 +49,13 @@ async fn undo_restores_concurrent_deletions_of_many_sessions() {
         world.write(&format!("project/thesis-{number}.txt"), format!("thesis {number}"));
     }
     let turn = async |number: usize| {
-        let said = format!("Number {number}");
-        let args = ["run", &said, "-C", &project, "--on-interrupt", "approve", "--output", "json"];
+        let prompt = format!("Number {number}");
+        let args = ["run", &prompt, "-C", &project, "--on-interrupt", "approve", "--output", "json"];
         world.ok(args).await.json()
     };
     let go = async {
         let all_began = || async { (0..SESSIONS).all(|number| world.holds(&format!("begun-{number}"))).then_some(()) };
-        until("all commands run", all_began).await;
+        until("all commands are running", all_began).await;
         world.write("project/go", "");
     };
     let (results, ()) = tokio::join!(join_all((0..SESSIONS).map(turn)), go);
@@ -80,16 +80,16 @@ async fn without_room() -> World {
 async fn unrecordable_command_asks_before_it_runs() {
     let world = without_room().await;
     let changes = "echo two > a.txt; echo changed";
-    let (result, told) = world.commands(changes, &["--mode", "auto", "--on-interrupt", "deny"]).await;
-    assert!(told.contains("its changes cannot be undone: could not record"), "{told}");
-    assert_eq!((paths(&result), project(&world, "a.txt")), (vec![], "one\n".to_owned()), "nothing ran");
+    let (result, text) = world.commands(changes, &["--mode", "auto", "--on-interrupt", "deny"]).await;
+    assert!(text.contains("its changes cannot be undone: could not record"), "{text}");
+    assert_eq!((paths(&result), project(&world, "a.txt")), (vec![], "one\n".to_owned()), "the command did not run");
     let (result, _) = world.commands(changes, &["--mode", "auto", "--on-interrupt", "fail"]).await;
     assert_eq!((&result["stop_reason"], project(&world, "a.txt")), (&json!("denied"), "one\n".to_owned()));
     // A read-only command needs no record.
-    let (_, told) = world.commands("cat a.txt", &["--mode", "auto", "--on-interrupt", "deny"]).await;
-    assert!(told.contains("one"), "{told}");
+    let (_, text) = world.commands("cat a.txt", &["--mode", "auto", "--on-interrupt", "deny"]).await;
+    assert!(text.contains("one"), "{text}");
 
-    world.will(run(changes));
+    world.script_reply(run(changes));
     world.ok(["run", "Do it", "-C", &world.mount(), "--mode", "auto", "--detach"]).await;
     let asked = world.first_question().await;
     for field in ["reason", "preview"] {
@@ -97,7 +97,7 @@ async fn unrecordable_command_asks_before_it_runs() {
     }
     assert_eq!(asked["grants"].as_array().map_or(0, Vec::len), 0, "{asked:#}");
     world.ok(["answer", asked["id"].as_str().unwrap(), "approve"]).await;
-    until_true("it ran", || project(&world, "a.txt") == "two\n").await;
+    until_true("the command has run", || project(&world, "a.txt") == "two\n").await;
 }
 
 #[tokio::test]
@@ -107,19 +107,19 @@ async fn oversized_trees_and_files_ask_before_a_change() {
         world.write(&format!("project/{number}"), "x");
     }
     let auto = ["--mode", "auto", "--on-interrupt", "deny"];
-    let (_, told) = world.commands("rm 1", &auto).await;
-    assert!(told.contains("because it has more than 100 files") && world.holds("1"), "{told}");
+    let (_, text) = world.commands("rm 1", &auto).await;
+    assert!(text.contains("because it has more than 100 files") && world.holds("1"), "{text}");
 
     let world = World::start().await;
     world.write("project/large.bin", vec![1; 11 << 20]);
     world.write("project/small.txt", "x");
-    let (_, told) = world.commands("rm large.bin", &auto).await;
+    let (_, text) = world.commands("rm large.bin", &auto).await;
     assert!(
-        told.contains("the earlier content of /project/large.bin is not stored") && world.holds("large.bin"),
-        "{told}"
+        text.contains("the earlier content of /project/large.bin is not stored") && world.holds("large.bin"),
+        "{text}"
     );
     let (result, _) = world.commands("rm small.txt", &auto).await;
-    assert_eq!(paths(&result), ["/project/small.txt"], "what is recorded runs unasked");
+    assert_eq!(paths(&result), ["/project/small.txt"], "recorded changes need no approval");
 }
 
 #[tokio::test]
@@ -130,18 +130,18 @@ async fn deletions_in_ignored_folders_ask_and_are_counted() {
         world.write(&format!("project/{name}"), "x");
     }
     let auto = ["--mode", "auto", "--on-interrupt", "deny"];
-    let (_, told) = world.commands("rm data/a.csv", &auto).await;
+    let (_, text) = world.commands("rm data/a.csv", &auto).await;
     assert!(
-        told.contains("cannot be undone: the earlier content of /project/data/ is not stored;")
-            || told.contains("/project/data/"),
-        "{told}"
+        text.contains("cannot be undone: the earlier content of /project/data/ is not stored;")
+            || text.contains("/project/data/"),
+        "{text}"
     );
-    assert!(!told.contains("node_modules") && world.holds("data/a.csv"), "{told}");
+    assert!(!text.contains("node_modules") && world.holds("data/a.csv"), "{text}");
 
     let approve = ["--on-interrupt", "approve"];
     // In a way that no rule can recognise.
-    let (result, told) = world.commands("d=da; rm -r ${d}ta; touch made.txt", &approve).await;
-    has_all(&told, &["cannot be undone: deleted files that git ignores: 2 files in /project/data/"]);
+    let (result, text) = world.commands("d=da; rm -r ${d}ta; touch made.txt", &approve).await;
+    has_all(&text, &["cannot be undone: deleted files that git ignores: 2 files in /project/data/"]);
     assert_eq!(paths(&result), ["/project/data/", "/project/made.txt"]);
     let session = result["session_id"].as_str().unwrap();
     let undone = world.agentctl(["undo", session, "--json"]).await.exits(1).json();
@@ -149,10 +149,10 @@ async fn deletions_in_ignored_folders_ask_and_are_counted() {
     assert_eq!(failed["path"], "/project/data/", "{undone:#}");
     assert!(!world.holds("made.txt"));
 
-    let (result, told) = world.commands("rm node_modules/x/*; mkdir node_modules/y", &approve).await;
-    assert!(told.contains("1 file in /project/node_modules/") && paths(&result).is_empty(), "{told}\n{result:#}");
-    let (_, told) = world.commands("touch node_modules/z; echo quiet", &approve).await;
-    assert!(!told.contains("undone"), "{told}");
+    let (result, text) = world.commands("rm node_modules/x/*; mkdir node_modules/y", &approve).await;
+    assert!(text.contains("1 file in /project/node_modules/") && paths(&result).is_empty(), "{text}\n{result:#}");
+    let (_, text) = world.commands("touch node_modules/z; echo quiet", &approve).await;
+    assert!(!text.contains("undone"), "{text}");
 }
 
 #[tokio::test]
@@ -166,10 +166,10 @@ async fn deletions_beyond_the_scan_limit_are_counted_as_at_least() {
     }
     world.write("project/data/deep/er.txt", "x");
     let approve = ["--on-interrupt", "approve"];
-    let (_, told) = world.commands("d=da; rm ${d}ta/17", &approve).await;
-    assert!(told.contains(": 1 file in /project/data/"), "{told}");
-    let (result, told) = world.commands("d=da; rm -r ${d}ta", &approve).await;
-    assert!(told.contains(": at least 19999 files in /project/data/"), "{told}");
+    let (_, text) = world.commands("d=da; rm ${d}ta/17", &approve).await;
+    assert!(text.contains(": 1 file in /project/data/"), "{text}");
+    let (result, text) = world.commands("d=da; rm -r ${d}ta", &approve).await;
+    assert!(text.contains(": at least 19999 files in /project/data/"), "{text}");
     assert_eq!(paths(&result), ["/project/data/"]);
 }
 
@@ -181,10 +181,10 @@ fn project(world: &World, name: &str) -> String {
 async fn command_with_a_killed_sandbox_has_unknown_outcome() {
     let world = World::start().await;
     world.write("project/a.txt", "one\n");
-    world.will(run("echo printed; rm a.txt; touch begun; sleep 600"));
+    world.script_reply(run("echo printed; rm a.txt; touch begun; sleep 600"));
     let args = ["run", "Do it", "-C", &world.mount(), "--on-interrupt", "approve", "--output", "json"];
     let running = world.spawn_agentctl(args);
-    until_true("it has begun", || world.holds("begun")).await;
+    until_true("the command is running", || world.holds("begun")).await;
     let is_helper = |pid: &u32| {
         let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         line.split('\0').nth(1) == Some("sandbox-exec")
@@ -195,9 +195,9 @@ async fn command_with_a_killed_sandbox_has_unknown_outcome() {
         let _ = kill(helper, Signal::SIGKILL);
     }
     let result = running.output(Vec::new()).await.exits(0).json();
-    let told = world.model.requests().last().map(tool_texts).unwrap();
-    assert!(told.contains("it may or may not have taken effect") && told.contains("printed"), "{told}");
-    assert!(!told.contains("never ran") && told.contains("E_UNKNOWN_OUTCOME"), "{told}");
+    let text = world.model.requests().last().map(tool_texts).unwrap();
+    assert!(text.contains("it may or may not have taken effect") && text.contains("printed"), "{text}");
+    assert!(!text.contains("never ran") && text.contains("E_UNKNOWN_OUTCOME"), "{text}");
     assert!(paths(&result).contains(&"/project/a.txt"), "{result:#}");
     world.ok(["undo"]).await;
     assert_eq!(project(&world, "a.txt"), "one\n");
@@ -214,7 +214,7 @@ async fn calls_not_started_at_a_cancel_are_reported_as_not_run() {
     let result = output.json_lines().pop().unwrap();
     let session = result["session_id"].as_str().unwrap();
     world.ok(["run", "And now?", "--session", session]).await;
-    let told = world.model.requests().last().map(tool_texts).unwrap();
-    assert_eq!(told.matches("E_NOT_RUN: the turn ended before this ran: it never ran").count(), 2, "{told}");
-    assert!(!told.contains("E_UNKNOWN_OUTCOME"), "{told}");
+    let text = world.model.requests().last().map(tool_texts).unwrap();
+    assert_eq!(text.matches("E_NOT_RUN: the turn ended before this ran: it never ran").count(), 2, "{text}");
+    assert!(!text.contains("E_UNKNOWN_OUTCOME"), "{text}");
 }

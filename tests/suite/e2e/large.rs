@@ -6,23 +6,23 @@ use super::{Events as _, *};
 const COMMAND: &str = r#"seq -f 'this is line %06.0f' 1 40000; echo 'error: the walrus is gone'; seq -f 'this is line %06.0f' 40001 80000"#;
 
 /// Path of the stored output, as sent to the model.
-fn kept_path(told: &str) -> &str {
-    let start = told.find("large_tool_results/").unwrap_or_else(|| panic!("no path in {told}"));
-    let end = told[start..].find(".txt").unwrap();
-    &told[start..start + end + 4]
+fn stored_path(result: &str) -> &str {
+    let start = result.find("large_tool_results/").unwrap_or_else(|| panic!("no path in {result}"));
+    let end = result[start..].find(".txt").unwrap();
+    &result[start..start + end + 4]
 }
 
 /// A careful model: it runs the command, reads around the middle, and searches for a line.
 fn reads_on(request: &Recorded) -> Reply {
-    let told = tool_texts(request);
-    if !told.contains("large_tool_results/") {
+    let result = tool_texts(request);
+    if !result.contains("large_tool_results/") {
         return Reply::tool_call("run_bash_command", json!({"command": COMMAND}));
     }
-    let path = kept_path(&told);
-    if !told.contains("this is line 040003") {
+    let path = stored_path(&result);
+    if !result.contains("this is line 040003") {
         return Reply::tool_call("read_file", json!({"path": path, "offset": 40_000, "limit": 10}));
     }
-    if !told.contains("077777") {
+    if !result.contains("077777") {
         return Reply::tool_call("grep", json!({"path": path, "pattern": "07777[7]$"}));
     }
     Reply::text("The walrus is gone.")
@@ -68,13 +68,13 @@ async fn finds_it_through_a_kill(agentd_yaml: &str, shown: &[&str]) {
     let session = seen[0].session_id.to_string();
 
     daemon.restart().await;
-    let kept = daemon.data().join("workspace").join(&session).join(kept_path(&result.text));
-    assert!(fs::read_to_string(kept).unwrap().contains("\nerror: the walrus is gone\n"));
+    let path = daemon.data().join("workspace").join(&session).join(stored_path(&result.text));
+    assert!(fs::read_to_string(path).unwrap().contains("\nerror: the walrus is gone\n"));
     let args = ["run", "--session", &session, "--on-interrupt", "approve", "--output", "json"];
     let ended = daemon.agentctl(args).await.json();
-    let told = tool_texts(model.requests().last().unwrap());
-    assert_eq!(ended["text"], "The walrus is gone.", "{told}");
-    has_all(&told, &["this is line 040000\nerror: the walrus is gone\nthis is line 040001\n", "this is line 077777"]);
+    let text = tool_texts(model.requests().last().unwrap());
+    assert_eq!(ended["text"], "The walrus is gone.", "{text}");
+    has_all(&text, &["this is line 040000\nerror: the walrus is gone\nthis is line 040001\n", "this is line 077777"]);
     fits_the_window(&model);
 }
 
@@ -102,9 +102,9 @@ async fn turn_continues_with_lost_output_on_a_full_disk() {
     let client = world.client().await;
     let mut events = client.turn(careful(&world.daemon)).await.unwrap();
     let seen = events.to_the_end().await;
-    let told = tool_texts(world.model.requests().last().unwrap());
+    let result = tool_texts(world.model.requests().last().unwrap());
     has_all(
-        &told,
+        &result,
         &["exit code 0", "this is line 000010\n", "this is line 080000\n", "The rest could not be stored and is lost"],
     );
     let warned =
@@ -123,15 +123,15 @@ async fn image_output_of_a_command_is_stored_and_named() {
     let project = world.path().join("project");
     let size = image.len();
     world.model.respond_with(move |request| {
-        let told = tool_texts(request);
-        let Some(start) = told.find("/large_tool_results/") else {
+        let result = tool_texts(request);
+        let Some(start) = result.find("/large_tool_results/") else {
             return Reply::tool_call("run_bash_command", json!({"command": "cat $PROJECT/logo.png"}));
         };
-        let path = &told[start..start + told[start..].find(".png").unwrap() + 4];
-        if !told.contains("could not read") {
+        let path = &result[start..start + result[start..].find(".png").unwrap() + 4];
+        if !result.contains("could not read") {
             return Reply::tool_call("read_file", json!({ "path": path }));
         }
-        if !told.contains("bytes are there") {
+        if !result.contains("bytes are there") {
             let command = format!("cmp {path} $PROJECT/logo.png && echo $(stat -c %s {path}) bytes are there");
             return Reply::tool_call("run_bash_command", json!({ "command": command }));
         }
@@ -139,9 +139,9 @@ async fn image_output_of_a_command_is_stored_and_named() {
     });
     let mut events = world.client().await.turn(turn(trusting(&project), "Show me the logo")).await.unwrap();
     events.to_the_end().await;
-    let told = tool_texts(world.model.requests().last().unwrap());
-    assert!(told.contains("[stdout, a PNG image of 40,008 bytes, is not shown: it is stored in "), "{told}");
-    assert!(told.contains("could not read the picture: its text was not recognised"), "{told}");
-    assert!(told.contains(&format!("{size} bytes are there")), "{told}");
-    assert!(!told.contains('\u{fffd}') && told.len() < 2_000, "{told}");
+    let result = tool_texts(world.model.requests().last().unwrap());
+    assert!(result.contains("[stdout, a PNG image of 40,008 bytes, is not shown: it is stored in "), "{result}");
+    assert!(result.contains("could not read the picture: its text was not recognised"), "{result}");
+    assert!(result.contains(&format!("{size} bytes are there")), "{result}");
+    assert!(!result.contains('\u{fffd}') && result.len() < 2_000, "{result}");
 }

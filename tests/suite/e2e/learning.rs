@@ -52,26 +52,29 @@ async fn silently_truncating_server_is_detected_reported_and_stored() {
         counted(reply, tokens(request).min(REAL), 0)
     });
     let output = read_all(&world, 6).await;
-    let told = warnings(&output, "window_cut");
-    assert_eq!(told.len(), 1, "{}", output.stdout);
-    has_all(&told[0], &["reads only 12288 tokens", "OLLAMA_CONTEXT_LENGTH", "num_ctx", "MODEL_BASIC_CONTEXT_WINDOW"]);
+    let warnings = warnings(&output, "window_cut");
+    assert_eq!(warnings.len(), 1, "{}", output.stdout);
+    has_all(
+        &warnings[0],
+        &["reads only 12288 tokens", "OLLAMA_CONTEXT_LENGTH", "num_ctx", "MODEL_BASIC_CONTEXT_WINDOW"],
+    );
     let window =
         |slots: Value| (slots[0]["model"]["context_window"].clone(), slots[0]["model"]["window_source"].clone());
     assert_eq!(world.json(["context"]).await["window"], REAL);
-    let known = (json!(REAL), json!("cut"));
-    assert_eq!(window(world.json(["models"]).await), known);
+    let expected = (json!(REAL), json!("cut"));
+    assert_eq!(window(world.json(["models"]).await), expected);
     world.ok(["doctor"]).await.shows(&["reads only 12288 tokens"]);
 
     let file = world.data().join("model-facts.json");
-    until("it is kept", async || fs::read_to_string(&file).ok().filter(|text| text.contains("12288"))).await;
+    until("the window is stored", async || fs::read_to_string(&file).ok().filter(|text| text.contains("12288"))).await;
     world.daemon.crash().await;
-    assert_eq!(window(world.json(["models"]).await), known);
+    assert_eq!(window(world.json(["models"]).await), expected);
 
     // The server's own figure is capped at the observed limit until the server reports another one.
     world.model.lists([json!({"id": "scripted-model", "max_model_len": 65_536})]);
     world.daemon.crash().await;
-    assert_eq!(window(world.json(["models"]).await), known);
-    until("it is kept", async || fs::read_to_string(&file).ok().filter(|text| text.contains("65536"))).await;
+    assert_eq!(window(world.json(["models"]).await), expected);
+    until("the window is stored", async || fs::read_to_string(&file).ok().filter(|text| text.contains("65536"))).await;
     world.model.lists([json!({"id": "scripted-model", "max_model_len": 32_000})]);
     world.daemon.crash().await;
     assert_eq!(window(world.json(["models"]).await), (json!(32_000), json!("server")));
@@ -153,8 +156,8 @@ async fn models_test_checks_pictures_and_reports_the_price() {
     let daemon = TempDaemon::start_in(home).await;
     let of = checks(&daemon, 0).await;
     assert_eq!(of("pictures").0, "ok", "{:?}", of("pictures"));
-    let (state, words) = of("price");
-    assert!(state == "ok" && words.contains("about $0.0"), "{words}");
+    let (state, message) = of("price");
+    assert!(state == "ok" && message.contains("about $0.0"), "{message}");
     model.respond_with(|request| {
         let shows = request.text.contains("iVBORw0KGgo");
         if shows { Reply::refusal(400, "this model takes no images") } else { good(request) }
@@ -186,8 +189,8 @@ async fn models_test_reports_problems_with_hints() {
     home.set("MODEL_BASIC_WIRE", "openai");
     let daemon = TempDaemon::start_in(home).await;
     let of = checks(&daemon, 0).await;
-    let check = |name: &str, state: &str, words: &str| {
-        assert!(of(name).0 == state && of(name).1.contains(words), "{name}: {:?}", of(name));
+    let check = |name: &str, state: &str, message: &str| {
+        assert!(of(name).0 == state && of(name).1.contains(message), "{name}: {:?}", of(name));
     };
     check("tools", "warn", "--enable-auto-tool-choice");
     check("parallel calls", "skipped", "one at a time");

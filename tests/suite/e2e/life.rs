@@ -31,7 +31,7 @@ async fn concurrent_clients_start_one_daemon() {
     for output in [outputs.0, outputs.1, outputs.2] {
         assert_eq!(output.exits(0).stdout, "Hello from the model server.\n");
     }
-    until_true("there is one daemon only", || home.processes().len() == 1).await;
+    until_true("only one daemon is running", || home.processes().len() == 1).await;
 }
 
 #[tokio::test]
@@ -46,7 +46,7 @@ async fn a_second_daemon_is_refused_and_the_first_left_alone() {
 async fn stale_socket_is_replaced() {
     let mut world = World::start().await;
     world.daemon.kill9().await;
-    assert!(world.socket().exists(), "nobody has taken it away");
+    assert!(world.socket().exists(), "the socket still exists");
     world.daemon.restart().await;
     world.still_serves().await;
     // Also by a daemon that a client starts.
@@ -85,7 +85,7 @@ async fn live_socket_of_another_program_is_not_replaced() {
 #[tokio::test]
 async fn stop_suspends_the_turn_and_it_can_be_continued() {
     let mut world = World::configured("service: {drain_deadline: 200ms}").await;
-    world.model.reply(Reply::text("One two three four five").hang_behind("two"));
+    world.model.reply(Reply::text("One two three four five").hang_after_text("two"));
     let mut running = world.spawn_agentctl(["run", "Count", "--output", "stream-json"]);
     let (delta, _) = running.event("item_delta").await;
     let session = delta["session_id"].as_str().unwrap().to_owned();
@@ -137,7 +137,7 @@ async fn client_during_shutdown_is_served_by_the_next_daemon() {
 async fn stop_waits_until_the_daemon_is_gone() {
     let (model, home) = TempHome::with_server().await;
     home.ok(["start"]).await;
-    model.reply(Reply::text("One two three").hang_behind("two"));
+    model.reply(Reply::text("One two three").hang_after_text("two"));
     let mut running = home.spawn_agentctl(["run", "Count", "--output", "stream-json"]);
     running.event("item_delta").await;
     home.ok(["stop", "--within", "0"]).await;
@@ -170,5 +170,9 @@ async fn passed_socket_is_served_and_not_removed() {
     assert_eq!(daemon.json(["status"]).await["pid"], json!(daemon.pid()));
     daemon.ok(["run", "Hi"]).await;
     assert_eq!(daemon.sigterm().await, Some(0));
-    assert_eq!(fs::metadata(daemon.socket()).unwrap().ino(), inode, "the socket is not the daemon's to remove");
+    assert_eq!(
+        fs::metadata(daemon.socket()).unwrap().ino(),
+        inode,
+        "the daemon removed a socket that it did not create"
+    );
 }

@@ -34,11 +34,11 @@ async fn configured_limits_apply_to_each_process() {
     world.allowed("for n in {10..60}; do eval \"exec $n</dev/null\" || exit 1; done").await;
     world.barred("for n in {10..90}; do eval \"exec $n</dev/null\" || exit 1; done").await;
     // Without line ends, `tail` buffers all of its input.
-    let kept = |bytes: u32| format!("set -o pipefail; head -c {bytes} /dev/zero | tail -n 1 | wc -c");
-    world.allowed(&kept(40_000_000)).await;
-    has_all(&world.barred(&kept(400_000_000)).await, &["the sandbox limits memory"]);
-    let told = world.sh("while :; do :; done").await;
-    assert!(told.starts_with("ended by signal"), "{told}");
+    let script = |bytes: u32| format!("set -o pipefail; head -c {bytes} /dev/zero | tail -n 1 | wc -c");
+    world.allowed(&script(40_000_000)).await;
+    has_all(&world.barred(&script(400_000_000)).await, &["the sandbox limits memory"]);
+    let result = world.sh("while :; do :; done").await;
+    assert!(result.starts_with("ended by signal"), "{result}");
     world.still_serves().await;
 }
 
@@ -54,25 +54,25 @@ async fn fork_bomb_is_stopped_and_the_daemon_keeps_serving() {
     // Each process that ends is followed by two, for as long as the command may run. The mark is an argument of every
     // one.
     let bomb = format!("b() {{ b | b & }}; b; while :; do :; done # {}", world.daemon.pid());
-    world.will_call(json!({"command": bomb, "timeout_s": 2}));
-    let most = Cell::new(0);
+    world.script_call(json!({"command": bomb, "timeout_s": 2}));
+    let peak = Cell::new(0);
     let look = async {
-        until_true("it is everywhere", || named(&bomb) > 30).await;
+        until_true("the processes have multiplied", || named(&bomb) > 30).await;
         // The daemon serves other clients meanwhile.
         world.ok(["status"]).await;
         world.ok(["sessions", "list"]).await;
-        until("it is over", || async {
+        until("all processes have exited", || async {
             let now = named(&bomb);
-            most.set(most.get().max(now));
+            peak.set(peak.get().max(now));
             (now == 0).then_some(())
         })
         .await;
     };
     tokio::join!(world.turn(), look);
-    assert!((1..=310).contains(&most.get()), "{} at once", most.get());
-    let told = world.told();
-    assert!(told.contains("fork: retry"), "{told}");
-    assert_eq!((named(&bomb), children(world.daemon.pid())), (0, before), "none is left: {told}");
+    assert!((1..=310).contains(&peak.get()), "{} concurrent processes", peak.get());
+    let result = world.last_result();
+    assert!(result.contains("fork: retry"), "{result}");
+    assert_eq!((named(&bomb), children(world.daemon.pid())), (0, before), "processes are left: {result}");
     // The next command has its full limits again.
     world.allowed("for n in {1..50}; do true & done; wait").await;
     world.still_serves().await;
@@ -87,7 +87,7 @@ async fn temporary_files_are_private_to_each_command() {
     fs::write(&theirs, "theirs").unwrap();
     let script = |command: &str| ("run_bash_command", json!({ "command": command.replace("MARK", &mark) }));
     // One after the other, in one session.
-    let told = world
+    let results = world
         .call_all_in_project(vec![
             script("for f in /tmp /dev/shm; do echo left > $f/MARK; cat $f/MARK; done; mktemp -p /tmp"),
             script("ls -a /tmp /dev/shm; cat /tmp/MARK /dev/shm/MARK"),
@@ -98,18 +98,26 @@ async fn temporary_files_are_private_to_each_command() {
         .await;
     let status = world.json(["status"]).await;
     if status["sandbox"]["namespaces"] == true {
-        assert!(told[0].starts_with("exit code 0") && told[0].contains("left\nleft\n/tmp/tmp."), "{}", told[0]);
+        assert!(
+            results[0].starts_with("exit code 0") && results[0].contains("left\nleft\n/tmp/tmp."),
+            "{}",
+            results[0]
+        );
     }
-    assert!(told[1].contains("No such file") && !told[1].contains("left") && !told[1].contains("tmp."), "{}", told[1]);
-    assert!(!told[2].lines().any(|line| line == "theirs"), "{}", told[2]);
+    assert!(
+        results[1].contains("No such file") && !results[1].contains("left") && !results[1].contains("tmp."),
+        "{}",
+        results[1]
+    );
+    assert!(!results[2].lines().any(|line| line == "theirs"), "{}", results[2]);
     for folder in ["/tmp", "/dev/shm", "/var/tmp"] {
-        assert!(!Path::new(folder).join(&mark).exists(), "it is in {folder}");
+        assert!(!Path::new(folder).join(&mark).exists(), "the file exists in {folder}");
     }
     assert_eq!(fs::read_to_string(&theirs).unwrap(), "theirs");
     fs::remove_file(theirs).unwrap();
     // Programs that ask for a temporary folder get one of the session, and its part below the real /tmp is visible
     // there.
-    assert!(told[3].contains("kept for the session") && told[4].contains("kept for the session"), "{told:?}");
+    assert!(results[3].contains("kept for the session") && results[4].contains("kept for the session"), "{results:?}");
     assert!(world.mount().starts_with("/tmp/"));
     world.allowed("echo kept > \"$PROJECT/kept\"").await;
     assert_eq!(fs::read_to_string(project(&world).join("kept")).unwrap(), "kept\n");
@@ -136,10 +144,10 @@ async fn commands_gain_no_privileges_and_no_dangerous_syscalls() {
         if !Path::new("/usr/bin/python3").exists() {
             return;
         }
-        let told = world.sh(&format!("/usr/bin/python3 -c '{body}'")).await;
+        let result = world.sh(&format!("/usr/bin/python3 -c '{body}'")).await;
         // `EPERM` or `ENOSYS`: 1 and 38.
-        let told = told.trim_end();
-        assert!(told.ends_with("answered -1 1") || told.ends_with("answered -1 38"), "{number}: {told}");
+        let result = result.trim_end();
+        assert!(result.ends_with("answered -1 1") || result.ends_with("answered -1 38"), "{number}: {result}");
     }
     world.still_serves().await;
 }

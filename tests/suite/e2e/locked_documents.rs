@@ -14,12 +14,12 @@ struct LockedFile {
 
 #[tokio::test]
 async fn password_reaches_only_the_reader() {
-    for (fixture, path, words, found) in [
+    for (fixture, path, text, found) in [
         ("password.pdf", "password.pdf", "QUARTZ-2", ("QUARTZ-3", " p. 3")),
         ("password.xlsx", "password.xlsx", "first", ("first", " Totals!A2:D3")),
         ("locked/zipcrypto.zip", "zipcrypto.zip!/papers/rules.odt", "north pier", ("bring ropes", "")),
     ] {
-        password_stays_private(LockedFile { fixture, path, words, found }).await;
+        password_stays_private(LockedFile { fixture, path, words: text, found }).await;
     }
 }
 
@@ -28,8 +28,8 @@ async fn password_stays_private(LockedFile { fixture: name, path, words, found: 
     let path = format!("uploads/{path}");
     let call = json!({"path": path});
     world.model.respond_with(move |request| {
-        let told = tool_texts(request);
-        if told.is_empty() { Reply::tool_call("read_file", call.clone()) } else { Reply::text("Read.") }
+        let result = tool_texts(request);
+        if result.is_empty() { Reply::tool_call("read_file", call.clone()) } else { Reply::text("Read.") }
     });
     let file = fixture(name);
     let args = ["run", "What?", "--file", &file, "--on-interrupt", "wait", "--output", "stream-json"];
@@ -48,18 +48,18 @@ async fn password_stays_private(LockedFile { fixture: name, path, words, found: 
     }
     let output = running.output(Vec::new()).await.exits(0);
     assert!(!output.stdout.contains("vermilion-0"), "{}", output.stdout);
-    let told = world.model.requests().iter().map(|request| request.messages().to_vec()).collect::<Vec<_>>();
-    let told = format!("{told:?}");
-    assert!(told.contains(words) && !told.contains("vermilion-0"), "{told}");
+    let messages = world.model.requests().iter().map(|request| request.messages().to_vec()).collect::<Vec<_>>();
+    let messages = format!("{messages:?}");
+    assert!(messages.contains(words) && !messages.contains("vermilion-0"), "{messages}");
     // The session now knows the password.
-    let (told, _) = world
+    let (results, _) = world
         .call_all(
             vec![("search_file", json!({"path": path, "query": query})), ("search_documents", json!({"query": query}))],
             &["--continue"],
         )
         .await;
-    assert!(told[0].contains(&format!("1. {path}{place}\n")), "{}", told[0]);
-    assert!(!told[1].contains("1. uploads/") && told[1].contains("password"), "{}", told[1]);
+    assert!(results[0].contains(&format!("1. {path}{place}\n")), "{}", results[0]);
+    assert!(!results[1].contains("1. uploads/") && results[1].contains("password"), "{}", results[1]);
     world.agentctl(["docs", "show", &path]).await.exits(2).says(&["run this in a terminal"]);
     world.daemon.sigterm().await;
     // Neither the typed password nor the indexable text is in the data folder.

@@ -36,7 +36,7 @@ pub(super) fn installed(path: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let target = test.ancestors().find(|folder| folder.join("mcp-servers").is_dir());
     let target =
-        target.unwrap_or_else(|| panic!("the servers are not there; run \"make mcp-servers\", which brings them"));
+        target.unwrap_or_else(|| panic!("the MCP servers are missing; run \"make mcp-servers\" to install them"));
     target.join("mcp-servers").join(path)
 }
 
@@ -51,12 +51,12 @@ async fn world(servers: Value) -> World {
 }
 
 /// The fake server with this behaviour.
-fn behaving(how: &str) -> Value {
-    json!({"command": "python3", "args": [fake(), how], "tools": {"act": {"always_available": true}}})
+fn fake_server(mode: &str) -> Value {
+    json!({"command": "python3", "args": [fake(), mode], "tools": {"act": {"always_available": true}}})
 }
 
 /// Peak memory of a process, in KiB.
-fn most_memory(pid: u32) -> u64 {
+fn peak_memory(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
@@ -64,7 +64,7 @@ fn most_memory(pid: u32) -> u64 {
 
 impl World {
     /// Processes of its servers: all except the daemon, and the one that probes the sandbox at its start.
-    fn of_servers(&self) -> Vec<u32> {
+    fn server_processes(&self) -> Vec<u32> {
         let is_of_walls = |pid: &u32| {
             let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             command.split(|byte| *byte == 0).any(|word| word == b"sandbox-exec")
@@ -75,29 +75,29 @@ impl World {
 
     /// Stops all servers while the daemon keeps running, and asserts that nothing is left: no process, and no waiting
     /// session.
-    async fn servers_are_gone(&self) {
+    async fn assert_servers_exit(&self) {
         let listed = self.json(["mcp", "list"]).await;
         for server in listed.as_array().unwrap() {
             self.ok(["mcp", "stop", server["name"].as_str().unwrap()]).await;
         }
-        until_true("nothing of them is left", || self.of_servers().is_empty()).await;
+        until_true("no server process is left", || self.server_processes().is_empty()).await;
         let sessions = self.json(["sessions", "list"]).await;
         // A turn that was interrupted by a crash can be continued, and waits for nothing.
         let rests = |session: &Value| ["idle", "interrupted"].iter().any(|rest| session["status"] == *rest);
         assert!(sessions.as_array().unwrap().iter().all(rests), "{sessions:#}");
     }
 
-    /// Like [`servers_are_gone`](Self::servers_are_gone), and then ends the daemon.
-    async fn all_are_gone(&self) {
-        self.servers_are_gone().await;
+    /// Like [`assert_servers_exit`](Self::servers_are_gone), and then ends the daemon.
+    async fn assert_all_exit(&self) {
+        self.assert_servers_exit().await;
         assert_eq!(self.daemon.sigterm().await, Some(0), "{}", self.daemon.log());
-        until_true("nothing is left", || self.daemon.processes().is_empty()).await;
+        until_true("no process is left", || self.daemon.processes().is_empty()).await;
     }
 
     /// Asserts that the daemon serves the next request, and leaves nothing when it stops.
-    async fn ends_well(&self) {
+    async fn assert_clean_end(&self) {
         self.still_serves().await;
-        self.all_are_gone().await;
+        self.assert_all_exit().await;
     }
 
     /// Makes the model call this tool in its first step, and then end.
@@ -111,14 +111,14 @@ impl World {
     /// The result of one call of the fake server.
     async fn act(&self, text: &str) -> String {
         let call = ("mcp_fake_act", json!({"text": text}));
-        let (mut told, _) = self.call_all(vec![call], &["--on-interrupt", "approve"]).await;
-        told.remove(0)
+        let (mut results, _) = self.call_all(vec![call], &["--on-interrupt", "approve"]).await;
+        results.remove(0)
     }
 }
 
 #[tokio::test]
 async fn misbehaving_server_costs_only_its_call() {
-    for (how, expected) in [
+    for (mode, expected) in [
         ("garbage", &["after the garbage"][..]),
         ("flood", &["after the flood"]),
         ("dies", &["E_UNKNOWN_OUTCOME", "exited during this call", "something broke"]),
@@ -139,44 +139,44 @@ async fn misbehaving_server_costs_only_its_call() {
         ("forks", &["acted: now"]),
         ("stubborn", &["acted: now"]),
     ] {
-        let mut fake = behaving(how);
-        if how == "mute" {
+        let mut fake = fake_server(mode);
+        if mode == "mute" {
             fake["call_timeout"] = json!("2s");
         }
-        if how == "progress" {
+        if mode == "progress" {
             fake["call_timeout"] = json!("5s");
         }
-        if how == "wavers" {
+        if mode == "wavers" {
             fake["call_timeout"] = json!("6s");
         }
-        if ["silent", "babbles"].contains(&how) {
+        if ["silent", "babbles"].contains(&mode) {
             fake["start_timeout"] = json!("3s");
         }
         let world = world(json!({"fake": fake})).await;
-        let told = world.act("now").await;
+        let result = world.act("now").await;
         for part in expected {
             assert!(
-                told.contains(part),
-                "{how}: {part:?} is missing in {}",
-                told.chars().take(2000).collect::<String>()
+                result.contains(part),
+                "{mode}: {part:?} is missing in {}",
+                result.chars().take(2000).collect::<String>()
             );
         }
-        assert!(!told.contains('\u{1b}') && !told.contains("<system_reminder>obey"), "{how}: {told}");
-        if how == "dies" {
-            assert_eq!(world.read("acted").lines().count(), 1, "it was called again");
+        assert!(!result.contains('\u{1b}') && !result.contains("<system_reminder>obey"), "{mode}: {result}");
+        if mode == "dies" {
+            assert_eq!(world.read("acted").lines().count(), 1, "the tool was called again");
         }
-        if ["refuses", "refuses_list", "odd"].contains(&how) {
-            assert!(told.len() < 2000, "{how}: {} bytes", told.len());
+        if ["refuses", "refuses_list", "odd"].contains(&mode) {
+            assert!(result.len() < 2000, "{mode}: {} bytes", result.len());
             let listed = world.json(["mcp", "list"]).await;
             let reason = listed[0]["reason"].as_str().unwrap();
-            assert!(!reason.is_empty() && reason.len() < 1000, "{how}: {} bytes", reason.len());
-            assert!(!reason.contains(['\u{1b}', '\n']) && !reason.contains("<system_reminder"), "{how}: {reason}");
+            assert!(!reason.is_empty() && reason.len() < 1000, "{mode}: {} bytes", reason.len());
+            assert!(!reason.contains(['\u{1b}', '\n']) && !reason.contains("<system_reminder"), "{mode}: {reason}");
             let log = world.log();
-            assert!(log.lines().all(|line| line.len() < 2000) && !log.contains('\u{1b}'), "{how}: {log}");
+            assert!(log.lines().all(|line| line.len() < 2000) && !log.contains('\u{1b}'), "{mode}: {log}");
         }
-        if ["pesters", "wavers"].contains(&how) {
-            assert!(most_memory(world.daemon.pid()) < 300 << 10, "{} KiB", most_memory(world.daemon.pid()));
+        if ["pesters", "wavers"].contains(&mode) {
+            assert!(peak_memory(world.daemon.pid()) < 300 << 10, "{} KiB", peak_memory(world.daemon.pid()));
         }
-        world.ends_well().await;
+        world.assert_clean_end().await;
     }
 }

@@ -32,13 +32,13 @@ async fn mentioned_tool_stays_loaded_in_the_session() {
     assert!(tool_names(&requests[0]).contains(&"web_search".to_owned()), "{:?}", tool_names(&requests[0]));
     assert!(tail(&requests[0]).contains("mentioned web_search"), "{}", tail(&requests[0]));
     let answer = requests[1].messages().iter().rfind(|message| message["role"] == "tool").unwrap().to_string();
-    assert!(!answer.contains("E_UNKNOWN_TOOL"), "it was run: {answer}");
+    assert!(!answer.contains("E_UNKNOWN_TOOL"), "the mentioned tool was not offered: {answer}");
 
     world.model.respond_with(|_| Reply::text("Good."));
     world.ok(["run", "And without.", "--session", &session]).await;
     let last = world.model.requests().last().unwrap().clone();
-    assert_eq!(tool_names(&last), tool_names(&requests[0]), "it stays where it is");
-    assert_eq!(tool_names(&last).last().unwrap(), "web_search", "behind all others");
+    assert_eq!(tool_names(&last), tool_names(&requests[0]), "the tool keeps its position");
+    assert_eq!(tool_names(&last).last().unwrap(), "web_search", "the tool is appended last");
     assert_eq!(world.ok(["run", "And without.", "--output", "json"]).await.json()["stop_reason"], "completed");
     let last = world.model.requests().last().unwrap().clone();
     assert!(
@@ -69,10 +69,10 @@ async fn unknown_mentions_are_reported_and_harmless() {
 async fn mention_prefers_a_tool_to_a_skill_of_the_same_name() {
     let world = world().await;
     world.ok(["run", "Use @grep and @TAX."]).await;
-    let said = tail(&world.model.requests()[0]);
-    assert!(said.contains("The user mentioned grep: use"), "{said}");
-    assert!(said.contains("mentioned the skill tax") && said.contains("skills/tax/SKILL.md"), "{said}");
-    assert!(!said.contains("skills/grep/"), "{said}");
+    let output = tail(&world.model.requests()[0]);
+    assert!(output.contains("The user mentioned grep: use"), "{output}");
+    assert!(output.contains("mentioned the skill tax") && output.contains("skills/tax/SKILL.md"), "{output}");
+    assert!(!output.contains("skills/grep/"), "{output}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -80,8 +80,8 @@ async fn mentions_apply_to_the_whole_turn_after_a_crash() {
     let mut world = world().await;
     world.model.respond_with(|_| Reply::tool_call("ask_human", json!({"question": "Which?"})));
     let client = world.client().await;
-    let words = "Do it with @tax and @web_search.";
-    let mut events = client.turn(turn(SessionChoice::New(NewSession::default()), words)).await.unwrap();
+    let prompt = "Do it with @tax and @web_search.";
+    let mut events = client.turn(turn(SessionChoice::New(NewSession::default()), prompt)).await.unwrap();
     let raised = events.stored_until(|kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
     let session = raised[0].session_id.to_string();
     drop(events);
@@ -89,7 +89,7 @@ async fn mentions_apply_to_the_whole_turn_after_a_crash() {
     world.model.respond_with(|_| Reply::text("done"));
     let asked = world.asked().await;
     world.ok(["answer", asked["id"].as_str().unwrap(), "this"]).await;
-    let last = until("the model hears the answer", || async {
+    let last = until("the answer is in a request", || async {
         world.model.requests().last().filter(|request| tool_texts(request).contains("this")).cloned()
     })
     .await;

@@ -205,18 +205,18 @@ struct World {
 /// Command to start a daemon with this folder of its home on a small separate disk. `None` if mounting is not
 /// permitted; the test is skipped then.
 fn on_small_disk(home: &TempHome, folder: &str, size: &str) -> Option<Command> {
-    let how = if nix::unistd::geteuid().is_root() { "-m" } else { "-rm" };
-    let place = home.path().join(folder);
-    std::fs::create_dir_all(&place).unwrap();
+    let flags = if nix::unistd::geteuid().is_root() { "-m" } else { "-rm" };
+    let mount_point = home.path().join(folder);
+    std::fs::create_dir_all(&mount_point).unwrap();
     let mount = r#"mount -t tmpfs -o "size=$2,mode=700" none "$1" && exec "$0""#;
     let mut attempt = Command::new("unshare");
-    let attempt = attempt.args([how, "/bin/sh", "-c", mount, "true"]).arg(&place).arg(size).output();
+    let attempt = attempt.args([flags, "/bin/sh", "-c", mount, "true"]).arg(&mount_point).arg(size).output();
     if !attempt.is_ok_and(|output| output.status.success()) {
-        eprintln!("not shown: this machine lets nobody mount a small disk");
+        eprintln!("skipped: mounting a small disk is not permitted");
         return None;
     }
     let mut command = home.command("unshare");
-    command.args([how, "/bin/sh", "-c", mount]).arg(program("agentd")).arg(&place).arg(size);
+    command.args([flags, "/bin/sh", "-c", mount]).arg(program("agentd")).arg(&mount_point).arg(size);
     Some(command)
 }
 
@@ -234,9 +234,9 @@ impl World {
     }
 
     /// Starts with a model whose default reply is this text.
-    async fn saying(words: &str) -> Self {
+    async fn with_reply(text: &str) -> Self {
         let world = Self::start().await;
-        world.model.default_reply(Reply::text(words));
+        world.model.default_reply(Reply::text(text));
         world
     }
 
@@ -265,7 +265,7 @@ impl World {
 
     /// Waits for a question, and returns the oldest.
     async fn first_question(&self) -> Value {
-        until("the question", || async { self.questions().await.into_iter().next() }).await
+        until("a question is pending", || async { self.questions().await.into_iter().next() }).await
     }
 
     /// Like [`first_question`](Self::first_question), and asserts that it is the only one.
@@ -292,7 +292,7 @@ impl World {
     }
 
     /// Makes the model reply with this, and end the turn after a tool result.
-    fn will(&self, reply: Reply) {
+    fn script_reply(&self, reply: Reply) {
         self.model.respond_with(move |request| match request.last_role() {
             "tool" => Reply::text("over"),
             _ => reply.clone(),
@@ -325,7 +325,7 @@ impl World {
         const BYTES_AT_ONCE: usize = 512 << 10;
         let (count, calls) = (calls.len(), Arc::new(calls));
         self.model.respond_with(move |request| {
-            let done = told_of_each(request).len();
+            let done = results_since_input(request).len();
             let mut bytes = 0;
             let next = calls[done..].iter().take(AT_ONCE).take_while(|(_, args)| {
                 bytes += args.to_string().len();
@@ -335,16 +335,16 @@ impl World {
             if reply.tool_calls.is_empty() { Reply::text("over") } else { reply }
         });
         let output = self.daemon.agentctl(["run", ALL_OF_IT].iter().chain(args)).await;
-        let told = told_of_each(self.model.requests().last().unwrap());
-        assert_eq!(told.len(), count, "{}\n{}", output.stderr, self.daemon.log());
-        (told, output)
+        let results = results_since_input(self.model.requests().last().unwrap());
+        assert_eq!(results.len(), count, "{}\n{}", output.stderr, self.daemon.log());
+        (results, output)
     }
 
     /// Like [`call_all`](Self::call_all), with a project folder and every permission.
     async fn call_all_in_project(&self, calls: Vec<Call>) -> Vec<String> {
-        let (told, output) = self.call_all(calls, &["-C", &self.mount(), "--on-interrupt", "approve"]).await;
+        let (results, output) = self.call_all(calls, &["-C", &self.mount(), "--on-interrupt", "approve"]).await;
         output.exits(0);
-        told
+        results
     }
 
     /// Asserts that the daemon serves the next request normally.
@@ -366,7 +366,7 @@ impl World {
     }
 
     /// Starts a run whose questions are answered elsewhere. Returns it with its first question.
-    async fn raises(&self, args: &[&str]) -> (Running, Value) {
+    async fn run_until_question(&self, args: &[&str]) -> (Running, Value) {
         let waits = ["--on-interrupt", "wait", "--output", "stream-json"];
         let mut running = self.daemon.spawn_agentctl(["run"].iter().chain(args).chain(&waits));
         let (raised, _) = running.event("interrupt_raised").await;
@@ -441,8 +441,8 @@ impl Events for TurnStream {
 fn works_through(model: &ModelServer, steps: Vec<(&'static [&'static str], Reply)>, last: Reply) {
     let steps = Arc::new(steps);
     model.respond_with(move |request| {
-        let told = tool_texts(request);
-        let next = steps.iter().find(|(done, _)| !done.iter().any(|words| told.contains(words)));
+        let result = tool_texts(request);
+        let next = steps.iter().find(|(done, _)| !done.iter().any(|text| result.contains(text)));
         next.map_or_else(|| last.clone(), |(_, reply)| reply.clone())
     });
 }
@@ -464,10 +464,10 @@ fn another_call(request: &Recorded) -> Reply {
 const ALL_OF_IT: &str = "Do all of it.";
 
 /// Results of all calls since that input, in the order of the calls.
-fn told_of_each(request: &Recorded) -> Vec<String> {
+fn results_since_input(request: &Recorded) -> Vec<String> {
     let messages = request.messages();
-    let said = |message: &Value| message["content"].as_str().is_some_and(|text| text.contains(ALL_OF_IT));
-    let begin = messages.iter().rposition(|message| message["role"] == "user" && said(message)).unwrap();
+    let is_input = |message: &Value| message["content"].as_str().is_some_and(|text| text.contains(ALL_OF_IT));
+    let begin = messages.iter().rposition(|message| message["role"] == "user" && is_input(message)).unwrap();
     let turn = || messages[begin..].iter();
     // Read-only calls run concurrently, and end in any order.
     let results = turn().filter(|message| message["role"] == "tool");
@@ -485,21 +485,21 @@ fn is_subagent(request: &Recorded) -> bool {
 /// Warnings with this code, of a run with `--output stream-json`.
 fn warnings(output: &Output, code: &str) -> Vec<String> {
     let lines = output.json_lines();
-    let said = lines.iter().filter(|line| line["type"] == "warning" && line["code"] == code);
-    said.filter_map(|line| line["message"].as_str().map(str::to_owned)).collect()
+    let warned = lines.iter().filter(|line| line["type"] == "warning" && line["code"] == code);
+    warned.filter_map(|line| line["message"].as_str().map(str::to_owned)).collect()
 }
 
 /// Verdicts of calls under the current rules and under the tried ones.
-fn verdicts(said: &Value) -> Vec<(&str, &str)> {
-    let calls = said["calls"].as_array().unwrap().iter();
+fn verdicts(report: &Value) -> Vec<(&str, &str)> {
+    let calls = report["calls"].as_array().unwrap().iter();
     calls.map(|call| (call["now"]["verdict"].as_str().unwrap(), call["then"]["verdict"].as_str().unwrap())).collect()
 }
 
 /// Asserts that all of these texts are contained.
 #[track_caller]
-fn has_all(text: &str, words: &[&str]) {
-    for words in words {
-        assert!(text.contains(words), "{words:?} is missing in:\n{text}");
+fn has_all(text: &str, parts: &[&str]) {
+    for parts in parts {
+        assert!(text.contains(parts), "{parts:?} is missing in:\n{text}");
     }
 }
 
@@ -519,9 +519,9 @@ fn holds(found: &Value, expected: Value) {
 
 /// Asserts that none of these texts are contained.
 #[track_caller]
-fn has_none(text: &str, words: &[&str]) {
-    for words in words {
-        assert!(!text.contains(words), "{words:?} is in:\n{text}");
+fn has_none(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(!text.contains(part), "{part:?} is in:\n{text}");
     }
 }
 

@@ -26,15 +26,15 @@ fn asked(world: &World) -> Vec<String> {
 #[tokio::test]
 async fn models_and_windows_are_listed_with_their_source() {
     let world = world().await;
-    assert_eq!(world.model.documents_asked(), [""; 0], "a daemon that starts asks nobody");
+    assert_eq!(world.model.documents_asked(), [""; 0], "a starting daemon sends no request");
     let slots = world.json(["models"]).await;
     let base = &slots[0]["model"];
     holds(base, json!({"id": "first", "context_window": 65_536, "window_source": "server"}));
     let table = world.ok(["models"]).await.stdout;
     assert!(["first", "65536", "server"].iter().all(|word| table.contains(word)), "{table}");
     let shown = world.ok(["models", "show"]).await.stdout;
-    let words = ["window", "65536 tokens", "its server", "prices", "unknown", "set prices in models.yaml"];
-    assert!(words.iter().all(|word| shown.contains(word)), "{shown}");
+    let parts = ["window", "65536 tokens", "its server", "prices", "unknown", "set prices in models.yaml"];
+    assert!(parts.iter().all(|word| shown.contains(word)), "{shown}");
     world.agentctl(["models", "show", "nowhere"]).await.exits(2);
     let listed = world.json(["models", "--available"]).await;
     let expected = json!([
@@ -61,7 +61,7 @@ async fn piped_input_may_fill_the_window_reported_by_the_server() {
     let long: String = (0..3500).map(|n| format!("line {n} of the change that is piped in\n")).collect();
     let output = world.agentctl_with(["run", "Review this"], long.as_bytes()).await.exits(0);
     assert!(!output.stderr.contains("stored as"), "{}", output.stderr);
-    assert!(world.model.requests()[0].last_user().contains("line 3499 of"), "all of it was sent");
+    assert!(world.model.requests()[0].last_user().contains("line 3499 of"), "the input was truncated");
 }
 
 #[tokio::test]
@@ -74,17 +74,17 @@ async fn model_option_selects_a_model_for_the_session() {
         output.session()
     };
     let session = run(&["--model", "SECOND"]).await;
-    let here = ["--session", session.as_str()];
-    run(&here).await;
+    let options = ["--session", session.as_str()];
+    run(&options).await;
     world.ok(["sessions", "show", session.as_str()]).await.shows(&["model     lab/second-large (slot base)"]);
-    run(&[&here[..], &["--model", "=elsewhere/own"]].concat()).await;
-    run(&[&here[..], &["--model", "default"]].concat()).await;
+    run(&[&options[..], &["--model", "=elsewhere/own"]].concat()).await;
+    run(&[&options[..], &["--model", "default"]].concat()).await;
     assert_eq!(asked(&world), ["lab/second-large", "lab/second-large", "elsewhere/own", "first"]);
 
     let output = world.agentctl(["run", "Hi", "--model", "lab/secnd-large"]).await.exits(2);
     output.says(&["lists no model \"lab/secnd-large\"", "did you mean lab/second-large?", "=lab/secnd-large"]);
     world.agentctl(["run", "Hi", "--model", "lab/"]).await.exits(2).says(&["matches several models"]);
-    assert_eq!(asked(&world).len(), 4, "nothing was begun");
+    assert_eq!(asked(&world).len(), 4, "no model was called");
 
     // A script lists them, one per line.
     let listed = world.agentctl_with(["chat"], b"/model\n/model second\n/model\n").await.exits(0);

@@ -159,14 +159,14 @@ async fn cancelled_answer_is_charged_as_far_as_counted() {
     let model = ModelServer::start().await;
     let counts = Counts { fresh: 9000, cached: 300, written: 200, hour: 100, answer: 1 };
     model.reply(
-        Reply::text("Half an answer").with_usage(UsagePlace::Tail, counts.usage("anthropic")).hang_behind("Half"),
+        Reply::text("Half an answer").with_usage(UsagePlace::Tail, counts.usage("anthropic")).hang_after_text("Half"),
     );
     let daemon = TempDaemon::start_in(home("anthropic", &model.base_url())).await;
     let mut running = daemon.spawn_agentctl(["run", "Hello", "--output", "stream-json"]);
     running.event("item_delta").await;
     running.signal(Signal::SIGINT);
     running.output(Vec::new()).await;
-    let total = until("the call to be counted", || async {
+    let total = until("the call is counted", || async {
         let total = daemon.json(["usage"]).await["total"].clone();
         (total["calls"] == 1).then_some(total)
     })
@@ -183,7 +183,9 @@ async fn openrouter_gets_cache_marks_for_claude_and_its_charge_counts() {
         "pricing": {"prompt": "0.000003", "completion": "0.000015", "input_cache_read": "0.0000003"},
     });
     let other = json!({"id": "other/m", "context_length": 200_000});
-    model.acts_as(Provider::OpenRouter).tells("/api/v1/models", agentd_testkit::model_server::listing([listed, other]));
+    model
+        .acts_as(Provider::OpenRouter)
+        .serves("/api/v1/models", agentd_testkit::model_server::listing([listed, other]));
     let usage = json!({
         "prompt_tokens": 9000, "completion_tokens": 20, "cost": 0.012_345_6, "is_byok": false,
         "prompt_tokens_details": {"cached_tokens": 100, "cache_write_tokens": 8000},

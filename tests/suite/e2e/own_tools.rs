@@ -26,13 +26,13 @@ async fn rules_apply_to_conversation_tools_and_are_audited() {
     let asked = ("ask_human", json!({"question": "Which colour?", "default": "green"}));
     let harmless = ("ask_human", json!({"question": "How many?", "default": "two"}));
     let calls = vec![todos(), ("todo_read", json!({})), asked, harmless, ("compact_context", json!({}))];
-    let (told, output) = world.call_all(calls, &["--on-interrupt", "deny", "--output", "json"]).await;
+    let (results, output) = world.call_all(calls, &["--on-interrupt", "deny", "--output", "json"]).await;
     let result = output.json();
-    assert!(told[0].contains("E_DENIED") && told[0].contains("tools.todo_write"), "{told:#?}");
-    assert!(told[1].contains("empty"), "{told:#?}");
-    assert!(told[2].contains("E_DENIED") && told[2].contains("this run cannot ask"), "{told:#?}");
-    assert_eq!(told[3], "two");
-    assert!(told[4].contains("E_DENIED"), "{told:#?}");
+    assert!(results[0].contains("E_DENIED") && results[0].contains("tools.todo_write"), "{results:#?}");
+    assert!(results[1].contains("empty"), "{results:#?}");
+    assert!(results[2].contains("E_DENIED") && results[2].contains("this run cannot ask"), "{results:#?}");
+    assert_eq!(results[3], "two");
+    assert!(results[4].contains("E_DENIED"), "{results:#?}");
     let denied = texts(&result["denials"], "tool");
     assert_eq!(denied, ["todo_write", "ask_human", "compact_context"], "{result:#}");
 
@@ -59,7 +59,7 @@ async fn rules_apply_to_conversation_tools_and_are_audited() {
         "{records:#}"
     );
     let explain = ["policy", "explain", "--json", "todo_write", r#"{"todos": [{"content": "paint"}]}"#];
-    let said = world.ok(explain).await.json();
-    assert_eq!(said["explanation"]["verdict"], "deny", "{said:#}");
+    let explanation = world.ok(explain).await.json();
+    assert_eq!(explanation["explanation"]["verdict"], "deny", "{explanation:#}");
     world.still_serves().await;
 }

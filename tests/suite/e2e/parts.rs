@@ -53,10 +53,13 @@ async fn picture_file_and_selection_reach_the_model_and_persist() {
     let session = started.session_id().to_string();
     started.to_the_end().await;
     let request = world.model.requests().pop().unwrap();
-    assert_eq!(request.body["model"], "eyes", "there are pictures");
-    let told = request.body["messages"].to_string();
-    assert_eq!(told.matches("data:image/png;base64,").count(), 1);
-    assert!(told.contains("[Selection: src/main.rs, lines 10 to 12]") && told.contains("the needle is blue"), "{told}");
+    assert_eq!(request.body["model"], "eyes", "pictures select the vision model");
+    let messages = request.body["messages"].to_string();
+    assert_eq!(messages.matches("data:image/png;base64,").count(), 1);
+    assert!(
+        messages.contains("[Selection: src/main.rs, lines 10 to 12]") && messages.contains("the needle is blue"),
+        "{messages}"
+    );
     // It is stored in an item, and survives the daemon.
     world.daemon.crash().await;
     world.ok(["run", "Sure?", "--session", &session]).await;
@@ -83,21 +86,24 @@ async fn refused_start_leaves_no_uploaded_files() {
     assert!(error.to_string().contains("no_such_tool"), "{error}");
     let uploads = fs::read_dir(world.path().join(format!("data/workspace/{session}/uploads"))).unwrap();
     let names: Vec<_> = uploads.map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(names, ["notes.txt"], "the first one's, which was taken");
+    assert_eq!(names, ["notes.txt"], "only the accepted request stored its file");
     assert_eq!(world.read(&format!("data/workspace/{session}/uploads/notes.txt")), "first");
     // The next turn has nothing of what was rejected.
     client.turn(turn(existing(), "And now?")).await.unwrap().to_the_end().await;
-    let told = world.model.requests().pop().unwrap().body["messages"].to_string();
-    assert!(told.contains("first") && !told.contains("second") && !told.contains("picture.png"), "{told}");
+    let messages = world.model.requests().pop().unwrap().body["messages"].to_string();
+    assert!(
+        messages.contains("first") && !messages.contains("second") && !messages.contains("picture.png"),
+        "{messages}"
+    );
 }
 
 #[tokio::test]
 async fn invalid_parts_are_refused_with_a_hint() {
     let world = with_eyes().await;
-    let check = async |parts: Vec<InputPart>, words: &str| {
+    let check = async |parts: Vec<InputPart>, phrase: &str| {
         let error = start(&world, new(), parts).await.unwrap_err();
         assert_eq!(error.answered(), Some(ErrorKind::InvalidInput), "{error}");
-        assert!(error.message.contains(words) && error.hint.is_some(), "{error} {:?}", error.hint);
+        assert!(error.message.contains(phrase) && error.hint.is_some(), "{error} {:?}", error.hint);
     };
     check(vec![picture("image/png", b"no picture")], "its bytes are not").await;
     check(vec![picture("image/png", &RED[..60])], "unreadable picture").await;
@@ -116,8 +122,8 @@ async fn invalid_parts_are_refused_with_a_hint() {
     let refused = super::bad_input::frames(&world, vec![frame]).await.unwrap_err();
     assert_eq!(refused.code(), tonic::Code::InvalidArgument, "{refused}");
     // Text in parts is the input.
-    let words = |text: &str| v1::InputPart { part: Some(input_part::Part::Text(text.to_owned())) };
-    let start = v1::turn_request::Start { parts: vec![words("one"), words("two")], ..Default::default() };
+    let text_part = |text: &str| v1::InputPart { part: Some(input_part::Part::Text(text.to_owned())) };
+    let start = v1::turn_request::Start { parts: vec![text_part("one"), text_part("two")], ..Default::default() };
     let frame = v1::TurnRequest { command: Some(v1::turn_request::Command::Start(start)) };
     super::bad_input::frames(&world, vec![frame]).await.unwrap();
     assert_eq!(world.model.requests().pop().unwrap().last_user(), "one\ntwo");

@@ -54,14 +54,14 @@ async fn both_patch_forms_change_create_move_and_delete() {
     let envelope = "*** Update File: /project/list.txt\n*** Move to: /project/moved.txt\n@@\n-three\n+3\n+and a half\n four\n\
         *** Update File: /project/src/code.rs\n@@ fn b() {\n-    4\n+    5\n*** Add File: /project/made.txt\n+made\n\
         *** Delete File: /project/new/n.txt\n";
-    let told = world.call_all_in_project(vec![patch(unified), begin_patch(envelope)]).await;
-    assert!(told.iter().all(|told| told.starts_with("Applied the patch: ")), "{told:#?}");
+    let results = world.call_all_in_project(vec![patch(unified), begin_patch(envelope)]).await;
+    assert!(results.iter().all(|result| result.starts_with("Applied the patch: ")), "{results:#?}");
     let expected = [
         ("made.txt", b"made\n".to_vec()),
         ("moved.txt", b"one\r\ntwo \xff\r\n3\r\nand a half\r\nfour\r\nfive".to_vec()),
         ("src/code.rs", CODE.replace("y = 2", "y = 7").replace("    3", "    5").into_bytes()),
     ];
-    assert_eq!(files(&world), expected.map(|(name, held)| (name.to_owned(), held)).into());
+    assert_eq!(files(&world), expected.map(|(name, content)| (name.to_owned(), content)).into());
 }
 
 #[tokio::test]
@@ -114,12 +114,15 @@ async fn failing_hunk_shows_the_actual_lines_and_changes_nothing() {
         (patch("*** Begin Patch\n*** Delete File: /project/gone.txt\n"), vec!["no `*** End Patch`"]),
     ];
     let (calls, expected): (Vec<_>, Vec<_>) = cases.into_iter().unzip();
-    let told = world.call_all_in_project(calls).await;
-    for (told, expected) in told.iter().zip(&expected) {
-        assert!(told.starts_with("E_") && expected.iter().all(|words| told.contains(words)), "{expected:#?}\n{told}");
+    let results = world.call_all_in_project(calls).await;
+    for (result, expected) in results.iter().zip(&expected) {
+        assert!(
+            result.starts_with("E_") && expected.iter().all(|text| result.contains(text)),
+            "{expected:#?}\n{result}"
+        );
     }
-    for told in &told[..4] {
-        assert!(told.starts_with("E_TOOL: the patch does not apply; nothing was changed.\n"), "{told}");
+    for result in &results[..4] {
+        assert!(result.starts_with("E_TOOL: the patch does not apply; nothing was changed.\n"), "{result}");
     }
     assert_eq!(files(&world), before);
 }
@@ -160,16 +163,16 @@ async fn only_white_space_may_differ_in_a_hunk() {
             });
         }
     }
-    let told = world.call_all_in_project(calls).await;
+    let results = world.call_all_in_project(calls).await;
     let files = files(&world);
     for (number, (hunk, expected)) in cases.iter().enumerate() {
-        for (form, told) in ["unified", "envelope"].into_iter().zip(&told[2 * number..]) {
-            let held = String::from_utf8(files[&format!("{number}-{form}.txt")].clone()).unwrap();
-            assert_eq!(held, expected.unwrap_or(old), "{form} {hunk:?}: {told}");
+        for (form, result) in ["unified", "envelope"].into_iter().zip(&results[2 * number..]) {
+            let content = String::from_utf8(files[&format!("{number}-{form}.txt")].clone()).unwrap();
+            assert_eq!(content, expected.unwrap_or(old), "{form} {hunk:?}: {result}");
             assert_eq!(
-                told.starts_with("E_TOOL: the patch does not apply"),
+                result.starts_with("E_TOOL: the patch does not apply"),
                 expected.is_none(),
-                "{form} {hunk:?}: {told}"
+                "{form} {hunk:?}: {result}"
             );
         }
     }

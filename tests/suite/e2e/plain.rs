@@ -11,9 +11,9 @@ struct Plain(Terminal, String);
 impl Plain {
     #[track_caller]
     fn sees(&mut self, all: &[&str]) {
-        for words in all {
-            self.1.push_str(&self.0.sees(words));
-            self.1.push_str(words);
+        for text in all {
+            self.1.push_str(&self.0.sees(text));
+            self.1.push_str(text);
         }
     }
 
@@ -28,9 +28,9 @@ impl Plain {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn plain_chat_sends_no_escapes() {
     let world = World::start().await;
-    let ways: [(&str, &[&str]); 2] =
+    let environments: [(&str, &[&str]); 2] =
         [("unset NO_COLOR; TERM=dumb exec \"$@\"", &["chat"]), ("unset NO_COLOR; exec \"$@\"", &["chat", "--plain"])];
-    for (line, args) in ways {
+    for (line, args) in environments {
         let mut plain = Plain(Terminal::around(&world.daemon, line, args), String::new());
         plain.sees(&[PROMPT]);
         let write = |path: &str| {

@@ -44,7 +44,7 @@ fn last_request(world: &World) -> String {
 
 /// Waits until the fake server's tools are known.
 async fn server_is_known(world: &World) {
-    until("the tools of the plugin's server are known", || async {
+    until("the plugin's server has listed its tools", || async {
         let servers = world.json(["mcp", "list"]).await;
         servers.as_array()?.iter().any(|server| server["name"] == "fake" && server["reached"] == true).then_some(())
     })
@@ -52,28 +52,28 @@ async fn server_is_known(world: &World) {
 }
 
 /// Uses each part that models can use, and checks the result.
-async fn all_is_used(world: &World) {
+async fn assert_parts_used(world: &World) {
     server_is_known(world).await;
     let calls = vec![
         ("read_file", json!({"path": "skills/tax/SKILL.md"})),
         ("run_bash_command", json!({"command": "sh skills/tax/scripts/sum.sh 2 3"})),
         ("mcp_fake_act", json!({"text": "now"})),
     ];
-    let (told, output) = world.call_all(calls, &["--on-interrupt", "approve"]).await;
+    let (results, output) = world.call_all(calls, &["--on-interrupt", "approve"]).await;
     output.exits(0);
-    assert!(told[0].contains("Run sh skills/tax") && told[1].contains("sum 5"), "{told:#?}");
-    assert!(told[2].contains("acted: now"), "{told:#?}");
+    assert!(results[0].contains("Run sh skills/tax") && results[1].contains("sum 5"), "{results:#?}");
+    assert!(results[2].contains("acted: now"), "{results:#?}");
     let request = last_request(world);
     has_all(&request, &["Works out taxes", "transfer_to_cook", "mcp_fake_act"]);
 }
 
-async fn nothing_is_used(world: &World) {
-    no_part_is_told(world).await;
+async fn assert_parts_unused(world: &World) {
+    assert_no_part_sent(world).await;
     let servers = world.json(["mcp", "list"]).await;
     assert!(!servers.to_string().contains("fake.py"), "{servers}");
 }
 
-async fn no_part_is_told(world: &World) {
+async fn assert_no_part_sent(world: &World) {
     world.model.respond_with(|_| Reply::text("Good."));
     world.ok(["run", "Go."]).await;
     let request = last_request(world);
@@ -104,15 +104,15 @@ async fn plugin_works_at_once_after_restart_and_is_removed_completely() {
         "--yes",
     ]);
     assert!(listed(&world).await.is_empty());
-    nothing_is_used(&world).await;
+    assert_parts_unused(&world).await;
 
     let added = plugin(&world, &["add", &folder, "--yes"]).await.exits(0);
     added.says(&["added kit 1.0: 1 skill, 1 agent, 1 command, 1 server"]);
-    all_is_used(&world).await;
+    assert_parts_used(&world).await;
     // The copy is used, and no longer the folder.
     fs::remove_dir_all(&folder).unwrap();
     world.daemon.crash().await;
-    all_is_used(&world).await;
+    assert_parts_used(&world).await;
     let plugins = listed(&world).await;
     holds(&plugins[0], json!({"state": "installed", "source": folder}));
     assert_eq!(plugins[0]["problems"], json!([]));
@@ -121,14 +121,14 @@ async fn plugin_works_at_once_after_restart_and_is_removed_completely() {
 
     let folder = kit(&world.daemon, "1.0");
     plugin(&world, &["add", &folder]).await.exits(0).says(&["kit 1.0 is already installed, unchanged"]);
-    assert_eq!(copies(&world).len(), 2, "one copy and the list: {:?}", copies(&world));
+    assert_eq!(copies(&world).len(), 2, "expected one copy and the list: {:?}", copies(&world));
     plugin(&world, &["remove", "kit"]).await.exits(0).says(&["removed kit 1.0"]);
-    nothing_is_used(&world).await;
+    assert_parts_unused(&world).await;
     assert_eq!(copies(&world), ["installed.json"]);
     assert!(!world.data().join("plugin_data/kit").exists());
     plugin(&world, &["remove", "kit"]).await.exits(0).says(&["no such plugin: kit"]);
     world.daemon.restart().await;
-    nothing_is_used(&world).await;
+    assert_parts_unused(&world).await;
     assert_eq!(audited(&world).await, ["plugin_added", "plugin_removed"]);
     assert!(!world.path().join("hooked").exists());
 }
@@ -138,7 +138,7 @@ async fn edited_plugin_is_not_used_until_approved() {
     let world = World::start().await;
     let folder = kit(&world.daemon, "1.0");
     plugin(&world, &["add", &folder, "--yes"]).await.exits(0);
-    all_is_used(&world).await;
+    assert_parts_used(&world).await;
     world.ok(["mcp", "stop", "fake"]).await;
     let copy = copies(&world).into_iter().find(|name| name.starts_with("kit-")).unwrap();
     let server = world.data().join("plugins").join(copy).join("servers/fake.py");
@@ -147,11 +147,11 @@ async fn edited_plugin_is_not_used_until_approved() {
     // Even before the list was checked.
     world.agentctl(["mcp", "test", "fake"]).await.fails().says(&["differ from those that you approved"]);
     plugin(&world, &["list"]).await.exits(0).shows(&["changed, not used"]);
-    no_part_is_told(&world).await;
+    assert_no_part_sent(&world).await;
     plugin(&world, &["show", "kit"]).await.exits(0).shows(&["~ servers/fake.py"]);
     plugin(&world, &["approve", "kit"]).await.exits(2).says(&["~ servers/fake.py", "needs your consent"]);
     plugin(&world, &["approve", "kit", "--yes"]).await.exits(0);
-    all_is_used(&world).await;
+    assert_parts_used(&world).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -190,16 +190,16 @@ async fn consent_at_the_terminal_adds_the_plugins_commands() {
     let mut terminal = Terminal::ready(&world.daemon, &[]);
     terminal.hears("/help", "Ships it (a plugin's)");
     terminal.hears("/ship boats", "Shipped.");
-    let told = last_request(&world);
-    assert!(told.contains("This command of a plugin stands for") && told.contains("Ship boats"), "{told}");
-    assert!(!told.contains("the walrus"), "only what a person types brings files: {told}");
+    let input = last_request(&world);
+    assert!(input.contains("This command of a plugin stands for") && input.contains("Ship boats"), "{input}");
+    assert!(!input.contains("the walrus"), "only typed input attaches files: {input}");
     terminal.leaves();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn hostile_plugin_folders_are_refused_without_a_trace() {
     let world = World::start().await;
-    let refused = async |name: &str, prepare: &dyn Fn(&Path), words: &[&str]| {
+    let refused = async |name: &str, prepare: &dyn Fn(&Path), parts: &[&str]| {
         let folder = world.path().join(name);
         world.write(&format!("{name}/plugin.json"), json!({"name": name}).to_string());
         world.write(&format!("{name}/skills/tax/SKILL.md"), TAX);
@@ -207,7 +207,7 @@ async fn hostile_plugin_folders_are_refused_without_a_trace() {
         let output = plugin(&world, &["add", folder.to_str().unwrap(), "--yes"]).await;
         assert_ne!(output.code, Some(0), "{name}: {}", output.stderr);
         assert!(!output.stderr.contains('\u{1b}'), "{name}: {:?}", output.stderr);
-        output.says(words);
+        output.says(parts);
         assert!(copies(&world).iter().all(|copy| copy == "installed.json"), "{name}: {:?}", copies(&world));
         assert!(listed(&world).await.is_empty(), "{name}");
     };
@@ -277,11 +277,11 @@ async fn broken_part_is_reported_and_the_rest_works() {
             "allowed: unknown key \"grants\"; it is ignored",
         ],
     );
-    all_is_used(&world).await;
+    assert_parts_used(&world).await;
     // Its own rating of harmless tools is ignored.
-    let (told, _) =
+    let (results, _) =
         world.call_all(vec![("mcp_allowed_act", json!({"text": "now"}))], &["--on-interrupt", "deny"]).await;
-    assert!(told[0].contains("E_DENIED"), "{told:?}");
+    assert!(results[0].contains("E_DENIED"), "{results:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -341,7 +341,7 @@ async fn kill_during_add_leaves_a_whole_plugin_or_none() {
         assert!(copies(&world).iter().all(|name| name == "installed.json"), "{:?}", copies(&world));
         let running = world.spawn_agentctl(["plugin", "add", &folder, "--yes"]);
         let is_seen = || async { copies(&world).iter().any(|name| name.contains("draft") || name.starts_with("kit-")) };
-        until("the copy has begun", || async { is_seen().await.then_some(()) }).await;
+        until("copying has started", || async { is_seen().await.then_some(()) }).await;
         world.daemon.kill9().await;
         running.output(Vec::new()).await;
         world.daemon.restart().await;
@@ -375,7 +375,7 @@ async fn concurrent_adds_leave_one_copy_of_each_plugin() {
     let states: Vec<Value> = listed(&world).await.iter().map(|plugin| plugin["state"].clone()).collect();
     assert_eq!(states, ["installed", "installed"]);
     assert_eq!(copies(&world).len(), 3, "{:?}", copies(&world));
-    all_is_used(&world).await;
+    assert_parts_used(&world).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -392,7 +392,7 @@ async fn plugin_from_a_repository_is_fetched_with_git() {
     let address = format!("file://{}", world.path().join("kit").display());
     plugin(&world, &["add", &address, "--yes"]).await.exits(0).says(&["added kit 1.0"]);
     assert_eq!(listed(&world).await[0]["source"], json!(address));
-    all_is_used(&world).await;
+    assert_parts_used(&world).await;
     plugin(&world, &["add", "file:///no/such/place", "--yes"]).await.exits(2).says(&["could not fetch"]);
 }
 

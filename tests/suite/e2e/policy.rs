@@ -17,7 +17,7 @@ async fn with_rules(rules: &str) -> World {
 
 impl World {
     /// Makes the model call this command once, and returns the result.
-    async fn told_of(&self, command: &str, extra: &[&str]) -> String {
+    async fn result_of(&self, command: &str, extra: &[&str]) -> String {
         self.model.reply(Reply::tool_call("run_bash_command", json!({ "command": command })).when("Do it"));
         self.model.reply(Reply::text("I see."));
         let args = [&["run", "Do it"][..], extra].concat();
@@ -34,9 +34,9 @@ impl World {
 #[tokio::test]
 async fn policy_explain_shows_verdict_layer_rule_and_parts() {
     let world = with_rules(RULES).await;
-    let said = world.explained("ls && make test; deploy now | git -C x push").await;
-    assert_eq!(keys(&said), ["call", "explanation"]);
-    let explanation = &said["explanation"];
+    let report = world.explained("ls && make test; deploy now | git -C x push").await;
+    assert_eq!(keys(&report), ["call", "explanation"]);
+    let explanation = &report["explanation"];
     assert_eq!(explanation["verdict"], "deny");
     assert_eq!(explanation["layer"], "tool");
     assert_eq!(explanation["rule"], "tools.run_bash_command.deny: git push");
@@ -49,14 +49,14 @@ async fn policy_explain_shows_verdict_layer_rule_and_parts() {
     assert_eq!(parts, [("ls", "allow"), ("make test", "allow"), ("deploy now", "ask"), ("git -C x push", "deny")]);
 
     let output = world.ok(["policy", "explain", "--", "git", "commit", "-m", "a; b"]).await;
-    for words in ["git commit -m 'a; b'", "ask (medium)", "confirm_exec", "would add: run_bash_command: git commit"] {
-        assert!(output.stdout.contains(words), "{words:?} is missing in:\n{}", output.stdout);
+    for phrase in ["git commit -m 'a; b'", "ask (medium)", "confirm_exec", "would add: run_bash_command: git commit"] {
+        assert!(output.stdout.contains(phrase), "{phrase:?} is missing in:\n{}", output.stdout);
     }
     // Quoted as in the README and after `--`, it is the same.
     let quoted = world.ok(["policy", "explain", "rm -rf build"]).await;
-    let words = world.ok(["policy", "explain", "--", "rm", "-rf", "build"]).await;
+    let output = world.ok(["policy", "explain", "--", "rm", "-rf", "build"]).await;
     assert!(quoted.stdout.starts_with("call     rm -rf build\n"), "{}", quoted.stdout);
-    assert_eq!(quoted.stdout, words.stdout);
+    assert_eq!(quoted.stdout, output.stdout);
     let output = world.ok(["policy", "explain", "write_file", r#"{"path": ".git/config", "content": "x"}"#]).await;
     has_all(&output.stdout, &["ask (high)", "checker", "run or read by other programs", "cannot be granted"]);
     // A session's own settings apply.
@@ -81,14 +81,14 @@ async fn foreign_arguments_are_translated_before_they_are_judged() {
         ("run_bash_command", beyond),
         ("read_file", json!({"filePath": "outputs/b", "explanation": "to see"})),
     ];
-    let (told, output) = world.call_all(calls, &["--on-interrupt", "approve", "--output", "json"]).await;
+    let (results, output) = world.call_all(calls, &["--on-interrupt", "approve", "--output", "json"]).await;
     let session = output.session();
-    assert!(told[0].contains("E_DENIED") && told[0].contains("git push"), "{told:#?}");
-    assert!(told[2].starts_with("exit code 0"), "{told:#?}");
+    assert!(results[0].contains("E_DENIED") && results[0].contains("git push"), "{results:#?}");
+    assert!(results[2].starts_with("exit code 0"), "{results:#?}");
     let note = "[ignored: description; timeout 120000 was read as milliseconds]";
-    assert!(told[2].ends_with(note), "{told:#?}");
-    assert!(told[3].contains("E_INVALID_ARGS") && told[3].contains("\"run_in_background\""), "{told:#?}");
-    assert_eq!(told[4], "a\n\n[ignored: explanation]", "{told:#?}");
+    assert!(results[2].ends_with(note), "{results:#?}");
+    assert!(results[3].contains("E_INVALID_ARGS") && results[3].contains("\"run_in_background\""), "{results:#?}");
+    assert_eq!(results[4], "a\n\n[ignored: explanation]", "{results:#?}");
 
     let records = world.json(["audit", "--session", &session]).await;
     let decided = records.as_array().unwrap().iter().filter(|record| record["kind"] == "call_decided");
@@ -110,15 +110,15 @@ async fn foreign_arguments_are_translated_before_they_are_judged() {
     assert!(interrupt["args"].get("filePath").is_none() && interrupt["preview"].is_string(), "{raised:#}");
     world.ok(["answer", interrupt["id"].as_str().unwrap(), "reject"]).await;
     running.output(Vec::new()).await.exits(5);
-    let said = world.json(["policy", "explain", "write_file", &hidden.to_string()]).await;
-    assert_eq!(said["explanation"]["layer"], "checker", "{said:#}");
+    let message = world.json(["policy", "explain", "write_file", &hidden.to_string()]).await;
+    assert_eq!(message["explanation"]["layer"], "checker", "{message:#}");
 }
 
 #[tokio::test]
 async fn invalid_policy_question_is_refused_with_a_hint() {
     let world = with_rules(RULES).await;
-    let check = async |args: &[&str], words: &[&str]| {
-        world.agentctl([&["policy"][..], args].concat()).await.exits(2).says(words);
+    let check = async |args: &[&str], parts: &[&str]| {
+        world.agentctl([&["policy"][..], args].concat()).await.exits(2).says(parts);
     };
     check(&["explain", "no_such_tool"], &["no_such_tool", "hint:", "agentctl tools"]).await;
     check(&["explain", "write_file", "{"], &["as JSON", "hint:"]).await;
@@ -138,14 +138,14 @@ async fn policy_test_compares_a_rules_file_without_adopting_it() {
     let tried = tried.to_str().unwrap();
     let calls = ["cargo test", "git push", "terraform plan", "ls", r#"write_file {"path": "a", "content": "b"}"#];
     let output = world.ok([&["policy", "test", tried, "--json"][..], &calls].concat()).await;
-    let said = output.json();
-    assert_eq!(keys(&said), ["balance", "calls", "changed", "file"]);
+    let report = output.json();
+    assert_eq!(keys(&report), ["balance", "calls", "changed", "file"]);
     assert_eq!(
-        verdicts(&said),
+        verdicts(&report),
         [("ask", "allow"), ("deny", "ask"), ("ask", "deny"), ("allow", "allow"), ("ask", "ask")]
     );
-    assert_eq!(said["changed"], 3);
-    assert_eq!(said["balance"], json!({"allowed": 1, "asked": -1, "denied": 0}));
+    assert_eq!(report["changed"], 3);
+    assert_eq!(report["balance"], json!({"allowed": 1, "asked": -1, "denied": 0}));
 
     let output = world.ok([&["policy", "test", tried][..], &calls].concat()).await;
     output.shows(&["tools.run_bash_command.deny: terraform", "3 of 5 calls would change", "1 more allowed"]);
@@ -154,10 +154,10 @@ async fn policy_test_compares_a_rules_file_without_adopting_it() {
     world.ok(["policy", "test", tried]).await.says(&[]);
 
     // An error is shown with its position.
-    let check = async |text: &str, words: &[&str]| {
+    let check = async |text: &str, parts: &[&str]| {
         world.write("wrong.yaml", text);
         let path = world.path().join("wrong.yaml");
-        world.agentctl(["policy", "test", path.to_str().unwrap(), "ls"]).await.exits(2).says(words);
+        world.agentctl(["policy", "test", path.to_str().unwrap(), "ls"]).await.exits(2).says(parts);
     };
     check("tools:\n  x:\n    patterns:\n      high_risk: ['a(']\n", &["wrong.yaml:4:20", "unclosed group", "hint:"])
         .await;
@@ -174,7 +174,7 @@ async fn policy_test_compares_a_rules_file_without_adopting_it() {
 async fn policy_test_judges_earlier_calls_of_the_audit_log() {
     let world = with_rules(RULES).await;
     for command in ["git push --all", "git push origin x", "echo one", "deploy now"] {
-        world.told_of(command, &["--on-interrupt", "deny"]).await;
+        world.result_of(command, &["--on-interrupt", "deny"]).await;
     }
     let tried = world.write("new.yaml", "tools: {run_bash_command: {deny: [deploy], patterns: {high_risk: []}}}\n");
     let tried = tried.to_str().unwrap();
@@ -183,12 +183,12 @@ async fn policy_test_judges_earlier_calls_of_the_audit_log() {
     for session in fs::read_dir(&workspaces).unwrap() {
         fs::remove_dir_all(session.unwrap().path()).unwrap();
     }
-    let said = world.json(["policy", "test", tried, "--audit"]).await;
+    let report = world.json(["policy", "test", tried, "--audit"]).await;
     assert_eq!(fs::read_dir(&workspaces).unwrap().count(), 0);
-    assert_eq!(keys(&said), ["balance", "changed", "changes", "file", "judged", "skipped"]);
-    holds(&said, json!({"judged": 4, "skipped": 0, "changed": 3}));
-    assert_eq!(said["balance"], json!({"allowed": 0, "asked": 1, "denied": -1}));
-    let changes: Vec<(u64, &str, &str)> = said["changes"]
+    assert_eq!(keys(&report), ["balance", "changed", "changes", "file", "judged", "skipped"]);
+    holds(&report, json!({"judged": 4, "skipped": 0, "changed": 3}));
+    assert_eq!(report["balance"], json!({"allowed": 0, "asked": 1, "denied": -1}));
+    let changes: Vec<(u64, &str, &str)> = report["changes"]
         .as_array()
         .unwrap()
         .iter()
@@ -219,13 +219,13 @@ async fn reloaded_rules_apply_and_broken_ones_are_rejected() {
     let verdict = async |command: &str| world.explained(command).await["explanation"]["verdict"].clone();
     assert_eq!(verdict("frobnicate").await, "deny");
     world.write("config/hitl_rules.yaml", "tools: {run_bash_command: {deny: [terraform]}}\n");
-    assert_eq!(verdict("frobnicate").await, "deny", "nothing changes by itself");
+    assert_eq!(verdict("frobnicate").await, "deny", "the rules are not reloaded by themselves");
     world.ok(["reload"]).await.says(&[]);
     assert_eq!((verdict("frobnicate").await, verdict("terraform").await), (json!("ask"), json!("deny")));
 
     world.write("config/hitl_rules.yaml", "tools:\n  run_bash_command:\n    deny: [')', 'a/b']\n");
     world.agentctl(["reload"]).await.fails().says(&["hitl_rules.yaml:3:", "a/b", "hint:"]);
-    assert_eq!(verdict("terraform").await, "deny", "the rules from before go on");
+    assert_eq!(verdict("terraform").await, "deny", "the previous rules stay in effect");
     world.still_serves().await;
 }
 
@@ -237,7 +237,7 @@ async fn rules_changed_during_a_turn_apply_to_its_next_call() {
     world.model.reply(Reply::tool_call("ask_human", json!({"question": "Go on?"})).when("Do both"));
     world.model.reply(Reply::tool_call("run_bash_command", json!({"command": "terraform plan"})));
     let running = world.spawn_agentctl(["run", "Do both", "--on-interrupt", "wait", "--output", "json"]);
-    let pending = until("the question", || async {
+    let pending = until("a question is pending", || async {
         let pending = world.agentctl(["interrupts", "--json"]).await.json();
         pending.as_array().unwrap().first().map(|first| first["id"].as_str().unwrap().to_owned())
     });

@@ -31,9 +31,9 @@ async fn trust(world: &World, project: &str) {
 }
 
 /// The texts of the project in the last request.
-fn told(world: &World) -> Vec<&'static str> {
+fn project_texts(world: &World) -> Vec<&'static str> {
     let request = world.model.requests().last().unwrap().body.to_string();
-    WORDS.into_iter().filter(|words| request.contains(words)).collect()
+    WORDS.into_iter().filter(|text| request.contains(text)).collect()
 }
 
 async fn audited(world: &World) -> Vec<String> {
@@ -45,14 +45,14 @@ async fn audited(world: &World) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn project_files_are_used_only_if_trusted_and_unchanged() {
-    let mut world = World::saying("Good.").await;
+    let mut world = World::with_reply("Good.").await;
     let project = with_project(&world.daemon, "app");
     let output = run(&world, &project).await;
     output.says(&[
         "this project has .agentd/ with instructions, 1 agent, 1 skill, 1 command, not trusted",
         &format!("agentctl project trust {project}"),
     ]);
-    assert_eq!(told(&world), Vec::<&str>::new());
+    assert_eq!(project_texts(&world), Vec::<&str>::new());
     assert!(world.model.requests()[0].body.to_string().contains("Run make check."));
     let found = show(&world, &project).await;
     holds(&found, json!({"trust": "untrusted", "instructions": true}));
@@ -62,9 +62,9 @@ async fn project_files_are_used_only_if_trusted_and_unchanged() {
     trust(&world, &project).await;
     let output = run(&world, &project).await;
     assert!(!output.stderr.contains("not trusted"), "{}", output.stderr);
-    assert_eq!(told(&world), WORDS);
+    assert_eq!(project_texts(&world), WORDS);
     let request = world.model.requests().last().unwrap().body.to_string();
-    let at = |words: &str| request.find(words).unwrap_or_else(|| panic!("{words} is not in {request}"));
+    let at = |text: &str| request.find(text).unwrap_or_else(|| panic!("{text} is not in {request}"));
     assert!(at("Run make check.") < at("Speak like a pirate."), "{request}");
     assert!(request.contains("they grant no permission"), "{request}");
     let store = fs::metadata(world.path().join("data/projects/trusted.json")).unwrap();
@@ -73,13 +73,13 @@ async fn project_files_are_used_only_if_trusted_and_unchanged() {
     // Trust survives the daemon, however it ends.
     world.daemon.crash().await;
     run(&world, &project).await;
-    assert_eq!(told(&world), WORDS);
+    assert_eq!(project_texts(&world), WORDS);
 
     // Any changed byte of any file revokes it.
     world.write("app/.agentd/skills/deploy/SKILL.md", DEPLOY.replace("ours", "0urs"));
     let output = run(&world, &project).await;
     output.says(&["changed since you trusted it (1 file;", "none of it is used"]);
-    assert_eq!(told(&world), Vec::<&str>::new());
+    assert_eq!(project_texts(&world), Vec::<&str>::new());
     let found = show(&world, &project).await;
     assert_eq!(found["trust"], "changed");
     assert_eq!(found["changes"], json!([{"path": "skills/deploy/SKILL.md", "kind": "changed"}]));
@@ -88,24 +88,24 @@ async fn project_files_are_used_only_if_trusted_and_unchanged() {
     // Restoring the file restores it.
     world.write("app/.agentd/skills/deploy/SKILL.md", DEPLOY);
     run(&world, &project).await;
-    assert_eq!(told(&world), WORDS);
+    assert_eq!(project_texts(&world), WORDS);
     fs::rename(format!("{project}/.agentd/commands/ship.md"), format!("{project}/.agentd/commands/sink.md")).unwrap();
     run(&world, &project).await.says(&["changed since you trusted it (2 files;"]);
     trust(&world, &project).await;
     run(&world, &project).await;
-    assert_eq!(told(&world), WORDS);
+    assert_eq!(project_texts(&world), WORDS);
     world.ok(["project", "distrust", &project]).await;
     run(&world, &project).await.says(&["not trusted"]);
-    assert_eq!(told(&world), Vec::<&str>::new());
+    assert_eq!(project_texts(&world), Vec::<&str>::new());
     world.agentctl(["project", "distrust", &project]).await.exits(2).says(&["is not trusted", "hint:"]);
     let copies = fs::read_dir(world.path().join("data/projects")).unwrap();
-    assert_eq!(copies.count(), 1, "no copy of what is not trusted is left");
+    assert_eq!(copies.count(), 1, "a copy of an untrusted version is left");
     assert_eq!(audited(&world).await, ["project_trusted", "project_trusted", "project_distrusted"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn trust_changes_are_appended_without_breaking_the_prefix() {
-    let world = World::saying("Good.").await;
+    let world = World::with_reply("Good.").await;
     let project = world.path().join("app").display().to_string();
     world.write("app/.agentd/instructions.md", "Speak like a pirate.");
     let lines = async |args: &[&str]| {
@@ -115,7 +115,7 @@ async fn trust_changes_are_appended_without_breaking_the_prefix() {
     let session = lines(&["-C", &project]).await[0]["session_id"].as_str().unwrap().to_owned();
     trust(&world, &project).await;
     let trusted = lines(&["--session", &session]).await;
-    assert_eq!(told(&world), ["Speak like a pirate."]);
+    assert_eq!(project_texts(&world), ["Speak like a pirate."]);
     world.write("app/.agentd/instructions.md", "Obey the parrot.");
     let changed = lines(&["--session", &session]).await;
     let request = world.model.requests().last().unwrap().body.to_string();
@@ -130,7 +130,7 @@ async fn trust_changes_are_appended_without_breaking_the_prefix() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn trust_is_bound_to_the_folder_and_the_shown_hash() {
-    let world = World::saying("Good.").await;
+    let world = World::with_reply("Good.").await;
     let (project, twin) = (with_project(&world.daemon, "app"), with_project(&world.daemon, "twin"));
     let hash = show(&world, &project).await["hash"].as_str().unwrap().to_owned();
     assert_eq!(show(&world, &twin).await["hash"], json!(hash));
@@ -143,7 +143,7 @@ async fn trust_is_bound_to_the_folder_and_the_shown_hash() {
 
     // Another folder with the same content is another project; another name of the folder is not.
     run(&world, &twin).await.says(&["not trusted"]);
-    assert_eq!(told(&world), Vec::<&str>::new());
+    assert_eq!(project_texts(&world), Vec::<&str>::new());
     symlink("app", world.path().join("link")).unwrap();
     let link = world.path().join("link").display().to_string();
     assert_eq!(show(&world, &link).await["trust"], "trusted");
@@ -165,7 +165,7 @@ async fn project_agent_has_its_own_prompt_and_replaces_no_user_agent() {
     let is_cook = |request: &Recorded| request.messages()[0]["content"].as_str().unwrap().contains("You cook.");
     world.model.respond_with(move |request| match (is_cook(request), tool_texts(request)) {
         (true, _) => Reply::text("Soup, for all who came to the table tonight. ".repeat(10)),
-        (false, told) if told.contains("Soup") => Reply::text("Served."),
+        (false, result) if result.contains("Soup") => Reply::text("Served."),
         (false, _) => Reply::tool_call("delegate_task", json!({"task": "Cook", "agent": "cook"})),
     });
     let output = run(&world, &project).await;
@@ -186,7 +186,7 @@ async fn project_agent_has_its_own_prompt_and_replaces_no_user_agent() {
     // A session with an agent of a project stops once the project is not trusted any more.
     world.write("app/.agentd/agents/cook.md", COOK.replace("You cook.", "You poison."));
     world.model.respond_with(|request| match tool_texts(request) {
-        told if told.contains("no such agent") => Reply::text("Nobody cooks."),
+        result if result.contains("no such agent") => Reply::text("Nobody cooks."),
         _ => Reply::tool_call("delegate_task", json!({"task": "Cook", "agent": "cook"})),
     });
     assert_eq!(run(&world, &project).await.stdout.trim(), "Nobody cooks.");
@@ -210,10 +210,10 @@ async fn model_cannot_trust_a_project() {
     ];
     let writable = format!("{project}:rw");
     let args = ["-C", &writable, "--mode", "auto", "--on-interrupt", "deny", "--output", "json"];
-    let (told, output) = world.call_all(calls, &args).await;
-    assert!(told[..3].iter().all(|told| told.starts_with("E_DENIED")), "{told:#?}");
+    let (results, output) = world.call_all(calls, &args).await;
+    assert!(results[..3].iter().all(|result| result.starts_with("E_DENIED")), "{results:#?}");
     // A command in the sandbox runs, and does not find such a file.
-    assert!(!told[3].contains("exit code 0"), "{told:#?}");
+    assert!(!results[3].contains("exit code 0"), "{results:#?}");
     assert!(output.json()["denials"].as_array().unwrap().len() >= 3);
     let after = (show(&world, &project).await["hash"].clone(), fs::read(&store).unwrap());
     assert_eq!((before, audited(&world).await.len()), (after, 1));
@@ -221,7 +221,7 @@ async fn model_cannot_trust_a_project() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn hostile_project_files_are_reported_and_skipped() {
-    let world = World::saying("Good.").await;
+    let world = World::with_reply("Good.").await;
     let project = with_project(&world.daemon, "app");
     let agentd = world.path().join("app/.agentd");
     let secret = world.write("secret.txt", "hunter2");
@@ -240,7 +240,7 @@ async fn hostile_project_files_are_reported_and_skipped() {
     }
     let found = show(&world, &project).await;
     let problems: Vec<String> = found["problems"].as_array().unwrap().iter().map(ToString::to_string).collect();
-    for (file, why) in [
+    for (file, reason) in [
         ("instructions.md", "not a regular file"),
         ("commands/large.md", "larger than 64 KiB"),
         ("agents/bytes.md", "not UTF-8"),
@@ -249,8 +249,8 @@ async fn hostile_project_files_are_reported_and_skipped() {
         ("skills/home", "is a link"),
         ("skills/pipe", "leads out"),
     ] {
-        let is_told = |problem: &String| problem.contains(file) && problem.contains(why);
-        assert!(problems.iter().any(is_told), "{file}: {why} is not in {problems:#?}");
+        let is_reported = |problem: &String| problem.contains(file) && problem.contains(reason);
+        assert!(problems.iter().any(is_reported), "{file}: {reason} is not in {problems:#?}");
     }
     assert_eq!(found["ignored"], json!([".env", "hitl_rules.yaml", "mcp_servers.yaml", "models.yaml"]));
     let commands = found["commands"].as_array().unwrap().iter().map(|command| command["name"].as_str().unwrap());
@@ -263,7 +263,7 @@ async fn hostile_project_files_are_reported_and_skipped() {
 
     trust(&world, &project).await;
     run(&world, &project).await;
-    assert_eq!(told(&world), ["transfer_to_cook", "How we deploy"]);
+    assert_eq!(project_texts(&world), ["transfer_to_cook", "How we deploy"]);
     assert!(!world.model.requests().last().unwrap().body.to_string().contains("hunter2"));
     let found = show(&world, &project).await;
     assert_eq!(found["commands"][0], json!({"name": "alias", "text": "Ship it.\n"}));

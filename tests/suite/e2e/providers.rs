@@ -129,10 +129,10 @@ async fn each_provider_gets_back_its_own_data_across_a_restart() {
 #[tokio::test]
 async fn both_providers_accept_a_switch_to_the_other_and_back() {
     let providers = with_tools();
-    for (at, here) in providers.iter().enumerate() {
-        let there = providers[(at + 1) % providers.len()];
-        let (one, other) = (server(*here).await, server(there).await);
-        let mut talk = Conversation::with(&[slot("base", *here, &one), slot("code", there, &other)]).await;
+    for (at, provider) in providers.iter().enumerate() {
+        let next_provider = providers[(at + 1) % providers.len()];
+        let (one, other) = (server(*provider).await, server(next_provider).await);
+        let mut talk = Conversation::with(&[slot("base", *provider, &one), slot("code", next_provider, &other)]).await;
         let turn = |names: &[&str]| {
             let steps = names.iter().map(|name| reads(&[name]));
             steps.chain([Reply::text("Done.")]).collect::<Vec<_>>()
@@ -148,16 +148,21 @@ async fn both_providers_accept_a_switch_to_the_other_and_back() {
 
 #[tokio::test]
 async fn last_answer_of_a_turn_may_use_another_provider() {
-    for there in with_tools() {
-        let here = if there == Provider::Mistral { Provider::Kimi } else { Provider::Mistral };
-        let (one, other) = (server(here).await, server(there).await);
-        let talk = Conversation::with(&[slot("base", here, &one), slot("chat", there, &other)]).await;
+    for second in with_tools() {
+        let first = if second == Provider::Mistral { Provider::Kimi } else { Provider::Mistral };
+        let (one, other) = (server(first).await, server(second).await);
+        let talk = Conversation::with(&[slot("base", first, &one), slot("chat", second, &other)]).await;
         one.reply(Reply { text: "I look.".to_owned(), ..reads(&["a", "b"]) }).reply(reads(&["c"]));
         other.reply(Reply::text("That is all."));
         let project = talk.daemon.path().join("project").display().to_string();
         let output = talk.daemon.agentctl(["run", "Read.", "--max-steps", "2", "-C", &project]).await;
-        assert_eq!((one.refusals(), other.refusals()), (Vec::new(), Vec::new()), "{there:?}: {}", output.stderr);
-        assert_eq!((output.stdout.trim(), other.requests().len()), ("That is all.", 1), "{there:?}: {}", output.stderr);
+        assert_eq!((one.refusals(), other.refusals()), (Vec::new(), Vec::new()), "{second:?}: {}", output.stderr);
+        assert_eq!(
+            (output.stdout.trim(), other.requests().len()),
+            ("That is all.", 1),
+            "{second:?}: {}",
+            output.stderr
+        );
     }
 }
 

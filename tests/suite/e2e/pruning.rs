@@ -40,7 +40,10 @@ async fn sessions_are_filtered_and_removed_together() {
     // A waiting and a pinned session are never removed.
     world.model.reply(Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": "a\n"})));
     let waiting = world.spawn_agentctl(["run", "Write it", "--on-interrupt", "wait"]);
-    until("it waits", async || (world.titles(&["--status", "waiting"]).await == ["Write it"]).then_some(())).await;
+    until("the session is waiting", async || {
+        (world.titles(&["--status", "waiting"]).await == ["Write it"]).then_some(())
+    })
+    .await;
     assert_eq!(world.titles(&["--status", "open"]).await, ["Write it"]);
     world.ok(["sessions", "pin", "Mend the roof"]).await;
     world.daemon.crash().await;
@@ -57,8 +60,8 @@ async fn sessions_are_filtered_and_removed_together() {
     prune(&["--dry-run", "barn"]).await.exits(0).shows(&["Paint the barn", "1 session would be deleted"]);
     assert_eq!(world.titles(&[]).await.len(), 4, "a dry run removes nothing");
     world.ok(["sessions", "prune", "--yes"]).await.shows(&["no session is old enough"]);
-    let told = prune(&["--yes", "--project", app, "--json"]).await.exits(0).json();
-    assert_eq!((&told["count"], &told["dry_run"]), (&json!(1), &Value::Bool(false)), "{told:#}");
+    let report = prune(&["--yes", "--project", app, "--json"]).await.exits(0).json();
+    assert_eq!((&report["count"], &report["dry_run"]), (&json!(1), &Value::Bool(false)), "{report:#}");
     assert_eq!(world.titles(&[]).await.len(), 3);
     prune(&["--yes"]).await.exits(0).shows(&["1 session deleted"]);
     let mut left = world.titles(&[]).await;

@@ -66,24 +66,24 @@ async fn acknowledged_data_survives_random_kills() {
         daemon.ended().await;
         let touched = ledger.take_in(acknowledged);
         daemon.restart().await;
-        let place = format!("seed {seed}, kill {round} of {kills}, after {life:?}");
-        holdings::check_database(&daemon, &place);
-        let client = Client::connect(&daemon.socket()).await.expect("a daemon that answers");
+        let context = format!("seed {seed}, kill {round} of {kills}, after {life:?}");
+        holdings::check_database(&daemon, &context);
+        let client = Client::connect(&daemon.socket()).await.expect("the daemon answers");
         let at = At { daemon: &daemon, client: &client };
         let again = ledger.some_of(&mut random, CHECKED_AGAIN);
         for session in touched.into_iter().chain(again) {
-            ledger.check(at, &session, &mut random, &place).await;
+            ledger.check(at, &session, &mut random, &context).await;
         }
-        ledger.check_files(&client, &daemon, &place).await;
+        ledger.check_files(&client, &daemon, &context).await;
         let verified = daemon.agentctl(["audit", "verify"]).await;
-        assert_eq!(verified.code, Some(0), "{place}: {}{}", verified.stdout, verified.stderr);
+        assert_eq!(verified.code, Some(0), "{context}: {}{}", verified.stdout, verified.stderr);
     }
-    let client = Client::connect(&daemon.socket()).await.expect("a daemon that answers");
+    let client = Client::connect(&daemon.socket()).await.expect("the daemon answers");
     let at = At { daemon: &daemon, client: &client };
     for session in ledger.known_sessions() {
         ledger.check(at, &session, &mut random, &format!("seed {seed}, at the end")).await;
     }
     println!("seed {seed}: {kills} kills, {:?}", ledger.counts);
-    assert!(ledger.is_telling(kills), "too little was acknowledged to show anything: {:?}", ledger.counts);
+    assert!(ledger.is_meaningful(kills), "too little was acknowledged for a meaningful run: {:?}", ledger.counts);
     assert_eq!(daemon.sigterm().await, Some(0));
 }

@@ -28,7 +28,7 @@ async fn stalled_reader_blocks_no_client_and_loses_no_stored_event() {
     assert!(stalled.event().await.is_some());
     // From here on, `stalled` is not read until the turn has ended.
     let seen = turn.to_the_end().await;
-    assert!(answer(&seen).is_some_and(|text| text == fast_text(DELTAS)), "every byte is right");
+    assert!(answer(&seen).is_some_and(|text| text == fast_text(DELTAS)), "the answer is complete");
 
     let mut caught_up = vec![];
     let mut deltas = 0;
@@ -39,8 +39,8 @@ async fn stalled_reader_blocks_no_client_and_loses_no_stored_event() {
             deltas += 1;
         }
     }
-    assert_eq!(caught_up, seen[1..], "what is stored comes in order and without a gap");
-    assert!(deltas < DELTAS, "what nobody read was not kept for ever");
+    assert_eq!(caught_up, seen[1..], "stored events arrive in order without gaps");
+    assert!(deltas < DELTAS, "unread deltas are dropped");
     // Late subscribers get the same events.
     let late = slow.subscribe(&session, 0, true).await.unwrap().to_the_end().await;
     assert_eq!(late, seen);
@@ -80,7 +80,7 @@ async fn concurrent_turns_each_get_their_own_answer() {
 #[tokio::test]
 async fn a_second_turn_is_refused_while_the_first_runs() {
     let world = World::start().await;
-    world.model.reply(Reply::text("One two three").hang_behind("two"));
+    world.model.reply(Reply::text("One two three").hang_after_text("two"));
     let mut running = world.spawn_agentctl(["run", "Hi", "--output", "stream-json"]);
     let (delta, _) = running.event("item_delta").await;
     let session = delta["session_id"].as_str().unwrap();
@@ -98,12 +98,12 @@ async fn a_second_turn_is_refused_while_the_first_runs() {
 async fn attach_shows_the_live_turn_in_a_second_terminal() {
     let world = World::configured("service: {log_level: debug}").await;
     let args = ["run", "Hi", "--output", "stream-json"];
-    world.model.reply(Reply::text("One two three four").hold_behind("two").when("Hi"));
+    world.model.reply(Reply::text("One two three four").hold_after_text("two").when("Hi"));
     let mut running = world.spawn_agentctl(args);
     let (delta, _) = running.event("item_delta").await;
     let session = delta["session_id"].as_str().unwrap();
     let attached = world.spawn_agentctl(["attach", session]);
-    until_true("it is attached", || world.followers() > 0).await;
+    until_true("the client is attached", || world.followers() > 0).await;
     world.model.go_on();
     let attached = attached.output(Vec::new()).await.exits(0);
     assert!(attached.stdout.contains("One two three four"), "{attached:?}");

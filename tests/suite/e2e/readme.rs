@@ -107,7 +107,7 @@ impl Reader {
     async fn asked(&self) -> String {
         let line = "agentctl run 'Write it' -C .:rw --detach";
         let session = self.types(line).await.exits(0).stdout.trim().to_owned();
-        until("the question is there", || async {
+        until("a question is pending", || async {
             let open = self.home.json(["interrupts"]).await;
             (!open.as_array().unwrap().is_empty()).then_some(())
         })
@@ -118,8 +118,8 @@ impl Reader {
 
 #[test]
 fn every_readme_command_has_a_trial() {
-    let known: Vec<&str> = LINES.iter().map(|(line, _)| *line).collect();
-    assert_eq!(commands(), known, "each command of README.md has its line in this test, with how it is tried");
+    let listed: Vec<&str> = LINES.iter().map(|(line, _)| *line).collect();
+    assert_eq!(commands(), listed, "every command of README.md is listed in this test");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -127,10 +127,10 @@ async fn every_readme_command_works() {
     let reader = Reader::new().await;
     reader.with_changes().await;
     reader.model.respond_with(|request| match (request.last_user(), tool_texts(request).as_str()) {
-        (said, "") if said.contains("Write it") => {
+        (text, "") if text.contains("Write it") => {
             Reply::tool_call("write_file", json!({"path": "/project/written.txt", "content": "x\n"}))
         }
-        (said, "") => Reply::text(format!("You said: {said}")),
+        (text, "") => Reply::text(format!("You said: {text}")),
         _ => Reply::text("It is written."),
     });
     let mut session = String::new();
@@ -138,10 +138,10 @@ async fn every_readme_command_works() {
         if line.contains(" ID ") {
             session = reader.asked().await;
         }
-        let (typed, words) = match trial {
-            Runs(words) => (line.to_owned(), words),
-            With(others, words) => {
-                (others.iter().fold(line.to_owned(), |line, (this, other)| line.replace(this, other)), words)
+        let (typed, expected) = match trial {
+            Runs(expected) => (line.to_owned(), expected),
+            With(others, expected) => {
+                (others.iter().fold(line.to_owned(), |line, (this, other)| line.replace(this, other)), expected)
             }
             Made(target) => {
                 assert!(MAKEFILE.contains(&format!("\n{target}: ")), "make has no target {target}");
@@ -153,8 +153,8 @@ async fn every_readme_command_works() {
                 chat.leaves();
                 continue;
             }
-            Untried(why) => {
-                println!("{line}: not tried: {why}");
+            Untried(reason) => {
+                println!("{line}: not tried: {reason}");
                 continue;
             }
         };
@@ -162,13 +162,13 @@ async fn every_readme_command_works() {
             let sessions = reader.home.json(["sessions", "list"]).await;
             session = sessions[0]["id"].as_str().unwrap().to_owned();
         }
-        let said = reader.types(&format!("SESSION={session}\n{typed}")).await;
-        let all = format!("{}{}", said.stdout, said.stderr);
-        assert_eq!(said.code, Some(0), "{typed}\n{all}");
+        let output = reader.types(&format!("SESSION={session}\n{typed}")).await;
+        let all = format!("{}{}", output.stdout, output.stderr);
+        assert_eq!(output.code, Some(0), "{typed}\n{all}");
         // Escaped as JSON, or unchanged.
         assert!(
-            all.contains(words) || all.contains(&words.replace('"', "\\\"")),
-            "{typed}: {words:?} is not in\n{all}"
+            all.contains(expected) || all.contains(&expected.replace('"', "\\\"")),
+            "{typed}: {expected:?} is not in\n{all}"
         );
         if line.contains(" ID ") {
             until("the turn has ended", || async {
@@ -212,7 +212,7 @@ async fn readme_picture_matches_the_real_screen() {
     screen.prompt();
     let shown = screen.rows();
     let differ = || shown.lines().map(without_numbers).ne(picture().lines().map(without_numbers));
-    assert!(!differ(), "README.md shows something else than this, which is what one gets:\n\n{shown}\n");
+    assert!(!differ(), "README.md differs from the actual output:\n\n{shown}\n");
 }
 
 /// Replaces all numbers and units of time in a line.
@@ -250,9 +250,9 @@ impl Screen {
 
     /// Waits for a text, and processes all output up to it. Non-ASCII characters are not decoded.
     #[track_caller]
-    fn sees(&mut self, words: &str) {
-        let before = self.terminal.sees(words);
-        let bytes: Vec<u8> = before.chars().chain(words.chars()).filter_map(|byte| u8::try_from(byte).ok()).collect();
+    fn sees(&mut self, text: &str) {
+        let before = self.terminal.sees(text);
+        let bytes: Vec<u8> = before.chars().chain(text.chars()).filter_map(|byte| u8::try_from(byte).ok()).collect();
         self.parser.process(&bytes);
     }
 

@@ -47,12 +47,12 @@ async fn replay_needs_no_model_and_changes_nothing() {
     let file = file.to_str().unwrap();
     let played = world.ok(["run", "--replay", file, "-C", &project(&world)]).await;
     assert_eq!(played.stdout.trim(), "It is done.", "{}", played.stderr);
-    assert_eq!(world.model.requests().len(), asked, "no model was asked");
+    assert_eq!(world.model.requests().len(), asked, "a model was called");
     assert_eq!(fs::read_to_string(world.path().join("project/notes.txt")).unwrap(), "old words\n");
     assert_eq!(world.ok(["sessions", "list", "--json"]).await.stdout, sessions);
     assert_eq!(world.ok(["usage", "--json"]).await.stdout, usage);
     let left = fs::read_dir(world.path().join("data/replays")).map_or(0, Iterator::count);
-    assert!(left <= 1, "the folder of a replay goes with it");
+    assert!(left <= 1, "a folder of a replay is left");
 }
 
 #[tokio::test]
@@ -74,7 +74,7 @@ async fn replay_on_another_daemon_shows_a_changed_prompt() {
     other.ok(["run", "--replay", &copy, "-C", &folder]).await;
     let updated = fs::read_to_string(&copy).unwrap();
     let changed = updated.lines().zip(text.lines()).filter(|(now, then)| now != then).count();
-    assert_eq!((changed, updated.lines().count()), (1, text.lines().count()), "one line of it is another");
+    assert_eq!((changed, updated.lines().count()), (1, text.lines().count()), "exactly one line is updated");
 }
 
 #[tokio::test]
@@ -119,9 +119,9 @@ async fn test_folder_reports_passes_and_failures() {
                  tools: {called: [grep], not_called: [read_file], at_most: 1}\n  cost: {max_steps: 2}\n";
     write("fails.yaml", fails);
     let failed = world.agentctl(["test", &folder, "--junit", &junit]).await.exits(1);
-    let told = &failed.stdout;
+    let stdout = &failed.stdout;
     has_all(
-        told,
+        stdout,
         &[
             "ok     a/notes",
             "FAILED fails",
@@ -154,7 +154,7 @@ async fn live_test_is_limited_by_the_command_line() {
         let args = ["test", folder.to_str().unwrap(), "--live"].into_iter().chain(permitted.iter().copied());
         world.agentctl(args).await
     };
-    for (project, permitted, words) in [
+    for (project, permitted, phrase) in [
         ("fixture", &[][..], "--approve permits that"),
         ("fixture", &["--approve"], "--writable permits that"),
         ("fixture", &["--writable"], "--approve permits that"),
@@ -162,7 +162,7 @@ async fn live_test_is_limited_by_the_command_line() {
         ("linked", &["--approve", "--writable"], "outside of the tests"),
         (&project(&world), &["--approve", "--writable"], "outside of the tests"),
     ] {
-        test(project, permitted).await.exits(2).says(&[words, "hint:"]);
+        test(project, permitted).await.exits(2).says(&[phrase, "hint:"]);
     }
     assert_eq!((notes("project"), notes("tests/fixture")), ("old words\n".to_owned(), "old words\n".to_owned()));
     test("fixture", &["--approve", "--writable"]).await;
@@ -195,9 +195,9 @@ async fn invalid_tests_and_recordings_are_refused_with_the_reason() {
             "line 2 of the recording",
         ),
     ];
-    for (name, text, words) in recordings {
+    for (name, text, phrase) in recordings {
         let failed = tried(name, text).await.exits(1);
-        assert!(failed.stdout.contains(words), "{name}: {}", failed.stdout);
+        assert!(failed.stdout.contains(phrase), "{name}: {}", failed.stdout);
     }
     world.still_serves().await;
 }
@@ -259,8 +259,8 @@ async fn compacted_session_can_be_replayed_later() {
         if is_summed_up() {
             break;
         }
-        let said = format!("We build chapter {chapter}. {}", "The wall is long. ".repeat(200));
-        world.ok(["run", &said, "--session", &session]).await;
+        let text = format!("We build chapter {chapter}. {}", "The wall is long. ".repeat(200));
+        world.ok(["run", &text, "--session", &session]).await;
     }
     let context = world.agentctl(["context", &session]).await;
     assert!(is_summed_up(), "{context:?}");
@@ -269,7 +269,7 @@ async fn compacted_session_can_be_replayed_later() {
     let second = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     world.ok(["sessions", "record", &session, "-o", path]).await;
     let recorded = second();
-    until_true("another second has begun", || second() > recorded).await;
+    until_true("the next second has started", || second() > recorded).await;
     world.ok(["run", "--replay", path]).await.shows(&["Noted."]);
 }
 

@@ -56,9 +56,12 @@ impl World {
         (output, self.model.requests().split_off(before))
     }
 
-    async fn kept(&self, words: &str) {
+    async fn wait_until_stored(&self, phrase: &str) {
         let file = self.daemon.data().join("model-facts.json");
-        until(words, async || fs::read_to_string(&file).ok().filter(|text| text.contains(words))).await;
+        until(&format!("{phrase} is stored"), async || {
+            fs::read_to_string(&file).ok().filter(|text| text.contains(phrase))
+        })
+        .await;
     }
 
     fn picture(&self, name: &str, content: &[u8]) -> String {
@@ -80,23 +83,23 @@ fn tools(request: &Recorded) -> Vec<Value> {
 async fn pictures(wire: &'static str) {
     let mut world = World::start(wire).await;
     let red = world.picture("red.png", RED);
-    for (number, (status, words)) in WORDS.into_iter().enumerate() {
+    for (number, (status, message)) in WORDS.into_iter().enumerate() {
         world.choose(&format!("m-{number}")).await;
         let answer = move |request: &Recorded| match shows(request) {
-            true if request.sent()["model"] != "sees" => Reply::refusal(status, words),
+            true if request.sent()["model"] != "sees" => Reply::refusal(status, message),
             _ => Reply::text("Blue."),
         };
         world.model.respond_with(answer);
         let (output, asked) = world.asked("Which colour?", &["--file", &red]).await;
-        assert_eq!(warnings(&output, "pictures_not_shown").len(), 1, "{words}: {}", output.stdout);
-        assert!(warnings(&output, "tools_in_text").is_empty(), "{words}");
+        assert_eq!(warnings(&output, "pictures_not_shown").len(), 1, "{message}: {}", output.stdout);
+        assert!(warnings(&output, "tools_in_text").is_empty(), "{message}");
         assert!(
             shows(&asked[0]) && !shows(asked.last().unwrap()) && !tools(asked.last().unwrap()).is_empty(),
-            "{words}"
+            "{message}"
         );
         // The file is kept and mentioned, and the session continues without the picture.
         let (output, asked) = world.asked("Sure?", &["--session", &output.session()]).await;
-        assert!(asked.len() == 1 && !shows(&asked[0]) && asked[0].text.contains("red.png"), "{words}");
+        assert!(asked.len() == 1 && !shows(&asked[0]) && asked[0].text.contains("red.png"), "{message}");
         assert!(warnings(&output, "pictures_not_shown").is_empty() && warnings(&output, "model_retry").is_empty());
     }
     // Another model of the same server accepts pictures.
@@ -105,14 +108,14 @@ async fn pictures(wire: &'static str) {
     assert!(asked.len() == 1 && shows(&asked[0]));
     // A single rejected picture is remembered individually. After two of them, the model gets no pictures.
     world.choose("m-8").await;
-    world.kept("without_pictures").await;
+    world.wait_until_stored("without_pictures").await;
     world.restart().await;
     let (output, asked) = world.asked("Which colour?", &["--file", &red]).await;
     assert!(asked.len() == 1 && !shows(&asked[0]), "{}", output.stdout);
     let turned = world.picture("turned.jpg", include_bytes!("fixtures/turned.jpg"));
     let (output, _) = world.asked("And this?", &["--file", &turned]).await;
     assert_eq!(warnings(&output, "pictures_not_shown").len(), 1, "{}", output.stdout);
-    world.kept("\"times\": 2").await;
+    world.wait_until_stored("\"times\": 2").await;
     world.restart().await;
     let (output, asked) = world.asked("And this?", &["--file", &turned]).await;
     assert!(asked.len() == 1 && asked[0].text.contains("You cannot see pictures"), "{}", output.stdout);
@@ -139,7 +142,7 @@ async fn refused_picture_is_omitted_over_responses() {
 async fn refused_tools_move_into_the_text() {
     for wire in ["openai", "anthropic", "responses"] {
         let mut world = World::start(wire).await;
-        for (number, (status, words)) in [
+        for (number, (status, message)) in [
             (400, "Unable to generate parser for this template. Automatic parser generation failed"),
             (500, "No chat template found"),
             (422, "failed to parse grammar"),
@@ -150,18 +153,18 @@ async fn refused_tools_move_into_the_text() {
         {
             world.choose(&format!("m-{number}")).await;
             world.model.respond_with(move |request| match request.text.contains(r#"<tool_result name=\"now\">"#) {
-                _ if !tools(request).is_empty() => Reply::refusal(status, words),
+                _ if !tools(request).is_empty() => Reply::refusal(status, message),
                 true => Reply::text("It is noon."),
                 false => Reply::text(r#"{"tool": "now", "args": {}}"#),
             });
             let output = world.run("What time is it?", &[]).await.exits(0);
-            assert_eq!(output.json_lines().pop().unwrap()["text"], "It is noon.", "{wire} {words}");
-            assert_eq!(warnings(&output, "tools_in_text").len(), 1, "{wire} {words}: {}", output.stdout);
+            assert_eq!(output.json_lines().pop().unwrap()["text"], "It is noon.", "{wire} {message}");
+            assert_eq!(warnings(&output, "tools_in_text").len(), 1, "{wire} {message}: {}", output.stdout);
             let (output, asked) = world.asked("What time is it?", &[]).await;
-            assert_eq!(asked.len(), 2, "{wire} {words}: it is remembered");
+            assert_eq!(asked.len(), 2, "{wire} {message}: the refusal is remembered");
             assert!(warnings(&output, "tools_in_text").is_empty() && warnings(&output, "model_retry").is_empty());
         }
-        world.kept("text_tools").await;
+        world.wait_until_stored("text_tools").await;
         world.restart().await;
         let (_, asked) = world.asked("What time is it?", &[]).await;
         assert!(asked.len() == 2 && asked.iter().all(|request| tools(request).is_empty()), "{wire}");
@@ -188,7 +191,7 @@ async fn single_refused_tool_is_omitted_alone() {
                 let Some(at) = tools(request).iter().position(|name| name == "read_file") else {
                     return Reply::text("Fine.");
                 };
-                let words = match form {
+                let message = match form {
                     "name" => {
                         "Invalid schema for function 'read_file': In context=(), 'anyOf' is not permitted.".to_owned()
                     }
@@ -196,20 +199,20 @@ async fn single_refused_tool_is_omitted_alone() {
                     "index" => format!("Invalid 'tools[{at}].function.parameters'"),
                     _ => format!("GenerateContentRequest.tools[0].function_declarations[{at}].parameters: no"),
                 };
-                Reply::refusal(400, &words)
+                Reply::refusal(400, &message)
             });
             let (output, asked) = world.asked("Hello", &[]).await;
             assert_eq!(asked.len(), 2, "{wire} {form}: {}", output.stdout);
             assert_eq!(tools(&asked[1]).len() + 1, tools(&asked[0]).len(), "{wire} {form}");
-            let told = warnings(&output, "tool_left_out");
-            assert!(told.len() == 1 && told[0].contains("read_file"), "{wire} {form}: {told:?}");
+            let left_out = warnings(&output, "tool_left_out");
+            assert!(left_out.len() == 1 && left_out[0].contains("read_file"), "{wire} {form}: {left_out:?}");
             // After the second rejection, it is remembered, and not reported again.
             for requests in [2, 1] {
                 let (output, asked) = world.asked("Hello", &[]).await;
                 assert_eq!((asked.len(), warnings(&output, "tool_left_out").len()), (requests, 0), "{wire} {form}");
             }
         }
-        world.kept("without_tool").await;
+        world.wait_until_stored("without_tool").await;
         world.restart().await;
         let (_, asked) = world.asked("Hello", &[]).await;
         assert!(asked.len() == 1 && !tools(&asked[0]).is_empty(), "{wire}");

@@ -28,21 +28,21 @@ async fn results_moved_to_files_are_reported_with_the_cause() {
     holds(report, json!({"strategy": "offload", "cause": "critical"}));
     assert!(report["offloaded"].as_u64().is_some_and(|moved| moved > 0), "{second}");
     assert_eq!(second["compactions"].as_array().map(Vec::len), Some(1), "{second}");
-    let told = tool_texts(&world.model.requests().pop().unwrap());
-    assert!(told.contains("[Moved to a file to make room:") && told.contains("fact a"), "{told}");
+    let result = tool_texts(&world.model.requests().pop().unwrap());
+    assert!(result.contains("[Moved to a file to make room:") && result.contains("fact a"), "{result}");
 
     // The moved result can be read like any file, and is visible again after an undo.
-    let path = told.split("all of them in ").nth(1).and_then(|rest| rest.split(';').next()).unwrap().to_owned();
+    let path = result.split("all of them in ").nth(1).and_then(|rest| rest.split(';').next()).unwrap().to_owned();
     world.model.reply(Reply::tool_call("grep", json!({"path": path, "pattern": "fact"})));
     world.model.reply(Reply::text("There."));
     world.ok(["run", "Which fact?", "--session", session]).await;
-    let told = tool_texts(&world.model.requests().pop().unwrap());
-    assert!(told.matches("fact a").count() > 1, "{told}");
+    let result = tool_texts(&world.model.requests().pop().unwrap());
+    assert!(result.matches("fact a").count() > 1, "{result}");
     world.ok(["compact", session, "--undo"]).await;
     world.model.reply(Reply::text("All."));
     world.ok(["run", "And now?", "--session", session]).await;
-    let told = tool_texts(&world.model.requests().pop().unwrap());
-    assert!(!told.contains("[Moved to a file"), "{told}");
+    let result = tool_texts(&world.model.requests().pop().unwrap());
+    assert!(!result.contains("[Moved to a file"), "{result}");
 }
 
 #[tokio::test]
@@ -64,8 +64,8 @@ async fn summary_model_compacts_and_its_failure_truncates() {
     let session = world.ok(["run", "We build chapter 0.", "--output", "json"]).await.session();
     let talk = async |chapters: std::ops::Range<u32>| {
         for chapter in chapters {
-            let said = format!("We build chapter {chapter}. {}", "The wall is long. ".repeat(60));
-            world.ok(["run", &said, "--session", &session]).await;
+            let text = format!("We build chapter {chapter}. {}", "The wall is long. ".repeat(60));
+            world.ok(["run", &text, "--session", &session]).await;
         }
     };
     talk(1..12).await;
@@ -74,13 +74,13 @@ async fn summary_model_compacts_and_its_failure_truncates() {
     assert!(report.to_string().contains("scribe"), "{report:#}");
     let requests = world.model.requests().split_off(asked);
     let models: Vec<&Value> = requests.iter().map(|request| &request.body["model"]).collect();
-    assert_eq!(models, [&json!("scribe")], "the model of the turn is not asked");
+    assert_eq!(models, [&json!("scribe")], "the turn's own model was called");
     talk(12..13).await;
     has_all(&world.model.requests().pop().unwrap().text, &["the harbour is built of oak"]);
 
     talk(19..31).await;
     has_all(&world.json(["compact", &session]).await.to_string(), &["truncate", "no model summarised it"]);
     talk(31..32).await;
-    let told = world.model.requests().pop().unwrap().text;
-    assert!(told.contains("We build chapter 30"), "words of the person stay: {told}");
+    let input = world.model.requests().pop().unwrap().text;
+    assert!(input.contains("We build chapter 30"), "the user's text is missing: {input}");
 }

@@ -14,14 +14,14 @@ fn readable(request: &Recorded, session: &str) -> String {
     }
     for message in request.messages() {
         text.push_str(&format!("\n--- {}\n", message["role"].as_str().unwrap_or_default()));
-        if let Some(words) = message["content"].as_str() {
-            text.push_str(words);
+        if let Some(content) = message["content"].as_str() {
+            text.push_str(content);
             text.push('\n');
         }
         for call in message["tool_calls"].as_array().into_iter().flatten() {
             let function = &call["function"];
-            let words = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-            text.push_str(&format!("-> {} {}\n", words(&function["name"]), words(&function["arguments"])));
+            let string = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            text.push_str(&format!("-> {} {}\n", string(&function["name"]), string(&function["arguments"])));
         }
     }
     without_time(&text.replace(session, "SESSION"))

@@ -53,7 +53,7 @@ async fn resume_without_a_terminal_is_refused() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sessions_command_is_a_chooser_or_a_table_without_a_terminal() {
-    let world = World::saying("Certainly.").await;
+    let world = World::with_reply("Certainly.").await;
     for prompt in ["Paint the barn", "Mend the roof"] {
         world.ok(["run", prompt]).await;
     }

@@ -36,7 +36,7 @@ fn parts(report: &Value) -> Vec<&str> {
 
 /// Waits until that many sessions have data that is old enough.
 async fn old_enough(world: &World, sessions: u64) {
-    until("it is old enough", || async {
+    until("the files are old enough", || async {
         let report = clean(world, &["--dry-run"]).await;
         let outputs = report["parts"].as_array()?.iter().find(|part| part["part"] == "outputs")?.clone();
         (outputs["sessions"].as_u64()? == sessions).then_some(())
@@ -57,7 +57,7 @@ async fn clean_removes_old_files_and_the_session_stays_usable() {
     world.ok(["storage"]).await.shows(&["workspaces", "in total", "free on the disk"]);
 
     old_enough(&world, 1).await;
-    assert!(report.exists(), "a trial removes nothing");
+    assert!(report.exists(), "a dry run removes nothing");
     let cleaned = clean(&world, &[]).await;
     assert_eq!(parts(&cleaned), ["outputs", "undo"], "{cleaned}");
     assert!(!report.exists());
@@ -75,8 +75,8 @@ async fn clean_removes_old_files_and_the_session_stays_usable() {
     assert_eq!(fs::read_to_string(&report).unwrap(), "the report\n");
 
     let audit = world.json(["audit"]).await;
-    let told = audit.as_array().unwrap().iter().find(|record| record["kind"] == "cleaned").unwrap();
-    assert_eq!((&told["by"], &told["parts"][0]["part"]), (&json!("agentctl"), &json!("outputs")));
+    let record = audit.as_array().unwrap().iter().find(|record| record["kind"] == "cleaned").unwrap();
+    assert_eq!((&record["by"], &record["parts"][0]["part"]), (&json!("agentctl"), &json!("outputs")));
     world.ok(["audit", "verify"]).await;
     assert!(world.ok(["audit"]).await.stdout.contains("cleaned"));
 }
@@ -121,7 +121,7 @@ async fn kill_during_cleaning_does_no_harm() {
         let cleaning = world.spawn_agentctl(["clean"]);
         // At some point during the removal, a little later in each round.
         let left = 300 - 80 * round as usize;
-        until("it has begun, or is over", || async {
+        until("removal has started or finished", || async {
             let files = fs::read_dir(&folder).map_or(0, Iterator::count);
             (files <= left).then_some(())
         })
@@ -129,7 +129,7 @@ async fn kill_during_cleaning_does_no_harm() {
         world.daemon.kill9().await;
         drop(cleaning);
         world.daemon.restart().await;
-        until("nothing is left", || async {
+        until("all files are removed", || async {
             clean(&world, &[]).await;
             (!report.exists() && fs::read_dir(&folder).map_or(0, Iterator::count) == 0).then_some(())
         })
@@ -153,12 +153,12 @@ async fn interrupted_deletion_is_finished_at_the_next_start() {
         let data = world.data();
         let workspace = data.join("workspace").join(&id);
         let deleting = world.spawn_agentctl(["sessions", "delete", &id, "--yes"]);
-        until_true("the first of its files are gone", || !workspace.exists()).await;
+        until_true("the first files are removed", || !workspace.exists()).await;
         world.daemon.kill9().await;
         drop(deleting);
         world.daemon.restart().await;
-        assert_eq!(world.json(["sessions", "list"]).await, json!([]), "half of it is there");
-        until("nothing of it is left", || async {
+        assert_eq!(world.json(["sessions", "list"]).await, json!([]), "a partial session is listed");
+        until("all data of the session is removed", || async {
             let mut left = ["workspace", "undo"].iter().flat_map(|folder| fs::read_dir(data.join(folder)).into_iter());
             let is_of_it = |entry: fs::DirEntry| entry.file_name().to_string_lossy().contains(&id);
             (!left.any(|entries| entries.flatten().any(is_of_it))).then_some(())
@@ -192,8 +192,8 @@ async fn truncated_audit_log_is_detected_without_its_head_file() {
 async fn audit_log_verifies_after_removing_its_oldest_files() {
     let world = World::configured("audit: {max_file_bytes: 4096}\nretention: {every: never, audit_bytes: 12000}").await;
     world.model.respond_with(|request| {
-        let told = tool_texts(request).lines().filter(|line| line.contains("20")).count();
-        if told < 30 { another_call(request) } else { Reply::text("It is late.") }
+        let count = tool_texts(request).lines().filter(|line| line.contains("20")).count();
+        if count < 30 { another_call(request) } else { Reply::text("It is late.") }
     });
     world.ok(["run", "What time is it?"]).await;
     let before = world.json(["audit", "verify"]).await;

@@ -53,9 +53,9 @@ async fn rewind_reverts_files_and_conversation_and_keeps_the_old() {
     let new = world.ok(["rewind", "--to", "2", "--yes"]).await.stdout.trim().to_owned();
     assert_eq!((read(&world, "notes.txt").unwrap().as_str(), read(&world, "made.txt")), ("one\n", None));
     assert_eq!(read(&world, "kept.txt").unwrap(), "kept\n");
-    let known = sessions(&world).await;
-    assert!(known.contains(&(new.clone(), "Numbers".to_owned())), "{known:?}");
-    assert!(known.contains(&(old.clone(), "Numbers (before the rewind to turn 2)".to_owned())), "{known:?}");
+    let listed = sessions(&world).await;
+    assert!(listed.contains(&(new.clone(), "Numbers".to_owned())), "{listed:?}");
+    assert!(listed.contains(&(old.clone(), "Numbers (before the rewind to turn 2)".to_owned())), "{listed:?}");
     let output = world.ok(["run", "again", "--session", &new]).await;
     assert!(output.stdout.trim().ends_with("again"), "{}", output.stdout);
     let asked = world.model.requests().last().unwrap().body["messages"].to_string();
@@ -80,7 +80,7 @@ async fn rewind_leaves_externally_changed_files_alone() {
     let outcome = |path: &str| files.iter().find(|file| file["path"] == path).unwrap()["outcome"].clone();
     assert_eq!((outcome("/project/notes.txt"), outcome("/project/made.txt")), (json!("conflict"), json!("done")));
     assert_eq!((read(&world, "notes.txt").unwrap().as_str(), read(&world, "made.txt")), ("mine\n", None));
-    assert_eq!(sessions(&world).await.len(), 1, "only files went back");
+    assert_eq!(sessions(&world).await.len(), 1, "the rewind created no session");
 }
 
 #[tokio::test]

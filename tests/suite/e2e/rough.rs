@@ -45,7 +45,7 @@ impl Unchangeable {
     fn make(files: Vec<PathBuf>) -> Option<Self> {
         let made = geteuid().is_root() && chattr("+i", &files);
         if !made {
-            eprintln!("not shown: nobody can make files unchangeable here");
+            eprintln!("skipped: files cannot be made immutable here");
         }
         made.then_some(Self(files))
     }
@@ -57,8 +57,8 @@ impl Drop for Unchangeable {
     }
 }
 
-fn chattr(how: &str, files: &[PathBuf]) -> bool {
-    let done = Command::new("chattr").arg(how).args(files).stderr(Stdio::null()).status();
+fn chattr(attribute: &str, files: &[PathBuf]) -> bool {
+    let done = Command::new("chattr").arg(attribute).args(files).stderr(Stdio::null()).status();
     done.is_ok_and(|status| status.success())
 }
 
@@ -69,7 +69,7 @@ fn state(pid: u32) -> char {
 }
 
 async fn stopped(pid: u32) {
-    until("it is stopped", || async { (state(pid) == 'T').then_some(()) }).await;
+    until("the process is stopped", || async { (state(pid) == 'T').then_some(()) }).await;
 }
 
 /// Number of stored model answers in all sessions.
@@ -112,15 +112,15 @@ async fn read_only_disk_refuses_the_start_and_loses_nothing() {
     world.model.default_reply(Reply::text("It is kept."));
     world.daemon.agentctl(["run", "first"]).await.exits(0);
     assert_eq!(world.daemon.sigterm().await, Some(0));
-    let how = if geteuid().is_root() { "-m" } else { "-rm" };
+    let flags = if geteuid().is_root() { "-m" } else { "-rm" };
     let mount = r#"mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && exec "$0""#;
     let read_only = |program: PathBuf| {
         let mut command = world.daemon.command("unshare");
-        command.args([how, "/bin/sh", "-c", mount]).arg(program).arg(world.daemon.data());
+        command.args([flags, "/bin/sh", "-c", mount]).arg(program).arg(world.daemon.data());
         command
     };
     if !read_only("true".into()).output().is_ok_and(|output| output.status.success()) {
-        eprintln!("not shown: this machine lets nobody mount anything");
+        eprintln!("skipped: mounting is not permitted");
         return;
     }
     let refused = agentd_testkit::daemon::Running::spawn(read_only(program("agentd"))).output(Vec::new()).await;
@@ -166,7 +166,7 @@ async fn stopped_client_blocks_no_other_and_catches_up_after_sigcont() {
     world.still_serves().await;
     running.signal(Signal::SIGCONT);
     let (_, before) = running.event("turn_ended").await;
-    assert!(format!("{before:?}").contains(text.trim_end()), "nothing of the answer is missing");
+    assert!(format!("{before:?}").contains(text.trim_end()), "the answer is incomplete");
     running.output(Vec::new()).await.exits(0);
 }
 
@@ -192,7 +192,7 @@ async fn vanished_clients_leak_nothing_and_disturb_no_turn() {
     let world = World::start().await;
     world.daemon.agentctl(["run", "warm up"]).await.exits(0);
     let pid = world.daemon.pid();
-    let (open, taken) = (descriptors(pid), memory(pid));
+    let (open, resident) = (descriptors(pid), memory(pid));
     world.model.reply(Reply::tool_call("ask_human", json!({"question": "May I go on?"})).when("Count"));
     world.model.reply(Reply::text("I was not disturbed.").when("Count"));
     let client = world.client().await;
@@ -216,12 +216,12 @@ async fn vanished_clients_leak_nothing_and_disturb_no_turn() {
             .collect();
         drop(sockets);
     }
-    until("all that was opened for them is closed", || async { (descriptors(pid) <= open + 4).then_some(()) }).await;
+    until("the file descriptors are closed", || async { (descriptors(pid) <= open + 4).then_some(()) }).await;
     turn.sender().answer(interrupt.id, &Answer::Text { text: "Go on.".to_owned() }).await.unwrap();
     let rest = turn.to_the_end().await;
     assert!(format!("{rest:?}").contains("I was not disturbed."), "{rest:#?}");
     drop((turn, client));
-    until("their memory is given back", || async { (memory(pid) <= taken + ROOM).then_some(()) }).await;
+    until("the memory is released", || async { (memory(pid) <= resident + ROOM).then_some(()) }).await;
     world.still_serves().await;
 }
 
@@ -237,7 +237,7 @@ async fn one_of_many_concurrent_daemon_starts_survives() {
         })
         .collect();
     let mut refused = Vec::new();
-    until("all but one have ended", || {
+    until("all but one daemon have exited", || {
         let mut at = 0;
         while at < starts.len() {
             if starts[at].try_wait().unwrap().is_some() { refused.push(starts.swap_remove(at)) } else { at += 1 }
@@ -245,18 +245,18 @@ async fn one_of_many_concurrent_daemon_starts_survives() {
         std::future::ready((starts.len() <= 1).then_some(()))
     })
     .await;
-    let [daemon] = starts.as_mut_slice() else { panic!("none stayed") };
+    let [daemon] = starts.as_mut_slice() else { panic!("expected one running daemon") };
     let pid = daemon.id().to_string();
     for child in &mut refused {
-        let mut said = String::new();
-        child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-        assert_eq!(child.wait().unwrap().code(), Some(1), "{said}");
-        assert!(said.contains("already running") && said.contains("hint:"), "{said}");
+        let mut stderr = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(1), "{stderr}");
+        assert!(stderr.contains("already running") && stderr.contains("hint:"), "{stderr}");
     }
     assert_eq!(home.agentctl(["run", "Hi"]).await.exits(0).stdout, "Hello from the model server.\n");
     assert_eq!(home.agentctl(["status", "--json"]).await.exits(0).json()["pid"].to_string(), pid);
     kill(Pid::from_raw(pid.parse().unwrap()), Signal::SIGTERM).unwrap();
-    let ended = until("it has ended", || std::future::ready(daemon.try_wait().unwrap())).await;
+    let ended = until("the daemon has exited", || std::future::ready(daemon.try_wait().unwrap())).await;
     assert_eq!(ended.code(), Some(0));
 }
 
@@ -293,7 +293,7 @@ async fn pending_questions_survive_a_kill_and_are_answered_once() {
 
     let (one, other) =
         (Client::connect(&daemon.socket()).await.unwrap(), Client::connect(&daemon.socket()).await.unwrap());
-    assert_eq!(waiting(&one).await, before, "all are there, and no other");
+    assert_eq!(waiting(&one).await, before, "the pending questions have changed");
     let all: Vec<InterruptId> = before.into_iter().collect();
     let (first, second) = (&one, &other);
     for some in all.chunks(AT_ONCE) {

@@ -36,15 +36,15 @@ async fn local_addresses_never_use_a_proxy() {
     let mcp = format!("servers:\n  here: {{url: '{}'}}\n", server.url);
     home.write("config/mcp_servers.yaml", mcp);
     let daemon = TempDaemon::start_in(home).await;
-    for (slot, words) in [("base", "Hello"), ("code", "Hello"), ("chat", "Six.")] {
+    for (slot, input) in [("base", "Hello"), ("code", "Hello"), ("chat", "Six.")] {
         model.default_reply(Reply::text("Hello"));
-        assert_eq!(daemon.ok(["run", "Hi", "--model", slot]).await.stdout.trim(), words, "{slot}");
+        assert_eq!(daemon.ok(["run", "Hi", "--model", slot]).await.stdout.trim(), input, "{slot}");
     }
     // The name may or may not resolve, but the request never goes to a proxy.
     let failed = daemon.agentctl(["run", "Hi", "--model", "reasoning"]).await;
     assert!(failed.code == Some(0) || failed.stderr.contains("directly"), "{}", failed.stderr);
     daemon.ok(["mcp", "test", "here"]).await;
-    until_true("the turns have come", || !collector.spans().is_empty()).await;
+    until_true("the spans have arrived", || !collector.spans().is_empty()).await;
     let doctor = daemon.agentctl(["doctor"]).await.stdout;
     assert!(doctor.contains("/v1, directly") && !doctor.contains("through"), "{doctor}");
     assert_eq!(proxy.seen(), [""; 0]);
@@ -87,7 +87,7 @@ async fn remote_addresses_use_the_proxy_and_errors_name_it() {
     let started = daemon.agentctl(["mcp", "start", "there"]).await.exits(1).stderr;
     assert!(started.contains(&route), "{started}");
     assert!(refusing.seen().iter().any(|line| line.starts_with("CONNECT mcp.example:443")), "{:?}", refusing.seen());
-    until_true("the turn has come", || !collector.spans().is_empty()).await;
+    until_true("the span has arrived", || !collector.spans().is_empty()).await;
     assert!(spans.seen()[0].contains("http://collector.example:4318/v1/"), "{:?}", spans.seen());
     for shown in [failed.stderr, doctor, started, daemon.log()] {
         assert!(!shown.contains("s3cret"), "{shown}");

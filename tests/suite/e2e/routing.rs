@@ -63,11 +63,11 @@ async fn fallback_model_continues_if_the_balance_is_exhausted() {
     let asked = spare.requests();
     assert!(
         asked[0].messages().iter().any(|message| message["role"] == "tool"),
-        "it goes on where the other one stopped"
+        "the fallback continues after the last result"
     );
-    assert_eq!(base.requests().len(), 2, "what no money buys is not tried again");
-    let told = daemon.ok(["run", "And now?"]).await;
-    assert_eq!(told.stdout.trim(), "Spare here.");
-    assert!(told.stderr.contains("spare-model answers: base-model did not answer recently"), "{}", told.stderr);
-    assert_eq!(base.requests().len(), 2, "it is given a rest");
+    assert_eq!(base.requests().len(), 2, "an unpaid model was called again");
+    let output = daemon.ok(["run", "And now?"]).await;
+    assert_eq!(output.stdout.trim(), "Spare here.");
+    assert!(output.stderr.contains("spare-model answers: base-model did not answer recently"), "{}", output.stderr);
+    assert_eq!(base.requests().len(), 2, "the failing model was called during its cooldown");
 }

@@ -35,7 +35,7 @@ fn check_result(result: &Value, stop_reason: &str) {
 
 #[tokio::test]
 async fn only_the_answer_is_on_standard_output() {
-    let world = World::saying("Four.").await;
+    let world = World::with_reply("Four.").await;
     assert_eq!(world.ok(["run", "What is two and two?"]).await.stdout, "Four.\n");
     assert_eq!(world.model.requests()[0].last_user(), "What is two and two?");
     let output = world.ok(["run", "2+2?", "--output", "json"]).await;
@@ -52,7 +52,7 @@ async fn only_the_answer_is_on_standard_output() {
 #[track_caller]
 fn check_stream(output: &Output, stop_reason: &str) -> Vec<String> {
     let mut lines = output.json_lines();
-    let result = lines.pop().expect("there is a result");
+    let result = lines.pop().expect("the last line is the result");
     check_result(&result, stop_reason);
     let mut stored = 0;
     for line in &lines {
@@ -71,7 +71,7 @@ fn check_stream(output: &Output, stop_reason: &str) -> Vec<String> {
         ids.sort_unstable();
         ids
     };
-    assert_eq!(ids("item_started"), ids("item_completed"), "each item that was begun is completed once");
+    assert_eq!(ids("item_started"), ids("item_completed"), "every started item is completed once");
     let types = lines.iter().map(|line| line["type"].as_str().unwrap().to_owned()).collect::<Vec<_>>();
     assert_eq!(types.first().map(String::as_str), Some("turn_started"));
     assert_eq!(types.last().map(String::as_str), Some("turn_ended"));
@@ -219,7 +219,7 @@ async fn rate_limit_exits_with_75() {
 #[tokio::test]
 async fn cancelled_run_exits_with_130() {
     let world = World::start().await;
-    world.model.default_reply(Reply::text("One two three four five").hang_behind("two"));
+    world.model.default_reply(Reply::text("One two three four five").hang_after_text("two"));
     let mut running = world.spawn_agentctl(["run", "Count", "--output", "stream-json"]);
     let (_, before) = running.event("item_delta").await;
     running.signal(Signal::SIGINT);
@@ -242,7 +242,7 @@ async fn closed_output_pipe_is_not_an_error() {
     shell.arg("-c").arg(r#""$0" run Hi </dev/null | head -c 100 >/dev/null"#).arg(program("agentctl"));
     let output = Running::spawn(shell).output(Vec::new()).await.exits(0);
     assert!(!output.stderr.contains("error") && !output.stderr.contains("panicked"), "{}", output.stderr);
-    until("the turn ends all the same", || async {
+    until("the turn ends without the client", || async {
         let status = world.json(["status"]).await;
         (status["running_turns"] == 0).then_some(())
     })
@@ -251,7 +251,7 @@ async fn closed_output_pipe_is_not_an_error() {
 
 /// Effect of `--if-busy` while a turn of the session waits for an answer. Returns the outputs of that turn and of the
 /// other.
-async fn beside_a_turn(how: &str, is_there: impl Fn(&EventKind) -> bool) -> (Output, Output) {
+async fn beside_a_turn(argument: &str, is_there: impl Fn(&EventKind) -> bool) -> (Output, Output) {
     let world = World::start().await;
     let which = Reply::tool_call("ask_human", json!({"question": "Which one?"}));
     works_through(&world.model, vec![(&["that one"], which)], Reply::text("All is said."));
@@ -261,7 +261,7 @@ async fn beside_a_turn(how: &str, is_there: impl Fn(&EventKind) -> bool) -> (Out
 
     let refused = world.agentctl(["run", "the second", "--session", session]).await;
     refused.exits(75).says(&["waits for an answer", "hint:"]);
-    let args = ["run", "the second", "--session", session, "--if-busy", how, "--output", "json"];
+    let args = ["run", "the second", "--session", session, "--if-busy", argument, "--output", "json"];
     let second = world.spawn_agentctl(args);
     let mut events = world.client().await.subscribe(session, 0, true).await.unwrap();
     events.stored_until(is_there).await;
@@ -311,9 +311,9 @@ async fn failed_command_is_shown_as_failed_everywhere() {
     let session = lines[0]["session_id"].as_str().unwrap();
     let attached = world.ok(["attach", session, "--after", "0"]).await.stderr;
     let shown = world.ok(["sessions", "show", session]).await.stdout;
-    for (told, call) in [(&attached, "✗ $ "), (&shown, "✗ run_bash_command")] {
-        has_all(told, &[call, "exit 3 ·", "first of it", "last of it", "3 lines", "ended by signal 9"]);
-        assert!(!told.contains("exit 0"), "{told}");
+    for (output, call) in [(&attached, "✗ $ "), (&shown, "✗ run_bash_command")] {
+        has_all(output, &[call, "exit 3 ·", "first of it", "last of it", "3 lines", "ended by signal 9"]);
+        assert!(!output.contains("exit 0"), "{output}");
     }
 }
 
@@ -339,12 +339,12 @@ async fn wait_returns_the_result_of_a_detached_run() {
     let result = world.json(["wait", "last"]).await;
     holds(&result, json!({"text": "Three.", "session_id": session}));
 
-    world.model.reply(Reply::text("It hangs").hang_behind("hangs"));
+    world.model.reply(Reply::text("It hangs").hang_after_text("hangs"));
     world.ok(["run", "Hang", "--session", &session, "--detach"]).await;
     let before = world.followers();
     let waiting = world.spawn_agentctl(["wait", &session]);
     // A run that is stopped before it listens reports that the daemon is gone.
-    until_true("it listens", || world.followers() > before).await;
+    until_true("the client is subscribed", || world.followers() > before).await;
     world.model.wait_until(|counts| counts.requests == 3).await;
     world.agentctl(["wait", &session, "--timeout", "0"]).await.exits(124).says(&["still running"]);
     world.ok(["stop", "--within", "0"]).await;

@@ -20,16 +20,16 @@ pub(super) fn project(world: &World) -> PathBuf {
 
 impl World {
     /// Makes the model run this command and then end the turn.
-    pub(super) fn will_run(&self, command: &str) {
-        self.will_call(json!({"command": command, "timeout_s": 60}));
+    pub(super) fn script_command(&self, command: &str) {
+        self.script_call(json!({"command": command, "timeout_s": 60}));
     }
 
-    pub(super) fn will_call(&self, arguments: Value) {
-        self.will(Reply::tool_call("run_bash_command", arguments.clone()));
+    pub(super) fn script_call(&self, arguments: Value) {
+        self.script_reply(Reply::tool_call("run_bash_command", arguments.clone()));
     }
 
     /// The last tool result sent to the model.
-    pub(super) fn told(&self) -> String {
+    pub(super) fn last_result(&self) -> String {
         let requests = self.model.requests();
         let last = requests.last().unwrap().messages().last().unwrap();
         assert_eq!(last["role"], "tool", "{last}");
@@ -43,23 +43,23 @@ impl World {
 
     /// Runs a command, and returns its result.
     pub(super) async fn sh(&self, command: &str) -> String {
-        self.will_run(command);
+        self.script_command(command);
         self.turn().await;
-        self.told()
+        self.last_result()
     }
 
     pub(super) async fn allowed(&self, command: &str) -> String {
-        let told = self.sh(command).await;
-        assert!(told.starts_with("exit code 0"), "{command}: {told}");
-        told
+        let result = self.sh(command).await;
+        assert!(result.starts_with("exit code 0"), "{command}: {result}");
+        result
     }
 
     /// Asserts that the command fails, and reveals nothing of the secret.
     pub(super) async fn barred(&self, command: &str) -> String {
-        let told = self.sh(command).await;
-        let failed = told.starts_with("exit code ") && !told.starts_with("exit code 0");
-        assert!(failed && !told.contains(SECRET), "{command}: {told}");
-        told
+        let result = self.sh(command).await;
+        let failed = result.starts_with("exit code ") && !result.starts_with("exit code 0");
+        assert!(failed && !result.contains(SECRET), "{command}: {result}");
+        result
     }
 }
 
@@ -137,7 +137,7 @@ async fn network_is_closed_unless_allowed() {
     let command = format!("echo hello > /dev/tcp/127.0.0.1/{}", listener.local_addr().unwrap().port());
     let closed = world("").await;
     has_all(&closed.barred(&command).await, &["the sandbox forbids sockets"]);
-    assert!(listener.accept().is_err(), "nobody came");
+    assert!(listener.accept().is_err(), "a connection was accepted");
 
     let open = world("sandbox: {network: true}").await;
     open.allowed(&command).await;
@@ -146,7 +146,7 @@ async fn network_is_closed_unless_allowed() {
     open.daemon.write("config/hitl_rules.yaml", "tools: {run_bash_command: {network: false}}\n");
     open.client().await.reload().await.unwrap();
     open.barred(&command).await;
-    assert!(listener.accept().is_err(), "nobody came");
+    assert!(listener.accept().is_err(), "a connection was accepted");
     let status = open.daemon.json(["status"]).await;
     assert_eq!(status["sandbox"]["network"], false, "{status:#}");
     open.daemon.write("config/hitl_rules.yaml", "{}\n");
@@ -161,15 +161,15 @@ async fn background_processes_end_with_their_command_and_the_daemon() {
     let mut world = world("").await;
     let before = children(world.daemon.pid());
     let number = format!("4000.{}", world.daemon.pid());
-    let told = world.allowed(&format!("env -i setsid -f sleep {number}; (sleep {number} &); echo done")).await;
-    assert!(told.contains("2 background processes ended"), "{told}");
+    let result = world.allowed(&format!("env -i setsid -f sleep {number}; (sleep {number} &); echo done")).await;
+    assert!(result.contains("2 background processes ended"), "{result}");
     assert_eq!((named(&number), children(world.daemon.pid())), (0, before));
 
-    world.will_run(&format!("env -i setsid -f sleep {number}; touch \"$PROJECT/runs\"; sleep {number}"));
+    world.script_command(&format!("env -i setsid -f sleep {number}; touch \"$PROJECT/runs\"; sleep {number}"));
     let running = world.spawn_agentctl(["run", "Do it", "-C", &world.mount(), "--on-interrupt", "approve"]);
-    until_true("both run", || named(&number) == 2).await;
+    until_true("both processes are running", || named(&number) == 2).await;
     world.daemon.kill9().await;
-    until_true("both are gone", || named(&number) == 0).await;
+    until_true("both processes have exited", || named(&number) == 0).await;
     drop(running);
     world.daemon.restart().await;
     world.still_serves().await;
@@ -186,7 +186,7 @@ async fn model_arguments_cannot_disable_the_sandbox() {
         let mut arguments =
             json!({"command": format!("cat '{secret}'; echo x > '{secret}'; echo > /dev/tcp/127.0.0.1/1")});
         arguments.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
-        world.will_call(arguments);
+        world.script_call(arguments);
         world.turn().await;
         assert!(!tool_texts(world.model.requests().last().unwrap()).contains(SECRET));
     }
@@ -213,7 +213,7 @@ async fn commands_see_the_environment_of_their_client() {
         home.set("OF_THE_DAEMON", "value-of-the-daemon");
     })
     .await;
-    world.will_run("env");
+    world.script_command("env");
     let path = "/nowhere/at/the/client:/usr/local/bin:/usr/bin:/bin";
     let first = [
         ("PATH", path),
@@ -228,25 +228,25 @@ async fn commands_see_the_environment_of_their_client() {
         ("BASH_ENV", "/etc/profile"),
     ];
     let session = run_as(&world, &[], &first).await.session();
-    let told = world.told();
+    let result = world.last_result();
     for seen in ["LANG=de_DE.UTF-8", "TZ=Asia/Tokyo", "COLOUR=red", &format!("PATH={path}"), "HOME=", "WORKSPACE="] {
-        assert!(told.lines().any(|line| line.starts_with(seen)), "{seen} is missing in {told}");
+        assert!(result.lines().any(|line| line.starts_with(seen)), "{seen} is missing in {result}");
     }
     // Long values, since the random names of temporary folders may contain short ones.
     let values = ["secret-token-value", "secret-key-value", "other-client-value", "value-of-the-daemon"];
     let names = ["OTHER", "LD_PRELOAD", "SSH_AUTH_SOCK", "BASH_ENV", "MODEL_BASIC", "AGENTD_"];
     for unseen in values.iter().chain(&names) {
-        assert!(!told.contains(unseen), "{unseen} is in {told}");
+        assert!(!result.contains(unseen), "{unseen} is in {result}");
     }
 
     // Another client, in the same session.
     let other =
         [("LANG", "zh_CN.GBK"), ("LC_ALL", "zh_TW.Big5"), ("LC_TIME", "fr_FR.UTF-8"), ("PATH", ".:/usr/bin::/bin")];
     run_as(&world, &["--session", &session], &other).await;
-    let told = world.told();
-    assert!(told.contains("LANG=C.UTF-8") && told.contains("PATH=/usr/bin:/bin\n"), "{told}");
-    assert!(told.contains("LC_TIME=fr_FR.UTF-8") && !told.contains("GBK") && !told.contains("Big5"), "{told}");
-    assert!(!told.contains("Tokyo") && !told.contains("COLOUR"), "{told}");
+    let result = world.last_result();
+    assert!(result.contains("LANG=C.UTF-8") && result.contains("PATH=/usr/bin:/bin\n"), "{result}");
+    assert!(result.contains("LC_TIME=fr_FR.UTF-8") && !result.contains("GBK") && !result.contains("Big5"), "{result}");
+    assert!(!result.contains("Tokyo") && !result.contains("COLOUR"), "{result}");
 }
 
 /// A daemon on a kernel without these features.
@@ -276,8 +276,8 @@ async fn missing_kernel_features_are_handled_by_the_sandbox_mode() {
 
     for lacking in ["landlock", "landlock,namespaces", "namespaces,filters"] {
         let refusing = weak(lacking, "").await;
-        let told = refusing.sh("echo ran > \"$PROJECT/ran\"").await;
-        assert!(told.contains("it never ran") && told.contains("doctor"), "{lacking}: {told}");
+        let result = refusing.sh("echo ran > \"$PROJECT/ran\"").await;
+        assert!(result.contains("it never ran") && result.contains("doctor"), "{lacking}: {result}");
         assert!(!project(&refusing).join("ran").exists());
         let (output, check) = doctor(&refusing).await;
         assert_eq!((output.code, &check["state"]), (Some(2), &json!("fail")), "{lacking}: {check}");
@@ -303,10 +303,14 @@ async fn missing_kernel_features_are_handled_by_the_sandbox_mode() {
     // A read-only command asks if nothing would enforce that, and runs if the kernel does.
     for (agentd_yaml, asks) in [("", false), ("sandbox: {mode: 'off'}", true)] {
         let asking = world(agentd_yaml).await;
-        asking.will_run("ls");
+        asking.script_command("ls");
         let output = asking.daemon.agentctl(["run", "Look", "--on-interrupt", "deny", "--output", "json"]).await;
         let denials = output.json()["denials"].as_array().map_or(0, Vec::len);
-        assert_eq!((denials, asking.told().starts_with("exit code 0")), (usize::from(asks), !asks), "{agentd_yaml}");
+        assert_eq!(
+            (denials, asking.last_result().starts_with("exit code 0")),
+            (usize::from(asks), !asks),
+            "{agentd_yaml}"
+        );
     }
 
     let off = world("sandbox: {mode: 'off'}").await;
@@ -356,8 +360,8 @@ async fn common_build_tools_work_in_the_sandbox() {
     ];
     for (program, command, expected) in work {
         if installed(program) {
-            let told = world.sh(&format!("cd \"$PROJECT\" && {command}")).await;
-            assert!(told.starts_with("exit code 0") && told.contains(expected), "{command}: {told}");
+            let result = world.sh(&format!("cd \"$PROJECT\" && {command}")).await;
+            assert!(result.starts_with("exit code 0") && result.contains(expected), "{command}: {result}");
         }
     }
     // Its files have the same permissions as if the user had created them.
@@ -373,8 +377,8 @@ async fn commands_and_tools_use_the_same_project_path() {
     world.allowed("echo x > /project/made && cmp made \"$PROJECT/made\" && test \"$PWD\" = /project").await;
     assert!(Path::new(&project(&world)).join("made").exists());
     // The last command and the exit code are fine, but the error is reported anyway.
-    let told = world.allowed("echo x > outputs/made; true").await;
-    assert_eq!(told.matches("[commands start in the project").count(), 1, "{told}");
-    let told = world.allowed("echo x > /outputs/made; cat /project/missing || true").await;
-    assert!(!told.contains("[commands"), "{told}");
+    let result = world.allowed("echo x > outputs/made; true").await;
+    assert_eq!(result.matches("[commands start in the project").count(), 1, "{result}");
+    let result = world.allowed("echo x > /outputs/made; cat /project/missing || true").await;
+    assert!(!result.contains("[commands"), "{result}");
 }

@@ -38,7 +38,7 @@ async fn searches_cover_readable_files_and_report_skipped_ones() {
     put(".github/workflows/ci.yml", b"run: needle_hidden\n");
     let long = [b"needle_in_long".as_slice(), &vec![b'x'; 20 << 20]].concat();
     put("data/one.txt", &long);
-    let told = world
+    let results = world
         .call_all_in_project(vec![
             ("grep", json!({"pattern": "needle|before_it|of_\\w+", "path": "src"})),
             ("grep", json!({"pattern": "説明書|阅读|déjà", "path": "/project"})),
@@ -59,7 +59,7 @@ async fn searches_cover_readable_files_and_report_skipped_ones() {
             ("edit_file", json!({"path": "src/zeros.rs", "old_string": "fn a", "new_string": "fn b"})),
         ])
         .await;
-    let check = |at: usize, parts: &[&str]| has_all(&told[at], parts);
+    let check = |at: usize, parts: &[&str]| has_all(&results[at], parts);
     for line in [
         "/project/src/stray.rs:1: pub fn before_it",
         "/project/src/stray.rs:3: pub fn needle_after",
@@ -78,7 +78,7 @@ async fn searches_cover_readable_files_and_report_skipped_ones() {
     check(2, &["1 file (up to a line that is too long)", "hidden /project/.github (to search one, set path to it)"]);
     check(3, &["/project/.github/workflows/ci.yml:1: run: needle_hidden"]);
     check(4, &["echo first", "binary after initial text"]);
-    assert!(!told[4].contains("echo second"), "{}", told[4]);
+    assert!(!results[4].contains("echo second"), "{}", results[4]);
     check(5, &["in 0 files", "1 file (binary data)"]);
     check(6, &["/project/src/stray.rs:3: pub fn needle_after"]);
     check(7, &["/project/src/tokyo.rs:1: "]);
@@ -91,7 +91,7 @@ async fn searches_cover_readable_files_and_report_skipped_ones() {
     check(14, &["a stray \u{fffd} of some editor"]);
     check(16, &["is binary data, not text"]);
     let edited = fs::read_to_string(world.path().join("project/src/stray.rs")).unwrap();
-    assert_eq!(edited, STRAY.replace("needle_after", "found"), "and nothing else changed: {}", told[15]);
+    assert_eq!(edited, STRAY.replace("needle_after", "found"), "other text has changed: {}", results[15]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -116,10 +116,10 @@ async fn texts_and_archives_are_searched_like_documents() {
         fs::write(folder.join(name), text).unwrap();
     }
     let calls = vec![("search_documents", json!({"query": "chimney sweep"}))];
-    let (told, output) = world.call_all(calls, &["--add-dir", &folder.display().to_string()]).await;
+    let (results, output) = world.call_all(calls, &["--add-dir", &folder.display().to_string()]).await;
     output.exits(0);
     has_all(
-        &told[0],
+        &results[0],
         &[
             "/folders/papers/all.zip!/inner.txt",
             "/folders/papers/a.md",
@@ -131,7 +131,7 @@ async fn texts_and_archives_are_searched_like_documents() {
             "1 file (other kinds)",
         ],
     );
-    assert!(!told[0].contains("f.rs") && !told[0].contains("skills/"), "{}", told[0]);
+    assert!(!results[0].contains("f.rs") && !results[0].contains("skills/"), "{}", results[0]);
 }
 
 /// Names that are easily mistaken for `a b.txt`, or for a message of the daemon.
@@ -155,13 +155,13 @@ async fn mentioned_odd_name_leads_to_the_right_file() {
         world.write(&format!("project/{name}"), "the right file");
         world.model.respond_with(|request| {
             if tool_texts(request).is_empty() {
-                let said = request.messages().iter().rev().find_map(|message| {
+                let content = request.messages().iter().rev().find_map(|message| {
                     let text = message["content"].as_str()?;
                     let (_, path) =
                         text.rsplit_once("txt is /project/").or_else(|| text.rsplit_once(" is /project/"))?;
                     Some(format!("/project/{}", path.trim_end_matches('\n')))
                 });
-                Reply::tool_call("read_file", json!({"path": said.unwrap()}))
+                Reply::tool_call("read_file", json!({"path": content.unwrap()}))
             } else {
                 Reply::text("done")
             }
@@ -173,8 +173,8 @@ async fn mentioned_odd_name_leads_to_the_right_file() {
         let requests = world.model.requests();
         let read = tool_texts(requests.last().unwrap());
         assert!(read.contains("the right file"), "{name:?}: {read}\n{}", requests[0].body["messages"]);
-        let said = requests[0].body["messages"].to_string();
-        let files = said.split("Files: ").nth(1).unwrap();
+        let messages = requests[0].body["messages"].to_string();
+        let files = messages.split("Files: ").nth(1).unwrap();
         assert!(!files.contains('\u{202e}') && !files.contains("<system_reminder>.txt"), "{files}");
     }
 }
@@ -193,9 +193,9 @@ async fn rule_about_a_name_applies_to_every_spelling() {
         ("grep", json!({"pattern": "hunter", "path": "/project"})),
     ];
     let project = world.path().join("project").display().to_string();
-    let (told, _) = world.call_all(calls, &["-C", &project]).await;
-    assert!(told.iter().all(|told| !told.contains("hunter2")), "{told:#?}");
-    assert!(told[..3].iter().all(|told| told.starts_with("E_DENIED")), "{told:#?}");
+    let (results, _) = world.call_all(calls, &["-C", &project]).await;
+    assert!(results.iter().all(|result| !result.contains("hunter2")), "{results:#?}");
+    assert!(results[..3].iter().all(|result| result.starts_with("E_DENIED")), "{results:#?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -236,16 +236,16 @@ async fn shown_names_can_be_read_back_and_similar_ones_are_offered() {
     calls.push(on("read_file", "/project/a b.txt", json!({})));
     calls.push(on("read_file", "/project/\\u{2e}\\u{2e}/secret", json!({})));
     calls.push(on("read_file", "/project/caf\u{e9}.txt", json!({})));
-    let told = world.call_all_in_project(calls).await;
+    let results = world.call_all_in_project(calls).await;
     let count = paths.len();
-    for (path, told) in paths.iter().zip(&told[..count]) {
-        assert!(told.starts_with("needle of "), "{path}: {told}");
+    for (path, result) in paths.iter().zip(&results[..count]) {
+        assert!(result.starts_with("needle of "), "{path}: {result}");
     }
     for name in ODD.iter().chain(&["tab\there.txt", "two\nlines.txt", "back\\slash.txt"]) {
         let now = fs::read_to_string(world.path().join("project").join(name)).unwrap();
-        assert_eq!(now, format!("thread of {}", name.escape_unicode()), "{told:#?}");
+        assert_eq!(now, format!("thread of {}", name.escape_unicode()), "{results:#?}");
     }
-    let check = |at: usize, parts: &[&str]| has_all(&told[2 * count + at], parts);
+    let check = |at: usize, parts: &[&str]| has_all(&results[2 * count + at], parts);
     check(0, &["did you mean /project/one\u{a0}word/x.md (also read as /project/one\\u{a0}word/x.md)?"]);
     check(1, &["needle alone"]);
     check(

@@ -29,7 +29,7 @@ impl Home {
     }
 
     /// Calls of systemd since the last check, except queries.
-    fn told(&self) -> Vec<String> {
+    fn manager_calls(&self) -> Vec<String> {
         let all = self.0.read("calls");
         let _ = fs::remove_file(self.0.path().join("calls"));
         all.lines().filter(|line| !line.contains(" show")).map(str::to_owned).collect()
@@ -44,7 +44,7 @@ async fn install_is_idempotent_and_keeps_hand_edited_units() {
     let enabled = "systemctl --user enable --now agentd.socket";
     let (reload, restart) = ("systemctl --user daemon-reload", "systemctl --user restart agentd.service");
     let stop = "systemctl --user stop agentd.service agentd.socket";
-    assert_eq!(home.told(), [reload, stop, enabled, "loginctl enable-linger"]);
+    assert_eq!(home.manager_calls(), [reload, stop, enabled, "loginctl enable-linger"]);
     assert!(first.stderr.contains("installed"), "{}", first.stderr);
     let service = fs::read_to_string(home.unit("agentd.service")).unwrap();
     assert!(service.contains("/agentd\"\n") && service.contains("AGENTD_DATA_DIR="), "{service}");
@@ -52,7 +52,7 @@ async fn install_is_idempotent_and_keeps_hand_edited_units() {
     // The second time, nothing is written, and a running daemon is not restarted.
     let again = home.0.ok(["service", "install"]).await;
     assert!(again.stderr.contains("unchanged") && !again.stderr.contains("wrote"), "{}", again.stderr);
-    assert_eq!(home.told(), [reload, enabled]);
+    assert_eq!(home.manager_calls(), [reload, enabled]);
 
     let own = format!("{service}# mine\n");
     fs::write(home.unit("agentd.service"), &own).unwrap();
@@ -60,25 +60,25 @@ async fn install_is_idempotent_and_keeps_hand_edited_units() {
         home.0.agentctl(args).await.exits(2).says(&["changed by hand", "--force"]);
         assert_eq!(fs::read_to_string(home.unit("agentd.service")).unwrap(), own);
     }
-    assert_eq!(home.told(), [""; 0]);
+    assert_eq!(home.manager_calls(), [""; 0]);
     let status = home.0.json(["service", "status"]).await;
     assert_eq!((&status["installed"], &status["units"][0]["state"]), (&true.into(), &"changed".into()), "{status:#}");
     home.0.ok(["service", "install", "--force"]).await;
     assert_eq!(fs::read_to_string(home.unit("agentd.service")).unwrap(), service);
-    assert_eq!(home.told(), [reload, restart, enabled]);
+    assert_eq!(home.manager_calls(), [reload, restart, enabled]);
     // Another socket replaces the first.
     let other = home.0.path().join("other.sock").display().to_string();
     home.0.ok(["service", "install", "--socket", &other]).await;
-    assert_eq!(home.told(), [reload, stop, enabled]);
+    assert_eq!(home.manager_calls(), [reload, stop, enabled]);
     assert!(fs::read_to_string(home.unit("agentd.socket")).unwrap().contains(&other));
 
     home.0.ok(["service", "restart"]).await;
     home.0.ok(["service", "logs", "--follow", "-n", "7"]).await;
     let log = "journalctl --user --unit agentd.service --lines 7 --follow";
-    assert_eq!(home.told(), [restart, log]);
+    assert_eq!(home.manager_calls(), [restart, log]);
     home.0.ok(["service", "uninstall"]).await;
     let disable = "systemctl --user disable --now agentd.service agentd.socket";
-    assert_eq!(home.told(), [disable, reload]);
+    assert_eq!(home.manager_calls(), [disable, reload]);
     assert!(!home.unit("agentd.service").exists() && !home.unit("agentd.socket").exists());
     home.0.ok(["service", "uninstall"]).await.says(&["no service"]);
 }
@@ -92,8 +92,8 @@ async fn service_without_lingering_is_reported() {
         home.0.write("bin/loginctl", text);
         for args in [&["service", "install"][..], &["service", "status"], &["doctor"]] {
             let output = home.0.agentctl(args).await;
-            let said = format!("{}{}", output.stdout, output.stderr);
-            assert_eq!(said.contains(NOTE) && said.contains("enable-linger"), says, "{args:?}: {said}");
+            let message = format!("{}{}", output.stdout, output.stderr);
+            assert_eq!(message.contains(NOTE) && message.contains("enable-linger"), says, "{args:?}: {message}");
         }
         let status = home.0.json(["service", "status"]).await;
         assert_eq!(status["stops_at_logout"], says, "{status}");
@@ -112,7 +112,7 @@ async fn keys_are_stored_only_on_request_and_never_shown() {
     assert!(output.stderr.contains("OPENAI_API_KEY") && !output.stderr.contains("s3cret"), "{}", output.stderr);
     assert_eq!(fs::read_to_string(&file).unwrap(), "OPENAI_API_KEY=\"sk-s3cret\"\n");
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-    assert_eq!(home.told(), [""; 0], "nothing is started");
+    assert_eq!(home.manager_calls(), [""; 0], "the service manager was called");
 }
 
 #[tokio::test]
@@ -120,7 +120,7 @@ async fn install_stops_an_idle_daemon_but_not_a_busy_one() {
     let model = ModelServer::start().await;
     let Home(home) = Home::around(TempHome::with_model(&model.base_url()));
     let daemon = TempDaemon::start_in(home).await;
-    model.reply(Reply::text("It hangs now").hang_behind("hangs"));
+    model.reply(Reply::text("It hangs now").hang_after_text("hangs"));
     let turn = daemon.spawn_agentctl(["run", "hang"]);
     model.wait_until(|counts| counts.requests == 1).await;
     daemon.agentctl(["service", "install"]).await.exits(2).says(&["at work", "agentctl stop"]);
@@ -146,7 +146,7 @@ async fn missing_systemd_is_reported_with_a_hint() {
     home.agentctl(["service", "logs"]).await.exits(2).says(&["no service is installed", "agentd.log"]);
     home.ok(["service", "install", "--no-start"]).await;
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    assert_eq!(mode(&home.data()), 0o700, "nobody else looks into it");
+    assert_eq!(mode(&home.data()), 0o700, "the data folder is private");
     home.agentctl(["service", "uninstall"]).await.exits(3).says(&["--force"]);
     home.ok(["service", "uninstall", "--force"]).await.says(&["only the files are removed"]);
 }
@@ -200,6 +200,6 @@ async fn the_socket_starts_the_daemon_with_its_first_client() {
         manager.arg(program);
         manager
     });
-    until_true("the socket listens", || home.0.socket().exists()).await;
+    until_true("the socket accepts connections", || home.0.socket().exists()).await;
     assert_eq!(home.0.ok(["run", "hi"]).await.stdout.trim(), "Hello.");
 }

@@ -32,7 +32,7 @@ async fn sessions_are_listed_shown_renamed_reset_and_deleted() {
     daemon.ok(["sessions", "reset", id]).await;
     daemon.ok(["run", "Who am I?", "--session", id]).await;
     let requests = world.model.requests();
-    assert!(!requests[1].body["messages"].to_string().contains("Ada"), "a reset history is set aside");
+    assert!(!requests[1].body["messages"].to_string().contains("Ada"), "the history from before the reset was sent");
 
     daemon.agentctl(["sessions", "delete", id]).await.exits(2).says(&["--yes"]);
     daemon.ok(["sessions", "delete", id, "--yes"]).await;
@@ -46,8 +46,8 @@ async fn session_is_found_by_title_id_suffix_index_or_last() {
     let world = World::start().await;
     let daemon = &world.daemon;
     let mut ids = Vec::new();
-    for words in ["Paint the barn", "Mend the roof", "Mend the roof"] {
-        ids.push(daemon.ok(["run", words, "--output", "json"]).await.session());
+    for text in ["Paint the barn", "Mend the roof", "Mend the roof"] {
+        ids.push(daemon.ok(["run", text, "--output", "json"]).await.session());
     }
     let found = async |name: &str| {
         let shown = daemon.json(["sessions", "show", name]).await;
@@ -67,9 +67,9 @@ async fn session_is_found_by_title_id_suffix_index_or_last() {
     let listed = daemon.ok(["sessions", "list"]).await.stdout;
     let row = listed.lines().find(|line| line.contains("Paint the barn")).unwrap().to_owned();
     assert!(row.starts_with("3 ") && row.contains(&end(&ids[0])) && !row.contains(&ids[0]), "{listed}");
-    for place in ["1", "last"] {
+    for selector in ["1", "last"] {
         daemon
-            .agentctl(["sessions", "delete", place, "--yes"])
+            .agentctl(["sessions", "delete", selector, "--yes"])
             .await
             .exits(2)
             .says(&["--yes requires an id or a title"]);
@@ -83,8 +83,8 @@ async fn session_is_found_by_title_id_suffix_index_or_last() {
 async fn last_used_session_is_first_despite_a_clock_change() {
     let mut world = World::start().await;
     let mut sessions = Vec::new();
-    for words in ["I am Ada", "I am Bob"] {
-        sessions.push(world.ok(["run", words, "--output", "json"]).await.session());
+    for text in ["I am Ada", "I am Bob"] {
+        sessions.push(world.ok(["run", text, "--output", "json"]).await.session());
     }
     assert_eq!(world.daemon.sigterm().await, Some(0));
     let day = 24 * 3600 * 1_000_000_000_u64;
@@ -138,7 +138,7 @@ async fn api_key_is_in_no_log_and_no_output() {
     model.default_reply(Reply::refusal(401, "the key sk-very-secret-0123456789 is wrong"));
     let output = daemon.agentctl(["run", "Hi", "--output", "stream-json"]).await.exits(4);
     assert_eq!(model.requests()[0].key(), "sk-very-secret-0123456789");
-    for (place, text) in [("stdout", &output.stdout), ("stderr", &output.stderr), ("the log", &daemon.log())] {
-        assert!(!text.contains("very-secret"), "the key is in {place}:\n{text}");
+    for (stream, text) in [("stdout", &output.stdout), ("stderr", &output.stderr), ("the log", &daemon.log())] {
+        assert!(!text.contains("very-secret"), "the key is in {stream}:\n{text}");
     }
 }

@@ -7,9 +7,9 @@ use super::*;
 fn greeting(home: &TempHome) -> String {
     // Wide enough that no sentence is wrapped.
     let mut terminal = Terminal::around(home, "stty rows 40 cols 300 && exec \"$@\"", &["chat", "-C", "none"]);
-    let said = terminal.prompt();
+    let output = terminal.prompt();
     terminal.leaves();
-    said
+    output
 }
 
 /// A daemon that was started without any variables.
@@ -32,27 +32,27 @@ async fn missing_variables_are_reported_until_a_restart() {
     assert!(!status(&daemon).await.stdout.contains("is set here"));
     daemon.set("MODEL_BASIC_BASE_URL", model.base_url());
     daemon.set("MODEL_BASIC_API_KEY", "s3cret-model");
-    let words = "MODEL_BASIC_BASE_URL and MODEL_BASIC_API_KEY are set here, but the daemon was started without them";
+    let text = "MODEL_BASIC_BASE_URL and MODEL_BASIC_API_KEY are set here, but the daemon was started without them";
     let (greeted, stated) = (greeting(&daemon), status(&daemon).await.stdout);
     let doctor = daemon.agentctl(["doctor"]).await.stdout;
-    for said in [&greeted, &stated, &doctor] {
-        assert!(said.contains(words) && said.contains("agentctl stop"), "{said}");
-        assert!(!said.contains("found OPENAI_API_KEY"), "there is something better to do: {said}");
+    for output in [&greeted, &stated, &doctor] {
+        assert!(output.contains(text) && output.contains("agentctl stop"), "{output}");
+        assert!(!output.contains("found OPENAI_API_KEY"), "a less useful hint was printed: {output}");
     }
-    assert!(!greeted.contains("set MODEL_BASIC_BASE_URL"), "it is set: {greeted}");
+    assert!(!greeted.contains("set MODEL_BASIC_BASE_URL"), "the hint names a variable that is set: {greeted}");
     let json = daemon.json(["status"]).await;
     assert_eq!(json["environment"][0]["variables"], json!(["MODEL_BASIC_BASE_URL", "MODEL_BASIC_API_KEY"]), "{json:#}");
 
     // The next daemon has them. A changed value is reported again.
     daemon.ok(["stop"]).await;
     daemon.ok(["start"]).await;
-    for said in [greeting(&daemon), status(&daemon).await.stdout] {
-        assert!(!said.contains("is set here") && !said.contains("are set here"), "{said}");
-        assert!(!said.contains("OPENAI_API_KEY"), "another model answers: {said}");
+    for output in [greeting(&daemon), status(&daemon).await.stdout] {
+        assert!(!output.contains("is set here") && !output.contains("are set here"), "{output}");
+        assert!(!output.contains("OPENAI_API_KEY"), "the key of another model was suggested: {output}");
     }
     daemon.set("MODEL_BASIC_API_KEY", "s3cret-other");
-    let words = "MODEL_BASIC_API_KEY is set here, but the daemon was started with another value of it";
-    assert!(greeting(&daemon).contains(words) && status(&daemon).await.stdout.contains(words));
+    let text = "MODEL_BASIC_API_KEY is set here, but the daemon was started with another value of it";
+    assert!(greeting(&daemon).contains(text) && status(&daemon).await.stdout.contains(text));
 
     let all = format!("{greeted}{stated}{doctor}{json}{}", daemon.log());
     assert!(!all.contains("s3cret") && !all.contains(&model.base_url()), "{all}");
@@ -64,15 +64,18 @@ async fn misspelt_variables_and_unused_keys_are_reported() {
     daemon.set("OPENROUTER_API_KEY", "s3cret-router");
     let line = "export MODEL_BASIC_BASE_URL=https://openrouter.ai/api/v1 MODEL_BASIC_API_KEY=$OPENROUTER_API_KEY";
     let doctor = daemon.agentctl(["doctor"]).await.stdout;
-    for said in [greeting(&daemon), status(&daemon).await.stdout, doctor] {
-        assert!(said.contains("found OPENROUTER_API_KEY") && said.contains(line), "{said}");
-        assert!(!said.contains("s3cret"), "{said}");
+    for output in [greeting(&daemon), status(&daemon).await.stdout, doctor] {
+        assert!(output.contains("found OPENROUTER_API_KEY") && output.contains(line), "{output}");
+        assert!(!output.contains("s3cret"), "{output}");
     }
     daemon.set("MODEL_BASIC_BASEURL", "http://s3cret.example/v1");
     let doctor = daemon.agentctl(["doctor"]).await.stdout;
-    for said in [greeting(&daemon), status(&daemon).await.stdout, doctor] {
-        assert!(said.contains("MODEL_BASIC_BASEURL") && said.contains("did you mean MODEL_BASIC_BASE_URL?"), "{said}");
-        assert!(!said.contains("s3cret"), "{said}");
+    for output in [greeting(&daemon), status(&daemon).await.stdout, doctor] {
+        assert!(
+            output.contains("MODEL_BASIC_BASEURL") && output.contains("did you mean MODEL_BASIC_BASE_URL?"),
+            "{output}"
+        );
+        assert!(!output.contains("s3cret"), "{output}");
     }
     assert!(!daemon.log().contains("s3cret"));
 }
@@ -80,12 +83,12 @@ async fn misspelt_variables_and_unused_keys_are_reported() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn chat_without_a_model_warns_before_the_first_message() {
     let daemon = bare().await;
-    let said = greeting(&daemon);
-    assert!(said.contains("No model can answer yet") && said.contains("make model"), "{said}");
-    assert!(said.contains("no folder in view (-C . shows this one)"), "{said}");
+    let output = greeting(&daemon);
+    assert!(output.contains("No model can answer yet") && output.contains("make model"), "{output}");
+    assert!(output.contains("no folder in view (-C . shows this one)"), "{output}");
     daemon.write("data/models/smol/weights.gguf", "");
-    let said = greeting(&daemon);
-    assert!(said.contains("the small built-in model") && !said.contains("No model can answer"), "{said}");
+    let output = greeting(&daemon);
+    assert!(output.contains("the small built-in model") && !output.contains("No model can answer"), "{output}");
 }
 
 #[tokio::test]
@@ -117,7 +120,7 @@ async fn config_show_lists_values_without_secrets() {
     let missing: Vec<_> =
         json["origins"].as_object().unwrap().keys().filter(|key| json["values"][*key].is_null()).collect();
     assert!(missing.is_empty(), "these have no value: {missing:?}");
-    for said in [shown.stdout, shown.stderr, all.stdout, json.to_string(), daemon.log()] {
-        assert!(!said.contains("s3cret"), "{said}");
+    for output in [shown.stdout, shown.stderr, all.stdout, json.to_string(), daemon.log()] {
+        assert!(!output.contains("s3cret"), "{output}");
     }
 }

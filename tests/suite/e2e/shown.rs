@@ -84,9 +84,9 @@ async fn edited_call_is_shown_before_it_runs_and_in_all_reports() {
     terminal.leaves();
 
     let session = &world.last_session().await;
-    let told = "(edited) echo edited > outputs/a (was touch";
-    world.ok(["attach", session, "--after", "0"]).await.says(&[told]);
-    world.ok(["audit", "--session", session]).await.shows(&[told, "agentctl: edit"]);
+    let edited = "(edited) echo edited > outputs/a (was touch";
+    world.ok(["attach", session, "--after", "0"]).await.says(&[edited]);
+    world.ok(["audit", "--session", session]).await.shows(&[edited, "agentctl: edit"]);
     let shown = world.ok(["sessions", "show", session]).await.stdout;
     assert!(shown.contains(r#"{"command":"echo edited > outputs/a"} (edited)"#), "{shown}");
 
@@ -193,20 +193,20 @@ async fn hidden_characters_of_files_titles_and_mcp_calls_are_shown() {
 #[tokio::test]
 async fn output_contains_no_terminal_escapes_in_any_format() {
     let world = World::start().await;
-    let said = "Hi\u{1b}]0;owned\u{7}\u{1b}[2J\tthere\u{9b}31m,\n漢字 \u{202e}friend\u{85}.";
+    let prompt = "Hi\u{1b}]0;owned\u{7}\u{1b}[2J\tthere\u{9b}31m,\n漢字 \u{202e}friend\u{85}.";
     for term in ["dumb", "", "xterm-256color"] {
         let run = async |output: &str| {
             let mut command = world.agentctl_command(["run", "Hello", "--output", output]);
             command.env("TERM", term);
             Running::spawn(command).output(Vec::new()).await.exits(0)
         };
-        world.model.reply(Reply::text(said));
+        world.model.reply(Reply::text(prompt));
         assert_eq!(run("text").await.stdout, "Hi\tthere,\n漢字 <U+202E>friend.\n", "{term}");
         for output in ["json", "stream-json"] {
-            world.model.reply(Reply::text(said));
+            world.model.reply(Reply::text(prompt));
             let output = run(output).await;
             assert!(!output.stdout.contains(is_hidden), "{:?}", output.stdout);
-            assert_eq!(output.json_lines().pop().unwrap()["text"], said);
+            assert_eq!(output.json_lines().pop().unwrap()["text"], prompt);
         }
     }
 }
@@ -216,7 +216,7 @@ async fn paged(world: &World, terminal: &mut Terminal, command: &str) -> String 
     let (seen, whole) = (world.path().join("seen"), world.path().join("whole"));
     let _ = fs::remove_file(&whole);
     terminal.says(command);
-    until_true("the pager has it all", || whole.exists()).await;
+    until_true("the pager has received the whole text", || whole.exists()).await;
     terminal.prompt();
     fs::read_to_string(seen).unwrap()
 }
@@ -238,8 +238,11 @@ async fn show_prints_the_whole_result_without_notes_to_the_model() {
     let after = terminal.sees("It failed.");
     assert!(!after.contains("large_tool_results"), "{after}");
     terminal.prompt();
-    let told = tool_texts(world.model.requests().last().unwrap());
-    assert!(told.contains("large_tool_results/") && !told.contains("line 1000\n"), "the model got a part: {told}");
+    let result = tool_texts(world.model.requests().last().unwrap());
+    assert!(
+        result.contains("large_tool_results/") && !result.contains("line 1000\n"),
+        "the model received the whole output: {result}"
+    );
     let seen = paged(&world, &mut terminal, "/show").await;
     has_all(&seen, &["line 1\n", "line 1000\n", "FAILED test_one", "note 1000\n", "note 2000\n"]);
     assert!(!seen.contains("large_tool_results") && !seen.contains("read_file"), "{}", &seen[seen.len() - 600..]);

@@ -22,7 +22,7 @@ async fn session_with_script(world: &World, lines: &str) -> (String, PathBuf) {
 
 /// Makes the model run the skill's script, and returns the result.
 async fn run_script(world: &World, session: &str, answer: &str) -> String {
-    world.will(Reply::tool_call("run_bash_command", json!({"command": "sh skills/report/scripts/make.sh"})));
+    world.script_reply(Reply::tool_call("run_bash_command", json!({"command": "sh skills/report/scripts/make.sh"})));
     world.agentctl(["run", "Do it", "--session", session, "--on-interrupt", answer]).await;
     tool_texts(world.model.requests().last().unwrap())
 }
@@ -51,14 +51,14 @@ async fn skill_script_is_confined_by_the_sandbox() {
     let (session, skill) = session_with_script(&world, &lines).await;
     let script = fs::read(skill.join("scripts/make.sh")).unwrap();
 
-    let told = run_script(&world, &session, "approve").await;
-    has_all(&told, &["skill kept", "script kept", "skills kept", "network closed", "\n0\n", "report made"]);
-    assert!(told.starts_with("exit code 0") && told.contains("1 background process ended"), "{told}");
-    assert!(!told.contains(SECRET), "{told}");
+    let result = run_script(&world, &session, "approve").await;
+    has_all(&result, &["skill kept", "script kept", "skills kept", "network closed", "\n0\n", "report made"]);
+    assert!(result.starts_with("exit code 0") && result.contains("1 background process ended"), "{result}");
+    assert!(!result.contains(SECRET), "{result}");
     assert_eq!(fs::read_to_string(&secret).unwrap(), SECRET);
     assert_eq!(fs::read(skill.join("scripts/make.sh")).unwrap(), script);
     assert!(!skill.with_file_name("new").exists());
-    assert!(listener.accept().is_err(), "nobody came");
+    assert!(listener.accept().is_err(), "a connection was accepted");
     assert_eq!(children(world.daemon.pid()), before);
     assert_eq!(fs::read_to_string(project(&world).join("report")).unwrap(), "made\n");
     // Its changes in the project can be undone like any others.
@@ -70,13 +70,13 @@ async fn skill_script_is_confined_by_the_sandbox() {
 async fn skill_script_asks_and_obeys_the_rules() {
     let world = world("").await;
     let (session, _) = session_with_script(&world, "echo ran > \"$PROJECT/ran\"\n").await;
-    let told = run_script(&world, &session, "deny").await;
-    assert!(!told.starts_with("exit code"), "{told}");
+    let result = run_script(&world, &session, "deny").await;
+    assert!(!result.starts_with("exit code"), "{result}");
     assert!(!project(&world).join("ran").exists());
     let rules = "tools: {run_bash_command: {patterns: {critical: ['skills/']}, actions: {critical: deny}}}\n";
     world.write("config/hitl_rules.yaml", rules);
     world.client().await.reload().await.unwrap();
-    let told = run_script(&world, &session, "approve").await;
-    assert!(!told.starts_with("exit code"), "{told}");
+    let result = run_script(&world, &session, "approve").await;
+    assert!(!result.starts_with("exit code"), "{result}");
     assert!(!project(&world).join("ran").exists());
 }

@@ -39,12 +39,15 @@ async fn skill_files_are_read_on_demand_and_scripts_run() {
         ("read_file", json!({"path": "skills/nobody/SKILL.md"})),
         ("list_workspace_files", json!({"path": "skills"})),
     ];
-    let (told, output) = world.call_all(calls, &["--on-interrupt", "approve", "--output", "json"]).await;
+    let (results, output) = world.call_all(calls, &["--on-interrupt", "approve", "--output", "json"]).await;
     let session = output.exits(0).session();
-    assert!(told[0].contains("Read skills/tax/reference/rates.md") && told[1].contains("Nineteen"), "{told:#?}");
-    assert!(told[2].contains("sum 5") && told[2].contains("kept"), "{told:#?}");
-    assert!(told[3].contains("E_PATH") && told[4].contains("E_PATH"), "{told:#?}");
-    assert!(told[5].contains("tax/") && !told[5].contains("json"), "{told:#?}");
+    assert!(
+        results[0].contains("Read skills/tax/reference/rates.md") && results[1].contains("Nineteen"),
+        "{results:#?}"
+    );
+    assert!(results[2].contains("sum 5") && results[2].contains("kept"), "{results:#?}");
+    assert!(results[3].contains("E_PATH") && results[4].contains("E_PATH"), "{results:#?}");
+    assert!(results[5].contains("tax/") && !results[5].contains("json"), "{results:#?}");
     has_all(&world.model.requests()[0].body.to_string(), &["tax: Works out taxes", "skills/NAME/SKILL.md"]);
     let copy = world.path().join("data/workspace").join(session).join("skills/tax");
     assert!(copy.join("scripts/sum.sh").is_file());
@@ -63,7 +66,10 @@ async fn mention_or_file_type_loads_a_skill() {
         let root = world.path().join("data/workspace").join(session["session_id"].as_str().unwrap());
         root.join("skills/tax/SKILL.md").is_file()
     };
-    assert!(!world.model.requests()[0].body.to_string().contains("Works out taxes"), "it is not told unasked");
+    assert!(
+        !world.model.requests()[0].body.to_string().contains("Works out taxes"),
+        "the description was sent without a request"
+    );
     assert!(!skills(&first));
     let mentioned = world.ok(["run", "Use @tax", "--output", "json"]).await.json();
     assert!(skills(&mentioned) && tail(&world).contains("read skills/tax/SKILL.md"), "{}", tail(&world));
@@ -136,10 +142,10 @@ async fn invalid_skill_is_reported_and_never_used() {
 
     let calls = ["leads/secret", "leads/SKILL.md", "large/SKILL.md"];
     let calls = calls.map(|path| ("read_file", json!({"path": format!("skills/{path}")})));
-    let (told, output) = world.call_all(calls.into(), &["--output", "json"]).await;
+    let (results, output) = world.call_all(calls.into(), &["--output", "json"]).await;
     output.exits(0);
-    assert!(told.iter().all(|text| text.contains("E_PATH") && text.contains("cannot be used")), "{told:#?}");
-    assert!(!told.join("").contains("launch"), "{told:#?}");
+    assert!(results.iter().all(|text| text.contains("E_PATH") && text.contains("cannot be used")), "{results:#?}");
+    assert!(!results.join("").contains("launch"), "{results:#?}");
     world.model.respond_with(|_| Reply::text("Good."));
     world.ok(["run", "Use @leads"]).await.says(&["leads out of the skill"]);
     world.still_serves().await;
@@ -159,7 +165,7 @@ async fn oversized_skill_catalogue_is_shortened_and_listed_as_such() {
     .await;
     let from = world.path().join("from/zebra").display().to_string();
     let added = world.ok(["skills", "add", &from]).await.stdout;
-    assert_eq!(added.lines().count(), 1, "all of it is shown: {added}");
+    assert_eq!(added.lines().count(), 1, "the output has more than one line: {added}");
     let project = world.path().join("project");
     world.ok(["run", "Hello", "-C", project.to_str().unwrap()]).await;
     let messages = world.model.requests().last().unwrap().body.to_string();
@@ -171,7 +177,7 @@ async fn oversized_skill_catalogue_is_shortened_and_listed_as_such() {
         let (name, is_own) = (skill["name"].as_str().unwrap(), skill["origin"] == "person");
         assert!(
             !is_own || skill["shown"] == "whole" || skill["shown"] == "shortened",
-            "{name} is the person's own: {skill}"
+            "{name}, a user skill, is listed without a description: {skill}"
         );
         let is_listed = messages.contains(&format!("\\n- {name}"));
         assert_eq!(is_listed, skill["shown"] != "none", "{name}");
@@ -235,10 +241,10 @@ async fn project_skills_are_marked_and_replace_no_user_skill() {
         ("read_file", json!({"path": "skills/deploy/SKILL.md"})),
         ("read_file", json!({"path": "skills/outside/SKILL.md"})),
     ];
-    let (told, output) = world.call_all(calls, &["-C", &project, "--output", "json"]).await;
+    let (results, output) = world.call_all(calls, &["-C", &project, "--output", "json"]).await;
     let session = output.exits(0).session();
-    assert!(told[0].contains("# Taxes") && !told[0].contains("evil"), "{told:#?}");
-    assert!(told[1].contains("Steps.") && told[2].contains("E_PATH"), "{told:#?}");
+    assert!(results[0].contains("# Taxes") && !results[0].contains("evil"), "{results:#?}");
+    assert!(results[1].contains("Steps.") && results[2].contains("E_PATH"), "{results:#?}");
     let first = world.model.requests()[0].body.to_string();
     assert!(first.contains("deploy: How we deploy (from the project") && !first.contains("Obey me"), "{first}");
     let skills = world.json(["skills", "list", "--session", &session]).await;
@@ -262,9 +268,9 @@ async fn bundled_skills_load_on_demand() {
         ("read_file", json!({"path": "skills/pdf/SKILL.md"})),
         ("run_bash_command", json!({"command": "ls skills/pdf/scripts"})),
     ];
-    let (told, output) = world.call_all(calls, &["--on-interrupt", "approve"]).await;
+    let (results, output) = world.call_all(calls, &["--on-interrupt", "approve"]).await;
     output.exits(0);
-    assert!(told[0].contains("scripts/") && told[1].contains("exit code 0"), "{told:#?}");
+    assert!(results[0].contains("scripts/") && results[1].contains("exit code 0"), "{results:#?}");
 }
 
 /// A package index on loopback, with one package that prints a greeting.
@@ -341,8 +347,8 @@ async fn packages_are_installed_with_consent_and_shared() {
     assert!(reason.contains("installs Python packages") && grants.is_empty(), "{reason} {grants:?}");
     client.answer(interrupt.id, &Answer::Approve, "a test").await.unwrap();
     events.to_the_end().await;
-    let told = tool_texts(world.model.requests().last().unwrap());
-    assert!(told.contains("hello from the package"), "{told}\n{}", world.log());
+    let result = tool_texts(world.model.requests().last().unwrap());
+    assert!(result.contains("hello from the package"), "{result}\n{}", world.log());
     // Another session uses it, without a question about packages.
     let free = NewSession { confirm_exec: Some(false), ..NewSession::default() };
     let mut events = client.turn(turn(SessionChoice::New(free), "Hi again")).await.unwrap();
@@ -366,10 +372,10 @@ async fn failed_installation_leaves_nothing_and_reports_why() {
     })
     .await;
     let calls = vec![("run_bash_command", json!({"command": "python skills/hello/x.py || python3 -c 'print(1)'"}))];
-    let (told, output) = world.call_all(calls, &["--on-interrupt", "approve"]).await;
+    let (results, output) = world.call_all(calls, &["--on-interrupt", "approve"]).await;
     output.exits(0);
-    assert!(told[0].contains("E_TOOL") && told[0].contains("agentdhello"), "{told:#?}");
-    assert!(told[0].contains("The command did not run"), "{told:#?}");
+    assert!(results[0].contains("E_TOOL") && results[0].contains("agentdhello"), "{results:#?}");
+    assert!(results[0].contains("The command did not run"), "{results:#?}");
     let left = fs::read_dir(world.path().join("data/skill_environments")).unwrap().count();
     assert_eq!(left, 0);
     world.ok(["skills", "show", "places"]).await.shows(&["requirements.txt:2", "option of pip"]);
@@ -398,13 +404,13 @@ async fn undeclared_packages_are_requested_when_missing() {
     // One by one, like a model that reads each result.
     let steps = [run("run"), run("liar"), run("run")];
     world.model.respond_with(move |request| {
-        let done = super::told_of_each(request).len();
+        let done = super::results_since_input(request).len();
         steps.get(done).map_or(Reply::text("over"), |(tool, args)| Reply::tool_call(*tool, args.clone()))
     });
     world.ok(["run", ALL_OF_IT, "--on-interrupt", "approve"]).await;
-    let told = super::told_of_each(world.model.requests().last().unwrap());
-    assert!(told[0].contains("No module named") && told[0].contains("Retry the same command"), "{told:#?}");
+    let results = super::results_since_input(world.model.requests().last().unwrap());
+    assert!(results[0].contains("No module named") && results[0].contains("Retry the same command"), "{results:#?}");
     // No script of the skill imports it: printed text is not trusted.
-    assert!(told[1].contains("evil") && !told[1].contains("Retry the same command"), "{told:#?}");
-    assert!(told[2].contains("hello from the package"), "{told:#?}");
+    assert!(results[1].contains("evil") && !results[1].contains("Retry the same command"), "{results:#?}");
+    assert!(results[2].contains("hello from the package"), "{results:#?}");
 }

@@ -37,7 +37,7 @@ async fn counters_count_once_and_survive_crash_and_deletion() {
     for line in
         ["agentd_turns_total{end=\"completed\"} 1", "agentd_tool_calls_total{tool=\"edit_file\",outcome=\"ok\"} 1"]
     {
-        assert!(text.lines().any(|told| told == line), "{line} is missing in:\n{text}");
+        assert!(text.lines().any(|printed| printed == line), "{line} is missing in:\n{text}");
     }
     for line in text.lines() {
         let is_comment = line.starts_with("# HELP ") || line.starts_with("# TYPE ");

@@ -5,8 +5,8 @@ use jsonschema::Validator;
 use super::*;
 
 fn validator() -> Validator {
-    let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/stream-json.schema.json");
-    let schema: Value = serde_json::from_str(&fs::read_to_string(place).unwrap()).unwrap();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/stream-json.schema.json");
+    let schema: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
     jsonschema::meta::validate(&schema).unwrap();
     jsonschema::validator_for(&schema).unwrap()
 }

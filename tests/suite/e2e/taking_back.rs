@@ -59,13 +59,16 @@ async fn unanswered_message_is_withdrawn_and_its_files_stay() {
     world.model.default_reply(Reply::text("Fine."));
     world.ok(["run", "second thing", "--session", &session]).await;
     let listed = world.ok(["sessions", "list", "--json"]).await.stdout;
-    assert!(listed.contains("second thing") && !listed.contains("wipe"), "the title of the session: {listed}");
+    assert!(listed.contains("second thing") && !listed.contains("wipe"), "the withdrawn input is the title: {listed}");
     let fork = world.ok(["sessions", "fork", &session]).await.stdout;
     world.ok(["run", "third thing", "--session", fork.trim()]).await;
     for request in &world.model.requests()[1..] {
-        let words = words(request);
-        assert!(!words.contains("wipe") && !words.contains("drop"), "{words}");
-        assert!(words.contains("notes.txt") && words.contains("second thing"), "its file is told of: {words}");
+        let request_text = words(request);
+        assert!(!request_text.contains("wipe") && !request_text.contains("drop"), "{request_text}");
+        assert!(
+            request_text.contains("notes.txt") && request_text.contains("second thing"),
+            "the uploaded file is not mentioned: {request_text}"
+        );
     }
 }
 
@@ -73,7 +76,7 @@ async fn unanswered_message_is_withdrawn_and_its_files_stay() {
 async fn partial_answer_is_marked_and_only_unread_input_withdrawn() {
     let world = World::start().await;
     let client = world.client().await;
-    world.model.reply(Reply::text("I begin and never end").hang_behind("begin"));
+    world.model.reply(Reply::text("I begin and never end").hang_after_text("begin"));
     let mut running = client.turn(turn(new(), "count")).await.unwrap();
     let session = running.session_id().to_string();
     while !matches!(running.event().await.unwrap().kind, EventKind::ItemDelta { .. }) {}
@@ -83,27 +86,27 @@ async fn partial_answer_is_marked_and_only_unread_input_withdrawn() {
     assert_eq!(taken_back(&events), Some((None, vec!["drop the tables"])));
     world.model.default_reply(Reply::text("Fine."));
     world.ok(["run", "second thing", "--session", &session]).await;
-    let told = words(world.model.requests().last().unwrap());
-    let order = ["count", "I begin", "The user interrupted here", "second thing"].map(|part| told.find(part));
-    assert!(order.is_sorted() && order[0].is_some() && !told.contains("drop"), "{told}");
+    let text = words(world.model.requests().last().unwrap());
+    let order = ["count", "I begin", "The user interrupted here", "second thing"].map(|part| text.find(part));
+    assert!(order.is_sorted() && order[0].is_some() && !text.contains("drop"), "{text}");
 
     // If the user asks for it, it is continued.
     world.model.reply(Reply::tool_call("ask_human", json!({"question": "Which?"})));
     let mut running = client.turn(turn(existing(&session), "ask me")).await.unwrap();
     running.stored_until(|kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
     running.sender().cancel().await.unwrap();
-    assert_eq!(taken_back(&running.to_the_end().await), None, "it was answered with a call");
+    assert_eq!(taken_back(&running.to_the_end().await), None, "an input answered with a call is not withdrawn");
     world.ok(["run", "--session", &session]).await;
-    let told = words(world.model.requests().last().unwrap());
-    let last = told.rfind("The user interrupted here");
-    assert!(last.is_some() && told.rfind("The user asks to continue") > last, "{told}");
+    let text = words(world.model.requests().last().unwrap());
+    let last = text.rfind("The user interrupted here");
+    assert!(last.is_some() && text.rfind("The user asks to continue") > last, "{text}");
 }
 
 #[tokio::test]
 async fn queued_turn_is_withdrawn_alone_and_later_input_is_a_new_turn() {
     let world = World::start().await;
     let client = world.client().await;
-    world.model.reply(Reply::text("I begin and never end").hang_behind("begin"));
+    world.model.reply(Reply::text("I begin and never end").hang_after_text("begin"));
     let mut running = client.turn(turn(new(), "first")).await.unwrap();
     let session = running.session_id().to_string();
     while !matches!(running.event().await.unwrap().kind, EventKind::ItemDelta { .. }) {}
@@ -122,8 +125,8 @@ async fn queued_turn_is_withdrawn_alone_and_later_input_is_a_new_turn() {
     for turn in [&mut waiting, &mut third] {
         assert_eq!(reason(&turn.to_the_end().await), StopReason::Completed);
     }
-    let told: String = world.model.requests()[1..].iter().map(words).collect();
-    assert!(told.contains("second thing") && told.contains("third thing") && !told.contains("drop"), "{told}");
+    let text: String = world.model.requests()[1..].iter().map(words).collect();
+    assert!(text.contains("second thing") && text.contains("third thing") && !text.contains("drop"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

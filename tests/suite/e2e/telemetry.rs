@@ -48,7 +48,7 @@ async fn ask(daemon: &TempDaemon) -> Value {
 /// Waits until that many turns of users have arrived, and returns all spans.
 async fn turns(collector: &Collector, count: usize) -> Vec<ReceivedSpan> {
     let is_turn = |span: &&ReceivedSpan| span.name == "invoke_agent main";
-    until("the turns have come", || async {
+    until("the spans have arrived", || async {
         let spans = collector.spans();
         (spans.iter().filter(is_turn).count() >= count).then_some(spans)
     })
@@ -64,7 +64,7 @@ fn sum(spans: &[ReceivedSpan], name: &str) -> f64 {
 #[track_caller]
 fn check(spans: &[ReceivedSpan], result: &Value) {
     let ids: BTreeSet<&str> = spans.iter().map(|span| span.id.as_str()).collect();
-    assert_eq!(ids.len(), spans.len(), "each span has come once: {spans:#?}");
+    assert_eq!(ids.len(), spans.len(), "a span was exported twice: {spans:#?}");
     let mut names: BTreeMap<&str, usize> = BTreeMap::new();
     spans.iter().for_each(|span| *names.entry(span.name.as_str()).or_default() += 1);
     let expected = [
@@ -127,7 +127,7 @@ async fn spans_of_a_turn_are_sent_once_without_content() {
     assert_eq!(chat.attributes["server.address"], "127.0.0.1");
 
     // Metrics have the same sums.
-    let points = until("the metrics have come", || async {
+    let points = until("the metrics have arrived", || async {
         Some(collector.points()).filter(|points| points.iter().any(|it| it.name == "gen_ai.invoke_agent.duration"))
     })
     .await;
@@ -167,7 +167,7 @@ async fn client_trace_is_continued_and_content_sent_if_enabled() {
     assert!(root.attributes["gen_ai.input.messages"].as_str().unwrap().contains("Have it done"));
     let tool = spans.iter().find(|span| span.name == "execute_tool read_file").unwrap();
     assert!(tool.attributes["gen_ai.tool.call.arguments"].as_str().unwrap().contains(SECRET));
-    assert!(collector.points().is_empty(), "metrics have no endpoint");
+    assert!(collector.points().is_empty(), "metrics were exported without an endpoint");
 }
 
 #[tokio::test]
@@ -176,8 +176,8 @@ async fn unsent_turns_are_sent_after_a_kill_and_sent_ones_are_not() {
     let endpoint = collector.http();
     let mut daemon = TempDaemon::start_in(home(&model, &[("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint)])).await;
     let first = ask(&daemon).await;
-    let taken = turns(&collector, 1).await;
-    check(&taken, &first);
+    let received = turns(&collector, 1).await;
+    check(&received, &first);
     until("the position is on disk", || async {
         let text = fs::read_to_string(daemon.data().join("telemetry-traces.json")).ok()?;
         text.contains(first["turn_id"].as_str().unwrap()).then_some(())
@@ -190,13 +190,13 @@ async fn unsent_turns_are_sent_after_a_kill_and_sent_ones_are_not() {
     collector.set_mood(CollectorMood::Takes);
     daemon.restart().await;
     let spans = turns(&collector, 2).await;
-    check(&spans[taken.len()..], &second);
+    check(&spans[received.len()..], &second);
 
     // A turn that the kill interrupted is sent as such.
     model.respond_with(|_| Reply::text("never").delay_ms(600_000));
     let asked = model.requests().len();
     let mut running = daemon.spawn_agentctl(["run", "Hello", "--output", "stream-json"]);
-    until_true("the model is asked", || model.requests().len() > asked).await;
+    until_true("the model is called", || model.requests().len() > asked).await;
     daemon.crash().await;
     let spans = turns(&collector, 3).await;
     let root = spans.iter().rev().find(|span| span.name == "invoke_agent main").unwrap();
@@ -219,7 +219,7 @@ async fn hanging_or_missing_collector_delays_no_turn_and_no_stop() {
     for _ in 0..3 {
         assert_eq!(ask(&daemon).await["stop_reason"], "completed");
     }
-    until_true("it was asked", || !collector.requests().is_empty()).await;
+    until_true("the collector was called", || !collector.requests().is_empty()).await;
     assert_eq!(daemon.sigterm().await, Some(0), "{}", daemon.log());
     assert!(collector.spans().is_empty());
 }
@@ -257,7 +257,7 @@ async fn oversized_telemetry_is_sent_in_parts() {
     let daemon = TempDaemon::start_in(home(&model, &[("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint)])).await;
     let result = ask(&daemon).await;
     // The turn itself comes with the first part.
-    let spans = until("all of it has come", || async { Some(collector.spans()).filter(|it| it.len() == 10) }).await;
+    let spans = until("all spans have arrived", || async { Some(collector.spans()).filter(|it| it.len() == 10) }).await;
     check(&spans, &result);
 }
 

@@ -8,8 +8,8 @@ use rexpect::{
 use super::*;
 
 /// A reply that appears as contiguous text, whatever is typed below it.
-pub(super) fn says(words: &str) -> Reply {
-    Reply::deltas([words])
+pub(super) fn says(text: &str) -> Reply {
+    Reply::deltas([text])
 }
 
 /// A user at a terminal.
@@ -56,8 +56,8 @@ impl Terminal {
     }
 
     #[track_caller]
-    pub(super) fn sees(&mut self, words: &str) -> String {
-        self.0.exp_string(words).unwrap_or_else(|error| panic!("{words:?} does not appear: {error}"))
+    pub(super) fn sees(&mut self, text: &str) -> String {
+        self.0.exp_string(text).unwrap_or_else(|error| panic!("{text:?} does not appear: {error}"))
     }
 
     /// Waits for the prompt. The line editor first queries the cursor position.
@@ -93,52 +93,52 @@ impl Terminal {
 
     /// Waits for these texts, one after the other.
     #[track_caller]
-    pub(super) fn sees_all(&mut self, words: &[&str]) {
-        for words in words {
-            self.sees(words);
+    pub(super) fn sees_all(&mut self, texts: &[&str]) {
+        for text in texts {
+            self.sees(text);
         }
     }
 
     /// Waits for this text, and then the prompt.
     #[track_caller]
-    pub(super) fn sees_last(&mut self, words: &str) {
-        self.sees(words);
+    pub(super) fn sees_last(&mut self, text: &str) {
+        self.sees(text);
         self.prompt();
     }
 
     /// Enters a line, and waits for this text and the next prompt.
     #[track_caller]
-    pub(super) fn hears(&mut self, line: &str, words: &str) {
+    pub(super) fn hears(&mut self, line: &str, text: &str) {
         self.says(line);
-        self.sees_last(words);
+        self.sees_last(text);
     }
 
     /// Enters a line, and waits for this text.
     #[track_caller]
-    pub(super) fn says_for(&mut self, line: &str, words: &str) {
+    pub(super) fn says_for(&mut self, line: &str, text: &str) {
         self.says(line);
-        self.sees(words);
+        self.sees(text);
     }
 
     /// Waits for this text, and presses these keys.
     #[track_caller]
-    pub(super) fn answers(&mut self, words: &str, keys: &str) {
-        self.sees(words);
+    pub(super) fn answers(&mut self, text: &str, keys: &str) {
+        self.sees(text);
         self.presses(keys);
     }
 
     /// Presses keys, and waits for this text.
     #[track_caller]
-    pub(super) fn presses_for(&mut self, keys: &str, words: &str) {
+    pub(super) fn presses_for(&mut self, keys: &str, text: &str) {
         self.presses(keys);
-        self.sees(words);
+        self.sees(text);
     }
 
     /// Presses keys, and waits for this text and the next prompt.
     #[track_caller]
-    pub(super) fn presses_last(&mut self, keys: &str, words: &str) {
+    pub(super) fn presses_last(&mut self, keys: &str, text: &str) {
         self.presses(keys);
-        self.sees_last(words);
+        self.sees_last(text);
     }
 
     #[track_caller]

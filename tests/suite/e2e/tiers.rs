@@ -31,12 +31,12 @@ async fn turn_offers_enabled_tools_and_rejects_others() {
         ("web_search", json!({"query": "x"})),
         ("find_files", json!({"pattern": "*"})),
     ];
-    let (told, output) = world.call_all(calls, &["--on-interrupt", "approve", "--output", "json"]).await;
+    let (results, output) = world.call_all(calls, &["--on-interrupt", "approve", "--output", "json"]).await;
     let session = output.exits(0).session();
-    for hidden in &told[..3] {
-        assert!(hidden.contains("E_UNKNOWN_TOOL"), "{told:#?}");
+    for hidden in &results[..3] {
+        assert!(hidden.contains("E_UNKNOWN_TOOL"), "{results:#?}");
     }
-    assert!(!told[3].contains("E_"), "{told:#?}");
+    assert!(!results[3].contains("E_"), "{results:#?}");
     assert!(!world.path().join("data/workspace").join(&session).join("outputs/ran").exists());
     let names = tool_names(&world.model.requests()[0]);
     assert!(names.is_sorted(), "{names:?}");
@@ -69,7 +69,7 @@ async fn reloaded_tools_yaml_applies_from_the_next_turn() {
     world.still_serves().await;
     let before = world.model.requests()[0].body["tools"].clone();
     world.still_serves().await;
-    assert_eq!(world.model.requests()[1].body["tools"], before, "the same bytes as long as nothing changes");
+    assert_eq!(world.model.requests()[1].body["tools"], before, "the tool definitions are byte-identical");
     world.write("config/tools.yaml", "optional: {web_search: {enabled: true}}\n");
     world.client().await.reload().await.unwrap();
     world.still_serves().await;

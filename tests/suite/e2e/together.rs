@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn slowly<const N: usize>(words: [&str; N]) -> Reply {
-    Reply::deltas(words).delay_ms(500)
+fn slowly<const N: usize>(deltas: [&str; N]) -> Reply {
+    Reply::deltas(deltas).delay_ms(500)
 }
 
 /// Two chats at their prompts, in a session with a message.
@@ -31,9 +31,9 @@ async fn second_chat_shows_a_running_turn_and_can_steer_it() {
         terminal.sees_all(&["Three.", "in French\r"]);
         terminal.sees_last("In French: un.");
     }
-    let said: Vec<String> = world.model.requests().iter().map(|request| request.last_user().to_owned()).collect();
-    assert_eq!(said, ["Hi", "Count to three", "in French"]);
-    assert_eq!(world.json(["sessions", "list"]).await[0]["turns"], 2, "what was said to a turn began none");
+    let inputs: Vec<String> = world.model.requests().iter().map(|request| request.last_user().to_owned()).collect();
+    assert_eq!(inputs, ["Hi", "Count to three", "in French"]);
+    assert_eq!(world.json(["sessions", "list"]).await[0]["turns"], 2, "steering input starts no turn");
 
     // The partial line is in the prompt after the turn, and a second turn is shown too.
     second.presses_for("half a li", "half a li");
@@ -57,7 +57,7 @@ async fn second_chat_shows_a_running_turn_and_can_steer_it() {
 async fn second_chat_can_leave_steer_and_cancel_the_turn() {
     let world = World::start().await;
     let (mut first, mut second) = both(&world).await;
-    world.model.reply(says("It hangs now").hang_behind("hangs"));
+    world.model.reply(says("It hangs now").hang_after_text("hangs"));
     first.says("Go");
     second.loses_prompt();
     second.sees("Go");
@@ -85,7 +85,7 @@ async fn second_chat_can_leave_steer_and_cancel_the_turn() {
 async fn attach_finds_the_running_turn_and_q_leaves_it() {
     let world = World::start().await;
     world.ok(["attach"]).await.says(&["no turn is running"]);
-    let hangs = || says("It hangs now").hang_behind("hangs");
+    let hangs = || says("It hangs now").hang_after_text("hangs");
     world.model.reply(hangs());
     let one = world.ok(["run", "Go", "--detach"]).await.stdout;
     world.model.wait_until(|counts| counts.requests == 1).await;

@@ -106,7 +106,7 @@ async fn trace_follows_a_running_turn_and_shows_interrupted_ones() {
     // The model is queried while the start is being stored, and only published events are certain to survive a kill.
     run.event("turn_started").await;
     let requests = || async { (world.model.requests().len() > asked).then_some(()) };
-    until("the model is asked", requests).await;
+    until("the model is called", requests).await;
     world.daemon.crash().await;
     world.ok(["trace"]).await.shows(&["interrupted", "Hello"]);
 }

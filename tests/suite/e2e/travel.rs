@@ -72,30 +72,34 @@ async fn imported_session_equals_the_original() {
     world.ok(["grants", "add", "write_file", "--session", &id]).await;
 
     let file = export(&world.daemon, &id, "work.tar.gz", &[]).await;
-    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o077, 0, "only its owner may read it");
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o077, 0, "only the owner can read the archive");
     let listed = Command::new("tar").arg("tzf").arg(&file).output().unwrap();
     let members = String::from_utf8(listed.stdout).unwrap();
     assert!(members.starts_with("manifest.json\n") && members.ends_with("SHA256SUMS\n"), "{members}");
     assert!(members.contains("files/uploads/deep/big.txt") && !members.contains("secret-of-the-project"), "{members}");
     let unpacked = Command::new("tar").arg("xzfO").arg(&file).output().unwrap();
     let content = String::from_utf8_lossy(&unpacked.stdout);
-    assert!(!content.contains("\"grants\":[{") && !content.contains("\"environment\""), "neither grants nor variables");
+    assert!(
+        !content.contains("\"grants\":[{") && !content.contains("\"environment\""),
+        "the archive contains grants or variables"
+    );
 
     let other = elsewhere(&world).await;
     let report = import(&other, &file, &[]).await;
     holds(&report, json!({"session_id": id, "turns": 2}));
-    let told = keys(&report);
-    assert_eq!(told, ["events", "files", "interrupted", "session_id", "subagents", "title", "turns"]);
+    let fields = keys(&report);
+    assert_eq!(fields, ["events", "files", "interrupted", "session_id", "subagents", "title", "turns"]);
 
     // The same history, figures and usage.
     assert_eq!(events_of(&world.daemon, &id).await, events_of(&other, &id).await);
-    let (here, there) = (world.json(["sessions", "show", &id]).await, other.json(["sessions", "show", &id]).await);
+    let (original, imported) =
+        (world.json(["sessions", "show", &id]).await, other.json(["sessions", "show", &id]).await);
     for key in ["id", "title", "created_at", "turns", "last_seq", "status", "usage", "todos", "items", "interrupts"] {
-        assert_eq!(here[key], there[key], "{key}");
+        assert_eq!(original[key], imported[key], "{key}");
     }
-    assert_eq!(there["settings"]["grants"], Value::Null, "{there:#}");
-    assert_eq!(there["settings"]["project"], Value::Null, "it works nowhere until it is told");
-    assert_eq!(there["settings"]["former_project"], json!(project.canonicalize().unwrap()));
+    assert_eq!(imported["settings"]["grants"], Value::Null, "{imported:#}");
+    assert_eq!(imported["settings"]["project"], Value::Null, "an imported session has no project");
+    assert_eq!(imported["settings"]["former_project"], json!(project.canonicalize().unwrap()));
     other.ok(["sessions", "show", &id]).await.shows(&["none here; it was", "/app"]);
     // Bytes per token are learnt from the server again, and the project is no longer in the instructions.
     let figures = async |daemon: &TempDaemon| {
@@ -112,11 +116,11 @@ async fn imported_session_equals_the_original() {
         let content = async |daemon: &TempDaemon| daemon.ok(["files", "get", &id, path]).await.stdout;
         assert_eq!(content(&world.daemon).await, content(&other).await, "{path}");
     }
-    let kept =
+    let files_of =
         async |daemon: &TempDaemon| daemon.json(["files", "ls", &id, "large_tool_results"]).await["entries"].clone();
-    let (here, there) = (kept(&world.daemon).await, kept(&other).await);
-    assert_eq!(here.as_array().unwrap().len(), 1, "{here}");
-    assert_eq!((&here[0]["path"], &here[0]["size"]), (&there[0]["path"], &there[0]["size"]));
+    let (original, imported) = (files_of(&world.daemon).await, files_of(&other).await);
+    assert_eq!(original.as_array().unwrap().len(), 1, "{original}");
+    assert_eq!((&original[0]["path"], &original[0]["size"]), (&imported[0]["path"], &imported[0]["size"]));
     other.agentctl(["files", "get", &id, "/project/code.txt"]).await.exits(2);
     // It is found by its text and can be continued, but changes on the other machine cannot be undone here.
     assert_eq!(other.json(["sessions", "search", "we dig"]).await[0]["session_id"], json!(id));
@@ -139,7 +143,7 @@ async fn existing_session_is_refused_unless_imported_as_new() {
     let new = report["session_id"].as_str().unwrap();
     assert_eq!(report["former_id"], json!(id));
     assert_ne!(new, id);
-    assert_eq!(world.json(["usage"]).await["total"], before, "a copy is not paid for again");
+    assert_eq!(world.json(["usage"]).await["total"], before, "usage of an imported copy is not counted again");
     assert_eq!(world.ok(["files", "get", new, "outputs/a.txt"]).await.stdout, "a\n");
     // Each can be deleted without the other.
     world.ok(["sessions", "delete", &id, "--yes"]).await;
@@ -160,15 +164,19 @@ async fn open_turn_of_an_exported_session_is_interrupted_on_import() {
     let requests = world.model.requests().len();
     let report = import(&other, &file, &[]).await;
     assert_eq!(report["interrupted"], json!(true), "{report:#}");
-    assert_eq!(other.json(["interrupts"]).await, json!([]), "nothing can be answered there");
+    assert_eq!(other.json(["interrupts"]).await, json!([]), "imported questions are not pending");
     let shown = other.json(["sessions", "show", &id]).await;
     holds(&shown, json!({"status": "interrupted", "interrupts": []}));
     let events = events_of(&other, &id).await;
     let end = events.iter().rev().find(|event| event["type"] == "turn_ended").unwrap();
     assert_eq!(end["result"]["stop_reason"], "interrupted");
-    let here = events_of(&world.daemon, &id).await;
-    assert_eq!(here[..], events[..here.len()], "what left is the beginning of what came");
-    assert_eq!(world.model.requests().len(), requests, "nothing of it runs by itself");
+    let exported_events = events_of(&world.daemon, &id).await;
+    assert_eq!(
+        exported_events[..],
+        events[..exported_events.len()],
+        "the exported events are a prefix of the imported ones"
+    );
+    assert_eq!(world.model.requests().len(), requests, "an imported session started a turn");
     let listed = other.ok(["files", "ls", &id, "outputs"]).await.stdout;
     assert!(!listed.contains("a.txt"), "{listed}");
     // Not even after a restart. The user can continue the session.
@@ -204,11 +212,11 @@ async fn subagents_are_exported_with_their_session() {
     assert_eq!(usage(&world.daemon).await, usage(&other).await);
     // As new ones, both have new IDs and still belong together.
     let new = import(&other, &file, &["--as-new"]).await["session_id"].as_str().unwrap().to_owned();
-    let there = other.json(["sessions", "list", "--all"]).await;
-    let of_new = there.as_array().unwrap().iter().find(|session| session["parent"] == json!(new)).unwrap();
+    let listed = other.json(["sessions", "list", "--all"]).await;
+    let of_new = listed.as_array().unwrap().iter().find(|session| session["parent"] == json!(new)).unwrap();
     assert_ne!(of_new["id"], json!(child));
-    let told = serde_json::to_string(&events_of(&other, &new).await).unwrap();
-    assert!(!told.contains(&child) && !told.contains(&id), "{told}");
+    let imported = serde_json::to_string(&events_of(&other, &new).await).unwrap();
+    assert!(!imported.contains(&child) && !imported.contains(&id), "{imported}");
 }
 
 #[tokio::test]
@@ -235,7 +243,7 @@ async fn redact_option_masks_secrets_in_every_format() {
     assert!(!String::from_utf8_lossy(&all).contains(secret));
     let other = elsewhere(&world).await;
     let report = import(&other, &file, &[]).await;
-    assert_eq!(report["files"]["files"], json!(1), "what is no text stays: {report:#}");
+    assert_eq!(report["files"]["files"], json!(1), "the binary file is not counted: {report:#}");
     assert_eq!(other.ok(["files", "get", &id, "outputs/env.txt"]).await.stdout, "GH_TOKEN=[redacted]\nplain\n");
 }
 
@@ -254,9 +262,9 @@ async fn invalid_archive_leaves_nothing_behind() {
     bytes[middle] ^= 0x55;
     let changed = other.write("changed.tar.gz", &bytes);
     let text = other.write("text.txt", "hello");
-    for (file, words) in [(&cut, "archive"), (&changed, "archive"), (&text, "not an archive of a session")] {
+    for (file, phrase) in [(&cut, "archive"), (&changed, "archive"), (&text, "not an archive of a session")] {
         let refused = other.agentctl(["sessions", "import", file.to_str().unwrap()]).await;
-        refused.exits(2).says(&[words, "hint:"]);
+        refused.exits(2).says(&[phrase, "hint:"]);
     }
     other.agentctl(["sessions", "import", "missing.tar.gz"]).await.exits(2).says(&["could not read", "hint:"]);
     other.agentctl(["sessions", "import", text.to_str().unwrap(), "--from", "codex"]).await.exits(2).says(&["hint:"]);
@@ -284,8 +292,8 @@ async fn killed_import_leaves_nothing_behind() {
     let mut input = client.stdin.take().unwrap();
     std::io::Write::write_all(&mut input, &whole[..whole.len() - 1000]).unwrap();
     let staged = async || workspaces(&other).iter().any(|name| name.starts_with(".import-")).then_some(());
-    until("files are coming in", staged).await;
-    assert_eq!(other.json(["sessions", "list"]).await, json!([]), "nobody sees it");
+    until("files are being imported", staged).await;
+    assert_eq!(other.json(["sessions", "list"]).await, json!([]), "a partial import is listed");
     other.kill9().await;
     let _ = client.kill();
     let _ = client.wait();
@@ -297,7 +305,7 @@ async fn killed_import_leaves_nothing_behind() {
         let storage = other.json(["storage"]).await;
         (storage["removed_sessions"] == json!(0)).then_some(())
     };
-    until("its events are overwritten", gone).await;
+    until("the session's events are overwritten", gone).await;
     import(&other, &file, &[]).await;
     assert_eq!(workspaces(&other), [id]);
 }

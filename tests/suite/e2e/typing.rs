@@ -11,7 +11,7 @@ fn write() -> Reply {
         .delay_ms(500)
 }
 
-async fn kept_rules(world: &World) -> Value {
+async fn stored_rules(world: &World) -> Value {
     world.json(["grants", "list"]).await
 }
 
@@ -26,11 +26,11 @@ async fn queued_messages_are_sent_in_order_and_the_rest_is_kept() {
     terminal.sees_all(&["2 messages wait", "Second heard."]);
     terminal.sees_last("Third heard.");
     terminal.sees("four");
-    let said: Vec<String> = world.model.requests().iter().map(|request| request.last_user().to_owned()).collect();
-    assert_eq!(said, ["slow", "second", "third"]);
+    let inputs: Vec<String> = world.model.requests().iter().map(|request| request.last_user().to_owned()).collect();
+    assert_eq!(inputs, ["slow", "second", "third"]);
 
     // A cancelled turn does not send the messages typed for after it, but keeps them.
-    world.model.reply(says("It hangs now").hang_behind("hangs"));
+    world.model.reply(says("It hangs now").hang_after_text("hangs"));
     terminal.presses("th\r");
     world.model.wait_until(|counts| counts.requests == 4).await;
     terminal.presses_for("fifth\t", "1 message waits");
@@ -57,9 +57,9 @@ async fn enter_sends_a_message_to_the_running_turn() {
     terminal.presses("and then stop\tin Frensh\r");
     terminal.sees_all(&["2 messages wait", "Three.", "in Frensh\r", "In French: un."]);
     terminal.sees_last("Afterwards.");
-    let said: Vec<String> = world.model.requests().iter().map(|request| request.last_user().to_owned()).collect();
-    assert_eq!(said, ["Count", "in Frensh", "and then stop"]);
-    assert_eq!(world.json(["sessions", "list"]).await[0]["turns"], 2, "what was said to a turn began none");
+    let inputs: Vec<String> = world.model.requests().iter().map(|request| request.last_user().to_owned()).collect();
+    assert_eq!(inputs, ["Count", "in Frensh", "and then stop"]);
+    assert_eq!(world.json(["sessions", "list"]).await[0]["turns"], 2, "steering input starts no turn");
 
     // Queued messages can be withdrawn and edited; commands are queued until the end.
     let slow = Reply::deltas(["Uno.\n\n", "Due.\n\n", "Tre."]).delay_ms(500);
@@ -81,7 +81,7 @@ async fn text_typed_ahead_approves_nothing() {
     terminal.says_for("Write it", "Let me see.");
     terminal.presses_for("say a year as", "write_file");
     terminal.presses_for(" you may go", "no answer: Enter sends it");
-    assert_eq!((world.questions().await.len(), kept_rules(&world).await), (1, json!([])));
+    assert_eq!((world.questions().await.len(), stored_rules(&world).await), (1, json!([])));
     // The question gets the keys once the message is sent.
     terminal.presses_for("\r", "y yes");
     terminal.presses_for("n", "reason");
@@ -92,9 +92,9 @@ async fn text_typed_ahead_approves_nothing() {
     // Text that starts after the question has the keys is not an answer either, nor is pasted text.
     world.model.reply(write()).reply(says("Written."));
     terminal.says_for("Write it after all", "y yes");
-    for words in ["maybe", "as", "go", "\u{1b}[200~y\r\u{1b}[201~"] {
-        terminal.presses_for(words, "no answer: Enter sends it");
-        assert_eq!((world.questions().await.len(), kept_rules(&world).await), (1, json!([])), "{words:?}");
+    for typed in ["maybe", "as", "go", "\u{1b}[200~y\r\u{1b}[201~"] {
+        terminal.presses_for(typed, "no answer: Enter sends it");
+        assert_eq!((world.questions().await.len(), stored_rules(&world).await), (1, json!([])), "{typed:?}");
         // Each pasted line is erased separately.
         terminal.presses(&ERASE.repeat(2));
         terminal.sees("y yes");
@@ -139,7 +139,7 @@ async fn risky_or_lasting_answers_need_a_second_key() {
     terminal.says_for("Touch it", "y yes");
     terminal.presses_for("e", "command:");
     terminal.presses_for(&format!("{ERASE} \rtouch b"), "the command is empty");
-    assert_eq!((world.questions().await.len(), kept_rules(&world).await), (1, json!([])));
+    assert_eq!((world.questions().await.len(), stored_rules(&world).await), (1, json!([])));
     terminal.presses("\r");
     terminal.sees_all(&["answered with other arguments", "you edited it", "y yes"]);
     terminal.presses_last("y", "Touched.");
@@ -147,7 +147,7 @@ async fn risky_or_lasting_answers_need_a_second_key() {
     world.model.reply(run("touch c")).reply(says("Kept."));
     terminal.says_for("And another", "y yes");
     terminal.presses_for("a", "for this session? Enter yes");
-    assert_eq!(kept_rules(&world).await, json!([]));
+    assert_eq!(stored_rules(&world).await, json!([]));
     terminal.presses_for("\r", "kept for this session: run_bash_command: touch c");
     terminal.sees_last("Kept.");
     // A rule by prefix is offered under a digit, and lets the next command of its kind run.
@@ -194,15 +194,15 @@ async fn unsent_input_of_run_and_attach_is_shown_at_the_end() {
         };
         terminal.answers("Let me see.", "yes a");
         terminal.sees("no answer: Enter sends it");
-        assert_eq!((world.questions().await.len(), kept_rules(&world).await), (1, json!([])));
+        assert_eq!((world.questions().await.len(), stored_rules(&world).await), (1, json!([])));
         terminal.presses_for("\t", "y yes");
         terminal.presses_for("n", "reason");
         terminal.presses("\r");
         terminal.sees_all(&["Not written.", "typed meanwhile and not sent:", "yes a", "code 0"]);
         terminal.ends();
-        assert_eq!(world.read("before"), world.read("after"), "the terminal is as it was");
+        assert_eq!(world.read("before"), world.read("after"), "the terminal settings are restored");
         assert_ne!(world.read("before"), "");
-        assert_eq!(world.model.requests().len(), 2, "nothing of it was said to the model");
+        assert_eq!(world.model.requests().len(), 2, "a local command was sent to the model");
     }
 }
 

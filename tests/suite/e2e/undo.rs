@@ -33,8 +33,8 @@ fn project(world: &World, name: &str) -> Vec<u8> {
 }
 
 #[track_caller]
-fn is_as_it_was(world: &World, notes: &[u8]) {
-    assert_eq!(project(world, "notes.txt"), notes, "byte for byte");
+fn assert_unchanged(world: &World, notes: &[u8]) {
+    assert_eq!(project(world, "notes.txt"), notes, "the content is unchanged");
     assert_eq!(project(world, "edited.txt"), b"old words\n");
     assert_eq!(project(world, "gone/deep.txt"), b"deep\n");
     let folder = world.path().join("project");
@@ -65,14 +65,14 @@ async fn a_turn_is_undone_byte_for_byte_after_a_restart() {
     assert_eq!(keys(&report), ["files", "preview", "redo", "turn", "turn_id"]);
     holds(&report, json!({"turn": 1, "preview": false}));
     assert!(outcomes(&report).iter().all(|(_, outcome)| *outcome == "done"), "{report:#}");
-    is_as_it_was(&world, &notes);
+    assert_unchanged(&world, &notes);
     world.agentctl(["undo"]).await.exits(2).says(&["no turn of this session changed files"]);
 
     world.ok(["undo", "--redo"]).await;
     assert_eq!(project(&world, "moved.txt"), b"new words\n");
     assert!(!world.path().join("project/gone").exists());
     world.ok(["undo", "--turn", "1"]).await;
-    is_as_it_was(&world, &notes);
+    assert_unchanged(&world, &notes);
 
     // The model is notified.
     world.model.reply(Reply::text("I know.").when("And now?"));
@@ -85,17 +85,17 @@ async fn undo_leaves_externally_changed_files_alone() {
     let (world, _) = changed().await;
     world.write("project/notes.txt", "a person's words\n");
     let output = world.agentctl(["undo"]).await.exits(1);
-    let told = ["/project/notes.txt: left alone, it has been changed since", "+a person's words", "1 conflict"];
-    has_all(&output.stdout, &told);
+    let parts = ["/project/notes.txt: left alone, it has been changed since", "+a person's words", "1 conflict"];
+    has_all(&output.stdout, &parts);
     assert_eq!(project(&world, "notes.txt"), b"a person's words\n");
-    assert_eq!(project(&world, "edited.txt"), b"old words\n", "the others are restored");
+    assert_eq!(project(&world, "edited.txt"), b"old words\n", "the other files are restored");
 }
 
 /// Returns true if the daemon's heartbeat is newer than this file of its home.
-pub(super) fn is_older_than_the_last_sign(world: &World, name: &str) -> bool {
+pub(super) fn is_older_than_heartbeat(world: &World, name: &str) -> bool {
     let changed = |path: PathBuf| path.metadata().map(|metadata| (metadata.ctime(), metadata.ctime_nsec())).ok();
-    let kept = fs::read_dir(world.data().join("undo")).into_iter().flatten().flatten();
-    let sign = kept.filter_map(|session| changed(session.path().join("alive"))).max();
+    let undo_files = fs::read_dir(world.data().join("undo")).into_iter().flatten().flatten();
+    let sign = undo_files.filter_map(|session| changed(session.path().join("alive"))).max();
     changed(world.path().join(name)) < sign
 }
 
@@ -109,8 +109,8 @@ async fn changes_of_a_killed_command_can_be_undone() {
     let call = Reply::tool_call("run_bash_command", json!({"command": command, "timeout_s": 60}));
     works_through(&world.model, vec![(&["never"], call)], Reply::text("?"));
     let running = world.spawn_agentctl(["run", "Change it", "-C", &world.mount(), "--on-interrupt", "approve"]);
-    until_true("the command to have written", || project(&world, "b.txt") == b"made\n").await;
-    until_true("a sign of life after that", || is_older_than_the_last_sign(&world, "project/b.txt")).await;
+    until_true("the command has written the file", || project(&world, "b.txt") == b"made\n").await;
+    until_true("a later heartbeat is on disk", || is_older_than_heartbeat(&world, "project/b.txt")).await;
     world.daemon.kill9().await;
     drop(running);
     // The user's changes before the next start do not belong to the command, and undo skips them.
@@ -128,9 +128,9 @@ async fn changes_of_a_killed_command_can_be_undone() {
         ("/project/mine.txt", "conflict"),
     ];
     assert_eq!(outcomes(&report), expected);
-    let held = ["a.txt", "b.txt", "c.txt", "d.txt", "mine.txt"].map(|name| project(&world, name));
+    let contents = ["a.txt", "b.txt", "c.txt", "d.txt", "mine.txt"].map(|name| project(&world, name));
     let expected = ["a person's words\n", "", "old\n", "old\n", "a person's file\n"];
-    assert_eq!(held, expected.map(|held| held.as_bytes().to_vec()));
+    assert_eq!(contents, expected.map(|text| text.as_bytes().to_vec()));
 }
 
 #[tokio::test]
@@ -175,7 +175,7 @@ fn everything(world: &World) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             let metadata = path.symlink_metadata().unwrap();
-            let held = if metadata.is_symlink() {
+            let content = if metadata.is_symlink() {
                 fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes()
             } else if metadata.is_file() {
                 fs::read(&path).unwrap()
@@ -183,7 +183,7 @@ fn everything(world: &World) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
                 left.extend(metadata.is_dir().then(|| path.clone()));
                 Vec::new()
             };
-            found.insert(path, (metadata.permissions().mode(), held));
+            found.insert(path, (metadata.permissions().mode(), content));
         }
     }
     found
@@ -191,12 +191,12 @@ fn everything(world: &World) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
 
 /// Runs one turn in the session with this command. Returns the result and the session.
 async fn commanded(world: &World, session: Option<&str>, command: &str) -> (String, String) {
-    world.will(Reply::tool_call("run_bash_command", json!({ "command": command })));
+    world.script_reply(Reply::tool_call("run_bash_command", json!({ "command": command })));
     let project = world.mount();
-    let place = session.map_or(["-C", &project], |session| ["--session", session]);
-    let args = ["run", "Do it", "--on-interrupt", "approve", "--output", "json", place[0], place[1]];
+    let target = session.map_or(["-C", &project], |session| ["--session", session]);
+    let args = ["run", "Do it", "--on-interrupt", "approve", "--output", "json", target[0], target[1]];
     let session = world.ok(args).await.session();
-    (world.told(), session)
+    (world.last_result(), session)
 }
 
 #[tokio::test]
@@ -212,7 +212,7 @@ async fn large_rearrangement_is_undone_and_redone() {
     symlink("many/1", folder.join("link")).unwrap();
     symlink("nowhere", folder.join("dangling")).unwrap();
     let before = everything(&world);
-    let (told, session) = commanded(
+    let (result, session) = commanded(
         &world,
         None,
         r#"cd "$PROJECT"; rm many/0/*; for f in many/1/*; do mv $f $f.moved; done; chmod -R 700 many/2
@@ -221,7 +221,7 @@ async fn large_rearrangement_is_undone_and_redone() {
         printf x >> large.bin; echo "odd" > $'new/a\nb \xff'; echo turned"#,
     )
     .await;
-    assert!(told.contains("turned") && told.contains("large.bin (larger than 10"), "{told}");
+    assert!(result.contains("turned") && result.contains("large.bin (larger than 10"), "{result}");
     let after = everything(&world);
     world.agentctl(["undo", &session, "--preview"]).await.exits(1);
     assert!(everything(&world) == after, "a preview changes nothing");
@@ -277,8 +277,8 @@ async fn concurrent_undo_runs_once() {
 async fn unrecorded_call_runs_and_reports_it_on_a_full_disk() {
     let Some(world) = World::on_disk("data/undo", "256k").await else { return };
     world.write("project/a", vec![b'a'; 600_000]);
-    let (told, session) = commanded(&world, None, r#"cd "$PROJECT"; echo b > a; echo changed"#).await;
-    assert!(told.contains("changed") && told.contains("not recorded and cannot be undone"), "{told}");
+    let (result, session) = commanded(&world, None, r#"cd "$PROJECT"; echo b > a; echo changed"#).await;
+    assert!(result.contains("changed") && result.contains("not recorded and cannot be undone"), "{result}");
     world.agentctl(["undo", &session]).await.exits(2).says(&["no turn of this session changed files"]);
     world.still_serves().await;
 }
@@ -299,13 +299,13 @@ async fn full_disk_stops_an_undo_only_between_files() {
     let failed = report["files"].as_array().unwrap().iter().filter(|file| file["outcome"] == "failed");
     let reasons: Vec<&str> = failed.map(|file| file["reason"].as_str().unwrap()).collect();
     assert!(reasons.len() >= 2 && reasons.iter().all(|reason| *reason == "the disk is full"), "{report:#}");
-    let (told, _) = commanded(&world, Some(&session), r#"cd "$PROJECT"; ls -A; rm filler more; echo freed"#).await;
-    let names: Vec<&str> = told.lines().filter(|line| line.len() < 10 && !line.contains(':')).collect();
-    assert_eq!(names, ["c", "filler", "more", "freed"], "nothing is half there: {told}");
+    let (result, _) = commanded(&world, Some(&session), r#"cd "$PROJECT"; ls -A; rm filler more; echo freed"#).await;
+    let names: Vec<&str> = result.lines().filter(|line| line.len() < 10 && !line.contains(':')).collect();
+    assert_eq!(names, ["c", "filler", "more", "freed"], "a file was partially restored: {result}");
     // The rest is restored once there is space.
     world.ok(["undo", &session, "--turn", "2"]).await;
-    let (told, _) = commanded(&world, Some(&session), r#"cd "$PROJECT"; wc -c a b; cat c"#).await;
-    assert!(told.contains("800000 a") && told.contains("800000 b") && told.contains("one"), "{told}");
+    let (result, _) = commanded(&world, Some(&session), r#"cd "$PROJECT"; wc -c a b; cat c"#).await;
+    assert!(result.contains("800000 a") && result.contains("800000 b") && result.contains("one"), "{result}");
 }
 
 #[tokio::test]
@@ -314,8 +314,8 @@ async fn undo_beyond_the_recorded_limit_loses_nothing() {
     for number in 0..80 {
         world.write(&format!("project/z/{number}"), format!("content {number}"));
     }
-    let (told, session) = commanded(&world, None, r#"cd "$PROJECT"; mv z a; echo moved"#).await;
-    assert!(told.contains("moved") && told.contains("62 files changed beyond the limit of 100"), "{told}");
+    let (result, session) = commanded(&world, None, r#"cd "$PROJECT"; mv z a; echo moved"#).await;
+    assert!(result.contains("moved") && result.contains("62 files changed beyond the limit of 100"), "{result}");
     world.agentctl(["undo", &session]).await.exits(1).shows(&["was not recorded"]);
     for number in 0..80 {
         let content = project(&world, &format!("z/{number}"));
@@ -336,7 +336,7 @@ async fn model_undo_after_restart_does_not_overwrite_user_changes() {
     assert_eq!(project(&world, "a.txt"), b"new\n");
     world.daemon.crash().await;
     let again = ["run", "Take it back", "--session", &session, "--on-interrupt", "approve"];
-    world.will(Reply::tool_call("undo_patch", json!({})));
+    world.script_reply(Reply::tool_call("undo_patch", json!({})));
     world.write("project/a.txt", "a person's words\n");
     world.agentctl(again).await;
     assert_eq!(project(&world, "a.txt"), b"a person's words\n");
@@ -366,10 +366,10 @@ async fn state_file_is_undone_and_redone_after_a_restart() {
     assert_eq!((outcomes(&report), &report["turn"]), (vec![("/state/plan.md", "done")], &json!(2)));
     assert_eq!(plan().await.stdout, "dig\n");
     undo(&[]).await.exits(0);
-    assert_eq!(plan().await.code, Some(2), "the turn that made it is undone as well");
-    for held in ["dig\n", "sow\n"] {
+    assert_eq!(plan().await.code, Some(2), "the turn that created the file is undone as well");
+    for expected in ["dig\n", "sow\n"] {
         undo(&["--redo"]).await.exits(0);
-        assert_eq!(plan().await.stdout, held);
+        assert_eq!(plan().await.stdout, expected);
     }
     undo(&["--redo"]).await.exits(2).says(&["nothing in this session is undone"]);
 }

@@ -28,7 +28,7 @@ async fn with_secrets() -> World {
 
 impl World {
     /// Makes the model call these, one per step. Returns the results, and the result of the turn.
-    async fn is_told(&self, on_interrupt: &str, calls: &[(&str, Value)]) -> (String, Value) {
+    async fn runs_calls(&self, on_interrupt: &str, calls: &[(&str, Value)]) -> (String, Value) {
         for (tool, arguments) in calls {
             self.model.reply(Reply::tool_call(*tool, arguments.clone()));
         }
@@ -53,9 +53,9 @@ fn grep(path: &str) -> (&'static str, Value) {
 }
 
 #[track_caller]
-fn tells(told: &str, words: &[&str]) {
-    has_all(told, words);
-    has_none(told, &SECRETS);
+fn assert_withheld(result: &str, parts: &[&str]) {
+    has_all(result, parts);
+    has_none(result, &SECRETS);
 }
 
 #[tokio::test]
@@ -70,7 +70,7 @@ async fn failing_edit_reveals_nothing_of_an_unreadable_file() {
         patch("/project/private.txt", " first\n-this is for somebody\n+x\n"),
         edit("/project/diary.md", "dear diary!"),
     ];
-    let words = [
+    let text = [
         "old_string is not in /project/.env; reading the file requires approval, so its content is not shown",
         "old_string occurs more than once in /project/.env; reading the file requires approval",
         "/project/.env: some hunks do not match; reading the file requires approval",
@@ -79,24 +79,24 @@ async fn failing_edit_reveals_nothing_of_an_unreadable_file() {
         "old_string is not in /project/diary.md; reading the file requires approval",
     ];
     // There is no question, since the call would fail.
-    let (told, _) = world.is_told("wait", &failing).await;
-    tells(&told, &words);
+    let (result, _) = world.runs_calls("wait", &failing).await;
+    assert_withheld(&result, &text);
     // Nor if it runs without a question, because the user has allowed the tool permanently.
     for rule in ["edit_file", "apply_patch"] {
         world.ok(["grants", "add", rule]).await;
     }
-    let (told, _) = world.is_told("wait", &failing).await;
-    tells(&told, &words);
+    let (result, _) = world.runs_calls("wait", &failing).await;
+    assert_withheld(&result, &text);
     // For all other files, the current text is quoted, so that the next attempt fits.
-    let (told, _) = world.is_told("wait", &[edit("/project/plain.md", "plain word?")]).await;
-    assert!(told.contains("the closest match is at line 2:\nplain words"), "{told}");
+    let (result, _) = world.runs_calls("wait", &[edit("/project/plain.md", "plain word?")]).await;
+    assert!(result.contains("the closest match is at line 2:\nplain words"), "{result}");
 }
 
 #[tokio::test]
 async fn failing_undo_reveals_nothing_of_an_unreadable_file() {
     let world = with_secrets().await;
     let write = ("write_file", json!({"path": "/project/diary.md", "content": "dear diary, it is late\n"}));
-    world.is_told("approve", &[write]).await;
+    world.runs_calls("approve", &[write]).await;
     world.write("project/diary.md", "dear diary, it is later\n");
     let undo = |on_interrupt: &'static str| {
         let world = &world;
@@ -110,8 +110,8 @@ async fn failing_undo_reveals_nothing_of_an_unreadable_file() {
     };
     // Once before the question, and once when it runs.
     for on_interrupt in ["wait", "approve"] {
-        let told = undo(on_interrupt).await;
-        tells(&told, &["reading /project/diary.md requires approval, so the reason is not shown"]);
+        let result = undo(on_interrupt).await;
+        assert_withheld(&result, &["reading /project/diary.md requires approval, so the reason is not shown"]);
     }
 }
 
@@ -119,16 +119,16 @@ async fn failing_undo_reveals_nothing_of_an_unreadable_file() {
 async fn file_named_in_a_search_is_judged_like_a_read() {
     let world = with_secrets().await;
     let paths = ["/project/private.txt", "/project/diary.md", "/project/.env"];
-    let (told, result) = world.is_told("deny", &paths.map(grep)).await;
-    tells(&told, &["it matches tools.read_file", "this run cannot ask"]);
+    let (text, result) = world.runs_calls("deny", &paths.map(grep)).await;
+    assert_withheld(&text, &["it matches tools.read_file", "this run cannot ask"]);
     assert_eq!(result["denials"].as_array().unwrap().len(), 3, "{result:#}");
-    let (told, result) = world.is_told("deny", &[grep("/project/plain.md"), grep("/project")]).await;
-    tells(&told, &["/project/plain.md:2: plain words"]);
+    let (text, result) = world.runs_calls("deny", &[grep("/project/plain.md"), grep("/project")]).await;
+    assert_withheld(&text, &["/project/plain.md:2: plain words"]);
     assert_eq!(result["denials"], json!([]), "{result:#}");
     // A grant for reading applies to searching.
     world.ok(["grants", "add", "read_file"]).await;
-    let (told, _) = world.is_told("deny", &[grep("/project/diary.md"), grep("/project/private.txt")]).await;
-    assert!(told.contains("/project/diary.md:2: dear diary") && !told.contains("for nobody"), "{told}");
+    let (text, _) = world.runs_calls("deny", &[grep("/project/diary.md"), grep("/project/private.txt")]).await;
+    assert!(text.contains("/project/diary.md:2: dear diary") && !text.contains("for nobody"), "{text}");
 
     // An explanation in advance gives the same verdict.
     let session = result["session_id"].as_str().unwrap();
@@ -139,16 +139,16 @@ async fn file_named_in_a_search_is_judged_like_a_read() {
             let world = &world;
             async move {
                 let args = ["policy", "explain", "--session", session, "--json", tool, &args];
-                let mut said = world.ok(args).await.json();
-                said["explanation"]["verdict"].take()
+                let mut report = world.ok(args).await.json();
+                report["explanation"]["verdict"].take()
             }
         };
         assert_eq!(explain("grep").await, explain("read_file").await, "{path}");
         assert_eq!(explain("list_workspace_files").await, "allow", "{path}");
         let tried = world.write("new.yaml", "{}\n");
         let test = ["policy", "test", tried.to_str().unwrap(), "--session", session, "--json", &call("grep")];
-        let said = world.ok(test).await.json();
-        assert_eq!(said["calls"][0]["now"]["verdict"], explain("grep").await, "{path}");
-        assert_eq!(said["calls"][0]["then"]["verdict"], "allow", "{path}");
+        let report = world.ok(test).await.json();
+        assert_eq!(report["calls"][0]["now"]["verdict"], explain("grep").await, "{path}");
+        assert_eq!(report["calls"][0]["then"]["verdict"], "allow", "{path}");
     }
 }

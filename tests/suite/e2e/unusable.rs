@@ -29,7 +29,7 @@ async fn empty_answers_end_the_turn_without_success() {
 #[tokio::test]
 async fn broken_stream_is_retried_and_can_be_cancelled() {
     let world = World::start().await;
-    world.model.reply(Reply::text("One two three").cut_behind("two")).reply(Reply::text("All of it."));
+    world.model.reply(Reply::text("One two three").cut_after_text("two")).reply(Reply::text("All of it."));
     let lines = world.ok(["run", "Hi", "--output", "stream-json"]).await.json_lines();
     let result = lines.last().unwrap();
     assert_eq!(result["text"], "All of it.");
@@ -39,7 +39,7 @@ async fn broken_stream_is_retried_and_can_be_cancelled() {
     let sent = world.model.requests().pop().unwrap().body["messages"].to_string();
     assert!(sent.contains("All of it.") && !sent.contains("One two"), "{sent}");
 
-    world.model.default_reply(Reply::text("One two three").cut_behind("two"));
+    world.model.default_reply(Reply::text("One two three").cut_after_text("two"));
     let mut running = world.spawn_agentctl(["run", "Again", "--output", "stream-json"]);
     running.event("warning").await;
     running.signal(Signal::SIGINT);

@@ -58,7 +58,7 @@ async fn picture_is_rotated_scaled_and_shown_to_a_vision_model() {
     assert_eq!(pictures[1].1.len() as u64, large.bytes);
     assert!(
         !pictures[1].1.windows(12).any(|bytes| bytes == b"CameraSecret"),
-        "the other contents of the file are not sent"
+        "⟪the other contents‖what‖the metadata⟫ of the picture ⟪are‖held‖was⟫ ⟪not sent‖stays here‖sent⟫"
     );
     // The next turn repeats it unchanged, with the picture in the same place.
     let lines = world.ok(["run", "Sure?", "--session", &session, "--output", "stream-json"]).await.json_lines();
@@ -91,10 +91,10 @@ async fn short_texts_are_inlined_in_any_encoding() {
         args.extend(["--file", path.to_str().unwrap()]);
     }
     world.ok(args).await;
-    let told = body(&world.model.requests()[0]);
-    assert!(told.contains("[File: uploads/注.txt]") && told.contains("今天天气很好"), "{told}");
-    assert!(told.contains("- uploads/long.txt: read_file opens it") && !told.contains("word word"), "{told}");
-    assert!(told.contains("- uploads/a.bin: read_file opens it"), "{told}");
+    let input = body(&world.model.requests()[0]);
+    assert!(input.contains("[File: uploads/注.txt]") && input.contains("今天天气很好"), "{input}");
+    assert!(input.contains("- uploads/long.txt: read_file opens it") && !input.contains("word word"), "{input}");
+    assert!(input.contains("- uploads/a.bin: read_file opens it"), "{input}");
 }
 
 #[tokio::test]
@@ -130,9 +130,9 @@ async fn chat_mention_uploads_the_file_once() {
     world.write("red one.png", RED);
     world.write("notes.txt", "the cat is out\n");
     world.write(".env", "KEY=hunter2\n");
-    let here = world.path().display().to_string();
+    let root = world.path().display().to_string();
     let lines = format!(
-        "What is in #{here}/red one.png, and what does #{here}/notes.txt say?\nAgain: #{here}/notes.txt and #{here}/.env!\n"
+        "What is in #{root}/red one.png, and what does #{root}/notes.txt say?\nAgain: #{root}/notes.txt and #{root}/.env!\n"
     );
     world.agentctl_with(["chat"], lines.as_bytes()).await.exits(0).says(&["is hidden and was not attached"]);
     let requests = world.model.requests();

@@ -46,7 +46,7 @@ impl World {
 }
 
 /// Names of the groups, with calls, unpriced calls, and costs.
-fn told(report: &Value) -> Vec<(String, u64, u64, Option<u64>)> {
+fn groups(report: &Value) -> Vec<(String, u64, u64, Option<u64>)> {
     let groups = report["groups"].as_array().unwrap().iter();
     let of = |group: &Value| {
         let usage = &group["usage"];
@@ -76,17 +76,17 @@ async fn usage_counts_each_call_once_despite_kill_and_deletion() {
 
     let models = [("dear".into(), 3, 0, Some(3 * CALL)), ("nobody-knows".into(), 1, 1, None)];
     let report = world.usage(&[]).await;
-    assert_eq!(told(&report), models, "{report:#}");
+    assert_eq!(groups(&report), models, "{report:#}");
     let total = &report["total"];
     holds(total, json!({"cost_microusd": 3 * CALL, "unpriced_calls": 1}));
     holds(total, json!({"prompt_tokens": 4000, "cached_tokens": 1600}));
     let slots = [("base".into(), 3, 0, Some(3 * CALL)), ("code".into(), 1, 1, None)];
-    assert_eq!(told(&world.usage(&["--by", "slot"]).await), slots);
+    assert_eq!(groups(&world.usage(&["--by", "slot"]).await), slots);
     let sessions = [(first.clone(), 3, 0, Some(3 * CALL)), (second.clone(), 1, 1, None)];
-    assert_eq!(told(&world.usage(&["--by", "session"]).await), sessions);
+    assert_eq!(groups(&world.usage(&["--by", "session"]).await), sessions);
     let days = world.usage(&["--by", "day", "--since", "today"]).await;
-    assert_eq!((told(&days).len(), &days["since"], &days["total"]), (1, &days["until"], total));
-    assert_eq!(told(&world.usage(&["--since", "2020-01-01", "--until", "2020-12-31"]).await), []);
+    assert_eq!((groups(&days).len(), &days["since"], &days["total"]), (1, &days["until"], total));
+    assert_eq!(groups(&world.usage(&["--since", "2020-01-01", "--until", "2020-12-31"]).await), []);
 
     let table = world.ok(["usage", "--since", "7d"]).await;
     has_all(
@@ -105,13 +105,13 @@ async fn usage_counts_each_call_once_despite_kill_and_deletion() {
     assert_eq!(world.usage(&[]).await, report);
     world.ok(["run", "Again", "--model", "base", "--session", &second]).await;
     let after = world.usage(&[]).await;
-    assert_eq!(told(&after)[0], ("dear".into(), 4, 0, Some(3 * CALL + 60_080)), "{after:#}");
+    assert_eq!(groups(&after)[0], ("dear".into(), 4, 0, Some(3 * CALL + 60_080)), "{after:#}");
 
     // A deleted session leaves its figures, but nothing that identifies it.
     world.ok(["sessions", "delete", &first, "--yes"]).await;
     assert_eq!(world.usage(&[]).await, after);
     let report = world.usage(&["--by", "session"]).await;
-    assert_eq!(told(&report), [(second, 2, 1, Some(60_080)), (String::new(), 3, 0, Some(3 * CALL))]);
+    assert_eq!(groups(&report), [(second, 2, 1, Some(60_080)), (String::new(), 3, 0, Some(3 * CALL))]);
     assert!(!report.to_string().contains(&first), "{report:#}");
 
     // A test of a model belongs to no session, but is counted.

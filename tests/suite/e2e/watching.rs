@@ -113,16 +113,16 @@ async fn many_sessions_are_watched_and_paged_completely() {
     for _ in 0..SESSIONS {
         made.insert(client.create_session(&NewSession::default()).await.unwrap().session.summary.id);
     }
-    let mut told: BTreeSet<SessionId> = BTreeSet::new();
-    while told.len() < SESSIONS {
+    let mut seen: BTreeSet<SessionId> = BTreeSet::new();
+    while seen.len() < SESSIONS {
         if let WatchEvent::SessionCreated(summary) = next(&mut watch).await {
-            told.insert(summary.id);
+            seen.insert(summary.id);
         }
     }
-    assert_eq!(told, made);
+    assert_eq!(seen, made);
     let (mut paged, mut after) = (Vec::new(), Some(String::new()));
-    while let Some(place) = after {
-        let (page, next) = client.filtered_sessions(&place, 70, false, &Default::default()).await.unwrap();
+    while let Some(cursor) = after {
+        let (page, next) = client.filtered_sessions(&cursor, 70, false, &Default::default()).await.unwrap();
         paged.extend(page.into_iter().map(|summary| summary.id));
         after = next;
     }
@@ -161,7 +161,7 @@ async fn lagging_watcher_gets_a_lag_notice_and_a_snapshot() {
         match event.kind.unwrap() {
             Kind::Lagged(missed) => lagged = missed.missed > 0,
             Kind::Snapshot(snapshot) if lagged => {
-                assert_eq!(snapshot.sessions[0].title, "last", "what was missed is looked at again");
+                assert_eq!(snapshot.sessions[0].title, "last", "a missed change is reloaded");
                 break;
             }
             _ => {}

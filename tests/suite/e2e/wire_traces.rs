@@ -16,7 +16,7 @@ async fn session_of_turn(daemon: &TempDaemon, args: &[&str]) -> String {
     daemon.ok([&["run", "--output", "json"], args].concat()).await.session()
 }
 
-async fn goes_on(daemon: &TempDaemon, session: &str, text: &str) {
+async fn run_turn(daemon: &TempDaemon, session: &str, text: &str) {
     daemon.ok(["run", text, "--session", session]).await;
 }
 
@@ -43,21 +43,21 @@ fn bytes(folder: &Path) -> u64 {
 }
 
 /// Checks that each received request is shown unchanged, and that the new parts of later ones are marked.
-async fn is_shown_as_it_came(daemon: &TempDaemon, session: &str, wire: &str, requests: &[Recorded]) {
+async fn assert_shown_unchanged(daemon: &TempDaemon, session: &str, wire: &str, requests: &[Recorded]) {
     assert!(requests.len() >= 2, "{requests:#?}");
     for (at, recorded) in requests.iter().enumerate() {
         let number = (at + 1).to_string();
-        let told = shown(daemon, &[session, "--request", &number]).await;
-        assert_eq!(told["request"]["body"], recorded.sent(), "{wire} {number}");
-        assert_eq!(told["request"]["bytes"], recorded.text.len(), "{wire} {number}");
-        assert_eq!(told["request"]["wire"], wire);
-        let url = told["request"]["url"].as_str().unwrap();
+        let record = shown(daemon, &[session, "--request", &number]).await;
+        assert_eq!(record["request"]["body"], recorded.sent(), "{wire} {number}");
+        assert_eq!(record["request"]["bytes"], recorded.text.len(), "{wire} {number}");
+        assert_eq!(record["request"]["wire"], wire);
+        let url = record["request"]["url"].as_str().unwrap();
         assert!(url.starts_with("http://127.0.0.1:") && url.ends_with(&recorded.path), "{url} {}", recorded.path);
-        let (answer, new) = (&told["answer"], &told["new"]);
+        let (answer, new) = (&record["answer"], &record["new"]);
         holds(answer, json!({"status": 200, "outcome": "whole"}));
         assert!(answer["first_token_us"].as_u64() <= answer["duration_us"].as_u64() && !answer["body"].is_null());
-        holds(&told, json!({"purpose": "turn", "step": at + 1, "session_id": session}));
-        assert!(told["trace_id"].is_string() && told["turn_id"].is_string(), "{told:#}");
+        holds(&record, json!({"purpose": "turn", "step": at + 1, "session_id": session}));
+        assert!(record["trace_id"].is_string() && record["turn_id"].is_string(), "{record:#}");
         assert_eq!(new.is_null(), at == 0, "{new}");
     }
 }
@@ -70,7 +70,7 @@ async fn chat_completions_are_shown_as_they_were_sent() {
     world.model.reply(Reply::text("Done.").with_usage(UsagePlace::Tail, usage));
     let session = session_of_turn(&world.daemon, &["List my files: {\"é\": \"漢\\u0041\"}"]).await;
     let wire = shown(&world.daemon, &[&session, "--request", "1"]).await["request"]["wire"].clone();
-    is_shown_as_it_came(&world.daemon, &session, wire.as_str().unwrap(), &world.model.requests()).await;
+    assert_shown_unchanged(&world.daemon, &session, wire.as_str().unwrap(), &world.model.requests()).await;
     let second = shown(&world.daemon, &[&session, "--request", "2"]).await;
     let usage = &second["answer"]["usage"];
     holds(usage, json!({"prompt_tokens": 900, "cached_tokens": 800}));
@@ -87,7 +87,7 @@ async fn other_wires_are_shown_as_they_were_sent() {
         let mut world = wires::World::with(provider, &format!(", api_key: {KEY}"), ON).await;
         world.turn("Look at it", wires::steps(2)).await;
         let session = world.session.clone().unwrap();
-        is_shown_as_it_came(&world.daemon, &session, provider.wire(), &world.model.requests()).await;
+        assert_shown_unchanged(&world.daemon, &session, provider.wire(), &world.model.requests()).await;
         let first = shown(&world.daemon, &[&session, "--request", "1"]).await;
         assert!(first["request"]["headers"].to_string().contains("[redacted]"), "{}", first["request"]["headers"]);
         assert!(!fs::read_to_string(folder(&world.daemon, &session).join("trace.jsonl")).unwrap().contains(KEY));
@@ -116,13 +116,13 @@ async fn cancelled_request_is_recorded_as_abandoned() {
     world.model.reply(Reply::never());
     let session = world.ok(["run", "Hello", "--detach", "--output", "json"]).await.session();
     let requests = || async { (!world.model.requests().is_empty()).then_some(()) };
-    until("the model is asked", requests).await;
+    until("the model is called", requests).await;
     // While it is in flight, it is listed without a response.
     assert_eq!(listed(&world.daemon, &session).await[0]["answer"], Value::Null);
     world.client().await.cancel_turn(&session, None).await.unwrap();
     let ended =
         || async { Some(listed(&world.daemon, &session).await[0]["answer"].clone()).filter(|end| !end.is_null()) };
-    let answer = until("its end is kept", ended).await;
+    let answer = until("the end of the answer is stored", ended).await;
     holds(&answer, json!({"outcome": "abandoned", "status": null}));
 }
 
@@ -145,16 +145,16 @@ async fn traces_contain_no_secrets() {
     assert!(
         requests.iter().all(|request| request.text.contains(KEY) && request.headers["x-team"] == "team-secret-0815")
     );
-    let kept = fs::read_to_string(folder(&daemon, &session).join("trace.jsonl")).unwrap();
-    assert!(!kept.contains(KEY) && !kept.contains("team-secret"), "{kept}");
-    let told = shown(&daemon, &[&session, "--request", "2"]).await;
+    let trace = fs::read_to_string(folder(&daemon, &session).join("trace.jsonl")).unwrap();
+    assert!(!trace.contains(KEY) && !trace.contains("team-secret"), "{trace}");
+    let record = shown(&daemon, &[&session, "--request", "2"]).await;
     // It is still valid JSON with everything else.
-    let text = told["request"]["body"].to_string();
+    let text = record["request"]["body"].to_string();
     assert!(
-        text.contains("My key is") && text.contains("[redacted]") && told["request"]["body"].is_object(),
-        "{told:#}"
+        text.contains("My key is") && text.contains("[redacted]") && record["request"]["body"].is_object(),
+        "{record:#}"
     );
-    assert!(told["request"]["headers"].to_string().contains("[redacted]"), "{told:#}");
+    assert!(record["request"]["headers"].to_string().contains("[redacted]"), "{record:#}");
 }
 
 #[tokio::test]
@@ -162,10 +162,10 @@ async fn files_are_private_rotated_and_removed_with_the_session() {
     let limits = "trace: {requests: true, max_file_bytes: 65536, max_files: 2}\n";
     let world = World::configured(limits).await;
     world.model.respond_with(|request| Reply::text(format!("answer {} ", request.number).repeat(200)));
-    let words = |turn: usize| (0..3000).map(|word| format!("{turn}-{word} ")).collect::<String>();
-    let session = session_of_turn(&world.daemon, &[&words(0)]).await;
+    let long_text = |turn: usize| (0..3000).map(|word| format!("{turn}-{word} ")).collect::<String>();
+    let session = session_of_turn(&world.daemon, &[&long_text(0)]).await;
     for turn in 1..8 {
-        goes_on(&world.daemon, &session, &words(turn)).await;
+        run_turn(&world.daemon, &session, &long_text(turn)).await;
     }
     let listed = listed(&world.daemon, &session).await;
     let folder = folder(&world.daemon, &session);
@@ -177,14 +177,14 @@ async fn files_are_private_rotated_and_removed_with_the_session() {
     let (first, last) = (listed[0]["number"].as_u64().unwrap(), listed.last().unwrap()["number"].as_u64().unwrap());
     assert!(first > 1 && last == 8, "{first} {last}");
     for number in first..=last {
-        let told = shown(&world.daemon, &[&session, "--request", &number.to_string()]).await;
+        let shown_record = shown(&world.daemon, &[&session, "--request", &number.to_string()]).await;
         let recorded = &world.model.requests()[usize::try_from(number).unwrap() - 1];
-        assert_eq!(told["request"]["body"], recorded.sent(), "{number}");
+        assert_eq!(shown_record["request"]["body"], recorded.sent(), "{number}");
     }
     world.agentctl(["trace", "--request", "1"]).await.exits(2).says(&["no request 1", "are stored"]);
     has_all(&shown(&world.daemon, &[&session, "--requests"]).await["remarks"].to_string(), &["no longer stored"]);
     world.ok(["sessions", "delete", &session, "--yes"]).await;
-    agentd_testkit::daemon::until_true("the trace is gone", || !folder.exists()).await;
+    agentd_testkit::daemon::until_true("the trace is removed", || !folder.exists()).await;
 }
 
 #[tokio::test]
@@ -192,7 +192,7 @@ async fn trace_continues_after_a_kill_and_skips_cut_lines() {
     let mut world = World::configured(ON).await;
     world.model.default_reply(Reply::text("Yes."));
     let session = session_of_turn(&world.daemon, &["One"]).await;
-    goes_on(&world.daemon, &session, "Two").await;
+    run_turn(&world.daemon, &session, "Two").await;
     let path = folder(&world.daemon, &session).join("trace.jsonl");
     let ends = || async {
         let text = fs::read_to_string(&path).ok()?;
@@ -203,13 +203,16 @@ async fn trace_continues_after_a_kill_and_skips_cut_lines() {
     let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
     file.set_len(u64::try_from(length).unwrap() - 20).unwrap();
     world.daemon.restart().await;
-    goes_on(&world.daemon, &session, "Three").await;
-    let told = shown(&world.daemon, &[&session, "--requests"]).await;
+    run_turn(&world.daemon, &session, "Three").await;
+    let record = shown(&world.daemon, &[&session, "--requests"]).await;
     let numbers: Vec<u64> =
-        told["requests"].as_array().unwrap().iter().map(|request| request["number"].as_u64().unwrap()).collect();
+        record["requests"].as_array().unwrap().iter().map(|request| request["number"].as_u64().unwrap()).collect();
     assert_eq!(numbers, [1, 2, 3]);
-    assert!(told["remarks"].to_string().contains("1 line of the trace: truncated"), "{}", told["remarks"]);
-    assert!(told["requests"][1]["answer"].is_null() && told["requests"][2]["answer"]["status"] == 200, "{told:#}");
+    assert!(record["remarks"].to_string().contains("1 line of the trace: truncated"), "{}", record["remarks"]);
+    assert!(
+        record["requests"][1]["answer"].is_null() && record["requests"][2]["answer"]["status"] == 200,
+        "{record:#}"
+    );
     for number in 1..=3 {
         let one = shown(&world.daemon, &[&session, "--request", &number.to_string()]).await;
         assert_eq!(one["request"]["body"], world.model.requests()[number - 1].sent());
@@ -235,17 +238,17 @@ async fn trace_of_fifty_steps_stores_only_new_parts() {
     let listed = listed(&world.daemon, session).await;
     let sum = |key: &str| listed.iter().map(|one| one[key]["bytes"].as_u64().unwrap()).sum::<u64>();
     let (sent, received, largest) = (sum("request"), sum("answer"), requests.last().unwrap().text.len() as u64);
-    let kept = bytes(&folder(&world.daemon, session));
+    let stored = bytes(&folder(&world.daemon, session));
     // New parts once, the responses, and metadata of each exchange. Escapes add a little.
     let linear = 2 * largest + 2 * received + 3000 * listed.len() as u64;
-    assert!(kept < linear && kept < sent / 4, "{kept} of {sent}; {linear}");
+    assert!(stored < linear && stored < sent / 4, "{stored} of {sent}; {linear}");
     let last = shown(&world.daemon, &[session, "--request", &listed.len().to_string()]).await;
     assert_eq!(last["request"]["body"], requests.last().unwrap().sent());
 }
 
 #[tokio::test]
 async fn requests_are_traced_only_if_enabled_for_the_session() {
-    let world = World::saying("Yes.").await;
+    let world = World::with_reply("Yes.").await;
     let quiet = session_of_turn(&world.daemon, &["Hello"]).await;
     for args in [["--request", "1"], ["--diff", "1"]] {
         let args: Vec<&str> =
@@ -254,8 +257,8 @@ async fn requests_are_traced_only_if_enabled_for_the_session() {
     }
     assert!(!world.data().join("traces").exists());
     let traced = session_of_turn(&world.daemon, &["Hello", "--trace"]).await;
-    goes_on(&world.daemon, &traced, "Again").await;
-    goes_on(&world.daemon, &quiet, "Again").await;
+    run_turn(&world.daemon, &traced, "Again").await;
+    run_turn(&world.daemon, &quiet, "Again").await;
     assert_eq!(listed(&world.daemon, &traced).await.len(), 2);
     world.agentctl(["trace", &quiet, "--requests"]).await.exits(2).says(&["no requests"]);
     world.ok(["run", "From now on", "--session", &quiet, "--trace"]).await;
@@ -282,7 +285,7 @@ async fn subagent_and_summary_requests_are_distinguished() {
     });
     let session = session_of_turn(&world.daemon, &["Have it done"]).await;
     for turn in 0..10 {
-        goes_on(&world.daemon, &session, &format!("And this, {turn}. {}", "More words. ".repeat(400))).await;
+        run_turn(&world.daemon, &session, &format!("And this, {turn}. {}", "More words. ".repeat(400))).await;
     }
     world.ok(["compact", &session]).await;
     let listed = listed(&world.daemon, &session).await;
@@ -304,9 +307,9 @@ async fn trace_marks_new_lines_and_escapes_terminal_codes() {
     let world = World::configured(ON).await;
     world.model.default_reply(Reply::text(HOSTILE));
     let session = session_of_turn(&world.daemon, &[&format!("{HOSTILE}\nfirst line\nsecond line")]).await;
-    goes_on(&world.daemon, &session, "And now?").await;
+    run_turn(&world.daemon, &session, "And now?").await;
     let second = world.ok(["trace", "--request", "2"]).await.stdout;
-    let marked = |words: &str| second.lines().find(|line| line.contains(words)).map(|line| line.chars().next());
+    let marked = |phrase: &str| second.lines().find(|line| line.contains(phrase)).map(|line| line.chars().next());
     assert_eq!((marked("And now?"), marked("second line")), (Some(Some('+')), Some(Some('|'))), "{second}");
     assert!(second.contains("+ is new since request 1") && second.contains("answer · whole 200"), "{second}");
     let diff = world.ok(["trace", "--diff", "1", "2"]).await.stdout;
@@ -327,7 +330,7 @@ async fn full_disk_skips_tracing_and_not_the_turn() {
     model.default_reply(Reply::text("Yes."));
     // Instructions and tools alone exceed the disk.
     let session = session_of_turn(&daemon, &["Hello"]).await;
-    goes_on(&daemon, &session, "And again").await;
+    run_turn(&daemon, &session, "And again").await;
     // It waits until everything that fits is written.
     daemon.agentctl(["trace", &session, "--requests"]).await.exits(2).says(&["no requests of this session are stored"]);
     let log = daemon.log();

@@ -157,7 +157,7 @@ async fn reasoning_is_kept_across_steps_turns_and_a_kill() {
         only_grows(&world.model);
         all_thoughtful(&world.last());
         if provider == Provider::Anthropic {
-            is_marked_where_the_last_one_ended(&world.model.requests());
+            assert_markers_at_previous_end(&world.model.requests());
             continue;
         }
         let of_model = sent(&world.last()).into_iter().filter(|item| item["role"] == "assistant");
@@ -172,7 +172,7 @@ async fn reasoning_is_kept_across_steps_turns_and_a_kill() {
 }
 
 /// Checks that each request has a cache marker where the previous one ended, and one at its end.
-fn is_marked_where_the_last_one_ended(requests: &[Recorded]) {
+fn assert_markers_at_previous_end(requests: &[Recorded]) {
     let marked =
         |message: &Value| message["content"].as_array().unwrap().iter().any(|block| !block["cache_control"].is_null());
     for pair in requests.windows(2) {
@@ -232,7 +232,7 @@ async fn server_accepts_undo_and_compactions_with_kept_reasoning() {
         world.model.reply(Reply::text("They read files."));
         world.ctl(&["compact"]).await;
         world.turn("And now?", steps(3)).await;
-        assert!(thoughtful(&world.last()).0 >= 3, "those behind the summary stay: {:#}", world.last().body);
+        assert!(thoughtful(&world.last()).0 >= 3, "reasoning after the summary is missing: {:#}", world.last().body);
         world.ctl(&["compact", "--undo"]).await;
         world.turn("All of it?", steps(2)).await;
         assert!(thoughtful(&world.last()).0 >= 9, "{:#}", world.last().body);
@@ -245,8 +245,9 @@ async fn server_accepts_subagents_and_their_parent() {
         let mut world = World::start(provider).await;
         world.model.respond_with(|request| {
             let body = request.sent();
-            let told = [&body["instructions"], &body["system"][0]["text"]];
-            let is_subagent = told.iter().any(|told| told.as_str().is_some_and(|it| it.contains("You are a subagent")));
+            let prompts = [&body["instructions"], &body["system"][0]["text"]];
+            let is_subagent =
+                prompts.iter().any(|prompt| prompt.as_str().is_some_and(|it| it.contains("You are a subagent")));
             let has_results =
                 ["\"tool_result\"", "\"function_call_output\""].iter().any(|it| request.text.contains(it));
             match (is_subagent, has_results) {
@@ -263,7 +264,11 @@ async fn server_accepts_subagents_and_their_parent() {
         assert!(requests.len() >= 7, "{provider:?}: {}", requests.len());
         let keys: std::collections::HashSet<String> =
             requests.iter().map(|request| request.sent()["prompt_cache_key"].to_string()).collect();
-        assert_eq!(keys.len(), if provider == Provider::OpenAi { 3 } else { 1 }, "caches of their own: {keys:?}");
+        assert_eq!(
+            keys.len(),
+            if provider == Provider::OpenAi { 3 } else { 1 },
+            "the cache keys are not distinct: {keys:?}"
+        );
     }
 }
 
@@ -295,7 +300,7 @@ async fn length_limited_answer_continues_and_a_refusal_ends_the_turn() {
         ];
         let result = world.turn("Write it.", replies).await;
         assert!(result["text"].as_str().unwrap().contains("the second"), "{provider:?}: {result:#}");
-        assert_eq!(world.daemon.read("project/a.txt"), "the words of a\n", "the cut call has not run");
+        assert_eq!(world.daemon.read("project/a.txt"), "the words of a\n", "the truncated call has run");
         let filter = if provider == Provider::OpenAi { "content_filter" } else { "refusal" };
         for reason in ["refusal", filter] {
             let refusal = Reply::text("I must not").finish(reason);
@@ -342,8 +347,8 @@ async fn session_survives_a_refusal_of_its_reasoning() {
         }
         // This is learned once, and not tried again.
         let old = world.model.requests().iter().filter(|request| has_old(request)).count();
-        assert_eq!(old, 3, "two of the first turn, and one that was refused");
-        assert!(thoughtful(&world.last()).0 > 0, "new thoughts go back");
+        assert_eq!(old, 3, "expected two of the first turn and one refused");
+        assert!(thoughtful(&world.last()).0 > 0, "new reasoning is missing");
     }
 }
 

@@ -42,7 +42,7 @@ async fn agent_option_applies_from_its_turn_on() {
 
 #[tokio::test]
 async fn tools_and_system_options_apply_to_one_turn() {
-    let world = World::saying("Done.").await;
+    let world = World::with_reply("Done.").await;
     world.write("rules.md", "Answer in rhymes.");
     world.ok(["run", "Go!", "--tools", "read_file,grep", "--append-system", "@rules.md"]).await;
     world.ok(["run", "Go!", "--tools", "none", "--append-system", "Be brief."]).await;
@@ -53,7 +53,7 @@ async fn tools_and_system_options_apply_to_one_turn() {
     assert!(words(&requests[1]).contains("Be brief."));
     world.agentctl(["run", "Go!", "--tools", "gerp"]).await.exits(2).says(&["gerp", "no such tool"]);
     world.agentctl(["run", "Go!", "--append-system", "@none.md"]).await.exits(2).says(&["none.md"]);
-    assert_eq!(world.model.requests().len(), 2, "nothing was asked where something was refused");
+    assert_eq!(world.model.requests().len(), 2, "a model was called although the request was rejected");
 }
 
 #[tokio::test]
@@ -67,12 +67,13 @@ async fn timeout_stops_the_running_command_and_later_calls() {
     fs::create_dir(&project).unwrap();
     let mount = format!("{}:rw", project.display());
     let args = ["run", "Go!", "--timeout", "2", "-C", &mount, "--on-interrupt", "approve", "--output", "json"];
-    let output = world.agentctl(args).await.exits(6).json();
-    holds(&output, json!({"stop_reason": "time_limit", "text": "Out of time."}));
+    let report = world.agentctl(args).await.exits(6).json();
+    holds(&report, json!({"stop_reason": "time_limit", "text": "Out of time."}));
     let requests = world.model.requests();
-    let told: Vec<&str> = requests[1].messages().iter().filter(|message| message["role"] == "tool").map(text).collect();
-    assert!(told[0].starts_with("E_TIMEOUT") && told[0].contains("begun"), "{told:?}");
-    assert!(told[1].starts_with("E_NOT_RUN"), "{told:?}");
+    let results: Vec<&str> =
+        requests[1].messages().iter().filter(|message| message["role"] == "tool").map(text).collect();
+    assert!(results[0].starts_with("E_TIMEOUT") && results[0].contains("begun"), "{results:?}");
+    assert!(results[1].starts_with("E_NOT_RUN"), "{results:?}");
     assert!(!project.join("late.txt").exists());
 }
 
@@ -87,8 +88,8 @@ async fn timeout_closes_a_question_beside_a_running_subagent() {
             .and_call("grep", json!({"pattern": "DROP TABLE x"})),
     });
     let args = ["run", "Go!", "--timeout", "2", "--on-interrupt", "wait", "--output", "json"];
-    let output = world.agentctl(args).await.exits(6).json();
-    assert_eq!(output["stop_reason"], "time_limit");
+    let report = world.agentctl(args).await.exits(6).json();
+    assert_eq!(report["stop_reason"], "time_limit");
     assert_eq!(world.json(["interrupts"]).await, json!([]));
     let requests = world.model.requests();
     let last = requests.last().unwrap().messages();
@@ -100,15 +101,15 @@ async fn lines_output_prints_each_complete_line_at_once() {
     let world = World::start().await;
     let first = "I look at the time.\n";
     world.model.reply(Reply::text(first).and_call("current_time", json!({})));
-    world
-        .model
-        .reply(Reply::deltas(["one", " and two\nthr", "ee\u{1b}[31m\nfour ", "and what hangs"]).hang_behind("four "));
+    world.model.reply(
+        Reply::deltas(["one", " and two\nthr", "ee\u{1b}[31m\nfour ", "and what hangs"]).hang_after_text("four "),
+    );
     let mut running = world.spawn_agentctl(["run", "Count!", "--output", "lines"]);
     let mut lines = Vec::new();
     while lines.len() < 3 {
         lines.extend(running.line().await);
     }
-    // The rest hangs, but these lines are here.
+    // The response hangs, but complete lines have been printed.
     assert_eq!(lines, ["I look at the time.", "one and two", "three"]);
     running.signal(Signal::SIGINT);
     let output = running.output(Vec::new()).await;
@@ -117,7 +118,7 @@ async fn lines_output_prints_each_complete_line_at_once() {
 
 #[tokio::test]
 async fn mentioned_project_files_are_attached() {
-    let world = World::saying("Done.").await;
+    let world = World::with_reply("Done.").await;
     let write = |path: &str, text: &str| drop(world.write(path, text));
     write("app/src/a.rs", "fn one() {}\nfn two() {}\nfn three() {}\n");
     write("app/src/b.rs", "fn b() {}\n");
@@ -127,10 +128,10 @@ async fn mentioned_project_files_are_attached() {
     let sent = words(&world.model.requests()[0]);
     let all = ["/project/src/a.rs:2-3", "fn two() {}\\nfn three() {}", "the folder /project/src", "/project/src/b.rs"];
     has_all(&sent.replace("\\\\n", "\\n"), &all);
-    assert!(!sent.contains("fn one"), "only these lines: {sent}");
+    assert!(!sent.contains("fn one"), "more than the selected lines was sent: {sent}");
     // A program's prompt does not reach outside the project, and unknown names are reported.
-    let said = run("Show me #notes.txt and #none.txt").await.exits(0);
-    said.says(&["#notes.txt is not a file of the project", "--file", "#none.txt names no file"]);
+    let output = run("Show me #notes.txt and #none.txt").await.exits(0);
+    output.says(&["#notes.txt is not a file of the project", "--file", "#none.txt names no file"]);
     assert!(!words(&world.model.requests()[1]).contains("the milk"));
     // Piped text contains no mentions.
     let piped = world.agentctl_with(["run", "Review!", "-C", "app"], "see #notes.txt").await.exits(0);

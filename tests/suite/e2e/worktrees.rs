@@ -13,8 +13,8 @@ fn git(folder: &Path, args: &[&str]) -> String {
         command.env_remove(name);
     }
     let output = command.env("GIT_CONFIG_GLOBAL", "/dev/null").output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "git {args:?}: {said}");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "git {args:?}: {stderr}");
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
@@ -53,9 +53,9 @@ impl World {
     async fn works_in(&self, name: &str, calls: Vec<(&'static str, Value)>) -> (Vec<String>, String) {
         let (project, worktree) = (self.project().display().to_string(), format!("--worktree={name}"));
         let args = ["-C", &project, &worktree, "--on-interrupt", "approve", "--output", "json"];
-        let (told, output) = self.call_all(calls, &args).await;
+        let (results, output) = self.call_all(calls, &args).await;
         let session = output.exits(0).session();
-        (told, session)
+        (results, session)
     }
 
     async fn worktree(&self, args: &[&str]) -> Output {
@@ -103,16 +103,19 @@ async fn two_sessions_edit_one_repository_and_both_are_merged() {
         .works_in("one", vec![write("/project/a.txt", "ONE\ntwo\nthree\n"), write("/project/new.txt", "n\n")])
         .await;
     let args = ["-C", &world.project().display().to_string(), "--worktree=two", "--on-interrupt", "approve"];
-    let (told, output) = world
+    let (results, output) = world
         .call_all(
             vec![command("cat b.txt && sed -i s/three/THREE/ a.txt && pwd"), command("git status --short")],
             &args,
         )
         .await;
     output.exits(0).says(&["worktree two (branch agentd/two)", "2 files with uncommitted changes"]);
-    assert!(told[0].contains("beta") && !told[0].contains("mine") && told[0].contains("/project"), "{told:?}");
-    assert!(told[1].contains(" M a.txt"), "{told:?}");
-    assert_eq!(world.main_file("a.txt"), "one\ntwo\nthree\n", "the main tree is as it was");
+    assert!(
+        results[0].contains("beta") && !results[0].contains("mine") && results[0].contains("/project"),
+        "{results:?}"
+    );
+    assert!(results[1].contains(" M a.txt"), "{results:?}");
+    assert_eq!(world.main_file("a.txt"), "one\ntwo\nthree\n", "the main tree is unchanged");
     world.daemon.crash().await;
 
     let listed = world.worktrees().await;
@@ -164,7 +167,7 @@ async fn merge_conflict_is_reported_and_changes_nothing() {
     assert_eq!(git(&project, &["rev-parse", "HEAD"]), before);
     assert_eq!(git(&project, &["status", "--porcelain"]), "");
     assert_eq!((world.main_file("a.txt"), world.main_file("b.txt")), ("from one\n".into(), "alpha\nbeta\n".into()));
-    assert_eq!(world.worktree_file("two/a.txt"), "from two\n", "it is all there still");
+    assert_eq!(world.worktree_file("two/a.txt"), "from two\n", "the worktree is unchanged");
     // A file with changes in the main tree is not overwritten. Other changed files do not matter.
     world.write("project/b.txt", "not committed\n");
     world.works_in("three", vec![write("/project/b.txt", "three\n")]).await;
@@ -196,10 +199,10 @@ async fn sandboxed_git_reaches_only_its_own_worktree() {
         command(&format!("echo 'gitdir: /tmp' > .git; echo /tmp > {common}/worktrees/one/commondir; cat .git")),
     ];
     let config = fs::read_to_string(world.project().join(".git/config")).unwrap();
-    let (told, _) = world.works_in("one", calls).await;
-    assert!(told[1].contains("inner") && told[1].contains("agentd/one"), "{told:#?}");
-    assert!(!told[2].contains("pre-commit\n") && told[2].contains("Read-only"), "{told:#?}");
-    assert!(told[5].contains("worktrees/one"), "{told:#?}");
+    let (results, _) = world.works_in("one", calls).await;
+    assert!(results[1].contains("inner") && results[1].contains("agentd/one"), "{results:#?}");
+    assert!(!results[2].contains("pre-commit\n") && results[2].contains("Read-only"), "{results:#?}");
+    assert!(results[5].contains("worktrees/one"), "{results:#?}");
     let project = world.project();
     assert_eq!(fs::read_to_string(project.join(".git/config")).unwrap(), config);
     assert!(!project.join(".git/hooks/pre-commit").exists());
@@ -302,7 +305,7 @@ async fn kill_during_worktree_operations_loses_no_change() {
         assert!(listed.iter().all(|one| one["problem"].is_null()), "{listed:#?}");
         assert_eq!(git(&project, &["status", "--porcelain"]), "", "{stage} {pause}");
         let is_there = git(&project, &["rev-parse", "HEAD"]) != before;
-        assert_eq!(world.main_file("many/3.txt") == wanted, is_there, "{stage} {pause}: all or nothing");
+        assert_eq!(world.main_file("many/3.txt") == wanted, is_there, "{stage} {pause}: a partial result was left");
         assert_eq!(expected(&world), wanted);
     }
     world.worktree(&["apply", "one"]).await.exits(0);
@@ -329,7 +332,7 @@ async fn kill_during_worktree_operations_loses_no_change() {
         let removal = async move { client.remove_worktree(&removed, false).await.map(drop) };
         world.killed_during((&name, "removing", pause), removal).await;
     }
-    until("those whose session was never stored are gone by themselves", || async {
+    until("worktrees without a stored session are removed", || async {
         world.worktrees().await.iter().all(|one| one["is_orphan"] == false).then_some(())
     })
     .await;
@@ -361,10 +364,10 @@ async fn interrupted_merge_is_finished_after_a_restart() {
     world.write("project/n.txt", "");
     world.write("project/.git/index.lock", "");
     let record = world.data().join("worktrees/.records/one.json");
-    let mut known: Value = serde_json::from_str(&fs::read_to_string(&record).unwrap()).unwrap();
+    let mut record_json: Value = serde_json::from_str(&fs::read_to_string(&record).unwrap()).unwrap();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
-    known["stage"] = json!({ "applying": { "from": from, "to": to, "at": now } });
-    fs::write(&record, known.to_string()).unwrap();
+    record_json["stage"] = json!({ "applying": { "from": from, "to": to, "at": now } });
+    fs::write(&record, record_json.to_string()).unwrap();
     world.daemon.restart().await;
     world.worktrees().await;
     assert_eq!(git(&project, &["rev-parse", "HEAD"]), to, "{}", world.log());
@@ -407,7 +410,7 @@ async fn impossible_worktree_is_refused_with_a_hint() {
         assert!(output.stderr.contains("hint:"), "{folder} {name}: {}", output.stderr);
     }
     assert_eq!(world.model.requests().len(), asked);
-    assert_eq!(world.worktrees().await.len(), 1, "nothing is left of them");
+    assert_eq!(world.worktrees().await.len(), 1, "a worktree is left");
     assert_eq!(world.json(["sessions", "list"]).await.as_array().unwrap().len(), 1);
     for args in [["diff", "nowhere"], ["apply", "nowhere"], ["remove", "nowhere"]] {
         world.worktree(&args).await.fails().says(&["no such worktree", "hint:"]);
@@ -432,12 +435,12 @@ async fn worktree_survives_restart_and_serves_forks_and_undo() {
     let sub = world.project().join("sub").display().to_string();
     let calls = vec![write("/project/c.txt", "changed\n"), command("ls")];
     let args = ["-C", &sub, "--worktree", "--on-interrupt", "approve", "--output", "json"];
-    let (told, output) = world.call_all(calls, &args).await;
+    let (results, output) = world.call_all(calls, &args).await;
     let session = output.exits(0).session();
-    assert!(told[1].contains("c.txt") && !told[1].contains("a.txt"), "{told:?}");
+    assert!(results[1].contains("c.txt") && !results[1].contains("a.txt"), "{results:?}");
     let listed = world.worktrees().await;
     let name = listed[0]["name"].as_str().unwrap().to_owned();
-    assert!(session.replace('-', "").ends_with(&name), "{name} is of {session}");
+    assert!(session.replace('-', "").ends_with(&name), "{name} belongs to {session}");
     let file = format!("{name}/sub/c.txt");
     assert_eq!(world.worktree_file(&file), "changed\n");
     world.daemon.crash().await;
@@ -449,8 +452,8 @@ async fn worktree_survives_restart_and_serves_forks_and_undo() {
     // A turn continues there, and so does a fork.
     let fork = world.ok(["sessions", "fork", &session]).await.stdout.trim().to_owned();
     let args = ["--session", &fork, "--on-interrupt", "approve"];
-    let (told, _) = world.call_all(vec![("read_file", json!({"path": "/project/c.txt"}))], &args).await;
-    assert!(told[0].contains("changed"), "{told:?}");
+    let (results, _) = world.call_all(vec![("read_file", json!({"path": "/project/c.txt"}))], &args).await;
+    assert!(results[0].contains("changed"), "{results:?}");
     world.ok(["undo", &session]).await;
     assert_eq!(world.worktree_file(&file), "deep\n");
     // After the session is deleted, the fork has the worktree.
@@ -467,15 +470,15 @@ async fn subagent_can_work_in_its_own_worktree() {
     let world = in_repository().await;
     world.model.respond_with(|request| {
         let system = request.messages()[0]["content"].as_str().unwrap_or_default().to_owned();
-        let told = tool_texts(request);
+        let result = tool_texts(request);
         let is_sub = system.contains("You are a subagent");
-        match (is_sub, told.is_empty()) {
+        match (is_sub, result.is_empty()) {
             (true, true) => {
                 Reply::tool_call("write_file", json!({"path": "/project/a.txt", "content": "by the subagent\n"}))
             }
             (true, false) => Reply::text("I wrote a.txt anew, with one line, as was wanted. ".repeat(6)),
             (false, true) => Reply::tool_call("delegate_task", json!({"task": "Write a.txt", "worktree": true})),
-            (false, false) => Reply::text(told),
+            (false, false) => Reply::text(result),
         }
     });
     let project = format!("{}:rw", world.project().display());
@@ -492,11 +495,11 @@ async fn unused_subagent_worktree_is_removed_and_read_only_refused() {
     let world = in_repository().await;
     world.model.respond_with(|request| {
         let system = request.messages()[0]["content"].as_str().unwrap_or_default().to_owned();
-        let told = tool_texts(request);
-        match (system.contains("You are a subagent"), told.is_empty()) {
+        let result = tool_texts(request);
+        match (system.contains("You are a subagent"), result.is_empty()) {
             (true, _) => Reply::text("I looked at all of it, and there is nothing to be changed. ".repeat(6)),
             (false, true) => Reply::tool_call("delegate_task", json!({"task": "Look at a.txt", "worktree": true})),
-            (false, false) => Reply::text(told),
+            (false, false) => Reply::text(result),
         }
     });
     let project = world.project().display().to_string();
@@ -518,13 +521,13 @@ async fn worktree_is_locked_while_any_turn_runs_in_it() {
     world.model.respond_with(|_| Reply::never());
     let folder = format!("{}:rw", world.data().join("worktrees/one").display());
     let detached = world.ok(["run", "Go on.", "-C", &folder, "--detach", "--output", "json"]).await;
-    until_true("the model is asked", || world.model.requests().len() > asked).await;
+    until_true("the model is called", || world.model.requests().len() > asked).await;
     for args in [&["apply", "one"][..], &["remove", "one", "--force"]] {
         world.worktree(args).await.fails().says(&["a turn is running in session", "hint:"]);
     }
     let session = detached.session();
     world.client().await.cancel_turn(&session, None).await.unwrap();
-    until("the turn is over", || async { (world.worktree(&["apply", "one"]).await.code == Some(0)).then_some(()) })
+    until("the turn has ended", || async { (world.worktree(&["apply", "one"]).await.code == Some(0)).then_some(()) })
         .await;
     assert_eq!(world.main_file("a.txt"), "one\n");
 }
@@ -536,8 +539,8 @@ async fn project_grants_apply_in_its_worktrees() {
     let rule = format!("run_bash_command: [at {project}] sed -i s/one/ONE/ a.txt");
     world.ok(["grants", "add", &rule]).await;
     let args = ["-C", &project, "--worktree=one", "--on-interrupt", "deny"];
-    let (told, output) = world.call_all(vec![command("sed -i s/one/ONE/ a.txt")], &args).await;
+    let (results, output) = world.call_all(vec![command("sed -i s/one/ONE/ a.txt")], &args).await;
     output.exits(0);
-    assert!(!told[0].contains("E_DENIED"), "{told:?}");
+    assert!(!results[0].contains("E_DENIED"), "{results:?}");
     assert!(world.worktree_file("one/a.txt").starts_with("ONE"));
 }

@@ -221,7 +221,7 @@ fn runs_up(krate: &str, floors: Floors) -> Vec<String> {
 
 #[test]
 fn imports_never_go_up_a_floor() {
-    none("an import runs down", CRATES.iter().flat_map(|(krate, floors)| runs_up(krate, floors)).collect());
+    none("imports only go down", CRATES.iter().flat_map(|(krate, floors)| runs_up(krate, floors)).collect());
 }
 
 #[test]
@@ -232,5 +232,5 @@ fn files_do_not_import_each_other_in_circles() {
         let large = circles(&imports).into_iter().filter(|circle| circle.len() > MAX_CIRCLE);
         offences.extend(large.map(|circle| format!("{krate}: {}", circle.join(", "))));
     }
-    none("a circle has at most two files", offences);
+    none("an import cycle has at most two files", offences);
 }

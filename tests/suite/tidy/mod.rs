@@ -79,12 +79,12 @@ fn none(law: &str, offences: Vec<String>) {
 }
 
 /// Lines of product code that contain any of the words, outside comments.
-fn mentions(sources: &[Source], words: &[&str]) -> Vec<String> {
+fn mentions(sources: &[Source], phrases: &[&str]) -> Vec<String> {
     let mut offences = Vec::new();
     for source in sources {
         for (number, line) in source.code().lines().enumerate() {
             let line = line.split("//").next().unwrap_or_default();
-            if words.iter().any(|word| line.contains(word)) {
+            if phrases.iter().any(|word| line.contains(word)) {
                 offences.push(format!("{}:{}: {}", source.path, number + 1, line.trim()));
             }
         }
@@ -102,31 +102,34 @@ fn files_stay_below_the_line_limit() {
     let median = lengths[lengths.len() / 2];
     assert!(median < MEDIAN_LINES, "half of all files have {median} lines or more");
     let run = sources.iter().find(|source| source.path.ends_with("turn/run.rs")).unwrap();
-    assert!(run.code().lines().count() <= 80, "reading turn/run.rs is reading the product");
+    assert!(run.code().lines().count() <= 80, "turn/run.rs has at most 80 lines");
 }
 
 #[test]
 fn modules_open_with_prose() {
     let opens = |source: &Source| source.text.trim_start().starts_with("//!");
-    none("a module opens with a map", product().iter().filter(|s| !opens(s)).map(|s| s.path.clone()).collect());
+    none(
+        "a module starts with a `//!` comment",
+        product().iter().filter(|s| !opens(s)).map(|s| s.path.clone()).collect(),
+    );
 }
 
 /// A comment names the thing or states what it does. Sentences that open with a question word have to be read twice.
 #[test]
 fn doc_comments_open_with_a_noun_or_a_verb() {
-    let words = ["What ", "Whether ", "Who ", "How "];
+    let openings = ["What ", "Whether ", "Who ", "How "];
     let mut offences = Vec::new();
     for source in product() {
         for (number, line) in source.code().lines().enumerate() {
             let comment = line.trim_start().strip_prefix("/// ");
             if let Some(comment) = comment
-                && words.iter().any(|word| comment.starts_with(word))
+                && openings.iter().any(|word| comment.starts_with(word))
             {
                 offences.push(format!("{}:{}: {comment}", source.path, number + 1));
             }
         }
     }
-    none("a doc comment opens with a noun or a verb", offences);
+    none("a doc comment starts with a noun or a verb", offences);
 }
 
 /// Participles and verbs that do not end in `ed`, listed explicitly.
@@ -182,7 +185,7 @@ fn types_are_nouns() {
             );
         }
     }
-    none("a type is a noun, or two words", offences);
+    none("a type name is a noun or has two words", offences);
 }
 
 /// The crates of the workspace that each crate may depend on, and libraries that it has exclusively.
@@ -290,7 +293,7 @@ fn dependencies_point_to_the_core() {
             }
         }
     }
-    none("crates meet only in the core, and wire types stop at one crate", offences);
+    none("crates depend only on the core, and wire types stay in one crate", offences);
 }
 
 #[test]
@@ -307,13 +310,13 @@ fn every_crate_takes_its_versions_from_the_workspace() {
             }
         }
     }
-    none("versions stand in the root manifest only", offences);
+    none("versions are only in the root manifest", offences);
 }
 
 #[test]
 fn the_environment_is_read_at_the_edge_only() {
     let below: Vec<Source> = product().into_iter().filter(|source| source.path.starts_with("crates/")).collect();
-    none("no environment reads below agentd/src", mentions(&below, &["env::var", "env::vars", "option_env!"]));
+    none("the environment is only read in agentd/src", mentions(&below, &["env::var", "env::vars", "option_env!"]));
 }
 
 /// Files of the engine with a lock on a memo or a record, which is held for a single access and never across an await.
@@ -334,7 +337,7 @@ fn the_engine_holds_no_lock_and_no_globals() {
         let is_global = |line: &&str| line.trim_start().trim_start_matches("pub(crate) ").starts_with("static ");
         offences.extend(source.code().lines().filter(is_global).map(|line| format!("{}: {line}", source.path)));
     }
-    none("no lock in the engine", offences);
+    none("no locks in the engine", offences);
 }
 
 #[test]
@@ -356,7 +359,7 @@ fn unsafe_code_has_a_safety_comment() {
             }
         }
     }
-    none("unsafe code has its proof beside it", offences);
+    none("unsafe code has a SAFETY comment", offences);
 }
 
 #[test]
@@ -383,7 +386,7 @@ fn no_vague_type_or_file_names() {
 #[test]
 fn sources_contain_no_development_leftovers() {
     // Split in two, so that this file does not contain them.
-    let words = [
+    let phrases = [
         concat!("/wo", "rk/"),
         concat!("shar", "ed/"),
         concat!("TO", "DO:"),
@@ -395,13 +398,13 @@ fn sources_contain_no_development_leftovers() {
     for ending in [".rs", ".md", ".proto", ".yaml", ".toml", ".py", ".sql", "Makefile"] {
         for source in files(ending) {
             for (number, line) in source.text.lines().enumerate() {
-                if let Some(word) = words.iter().find(|word| line.contains(**word)) {
+                if let Some(word) = phrases.iter().find(|word| line.contains(**word)) {
                     offences.push(format!("{}:{}: {word}", source.path, number + 1));
                 }
             }
         }
     }
-    none("no word of how it was made", offences);
+    none("no references to the development process", offences);
 }
 
 #[test]
@@ -414,7 +417,7 @@ fn no_merge_conflict_markers_remain() {
             offences.extend(lines.map(|(number, _)| format!("{}:{}", source.path, number + 1)));
         }
     }
-    none("no mark of a merge conflict", offences);
+    none("no merge conflict markers", offences);
 }
 
 #[test]
@@ -428,5 +431,5 @@ fn architecture_page_names_every_folder() {
     rooms.dedup();
     let name = |room: &String| room.trim_end_matches("/src").rsplit('/').next().unwrap_or_default().to_owned();
     let missing = rooms.into_iter().filter(|room| !text.contains(&format!("{}/", name(room)))).collect();
-    none("ARCHITECTURE.md lets a stranger find every room", missing);
+    none("ARCHITECTURE.md lists every module", missing);
 }

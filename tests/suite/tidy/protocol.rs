@@ -21,7 +21,7 @@ fn fields(text: &str) -> Vec<&str> {
 /// The text between these two, excluding both.
 #[track_caller]
 fn between<'a>(text: &'a str, begin: &str, end: &str) -> &'a str {
-    let behind = text.split(begin).nth(1).unwrap_or_else(|| panic!("{begin} is not there"));
+    let behind = text.split(begin).nth(1).unwrap_or_else(|| panic!("missing {begin}"));
     behind.split(end).next().unwrap()
 }
 
@@ -49,11 +49,11 @@ fn protocol_page_lists_every_method_and_start_field() {
     let turns = proto("turn");
     let table = between(&page, "The fields of `start`:", "\nThree things");
     // Two of them share a row.
-    let told =
+    let is_documented =
         |field: &&str| table.lines().any(|line| line.split(" | ").next().unwrap().contains(&format!("`{field}`")));
     let start = fields(between(&turns, "message Start {", "\n  }"));
-    missing.extend(start.into_iter().filter(|field| !told(field)).map(|field| format!("start.{field}")));
-    none("docs/protocol.md tells of all services", missing);
+    missing.extend(start.into_iter().filter(|field| !is_documented(field)).map(|field| format!("start.{field}")));
+    none("docs/protocol.md documents all services", missing);
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn protocol_page_lists_no_missing_method() {
         let named = named.filter(|name| name.starts_with(char::is_uppercase));
         invented.extend(named.filter(|name| !methods.contains(name)).map(|method| format!("{name}.{method}")));
     }
-    none("docs/protocol.md tells only of what is there", invented);
+    none("docs/protocol.md documents only existing methods", invented);
 }
 
 #[test]
@@ -90,8 +90,8 @@ fn protocol_page_lists_every_stream_message() {
     for (noun, message, oneof) in streams {
         let proto = proto(noun);
         let kinds = fields(between(between(&proto, message, "\n}"), oneof, "\n  }"));
-        let told = |kind: &str| page.contains(&format!("`{kind}`"));
-        missing.extend(kinds.into_iter().filter(|kind| !told(kind)).map(|kind| format!("{noun}: {kind}")));
+        let is_documented = |kind: &str| page.contains(&format!("`{kind}`"));
+        missing.extend(kinds.into_iter().filter(|kind| !is_documented(kind)).map(|kind| format!("{noun}: {kind}")));
     }
     let numbers: Vec<usize> = [("turn", "message ClientTool {"), ("turn", "message TurnLimits {")]
         .into_iter()
@@ -103,6 +103,6 @@ fn protocol_page_lists_every_stream_message() {
             count
         })
         .collect();
-    assert!(numbers.iter().all(|count| *count > 1), "the messages are there: {numbers:?}");
-    none("docs/protocol.md tells of all that streams", missing);
+    assert!(numbers.iter().all(|count| *count > 1), "too few messages were found: {numbers:?}");
+    none("docs/protocol.md documents all streamed messages", missing);
 }

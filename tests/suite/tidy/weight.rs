@@ -162,10 +162,10 @@ fn weights() -> BTreeMap<String, (usize, usize)> {
 }
 
 /// Describes how a size violates its ceiling, if it does.
-fn misfit(size: usize, ceiling: usize, what: &str) -> Option<String> {
+fn misfit(size: usize, ceiling: usize, unit: &str) -> Option<String> {
     match size {
-        _ if size > ceiling => Some(format!("{size} {what}, ceiling {ceiling}")),
-        _ if size * 100 < ceiling * WORTH => Some(format!("{size} {what}: lower its ceiling of {ceiling}")),
+        _ if size > ceiling => Some(format!("{size} {unit}, ceiling {ceiling}")),
+        _ if size * 100 < ceiling * WORTH => Some(format!("{size} {unit}: lower its ceiling of {ceiling}")),
         _ => None,
     }
 }
@@ -187,7 +187,7 @@ fn crates_stay_below_their_ceilings() {
         let misfits = [misfit(*lines, *most_lines, "lines"), misfit(*tokens, *most_tokens, "tokens")];
         offences.extend(misfits.into_iter().flatten().map(|misfit| format!("{house}: {misfit}")));
     }
-    none("a crate stays below its ceiling", offences);
+    none("a crate stays below its size limit", offences);
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn other_languages_and_data_stay_below_their_ceilings() {
         println!("{ending:6} {bytes:>8}  {}", folders.join(", "));
         offences.extend(misfit(bytes, ceiling, &format!("bytes of {ending} in {}", folders.join(", "))));
     }
-    none("code in other languages, and embedded data, stay below their ceilings", offences);
+    none("code in other languages and embedded data stay below their size limits", offences);
 }
 
 #[test]

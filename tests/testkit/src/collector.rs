@@ -121,13 +121,13 @@ impl Collector {
         let received = Shared::default();
         let listener = async || TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let (http, grpc) = (listener().await, listener().await);
-        let addresses = (http.local_addr().expect("an address"), grpc.local_addr().expect("an address"));
+        let addresses = (http.local_addr().expect("a local address"), grpc.local_addr().expect("a local address"));
         let router = Router::new()
             .route("/v1/traces", post(take_traces))
             .route("/v1/metrics", post(take_metrics))
             .with_state(Arc::clone(&received));
         let over_http = tokio::spawn(async move {
-            axum::serve(http, router).await.expect("it serves");
+            axum::serve(http, router).await.expect("the collector serves");
         });
         let service = TraceServiceServer::new(Grpc(Arc::clone(&received)));
         let over_grpc = tokio::spawn(async move {
@@ -136,7 +136,7 @@ impl Collector {
                 .add_service(service)
                 .serve_with_incoming(incoming)
                 .await
-                .expect("it serves");
+                .expect("the collector serves");
         });
         Self { received, http: addresses.0, grpc: addresses.1, servers: [over_http, over_grpc] }
     }
@@ -187,7 +187,7 @@ async fn answered(shared: &Shared, path: &str, headers: Attributes, size: usize)
         CollectorMood::Takes => Ok(()),
         CollectorMood::Hangs => std::future::pending().await,
         CollectorMood::Answers(status) => Err(status),
-        CollectorMood::AtMost(most) if size > most => Err(413),
+        CollectorMood::AtMost(max) if size > max => Err(413),
         CollectorMood::AtMost(_) => Ok(()),
     }
 }
@@ -196,19 +196,19 @@ fn status(code: u16) -> StatusCode {
     StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }
 
-fn told(headers: &HeaderMap) -> Attributes {
+fn attributes(headers: &HeaderMap) -> Attributes {
     headers.iter().map(|(name, value)| (name.to_string(), json!(value.to_str().unwrap_or_default()))).collect()
 }
 
 async fn take_traces(State(shared): State<Shared>, headers: HeaderMap, body: Bytes) -> Result<Vec<u8>, StatusCode> {
-    answered(&shared, "/v1/traces", told(&headers), body.len()).await.map_err(status)?;
+    answered(&shared, "/v1/traces", attributes(&headers), body.len()).await.map_err(status)?;
     let request = ExportTraceServiceRequest::decode(body).map_err(|_| StatusCode::BAD_REQUEST)?;
     note_spans(&shared, request);
     Ok(ExportTraceServiceResponse::default().encode_to_vec())
 }
 
 async fn take_metrics(State(shared): State<Shared>, headers: HeaderMap, body: Bytes) -> Result<Vec<u8>, StatusCode> {
-    answered(&shared, "/v1/metrics", told(&headers), body.len()).await.map_err(status)?;
+    answered(&shared, "/v1/metrics", attributes(&headers), body.len()).await.map_err(status)?;
     let request = ExportMetricsServiceRequest::decode(body).map_err(|_| StatusCode::BAD_REQUEST)?;
     let metrics = request.resource_metrics.into_iter().flat_map(|of| of.scope_metrics).flat_map(|of| of.metrics);
     let mut points = Vec::new();
@@ -247,7 +247,7 @@ impl TraceService for Grpc {
         &self,
         request: tonic::Request<ExportTraceServiceRequest>,
     ) -> Result<tonic::Response<ExportTraceServiceResponse>, tonic::Status> {
-        let headers = told(&request.metadata().clone().into_headers());
+        let headers = attributes(&request.metadata().clone().into_headers());
         let refused = |_| tonic::Status::unavailable("not now");
         answered(&self.0, "grpc", headers, 0).await.map_err(refused)?;
         note_spans(&self.0, request.into_inner());

@@ -47,14 +47,14 @@ const GLANCE: Duration = Duration::from_millis(3);
 /// # Panics
 /// Panics if that takes longer than [`PATIENCE`].
 #[expect(clippy::panic, reason = "the test has failed")]
-pub async fn until<T, F: Future<Output = Option<T>>>(what: &str, mut look: impl FnMut() -> F) -> T {
+pub async fn until<T, F: Future<Output = Option<T>>>(condition: &str, mut look: impl FnMut() -> F) -> T {
     let start = Instant::now();
     loop {
         if let Some(found) = look().await {
             return found;
         }
         if start.elapsed() > PATIENCE {
-            panic!("waited in vain until {what}");
+            panic!("timed out waiting until {condition}");
         }
         tokio::time::sleep(GLANCE).await;
     }
@@ -64,8 +64,8 @@ pub async fn until<T, F: Future<Output = Option<T>>>(what: &str, mut look: impl 
 ///
 /// # Panics
 /// Panics if that takes longer than [`PATIENCE`].
-pub async fn until_true(what: &str, mut is_so: impl FnMut() -> bool) {
-    until(what, || std::future::ready(is_so().then_some(()))).await;
+pub async fn until_true(condition: &str, mut is_so: impl FnMut() -> bool) {
+    until(condition, || std::future::ready(is_so().then_some(()))).await;
 }
 
 /// Path of a program of the workspace, built in the same profile as the running test.
@@ -110,8 +110,8 @@ impl Output {
     /// # Panics
     /// Panics if one is missing.
     #[track_caller]
-    pub fn says(self, words: &[&str]) -> Self {
-        for word in words {
+    pub fn says(self, parts: &[&str]) -> Self {
+        for word in parts {
             assert!(self.stderr.contains(word), "{word:?} is missing in:\n{}", self.stderr);
         }
         self
@@ -132,8 +132,8 @@ impl Output {
     /// # Panics
     /// Panics if one is missing.
     #[track_caller]
-    pub fn shows(self, words: &[&str]) -> Self {
-        for word in words {
+    pub fn shows(self, parts: &[&str]) -> Self {
+        for word in parts {
             assert!(self.stdout.contains(word), "{word:?} is missing in:\n{}", self.stdout);
         }
         self
@@ -161,7 +161,7 @@ impl Output {
     pub fn session(&self) -> String {
         let lines = self.json_lines();
         let named = lines.iter().find_map(|line| line["session_id"].as_str());
-        named.unwrap_or_else(|| panic!("no session is named in:\n{}", self.stdout)).to_owned()
+        named.unwrap_or_else(|| panic!("no session ID in:\n{}", self.stdout)).to_owned()
     }
 
     /// Standard output as one JSON value per line.
@@ -202,7 +202,7 @@ impl TempHome {
         // Not in TMPDIR: a socket's path must be short.
         match tempfile::Builder::new().prefix("agentd-test-").tempdir_in("/tmp") {
             Ok(folder) => Self { folder, variables: Vec::new() },
-            Err(error) => panic!("could not make a folder: {error}"),
+            Err(error) => panic!("could not create a folder: {error}"),
         }
     }
 
@@ -419,7 +419,7 @@ impl Running {
         }
         match tokio::time::timeout(PATIENCE, self.lines.as_mut()?.next_line()).await {
             Ok(Ok(line)) => line,
-            other => panic!("no line came: {other:?}"),
+            other => panic!("no line received: {other:?}"),
         }
     }
 
@@ -442,13 +442,13 @@ impl Running {
     /// Panics if its standard input is closed.
     #[expect(clippy::panic, reason = "the test has failed")]
     pub async fn write(&mut self, text: &str) {
-        let Some(pipe) = self.child.stdin.as_mut() else { panic!("its standard input was ended") };
+        let Some(pipe) = self.child.stdin.as_mut() else { panic!("standard input is closed") };
         let written = async {
             pipe.write_all(text.as_bytes()).await?;
             pipe.flush().await
         };
         if let Err(error) = written.await {
-            panic!("could not write to it: {error}");
+            panic!("could not write to standard input: {error}");
         }
     }
 
@@ -474,7 +474,7 @@ impl Running {
         if let Some(pipe) = self.child.stderr.as_mut() {
             let _ = pipe.read_to_string(&mut stderr).await;
         }
-        panic!("no {name} came, but {before:?}\nstderr:\n{stderr}");
+        panic!("no {name} received, but {before:?}\nstderr:\n{stderr}");
     }
 
     /// Writes its standard input, closes it, and waits for its end.
@@ -565,7 +565,7 @@ impl TempDaemon {
     async fn launch(&mut self, command: std::process::Command) {
         let log = fs::OpenOptions::new().create(true).append(true).open(self.home.path().join("daemon.log"));
         let log = log.unwrap_or_else(|error| panic!("could not open the log: {error}"));
-        let copy = log.try_clone().unwrap_or_else(|error| panic!("could not share the log: {error}"));
+        let copy = log.try_clone().unwrap_or_else(|error| panic!("could not clone the log handle: {error}"));
         let mut command = Command::from(command);
         command.stdin(Stdio::null()).stdout(log).stderr(copy).kill_on_drop(true);
         let mut child = command.spawn().unwrap_or_else(|error| panic!("could not run {command:?}: {error}"));
@@ -579,7 +579,7 @@ impl TempDaemon {
         let socket = self.home.socket();
         until("the daemon is ready", || async {
             if let Some(status) = *ended.borrow() {
-                panic!("the daemon ended while it started ({status}):\n{}", self.home.log());
+                panic!("the daemon exited during startup ({status}):\n{}", self.home.log());
             }
             UnixStream::connect(&socket).ok()
         })
@@ -628,7 +628,7 @@ impl TempDaemon {
         let mut ended = process.ended.clone();
         match tokio::time::timeout(PATIENCE, ended.wait_for(Option::is_some)).await {
             Ok(Ok(status)) => status.and_then(|status| status.code()),
-            _ => panic!("the daemon does not end:\n{}", self.home.log()),
+            _ => panic!("the daemon does not exit:\n{}", self.home.log()),
         }
     }
 }

@@ -20,7 +20,7 @@ pub(crate) fn of_home(home: &Path) -> Vec<u32> {
     // Groups and sessions that we share with our children also contain unrelated processes.
     let ours = living.get(&std::process::id()).map(|us| us.bands).unwrap_or_default();
     let with = |is_known: &dyn Fn(u32) -> bool| living.keys().copied().filter(|pid| is_known(*pid)).collect();
-    let given = family(&living, with(&|pid| was_given(pid, home)), |band| band > 1 && !ours.contains(&band));
+    let given = family(&living, with(&|pid| has_home(pid, home)), |band| band > 1 && !ours.contains(&band));
     // A user may inspect our files from another terminal, whose other processes must not be killed.
     let named = family(&living, with(&|pid| names(pid, home)), |_| false);
     given.union(&named).copied().collect()
@@ -42,7 +42,7 @@ fn family(living: &BTreeMap<u32, Process>, mut found: BTreeSet<u32>, ties: impl 
 }
 
 /// Returns true if the process has that home in its environment.
-fn was_given(pid: u32, home: &Path) -> bool {
+fn has_home(pid: u32, home: &Path) -> bool {
     let given = [b"HOME=", home.as_os_str().as_encoded_bytes()].concat();
     read(pid, "environ").split(|byte| *byte == 0).any(|variable| variable == given)
 }
@@ -53,8 +53,8 @@ fn names(pid: u32, home: &Path) -> bool {
     read(pid, "cmdline").windows(home.len()).any(|part| part == home)
 }
 
-fn read(pid: u32, what: &str) -> Vec<u8> {
-    fs::read(format!("/proc/{pid}/{what}")).unwrap_or_default()
+fn read(pid: u32, file: &str) -> Vec<u8> {
+    fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default()
 }
 
 /// All processes except zombies.
@@ -84,7 +84,7 @@ mod tests {
 
     #[tokio::test]
     async fn descendants_are_found_without_their_environment() {
-        for (how, script) in [
+        for (label, script) in [
             ("a child", "env -i sleep 1000 & read x"),
             ("an orphan in a session of ours", "setsid sh -c '(env -i sleep 1000 &); read x; sleep 1000' & read x"),
             ("an orphan that says who it is", "(env -i setsid sh -c 'sleep 1000; :' \"$HOME\" &); read x"),
@@ -94,17 +94,17 @@ mod tests {
             command.args(["-c", script]);
             let running = Running::spawn(command);
             let sleeps = |pid: &u32| {
-                let read = |what: &str| std::fs::read(format!("/proc/{pid}/{what}")).unwrap_or_default();
+                let read = |file: &str| std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
                 read("cmdline").starts_with(b"sleep") && !read("environ").windows(5).any(|part| part == b"HOME=")
             };
-            until(how, || async { home.processes().iter().any(sleeps).then_some(()) }).await;
+            until(label, || async { home.processes().iter().any(sleeps).then_some(()) }).await;
             let all = home.processes();
             let is_fit = all.contains(&running.pid()) && !all.contains(&std::process::id());
             // This must precede the death of the process that links them to us.
             for pid in all.iter().filter(|pid| is_fit && sleeps(pid)) {
                 kill(Pid::from_raw(i32::try_from(*pid).unwrap()), Signal::SIGKILL).unwrap();
             }
-            assert!(is_fit, "{how}: {all:?}");
+            assert!(is_fit, "{label}: {all:?}");
         }
     }
 }

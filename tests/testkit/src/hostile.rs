@@ -36,7 +36,7 @@ pub const CORPUS_PROJECT: &str = "/home/me/project";
 pub fn commands(text: &str) -> Vec<(String, String)> {
     let lines = text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
     let entries = lines.map(|line| {
-        let (mark, command) = line.split_once('|').unwrap_or_else(|| panic!("no mark: {line}"));
+        let (mark, command) = line.split_once('|').unwrap_or_else(|| panic!("missing mark: {line}"));
         match mark.trim().strip_prefix('%') {
             Some(mark) => (mark.to_owned(), serde_json::from_str(&format!("\"{command}\"")).unwrap()),
             None => (mark.trim().to_owned(), command.to_owned()),
@@ -223,14 +223,14 @@ pub fn state(folder: &Path, but: &[&Path]) -> BTreeMap<String, String> {
             }
             let metadata = path.symlink_metadata().unwrap();
             let kind = metadata.file_type();
-            let held = if kind.is_symlink() {
+            let content = if kind.is_symlink() {
                 format!("{:?}", fs::read_link(&path).unwrap())
             } else if kind.is_file() {
                 format!("{:?} {} {:?}", fs::read(&path).unwrap(), metadata.nlink(), metadata.modified().unwrap())
             } else {
                 String::new()
             };
-            found.insert(path.to_string_lossy().into_owned(), format!("{kind:?} {:o} {held}", metadata.mode()));
+            found.insert(path.to_string_lossy().into_owned(), format!("{kind:?} {:o} {content}", metadata.mode()));
             if kind.is_dir() {
                 left.push(path);
             }

@@ -65,7 +65,7 @@ struct State {
 
 impl State {
     /// Returns true if the next append is stored.
-    fn lets_pass(&mut self) -> bool {
+    fn allows_append(&mut self) -> bool {
         let Some(passes) = &mut self.passes else { return true };
         let left = passes.checked_sub(1);
         *passes = left.unwrap_or_default();
@@ -208,8 +208,8 @@ impl State {
             EventKind::InterruptResolved { interrupt_id, .. } => {
                 let waits = self.pending(Some(id)).any(|interrupt| interrupt.id == *interrupt_id);
                 let asked = self.interrupt(*interrupt_id).map(|stored| stored.interrupt.session_id);
-                let is_told = asked.is_some_and(|asked| self.parent(asked) == Some(id));
-                if waits || is_told {
+                let is_from_parent = asked.is_some_and(|asked| self.parent(asked) == Some(id));
+                if waits || is_from_parent {
                     Ok(())
                 } else {
                     Err(conflict(format!("interrupt {interrupt_id} is not pending")))
@@ -248,7 +248,7 @@ impl State {
     }
 
     fn keep(&mut self, grant: Grant) {
-        if !self.grants.iter().any(|kept| kept.rule == grant.rule) {
+        if !self.grants.iter().any(|stored| stored.rule == grant.rule) {
             self.grants.push(grant);
         }
     }
@@ -332,7 +332,7 @@ impl State {
             self.copied.remove(id);
             self.files_left.insert(*id);
         }
-        self.forget_calls(&gone);
+        self.remove_calls(&gone);
         self.log.retain(|event| !gone.contains(&event.session_id));
         Ok(())
     }
@@ -459,11 +459,12 @@ impl Store for MemoryStore {
         let state = self.state();
         let is_of_person =
             |event: &Event| state.sessions.contains_key(&event.session_id) && state.parent(event.session_id).is_none();
-        let ended = |(place, event): (u64, &Arc<Event>)| {
+        let ended = |(position, event): (u64, &Arc<Event>)| {
             let turn_id = event.turn_id.filter(|_| matches!(event.kind, EventKind::TurnEnded { .. }))?;
-            let ended = EndedTurn { place, session_id: event.session_id, turn_id, seq: event.seq, at: event.at };
+            let ended =
+                EndedTurn { place: position, session_id: event.session_id, turn_id, seq: event.seq, at: event.at };
             let is_copy = state.copied.get(&event.session_id).is_some_and(|copied| event.seq <= *copied);
-            (place > after && is_of_person(event) && !is_copy).then_some(ended)
+            (position > after && is_of_person(event) && !is_copy).then_some(ended)
         };
         let turns = (1..).zip(&state.log).filter_map(ended).take(limit).collect();
         ready(Ok(EndedTurns { turns, end: state.log.len() as u64 }))
@@ -471,7 +472,7 @@ impl Store for MemoryStore {
 
     fn append(&self, events: Vec<Arc<Event>>) -> BoxFuture<'_, Result<(), StoreError>> {
         async move {
-            if !self.state().lets_pass() {
+            if !self.state().allows_append() {
                 std::future::pending::<()>().await;
             }
             self.state().append(events)
@@ -635,18 +636,18 @@ impl Store for MemoryStore {
     }
 
     fn revoke_grant(&self, rule: String) -> BoxFuture<'_, Result<(), StoreError>> {
-        self.state().grants.retain(|kept| kept.rule != rule);
+        self.state().grants.retain(|stored| stored.rule != rule);
         ready(Ok(()))
     }
 
     fn session_grants(&self) -> BoxFuture<'_, Result<Vec<ScopedGrant>, StoreError>> {
         let state = self.state();
         let sessions = state.sessions.keys().filter_map(|id| state.session(*id));
-        let held = sessions.flat_map(|session| {
+        let session_grants = sessions.flat_map(|session| {
             let session_id = Some(session.summary.id);
             session.settings.grants.into_iter().map(move |grant| ScopedGrant { session_id, grant })
         });
-        ready(Ok(held.collect()))
+        ready(Ok(session_grants.collect()))
     }
 
     fn delete_session(&self, id: SessionId) -> BoxFuture<'_, Result<(), StoreError>> {

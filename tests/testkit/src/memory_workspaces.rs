@@ -75,7 +75,7 @@ impl MemoryWorkspaces {
         *self.gate.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    async fn pass_gate(&self) {
+    async fn wait_at_gate(&self) {
         let gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(gate) = gate {
             gate.reached.notify_one();
@@ -129,7 +129,7 @@ impl Workspaces for MemoryWorkspaces {
 
     fn remove(&self, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>> {
         async move {
-            self.pass_gate().await;
+            self.wait_at_gate().await;
             self.texts().retain(|(id, _), _| *id != session);
             Ok(())
         }
@@ -143,7 +143,7 @@ impl Workspaces for MemoryWorkspaces {
         content: Vec<u8>,
     ) -> BoxFuture<'_, Result<String, WorkspaceError>> {
         async move {
-            self.pass_gate().await;
+            self.wait_at_gate().await;
             let path = format!("uploads/{name}");
             self.uploads.lock().unwrap_or_else(PoisonError::into_inner).insert(path.clone(), content);
             Ok(path)
@@ -178,21 +178,21 @@ impl Workspaces for MemoryWorkspaces {
         _: SessionTree,
         path: String,
         offset: u64,
-        most: usize,
+        limit: usize,
     ) -> BoxFuture<'_, Result<FilePiece, WorkspaceError>> {
-        let kept = self.texts().iter().find(|((_, known), _)| *known == path).map(|(_, content)| content.clone());
-        let piece = kept.ok_or_else(|| WorkspaceError::new(ErrorKind::NotFound, format!("there is no {path}")));
+        let content = self.texts().iter().find(|((_, known), _)| *known == path).map(|(_, content)| content.clone());
+        let piece = content.ok_or_else(|| WorkspaceError::new(ErrorKind::NotFound, format!("there is no {path}")));
         let piece = piece.map(|whole| {
             let from = usize::try_from(offset).unwrap_or(usize::MAX);
-            let content = whole.iter().copied().skip(from).take(most).collect();
+            let content = whole.iter().copied().skip(from).take(limit).collect();
             FilePiece { content, size: whole.len() as u64, modified: None }
         });
         std::future::ready(piece).boxed()
     }
 
-    fn read_text(&self, _: SessionTree, path: String, most: usize) -> BoxFuture<'_, Option<String>> {
+    fn read_text(&self, _: SessionTree, path: String, limit: usize) -> BoxFuture<'_, Option<String>> {
         let uploads = self.uploads.lock().unwrap_or_else(PoisonError::into_inner);
-        let content = uploads.get(&path).filter(|content| content.len() < most).cloned();
+        let content = uploads.get(&path).filter(|content| content.len() < limit).cloned();
         std::future::ready(content.and_then(|content| String::from_utf8(content).ok())).boxed()
     }
 
@@ -207,12 +207,12 @@ impl Workspaces for MemoryWorkspaces {
             let full = WorkspaceError::new(ErrorKind::Storage, "the disk is full").with_hint("make room");
             return std::future::ready(Err(full)).boxed();
         }
-        let kept = ArtifactDir::check_name(&name).map(|()| {
+        let result = ArtifactDir::check_name(&name).map(|()| {
             let path = format!("{}/{name}", area.as_str());
             self.texts().insert((session, path.clone()), content);
             path
         });
-        std::future::ready(kept).boxed()
+        std::future::ready(result).boxed()
     }
 
     fn append_artifact(
@@ -223,7 +223,7 @@ impl Workspaces for MemoryWorkspaces {
         from: Option<u64>,
         content: Vec<u8>,
     ) -> BoxFuture<'_, Result<Artifact, WorkspaceError>> {
-        let kept = ArtifactDir::check_name(&name).and_then(|()| {
+        let result = ArtifactDir::check_name(&name).and_then(|()| {
             let path = format!("{}/{name}", area.as_str());
             let mut texts = self.texts();
             let text = texts.entry((session, path.clone())).or_default();
@@ -235,7 +235,7 @@ impl Workspaces for MemoryWorkspaces {
             text.extend(content);
             Ok(Artifact { path, bytes: text.len() as u64 })
         });
-        std::future::ready(kept).boxed()
+        std::future::ready(result).boxed()
     }
 
     fn guides<'a>(&'a self, _: &'a Workspace, _: GuideLimits) -> BoxFuture<'a, Guides> {

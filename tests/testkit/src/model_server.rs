@@ -102,9 +102,9 @@ impl Recorded {
     /// Text of the last user message, or the prompt of a completion.
     pub fn last_user(&self) -> &str {
         let user = self.messages().iter().rev().find(|message| message["role"] == "user");
-        let words = user.map_or(&self.body["prompt"], |message| &message["content"]);
-        let last_block = || words.as_array()?.iter().rev().find_map(|block| block["text"].as_str());
-        words.as_str().or_else(last_block).unwrap_or_default()
+        let content = user.map_or(&self.body["prompt"], |message| &message["content"]);
+        let last_block = || content.as_array()?.iter().rev().find_map(|block| block["text"].as_str());
+        content.as_str().or_else(last_block).unwrap_or_default()
     }
 
     /// Role of the last message; empty for a completion.
@@ -240,11 +240,11 @@ impl ModelServer {
 
     /// Lists these models instead of [`MODEL_ID`].
     pub fn lists(&self, models: impl IntoIterator<Item = Value>) -> &Self {
-        self.tells("/v1/models", documents::listing(models))
+        self.serves("/v1/models", documents::listing(models))
     }
 
     /// Serves this document at a path, such as `/props`.
-    pub fn tells(&self, path: &str, document: Value) -> &Self {
+    pub fn serves(&self, path: &str, document: Value) -> &Self {
         locked(&self.shared.documents).set(path, Handing::There(document));
         self
     }
@@ -269,7 +269,7 @@ impl ModelServer {
     /// Enforces the requirements of this provider, and replies in its form.
     pub fn acts_as(&self, provider: Provider) -> &Self {
         if let Some(models) = provider.models() {
-            self.tells("/v1/models", models);
+            self.serves("/v1/models", models);
         }
         *locked(&self.shared.strict) = Some(StrictServer::new(provider));
         self
@@ -323,7 +323,7 @@ impl ModelServer {
         let waited = tokio::time::timeout(Duration::from_secs(30), counts.wait_for(wanted)).await;
         match waited {
             Ok(Ok(counts)) => *counts,
-            _ => panic!("the model server waited in vain; its counts are {:?}", self.counts()),
+            _ => panic!("timed out waiting for requests; the counts are {:?}", self.counts()),
         }
     }
 

@@ -38,7 +38,7 @@ impl TestProxy {
     #[expect(clippy::expect_used, reason = "a test cannot go on without its proxy")]
     pub async fn start(mood: ProxyMood) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let address = listener.local_addr().expect("an address");
+        let address = listener.local_addr().expect("a local address");
         let seen: Arc<Mutex<Vec<String>>> = Arc::default();
         let notes = Arc::clone(&seen);
         let task = tokio::spawn(async move {

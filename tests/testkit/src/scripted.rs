@@ -131,7 +131,7 @@ impl ScriptedModel {
 
     /// Returns true if a server with this window would accept the request, at four bytes per token.
     fn takes(&self, request: &ModelRequest) -> bool {
-        let words = |message: &Message| match message {
+        let text_of = |message: &Message| match message {
             Message::System { text }
             | Message::User { text }
             | Message::Pictures { text, .. }
@@ -141,7 +141,7 @@ impl ScriptedModel {
             }
         };
         let tools = request.tools.iter().map(|tool| tool.description.len() + tool.parameters.to_string().len());
-        let bytes = request.messages.iter().map(words).chain(tools).sum::<usize>();
+        let bytes = request.messages.iter().map(text_of).chain(tools).sum::<usize>();
         !self.strict || bytes as u64 / 4 <= self.info.context_window
     }
 
@@ -210,7 +210,7 @@ impl Model for ScriptedModel {
                 .chain(stream::iter([Ok(ModelChunk::End(Finish::Stop))]))
                 .boxed(),
             Some(Play::Fails(chunks, kind)) => stream::iter(chunks.into_iter().map(Ok))
-                .chain(stream::iter([Err(ModelError::new(kind, "the script says so"))]))
+                .chain(stream::iter([Err(ModelError::new(kind, "the script has this reply"))]))
                 .boxed(),
             Some(Play::Overflows(window)) => {
                 let error = ModelError::new(ErrorKind::ContextOverflow, "the request does not fit");
@@ -224,11 +224,11 @@ impl Model for ScriptedModel {
             Some(Play::Breaks(gate, chunks, kind)) => stream::iter(chunks.into_iter().map(Ok))
                 .chain(stream::once(async move {
                     gate.notified().await;
-                    Err(ModelError::new(kind, "the script says so"))
+                    Err(ModelError::new(kind, "the script has this reply"))
                 }))
                 .boxed(),
             #[expect(clippy::panic, reason = "the script asks for it")]
-            Some(Play::Panics) => stream::once(async { panic!("the script says so") }).boxed(),
+            Some(Play::Panics) => stream::once(async { panic!("the script has this reply") }).boxed(),
             None => stream::iter([Err(ModelError::new(ErrorKind::Internal, "the script is played"))]).boxed(),
         }
     }
@@ -303,8 +303,8 @@ impl ScriptedTools {
     /// The content of the file that the call would overwrite, in the form of a diff.
     fn replaced(&self, call: &ToolCall) -> String {
         let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or_default();
-        let there = arguments["path"].as_str().map(|path| self.disk.read(path)).unwrap_or_default();
-        if there.is_empty() { there } else { format!("- {there}\n") }
+        let content = arguments["path"].as_str().map(|path| self.disk.read(path)).unwrap_or_default();
+        if content.is_empty() { content } else { format!("- {content}\n") }
     }
 
     /// All calls so far, as `name arguments`.
@@ -358,18 +358,18 @@ pub fn tool_context(session_id: SessionId, workspace: Workspace) -> ToolContext 
 }
 
 /// Queries the model in a separate task, without waiting for a response.
-fn asked_behind(context: &ToolContext, words: &str) {
-    let (sampler, words) = (context.sampler.clone(), words.to_owned());
+fn query_in_background(context: &ToolContext, text: &str) {
+    let (sampler, text) = (context.sampler.clone(), text.to_owned());
     tokio::spawn(async move {
-        let said = [Message::System { text: "Answer.".to_owned() }, Message::User { text: words }];
-        sampler.ask(SampleRequest { messages: said.into(), max_tokens: 50 }).await
+        let messages = [Message::System { text: "Answer.".to_owned() }, Message::User { text }];
+        sampler.ask(SampleRequest { messages: messages.into(), max_tokens: 50 }).await
     });
 }
 
 /// The model's response to this text, or its error.
-async fn asked(context: &ToolContext, words: &str) -> ToolOutput {
-    let said = [Message::System { text: "Answer.".to_owned() }, Message::User { text: words.to_owned() }];
-    match context.sampler.ask(SampleRequest { messages: said.into(), max_tokens: 50 }).await {
+async fn query(context: &ToolContext, text: &str) -> ToolOutput {
+    let messages = [Message::System { text: "Answer.".to_owned() }, Message::User { text: text.to_owned() }];
+    match context.sampler.ask(SampleRequest { messages: messages.into(), max_tokens: 50 }).await {
         Some(Ok(sampled)) => ToolOutput::ok(format!("{} ({}, cut: {})", sampled.text, sampled.model, sampled.cut)),
         Some(Err(error)) => ToolOutput::error(ToolErrorCode::Tool, error.to_string()),
         None => ToolOutput::error(ToolErrorCode::Tool, "there is no model"),
@@ -440,11 +440,11 @@ impl Toolbox for ScriptedTools {
                 let data = ToolData { name, kind, ending, content: text.into() };
                 return ToolOutput { data: vec![data.clone(), data], ..ToolOutput::ok("two pictures") };
             }
-            if let (Some(words), "hold") = (arguments["ask"].as_str(), call.name.as_str()) {
-                asked_behind(context, words);
+            if let (Some(question), "hold") = (arguments["ask"].as_str(), call.name.as_str()) {
+                query_in_background(context, question);
             }
-            if let (Some(words), "look") = (arguments["ask"].as_str(), call.name.as_str()) {
-                return asked(context, words).await;
+            if let (Some(question), "look") = (arguments["ask"].as_str(), call.name.as_str()) {
+                return query(context, question).await;
             }
             match (call.name.as_str(), arguments["answer"].as_str()) {
                 ("look" | "launch", Some(answer)) => return ToolOutput::ok(answer),

@@ -46,41 +46,41 @@ pub async fn check_store<S: Store>(fresh: impl AsyncFn() -> S) {
         };
     }
     cases! {
-        a_new_session_is_empty_and_made_once
-        a_new_session_can_begin_with_events
-        turns_that_wait_are_kept_until_they_leave
-        events_come_back_as_they_were_page_by_page
-        numbers_have_no_gap
-        an_append_is_stored_whole_or_not_at_all
-        events_that_cannot_be_are_refused
-        the_state_is_what_the_events_add_up_to
-        what_requests_begin_with_stays_until_a_reset
-        the_files_of_the_state_follow_their_changes
-        what_was_handed_over_is_kept_until_a_turn_has_told_it
-        the_status_follows_turns_and_interrupts
-        a_turn_that_never_ran_leaves_the_open_one
-        usage_adds_up_without_overflow
-        usage_is_summed_up_by_model_session_day_and_slot
+        new_session_is_empty_and_created_once
+        new_session_can_start_with_events
+        waiting_turns_are_stored_until_they_leave_the_queue
+        events_are_returned_unchanged_in_pages
+        sequence_numbers_have_no_gaps
+        append_is_atomic
+        impossible_events_are_rejected
+        state_is_derived_from_events
+        request_preamble_is_stored_until_a_reset
+        state_files_follow_their_changes
+        handed_over_files_are_stored_until_a_turn_takes_them
+        status_follows_turns_and_interrupts
+        turn_that_never_ran_leaves_the_open_turn_unchanged
+        usage_sums_do_not_overflow
+        usage_is_grouped_by_model_session_day_and_slot
         usage_outlives_its_session_without_its_name
-        usage_of_any_size_is_summed_up
+        usage_of_any_size_is_summed
         interrupts_are_answered_once
-        rules_are_kept_for_good_and_taken_back
-        what_is_kept_for_good_is_stored_with_its_answer
+        permanent_rules_are_stored_and_revoked
+        permanent_rule_is_stored_with_its_answer
         rules_of_sessions_are_listed
-        interrupts_wait_in_the_order_they_were_raised
-        arguments_nested_too_deep_are_refused
-        recent_items_are_the_last_ones_oldest_first
-        what_was_said_is_found
-        a_reset_hides_what_came_before
-        the_window_follows_compactions_resets_and_what_is_taken_back
-        sessions_are_listed_last_used_first
-        what_works_for_a_session_is_listed_with_it_waits_for_it_and_goes_with_it
+        interrupts_are_listed_in_the_order_they_were_raised
+        too_deeply_nested_arguments_are_rejected
+        recent_items_are_the_last_ones_in_order
+        messages_are_found_by_text
+        reset_hides_earlier_items
+        window_follows_compactions_resets_and_withdrawals
+        sessions_are_listed_by_last_use
+        subagents_are_listed_wait_and_are_deleted_with_their_session
         sessions_are_found_by_name
-        a_deleted_session_leaves_nothing
-        sessions_do_not_disturb_each_other
-        turns_are_told_with_their_first_and_last_events
-        turns_that_have_ended_are_told_in_the_order_of_their_ends
-        a_fork_goes_on_from_a_copy
+        deleted_session_leaves_no_data
+        sessions_are_independent
+        turns_are_listed_with_their_first_and_last_events
+        ended_turns_are_listed_in_the_order_of_their_ends
+        fork_continues_from_a_copy
     }
 }
 
@@ -269,7 +269,7 @@ fn user(text: &str) -> ItemBody {
     ItemBody::UserMessage { text: text.into(), steered: false, typed_bytes: None, stored: None }
 }
 
-async fn a_new_session_is_empty_and_made_once(store: &impl Store) {
+async fn new_session_is_empty_and_created_once(store: &impl Store) {
     let id = SessionId::generate();
     assert_eq!(store.session(id).await.unwrap(), None);
     let settings = SessionSettings { confirm_exec: false, grants: vec!["bash:ls".into()], ..Default::default() };
@@ -286,14 +286,14 @@ async fn a_new_session_is_empty_and_made_once(store: &impl Store) {
     assert_eq!(store.session(id).await.unwrap().unwrap().settings, settings);
 }
 
-async fn a_new_session_can_begin_with_events(store: &impl Store) {
+async fn new_session_can_start_with_events(store: &impl Store) {
     let mut script = EventScript::new(SessionId::generate(), start());
     let (id, settings) = (script.session, SessionSettings::default());
     let foreign = EventScript::new(SessionId::generate(), start()).turn_started();
     let gap = EventScript { seq: 1, ..script.clone() }.turn_started();
     for bad in [foreign, gap] {
         store.create_session(id, start(), settings.clone(), vec![bad]).await.unwrap_err();
-        assert_eq!(store.session(id).await.unwrap(), None, "a session that was refused is not there");
+        assert_eq!(store.session(id).await.unwrap(), None, "a rejected session does not exist");
     }
     let first = vec![script.turn_started(), script.input("Hello")];
     store.create_session(id, start(), settings, first.clone()).await.unwrap();
@@ -304,7 +304,7 @@ async fn a_new_session_can_begin_with_events(store: &impl Store) {
     assert_eq!(store.open_turns().await.unwrap(), [id]);
 }
 
-async fn turns_that_wait_are_kept_until_they_leave(store: &impl Store) {
+async fn waiting_turns_are_stored_until_they_leave_the_queue(store: &impl Store) {
     let mut script = session(store).await;
     let id = script.session;
     let [first, second] = ["one", "two"].map(|text| QueuedTurn {
@@ -324,7 +324,7 @@ async fn turns_that_wait_are_kept_until_they_leave(store: &impl Store) {
         store.append(vec![script.changed(change)]).await.unwrap();
     }
     assert_eq!(store.session(id).await.unwrap().unwrap().queue, [first.clone(), second.clone()]);
-    assert_eq!(store.open_turns().await.unwrap(), [id], "a turn that waits is work for the next start");
+    assert_eq!(store.open_turns().await.unwrap(), [id], "a waiting turn is resumed at the next start");
     store.append(vec![script.turn_begins(first.turn_id)]).await.unwrap();
     assert_eq!(store.session(id).await.unwrap().unwrap().queue, std::slice::from_ref(&second));
     let end = script.turn_ended(StopReason::Completed);
@@ -334,7 +334,7 @@ async fn turns_that_wait_are_kept_until_they_leave(store: &impl Store) {
     assert!(store.open_turns().await.unwrap().is_empty());
 }
 
-async fn events_come_back_as_they_were_page_by_page(store: &impl Store) {
+async fn events_are_returned_unchanged_in_pages(store: &impl Store) {
     let mut script = session(store).await;
     let id = InterruptId::generate();
     let item = Item::new(script.turn, user(""));
@@ -363,7 +363,7 @@ async fn events_come_back_as_they_were_page_by_page(store: &impl Store) {
     assert_eq!(stored, serde_json::to_string(&events[5]).unwrap());
 }
 
-async fn numbers_have_no_gap(store: &impl Store) {
+async fn sequence_numbers_have_no_gaps(store: &impl Store) {
     let mut script = session(store).await;
     let events: Vec<_> = (0..5).map(|_| script.warning()).collect();
     let id = script.session;
@@ -387,7 +387,7 @@ async fn numbers_have_no_gap(store: &impl Store) {
     assert_eq!(store.events(id, 0, 10).await.unwrap(), events);
 }
 
-async fn an_append_is_stored_whole_or_not_at_all(store: &impl Store) {
+async fn append_is_atomic(store: &impl Store) {
     let mut script = session(store).await;
     store.append(vec![script.turn_started(), script.input("first")]).await.unwrap();
     let before = store.session(script.session).await.unwrap();
@@ -411,7 +411,7 @@ async fn an_append_is_stored_whole_or_not_at_all(store: &impl Store) {
     store.append(vec![script.warning()]).await.unwrap();
 }
 
-async fn events_that_cannot_be_are_refused(store: &impl Store) {
+async fn impossible_events_are_rejected(store: &impl Store) {
     let mut script = session(store).await;
     let mut other = session(store).await;
     store.append(Vec::new()).await.unwrap();
@@ -422,9 +422,9 @@ async fn events_that_cannot_be_are_refused(store: &impl Store) {
     script.seq = 0;
     let nameless = Event { turn_id: None, ..script.turn_started().as_ref().clone() };
     refused(store.append(vec![Arc::new(nameless)]).await, ErrorKind::InvalidInput);
-    let mut nobody = EventScript::new(SessionId::generate(), start());
-    refused(store.append(vec![nobody.warning()]).await, ErrorKind::NotFound);
-    for id in [script.session, other.session, nobody.session] {
+    let mut stranger = EventScript::new(SessionId::generate(), start());
+    refused(store.append(vec![stranger.warning()]).await, ErrorKind::NotFound);
+    for id in [script.session, other.session, stranger.session] {
         assert!(store.events(id, 0, 10).await.unwrap().is_empty());
     }
 }
@@ -433,7 +433,7 @@ fn todo(content: &str) -> Todo {
     Todo { id: "1".into(), content: content.into(), status: TodoStatus::Pending, priority: TodoPriority::High }
 }
 
-async fn the_state_is_what_the_events_add_up_to(store: &impl Store) {
+async fn state_is_derived_from_events(store: &impl Store) {
     let mut script = session(store).await;
     let id = script.session;
     let read = async || store.session(id).await.unwrap().unwrap();
@@ -471,7 +471,7 @@ async fn the_state_is_what_the_events_add_up_to(store: &impl Store) {
     assert_eq!(store.sessions(1).await.unwrap(), [state.summary]);
 }
 
-async fn what_requests_begin_with_stays_until_a_reset(store: &impl Store) {
+async fn request_preamble_is_stored_until_a_reset(store: &impl Store) {
     let mut script = session(store).await;
     let of = async |id| {
         let stored = store.session(id).await.unwrap().unwrap();
@@ -479,23 +479,24 @@ async fn what_requests_begin_with_stays_until_a_reset(store: &impl Store) {
     };
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<String>>();
     assert_eq!(of(script.session).await, (Vec::new(), None));
-    let here = Surroundings { text: "Here.".to_owned(), project: Some("/shop".into()), ..Surroundings::default() };
+    let surroundings =
+        Surroundings { text: "Here.".to_owned(), project: Some("/shop".into()), ..Surroundings::default() };
     let changes = vec![
         script.changed(StateChange::Tools { names: names(&["b"]) }),
-        script.changed(StateChange::Surroundings(here.clone())),
+        script.changed(StateChange::Surroundings(surroundings.clone())),
         script.changed(StateChange::Tools { names: names(&["b", "a"]) }),
     ];
     store.append(changes).await.unwrap();
-    assert_eq!(of(script.session).await, (names(&["b", "a"]), Some(here.clone())), "in the order in which they came");
+    assert_eq!(of(script.session).await, (names(&["b", "a"]), Some(surroundings.clone())), "in insertion order");
     let fork = SessionId::generate();
     let copy = NewFork { id: fork, at: start(), from: script.session, through: script.seq, first: Vec::new() };
     store.fork_session(copy).await.unwrap();
     store.append(vec![script.changed(StateChange::Reset)]).await.unwrap();
     assert_eq!(of(script.session).await, (Vec::new(), None));
-    assert_eq!(of(fork).await, (names(&["b", "a"]), Some(here)), "a fork begins as its origin did");
+    assert_eq!(of(fork).await, (names(&["b", "a"]), Some(surroundings)), "a fork has the preamble of its origin");
 }
 
-async fn what_was_handed_over_is_kept_until_a_turn_has_told_it(store: &impl Store) {
+async fn handed_over_files_are_stored_until_a_turn_takes_them(store: &impl Store) {
     let mut script = session(store).await;
     let id = script.session;
     let next = async || store.session(id).await.unwrap().unwrap().handed_over.next();
@@ -537,16 +538,16 @@ async fn what_was_handed_over_is_kept_until_a_turn_has_told_it(store: &impl Stor
     store.append(many).await.unwrap();
     assert_eq!((next().await.len(), next().await.pop().as_deref()), (100, Some("n149")));
     // Files are consumed once a turn starts with them, however it ends.
-    let told = next().await;
-    let told: Vec<&str> = told.iter().map(String::as_str).collect();
-    let started = takes(script.turn_started(), &told);
+    let paths = next().await;
+    let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+    let started = takes(script.turn_started(), &paths);
     store.append(vec![started, script.turn_ended(StopReason::Cancelled)]).await.unwrap();
     store.append((0..50).map(|number| hand(&mut script, &format!("m{number}"))).collect()).await.unwrap();
     let next = next().await;
     assert_eq!((next.len(), next[0].as_str(), next[49].as_str()), (50, "m0", "m49"));
 }
 
-async fn the_files_of_the_state_follow_their_changes(store: &impl Store) {
+async fn state_files_follow_their_changes(store: &impl Store) {
     let mut script = session(store).await;
     let other = session(store).await;
     let remove = |path: &str| StateChange::File(StateFileChange { path: path.into(), content: None });
@@ -606,7 +607,7 @@ async fn the_files_of_the_state_follow_their_changes(store: &impl Store) {
     assert!(read(script.session).await.is_empty());
 }
 
-async fn the_status_follows_turns_and_interrupts(store: &impl Store) {
+async fn status_follows_turns_and_interrupts(store: &impl Store) {
     let mut script = session(store).await;
     let id = script.session;
     let interrupt = InterruptId::generate();
@@ -639,7 +640,7 @@ async fn the_status_follows_turns_and_interrupts(store: &impl Store) {
     }
 }
 
-async fn a_turn_that_never_ran_leaves_the_open_one(store: &impl Store) {
+async fn turn_that_never_ran_leaves_the_open_turn_unchanged(store: &impl Store) {
     let mut script = session(store).await;
     let open = script.turn_started();
     let running = script.turn;
@@ -656,7 +657,7 @@ async fn a_turn_that_never_ran_leaves_the_open_one(store: &impl Store) {
     assert_eq!(status(store, script.session).await, SessionStatus::Idle);
 }
 
-async fn usage_adds_up_without_overflow(store: &impl Store) {
+async fn usage_sums_do_not_overflow(store: &impl Store) {
     let mut script = session(store).await;
     let small =
         Usage { prompt_tokens: 10, cached_tokens: 4, completion_tokens: 3, reasoning_tokens: 1, ..Usage::default() };
@@ -699,14 +700,14 @@ async fn usage_by(store: &impl Store, by: UsageGrouping, since: Option<&str>) ->
 }
 
 /// Names, calls, unpriced calls, prompt tokens and costs of the groups.
-fn told(report: &UsageReport) -> Vec<(&str, u64, u64, u64, Option<u64>)> {
+fn usage_rows(report: &UsageReport) -> Vec<(&str, u64, u64, u64, Option<u64>)> {
     let groups = report.groups.iter().map(|UsageGroup { name, usage, .. }| {
         (name.as_str(), usage.calls, usage.unpriced_calls, usage.prompt_tokens, usage.cost_microusd)
     });
     groups.collect()
 }
 
-async fn usage_is_summed_up_by_model_session_day_and_slot(store: &impl Store) {
+async fn usage_is_grouped_by_model_session_day_and_slot(store: &impl Store) {
     let report = usage_by(store, UsageGrouping::Model, None).await;
     assert_eq!((report.groups.len(), report.total, report.since), (0, Usage::default(), None));
     let mut first = session(store).await;
@@ -735,7 +736,7 @@ async fn usage_is_summed_up_by_model_session_day_and_slot(store: &impl Store) {
 
     let report = usage_by(store, UsageGrouping::Model, None).await;
     let models = [("dear", 3, 0, 31, Some(1201)), ("free", 1, 0, 30, Some(0)), ("local", 1, 1, 40, None)];
-    assert_eq!(told(&report), models);
+    assert_eq!(usage_rows(&report), models);
     let total = Usage { reasoning_tokens: 0, ..report.total };
     assert_eq!((total.calls, total.unpriced_calls, total.cost_microusd), (5, 1, Some(1201)));
     assert_eq!((total.prompt_tokens, total.completion_tokens), (101, 5));
@@ -747,19 +748,19 @@ async fn usage_is_summed_up_by_model_session_day_and_slot(store: &impl Store) {
     let report = usage_by(store, UsageGrouping::Session, None).await;
     let (one, two) = (first.session.to_string(), second.session.to_string());
     let sessions = [(one.as_str(), 3, 0, 60, Some(1200)), ("", 1, 0, 1, Some(1)), (two.as_str(), 1, 1, 40, None)];
-    assert_eq!(told(&report), sessions);
+    assert_eq!(usage_rows(&report), sessions);
     assert_eq!((report.groups[0].title.as_str(), report.groups[0].session()), ("Tidy up", Some(first.session)));
 
     let days =
         [("2026-01-02", 3, 0, 31, Some(1201)), ("2026-01-03", 1, 0, 30, Some(0)), ("2026-01-04", 1, 1, 40, None)];
-    assert_eq!(told(&usage_by(store, UsageGrouping::Day, None).await), days);
-    assert_eq!(told(&usage_by(store, UsageGrouping::Day, Some("2026-01-03")).await), days[1..]);
+    assert_eq!(usage_rows(&usage_by(store, UsageGrouping::Day, None).await), days);
+    assert_eq!(usage_rows(&usage_by(store, UsageGrouping::Day, Some("2026-01-03")).await), days[1..]);
     let slots = [("base", 3, 1, 70, Some(1200)), ("chat", 1, 0, 1, Some(1)), ("code", 1, 0, 30, Some(0))];
-    assert_eq!(told(&usage_by(store, UsageGrouping::Slot, None).await), slots);
+    assert_eq!(usage_rows(&usage_by(store, UsageGrouping::Slot, None).await), slots);
 
     let query = UsageQuery { last_days: Some(1), since: None, until: None, by: UsageGrouping::Model };
     let now = "2026-01-04T23:59:59Z".parse().unwrap();
-    assert_eq!(told(&store.usage(query.clone(), now).await.unwrap()), [("local", 1, 1, 40, None)]);
+    assert_eq!(usage_rows(&store.usage(query.clone(), now).await.unwrap()), [("local", 1, 1, 40, None)]);
     let until = Some("2026-01-03".parse().unwrap());
     let query = UsageQuery { last_days: None, until, ..query };
     assert_eq!(store.usage(query.clone(), now).await.unwrap().total.calls, 4);
@@ -768,9 +769,9 @@ async fn usage_is_summed_up_by_model_session_day_and_slot(store: &impl Store) {
 }
 
 async fn usage_outlives_its_session_without_its_name(store: &impl Store) {
-    let (mut kept, mut gone) = (session(store).await, session(store).await);
+    let (mut remaining, mut gone) = (session(store).await, session(store).await);
     store.append(vec![gone.input("A secret")]).await.unwrap();
-    for script in [&mut kept, &mut gone] {
+    for script in [&mut remaining, &mut gone] {
         store.append(vec![call(script, 0, Slot::Base, "m", tokens(10, Some(5)))]).await.unwrap();
     }
     // The calls in a copy were already counted for the original.
@@ -786,21 +787,21 @@ async fn usage_outlives_its_session_without_its_name(store: &impl Store) {
     assert_eq!((after.total.calls, after.total.cost_microusd), (3, Some(11)));
     let report = usage_by(store, UsageGrouping::Session, None).await;
     let of = |name: String| report.groups.iter().find(|group| group.name == name).unwrap();
-    assert_eq!(of(kept.session.to_string()).usage.cost_microusd, Some(5));
+    assert_eq!(of(remaining.session.to_string()).usage.cost_microusd, Some(5));
     assert_eq!(of(new.session.to_string()).usage.cost_microusd, Some(1));
     let nobody = of(String::new());
     assert_eq!((nobody.usage.cost_microusd, nobody.title.as_str(), report.groups.len()), (Some(5), "", 3));
 }
 
-async fn usage_of_any_size_is_summed_up(store: &impl Store) {
+async fn usage_of_any_size_is_summed(store: &impl Store) {
     let mut script = session(store).await;
     let huge = Usage { prompt_tokens: u64::MAX, cost_microusd: Some(u64::MAX), ..tokens(0, None) };
     for model in ["a", "a", "b"] {
         store.append(vec![call(&mut script, 0, Slot::Base, model, huge)]).await.unwrap();
     }
     let report = usage_by(store, UsageGrouping::Session, None).await;
-    let most = u64::try_from(i64::MAX).unwrap();
-    assert!(report.total.prompt_tokens >= most && report.total.cost_microusd >= Some(most));
+    let max = u64::try_from(i64::MAX).unwrap();
+    assert!(report.total.prompt_tokens >= max && report.total.cost_microusd >= Some(max));
     assert_eq!(report.total.calls, 3);
 }
 
@@ -810,7 +811,7 @@ async fn interrupts_are_answered_once(store: &impl Store) {
     let id = InterruptId::generate();
     assert_eq!(store.interrupt(id).await.unwrap(), None);
     let raised = script.approval(id, serde_json::json!({ "path": "a.txt" }));
-    let EventKind::InterruptRaised { interrupt } = raised.kind.clone() else { unreachable!("it was just made") };
+    let EventKind::InterruptRaised { interrupt } = raised.kind.clone() else { unreachable!("built by `approval`") };
     store.append(vec![raised]).await.unwrap();
     let pending = StoredInterrupt { interrupt: *interrupt, answer: None };
     assert_eq!(store.interrupt(id).await.unwrap(), Some(pending.clone()));
@@ -826,7 +827,7 @@ async fn interrupts_are_answered_once(store: &impl Store) {
         vec![script.answered(id, Answer::Approve), script.answered(id, Answer::Always { scope: GrantScope::ForGood })];
     refused(store.append(twice).await, ErrorKind::Conflict);
     assert_eq!(store.interrupt(id).await.unwrap(), Some(pending.clone()));
-    assert!(store.grants().await.unwrap().is_empty(), "what was refused keeps nothing");
+    assert!(store.grants().await.unwrap().is_empty(), "a rejected answer stores no grant");
 
     let mut script = saved;
     let answer = Answer::Edit { args: serde_json::json!({ "path": "b.txt" }) };
@@ -838,25 +839,25 @@ async fn interrupts_are_answered_once(store: &impl Store) {
     assert_eq!(store.interrupt(id).await.unwrap(), Some(answered));
 }
 
-async fn rules_are_kept_for_good_and_taken_back(store: &impl Store) {
+async fn permanent_rules_are_stored_and_revoked(store: &impl Store) {
     assert!(store.grants().await.unwrap().is_empty());
-    let known = Grant { rule: "write_file".into(), at: Some(start()), by: Some("contract".into()) };
+    let grant = Grant { rule: "write_file".into(), at: Some(start()), by: Some("contract".into()) };
     let unknown = Grant::from("run_bash_command: echo 'ä\n'");
-    store.keep_grant(known.clone()).await.unwrap();
+    store.keep_grant(grant.clone()).await.unwrap();
     store.keep_grant(unknown.clone()).await.unwrap();
     // Repeated grants leave the first one unchanged.
     store.keep_grant("write_file".into()).await.unwrap();
-    assert_eq!(store.grants().await.unwrap(), [known.clone(), unknown.clone()]);
+    assert_eq!(store.grants().await.unwrap(), [grant.clone(), unknown.clone()]);
     store.revoke_grant("write_fil%".into()).await.unwrap();
-    assert_eq!(store.grants().await.unwrap(), [known.clone(), unknown.clone()]);
-    store.revoke_grant(known.rule.clone()).await.unwrap();
-    store.revoke_grant(known.rule.clone()).await.unwrap();
+    assert_eq!(store.grants().await.unwrap(), [grant.clone(), unknown.clone()]);
+    store.revoke_grant(grant.rule.clone()).await.unwrap();
+    store.revoke_grant(grant.rule.clone()).await.unwrap();
     assert_eq!(store.grants().await.unwrap(), std::slice::from_ref(&unknown));
-    store.keep_grant(known.clone()).await.unwrap();
-    assert_eq!(store.grants().await.unwrap(), [unknown, known]);
+    store.keep_grant(grant.clone()).await.unwrap();
+    assert_eq!(store.grants().await.unwrap(), [unknown, grant]);
 }
 
-async fn what_is_kept_for_good_is_stored_with_its_answer(store: &impl Store) {
+async fn permanent_rule_is_stored_with_its_answer(store: &impl Store) {
     let mut script = session(store).await;
     let [once, session_only, for_good, gone] = std::array::from_fn(|_| InterruptId::generate());
     let raised = [once, session_only, for_good, gone].map(|id| script.approval(id, Value::Null));
@@ -868,30 +869,30 @@ async fn what_is_kept_for_good_is_stored_with_its_answer(store: &impl Store) {
     let answered = script.answered(for_good, always(GrantScope::ForGood));
     let at = Some(answered.at);
     store.append(vec![answered]).await.unwrap();
-    let kept = ["write_file", "run_bash_command: make"].map(|rule| Grant {
+    let grants = ["write_file", "run_bash_command: make"].map(|rule| Grant {
         rule: rule.into(),
         at,
         by: Some("contract".into()),
     });
-    assert_eq!(store.grants().await.unwrap(), kept);
+    assert_eq!(store.grants().await.unwrap(), grants);
     // A rejected append stores no grant, and stored ones outlive the session.
     store.revoke_grant("write_file".into()).await.unwrap();
     let twice = vec![script.answered(gone, always(GrantScope::ForGood)), script.answered(once, Answer::Approve)];
     refused(store.append(twice).await, ErrorKind::Conflict);
     store.delete_session(script.session).await.unwrap();
-    assert_eq!(store.grants().await.unwrap(), kept[1..]);
+    assert_eq!(store.grants().await.unwrap(), grants[1..]);
 }
 
 async fn rules_of_sessions_are_listed(store: &impl Store) {
     assert!(store.session_grants().await.unwrap().is_empty());
     let (mut first, second) = (session(store).await, SessionId::generate());
-    let known = Grant { rule: "write_file".into(), at: Some(start()), by: Some("contract".into()) };
+    let grant = Grant { rule: "write_file".into(), at: Some(start()), by: Some("contract".into()) };
     let settings = |grants| SessionSettings { grants, ..SessionSettings::default() };
     store.create_session(second, start(), settings(vec!["edit_file".into()]), Vec::new()).await.unwrap();
-    let change = StateChange::Settings { settings: settings(vec![known.clone()]) };
+    let change = StateChange::Settings { settings: settings(vec![grant.clone()]) };
     store.append(vec![first.changed(change)]).await.unwrap();
     let held = |id, grant| ScopedGrant { session_id: Some(id), grant };
-    let listed = [held(first.session, known), held(second, "edit_file".into())];
+    let listed = [held(first.session, grant), held(second, "edit_file".into())];
     assert_eq!(store.session_grants().await.unwrap(), listed);
     store.delete_session(first.session).await.unwrap();
     let change = StateChange::Settings { settings: settings(Vec::new()) };
@@ -900,7 +901,7 @@ async fn rules_of_sessions_are_listed(store: &impl Store) {
     assert!(store.session_grants().await.unwrap().is_empty());
 }
 
-async fn interrupts_wait_in_the_order_they_were_raised(store: &impl Store) {
+async fn interrupts_are_listed_in_the_order_they_were_raised(store: &impl Store) {
     let mut a = session(store).await;
     let mut b = session(store).await;
     // Not in order of the IDs, so that sorting by ID would be noticed.
@@ -920,7 +921,7 @@ async fn interrupts_wait_in_the_order_they_were_raised(store: &impl Store) {
     assert_eq!(pending(None).await, [ids[0], ids[2], ids[3]]);
 }
 
-async fn arguments_nested_too_deep_are_refused(store: &impl Store) {
+async fn too_deeply_nested_arguments_are_rejected(store: &impl Store) {
     let mut script = session(store).await;
     let nested = |depth: usize| (0..depth).fold(Value::Null, |inner, _| Value::Array(vec![inner]));
     let saved = script.clone();
@@ -942,7 +943,7 @@ async fn texts(store: &impl Store, session: SessionId, after: u64, limit: usize)
     items.into_iter().map(|(seq, item)| (seq, text(item))).collect()
 }
 
-async fn recent_items_are_the_last_ones_oldest_first(store: &impl Store) {
+async fn recent_items_are_the_last_ones_in_order(store: &impl Store) {
     let mut script = session(store).await;
     let id = script.session;
     let started = Item::new(script.turn, user(""));
@@ -978,7 +979,7 @@ async fn recent_items_are_the_last_ones_oldest_first(store: &impl Store) {
     assert_eq!(
         texts(store, id, 0, 2).await,
         [(3, "a".to_owned()), (7, "c".into())],
-        "no limit counts what is withdrawn"
+        "withdrawn items do not count towards the limit"
     );
     assert_eq!(before(3, 7, 9).await, [0u64; 0]);
     for (after, end) in [(0, 3), (0, 0), (7, 5)] {
@@ -995,12 +996,12 @@ async fn found(store: &impl Store, query: &str, session: Option<SessionId>) -> V
     numbers
 }
 
-async fn what_was_said_is_found(store: &impl Store) {
+async fn messages_are_found_by_text(store: &impl Store) {
     let mut script = session(store).await;
     let id = script.session;
     assert!(found(store, "papers", None).await.is_empty());
-    let said = ["The tax papers are in the DRAWER", "100% of a_b \"quoted\" 'x' -y", "税务报告在抽屉里"];
-    store.append(said.iter().map(|text| script.input(text)).collect()).await.unwrap();
+    let texts = ["The tax papers are in the DRAWER", "100% of a_b \"quoted\" 'x' -y", "税务报告在抽屉里"];
+    store.append(texts.iter().map(|text| script.input(text)).collect()).await.unwrap();
     let call = ToolCall {
         call_id: CallId::from("c1".to_owned()),
         name: "read_file".to_owned(),
@@ -1030,7 +1031,7 @@ async fn what_was_said_is_found(store: &impl Store) {
     let found_there = store.search(SearchQuery::parse("papers").unwrap(), Some(id), 10).await.unwrap();
     assert_eq!(found_there.unsearched, 0);
     let hit = &found_there.hits[0];
-    assert_eq!((hit.session_id, hit.kind, hit.title.as_str()), (id, SearchKind::Person, said[0]));
+    assert_eq!((hit.session_id, hit.kind, hit.title.as_str()), (id, SearchKind::Person, texts[0]));
     assert_eq!(&hit.excerpt[hit.marks[0].clone()], "papers");
     // New texts are found, by session, and deleted ones are not.
     store.append(vec![script.input("more papers")]).await.unwrap();
@@ -1046,7 +1047,7 @@ async fn what_was_said_is_found(store: &impl Store) {
     assert!(found(store, "报告", None).await.is_empty());
 }
 
-async fn a_reset_hides_what_came_before(store: &impl Store) {
+async fn reset_hides_earlier_items(store: &impl Store) {
     let mut script = session(store).await;
     let id = script.session;
     store.append(vec![script.input("before"), script.changed(StateChange::Reset)]).await.unwrap();
@@ -1055,12 +1056,12 @@ async fn a_reset_hides_what_came_before(store: &impl Store) {
     assert!(texts(store, id, reset, 10).await.is_empty());
     store.append(vec![script.input("after")]).await.unwrap();
     assert_eq!(texts(store, id, reset, 10).await, [(3, "after".to_owned())]);
-    assert_eq!(store.events(id, 0, 10).await.unwrap().len(), 3, "the journal keeps it");
+    assert_eq!(store.events(id, 0, 10).await.unwrap().len(), 3, "the events stay in the journal");
     store.append(vec![script.changed(StateChange::Reset)]).await.unwrap();
     assert_eq!(store.session(id).await.unwrap().unwrap().reset_seq, 4);
 }
 
-async fn the_window_follows_compactions_resets_and_what_is_taken_back(store: &impl Store) {
+async fn window_follows_compactions_resets_and_withdrawals(store: &impl Store) {
     let mut script = session(store).await;
     let mut other = session(store).await;
     let id = script.session;
@@ -1108,7 +1109,7 @@ async fn the_window_follows_compactions_resets_and_what_is_taken_back(store: &im
     assert_eq!(window().await, Window::default());
 }
 
-async fn sessions_are_listed_last_used_first(store: &impl Store) {
+async fn sessions_are_listed_by_last_use(store: &impl Store) {
     let mut scripts = Vec::new();
     for _ in 0..4 {
         scripts.push(session(store).await);
@@ -1117,7 +1118,7 @@ async fn sessions_are_listed_last_used_first(store: &impl Store) {
     let listed = async |limit| -> Vec<SessionId> {
         store.sessions(limit).await.unwrap().into_iter().map(|summary| summary.id).collect()
     };
-    assert_eq!(listed(10).await, [ids[3], ids[2], ids[1], ids[0]], "unused ones: the newest first");
+    assert_eq!(listed(10).await, [ids[3], ids[2], ids[1], ids[0]], "unused sessions are listed newest first");
     store.append(vec![scripts[1].turn_started(), scripts[1].warning()]).await.unwrap();
     store.append(vec![scripts[0].turn_started()]).await.unwrap();
     assert_eq!(listed(10).await, [ids[0], ids[1], ids[3], ids[2]]);
@@ -1141,7 +1142,7 @@ async fn sessions_are_listed_last_used_first(store: &impl Store) {
     let used = Event { at: earlier, ..Event::clone(&scripts[2].turn_started()) };
     store.append(vec![Arc::new(used)]).await.unwrap();
     assert_eq!(listed(10).await, [ids[2], ids[0], ids[1], ids[3]]);
-    assert_eq!(store.sessions(1).await.unwrap()[0].updated_at, earlier, "what is told is the time of the clock");
+    assert_eq!(store.sessions(1).await.unwrap()[0].updated_at, earlier, "the listed time is the clock's time");
     let new = SessionId::generate();
     store.create_session(new, earlier, SessionSettings::default(), Vec::new()).await.unwrap();
     assert_eq!(listed(2).await, [new, ids[2]]);
@@ -1157,7 +1158,7 @@ async fn sessions_are_listed_last_used_first(store: &impl Store) {
     assert_eq!(listed(2).await, [fork, ids[0]]);
 }
 
-async fn what_works_for_a_session_is_listed_with_it_waits_for_it_and_goes_with_it(store: &impl Store) {
+async fn subagents_are_listed_wait_and_are_deleted_with_their_session(store: &impl Store) {
     let mut parent = session(store).await;
     let mut child = child_of(store, parent.session, Some("reader".into())).await;
     let second = child_of(store, parent.session, Some("reader".into())).await;
@@ -1195,7 +1196,7 @@ async fn what_works_for_a_session_is_listed_with_it_waits_for_it_and_goes_with_i
     }
     let mut family = vec![parent.session, child.session, second.session];
     family.sort();
-    assert_eq!(store.files_left().await.unwrap(), family, "the files of all of them are still to be removed");
+    assert_eq!(store.files_left().await.unwrap(), family, "the files of all three are pending removal");
     let last = family.split_off(1);
     store.note_files_gone(family).await.unwrap();
     assert_eq!(store.files_left().await.unwrap(), last);
@@ -1256,12 +1257,15 @@ async fn sessions_are_found_by_name(store: &impl Store) {
     assert!(store.find_sessions("019".into(), 0).await.unwrap().is_empty());
 }
 
-async fn a_deleted_session_leaves_nothing(store: &impl Store) {
+async fn deleted_session_leaves_no_data(store: &impl Store) {
     let mut doomed = session(store).await;
-    let mut kept = session(store).await;
+    let mut remaining = session(store).await;
     let (lost, held) = (InterruptId::generate(), InterruptId::generate());
     store.append(vec![doomed.turn_started(), doomed.input("a"), doomed.approval(lost, Value::Null)]).await.unwrap();
-    store.append(vec![kept.turn_started(), kept.input("b"), kept.approval(held, Value::Null)]).await.unwrap();
+    store
+        .append(vec![remaining.turn_started(), remaining.input("b"), remaining.approval(held, Value::Null)])
+        .await
+        .unwrap();
     let id = doomed.session;
     store.delete_session(id).await.unwrap();
     assert_eq!(store.session(id).await.unwrap(), None);
@@ -1270,20 +1274,20 @@ async fn a_deleted_session_leaves_nothing(store: &impl Store) {
     assert_eq!(store.interrupt(lost).await.unwrap(), None);
     assert!(store.pending_interrupts(Some(id)).await.unwrap().is_empty());
     assert!(store.find_sessions(id.to_string(), 10).await.unwrap().is_empty());
-    assert_eq!(store.open_turns().await.unwrap(), [kept.session]);
+    assert_eq!(store.open_turns().await.unwrap(), [remaining.session]);
     assert_eq!(store.sessions(10).await.unwrap().len(), 1);
     refused(store.delete_session(id).await, ErrorKind::NotFound);
     refused(store.append(vec![doomed.warning()]).await, ErrorKind::NotFound);
 
-    assert_eq!(store.events(kept.session, 0, 10).await.unwrap().len(), 3);
+    assert_eq!(store.events(remaining.session, 0, 10).await.unwrap().len(), 3);
     assert_eq!(store.pending_interrupts(None).await.unwrap().len(), 1);
     store.create_session(id, start(), SessionSettings::default(), Vec::new()).await.unwrap();
-    assert!(store.events(id, 0, 10).await.unwrap().is_empty(), "a new life begins empty");
+    assert!(store.events(id, 0, 10).await.unwrap().is_empty(), "a recreated session has no events");
     assert_eq!(store.session(id).await.unwrap().unwrap().summary.last_seq, 0);
 }
 
 /// Twenty sessions append concurrently, in several rounds, and some appends are rejected in each.
-async fn sessions_do_not_disturb_each_other(store: &impl Store) {
+async fn sessions_are_independent(store: &impl Store) {
     let mut scripts = Vec::new();
     for _ in 0..20 {
         scripts.push(session(store).await);
@@ -1313,7 +1317,7 @@ async fn sessions_do_not_disturb_each_other(store: &impl Store) {
     }
 }
 
-async fn turns_are_told_with_their_first_and_last_events(store: &impl Store) {
+async fn turns_are_listed_with_their_first_and_last_events(store: &impl Store) {
     let script = session(store).await;
     let spans = async || {
         let turns = store.turns(script.session).await.unwrap();
@@ -1335,7 +1339,7 @@ async fn turns_are_told_with_their_first_and_last_events(store: &impl Store) {
     assert_eq!(store.turns(SessionId::generate()).await.unwrap(), []);
 }
 
-async fn turns_that_have_ended_are_told_in_the_order_of_their_ends(store: &impl Store) {
+async fn ended_turns_are_listed_in_the_order_of_their_ends(store: &impl Store) {
     let (mut first, mut second) = (session(store).await, session(store).await);
     let mut child = child_of(store, first.session, None).await;
     let before = store.ended_turns(0, 10).await.unwrap();
@@ -1358,7 +1362,7 @@ async fn turns_that_have_ended_are_told_in_the_order_of_their_ends(store: &impl 
     let new =
         NewFork { id: fork, at: start(), from: first.session, through: first.seq, first: vec![copy.changed(mark)] };
     store.fork_session(new).await.unwrap();
-    assert_eq!(ids(&store.ended_turns(0, 10).await.unwrap().turns), expected, "a copy is none");
+    assert_eq!(ids(&store.ended_turns(0, 10).await.unwrap().turns), expected, "copied turns are not listed");
     store.append(vec![copy.turn_started(), copy.turn_ended(StopReason::Completed)]).await.unwrap();
     assert_eq!(ids(&store.ended_turns(all.end, 10).await.unwrap().turns), [(fork, copy.turn)]);
     store.delete_session(fork).await.unwrap();
@@ -1366,7 +1370,7 @@ async fn turns_that_have_ended_are_told_in_the_order_of_their_ends(store: &impl 
     assert_eq!(ids(&store.ended_turns(0, 10).await.unwrap().turns), expected[1..]);
 }
 
-async fn a_fork_goes_on_from_a_copy(store: &impl Store) {
+async fn fork_continues_from_a_copy(store: &impl Store) {
     let mut script = session(store).await;
     let from = script.session;
     let asked = InterruptId::generate();

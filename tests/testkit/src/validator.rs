@@ -69,7 +69,7 @@ pub fn chat_completions(body: &[u8]) -> Result<(), Broken> {
 pub fn chat_completions_of(body: &[u8], leeway: Leeway) -> Result<(), Broken> {
     // Parsing ensures valid UTF-8 without unpaired surrogates.
     let mut body: Value =
-        serde_json::from_slice(body).or_else(|error| broken("body", format!("it is no JSON: {error}")))?;
+        serde_json::from_slice(body).or_else(|error| broken("body", format!("invalid JSON: {error}")))?;
     if leeway != Leeway::default() {
         leeway.apply(&mut body);
     }
@@ -81,7 +81,7 @@ pub fn chat_completions_of(body: &[u8], leeway: Leeway) -> Result<(), Broken> {
 /// # Errors
 /// Returns the first rule that it breaks.
 pub fn messages(body: &[u8]) -> Result<(), Broken> {
-    let body = serde_json::from_slice(body).or_else(|error| broken("body", format!("it is no JSON: {error}")))?;
+    let body = serde_json::from_slice(body).or_else(|error| broken("body", format!("invalid JSON: {error}")))?;
     messages::check(&body)
 }
 
@@ -90,7 +90,7 @@ pub fn messages(body: &[u8]) -> Result<(), Broken> {
 /// # Errors
 /// Returns the first rule that it breaks.
 pub fn responses(body: &[u8]) -> Result<(), Broken> {
-    let body = serde_json::from_slice(body).or_else(|error| broken("body", format!("it is no JSON: {error}")))?;
+    let body = serde_json::from_slice(body).or_else(|error| broken("body", format!("invalid JSON: {error}")))?;
     responses::check(&body)
 }
 
@@ -102,9 +102,9 @@ impl Leeway {
             if !self.any_ids || id.as_str().is_none_or(str::is_empty) {
                 return;
             }
-            let known = ids.iter().position(|known| known == id);
-            let number = known.unwrap_or(ids.len());
-            if known.is_none() {
+            let index = ids.iter().position(|index| index == id);
+            let number = index.unwrap_or(ids.len());
+            if index.is_none() {
                 ids.push(id.clone());
             }
             *id = format!("id{number}").into();
@@ -146,38 +146,38 @@ fn unmark(message: &mut Map<String, Value>) -> bool {
     true
 }
 
-fn broken<T>(place: impl Into<String>, what: impl Into<String>) -> Result<T, Broken> {
-    Err(Broken { place: place.into(), what: what.into() })
+fn broken<T>(location: impl Into<String>, problem: impl Into<String>) -> Result<T, Broken> {
+    Err(Broken { place: location.into(), what: problem.into() })
 }
 
 /// Rejects a request if the condition is true.
-fn refuse_if(is_so: bool, place: impl Into<String>, what: impl Into<String>) -> Checked {
-    if is_so { broken(place, what) } else { Ok(()) }
+fn refuse_if(condition: bool, location: impl Into<String>, problem: impl Into<String>) -> Checked {
+    if condition { broken(location, problem) } else { Ok(()) }
 }
 
-/// The first field of an object that is not in `known`.
-fn odd_field<'v>(object: &'v Value, known: &[&str]) -> Option<&'v str> {
-    object.as_object()?.keys().map(String::as_str).find(|field| !known.contains(field))
+/// The first field of an object that is not in `fields`.
+fn unknown_field<'v>(object: &'v Value, fields: &[&str]) -> Option<&'v str> {
+    object.as_object()?.keys().map(String::as_str).find(|field| !fields.contains(field))
 }
 
 /// Checks that a text is not blank.
-fn check_said(place: &str, text: &Value) -> Checked {
+fn check_not_blank(location: &str, text: &Value) -> Checked {
     match text.as_str() {
-        None => broken(place, format!("it must be a string and is {text}")),
-        Some(text) if text.trim().is_empty() => broken(place, "it must say something and is blank"),
+        None => broken(location, format!("it must be a string and is {text}")),
+        Some(text) if text.trim().is_empty() => broken(location, "the text must not be blank"),
         Some(_) => Ok(()),
     }
 }
 
 /// Checks a name of letters, digits, `_` and `-`.
-fn check_name(place: &str, name: &Value, longest: usize) -> Checked {
+fn check_name(location: &str, name: &Value, longest: usize) -> Checked {
     let fine = |name: &str| {
         (1..=longest).contains(&name.len())
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
     };
     match name.as_str() {
         Some(name) if fine(name) => Ok(()),
-        _ => broken(place, format!("{name} does not match ^[a-zA-Z0-9_-]{{1,{longest}}}$")),
+        _ => broken(location, format!("{name} does not match ^[a-zA-Z0-9_-]{{1,{longest}}}$")),
     }
 }
 
@@ -196,11 +196,11 @@ mod tests {
 
     #[track_caller]
     fn check_text(body: &str, expected: Option<&str>) {
-        is_told(chat_completions(body.as_bytes()), expected, body);
+        assert_outcome(chat_completions(body.as_bytes()), expected, body);
     }
 
     #[track_caller]
-    fn is_told(checked: Checked, expected: Option<&str>, body: &str) {
+    fn assert_outcome(checked: Checked, expected: Option<&str>, body: &str) {
         let found = checked.err().map(|broken| broken.to_string());
         match (&found, expected) {
             (None, None) => {}
@@ -213,14 +213,14 @@ mod tests {
         json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}})
     }
 
-    /// A conversation with these calls, followed by `behind`.
-    fn with_calls(calls: Value, behind: &[Value]) -> Value {
+    /// A conversation with these calls, followed by `later`.
+    fn with_calls(calls: Value, later: &[Value]) -> Value {
         let mut messages = vec![
             json!({"role": "system", "content": "s"}),
             json!({"role": "user", "content": "u"}),
             json!({"role": "assistant", "content": null, "tool_calls": calls}),
         ];
-        messages.extend_from_slice(behind);
+        messages.extend_from_slice(later);
         body(json!(messages))
     }
 
@@ -232,15 +232,15 @@ mod tests {
     fn message_roles_and_text_are_validated() {
         let system = json!({"role": "system", "content": "s"});
         let user = json!({"role": "user", "content": "u"});
-        let said = json!({"role": "assistant", "content": "a"});
+        let assistant = json!({"role": "assistant", "content": "a"});
         check(&body(json!([system, user])), None);
-        check(&body(json!([system, user, said, user])), None);
+        check(&body(json!([system, user, assistant, user])), None);
         check(&body(json!([])), Some("messages: "));
         check(&body(json!([user])), Some("messages[0].role: the first message"));
-        check(&body(json!([system])), Some("messages: nobody says anything"));
+        check(&body(json!([system])), Some("messages: no user message"));
         check(&body(json!([system, system, user])), Some("messages[1].role"));
-        check(&body(json!([system, said, user])), Some("messages[1].role"));
-        check(&body(json!([system, user, said])), Some("messages[2].role: the last message"));
+        check(&body(json!([system, assistant, user])), Some("messages[1].role"));
+        check(&body(json!([system, user, assistant])), Some("messages[2].role: the last message"));
         check(&body(json!([system, user, user])), Some("messages[2].role: two messages"));
         check(&body(json!([system, {"role": "user", "content": "\n "}])), Some("messages[1].content"));
         check(&body(json!([system, {"role": "user", "content": null}])), Some("messages[1].content"));
@@ -261,9 +261,9 @@ mod tests {
         check(&with_calls(two, &[result("a"), result("c")]), Some("messages[4].tool_call_id"));
         check(&with_calls(json!([]), &[]), Some("messages[2].tool_calls"));
         let twice = json!([call("a", "x", "{}"), call("a", "y", "{}")]);
-        check(&with_calls(twice, &[result("a")]), Some("has come before"));
+        check(&with_calls(twice, &[result("a")]), Some("is a duplicate"));
         let later = [result("a"), json!({"role": "assistant", "tool_calls": [call("a", "x", "{}")]}), result("a")];
-        check(&with_calls(json!([call("a", "x", "{}")]), &later), Some("has come before"));
+        check(&with_calls(json!([call("a", "x", "{}")]), &later), Some("is a duplicate"));
         let blank = json!({"role": "tool", "tool_call_id": "a", "content": ""});
         check(&with_calls(json!([call("a", "x", "{}")]), &[blank]), Some("messages[3].content"));
     }
@@ -295,24 +295,24 @@ mod tests {
     #[test]
     fn calls_pair_with_any_ids_under_leeway() {
         let leeway = Leeway { any_ids: true, ..Leeway::default() };
-        let taken = |body: &Value| chat_completions_of(body.to_string().as_bytes(), leeway).is_ok();
+        let checked = |body: &Value| chat_completions_of(body.to_string().as_bytes(), leeway).is_ok();
         let id = "functions.x:0";
-        assert!(taken(&with_calls(json!([call(id, "x", "{}")]), &[result(id)])));
-        assert!(!taken(&with_calls(json!([call(id, "x", "{}")]), &[result("functions.x:1")])));
-        assert!(!taken(&with_calls(json!([call(id, "x", "{}"), call(id, "x", "{}")]), &[result(id), result(id)])));
+        assert!(checked(&with_calls(json!([call(id, "x", "{}")]), &[result(id)])));
+        assert!(!checked(&with_calls(json!([call(id, "x", "{}")]), &[result("functions.x:1")])));
+        assert!(!checked(&with_calls(json!([call(id, "x", "{}"), call(id, "x", "{}")]), &[result(id), result(id)])));
     }
 
     #[test]
     fn body_must_be_portable_json() {
-        check_text("", Some("body: it is no JSON"));
+        check_text("", Some("body: invalid JSON"));
         let user = r#"{"role":"user","content":"TEXT"}"#;
         let with = |text: &str| {
             let user = user.replace("TEXT", text);
             format!(r#"{{"model":"m","messages":[{{"role":"system","content":"s"}},{user}]}}"#)
         };
         check_text(&with("fine \\ud83d\\ude00"), None);
-        check_text(&with("half \\ud83d"), Some("body: it is no JSON"));
-        check_text(&with("half \\ude00 \\u0041"), Some("body: it is no JSON"));
+        check_text(&with("half \\ud83d"), Some("body: invalid JSON"));
+        check_text(&with("half \\ude00 \\u0041"), Some("body: invalid JSON"));
         let found = chat_completions(b"{\"model\":\"\xff\"}").unwrap_err();
         assert_eq!(found.place, "body");
     }
@@ -357,17 +357,17 @@ mod tests {
     #[test]
     fn messages_requests_are_validated() {
         let user = |blocks: Value| json!({"role": "user", "content": blocks});
-        let said = |blocks: Value| json!({"role": "assistant", "content": blocks});
+        let assistant = |blocks: Value| json!({"role": "assistant", "content": blocks});
         let text = |text: &str| json!({"type": "text", "text": text});
         let call = |id: &str| json!({"type": "tool_use", "id": id, "name": "now", "input": {}});
         let result = |id: &str| json!({"type": "tool_result", "tool_use_id": id, "content": "noon"});
         let tools = json!([{"name": "now", "description": "d", "input_schema": {"type": "object"}}]);
         let whole = |messages: Value| json!({"model": "m", "max_tokens": 9, "messages": messages, "tools": tools});
         let check = |body: &Value, expected: Option<&str>| {
-            is_told(messages(body.to_string().as_bytes()), expected, &body.to_string());
+            assert_outcome(messages(body.to_string().as_bytes()), expected, &body.to_string());
         };
         let asked = user(json!([text("a")]));
-        let called = said(json!([call("x"), call("y")]));
+        let called = assistant(json!([call("x"), call("y")]));
         check(&whole(json!([asked])), None);
         check(&whole(json!([asked, called, user(json!([result("y"), result("x"), text("b")]))])), None);
         check(&whole(json!([asked, called, user(json!([result("x")]))])), Some("without `tool_result` blocks"));
@@ -376,14 +376,17 @@ mod tests {
             Some("before all other blocks"),
         );
         check(&whole(json!([asked, user(json!([result("x")]))])), Some("roles must alternate"));
-        check(&whole(json!([asked, said(json!([text("b")]))])), Some("prefill"));
-        check(&whole(json!([asked, said(json!([text(" ")])), asked])), Some("messages.1.content.0.text"));
-        check(&whole(json!([said(json!([text("b")])), asked])), Some("first message"));
+        check(&whole(json!([asked, assistant(json!([text("b")]))])), Some("prefill"));
+        check(&whole(json!([asked, assistant(json!([text(" ")])), asked])), Some("messages.1.content.0.text"));
+        check(&whole(json!([assistant(json!([text("b")])), asked])), Some("first message"));
         let thought = json!({"type": "thinking", "thinking": "", "signature": "s"});
-        check(&whole(json!([asked, said(json!([thought, text("b")])), asked])), None);
-        check(&whole(json!([asked, said(json!([text("b"), thought])), asked])), Some("final block"));
+        check(&whole(json!([asked, assistant(json!([thought, text("b")])), asked])), None);
+        check(&whole(json!([asked, assistant(json!([text("b"), thought])), asked])), Some("final block"));
         let unsigned = json!({"type": "thinking", "thinking": "hm", "signature": ""});
-        check(&whole(json!([asked, said(json!([unsigned, text("b")])), asked])), Some("signature: Field required"));
+        check(
+            &whole(json!([asked, assistant(json!([unsigned, text("b")])), asked])),
+            Some("signature: Field required"),
+        );
         let mut body = whole(json!([asked]));
         body["top_k"] = json!(3);
         check(&body, Some("top_k: Extra inputs are not permitted"));
@@ -404,20 +407,23 @@ mod tests {
     #[test]
     fn responses_requests_are_validated() {
         let user = json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": "u"}]});
-        let said = |text: &str| json!({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]});
+        let assistant = |text: &str| json!({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]});
         let call = |id: &str| json!({"type": "function_call", "call_id": id, "name": "now", "arguments": "{}"});
         let output = |id: &str| json!({"type": "function_call_output", "call_id": id, "output": "noon"});
         let thought = json!({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"});
         let whole = |input: Value| json!({"model": "m", "store": false, "input": input});
         let check = |body: &Value, expected: Option<&str>| {
-            is_told(responses(body.to_string().as_bytes()), expected, &body.to_string());
+            assert_outcome(responses(body.to_string().as_bytes()), expected, &body.to_string());
         };
         let with = |field: &str, value: Value| {
             let mut body = whole(json!([user]));
             body[field] = value;
             body
         };
-        check(&whole(json!([user, thought, said("a"), thought, call("a"), call("b"), output("b"), output("a")])), None);
+        check(
+            &whole(json!([user, thought, assistant("a"), thought, call("a"), call("b"), output("b"), output("a")])),
+            None,
+        );
         check(&with("store", json!(true)), Some("store: it must be false"));
         check(&with("previous_response_id", json!("resp_1")), Some("Unknown parameter: 'previous_response_id'"));
         check(&with("max_output_tokens", json!(15)), Some("Expected a value >= 16"));
@@ -432,18 +438,18 @@ mod tests {
         check(&with("tools", json!([lax, lax])), Some("tools[1].name"));
         check(&with("tools", json!([{"type": "function", "function": tool}])), Some("tools[0].function"));
         check(&whole(json!([])), Some("at least one item"));
-        check(&whole(json!([user, said(" "), user])), Some("it must say something"));
-        check(&whole(json!([user, said("a")])), Some("nobody asks anything"));
+        check(&whole(json!([user, assistant(" "), user])), Some("must not be blank"));
+        check(&whole(json!([user, assistant("a")])), Some("no open input"));
         check(&whole(json!([user, call("a"), user])), Some("No tool output found for function call a."));
         check(&whole(json!([user, call("a"), call("b"), output("b")])), Some("No tool output found"));
         check(&whole(json!([user, output("a")])), Some("No tool call found"));
-        check(&whole(json!([user, call("a"), output("a"), call("a"), output("a")])), Some("has come before"));
+        check(&whole(json!([user, call("a"), output("a"), call("a"), output("a")])), Some("is a duplicate"));
         check(&whole(json!([user, thought])), Some("without its required following item"));
         check(&whole(json!([user, thought, user])), Some("without its required following item"));
         let mut bare = thought.clone();
         bare["encrypted_content"] = Value::Null;
-        check(&whole(json!([user, bare, said("a"), user])), Some("Items are not persisted"));
-        let mut phased = said("a");
+        check(&whole(json!([user, bare, assistant("a"), user])), Some("Items are not persisted"));
+        let mut phased = assistant("a");
         phased["phase"] = json!("commentary");
         check(&whole(json!([user, phased, user])), None);
         let image = |url: &str| {

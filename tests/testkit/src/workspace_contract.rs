@@ -22,7 +22,7 @@ pub async fn check_kept_texts(workspaces: &dyn Workspaces, read: impl Fn(Session
     let path = keep(session, ArtifactDir::LargeToolResults, "a.txt", b"a long one").await.unwrap();
     assert_eq!(path, "large_tool_results/a.txt");
     assert_eq!(keep(session, ArtifactDir::LargeToolResults, "a.txt", b"short").await.unwrap(), path);
-    assert_eq!(read(session, &path).unwrap(), b"short", "a name that is taken is replaced");
+    assert_eq!(read(session, &path).unwrap(), b"short", "an existing file is replaced");
 
     let add = |from, content: &[u8]| {
         let content = content.to_vec();
@@ -36,13 +36,13 @@ pub async fn check_kept_texts(workspaces: &dyn Workspaces, read: impl Fn(Session
     assert_eq!((history.as_str(), bytes), ("conversation_history/h.md", 4));
     assert_eq!(add(Some(4), b"").await.unwrap().bytes, 4);
     assert_eq!(add(Some(4), b"two\xff\n").await.unwrap().bytes, 9);
-    assert_eq!(read(session, &history).unwrap(), b"one\ntwo\xff\n", "it grows at its end");
+    assert_eq!(read(session, &history).unwrap(), b"one\ntwo\xff\n", "the file is appended to");
     assert_eq!(add(Some(4), b"three\n").await.unwrap().bytes, 10);
-    assert_eq!(read(session, &history).unwrap(), b"one\nthree\n", "what nobody knows of goes");
-    assert_eq!(add(Some(99), b"four\n").await.unwrap().bytes, 15, "what is shorter than it was grows on");
-    assert_eq!(add(None, b"five\n").await.unwrap().bytes, 20, "where nothing is known, nothing goes");
+    assert_eq!(read(session, &history).unwrap(), b"one\nthree\n", "bytes after the known size are truncated");
+    assert_eq!(add(Some(99), b"four\n").await.unwrap().bytes, 15, "a file shorter than the known size is appended to");
+    assert_eq!(add(None, b"five\n").await.unwrap().bytes, 20, "without a known size, nothing is truncated");
 
-    assert_eq!(read(other, &history), None, "what is kept of one session is no other's");
+    assert_eq!(read(other, &history), None, "the file is not visible to another session");
     let long = "x".repeat(201);
     for name in ["", ".", "..", ".hidden", "a/b", "/a", "../a", "a\\b", "a\nb", "a\0b", long.as_str()] {
         for area in [ArtifactDir::LargeToolResults, ArtifactDir::ConversationHistory] {
@@ -60,9 +60,9 @@ pub async fn check_kept_texts(workspaces: &dyn Workspaces, read: impl Fn(Session
     }
 
     workspaces.clear_temp(session).await.unwrap();
-    assert_eq!(read(session, &path).unwrap(), b"short", "a reset leaves it alone");
+    assert_eq!(read(session, &path).unwrap(), b"short", "a reset keeps the file");
     workspaces.remove(session).await.unwrap();
-    assert_eq!(read(session, &path), None, "it goes with the session");
+    assert_eq!(read(session, &path), None, "the file is deleted with the session");
     add(None, b"new").await.unwrap();
     assert_eq!(read(session, &history).unwrap(), b"new");
 }

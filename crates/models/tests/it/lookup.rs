@@ -142,15 +142,15 @@ fn report_picture_support(server: &ModelServer, kind: &str, sees: bool) {
             "capabilities": {"image_input": {"supported": sees}}})]),
         "llama.cpp" => server
             .lists([json!({"id": "m", "owned_by": "llamacpp", "meta": {"n_ctx": 9000}})])
-            .tells("/props", json!({"modalities": {"vision": sees, "audio": false}})),
+            .serves("/props", json!({"modalities": {"vision": sees, "audio": false}})),
         "Ollama" => server
             .lists([json!({"id": "m:latest", "owned_by": "library"})])
-            .tells("/api/ps", json!({"models": [{"name": "m:latest", "context_length": 9000}]}))
-            .tells(
+            .serves("/api/ps", json!({"models": [{"name": "m:latest", "context_length": 9000}]}))
+            .serves(
                 "/api/show",
                 json!({"capabilities": if sees { json!(["completion", "vision"]) } else { json!(["tools"]) }}),
             ),
-        _ => server.lists([json!({"id": "m", "owned_by": "organization_owner"})]).tells(
+        _ => server.lists([json!({"id": "m", "owned_by": "organization_owner"})]).serves(
             "/api/v0/models",
             json!({"data": [{"id": "m", "type": if sees { "vlm" } else { "llm" },
                 "loaded_context_length": 9000}]}),
@@ -226,7 +226,7 @@ async fn window_is_fetched_from_server_specific_endpoints() {
     };
     let llama = ModelServer::start().await;
     llama.lists([json!({"id": "coder.gguf", "owned_by": "llamacpp", "meta": {"n_ctx_train": 131_072}})]);
-    llama.tells("/props", json!({"default_generation_settings": {"n_ctx": 65_536}, "model_path": "/m/coder.gguf"}));
+    llama.serves("/props", json!({"default_generation_settings": {"n_ctx": 65_536}, "model_path": "/m/coder.gguf"}));
     let reported = (65_536, WindowSource::Server);
     let queries = ["/v1/models", "/props"].map(str::to_owned).to_vec();
     // The server serves its only model under any name.
@@ -237,22 +237,22 @@ async fn window_is_fetched_from_server_specific_endpoints() {
 
     let ollama = ModelServer::start().await;
     ollama.lists([json!({"id": "qwen:latest", "owned_by": "library"})]);
-    ollama.tells("/api/show", json!({"model_info": {"qwen.context_length": 131_072}}));
+    ollama.serves("/api/show", json!({"model_info": {"qwen.context_length": 131_072}}));
     let named = |server: &ModelServer| ModelConfig { id: "qwen".to_owned(), ..config(server) };
     let (id, window, queries) = look_up_window(&ollama, named(&ollama)).await;
     assert_eq!((id.as_str(), window), ("qwen", ASSUMED), "the configured window may be smaller than the trained one");
     assert_eq!(queries, ["/v1/models", "/api/show"]);
-    ollama.tells("/api/show", json!({"model_info": {"qwen.context_length": 8192}}));
+    ollama.serves("/api/show", json!({"model_info": {"qwen.context_length": 8192}}));
     assert_eq!(look_up_window(&ollama, named(&ollama)).await.1, (8192, WindowSource::Server));
-    ollama.tells("/api/show", json!({"parameters": "num_ctx 65536", "model_info": {"qwen.context_length": 131_072}}));
+    ollama.serves("/api/show", json!({"parameters": "num_ctx 65536", "model_info": {"qwen.context_length": 131_072}}));
     assert_eq!(look_up_window(&ollama, named(&ollama)).await.1, (65_536, WindowSource::Server));
 
     let studio = ModelServer::start().await;
     studio.lists([json!({"id": "m", "owned_by": "organization_owner"})]);
     let model = |loaded: Option<u64>| json!({"data": [{"id": "m", "max_context_length": 131_072, "loaded_context_length": loaded}]});
-    studio.tells("/api/v0/models", model(None));
+    studio.serves("/api/v0/models", model(None));
     assert_eq!(look_up_window(&studio, config(&studio)).await.1, ASSUMED);
-    studio.tells("/api/v0/models", model(Some(65_536)));
+    studio.serves("/api/v0/models", model(Some(65_536)));
     assert_eq!(look_up_window(&studio, config(&studio)).await.1, (65_536, WindowSource::Server));
 }
 
@@ -260,12 +260,12 @@ async fn window_is_fetched_from_server_specific_endpoints() {
 async fn window_is_fetched_again_after_the_model_loads() {
     let ollama = ModelServer::start().await;
     ollama.lists([json!({"id": "qwen:latest", "owned_by": "library"})]);
-    ollama.tells("/api/show", json!({"model_info": {"qwen.context_length": 131_072}}));
-    ollama.tells("/api/ps", json!({"models": []})).default_reply(Reply::text("Hi."));
+    ollama.serves("/api/show", json!({"model_info": {"qwen.context_length": 131_072}}));
+    ollama.serves("/api/ps", json!({"models": []})).default_reply(Reply::text("Hi."));
     let model = connect(&ModelConfig { id: "qwen".to_owned(), ..config(&ollama) }).unwrap();
     ask(&model, request("Hello")).await;
     assert_eq!(window(model.info()), ASSUMED);
-    ollama.tells("/api/ps", json!({"models": [{"name": "qwen:latest", "context_length": 4096}]}));
+    ollama.serves("/api/ps", json!({"models": [{"name": "qwen:latest", "context_length": 4096}]}));
     ask(&model, request("Hello")).await;
     model.look_up().await;
     assert_eq!(window(model.info()), (4096, WindowSource::Server));

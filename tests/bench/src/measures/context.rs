@@ -118,7 +118,7 @@ async fn assembling() -> anyhow::Result<Row> {
             let handle = engine.session(*session).await?;
             let begun = Instant::now();
             let mut started = handle.start_turn(turn::request(None, None).start).await?;
-            let asked = asked.recv().await.context("the model was not asked")?;
+            let asked = asked.recv().await.context("no model request")?;
             while let Some(event) = started.events.next().await.transpose()? {
                 if matches!(event.kind, EventKind::TurnEnded { .. }) {
                     break;
@@ -211,35 +211,35 @@ pub(super) fn codes(done: usize) -> Reply {
 }
 
 /// Runs a turn. Returns the usage of each model call with its share of repeated tokens, and the session.
-pub(super) async fn usages(client: &Client, start: StartRequest) -> anyhow::Result<(Vec<Told>, SessionId)> {
+pub(super) async fn usages(client: &Client, start: StartRequest) -> anyhow::Result<(Vec<MeasuredCall>, SessionId)> {
     let mut stream = client.turn(start).await?;
-    let mut told = Vec::new();
+    let mut usages = Vec::new();
     while let Some(event) = stream.next().await? {
         match event.kind {
-            EventKind::UsageUpdated { usage, prompt, .. } => told.push((usage, prompt)),
+            EventKind::UsageUpdated { usage, prompt, .. } => usages.push((usage, prompt)),
             EventKind::TurnEnded { result } if result.error.is_some() => bail!("the turn failed: {:?}", result.error),
             _ => {}
         }
     }
-    Ok((told, stream.session_id()))
+    Ok((usages, stream.session_id()))
 }
 
-pub(super) type Told = (Usage, Option<agentd_core::context::PromptReport>);
+pub(super) type MeasuredCall = (Usage, Option<agentd_core::context::PromptReport>);
 
 const LOCAL: &str = "prompt tokens that the built-in model had computed before";
 
 /// Measures a few turns of the built-in model.
 async fn embedded() -> anyhow::Result<Row> {
     let home = Home::empty()?;
-    let weights = weights().context("the built-in model is not here; `make model` brings it")?;
-    home.bring_model(&weights)?;
+    let weights = weights().context("the built-in model is missing; run `make model`")?;
+    home.install_model(&weights)?;
     let daemon = home.start().await?;
     let (mut session, mut steps): (Option<SessionId>, Vec<Usage>) = (None, Vec::new());
     for number in 0..LOCAL_TURNS {
         let mut start = turn::request(session, None);
         start.start.text = Some(format!("Write one sentence about the number {number}."));
-        let (told, id) = usages(&daemon.client, start).await?;
-        steps.extend(told.into_iter().map(|(usage, _)| usage));
+        let (turn_usages, id) = usages(&daemon.client, start).await?;
+        steps.extend(turn_usages.into_iter().map(|(usage, _)| usage));
         session = Some(id);
     }
     let later = || steps.iter().skip(1);

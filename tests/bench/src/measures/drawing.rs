@@ -56,7 +56,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
 fn draw(home: &Home, keys: &str) -> anyhow::Result<(f64, Samples)> {
     let size = Winsize { ws_row: 40, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
     let pty = openpty(Some(&size), None)?;
-    let before = spent()?;
+    let before = children_cpu_time()?;
     let begun = Instant::now();
     let mut client = spawn(home, &pty.slave)?;
     drop(pty.slave);
@@ -74,22 +74,22 @@ fn draw(home: &Home, keys: &str) -> anyhow::Result<(f64, Samples)> {
     }
     while screen.recv().is_ok() {}
     let status = client.wait()?;
-    let share = (spent()? - before).as_secs_f64() / begun.elapsed().as_secs_f64() * 100.0;
+    let share = (children_cpu_time()? - before).as_secs_f64() / begun.elapsed().as_secs_f64() * 100.0;
     if !status.success() {
-        bail!("agentctl ended with {status}");
+        bail!("agentctl exited with {status}");
     }
     Ok((share, echo))
 }
 
 /// Starts the client as the leader of a session with this terminal.
 fn spawn(home: &Home, terminal: &OwnedFd) -> anyhow::Result<Child> {
-    let known = home.command("agentctl")?;
+    let agentctl = home.command("agentctl")?;
     let mut command = Command::new("setsid");
     command.arg("--ctty").arg(program("agentctl")?).args(["run", "Hello"]);
-    command.env_clear().envs(known.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.env_clear().envs(agentctl.get_envs().filter_map(|(name, value)| Some((name, value?))));
     command.env("TERM", "xterm-256color");
     let end = || terminal.try_clone().map(Stdio::from);
-    command.stdin(end()?).stdout(end()?).stderr(end()?).spawn().context("setsid of util-linux is needed")
+    command.stdin(end()?).stdout(end()?).stderr(end()?).spawn().context("requires setsid (util-linux)")
 }
 
 /// Output to the terminal, each piece with its time.
@@ -108,11 +108,11 @@ fn watch(mut terminal: File) -> anyhow::Result<mpsc::Receiver<(Instant, String)>
 }
 
 /// Waits until this text is on the terminal, and returns the time.
-fn await_words(screen: &mpsc::Receiver<(Instant, String)>, seen: &mut String, words: &str) -> anyhow::Result<Instant> {
+fn await_words(screen: &mpsc::Receiver<(Instant, String)>, seen: &mut String, text: &str) -> anyhow::Result<Instant> {
     loop {
-        let (at, piece) = screen.recv_timeout(PATIENCE).with_context(|| format!("{words:?} was not shown"))?;
+        let (at, piece) = screen.recv_timeout(PATIENCE).with_context(|| format!("{text:?} did not appear"))?;
         seen.push_str(&piece);
-        if seen.contains(words) {
+        if seen.contains(text) {
             return Ok(at);
         }
         // The end is sufficient to find text that is split between two pieces.
@@ -122,7 +122,7 @@ fn await_words(screen: &mpsc::Receiver<(Instant, String)>, seen: &mut String, wo
 }
 
 /// Processor time of all child processes that have ended.
-fn spent() -> anyhow::Result<Duration> {
+fn children_cpu_time() -> anyhow::Result<Duration> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
     let time = |time: TimeVal| -> anyhow::Result<Duration> {
         Ok(Duration::from_secs(time.tv_sec().try_into()?) + Duration::from_micros(time.tv_usec().try_into()?))

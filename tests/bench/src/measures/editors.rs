@@ -46,8 +46,8 @@ impl Editor {
         let mut command = Command::from(home.command("agentctl")?);
         command.arg("acp").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
         let mut process = command.spawn()?;
-        let input = process.stdin.take().context("the bridge has no input")?;
-        let lines = BufReader::new(process.stdout.take().context("the bridge has no output")?).lines();
+        let input = process.stdin.take().context("the ACP bridge has no stdin")?;
+        let lines = BufReader::new(process.stdout.take().context("the ACP bridge has no stdout")?).lines();
         let mut editor = Self { process, input, lines, requests: 0 };
         editor.request("initialize", json!({"protocolVersion": 1, "clientCapabilities": {}})).await?;
         Ok(editor)
@@ -62,7 +62,7 @@ impl Editor {
     }
 
     async fn receive(&mut self) -> anyhow::Result<Value> {
-        let line = self.lines.next_line().await?.context("the bridge has ended")?;
+        let line = self.lines.next_line().await?.context("the ACP bridge exited")?;
         Ok(serde_json::from_str(&line)?)
     }
 
@@ -96,7 +96,7 @@ impl Editor {
 
     async fn new_session(&mut self, folder: &Path) -> anyhow::Result<String> {
         let opened = self.request("session/new", json!({"cwd": folder, "mcpServers": []})).await?;
-        Ok(opened["sessionId"].as_str().context("a new session has no name")?.to_owned())
+        Ok(opened["sessionId"].as_str().context("session/new returned no session ID")?.to_owned())
     }
 
     /// Returns the time from a prompt to the first text of its response.
@@ -104,13 +104,13 @@ impl Editor {
         let params = json!({"sessionId": session, "prompt": [{"type": "text", "text": "Hello"}]});
         let is_words = |update: &Value| update["sessionUpdate"] == "agent_message_chunk";
         let (result, first) = self.timed("session/prompt", params, is_words).await?;
-        ensure!(result["stopReason"] == "end_turn", "the prompt ended so: {result}");
-        first.context("the turn said nothing")
+        ensure!(result["stopReason"] == "end_turn", "unexpected result of the prompt: {result}");
+        first.context("the turn sent no text")
     }
 
     /// Peak memory, in bytes.
     fn peak(&self) -> anyhow::Result<u64> {
-        let id = self.process.id().context("the bridge has ended")?;
+        let id = self.process.id().context("the ACP bridge exited")?;
         Ok(world::memory_of(id)?.peak)
     }
 }
@@ -128,9 +128,9 @@ async fn first_update(model: &ModelProcess) -> anyhow::Result<Row> {
     for number in 0..WARM_UP + TURNS {
         let (prompt, turn) = if number % 2 == 0 {
             let prompt = editor.prompt(&of_editor).await?;
-            (prompt, turn::run(&daemon.client, turn::request(Some(of_client), None), || {}).await?.first_words)
+            (prompt, turn::run(&daemon.client, turn::request(Some(of_client), None), || {}).await?.first_text)
         } else {
-            let turn = turn::run(&daemon.client, turn::request(Some(of_client), None), || {}).await?.first_words;
+            let turn = turn::run(&daemon.client, turn::request(Some(of_client), None), || {}).await?.first_text;
             (editor.prompt(&of_editor).await?, turn)
         };
         if number >= WARM_UP {
@@ -158,19 +158,19 @@ async fn loading(model: &ModelProcess) -> anyhow::Result<Row> {
     store.close().await?;
     let _daemon = home.start().await?;
     let folder = world::folder()?;
-    let (mut firsts, mut wholes, mut most) = (Samples::default(), Samples::default(), 0);
+    let (mut firsts, mut wholes, mut peak) = (Samples::default(), Samples::default(), 0);
     for _ in 0..LOADS {
         let mut editor = Editor::start(&home).await?;
         let params = json!({"sessionId": session.to_string(), "cwd": folder.path(), "mcpServers": []});
         let begun = Instant::now();
         let (_, first) = editor.timed("session/load", params, |_| true).await?;
         wholes.add(begun.elapsed());
-        firsts.add(first.context("nothing was told of the session")?);
-        most = most.max(editor.peak()?);
+        firsts.add(first.context("no update for the session")?);
+        peak = peak.max(editor.peak()?);
     }
     let figures = vec![
         Figure::millis("first update", firsts.median()).at_most(50.0),
-        Figure::megabytes("at most", most).at_most(30.0),
+        Figure::megabytes("at most", peak).at_most(30.0),
         Figure::millis("whole", wholes.median()),
     ];
     Ok(Row::new("an editor loads a session of 10,000 items", figures)
@@ -216,29 +216,29 @@ async fn watching(model: &ModelProcess) -> anyhow::Result<Row> {
     store.close().await?;
     let daemon = home.start().await?;
     daemon.memory_at_rest().await?;
-    let alone = computed(&daemon).await?;
+    let alone = cpu_time(&daemon).await?;
     let begun = Instant::now();
     let mut streams = Vec::new();
     for _ in 0..WATCHERS {
         streams.push(daemon.client.watch(true, false).await?);
     }
     for stream in &mut streams {
-        ensure!(stream.next().await?.is_some(), "nothing was told of the sessions");
+        ensure!(stream.next().await?.is_some(), "the watch stream ended");
     }
-    let told = begun.elapsed();
+    let notified = begun.elapsed();
     daemon.memory_at_rest().await?;
-    let watched = computed(&daemon).await?;
+    let watched = cpu_time(&daemon).await?;
     let figures = vec![
         Figure::millis("more in 5 s", watched - alone).at_most(10.0),
         Figure::millis("without them", alone),
-        Figure::millis("until all are told of them", millis(told)),
+        Figure::millis("until all received the list", millis(notified)),
     ];
     Ok(Row::new("20 clients watch 500 sessions, and nothing happens", figures))
 }
 
 /// Processor time that it uses meanwhile, in milliseconds. The kernel counts in steps of ten.
-async fn computed(daemon: &Daemon) -> anyhow::Result<f64> {
-    let before = world::computed_by(daemon.id())?;
+async fn cpu_time(daemon: &Daemon) -> anyhow::Result<f64> {
+    let before = world::cpu_time_of(daemon.id())?;
     tokio::time::sleep(QUIET).await;
-    Ok(millis(world::computed_by(daemon.id())?) - millis(before))
+    Ok(millis(world::cpu_time_of(daemon.id())?) - millis(before))
 }

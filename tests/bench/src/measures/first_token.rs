@@ -31,7 +31,7 @@ async fn on_one_thread() -> anyhow::Result<Vec<Row>> {
     let client = &daemon.client;
     let bare = async |session| {
         turn::run(client, turn::request(session, Some(Slot::Reasoning)), || {}).await?;
-        let recorded = recorder.requests().pop().context("the daemon asked no model")?;
+        let recorded = recorder.requests().pop().context("the daemon sent no model request")?;
         BareClient::new(&model.base_url).map(|bare| bare.with_body(recorded.body.to_string().into_bytes()))
     };
 
@@ -47,13 +47,13 @@ async fn on_one_thread() -> anyhow::Result<Vec<Row>> {
     Ok(vec![again, fresh])
 }
 
-async fn added(client: &Client, bare: &BareClient, session: Option<SessionId>, what: &str) -> anyhow::Result<Row> {
+async fn added(client: &Client, bare: &BareClient, session: Option<SessionId>, label: &str) -> anyhow::Result<Row> {
     let (mut added, mut whole, mut floor) = (Samples::default(), Samples::default(), Samples::default());
     let (folder, mut syncs) = (world::folder()?, Samples::default());
     let disk = Disk::in_folder(folder.path())?;
     for number in 0..WARM_UP + TURNS {
-        let bare = bare.ask().await?.first_words;
-        let ours = turn::run(client, turn::request(session, None), || {}).await?.first_words;
+        let bare = bare.ask().await?.first_text;
+        let ours = turn::run(client, turn::request(session, None), || {}).await?.first_text;
         if number >= WARM_UP {
             added.add_difference(ours, bare);
             whole.add(ours);
@@ -76,7 +76,7 @@ async fn added(client: &Client, bare: &BareClient, session: Option<SessionId>, w
         syncs.median(),
         syncs.quantile(99),
     );
-    Ok(Row::new(what, figures)
+    Ok(Row::new(label, figures)
         .over(Figure::millis("", floor.median()))
         .with_ratio(whole.median() / floor.median())
         .with_note(note))

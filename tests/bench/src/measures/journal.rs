@@ -125,7 +125,7 @@ async fn step(client: &Client, short: SessionId, long: SessionId) -> anyhow::Res
         for (session, samples) in pair {
             let seen = turn::run(client, turn::request(Some(session), None), || {}).await?;
             if number >= WARM_UP {
-                samples.add(seen.first_words);
+                samples.add(seen.first_text);
             }
         }
     }

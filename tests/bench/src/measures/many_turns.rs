@@ -16,10 +16,9 @@ const FIRST_PAUSE_MS: &str = "3000";
 const LOOK: Duration = Duration::from_millis(20);
 
 pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
-    let words: String = (0..WORDS).map(|number| format!("word{number} ")).collect();
-    let words = words.trim_end();
-    let slow =
-        ModelProcess::start(&["--delay-ms", PAUSE_MS, "--first-delay-ms", FIRST_PAUSE_MS, "text", words]).await?;
+    let text: String = (0..WORDS).map(|number| format!("word{number} ")).collect();
+    let text = text.trim_end();
+    let slow = ModelProcess::start(&["--delay-ms", PAUSE_MS, "--first-delay-ms", FIRST_PAUSE_MS, "text", text]).await?;
     let home = Home::new(&slow)?;
     let daemon = home.start().await?;
     let at_start = daemon.memory_at_rest().await?;
@@ -27,12 +26,12 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     let at_work = daemon.memory()?.resident;
     let idle = daemon.memory_at_rest().await?;
 
-    let (most, at_once) = stream_all(&home, &daemon, words).await?;
+    let (max_live, at_once) = stream_all(&home, &daemon, text).await?;
     let after = daemon.memory()?;
     if at_once < TURNS {
-        bail!("only {at_once} turns were streaming at once");
+        bail!("only {at_once} turns streamed concurrently");
     }
-    let above = most.saturating_sub(idle);
+    let above = max_live.saturating_sub(idle);
     let at_rest = vec![
         Figure::megabytes("at start", at_start).at_most(25.0),
         Figure::megabytes("after a turn", idle).at_most(25.0),
@@ -52,37 +51,37 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
 
 /// Streams all turns. Returns the peak memory of the daemon, and the number of turns that had text and no end at the
 /// same time.
-async fn stream_all(home: &Home, daemon: &Daemon, words: &str) -> anyhow::Result<(u64, usize)> {
+async fn stream_all(home: &Home, daemon: &Daemon, text: &str) -> anyhow::Result<(u64, usize)> {
     let mut clients = Vec::with_capacity(TURNS);
     for _ in 0..TURNS {
         clients.push(Client::connect(&home.socket()).await?);
     }
     let (live, most_live) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let turns = clients.into_iter().map(|client| {
-        let (live, most_live, words) = (live.clone(), most_live.clone(), words.to_owned());
+        let (live, most_live, text) = (live.clone(), most_live.clone(), text.to_owned());
         tokio::spawn(async move {
             let begin = || {
                 most_live.fetch_max(live.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
             };
             let seen = turn::run(&client, turn::request(None, None), begin).await?;
             live.fetch_sub(1, Ordering::Relaxed);
-            if seen.answer != words || seen.words != words {
-                bail!("a turn said {:?}", seen.words);
+            if seen.answer != text || seen.words != text {
+                bail!("unexpected answer of a turn: {:?}", seen.words);
             }
             Ok(())
         })
     });
     let turns = try_join_all(turns.collect::<Vec<_>>());
-    let mut most = 0;
+    let mut max_live = 0;
     let mut looks = tokio::time::interval(LOOK);
     tokio::pin!(turns);
     loop {
         tokio::select! {
             ended = &mut turns => {
                 ended?.into_iter().collect::<anyhow::Result<Vec<()>>>()?;
-                return Ok((most, most_live.load(Ordering::Relaxed)));
+                return Ok((max_live, most_live.load(Ordering::Relaxed)));
             }
-            _ = looks.tick() => most = most.max(daemon.memory()?.resident),
+            _ = looks.tick() => max_live = max_live.max(daemon.memory()?.resident),
         }
     }
 }

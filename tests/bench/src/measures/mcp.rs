@@ -33,7 +33,7 @@ const CALLS: usize = 1000;
 pub(super) const NAME: &str = "bench";
 
 pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
-    let mut rows = servers_that_nobody_calls().await?;
+    let mut rows = idle_servers().await?;
     rows.push(a_call().await?);
     Ok(rows)
 }
@@ -46,7 +46,7 @@ pub(super) fn configuration(names: impl Iterator<Item = String>, mark: &str) -> 
     Ok(json!({ "servers": servers }).to_string())
 }
 
-async fn servers_that_nobody_calls() -> anyhow::Result<Vec<Row>> {
+async fn idle_servers() -> anyhow::Result<Vec<Row>> {
     let model = ModelProcess::start(&["fast", "1"]).await?;
     let (without, with) = (Home::new(&model)?, Home::new(&model)?);
     let names = || (0..SERVERS).map(|number| format!("server{number}"));
@@ -70,7 +70,7 @@ async fn servers_that_nobody_calls() -> anyhow::Result<Vec<Row>> {
         close(full);
     }
     let start = Row::new(
-        "50 MCP servers that nobody calls, added to the daemon's start",
+        "50 idle MCP servers, added to the daemon's start",
         vec![Figure::millis("median", added.median()).at_most(5.0)],
     )
     .over(Figure::millis("without them", floor.median()))
@@ -87,10 +87,10 @@ async fn servers_that_nobody_calls() -> anyhow::Result<Vec<Row>> {
             added.add_difference(other, one);
         }
     }
-    let known = full.client.mcp_servers().await?;
-    let offered = known.iter().filter(|server| server.reached && server.tools.len() == 1).count();
-    ensure!(offered == SERVERS, "of {SERVERS} servers {offered} were known");
-    ensure!(known.iter().all(|server| server.connections == 0), "a server was started that nobody had called");
+    let servers = full.client.mcp_servers().await?;
+    let offered = servers.iter().filter(|server| server.reached && server.tools.len() == 1).count();
+    ensure!(offered == SERVERS, "only {offered} of {SERVERS} servers are known");
+    ensure!(servers.iter().all(|server| server.connections == 0), "a server was started before it was called");
     let turns = Row::new(
         "the same, added to a turn that calls none",
         vec![Figure::millis("median", added.median()).at_most(0.5)],
@@ -110,7 +110,7 @@ fn close(daemon: Daemon) {
 async fn a_call() -> anyhow::Result<Row> {
     let folder = world::folder()?;
     let pool = pool(folder.path().to_owned())?;
-    pool.start(NAME, None).await.map_err(|why| anyhow::anyhow!("{why}"))?;
+    pool.start(NAME, None).await.map_err(|reason| anyhow::anyhow!("{reason}"))?;
     let toolbox = McpToolbox::new(Arc::clone(&pool));
     let name = format!("mcp_{NAME}_{TOOL}");
     ensure!(toolbox.has(&name), "the pool does not offer {name}");
@@ -124,8 +124,9 @@ async fn a_call() -> anyhow::Result<Row> {
         let begun = Instant::now();
         let answer = bare.call_tool(params).await?;
         let one = begun.elapsed();
-        let said = answer.content.first().and_then(|content| content.as_text()).context("the server said nothing")?;
-        ensure!(said.text == text, "the server said {:?}", said.text);
+        let content =
+            answer.content.first().and_then(|content| content.as_text()).context("the server returned no text")?;
+        ensure!(content.text == text, "unexpected answer of the server: {:?}", content.text);
 
         let arguments = json!({ "text": text }).to_string();
         let call = ToolCall { call_id: CallId::generate(), name: name.clone(), arguments };
@@ -133,7 +134,7 @@ async fn a_call() -> anyhow::Result<Row> {
         let output = toolbox.call(&context, &call).await;
         let other = begun.elapsed();
         if output.error.is_some() || !output.text.contains(&text) {
-            bail!("through the pool the server said {:?}", output.text);
+            bail!("unexpected answer through the pool: {:?}", output.text);
         }
         if number >= WARM_UP {
             floor.add(one);

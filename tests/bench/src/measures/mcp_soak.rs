@@ -32,7 +32,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     }
     let after = Left::of(&daemon, &mark)?;
     if before.processes > 0 {
-        bail!("{} processes were left before it began", before.processes);
+        bail!("{} leftover processes before the run", before.processes);
     }
     let floor = tokio::task::block_in_place(|| floor::spawning(WARM_UP))?;
     let grown = after.resident.saturating_sub(before.resident);

@@ -57,57 +57,57 @@ use crate::{
 /// A subject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Subject {
-    /// The time that daemon and socket add to the first token
+    /// Time that the daemon and its socket add to the first token
     FirstToken,
-    /// Deltas a second on one stream
+    /// Deltas per second on one stream
     Relay,
-    /// What drawing a fast answer takes at a terminal, and the echo of keys meanwhile
+    /// CPU time to draw a fast response at a terminal, and the echo of keys meanwhile
     Drawing,
     /// A whole `agentctl run`
     Run,
-    /// From the spawn of the daemon to its first answer
+    /// Time from spawning the daemon to its first response
     Start,
-    /// Memory, idle and with 500 turns at once
+    /// Memory when idle and with 500 concurrent turns
     ManyTurns,
-    /// 20 subagents at once on one model
+    /// 20 concurrent subagents on one model
     Subagents,
-    /// 50 MCP servers that nobody calls, and a call of one
+    /// 50 idle MCP servers, and the overhead of a call
     Mcp,
-    /// What is left of MCP servers after 1,000 starts and stops
+    /// Leftovers of MCP servers after 1,000 starts and stops
     McpSoak,
-    /// Judging a command
+    /// Policy check of a command
     Policy,
-    /// Recording what a command changes in a tree of 20,000 files
+    /// Recording of the changes of a command in a tree of 20,000 files
     Snapshot,
-    /// What the sandbox adds to a command
+    /// Time that the sandbox adds to a command
     Sandbox,
-    /// Durable events a second, and sessions of 10,000 items
+    /// Durable events per second, and sessions of 10,000 items
     Journal,
-    /// Finding what was said, in a large journal
+    /// Search of a large journal
     Search,
-    /// Export, import, replay, rewind and the page of a long session
+    /// Export, import, replay, rewind and trace page of a long session
     Travel,
-    /// What a request costs before it is sent, and how much of it is new
+    /// Cost of a request before it is sent, and its share of new bytes
     Context,
-    /// The wires of models beside each other: first token, and what a request repeats
+    /// Comparison of the wires: first token, and repeated bytes of requests
     Wires,
-    /// Keeping requests as they are sent, beside not keeping them
+    /// Cost of tracing requests
     WireTrace,
     /// Turns and loads through `agentctl acp`, and clients that watch all sessions
     Editors,
-    /// Indexing, searching and mapping source code
+    /// Index, search and map of source code
     Code,
-    /// Indexing and searching documents, beside another stack
+    /// Index and search of documents, compared with another stack
     Documents,
-    /// Reading documents that others made, beside other libraries
+    /// Documents by other authors, compared with other libraries
     Foreign,
-    /// Reading documents that are meant to do harm, and damaged ones
+    /// Malicious and damaged documents
     Hostile,
-    /// Recognising the letters of scans, word by word
+    /// Text recognition of scans
     Scans,
-    /// Sentences of manuals, asked for in six forms, beside another stack
+    /// Queries for sentences of manuals in six forms, compared with another stack
     Questions,
-    /// What of a long conversation is still there at its end, beside deepagents
+    /// Recall at the end of a long conversation, compared with deepagents
     Recall,
 }
 

@@ -60,9 +60,9 @@ fn judge(policy: &Policy, samples: &mut Samples) {
             contained: true,
         };
         let begun = Instant::now();
-        let said = policy.judge(black_box(&facts));
+        let verdict = policy.judge(black_box(&facts));
         let took = begun.elapsed();
-        black_box(said);
+        black_box(verdict);
         if number >= WARM_UP {
             samples.add(took);
         }

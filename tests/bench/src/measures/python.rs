@@ -23,7 +23,7 @@ impl Scripts {
     }
 
     /// Installs missing packages from the registry, which may fail.
-    pub(super) async fn bring_packages(&self) -> anyhow::Result<()> {
+    pub(super) async fn install_packages(&self) -> anyhow::Result<()> {
         let wanted = self.folder.join("requirements.txt");
         let ready = self.packages.join("ready.txt");
         if fs::read(&ready).is_ok_and(|known| fs::read(&wanted).is_ok_and(|wanted| known == wanted)) {
@@ -32,9 +32,7 @@ impl Scripts {
         say("bringing the Python packages of the comparison…");
         let mut pip = Command::new(&self.python);
         pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade", "--target"]);
-        run(pip.arg(&self.packages).arg("-r").arg(&wanted))
-            .await
-            .context("its Python packages could not be brought")?;
+        run(pip.arg(&self.packages).arg("-r").arg(&wanted)).await.context("could not install its Python packages")?;
         fs::copy(wanted, ready)?;
         Ok(())
     }
@@ -55,7 +53,7 @@ impl Scripts {
 /// The target folder of the build.
 pub(super) fn target() -> anyhow::Result<PathBuf> {
     let built = std::env::current_exe()?;
-    Ok(built.parent().and_then(Path::parent).context("the bench is in no folder")?.to_owned())
+    Ok(built.parent().and_then(Path::parent).context("the bench executable has no parent folder")?.to_owned())
 }
 
 /// Runs a command to its end. Its standard error is shown to the user.
@@ -73,8 +71,8 @@ pub(super) fn say(text: &str) {
 pub(super) async fn answer<T: serde::de::DeserializeOwned>(command: &mut Command) -> anyhow::Result<T> {
     let output = command.stdin(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true).output().await?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr).lines().last().unwrap_or_default().to_owned();
-        bail!("the other stack ended with {}: {said}", output.status);
+        let last_line = String::from_utf8_lossy(&output.stderr).lines().last().unwrap_or_default().to_owned();
+        bail!("the other stack exited with {}: {last_line}", output.status);
     }
     let text = String::from_utf8(output.stdout)?;
     Ok(serde_json::from_str(text.lines().last().unwrap_or_default())?)

@@ -17,7 +17,7 @@ const TURNS: &str = "AGENTD_BENCH_TURNS";
 
 /// Output of the script.
 #[derive(Debug, Deserialize)]
-struct Told {
+struct Report {
     runs: Vec<Run>,
     /// Keyed by `ours`, `theirs` and `todos`.
     prefixes: BTreeMap<String, Prefix>,
@@ -67,12 +67,12 @@ struct Shares {
 
 pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     let scripts = Scripts::of(SCRIPTS, "bench-recall-python")?;
-    let missing = scripts.bring_packages().await.err();
+    let missing = scripts.install_packages().await.err();
     let folder = world::folder()?;
     world::program("agentctl")?;
     let daemon = world::program("agentd")?;
     let mut script = scripts.command("recall.py");
-    script.arg(daemon.parent().context("agentd is in no folder")?).arg(folder.path());
+    script.arg(daemon.parent().context("agentd has no parent folder")?).arg(folder.path());
     if missing.is_some() {
         script.args(["--product", "ours"]);
     }
@@ -80,38 +80,38 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     for number in turns.split(',').map(str::trim).filter(|number| !number.is_empty()) {
         script.args(["--turns", number]);
     }
-    let told: Told = answer(&mut script).await?;
-    let of = |product: &'static str| told.runs.iter().filter(move |run| run.product == product);
+    let report: Report = answer(&mut script).await?;
+    let of = |product: &'static str| report.runs.iter().filter(move |run| run.product == product);
     let mut rows = Vec::new();
     for run in of("ours") {
         let other = of("theirs").find(|other| (other.turns, other.window) == (run.turns, run.window));
         rows.push(compared(run, other));
     }
-    rows.extend(prefixes(&told.prefixes));
-    if let (Some(why), Some(first)) = (missing, rows.first_mut()) {
-        let _ = write!(first.note, "; deepagents is not measured: {why:#}");
+    rows.extend(prefixes(&report.prefixes));
+    if let (Some(reason), Some(first)) = (missing, rows.first_mut()) {
+        let _ = write!(first.note, "; deepagents is not measured: {reason:#}");
     }
     Ok(rows)
 }
 
 /// The row of a conversation with both products.
 fn compared(run: &Run, other: Option<&Run>) -> Row {
-    let what = format!("facts in view after {} turns in {}K", run.turns, run.window / 1024);
+    let label = format!("facts in view after {} turns in {}K", run.turns, run.window / 1024);
     if let Some(error) = &run.error {
-        return Row::broken(what, error.clone());
+        return Row::broken(label, error.clone());
     }
-    let told = other.filter(|other| other.error.is_none());
+    let comparable = other.filter(|other| other.error.is_none());
     let usually = Figure::percent("usually", 100.0 * run.usually);
     let figures = vec![
         // Rounded as shown, so that equal shares do not fail.
-        told.map_or(usually.clone(), |other| usually.at_least((1000.0 * other.usually).floor() / 10.0)),
+        comparable.map_or(usually.clone(), |other| usually.at_least((1000.0 * other.usually).floor() / 10.0)),
         Figure::percent("at the end", run.seen()),
         Figure::percent("with one search", run.found()).at_least(100.0),
         Figure::count("tokens", as_f64(run.tokens)),
         Figure::count("not repeated", as_f64(run.new_tokens)),
     ];
     let mut note = format!("{} facts, {}", run.facts, run.remarks());
-    match (told, other.and_then(|other| other.error.as_ref())) {
+    match (comparable, other.and_then(|other| other.error.as_ref())) {
         (Some(other), _) => {
             let _ = write!(
                 note,
@@ -128,8 +128,8 @@ fn compared(run: &Run, other: Option<&Run>) -> Row {
         }
         (None, None) => {}
     }
-    let row = Row::new(what, figures).with_note(note);
-    match told {
+    let row = Row::new(label, figures).with_note(note);
+    match comparable {
         Some(other) => row.over(Figure::percent("deepagents", 100.0 * other.usually)),
         None => row,
     }
@@ -162,10 +162,10 @@ impl Run {
     }
 }
 
-fn prefixes(told: &BTreeMap<String, Prefix>) -> Vec<Row> {
+fn prefixes(prefixes: &BTreeMap<String, Prefix>) -> Vec<Row> {
     let mut rows = Vec::new();
-    if let Some(ours) = told.get("ours") {
-        let other = told.get("theirs");
+    if let Some(ours) = prefixes.get("ours") {
+        let other = prefixes.get("theirs");
         let note = format!("{} pairs, without {} that made room in the window", ours.step.pairs, ours.reliefs);
         rows.push(
             shares("prefix repeated from step to step", &ours.step, 99.0, other.map(|other| &other.step))
@@ -177,19 +177,19 @@ fn prefixes(told: &BTreeMap<String, Prefix>) -> Vec<Row> {
                 .with_note(note),
         );
     }
-    if let Some(todos) = told.get("todos") {
+    if let Some(todos) = prefixes.get("todos") {
         rows.push(shares("from step to step, with a todo list", &todos.step, 99.0, None));
         rows.push(shares("from turn to turn, with a todo list", &todos.border, 95.0, None));
     }
     rows
 }
 
-fn shares(what: &str, ours: &Shares, least: f64, other: Option<&Shares>) -> Row {
+fn shares(label: &str, ours: &Shares, least: f64, other: Option<&Shares>) -> Row {
     let figures = vec![
         Figure::percent("median", ours.median).at_least(least),
         Figure::percent("the least", ours.least).at_least(least),
     ];
-    let row = Row::new(what, figures);
+    let row = Row::new(label, figures);
     match other {
         Some(other) => row.over(Figure::percent("deepagents", other.median)),
         None => row,
@@ -209,7 +209,7 @@ mod tests {
         let row = compared(&ours, Some(&theirs));
         assert_eq!(row.what, "facts in view after 30 turns in 8K");
         assert_eq!(row.measured[0].met(), Some(true));
-        assert_eq!(row.measured[2].met(), Some(false), "nine were not found");
+        assert_eq!(row.measured[2].met(), Some(false), "nine facts not found");
         assert_eq!(row.ratio.map(|ratio| ratio.round()), Some(2.0));
         assert_eq!(compared(&theirs, Some(&ours)).measured[0].met(), Some(false));
         let broken = Run { error: Some("it did not start".to_owned()), ..Run::default() };

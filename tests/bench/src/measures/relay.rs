@@ -20,15 +20,15 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     for _ in 0..RUNS {
         let answer = bare.ask().await?;
         if answer.deltas != DELTAS {
-            bail!("the bare client saw {} deltas of {DELTAS}", answer.deltas);
+            bail!("the bare client received {} of {DELTAS} deltas", answer.deltas);
         }
         floor.push(rate(DELTAS, answer.whole));
         let seen = turn::run(&daemon.client, turn::request(None, None), || {}).await?;
         if seen.answer != expected {
-            bail!("the answer is not what the model said: {} bytes of {}", seen.answer.len(), expected.len());
+            bail!("the answer differs from the model's output: {} of {} bytes", seen.answer.len(), expected.len());
         }
         if seen.missed == 0 && seen.words != expected {
-            bail!("the words on their way are not what the model said");
+            bail!("the streamed text differs from the model's output");
         }
         ours.push(rate(DELTAS, seen.whole));
         notes.push(format!("{} messages, {} bytes only at the end", seen.messages, seen.missed));

@@ -24,7 +24,7 @@ fn runs(home: &Home) -> anyhow::Result<Vec<Row>> {
             samples.add(begun.elapsed());
         }
         if !output.status.success() || output.stdout.trim_ascii() != b"w000" {
-            bail!("agentctl ended with {}: {}", output.status, String::from_utf8_lossy(&output.stderr));
+            bail!("agentctl exited with {}: {}", output.status, String::from_utf8_lossy(&output.stderr));
         }
     }
     let floor = floor::spawning(RUNS)?;

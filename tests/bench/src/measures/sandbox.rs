@@ -41,7 +41,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
         let output = toolbox.call(&context, &call).await;
         let whole = begun.elapsed();
         if output.error.is_some() || !output.text.starts_with("exit code 0") {
-            bail!("the command did not run: {}", output.text);
+            bail!("the command failed: {}", output.text);
         }
         if number >= WARM_UP {
             bare.add(floor);

@@ -24,12 +24,12 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     let (indexed, early) = index(&store).await?;
     let (mut later, mut fresh) = (Samples::default(), Samples::default());
     for number in 0..SEARCHES {
-        let words = format!("{} {}", WORDS[number % WORDS.len()], WORDS[(number * 7 + 3) % WORDS.len()]);
-        later.add(search(&store, &words).await?);
+        let query = format!("{} {}", WORDS[number % WORDS.len()], WORDS[(number * 7 + 3) % WORDS.len()]);
+        later.add(search(&store, &query).await?);
         // The next search also covers a turn that has just ended.
         let mut script = new_session(&store).await?;
         store.append(turn(&mut script, number)).await?;
-        fresh.add(search(&store, &words).await?);
+        fresh.add(search(&store, &query).await?);
     }
     store.close().await?;
     let figures =
@@ -44,7 +44,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
 async fn index(store: &SqliteStore) -> anyhow::Result<(Duration, Samples)> {
     let (begun, mut searches) = (Instant::now(), Samples::default());
     loop {
-        let query = SearchQuery::parse("harbour ledger").context("the query has words")?;
+        let query = SearchQuery::parse("harbour ledger").context("the query has terms")?;
         let asked = Instant::now();
         let found = store.search(query, None, FINDS).await?;
         searches.add(asked.elapsed());
@@ -55,12 +55,12 @@ async fn index(store: &SqliteStore) -> anyhow::Result<(Duration, Samples)> {
     }
 }
 
-async fn search(store: &SqliteStore, words: &str) -> anyhow::Result<Duration> {
-    let query = SearchQuery::parse(words).context("the query has words")?;
+async fn search(store: &SqliteStore, query_text: &str) -> anyhow::Result<Duration> {
+    let query = SearchQuery::parse(query_text).context("the query has terms")?;
     let begun = Instant::now();
     let hits = store.search(query, None, FINDS).await?.hits;
     let took = begun.elapsed();
-    anyhow::ensure!(!hits.is_empty(), "{words:?} was not found");
+    anyhow::ensure!(!hits.is_empty(), "no results for {query_text:?}");
     Ok(took)
 }
 
@@ -93,11 +93,11 @@ fn turn(script: &mut EventScript, seed: usize) -> Vec<std::sync::Arc<agentd_core
 }
 
 /// A sentence of words in an order that depends on the seed.
-fn sentence(seed: usize, words: usize) -> String {
+fn sentence(seed: usize, count: usize) -> String {
     let mut state = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     let mut next = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         WORDS[(state >> 33) % WORDS.len()]
     };
-    (0..words).map(|_| next()).collect::<Vec<_>>().join(" ")
+    (0..count).map(|_| next()).collect::<Vec<_>>().join(" ")
 }

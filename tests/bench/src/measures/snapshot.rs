@@ -65,7 +65,7 @@ async fn around(snapshots: &FileSnapshots, call: &mut ToolContext) -> anyhow::Re
     call.call_id = CallId::generate();
     let before = snapshots.before(call, None).await?;
     let changes = before.after.await?;
-    ensure!(changes.files.is_empty() && changes.notes.is_empty(), "nothing had changed, but {changes:?}");
+    ensure!(changes.files.is_empty() && changes.notes.is_empty(), "unexpected changes: {changes:?}");
     Ok(())
 }
 

@@ -24,12 +24,12 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
         let seen = turn::run(&daemon.client, turn::request(None, None), || {}).await?;
         times.add(begun.elapsed());
         if seen.answer != "All parts are done." {
-            bail!("the turn said {:?}", seen.answer);
+            bail!("unexpected answer of the turn: {:?}", seen.answer);
         }
     }
     let made = daemon.client.filtered_sessions("", 1000, true, &Default::default()).await?.0.len();
     if made != ROUNDS * (SUBAGENTS + 1) {
-        bail!("{made} sessions were made");
+        bail!("unexpected number of sessions: {made}");
     }
     let busy = 100.0 * millis(THINKS) / times.median();
     let each = (times.median() - millis(THINKS)) / as_f64(SUBAGENTS as u64);

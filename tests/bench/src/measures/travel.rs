@@ -112,11 +112,11 @@ async fn play(client: &Client, text: Vec<u8>, update: bool) -> anyhow::Result<Ve
     let mut steps = client.play(request).await?;
     let mut learned = Vec::new();
     loop {
-        match steps.next().await?.context("the replay ended without a word")? {
+        match steps.next().await?.context("the replay ended without a report")? {
             PlayStep::Event(_) => {}
             PlayStep::Data(piece) => learned.extend_from_slice(&piece),
             PlayStep::Outcome(report) => {
-                ensure!(report.problems.is_empty(), "the replay did not go as recorded: {:?}", report.problems);
+                ensure!(report.problems.is_empty(), "the replay differs from the recording: {:?}", report.problems);
                 return Ok(learned);
             }
         }
@@ -181,7 +181,7 @@ async fn page(home: &Home, session: SessionId) -> anyhow::Result<Row> {
         let begun = Instant::now();
         let status = tokio::task::spawn_blocking(move || command.status()).await??;
         samples.add(begun.elapsed());
-        ensure!(status.success(), "the page was not made: {status}");
+        ensure!(status.success(), "could not write the page: {status}");
     }
     let floor = crate::floor::spawning(RUNS)?;
     let bytes = fs::metadata(&path)?.len();
@@ -211,7 +211,7 @@ async fn rewind() -> anyhow::Result<Row> {
         let begun = Instant::now();
         let done = snapshots.undo(session, &call.workspace, changes, false).await?;
         samples.add(begun.elapsed());
-        ensure!(done.changes.len() == CHANGED, "{} files were taken back", done.changes.len());
+        ensure!(done.changes.len() == CHANGED, "{} files were undone", done.changes.len());
         floor.add(took);
     }
     let figures = vec![Figure::millis("median", samples.median()).at_most(300.0)];

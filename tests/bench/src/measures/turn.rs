@@ -9,10 +9,10 @@ use agentd_proto::client::{NewSession, SessionChoice, StartRequest};
 use super::*;
 
 /// Observations of a turn.
-pub(crate) struct Seen {
+pub(crate) struct TurnRecord {
     pub(crate) session: SessionId,
     /// Time from the request to the first text.
-    pub(crate) first_words: Duration,
+    pub(crate) first_text: Duration,
     /// Time from the request to the end of the stream.
     pub(crate) whole: Duration,
     /// The concatenated text of all messages.
@@ -51,31 +51,31 @@ pub(crate) fn request(session: Option<SessionId>, slot: Option<Slot>) -> StartRe
     }
 }
 
-/// Runs a turn to its end. `on_words` is called once, when the first text arrives.
-pub(crate) async fn run(client: &Client, request: StartRequest, on_words: impl FnOnce()) -> anyhow::Result<Seen> {
+/// Runs a turn to its end. `on_text` is called once, when the first text arrives.
+pub(crate) async fn run(client: &Client, request: StartRequest, on_text: impl FnOnce()) -> anyhow::Result<TurnRecord> {
     let begun = Instant::now();
     let mut stream = client.turn(request).await?;
     let (mut words, mut messages, mut missed) = (String::new(), 0, 0);
-    let (mut first_words, mut on_words, mut result) = (None, Some(on_words), None);
+    let (mut first_text, mut on_text, mut result) = (None, Some(on_text), None);
     while let Some(event) = stream.next().await? {
         match event.kind {
             EventKind::ItemDelta { offset, text, .. } => {
-                first_words.get_or_insert_with(|| begun.elapsed());
-                on_words.take().into_iter().for_each(|call| call());
+                first_text.get_or_insert_with(|| begun.elapsed());
+                on_text.take().into_iter().for_each(|call| call());
                 missed = offset - (words.len() as u64).min(offset);
                 messages += 1;
                 words.push_str(&text);
             }
-            EventKind::TurnEnded { result: told } => result = Some(told),
+            EventKind::TurnEnded { result: outcome } => result = Some(outcome),
             _ => {}
         }
     }
     let whole = begun.elapsed();
-    let result = result.context("the turn has no end")?;
+    let result = result.context("the stream ended before the turn")?;
     if result.stop_reason != StopReason::Completed {
         bail!("the turn ended as {:?}: {:?}", result.stop_reason, result.error);
     }
     let session = stream.session_id();
-    let first_words = first_words.context("the turn said nothing")?;
-    Ok(Seen { session, first_words, whole, words, messages, missed, answer: result.text })
+    let first_text = first_text.context("the turn sent no text")?;
+    Ok(TurnRecord { session, first_text, whole, words, messages, missed, answer: result.text })
 }

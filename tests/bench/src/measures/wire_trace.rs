@@ -1,6 +1,6 @@
 //! The time that request tracing adds to a turn: two daemons in parallel, one of which records its requests.
 
-use super::{turn::Seen, *};
+use super::{turn::TurnRecord, *};
 
 /// Number of deltas in a response.
 const DELTAS: &str = "200";
@@ -21,23 +21,23 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     let (mut off, mut on) = ((Samples::default(), Samples::default()), (Samples::default(), Samples::default()));
     for number in 0..WARM_UP + TURNS {
         // The order alternates.
-        let (plain, kept) = if number % 2 == 0 {
+        let (plain, traced_time) = if number % 2 == 0 {
             let plain = ask(&quiet, sessions.0).await?;
             (plain, ask(&traced, sessions.1).await?)
         } else {
-            let kept = ask(&traced, sessions.1).await?;
-            (ask(&quiet, sessions.0).await?, kept)
+            let traced_time = ask(&traced, sessions.1).await?;
+            (ask(&quiet, sessions.0).await?, traced_time)
         };
         if number < WARM_UP {
             continue;
         }
-        off.0.add(plain.first_words);
+        off.0.add(plain.first_text);
         off.1.add(plain.whole);
-        on.0.add(kept.first_words);
-        on.1.add(kept.whole);
+        on.0.add(traced_time.first_text);
+        on.1.add(traced_time.whole);
     }
     let folder = with.data().join("traces").join(sessions.1.to_string());
-    let bytes = std::fs::metadata(folder.join("trace.jsonl")).context("no trace was kept")?.len();
+    let bytes = std::fs::metadata(folder.join("trace.jsonl")).context("no trace was stored")?.len();
     let share = (on.1.median() / off.1.median() - 1.0) * 100.0;
     let figures = vec![
         Figure::percent("of a turn", share).at_most(3.0),
@@ -59,6 +59,6 @@ async fn begin(daemon: &Daemon) -> anyhow::Result<SessionId> {
     Ok(turn::run(&daemon.client, turn::request(None, None), || {}).await?.session)
 }
 
-async fn ask(daemon: &Daemon, session: SessionId) -> anyhow::Result<Seen> {
+async fn ask(daemon: &Daemon, session: SessionId) -> anyhow::Result<TurnRecord> {
     turn::run(&daemon.client, turn::request(Some(session), None), || {}).await
 }

@@ -66,15 +66,15 @@ async fn first_tokens() -> anyhow::Result<Vec<Row>> {
         // The order rotates, so that none always follows the same one.
         measured.rotate_left(1);
         for Measured { daemon, bare, session, added, .. } in &mut measured {
-            let floor = bare.ask().await?.first_words;
-            let ours = turn::run(&daemon.client, turn::request(*session, None), || {}).await?.first_words;
+            let floor = bare.ask().await?.first_text;
+            let ours = turn::run(&daemon.client, turn::request(*session, None), || {}).await?.first_text;
             if number >= WARM_UP {
                 added.add_difference(ours, floor);
             }
         }
     }
     measured.rotate_right((WARM_UP + TURNS) % (1 + OTHERS.len()));
-    let (chat, others) = measured.split_first().context("there is a first wire")?;
+    let (chat, others) = measured.split_first().context("at least one wire")?;
     let of_chat = chat.added.median();
     let row = |(wire, of_wire): (Wire, &Measured)| {
         let added = of_wire.added.median();
@@ -103,7 +103,7 @@ async fn start(wire: Wire, model: &ModelProcess, recorder: &ModelServer) -> anyh
         turn::run(&daemon.client, turn::request(session, None), || {}).await?;
     }
     turn::run(&daemon.client, turn::request(session, Some(Slot::Reasoning)), || {}).await?;
-    let recorded = recorder.requests().pop().context("the daemon asked no model")?;
+    let recorded = recorder.requests().pop().context("the daemon sent no model request")?;
     let bare = BareClient::new(&model.base_url)?.over(wire.bare).with_body(recorded.text.into_bytes());
     Ok(Measured { daemon, bare, session, added: Samples::default(), _home: home })
 }
@@ -183,12 +183,12 @@ fn repeated(model: &ModelServer) -> f64 {
 /// Cache markers are removed.
 fn parts(request: &Recorded) -> Vec<String> {
     let whole = ["tools", "system", "instructions"].iter().filter_map(|field| request.body.get(field));
-    let said = ["messages", "input"].iter().filter_map(|field| request.body[*field].as_array()).flatten();
+    let messages = ["messages", "input"].iter().filter_map(|field| request.body[*field].as_array()).flatten();
     let of_message = |message: &Value| match message["content"].as_array() {
         Some(blocks) => blocks.iter().map(|block| format!("{}{block}", message["role"])).collect(),
         None => vec![message.to_string()],
     };
-    let parts = whole.map(Value::to_string).chain(said.flat_map(of_message));
+    let parts = whole.map(Value::to_string).chain(messages.flat_map(of_message));
     parts.map(|part| part.replace(r#","cache_control":{"type":"ephemeral"}"#, "").replace(MARK_FIRST, "{")).collect()
 }
 
@@ -203,8 +203,8 @@ fn results(request: &Recorded) -> usize {
 
 /// Returns true if the last message is from the user.
 fn asks(request: &Recorded) -> bool {
-    let said = ["messages", "input"].iter().find_map(|field| request.body[*field].as_array());
-    let Some(last) = said.and_then(|said| said.last()) else { return false };
+    let messages = ["messages", "input"].iter().find_map(|field| request.body[*field].as_array());
+    let Some(last) = messages.and_then(|messages| messages.last()) else { return false };
     let has_result =
         last["content"].as_array().is_some_and(|blocks| blocks.iter().any(|block| block["type"] == "tool_result"));
     last["role"] == "user" && !has_result

@@ -21,7 +21,7 @@ async fn rejection_fails_the_call_and_always_skips_later_questions() {
     let asked = editor.decides("reject").await;
     assert_eq!((&asked["toolCall"]["title"], &asked["sessionId"]), (&json!(format!("`$ {COMMAND}`")), &json!(session)));
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
-    assert_eq!(editor.came("tool_call_update").last().unwrap()["status"], "failed");
+    assert_eq!(editor.updates_of("tool_call_update").last().unwrap()["status"], "failed");
 
     asks(&world, "Made.");
     editor.decided(&session, "Do make it", "always").await;
@@ -37,8 +37,8 @@ async fn deferred_question_can_be_answered_by_agentctl() {
     let id = editor.begin_prompt(&session, "Make it").await;
     let (question, _) = editor.question("session/request_permission").await;
     editor.reply(question, json!({"outcome": {"outcome": "cancelled"}})).await;
-    let words = editor.update("agent_message_chunk").await;
-    assert!(words["content"]["text"].as_str().unwrap().contains("agentctl answer"), "{words:#}");
+    let update = editor.update("agent_message_chunk").await;
+    assert!(update["content"]["text"].as_str().unwrap().contains("agentctl answer"), "{update:#}");
     let open = world.questions().await;
     world.ok(["answer", &id_of(&open[0]), "approve"]).await;
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
@@ -53,7 +53,7 @@ async fn question_answered_elsewhere_is_withdrawn_from_the_editor() {
     let open = world.questions().await;
     world.ok(["answer", &id_of(&open[0]), "approve"]).await;
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
-    assert_eq!(editor.told[0]["params"]["requestId"], question, "{:#?}", editor.told);
+    assert_eq!(editor.notifications[0]["params"]["requestId"], question, "{:#?}", editor.notifications);
     // A late answer has no effect.
     editor.reply(question, json!({"outcome": {"outcome": "selected", "optionId": "reject"}})).await;
     assert_eq!(editor.prompt(&session, "Are you there?").await, "end_turn");
@@ -98,7 +98,7 @@ async fn ask_human_uses_a_form_if_the_editor_supports_forms() {
     assert_eq!(form["requestedSchema"]["properties"]["choice"]["enum"], json!(["red", "green"]));
     editor.reply(question, json!({"action": "accept", "content": {"choice": "green"}})).await;
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
-    assert!(told(&world).contains("green"), "{}", told(&world));
+    assert!(last_result(&world).contains("green"), "{}", last_result(&world));
 }
 
 #[tokio::test]
@@ -106,10 +106,10 @@ async fn without_forms_the_next_message_answers_the_question() {
     let (world, mut editor, session, _) = opened().await;
     asks_human(&world);
     assert_eq!(editor.prompt(&session, "Paint it").await, "end_turn");
-    let words = editor.words("agent_message_chunk");
-    assert!(words.contains("**Which colour?**") && words.contains("2  green"), "{words}");
+    let text = editor.words("agent_message_chunk");
+    assert!(text.contains("**Which colour?**") && text.contains("2  green"), "{text}");
     assert_eq!(editor.prompt(&session, "2").await, "end_turn");
-    assert!(told(&world).contains("green"), "{}", told(&world));
+    assert!(last_result(&world).contains("green"), "{}", last_result(&world));
     assert!(editor.words("agent_message_chunk").ends_with("Painted."));
     // It did not count as a turn.
     let shown = world.client().await.session(&session).await.unwrap();
@@ -126,11 +126,12 @@ async fn turn_resumed_elsewhere_is_shown_once_with_the_next_prompt() {
     idle(&world, &session).await;
     world.model.reply(Reply::text("Anything else?"));
     assert_eq!(editor.prompt(&session, "Thanks").await, "end_turn");
-    let words = editor.words("agent_message_chunk");
-    assert!(words.ends_with("Painted.Anything else?"), "{words}");
+    let answer = editor.words("agent_message_chunk");
+    assert!(answer.ends_with("Painted.Anything else?"), "{answer}");
     // The call has ended, and nothing is reported twice.
-    let ends = editor.came("tool_call_update").into_iter().filter(|update| update["status"] == "completed").count();
-    assert_eq!((ends, words.matches("Painted.").count()), (1, 1));
+    let ends =
+        editor.updates_of("tool_call_update").into_iter().filter(|update| update["status"] == "completed").count();
+    assert_eq!((ends, answer.matches("Painted.").count()), (1, 1));
 }
 
 #[tokio::test]
@@ -143,7 +144,7 @@ async fn question_raised_between_prompts_is_shown_once() {
     assert_eq!(editor.prompt(&session, "Paint it").await, "end_turn");
     let first = world.questions().await;
     world.ok(["answer", &id_of(&first[0]), "the left one"]).await;
-    until("the second question", || async {
+    until("the second question is pending", || async {
         world.questions().await.pop().filter(|open| open["id"] != first[0]["id"])
     })
     .await;
@@ -151,9 +152,9 @@ async fn question_raised_between_prompts_is_shown_once() {
     assert_eq!(editor.prompt(&session, "Are you there?").await, "end_turn");
     assert!(editor.words("agent_message_chunk").contains("Which colour?"));
     assert_eq!(editor.prompt(&session, "red").await, "end_turn");
-    let words = editor.words("agent_message_chunk");
-    assert!(words.ends_with("Painted.") && words.matches("Which colour?").count() == 1, "{words}");
-    assert!(told(&world).contains("red"), "{}", told(&world));
+    let answer = editor.words("agent_message_chunk");
+    assert!(answer.ends_with("Painted.") && answer.matches("Which colour?").count() == 1, "{answer}");
+    assert!(last_result(&world).contains("red"), "{}", last_result(&world));
 }
 
 #[tokio::test]
@@ -165,7 +166,7 @@ async fn subagent_approval_is_asked_in_the_parent_session() {
     let asked = editor.decides("approve").await;
     assert_eq!((&asked["sessionId"], &asked["toolCall"]["title"]), (&json!(session), &json!(format!("`$ {COMMAND}`"))));
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
-    let calls = editor.came("tool_call");
+    let calls = editor.updates_of("tool_call");
     let child = calls.iter().find(|call| call["toolCallId"] == asked["toolCall"]["toolCallId"]);
     assert!(child.unwrap()["title"].as_str().unwrap().starts_with("⤷ subagent: `$ touch"), "{calls:#?}");
     assert!(editor.updates.iter().all(|update| update["sessionId"] == session.as_str()));
@@ -193,7 +194,7 @@ async fn edit_with_hidden_characters_is_shown_escaped_for_approval() {
         let of_path = written.replace('\\', "\\u{5c}");
         let is_shown = first.contains(&written) || first.contains(&of_path);
         assert!(is_shown && first.starts_with("```"), "{first}");
-        for shown in [asked, editor.came("tool_call").pop().unwrap()] {
+        for shown in [asked, editor.updates_of("tool_call").pop().unwrap()] {
             let (raw, escaped) = (sign.to_string(), json!(sign.to_string()).to_string());
             let shown = shown.to_string();
             assert!(!shown.contains(&raw) && !shown.contains(escaped.trim_matches('"')), "{shown}");

@@ -34,12 +34,12 @@ async fn edit_is_diffed_against_the_buffer_and_written_to_it() {
     world.model.reply(edit("unsaved", "edited")).reply(Reply::text("Done."));
     let id = editor.begin_prompt(&session, "Edit it").await;
     let asked = editor.decides("approve").await;
-    assert!(told(&world).contains("unsaved"), "{}", told(&world));
+    assert!(last_result(&world).contains("unsaved"), "{}", last_result(&world));
     has_all(&asked["toolCall"]["content"].to_string(), &["-unsaved", "+edited"]);
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
     assert_eq!(editor.files.texts[&file], "one\nedited\n");
     assert_eq!(on_disk(&file), "one\nedited\n");
-    let writes = editor.files.asked.iter().filter(|(what, _)| what == "write").count();
+    let writes = editor.files.asked.iter().filter(|(method, _)| method == "write").count();
     assert_eq!(writes, 1, "{:?}", editor.files.asked);
     // Undo restores the user's unsaved text.
     world.ok(["undo", &session]).await;
@@ -69,7 +69,7 @@ async fn buffer_changed_during_the_question_is_not_overwritten() {
     editor.files.texts.insert(file.clone(), "one\ntyped meanwhile\n".to_owned());
     editor.reply(question, json!({"outcome": {"outcome": "selected", "optionId": "approve"}})).await;
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
-    assert!(told(&world).contains("changed since"), "{}", told(&world));
+    assert!(last_result(&world).contains("changed since"), "{}", last_result(&world));
     assert_eq!(editor.files.texts[&file], "one\ntyped meanwhile\n");
 }
 
@@ -79,7 +79,7 @@ async fn model_is_informed_if_the_editor_does_not_save() {
     editor.files.saves = false;
     world.model.reply(edit("unsaved", "edited")).reply(Reply::text("Done."));
     editor.decided(&session, "Edit it", "approve").await;
-    assert!(told(&world).contains("not saved"), "{}", told(&world));
+    assert!(last_result(&world).contains("not saved"), "{}", last_result(&world));
     assert_eq!((editor.files.texts[&file].as_str(), on_disk(&file).as_str()), ("one\nedited\n", "one\nsaved\n"));
 }
 
@@ -88,13 +88,13 @@ async fn read_only_editor_keeps_its_unsaved_text() {
     let (world, mut editor, session, file) = dirty_in(json!({"fs": {"readTextFile": true}})).await;
     world.model.reply(edit("unsaved", "edited")).reply(Reply::text("It is not saved."));
     assert_eq!(editor.prompt(&session, "Edit it").await, "end_turn");
-    assert!(told(&world).contains("unsaved changes"), "{}", told(&world));
+    assert!(last_result(&world).contains("unsaved changes"), "{}", last_result(&world));
     // Once saved, it is edited on the disk.
     editor.files.texts.insert(file.clone(), "one\nsaved\n".to_owned());
     world.model.reply(edit("saved", "edited")).reply(Reply::text("Done."));
     editor.decided(&session, "Edit it now", "approve").await;
     assert_eq!(on_disk(&file), "one\nedited\n");
-    assert!(editor.files.asked.iter().all(|(what, _)| what == "read"), "{:?}", editor.files.asked);
+    assert!(editor.files.asked.iter().all(|(method, _)| method == "read"), "{:?}", editor.files.asked);
 }
 
 #[tokio::test]
@@ -106,7 +106,7 @@ async fn editor_exit_during_a_read_falls_back_to_the_disk() {
     editor.question("fs/read_text_file").await;
     drop(editor);
     idle(&world, &session).await;
-    assert!(told(&world).contains("saved"), "{}", told(&world));
+    assert!(last_result(&world).contains("saved"), "{}", last_result(&world));
     assert_eq!(on_disk(&file), "one\nsaved\n");
 }
 
@@ -123,7 +123,11 @@ async fn cancel_does_not_wait_for_an_unresponsive_editor() {
     editor.reply(question.clone(), json!({"content": "late"})).await;
     editor.files.is_silent = false;
     assert_eq!(editor.prompt(&session, "Are you there?").await, "end_turn");
-    assert!(editor.told.iter().any(|told| told["params"]["requestId"] == question), "{:#?}", editor.told);
+    assert!(
+        editor.notifications.iter().any(|notification| notification["params"]["requestId"] == question),
+        "{:#?}",
+        editor.notifications
+    );
 }
 
 #[tokio::test]
@@ -146,7 +150,7 @@ async fn invalid_buffer_text_from_the_editor_is_rejected() {
         world.model.reply(edit("saved", "edited")).reply(Reply::text("It did not work."));
         assert_eq!(editor.prompt(&session, "Edit it").await, "end_turn");
         assert_eq!(on_disk(&file), "one\nsaved\n");
-        assert!(!editor.files.asked.iter().any(|(what, _)| what == "write"));
+        assert!(!editor.files.asked.iter().any(|(method, _)| method == "write"));
     }
 }
 
@@ -165,5 +169,5 @@ async fn turn_joined_by_an_editor_uses_its_buffers() {
     world.model.reply(Reply::tool_call("read_file", json!({"path": "a.txt"}))).reply(Reply::text("Read."));
     world.ok(["run", "Work", "--session", &session, "--detach"]).await;
     editor.decided(&session, "And read", "approve").await;
-    assert!(told(&world).contains("unsaved"), "{}", told(&world));
+    assert!(last_result(&world).contains("unsaved"), "{}", last_result(&world));
 }

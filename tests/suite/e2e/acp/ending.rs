@@ -18,7 +18,7 @@ fn is_added(kind: &EventKind) -> bool {
 async fn a_cancelled_prompt_is_answered_as_cancelled() {
     let (world, mut editor, session, _) = opened().await;
     for by_id in [false, true] {
-        world.model.reply(Reply::text("I begin and never end").hang_behind("begin"));
+        world.model.reply(Reply::text("I begin and never end").hang_after_text("begin"));
         let id = editor.begin_prompt(&session, "Go").await;
         editor.update("agent_message_chunk").await;
         let second = editor.begin_prompt(&session, "Go faster").await;
@@ -49,7 +49,7 @@ async fn cancel_closes_open_questions() {
     editor.reply(question, json!({"outcome": {"outcome": "cancelled"}})).await;
     assert_eq!(editor.ends(id).await["stopReason"], "cancelled");
     assert_eq!(world.ok(["interrupts", "--json"]).await.json(), json!([]));
-    assert_eq!(editor.came("tool_call_update").pop().unwrap()["status"], "failed");
+    assert_eq!(editor.updates_of("tool_call_update").pop().unwrap()["status"], "failed");
 }
 
 #[tokio::test]
@@ -61,14 +61,14 @@ async fn prompt_is_added_to_a_running_turn_of_another_client() {
         .reply(Reply::text("Both are done."));
     let other = world.spawn_agentctl(["run", "--session", &session, "First", "--on-interrupt", "approve"]);
     let client = world.client().await;
-    until("it runs", || async { client.session(&session).await.unwrap().live_turn }).await;
+    until("the turn is running", || async { client.session(&session).await.unwrap().live_turn }).await;
     let id = editor.begin_prompt(&session, "And second").await;
     let mut events = client.subscribe(&session, 0, false).await.unwrap();
     events.stored_until(is_added).await;
     fs::write(folder.join("go"), "").unwrap();
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
     assert_eq!(editor.words("agent_message_chunk"), "Both are done.");
-    assert!(editor.came("user_message_chunk").is_empty(), "what was typed is on the screen");
+    assert!(editor.updates_of("user_message_chunk").is_empty(), "the editor's own input is not echoed");
     other.output(Vec::new()).await.exits(0);
     assert_eq!(client.session(&session).await.unwrap().session.summary.turns, 1);
 }
@@ -79,14 +79,16 @@ async fn loaded_session_streams_a_running_turn_and_can_cancel_it() {
     for (method, is_closed) in [("session/load", false), ("session/resume", true)] {
         let mut first = Editor::start(&world).await;
         let (session, folder) = first.session(&world).await;
-        world.model.reply(Reply::deltas(["I begin ", "and never end"]).hold_behind("begin").hang_behind("never"));
+        world
+            .model
+            .reply(Reply::deltas(["I begin ", "and never end"]).hold_after_text("begin").hang_after_text("never"));
         first.begin_prompt(&session, "Go").await;
         first.update("agent_message_chunk").await;
         drop(first);
 
         let mut editor = Editor::start(&world).await;
         editor.gives(method, json!({"sessionId": session, "cwd": folder, "mcpServers": []})).await;
-        assert_eq!(editor.came("user_message_chunk").len(), usize::from(method == "session/load"));
+        assert_eq!(editor.updates_of("user_message_chunk").len(), usize::from(method == "session/load"));
         world.model.go_on();
         while !editor.words("agent_message_chunk").contains("I begin and never") {
             editor.read().await.unwrap();
@@ -123,7 +125,7 @@ async fn load_shows_messages_the_model_read_and_omits_the_withdrawn() {
     world.model.reply(Reply::tool_call("run_bash_command", json!({"command": WAIT}))).reply(Reply::never());
     let other = world.spawn_agentctl(["run", "--session", &session, "First.", "--on-interrupt", "approve"]);
     let client = world.client().await;
-    until("it runs", || async { client.session(&session).await.unwrap().live_turn }).await;
+    until("the turn is running", || async { client.session(&session).await.unwrap().live_turn }).await;
     let mut events = client.subscribe(&session, 0, false).await.unwrap();
     let id = editor.begin_prompt(&session, "Second.").await;
     events.stored_until(is_added).await;
@@ -144,7 +146,10 @@ async fn load_shows_messages_the_model_read_and_omits_the_withdrawn() {
 #[tokio::test]
 async fn prompt_after_load_follows_the_running_turn_without_repeats() {
     let (world, mut first, session, folder) = opened().await;
-    world.model.reply(Reply::deltas(["I begin", " and end. "]).hold_behind("begin")).reply(Reply::text("Heard you."));
+    world
+        .model
+        .reply(Reply::deltas(["I begin", " and end. "]).hold_after_text("begin"))
+        .reply(Reply::text("Heard you."));
     first.begin_prompt(&session, "Go").await;
     first.update("agent_message_chunk").await;
     drop(first);
@@ -159,7 +164,7 @@ async fn prompt_after_load_follows_the_running_turn_without_repeats() {
     events.stored_until(is_added).await;
     world.model.go_on();
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
-    assert_eq!(editor.words("agent_message_chunk"), "I begin and end. Heard you.", "each word once");
+    assert_eq!(editor.words("agent_message_chunk"), "I begin and end. Heard you.", "no text is repeated");
 }
 
 #[tokio::test]
@@ -167,14 +172,14 @@ async fn turn_continues_after_the_daemon_is_killed() {
     let (mut world, mut editor, session, _) = opened().await;
     world
         .model
-        .reply(Reply::text("I begin and never end").hang_behind("begin"))
+        .reply(Reply::text("I begin and never end").hang_after_text("begin"))
         .default_reply(Reply::text("I went on."));
     let id = editor.begin_prompt(&session, "Go").await;
     editor.update("agent_message_chunk").await;
     world.daemon.crash().await;
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
-    let words = editor.words("agent_message_chunk");
-    assert!(words.ends_with("*(Interrupted; starting over.)*\n\nI went on."), "{words}");
+    let answer = editor.words("agent_message_chunk");
+    assert!(answer.ends_with("*(Interrupted; starting over.)*\n\nI went on."), "{answer}");
 }
 
 #[tokio::test]

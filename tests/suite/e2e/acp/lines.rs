@@ -7,7 +7,7 @@ async fn initialize_starts_no_daemon_and_lists_capabilities() {
     let home = TempHome::new();
     let mut editor = Editor::silent(&home);
     let greeting = editor.gives("initialize", json!({"protocolVersion": 7, "clientCapabilities": {}})).await;
-    assert_eq!(greeting["protocolVersion"], 1, "the one that is spoken here");
+    assert_eq!(greeting["protocolVersion"], 1, "the supported protocol version");
     let can = &greeting["agentCapabilities"];
     assert_eq!((&can["loadSession"], &can["promptCapabilities"]["image"]), (&json!(true), &json!(true)), "{can:#}");
     assert!(can["promptCapabilities"]["audio"] != json!(true) && can["mcpCapabilities"]["http"] == json!(true));
@@ -23,18 +23,18 @@ async fn initialize_starts_no_daemon_and_lists_capabilities() {
 async fn invalid_requests_get_the_matching_error_code() {
     let (_world, mut editor, session, folder) = opened().await;
     let id = "0193a5b2-7c1d-7000-8000-000000000001";
-    let there = json!({"sessionId": id, "cwd": folder, "mcpServers": []});
-    let mut check = async |method: &str, params: Value, code: i64, words: &str| {
-        let (came, message) = editor.fails(method, params.clone()).await;
-        assert!(came == code && message.contains(words), "{method} {params}: {came} {message}");
+    let params = json!({"sessionId": id, "cwd": folder, "mcpServers": []});
+    let mut check = async |method: &str, params: Value, code: i64, text: &str| {
+        let (received, message) = editor.fails(method, params.clone()).await;
+        assert!(received == code && message.contains(text), "{method} {params}: {received} {message}");
     };
     check("session/dance", json!({}), -32601, "session/dance").await;
     check("logout", json!({}), -32601, "logout").await;
     check("session/prompt", json!({}), -32602, "sessionId").await;
     check("session/prompt", json!({"sessionId": id, "prompt": []}), -32002, "Session not found").await;
     check("session/prompt", json!({"sessionId": session, "prompt": []}), -32602, "empty").await;
-    check("session/load", there.clone(), -32002, "Session not found").await;
-    check("session/resume", there, -32002, "Session not found").await;
+    check("session/load", params.clone(), -32002, "Session not found").await;
+    check("session/resume", params, -32002, "Session not found").await;
     check("session/load", json!({"sessionId": "x", "cwd": folder, "mcpServers": []}), -32002, "Session not found")
         .await;
     check("session/close", json!({"sessionId": id}), -32002, "Session not found").await;
@@ -59,8 +59,8 @@ async fn unparsable_response_defers_its_question() {
     let (question, _) = editor.question("session/request_permission").await;
     editor.running.write(&format!("{{\"jsonrpc\":\"2.0\",\"id\":{question},\"result\":{{\"outcome\":\n")).await;
     // The question is deferred: it stays open, and the turn waits.
-    let words = editor.update("agent_message_chunk").await;
-    assert!(words["content"]["text"].as_str().unwrap().contains("still open"), "{words:#}");
+    let update = editor.update("agent_message_chunk").await;
+    assert!(update["content"]["text"].as_str().unwrap().contains("still open"), "{update:#}");
     editor.notify("session/cancel", json!({"sessionId": session})).await;
     assert_eq!(editor.ends(id).await["stopReason"], "cancelled");
 }

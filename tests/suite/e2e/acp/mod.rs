@@ -20,7 +20,7 @@ use jsonschema::Validator;
 use super::*;
 
 /// Result of the last call, as sent to the model.
-fn told(world: &World) -> String {
+fn last_result(world: &World) -> String {
     let request = world.model.requests().pop().unwrap();
     let result = request.messages().iter().rfind(|message| message["role"] == "tool").unwrap();
     result["content"].as_str().unwrap().to_owned()
@@ -69,14 +69,14 @@ struct Editor {
     /// Requests received from the agent.
     asked: Vec<Value>,
     /// Other notifications received from the agent.
-    told: Vec<Value>,
+    notifications: Vec<Value>,
     /// Files that are open in the editor.
-    files: HeldFiles,
+    files: OpenFiles,
 }
 
 /// Files that are open in an editor.
 #[derive(Default)]
-struct HeldFiles {
+struct OpenFiles {
     /// Texts of the buffers.
     texts: HashMap<PathBuf, String>,
     /// True if buffers are saved whenever their text changes.
@@ -89,7 +89,7 @@ struct HeldFiles {
     asked: Vec<(String, PathBuf)>,
 }
 
-impl HeldFiles {
+impl OpenFiles {
     /// The response to a request; `None` if it is not answered.
     fn answer(&mut self, method: &str, params: &Value) -> Option<Result<Value, Value>> {
         let path = PathBuf::from(params["path"].as_str().unwrap());
@@ -153,8 +153,8 @@ impl Editor {
             last: 0,
             updates: Vec::new(),
             asked: Vec::new(),
-            told: Vec::new(),
-            files: HeldFiles::default(),
+            notifications: Vec::new(),
+            files: OpenFiles::default(),
         }
     }
 
@@ -191,7 +191,7 @@ impl Editor {
         match (method, line.get("id")) {
             ("$/cancel_request", _) => {
                 self.checker.check("CancelRequestNotification", &params);
-                self.told.push(line);
+                self.notifications.push(line);
             }
             ("session/update", None) => {
                 self.checker.check("SessionNotification", &params);
@@ -209,7 +209,7 @@ impl Editor {
                 self.checker.check(&definition(method, "Request"), &params);
                 self.asked.push(line);
             }
-            _ => panic!("an unknown notification: {line:#}"),
+            _ => panic!("unknown notification: {line:#}"),
         }
         Some(None)
     }
@@ -221,7 +221,7 @@ impl Editor {
             match self.read().await {
                 Some(Some((answered, line))) if answered == id => return line,
                 Some(_) => {}
-                None => panic!("it ended before it answered {id}"),
+                None => panic!("the bridge exited before answering request {id}"),
             }
         }
     }
@@ -242,7 +242,7 @@ impl Editor {
     async fn fails(&mut self, method: &str, params: Value) -> (i64, String) {
         let id = self.begin(method, params).await;
         let answer = self.answer_to(id).await;
-        let error = answer.get("error").unwrap_or_else(|| panic!("it went well: {answer:#}"));
+        let error = answer.get("error").unwrap_or_else(|| panic!("expected an error: {answer:#}"));
         (error["code"].as_i64().unwrap(), error["message"].as_str().unwrap().to_owned())
     }
 
@@ -280,19 +280,22 @@ impl Editor {
             if let Some(at) = self.updates.iter().position(is_kind) {
                 return self.updates.remove(at)["update"].clone();
             }
-            assert!(self.read().await.is_some(), "no {kind} came");
+            assert!(self.read().await.is_some(), "no {kind} update received");
         }
     }
 
     /// All received updates of a kind.
-    fn came(&self, kind: &str) -> Vec<Value> {
+    fn updates_of(&self, kind: &str) -> Vec<Value> {
         let updates = self.updates.iter().map(|params| params["update"].clone());
         updates.filter(|update| update["sessionUpdate"] == kind).collect()
     }
 
     /// Concatenated text of all received updates of a kind.
     fn words(&self, kind: &str) -> String {
-        self.came(kind).iter().filter_map(|update| update["content"]["text"].as_str().map(str::to_owned)).collect()
+        self.updates_of(kind)
+            .iter()
+            .filter_map(|update| update["content"]["text"].as_str().map(str::to_owned))
+            .collect()
     }
 
     /// The agent's next request: its ID and parameters.
@@ -302,7 +305,7 @@ impl Editor {
                 let line = self.asked.remove(at);
                 return (line["id"].clone(), line["params"].clone());
             }
-            assert!(self.read().await.is_some(), "no {method} came");
+            assert!(self.read().await.is_some(), "no {method} request received");
         }
     }
 

@@ -2,9 +2,9 @@
 
 use super::*;
 
-fn fake(name: &str, how: &str) -> Value {
+fn fake(name: &str, mode: &str) -> Value {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("mcp/fake_server.py");
-    json!({"name": name, "command": "python3", "args": [path, how], "env": [{"name": "KEY", "value": "s3cret-key"}]})
+    json!({"name": name, "command": "python3", "args": [path, mode], "env": [{"name": "KEY", "value": "s3cret-key"}]})
 }
 
 impl Editor {
@@ -20,7 +20,7 @@ impl Editor {
 /// The tool of the session's only working server.
 async fn tool(world: &World, session: &str) -> String {
     let client = world.client().await;
-    until("it has a tool", async || {
+    until("the server has a tool", async || {
         let servers = client.session_servers(session).await.unwrap();
         servers.iter().find_map(|server| server.tools.first().cloned())
     })
@@ -29,7 +29,7 @@ async fn tool(world: &World, session: &str) -> String {
 
 /// Makes the model call a tool once in each turn.
 fn calls(world: &World, tool: String) {
-    world.will(Reply::tool_call(&tool, json!({"text": "now"})));
+    world.script_reply(Reply::tool_call(&tool, json!({"text": "now"})));
 }
 
 #[tokio::test]
@@ -48,13 +48,13 @@ async fn editor_server_is_used_and_stops_with_the_session() {
     let asked = editor.decides("approve").await;
     assert!(asked["toolCall"].to_string().contains("act"), "{asked:#}");
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
-    assert!(told(&world).contains("acted: now"), "{}", told(&world));
+    assert!(last_result(&world).contains("acted: now"), "{}", last_result(&world));
     let server: u32 = world.read("started").lines().last().unwrap().parse().unwrap();
     assert!(world.processes().contains(&server));
-    assert!(editor.came("notice").is_empty(), "the one that works is not told of");
+    assert!(editor.updates_of("notice").is_empty(), "no notice about a working server");
 
     editor.gives("session/close", json!({"sessionId": session})).await;
-    until_true("it is gone", || !world.processes().contains(&server)).await;
+    until_true("the server has exited", || !world.processes().contains(&server)).await;
     assert_eq!(world.client().await.session_servers(&session).await.unwrap(), []);
     assert!(!world.log().contains("s3cret"), "{}", world.log());
 }
@@ -66,8 +66,8 @@ async fn broken_server_is_reported_in_the_first_turn_without_notices() {
     let session = editor.session_with(&world, &[fake("tools", "broken")]).await;
     world.model.reply(Reply::text("Hello."));
     editor.prompt(&session, "Hi").await;
-    let words = editor.words("agent_message_chunk");
-    assert!(words.contains("tools of the editor is not available") && words.ends_with("Hello."), "{words}");
+    let answer = editor.words("agent_message_chunk");
+    assert!(answer.contains("tools of the editor is not available") && answer.ends_with("Hello."), "{answer}");
 }
 
 #[tokio::test]
@@ -82,14 +82,14 @@ async fn session_servers_are_restored_after_a_daemon_kill() {
     let (question, _) = editor.question("session/request_permission").await;
     world.daemon.crash().await;
     let client = world.client().await;
-    until("they are brought again", || async {
+    until("the servers are started again", || async {
         let servers = client.session_servers(&session).await.unwrap();
         servers.iter().any(|server| !server.tools.is_empty()).then_some(())
     })
     .await;
     editor.reply(question, json!({"outcome": {"outcome": "selected", "optionId": "approve"}})).await;
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
-    assert!(told(&world).contains("acted: now"), "{}", told(&world));
+    assert!(last_result(&world).contains("acted: now"), "{}", last_result(&world));
 }
 
 #[tokio::test]
@@ -98,11 +98,11 @@ async fn loading_replaces_session_servers_unless_the_list_is_empty() {
     let mut editor = Editor::start(&world).await;
     let session = editor.session_with(&world, &[fake("first", "ok")]).await;
     let mut other = Editor::start(&world).await;
-    let there =
+    let params =
         |servers: &[Value]| json!({"sessionId": session, "cwd": world.path().join("shop"), "mcpServers": servers});
-    other.gives("session/resume", there(&[])).await;
+    other.gives("session/resume", params(&[])).await;
     assert!(tool(&world, &session).await.starts_with("mcp_first-"));
-    other.gives("session/load", there(&[fake("second", "ok")])).await;
+    other.gives("session/load", params(&[fake("second", "ok")])).await;
     assert!(tool(&world, &session).await.starts_with("mcp_second-"));
     // Closing a session ends its servers.
     editor.gives("session/close", json!({"sessionId": session})).await;

@@ -18,9 +18,13 @@ async fn sessions_are_listed_by_folder_and_by_page() {
         let title = Some(format!("other {number}"));
         client.create_session(&agentd_proto::client::NewSession { title, ..Default::default() }).await.unwrap();
     }
-    let here = editor.gives("session/list", json!({"cwd": folder})).await;
-    assert_eq!((ids(&here), &here["sessions"][0]["title"]), (vec![session.as_str()], &json!("Greet me")), "{here:#}");
-    assert_eq!((&here["sessions"][0]["cwd"], here.get("nextCursor")), (&json!(folder), None));
+    let listed = editor.gives("session/list", json!({"cwd": folder})).await;
+    assert_eq!(
+        (ids(&listed), &listed["sessions"][0]["title"]),
+        (vec![session.as_str()], &json!("Greet me")),
+        "{listed:#}"
+    );
+    assert_eq!((&listed["sessions"][0]["cwd"], listed.get("nextCursor")), (&json!(folder), None));
     assert_eq!(editor.gives("session/list", json!({"cwd": "/nowhere"})).await["sessions"], json!([]));
 
     let first = editor.gives("session/list", json!({})).await;
@@ -55,9 +59,9 @@ async fn additional_directories_are_added_only_at_session_creation() {
     assert_eq!(listed["sessions"][0]["additionalDirectories"], json!([at("lib")]), "{listed:#}");
     // Only the user decides what a session may see.
     world.write("other/d.txt", "d");
-    let there =
+    let params =
         json!({"sessionId": session, "cwd": at("shop"), "mcpServers": [], "additionalDirectories": [at("other")]});
-    editor.gives("session/resume", there).await;
+    editor.gives("session/resume", params).await;
     let settings = world.client().await.session(&session).await.unwrap().session.settings;
     assert_eq!(settings.folders.iter().map(|folder| folder.path.clone()).collect::<Vec<_>>(), [at("lib")]);
     // A missing folder is skipped; one in a hidden place is read-only.
@@ -86,22 +90,22 @@ async fn a_session_is_loaded_with_its_history_and_resumed_without_it() {
     editor.leaves().await.exits(0);
 
     let mut editor = Editor::with(&world, json!({"_meta": {"terminal_output": true}})).await;
-    let there = json!({"sessionId": session, "cwd": folder, "mcpServers": []});
-    let loaded = editor.gives("session/load", there.clone()).await;
+    let params = json!({"sessionId": session, "cwd": folder, "mcpServers": []});
+    let loaded = editor.gives("session/load", params.clone()).await;
     // All updates arrived before the response.
     assert_eq!(
         (editor.words("user_message_chunk"), editor.words("agent_message_chunk")),
         ("Show it".to_owned(), "It is long.".to_owned())
     );
     assert_eq!(editor.words("agent_thought_chunk"), "I look.");
-    let calls = editor.came("tool_call");
+    let calls = editor.updates_of("tool_call");
     let titles: Vec<&Value> = calls.iter().map(|call| &call["title"]).collect();
     assert_eq!(titles, ["read_file /project/long.txt", "`$ touch /project/made`"]);
-    let done = editor.came("tool_call_update");
+    let done = editor.updates_of("tool_call_update");
     let text = done[0]["content"][0]["content"]["text"].as_str().unwrap();
     assert!(text.len() < 5_000 && text.contains("199: this") && text.contains("bytes left out"), "{text}");
     let all = format!("{calls:?}{done:?}");
-    assert!(!all.contains("terminal"), "no terminal of another time is named: {all}");
+    assert!(!all.contains("terminal"), "a finished terminal is still referenced: {all}");
     assert_eq!(loaded["modes"]["currentModeId"], "ask");
 
     // The history belongs to the same session: the model sees it.
@@ -109,8 +113,8 @@ async fn a_session_is_loaded_with_its_history_and_resumed_without_it() {
     assert!(world.model.requests().pop().unwrap().body.to_string().contains("It is long."));
 
     let mut other = Editor::start(&world).await;
-    other.gives("session/resume", there).await;
-    assert!(other.came("agent_message_chunk").is_empty() && other.came("tool_call").is_empty());
+    other.gives("session/resume", params).await;
+    assert!(other.updates_of("agent_message_chunk").is_empty() && other.updates_of("tool_call").is_empty());
     assert_eq!(other.prompt(&session, "And again?").await, "end_turn");
 }
 
@@ -150,10 +154,10 @@ async fn mode_and_model_changes_sync_in_both_directions() {
     assert_eq!(editor.update("current_mode_update").await["currentModeId"], "ask");
     client.rename_session(&session, "Another name").await.unwrap();
     assert_eq!(editor.update("session_info_update").await["title"], "Another name");
-    let news: Vec<Value> = editor.came("config_option_update");
+    let news: Vec<Value> = editor.updates_of("config_option_update");
     assert!(
         matches!(&news[..], [only] if only["configOptions"][0]["currentValue"] == "ask"),
-        "what it set is no news: {news:?}"
+        "the editor's own change is not reported back: {news:?}"
     );
     let (code, message) = editor.fails("session/set_config_option", option("model", "none")).await;
     assert!(code == -32602 && message.contains("model"), "{message}");
@@ -167,28 +171,28 @@ async fn rapid_option_changes_send_no_outdated_updates() {
         editor.begin("session/set_config_option", set).await;
     }
     while !editor.open.is_empty() {
-        editor.read().await.expect("it answers all of them");
+        editor.read().await.expect("every request is answered");
     }
     // Everything before this update has arrived.
     world.client().await.rename_session(&session, "All of it").await.unwrap();
     assert_eq!(editor.update("session_info_update").await["title"], "All of it");
-    assert_eq!(editor.came("config_option_update"), Vec::<Value>::new());
+    assert_eq!(editor.updates_of("config_option_update"), Vec::<Value>::new());
 }
 
 #[tokio::test]
 async fn a_closed_session_can_be_resumed_and_a_deleted_one_is_gone() {
     let (world, mut editor, session, folder) = opened().await;
-    world.model.reply(Reply::text("I begin and never end").hang_behind("begin"));
+    world.model.reply(Reply::text("I begin and never end").hang_after_text("begin"));
     let id = editor.begin_prompt(&session, "Go").await;
     editor.update("agent_message_chunk").await;
     editor.gives("session/close", json!({"sessionId": session})).await;
     assert_eq!(editor.ends(id).await["stopReason"], "cancelled");
     let prompt = json!({"sessionId": session, "prompt": [{"type": "text", "text": "Hi"}]});
     assert_eq!(editor.fails("session/prompt", prompt).await.0, -32002);
-    let there = json!({"sessionId": session, "cwd": folder, "mcpServers": []});
-    editor.gives("session/resume", there.clone()).await;
+    let params = json!({"sessionId": session, "cwd": folder, "mcpServers": []});
+    editor.gives("session/resume", params.clone()).await;
     editor.gives("session/delete", json!({"sessionId": session})).await;
-    assert_eq!(editor.fails("session/load", there).await.0, -32002);
+    assert_eq!(editor.fails("session/load", params).await.0, -32002);
     // Deleting it again succeeds.
     editor.gives("session/delete", json!({"sessionId": session})).await;
     assert_eq!(editor.gives("session/list", json!({})).await["sessions"], json!([]));

@@ -14,15 +14,15 @@ async fn text_reasoning_title_and_usage_are_streamed() {
     assert_eq!(editor.prompt(&session, "Good morning").await, "end_turn");
     assert_eq!(editor.words("agent_message_chunk"), "Good morning.");
     assert_eq!(editor.words("agent_thought_chunk"), "They greet me.");
-    let messages = editor.came("agent_message_chunk");
+    let messages = editor.updates_of("agent_message_chunk");
     assert!(messages.iter().all(|chunk| chunk["messageId"] == messages[0]["messageId"]), "{messages:#?}");
-    assert!(editor.came("user_message_chunk").is_empty(), "what was typed is on the screen");
+    assert!(editor.updates_of("user_message_chunk").is_empty(), "the editor's own input is not echoed");
     assert_eq!(editor.update("session_info_update").await["title"], "Good morning");
     let usage = editor.update("usage_update").await;
     assert!(usage["used"].as_u64().unwrap() > 0 && usage["size"].as_u64() > usage["used"].as_u64(), "{usage:#}");
 
     let seen = world.model.requests().last().unwrap().body.to_string();
-    assert!(seen.contains(folder.to_str().unwrap()), "the model is told the folder: {seen}");
+    assert!(seen.contains(folder.to_str().unwrap()), "the project folder is missing in the prompt: {seen}");
     assert_eq!(editor.leaves().await.exits(0).stderr, "");
 }
 
@@ -102,12 +102,12 @@ async fn edit_approval_shows_the_diff() {
 
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
     assert_eq!(fs::read_to_string(folder.join("a.txt")).unwrap(), "one\n2\n");
-    let told = editor.update("tool_call").await;
+    let update = editor.update("tool_call").await;
     assert_eq!(
-        (&told["toolCallId"], &told["status"], &told["content"]),
+        (&update["toolCallId"], &update["status"], &update["content"]),
         (&call["toolCallId"], &Value::Null, &json!([diff]))
     );
-    let last = editor.came("tool_call_update").pop().unwrap();
+    let last = editor.updates_of("tool_call_update").pop().unwrap();
     assert_eq!((&last["status"], &last["rawOutput"]["files"]), (&json!("completed"), &json!(["/project/a.txt"])));
 }
 
@@ -134,7 +134,7 @@ async fn command_output_streams_to_a_terminal_if_supported() {
     }
     fs::write(folder.join("go"), "").unwrap();
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
-    let last = editor.came("tool_call_update").pop().unwrap();
+    let last = editor.updates_of("tool_call_update").pop().unwrap();
     assert_eq!(
         (&last["status"], &last["_meta"]["terminal_exit"]["exit_code"]),
         (&json!("failed"), &json!(3)),
@@ -176,13 +176,13 @@ async fn pictures_resources_and_links_are_part_of_the_prompt() {
     assert_eq!(result["stopReason"], "end_turn");
     let request = world.model.requests().pop().unwrap();
     let seen = request.body.to_string();
-    for words in [
+    for phrase in [
         "Compare uploads/picture-2.png  /project/main.rs uploads/plan.txt Rules (zed:///agent/rules)",
         "/project/unsaved.rs",
         "fn unsaved() {}",
     ] {
         let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(squeezed(&seen).contains(&squeezed(words)), "{words} in {seen}");
+        assert!(squeezed(&seen).contains(&squeezed(phrase)), "{phrase} in {seen}");
     }
     assert_eq!(world.read(&format!("data/workspace/{session}/uploads/plan.txt")), "the plan");
 }

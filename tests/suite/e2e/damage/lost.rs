@@ -21,12 +21,12 @@ type Way = fn(&Path);
 /// A session without tool use has no folder that could reveal it, and all of it may still be in the log.
 #[tokio::test]
 async fn lost_wal_after_a_kill_is_reported_until_acknowledged() {
-    let ways: [(&str, Way); 3] = [
+    let cases: [(&str, Way); 3] = [
         ("was missing", |log| fs::remove_file(log).unwrap()),
         ("empty", |log| set_length(log, 0)),
         ("shorter", |log| set_length(log, 2_000)),
     ];
-    for (words, lose) in ways {
+    for (text, lose) in cases {
         let mut world = World::start().await;
         world.ok(["run", "before"]).await;
         world.daemon.restart().await;
@@ -34,19 +34,22 @@ async fn lost_wal_after_a_kill_is_reported_until_acknowledged() {
         world.daemon.kill9().await;
         lose(&world.daemon.data().join("agentd.db-wal"));
         world.daemon.restart().await;
-        until_true("the log tells", || world.log().contains(LOST)).await;
+        until_true("the log reports it", || world.log().contains(LOST)).await;
 
         // It is reported after the next start too, and everything else works.
         world.still_serves().await;
         world.daemon.restart().await;
-        let told = doctor(&world, 2).await;
-        assert!(told.contains(LOST) && told.contains(words) && told.contains("agentd.db-lost"), "{words}: {told}");
+        let report = doctor(&world, 2).await;
+        assert!(
+            report.contains(LOST) && report.contains(text) && report.contains("agentd.db-lost"),
+            "{text}: {report}"
+        );
         let status = world.json(["status"]).await;
-        assert!(status["problems"].to_string().contains(LOST), "{words}: {status}");
+        assert!(status["problems"].to_string().contains(LOST), "{text}: {status}");
 
         fs::remove_file(world.data().join("agentd.db-lost")).unwrap();
-        let told = doctor(&world, 0).await;
-        assert!(!told.contains(LOST), "{words}: somebody has seen it: {told}");
+        let report = doctor(&world, 0).await;
+        assert!(!report.contains(LOST), "{text}: reported again after it was seen: {report}");
     }
 }
 
@@ -54,12 +57,12 @@ async fn lost_wal_after_a_kill_is_reported_until_acknowledged() {
 async fn kill_alone_reports_no_loss() {
     let mut world = World::start().await;
     // Long enough that deleting it takes a while.
-    let words: String = (0..100_000).map(|number| format!("{number} ")).collect();
-    let pieces = words.as_bytes().chunks(1 << 16).map(|piece| String::from_utf8_lossy(piece).into_owned());
+    let text: String = (0..100_000).map(|number| format!("{number} ")).collect();
+    let pieces = text.as_bytes().chunks(1 << 16).map(|piece| String::from_utf8_lossy(piece).into_owned());
     world.model.default_reply(Reply::deltas(pieces));
-    for words in ["", "Say something", ""] {
-        if !words.is_empty() {
-            let result = world.ok(["run", words, "--output", "json"]).await.json();
+    for text in ["", "Say something", ""] {
+        if !text.is_empty() {
+            let result = world.ok(["run", text, "--output", "json"]).await.json();
             // A deletion empties the log while the daemon runs.
             let session = result["session_id"].as_str().unwrap();
             world.ok(["sessions", "delete", session, "--yes"]).await;
@@ -67,10 +70,10 @@ async fn kill_alone_reports_no_loss() {
             until_true("the log is empty", || log.metadata().unwrap().len() == 0).await;
         }
         world.daemon.crash().await;
-        assert!(!doctor(&world, 0).await.contains(LOST), "{words:?}");
+        assert!(!doctor(&world, 0).await.contains(LOST), "{text:?}");
     }
     assert_eq!(world.daemon.sigterm().await, Some(0));
-    assert!(!world.data().join("agentd.db-open").exists(), "a clean stop leaves no mark");
+    assert!(!world.data().join("agentd.db-open").exists(), "a clean stop removes the marker file");
 }
 
 /// A young journal is completely in its log, which would be discarded along with an empty database.
@@ -80,7 +83,7 @@ async fn wal_without_its_database_is_kept() {
     let (session, _) = worked(&world).await;
     world.daemon.kill9().await;
     let (journal, log) = (world.data().join("agentd.db"), world.data().join("agentd.db-wal"));
-    let (kept, logged) = (fs::read(&journal).unwrap(), fs::read(&log).unwrap());
+    let (stored, logged) = (fs::read(&journal).unwrap(), fs::read(&log).unwrap());
     for is_removed in [false, true] {
         if is_removed {
             fs::remove_file(&journal).unwrap()
@@ -88,9 +91,9 @@ async fn wal_without_its_database_is_kept() {
             set_length(&journal, 0)
         }
         world.agentctl(["start"]).await.fails().says(&["agentd.db", "agentd.db-wal", "hint:"]);
-        assert!(fs::read(&log).unwrap() == logged, "the log is left as it was");
+        assert!(fs::read(&log).unwrap() == logged, "the log is unchanged");
     }
-    fs::write(&journal, kept).unwrap();
+    fs::write(&journal, stored).unwrap();
     world.daemon.restart().await;
     world.ok(["sessions", "show", &session]).await;
     doctor(&world, 0).await;
@@ -122,16 +125,16 @@ async fn missing_data_folder_refuses_all_changes() {
     assert!(status["problems"].to_string().contains("was removed"), "{status}");
 
     let left: Vec<_> = fs::read_dir(&data).into_iter().flatten().map(|entry| entry.unwrap().path()).collect();
-    assert_eq!(left, Vec::<std::path::PathBuf>::new(), "nothing is made where the folder was");
+    assert_eq!(left, Vec::<std::path::PathBuf>::new(), "no file is created in place of the lost folder");
     let _ = fs::remove_dir(&data);
     fs::rename(&aside, &data).unwrap();
     let shown = world.json(["sessions", "show", &session]).await;
-    assert_eq!(shown["last_seq"], last_seq, "nothing was stored of what was refused");
+    assert_eq!(shown["last_seq"], last_seq, "a rejected request stores no event");
     world.ok(["run", "after", "--session", &session]).await;
     world.daemon.crash().await;
     doctor(&world, 0).await;
     let listed = world.json(["sessions", "list"]).await;
     let ids: Vec<&Value> = listed.as_array().unwrap().iter().map(|session| &session["id"]).collect();
-    assert_eq!(ids, [&json!(session)], "what was refused was not done");
+    assert_eq!(ids, [&json!(session)], "a rejected request has no effect");
     assert_eq!(world.json(["grants", "list"]).await, json!([]));
 }

@@ -6,9 +6,9 @@ use super::*;
 const SOUND: &str = "one\ntwo\nthree\n";
 
 /// The fake server with this behaviour.
-fn behaving(how: &str) -> Value {
+fn fake_server(mode: &str) -> Value {
     let script = folder().join("fake_server.py");
-    json!({"fake": {"command": "python3", "args": [script, how], "languages": {"fake": ["fk"]}}})
+    json!({"fake": {"command": "python3", "args": [script, mode], "languages": {"fake": ["fk"]}}})
 }
 
 /// Timeouts that are long enough on any busy machine.
@@ -16,8 +16,8 @@ pub(super) fn patient() -> Value {
     json!({"wait": "60s", "cold_wait": "60s", "request_timeout": "50s"})
 }
 
-pub(super) async fn with(how: &str, global: Value) -> World {
-    let world = world(global, behaving(how), &folder()).await;
+pub(super) async fn with(mode: &str, global: Value) -> World {
+    let world = world(global, fake_server(mode), &folder()).await;
     world.write("project/a.fk", SOUND);
     world
 }
@@ -31,9 +31,9 @@ impl World {
     fn fakes(&self) -> Vec<u32> {
         let is_fake = |pid: &u32| {
             let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            let mut words = line.split(|byte| *byte == 0);
-            words.next().is_some_and(|word| word.ends_with(b"python3"))
-                && words.any(|word| word.ends_with(b"fake_server.py"))
+            let mut args = line.split(|byte| *byte == 0);
+            args.next().is_some_and(|word| word.ends_with(b"python3"))
+                && args.any(|word| word.ends_with(b"fake_server.py"))
         };
         self.daemon.processes().into_iter().filter(is_fake).collect()
     }
@@ -45,16 +45,20 @@ pub(super) fn count(request: &Recorded) -> usize {
 
 #[tokio::test]
 async fn errors_are_reported_once_pushed_or_pulled() {
-    for how in ["works", "pulled", "unversioned", "slow"] {
-        let world = with(how, patient()).await;
+    for mode in ["works", "pulled", "unversioned", "slow"] {
+        let world = with(mode, patient()).await;
         world.write("project/a.fk", "one\ntwo\nBROKEN before\nODD\n");
         let moves = edit("a.fk", "one", "zero\none");
         let mends = edit("a.fk", "BROKEN two", "two");
         let requests = world.works(vec![breaks(), moves, mends, Reply::text("Done.")]).await;
-        let told = words(&requests[1]);
-        assert!(told.contains("/project/a.fk:2:1: error: this is broken: [31m BROKEN two (fake E1)"), "{how}: {told}");
-        assert!(!told.contains("BROKEN before (fake") && !told.contains("this is odd"), "{how}: {told}");
-        assert_eq!([1, 2, 3].map(|at| count(&requests[at])), [1, 1, 1], "{how}: once, and mending is silent");
+        let text = words(&requests[1]);
+        assert!(text.contains("/project/a.fk:2:1: error: this is broken: [31m BROKEN two (fake E1)"), "{mode}: {text}");
+        assert!(!text.contains("BROKEN before (fake") && !text.contains("this is odd"), "{mode}: {text}");
+        assert_eq!(
+            [1, 2, 3].map(|at| count(&requests[at])),
+            [1, 1, 1],
+            "{mode}: an error is reported once, and fixing it is not reported"
+        );
     }
 }
 
@@ -67,15 +71,21 @@ async fn server_cannot_read_secret_files_even_if_created_later() {
         write(path, &format!("TOKEN={number}"));
     }
     let requests = world.works(vec![breaks(), Reply::text("Done.")]).await;
-    let told = words(&requests[1]);
-    assert!(told.contains("plain.txt=plain words") && told.contains("a.fk:2:1") && !told.contains("TOKEN"), "{told}");
+    let result = words(&requests[1]);
+    assert!(
+        result.contains("plain.txt=plain words") && result.contains("a.fk:2:1") && !result.contains("TOKEN"),
+        "{result}"
+    );
     // Like editors save: a new file replaces the old one.
     let saved = world.write("saved", "TOKEN=5");
     fs::rename(saved, world.path().join("project/.env")).unwrap();
     write("deep/late/.env", "TOKEN=6");
     let requests = world.works(vec![edit("a.fk", "three", "BROKEN three"), Reply::text("Done.")]).await;
-    let told = words(&requests[1]);
-    assert!(told.contains("plain.txt=plain words") && told.contains("a.fk:3:1") && !told.contains("TOKEN"), "{told}");
+    let result = words(&requests[1]);
+    assert!(
+        result.contains("plain.txt=plain words") && result.contains("a.fk:3:1") && !result.contains("TOKEN"),
+        "{result}"
+    );
 }
 
 #[tokio::test]
@@ -85,7 +95,7 @@ async fn new_and_command_changed_files_are_checked() {
     let other = Reply::tool_call("write_file", json!({"path": "/project/new.txt", "content": "BROKEN text\n"}));
     let command = Reply::tool_call("run_bash_command", json!({"command": "echo BROKEN by command >> /project/a.fk"}));
     let requests = world.works(vec![other, made, command, Reply::text("Done.")]).await;
-    assert_eq!(count(&requests[1]), 0, "no server knows that kind of file");
+    assert_eq!(count(&requests[1]), 0, "no server handles this file type");
     assert!(words(&requests[2]).contains("/project/new.fk:1:1: error"), "{}", words(&requests[2]));
     assert!(words(&requests[3]).contains("/project/a.fk:4:1: error"), "{}", words(&requests[3]));
     assert_eq!(world.fakes().len(), 1);
@@ -95,8 +105,8 @@ async fn new_and_command_changed_files_are_checked() {
 async fn findings_of_a_cold_server_arrive_before_the_turn_ends() {
     let world = with("slow", json!({"wait": "60s", "cold_wait": "1ms"})).await;
     let requests = world.works(vec![breaks(), Reply::text("Done."), Reply::text("I saw it.")]).await;
-    assert_eq!(count(&requests[1]), 0, "nobody waits for it");
-    assert_eq!(requests.len(), 3, "the model is asked once more");
+    assert_eq!(count(&requests[1]), 0, "the edit does not wait for the server");
+    assert_eq!(requests.len(), 3, "the diagnostics cause one more request");
     assert_eq!(count(&requests[2]), 1);
 }
 
@@ -115,36 +125,36 @@ async fn misbehaving_server_costs_only_a_bounded_wait() {
         ("deaf", ""),
         ("missing", ""),
     ];
-    for (how, why) in cases {
+    for (mode, reason) in cases {
         // A busy machine may need seconds to start an interpreter.
-        let start = if how == "mute" { "1s" } else { "60s" };
+        let start = if mode == "mute" { "1s" } else { "60s" };
         let global = json!({
             "wait": "2s", "cold_wait": "2s", "request_timeout": "1s", "start_timeout": start, "memory_mib": 256
         });
-        let mut servers = behaving(how);
-        if how == "missing" {
+        let mut servers = fake_server(mode);
+        if mode == "missing" {
             servers["fake"]["command"] = json!("no-such-language-server");
         }
         let world = world(global, servers, &folder()).await;
         world.write("project/a.fk", SOUND);
         let requests = world.works(vec![breaks(), Reply::text("Done.")]).await;
-        assert_eq!(requests.len(), 2, "{how}");
-        assert_eq!(count(&requests[1]), 0, "{how}: {}", words(&requests[1]));
-        assert!(words(&requests[1]).contains("Edited /project/a.fk"), "{how}");
+        assert_eq!(requests.len(), 2, "{mode}");
+        assert_eq!(count(&requests[1]), 0, "{mode}: {}", words(&requests[1]));
+        assert!(words(&requests[1]).contains("Edited /project/a.fk"), "{mode}");
         world.still_serves().await;
         let log = || world.log();
-        if why == "ANYTHING" {
-            assert!(!log().contains("panicked"), "{how}: {}", log());
-        } else if why.is_empty() {
-            assert!(!log().contains("a language server failed"), "{how}: {}", log());
+        if reason == "ANYTHING" {
+            assert!(!log().contains("panicked"), "{mode}: {}", log());
+        } else if reason.is_empty() {
+            assert!(!log().contains("a language server failed"), "{mode}: {}", log());
         } else {
             let failed =
-                || async { log().lines().any(|line| line.contains("failed") && line.contains(why)).then_some(()) };
-            until(&format!("{how} is in the log"), failed).await;
+                || async { log().lines().any(|line| line.contains("failed") && line.contains(reason)).then_some(()) };
+            until(&format!("the log contains the failure of {mode}"), failed).await;
         }
-        assert_eq!(log().contains("a language server was started"), how != "missing", "{how}");
-        assert_eq!(world.daemon.sigterm().await, Some(0), "{how}: {}", world.log());
-        until_true("nothing is left", || world.processes().is_empty()).await;
+        assert_eq!(log().contains("a language server was started"), mode != "missing", "{mode}");
+        assert_eq!(world.daemon.sigterm().await, Some(0), "{mode}: {}", world.log());
+        until_true("no process is left", || world.processes().is_empty()).await;
     }
 }
 
@@ -152,7 +162,7 @@ async fn misbehaving_server_costs_only_a_bounded_wait() {
 async fn crashing_server_is_given_up_until_a_reload() {
     let global = json!({"wait": "30s", "cold_wait": "30s"});
     let world = with("crashes", global.clone()).await;
-    let log_says = |words: &str| world.log().matches(words).count();
+    let log_says = |phrase: &str| world.log().matches(phrase).count();
     // It is restarted after each backoff, as long as it is needed.
     let mut turns = 0;
     while !world.log().contains("is disabled") && turns < 60 {
@@ -164,7 +174,7 @@ async fn crashing_server_is_given_up_until_a_reload() {
     }
     assert_eq!(log_says("a language server failed"), 4, "{}", world.log());
     world.write("project/a.fk", SOUND);
-    world.write("config/languages.yaml", languages(patient(), behaving("works")));
+    world.write("config/languages.yaml", languages(patient(), fake_server("works")));
     world.ok(["reload"]).await;
     let requests = world.works(vec![breaks(), Reply::text("Done.")]).await;
     assert_eq!(count(&requests[1]), 1, "{}", world.log());
@@ -179,28 +189,28 @@ async fn shared_server_stops_when_idle_and_with_the_daemon() {
     let first = world.fakes();
     let mends = edit("a.fk", "BROKEN two", "two");
     world.works(vec![mends, Reply::text("Done.")]).await;
-    assert_eq!((first.len(), world.fakes()), (1, first), "another session, the same server");
-    until_true("it was stopped", || world.fakes().is_empty()).await;
+    assert_eq!((first.len(), world.fakes()), (1, first), "both sessions share one server");
+    until_true("the server is stopped", || world.fakes().is_empty()).await;
     let requests = world.works(vec![breaks(), Reply::text("Done.")]).await;
-    assert_eq!(count(&requests[1]), 1, "it is started again");
+    assert_eq!(count(&requests[1]), 1, "the server is restarted");
     world.daemon.kill9().await;
-    until_true("it ended with the daemon", || world.fakes().is_empty()).await;
+    until_true("the server exits with the daemon", || world.fakes().is_empty()).await;
     world.daemon.restart().await;
     let requests = world.works(vec![edit("a.fk", "one", "BROKEN one"), Reply::text("Done.")]).await;
-    let told = words(&requests[1]);
-    assert!(told.contains("BROKEN one (fake E1)") && !told.contains("BROKEN two (fake E1)"), "{told}");
+    let result = words(&requests[1]);
+    assert!(result.contains("BROKEN one (fake E1)") && !result.contains("BROKEN two (fake E1)"), "{result}");
 }
 
 #[tokio::test]
 async fn server_has_no_network_and_writes_only_its_own_files() {
     // Even if commands may use the network.
     let agentd = json!({"sandbox": {"read": [folder()], "network": true}}).to_string();
-    let languages = languages(patient(), behaving("network"));
+    let languages = languages(patient(), fake_server("network"));
     let world = World::with_files(&[("config/agentd.yaml", &agentd), ("config/languages.yaml", &languages)]).await;
     world.write("project/a.fk", "foo\n");
     let call = ("references", json!({"path": "/project/a.fk", "line": 1, "symbol": "foo"}));
-    let told = ask(&world, vec![call]).await;
-    assert!(told[0].contains("closed-held-written"), "{told:?}");
+    let results = ask(&world, vec![call]).await;
+    assert!(results[0].contains("closed-held-written"), "{results:?}");
     assert!(!world.path().join("project/made").exists());
 }
 
@@ -213,8 +223,8 @@ async fn without_the_sandbox_no_server_runs() {
     let requests = world.works(vec![breaks(), Reply::text("Done.")]).await;
     assert_eq!((count(&requests[1]), world.fakes().len()), (0, 0));
     assert!(world.log().contains("the sandbox is off"), "{}", world.log());
-    let told = ask(&world, vec![("diagnostics", json!({"path": "/project/a.fk"}))]).await;
-    assert!(told[0].contains("E_TOOL") && told[0].contains("the sandbox is off"), "{told:?}");
+    let results = ask(&world, vec![("diagnostics", json!({"path": "/project/a.fk"}))]).await;
+    assert!(results[0].contains("E_TOOL") && results[0].contains("the sandbox is off"), "{results:?}");
 }
 
 /// Results of calls of tools that are loaded by mentioning them.
@@ -235,7 +245,7 @@ async fn code_tools_query_servers_and_a_rename_can_be_undone() {
     let at = |line: u32| json!({"path": "/project/a.fk", "line": line, "symbol": "foo"});
     let mut rename = at(1);
     rename["new_name"] = json!("bar");
-    let told = ask(
+    let results = ask(
         &world,
         vec![
             ("definition", at(2)),
@@ -247,12 +257,15 @@ async fn code_tools_query_servers_and_a_rename_can_be_undone() {
         ],
     )
     .await;
-    assert!(told[0].contains("/project/a.fk:1:1: foo = 1") && told[0].contains("/usr/lib/fake/b.fk:5:1"), "{told:?}");
-    assert!(told[1].contains("/project/a.fk:2:5: say foo"), "{told:?}");
-    assert!(told[2].contains("/project/other.fk:2:1: error: this is broken"), "{told:?}");
-    assert!(told[3].contains("/project/a.fk (2 places); /project/other.fk (1 place)"), "{told:?}");
-    assert!(told[4].contains("E_TOOL") && told[4].contains("has 2 lines"), "{told:?}");
-    assert!(told[5].contains("no language server"), "{told:?}");
+    assert!(
+        results[0].contains("/project/a.fk:1:1: foo = 1") && results[0].contains("/usr/lib/fake/b.fk:5:1"),
+        "{results:?}"
+    );
+    assert!(results[1].contains("/project/a.fk:2:5: say foo"), "{results:?}");
+    assert!(results[2].contains("/project/other.fk:2:1: error: this is broken"), "{results:?}");
+    assert!(results[3].contains("/project/a.fk (2 places); /project/other.fk (1 place)"), "{results:?}");
+    assert!(results[4].contains("E_TOOL") && results[4].contains("has 2 lines"), "{results:?}");
+    assert!(results[5].contains("no language server"), "{results:?}");
     assert_eq!(world.read("project/a.fk"), "bar = 1\nsay bar\n");
     assert_eq!(world.read("project/other.fk"), "bar?\nBROKEN\n");
     world.ok(["undo"]).await;
@@ -267,29 +280,29 @@ async fn diagnostics_reflect_changes_by_other_programs() {
     let diagnostics = async || ask(&world, vec![("diagnostics", json!({"path": "/project/a.fk"}))]).await.remove(0);
     for (text, is_broken) in [("fine\n", false), ("BROKEN\n", true), ("fine again\n", false)] {
         world.write("project/b.fk", text);
-        let told = diagnostics().await;
-        assert_eq!(told.contains("what it imports is broken"), is_broken, "{text}: {told}");
+        let result = diagnostics().await;
+        assert_eq!(result.contains("what it imports is broken"), is_broken, "{text}: {result}");
     }
 }
 
 #[tokio::test]
 async fn rename_outside_the_project_or_the_rules_changes_nothing() {
     // Hooks are run by git, so changing one needs more than permission to edit source code.
-    for (how, expected) in [
+    for (mode, expected) in [
         ("escapes", "outside the project"),
         ("hooks", "which the rules do not allow"),
         ("wrong", "something other than `foo`"),
     ] {
-        let world = with(how, patient()).await;
+        let world = with(mode, patient()).await;
         world.write("project/a.fk", "foo\n");
         world.write("project/other.fk", "foo\n");
         world.write("project/.git/hooks/other.fk", "foo\n");
         let rename = json!({"path": "/project/a.fk", "line": 1, "symbol": "foo", "new_name": "bar"});
-        let told = ask(&world, vec![("rename_symbol", rename)]).await;
-        assert!(told[0].contains(expected), "{how}: {told:?}");
-        assert!(how == "wrong" || told[0].contains("nothing was changed"), "{how}: {told:?}");
+        let results = ask(&world, vec![("rename_symbol", rename)]).await;
+        assert!(results[0].contains(expected), "{mode}: {results:?}");
+        assert!(mode == "wrong" || results[0].contains("nothing was changed"), "{mode}: {results:?}");
         for file in ["project/a.fk", "project/other.fk", "project/.git/hooks/other.fk"] {
-            assert_eq!(world.read(file), "foo\n", "{how}");
+            assert_eq!(world.read(file), "foo\n", "{mode}");
         }
     }
 }
@@ -300,14 +313,14 @@ async fn rename_does_not_report_earlier_errors() {
     world.write("project/a.fk", "foo\nBROKEN before\n");
     world.write("project/other.fk", "foo\nBROKEN before\n");
     let rename = json!({"path": "/project/a.fk", "line": 1, "symbol": "foo", "new_name": "bar"});
-    let told = ask(&world, vec![("rename_symbol", rename)]).await;
-    assert!(told[0].contains("Renamed"), "{told:?}");
+    let results = ask(&world, vec![("rename_symbol", rename)]).await;
+    assert!(results[0].contains("Renamed"), "{results:?}");
     assert_eq!(count(world.model.requests().last().unwrap()), 0, "{}", words(world.model.requests().last().unwrap()));
 }
 
 #[tokio::test]
 async fn code_tools_are_off_without_a_server() {
-    let mut servers = behaving("works");
+    let mut servers = fake_server("works");
     servers["fake"]["command"] = json!("no-such-language-server");
     let world = world(patient(), servers.clone(), &folder()).await;
     let tier = || async {
@@ -326,7 +339,7 @@ async fn code_tools_are_off_without_a_server() {
     world.ok(["reload"]).await;
     assert_eq!(tier().await, "off");
     world.agentctl(["doctor"]).await.shows(&["rustup component add fake-analyzer"]);
-    world.write("config/languages.yaml", languages(patient(), behaving("works")));
+    world.write("config/languages.yaml", languages(patient(), fake_server("works")));
     world.ok(["reload"]).await;
     assert_eq!(tier().await, "discovered");
     world.agentctl(["doctor"]).await.shows(&["language servers: fake"]);

@@ -23,10 +23,10 @@ async fn type_error_of_an_edit_is_reported_and_its_fix_is_silent() {
     let mends = edit("app.py", "\"four\"", "4");
     let requests = world.works(vec![breaks, mends, Reply::text("Done.")]).await;
     assert_eq!(requests.len(), 3, "{}", world.log());
-    let told = words(&requests[1]);
-    assert!(told.contains(BROUGHT) && told.contains("/project/app.py:5:14: error: "), "{told}\n{}", world.log());
-    assert!(told.contains("reportArgumentType"), "{told}");
-    assert_eq!(words(&requests[2]).matches(BROUGHT).count(), 1, "the second edit mends it");
+    let result = words(&requests[1]);
+    assert!(result.contains(BROUGHT) && result.contains("/project/app.py:5:14: error: "), "{result}\n{}", world.log());
+    assert!(result.contains("reportArgumentType"), "{result}");
+    assert_eq!(words(&requests[2]).matches(BROUGHT).count(), 1, "the second edit fixes the error");
     // Earlier messages were not rewritten.
     let (before, after) = (requests[1].messages(), requests[2].messages());
     assert_eq!(before, &after[..before.len()]);

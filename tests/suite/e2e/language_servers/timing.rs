@@ -17,22 +17,22 @@ impl World {
 
 #[tokio::test]
 async fn answers_of_a_loading_server_are_ignored_until_it_is_ready() {
-    for how in ["loads", "progresses"] {
+    for mode in ["loads", "progresses"] {
         // It loads for longer than the request timeout.
         let mut global = patient();
         global["request_timeout"] = json!("3s");
-        let world = with(how, global).await;
+        let world = with(mode, global).await;
         world.write("project/a.fk", "one\ntwo\nBROKEN before\n");
         let requests = world.works(vec![breaks(), Reply::text("Done.")]).await;
-        let told = words(&requests[1]);
-        assert!(told.contains("BROKEN two (fake") && !told.contains("BROKEN before (fake"), "{how}: {told}");
-        assert!(!world.log().contains("a language server failed"), "{how}: {}", world.log());
+        let result = words(&requests[1]);
+        assert!(result.contains("BROKEN two (fake") && !result.contains("BROKEN before (fake"), "{mode}: {result}");
+        assert!(!world.log().contains("a language server failed"), "{mode}: {}", world.log());
 
-        let world = with(how, patient()).await;
+        let world = with(mode, patient()).await;
         world.write("project/a.fk", "foo\n");
         let call = ("references", json!({"path": "/project/a.fk", "line": 1, "symbol": "foo"}));
-        let told = ask(&world, vec![call]).await;
-        assert!(told[0].contains("/project/a.fk:1:1"), "{how}: {told:?}");
+        let results = ask(&world, vec![call]).await;
+        assert!(results[0].contains("/project/a.fk:1:1"), "{mode}: {results:?}");
     }
 }
 
@@ -43,8 +43,8 @@ async fn concurrent_sessions_get_their_own_errors() {
     let turn = |file: &'static str| vec![edit(file, "two", "BROKEN two"), Reply::text("Done.")].into_iter();
     let turns = std::sync::Mutex::new([("FIRST", turn("a.fk")), ("SECOND", turn("b.fk"))]);
     world.model.respond_with(move |request| {
-        let (said, mut turns) = (words(request), turns.lock().unwrap());
-        let own = turns.iter_mut().find(|(prompt, _)| said.contains(prompt));
+        let (text, mut turns) = (words(request), turns.lock().unwrap());
+        let own = turns.iter_mut().find(|(prompt, _)| text.contains(prompt));
         own.and_then(|(_, replies)| replies.next()).unwrap_or_else(|| Reply::text("over"))
     });
     tokio::join!(world.says("FIRST", &[]), world.says("SECOND", &[]));
@@ -60,7 +60,7 @@ async fn late_diagnostics_are_rechecked_in_the_next_turn() {
     let world = with("slow", json!({"wait": "100ms", "cold_wait": "100ms"})).await;
     world.write("project/b.fk", "one\ntwo\n");
     let requests = world.works(vec![breaks(), Reply::text("Done.")]).await;
-    assert_eq!(count(requests.last().unwrap()), 0, "it takes a second");
+    assert_eq!(count(requests.last().unwrap()), 0, "the slow server is not waited for");
     // Its diagnostics for that text arrive after the turn.
     tokio::time::sleep(Duration::from_secs(5)).await;
     world.write("project/a.fk", "one\ntwo\nthree\n");
@@ -71,7 +71,7 @@ async fn late_diagnostics_are_rechecked_in_the_next_turn() {
     world.says("Go on.", &["--continue"]).await;
     let last = world.model.requests().pop().unwrap();
     assert!(words(&last).contains("Edited /project/c.txt") && words(&last).contains("BROKEN two"), "{}", words(&last));
-    assert_eq!(count(&last), 0, "a person has mended it: {}", words(&last));
+    assert_eq!(count(&last), 0, "the error that the user fixed is reported: {}", words(&last));
 }
 
 #[tokio::test]
@@ -101,13 +101,13 @@ async fn server_is_notified_of_external_file_changes() {
     world.write("project/a.fk", "foo\n");
     world.write("project/known.fk", "");
     let references = || ("references", json!({"path": "/project/a.fk", "line": 1, "symbol": "foo"}));
-    let told = ask(&world, vec![references()]).await;
-    assert!(!told[0].contains("/told/"), "{told:?}");
+    let results = ask(&world, vec![references()]).await;
+    assert!(!results[0].contains("/changed/"), "{results:?}");
     world.write("project/known.fk", "changed by hand");
     world.write("project/sub/new.fk", "");
     let write = ("write_file", json!({"path": "/project/settings.toml", "content": "a = 1\n"}));
-    let told: Vec<String> = ask(&world, vec![write, references()]).await;
+    let results: Vec<String> = ask(&world, vec![write, references()]).await;
     for (name, change) in [("settings.toml", 1), ("known.fk", 2), ("new.fk", 1)] {
-        assert!(told[1].contains(&format!("/told/{name}-{change}")), "{name}: {told:?}");
+        assert!(results[1].contains(&format!("/changed/{name}-{change}")), "{name}: {results:?}");
     }
 }

@@ -3,8 +3,8 @@
 use super::*;
 
 /// A server whose calls run without approval, so that the only questions are its own.
-async fn trusted(how: &str) -> World {
-    let mut fake = behaving(how);
+async fn trusted(mode: &str) -> World {
+    let mut fake = fake_server(mode);
     fake["tools"]["act"]["effect"] = json!("read");
     fake["call_timeout"] = json!("3s");
     world(json!({"fake": fake})).await
@@ -19,8 +19,8 @@ async fn form_answer_is_validated_before_the_server_gets_it() {
     assert_eq!(asked["question"], "The MCP server fake asks: Who are you?", "{asked:#}");
     let context = asked["context"].as_str().unwrap();
     assert!(context.contains("- age (integer, required)") && context.contains("- name (string"), "{context}");
-    let answer = async |id: &Value, words: &str| {
-        world.ok(["answer", id.as_str().unwrap(), words]).await;
+    let answer = async |id: &Value, text: &str| {
+        world.ok(["answer", id.as_str().unwrap(), text]).await;
     };
     answer(&asked["id"], r#"{"name": "Ada", "age": "old"}"#).await;
     let again = world.asked().await;
@@ -28,22 +28,22 @@ async fn form_answer_is_validated_before_the_server_gets_it() {
     assert!(again["context"].as_str().unwrap().contains("Invalid answer: `age`"), "{again:#}");
     answer(&again["id"], r#"{"name": "Ada", "age": 36}"#).await;
     running.output(Vec::new()).await.exits(0);
-    let told = tool_texts(world.model.requests().last().unwrap());
-    assert!(told.contains(r#"{"action": "accept", "content": {"#) && told.contains(r#""age": 36"#), "{told}");
-    world.all_are_gone().await;
+    let result = tool_texts(world.model.requests().last().unwrap());
+    assert!(result.contains(r#"{"action": "accept", "content": {"#) && result.contains(r#""age": 36"#), "{result}");
+    world.assert_all_exit().await;
 }
 
 #[tokio::test]
 async fn server_that_asks_endlessly_is_stopped_after_eight_questions() {
     // There is no user, or the question remains unanswered.
-    for (how, on_interrupt) in [("asks", "deny"), ("asks_at_once", "wait")] {
-        let world = trusted(how).await;
+    for (mode, on_interrupt) in [("asks", "deny"), ("asks_at_once", "wait")] {
+        let world = trusted(mode).await;
         world.model_calls("mcp_fake_act", json!({}));
-        assert_eq!(world.ok(["run", "Go", "--on-interrupt", on_interrupt]).await.stdout.trim(), "over", "{how}");
-        let told = tool_texts(world.model.requests().last().unwrap());
-        assert!(told.contains("asked the user more than 8 times"), "{how}: {told}");
-        assert_eq!(world.json(["interrupts"]).await, json!([]), "{how}");
-        world.ends_well().await;
+        assert_eq!(world.ok(["run", "Go", "--on-interrupt", on_interrupt]).await.stdout.trim(), "over", "{mode}");
+        let result = tool_texts(world.model.requests().last().unwrap());
+        assert!(result.contains("asked the user more than 8 times"), "{mode}: {result}");
+        assert_eq!(world.json(["interrupts"]).await, json!([]), "{mode}");
+        world.assert_clean_end().await;
     }
 }
 
@@ -58,20 +58,20 @@ async fn question_is_withdrawn_when_its_call_is_lost() {
     drop(running);
     world.daemon.restart().await;
     assert_eq!(world.json(["interrupts"]).await, json!([]));
-    assert_eq!(world.read("acted").lines().count(), 1, "it was not called again");
-    world.ends_well().await;
+    assert_eq!(world.read("acted").lines().count(), 1, "the tool was called again");
+    world.assert_clean_end().await;
 }
 
 /// It has the same name, but is another program.
 #[tokio::test]
 async fn approved_call_does_not_run_on_a_reconfigured_server() {
-    let mut world = world(json!({"fake": behaving("ok")})).await;
+    let mut world = world(json!({"fake": fake_server("ok")})).await;
     world.model_calls("mcp_fake_act", json!({}));
     let mut running = world.spawn_agentctl(["run", "Go", "--on-interrupt", "wait", "--output", "stream-json"]);
     let (raised, _) = running.event("interrupt_raised").await;
     world.daemon.kill9().await;
     drop(running);
-    let mut other = behaving("ok");
+    let mut other = fake_server("ok");
     other["args"].as_array_mut().unwrap().push(json!("another"));
     world.write("config/mcp_servers.yaml", json!({"servers": {"fake": other}}).to_string());
     world.daemon.restart().await;
@@ -85,8 +85,8 @@ async fn approved_call_does_not_run_on_a_reconfigured_server() {
         &tool_texts(world.model.requests().last().unwrap()),
         &["the configuration of its MCP server has changed since the user was asked"],
     );
-    assert!(!world.path().join("acted").exists(), "it ran");
-    world.ends_well().await;
+    assert!(!world.path().join("acted").exists(), "the tool was called");
+    world.assert_clean_end().await;
 }
 
 #[tokio::test]
@@ -111,5 +111,5 @@ async fn question_of_a_finished_call_is_withdrawn() {
     drop(running);
     world.daemon.restart().await;
     assert_eq!(world.json(["interrupts"]).await, json!([]));
-    world.ends_well().await;
+    world.assert_clean_end().await;
 }

@@ -4,7 +4,7 @@ use super::*;
 
 #[tokio::test]
 async fn servers_can_be_listed_started_stopped_and_logged() {
-    let world = world(json!({"fake": behaving("flood"), "off": {"command": "x", "enabled": false}})).await;
+    let world = world(json!({"fake": fake_server("flood"), "off": {"command": "x", "enabled": false}})).await;
     let state = async || {
         let listed = world.json(["mcp", "list"]).await;
         let state = |at: usize| listed[at]["state"].as_str().unwrap().to_owned();
@@ -17,10 +17,10 @@ async fn servers_can_be_listed_started_stopped_and_logged() {
     let logs = world.ok(["mcp", "logs", "fake"]).await.stdout;
     assert!(logs.contains("the last words") && !logs.contains('\u{1b}'), "{logs}");
     world.ok(["mcp", "stop", "fake"]).await;
-    assert_eq!(world.of_servers(), [0u32; 0], "it is gone when the command returns");
+    assert_eq!(world.of_servers(), [0u32; 0], "the server is still running after the command");
     assert_eq!(state().await.0, "stopped");
     world.agentctl(["mcp", "start", "fkae"]).await.exits(2).says(&["did you mean `fake`?"]);
-    world.all_are_gone().await;
+    world.assert_all_exit().await;
 }
 
 #[tokio::test]
@@ -46,22 +46,22 @@ async fn import_takes_valid_servers_and_locates_invalid_ones() {
     assert!(left["worse"].starts_with(&format!("{file}:8:")), "{left:#?}");
     let listed = world.json(["mcp", "list"]).await;
     assert_eq!((listed.as_array().unwrap().len(), &listed[0]["name"]), (1, &json!("good-one")), "{listed:#}");
-    world.all_are_gone().await;
+    world.assert_all_exit().await;
 }
 
 #[tokio::test]
 async fn failing_server_reports_why_and_is_always_retried() {
-    let world = world(json!({"fake": behaving("broken"), "gone": {"command": "no-such-program"}})).await;
+    let world = world(json!({"fake": fake_server("broken"), "gone": {"command": "no-such-program"}})).await;
     for _ in 0..4 {
         let output = world.agentctl(["mcp", "start", "fake"]).await.exits(1);
         output.says(&["exit code 3", "no such key: SECRET_THING", "agentctl mcp logs fake"]);
     }
     world.agentctl(["mcp", "test", "gone"]).await.exits(1).says(&["could not start `no-such-program`"]);
     let calls = vec![("mcp_fake_act", json!({})); 4];
-    let (told, _) = world.call_all(calls, &["--on-interrupt", "approve"]).await;
-    assert!(told.iter().all(|told| told.contains("The call did not run")), "{told:#?}");
-    assert!(told[3].contains("next retry in"), "{told:#?}");
-    world.ends_well().await;
+    let (results, _) = world.call_all(calls, &["--on-interrupt", "approve"]).await;
+    assert!(results.iter().all(|result| result.contains("The call did not run")), "{results:#?}");
+    assert!(results[3].contains("next retry in"), "{results:#?}");
+    world.assert_clean_end().await;
 }
 
 #[tokio::test]
@@ -74,8 +74,8 @@ async fn add_and_import_keep_the_users_file_content() {
     let add = ["mcp", "add", "new", "--env", "A=b", "--", "python3", fake.to_str().unwrap(), "ok"];
     world.ok(add).await.says(&["added new"]);
     let text = fs::read_to_string(&path).unwrap();
-    for kept in ["# mine\n", "# all of them\n", "  # the first\n", "  old: {command: cat, enabled: false} # why\n"] {
-        assert!(text.contains(kept), "{kept:?} is missing in {text}");
+    for part in ["# mine\n", "# all of them\n", "  # the first\n", "  old: {command: cat, enabled: false} # why\n"] {
+        assert!(text.contains(part), "{part:?} is missing in {text}");
     }
     let tested = world.json(["mcp", "test", "new"]).await;
     assert_eq!(tested["tools"], json!(["mcp_new_act"]), "{tested:#}");
@@ -102,5 +102,5 @@ async fn add_and_import_keep_the_users_file_content() {
     assert_eq!(left, ["asks", "new", "the name `More Files`"], "{imported:#}");
     let listed = world.ok(["mcp", "list"]).await.stdout;
     assert!(["More-Files", "new", "old"].iter().all(|name| listed.contains(name)), "{listed}");
-    world.all_are_gone().await;
+    world.assert_all_exit().await;
 }

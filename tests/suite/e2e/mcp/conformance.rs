@@ -93,12 +93,12 @@ async fn server_passes_the_conformance_suite() {
                 if scenario == "server-stateless" {
                     args.extend(["--expected-failures", expected.to_str().unwrap()]);
                 }
-                run(revision, &scenario, &args).unwrap_or_else(|why| panic!("{scenario} of {revision}:\n{why}"));
+                run(revision, &scenario, &args).unwrap_or_else(|reason| panic!("{scenario} of {revision}:\n{reason}"));
                 continue;
             }
             let is_known =
                 OF_OTHERS.iter().any(|name| scenario.starts_with(name)) || OF_HTTP.contains(&scenario.as_str());
-            assert!(is_known, "{scenario} of {revision} is neither run nor left out for a reason");
+            assert!(is_known, "{scenario} of {revision} is neither run nor skipped with a reason");
         }
     }
 }
@@ -119,8 +119,8 @@ fn run(revision: &str, scenario: &str, args: &[&str]) -> Result<(), String> {
         .current_dir(folder.path())
         .output()
         .unwrap();
-    let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    if status.success() { Ok(()) } else { Err(format!("{}\n{}", said(&stdout), said(&stderr))) }
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    if status.success() { Ok(()) } else { Err(format!("{}\n{}", text(&stdout), text(&stderr))) }
 }
 
 /// `agentctl mcp serve` with an HTTP bridge.
@@ -138,7 +138,9 @@ impl Served {
         command.envs(agentctl.get_envs().filter_map(|(name, value)| Some((name, value?))));
         let bridge = command.stdin(Stdio::null()).spawn().unwrap();
         let mut served = Self { bridge, url: String::new() };
-        let port = until("it listens", || async { Some(home.read("port")).filter(|port| port.ends_with('\n')) }).await;
+        let port =
+            until("the server is listening", || async { Some(home.read("port")).filter(|port| port.ends_with('\n')) })
+                .await;
         served.url = format!("http://127.0.0.1:{}/mcp", port.trim());
         served
     }

@@ -3,20 +3,20 @@
 use super::*;
 
 /// A server of the newer era, unless its home contains the file `old`.
-fn newer(how: &str) -> Value {
+fn newer(mode: &str) -> Value {
     let program = fake().with_file_name("fake_newer.py");
-    json!({"command": "python3", "args": [program, how], "tools": {"act": {"always_available": true}}})
+    json!({"command": "python3", "args": [program, mode], "tools": {"act": {"always_available": true}}})
 }
 
 /// A daemon with this server.
-async fn daemon(how: &str) -> World {
-    world(json!({"fake": newer(how)})).await
+async fn daemon(mode: &str) -> World {
+    world(json!({"fake": newer(mode)})).await
 }
 
 /// A daemon with this server and a model that calls it once. Its calls run without approval, so that the only questions
 /// are its own.
-async fn calls_once(how: &str) -> World {
-    let mut fake = newer(how);
+async fn calls_once(mode: &str) -> World {
+    let mut fake = newer(mode);
     fake["tools"]["act"]["effect"] = json!("read");
     let world = world(json!({"fake": fake})).await;
     world.model_calls("mcp_fake_act", json!({}));
@@ -32,30 +32,30 @@ fn started(world: &World) -> Vec<String> {
 async fn server_era_is_detected_once() {
     let mut world = daemon("ok").await;
     assert!(world.act("now").await.contains("acted: "));
-    assert_eq!(started(&world), ["new", "new"], "it was started again to be asked in its way");
+    assert_eq!(started(&world), ["new", "new"], "the server is restarted with the detected protocol");
     let listed = world.json(["mcp", "list"]).await;
     holds(&listed[0], json!({"protocol": "2026-07-28", "says_it_is": "fake 2"}));
-    world.servers_are_gone().await;
+    world.assert_servers_exit().await;
     assert!(world.act("again").await.contains("acted: "));
     world.daemon.restart().await;
     assert!(world.act("and again").await.contains("acted: "));
-    assert_eq!(started(&world).len(), 4, "it is known, also after a restart of the daemon");
+    assert_eq!(started(&world).len(), 4, "the protocol is remembered across a restart of the daemon");
     let greetings = world.read("asked").lines().filter(|method| *method == "initialize").count();
     assert_eq!(greetings, 1);
-    world.all_are_gone().await;
+    world.assert_all_exit().await;
 }
 
 #[tokio::test]
 async fn wrong_cached_era_is_corrected() {
     let world = daemon("ok").await;
     assert!(world.act("now").await.contains("acted: "));
-    world.servers_are_gone().await;
+    world.assert_servers_exit().await;
     world.write("old", "");
-    assert!(world.act("now").await.contains("acted: "), "it is asked in the other way at once");
-    world.servers_are_gone().await;
+    assert!(world.act("now").await.contains("acted: "), "the other protocol is tried at once");
+    world.assert_servers_exit().await;
     assert!(world.act("now").await.contains("acted: "));
-    assert_eq!(started(&world)[2..], ["old", "old", "old"], "and then known as what it is");
-    world.all_are_gone().await;
+    assert_eq!(started(&world)[2..], ["old", "old", "old"], "the newly detected protocol is remembered");
+    world.assert_all_exit().await;
 }
 
 #[tokio::test]
@@ -64,19 +64,19 @@ async fn wrong_cached_era_of_a_silent_server_costs_one_start() {
     fake["start_timeout"] = json!("8s");
     let world = world(json!({"fake": fake})).await;
     assert!(world.act("now").await.contains("acted: "));
-    world.servers_are_gone().await;
+    world.assert_servers_exit().await;
     world.write("old", "");
     has_all(&world.act("now").await, &["no answer within 8 s"]);
     assert!(world.act("now").await.contains("acted: "));
-    world.all_are_gone().await;
+    world.assert_all_exit().await;
 }
 
 #[tokio::test]
 async fn servers_own_refusal_reason_is_reported() {
     let world = daemon("refuses").await;
-    let told = world.act("now").await;
-    assert!(told.contains("the key is missing") && !told.contains("no such version"), "{told}");
-    world.all_are_gone().await;
+    let result = world.act("now").await;
+    assert!(result.contains("the key is missing") && !result.contains("no such version"), "{result}");
+    world.assert_all_exit().await;
 }
 
 #[tokio::test]
@@ -87,27 +87,27 @@ async fn question_during_a_call_is_answered_by_the_user() {
     assert_eq!(asked["question"], "The MCP server fake asks: Who are you?", "{asked:#}");
     world.ok(["answer", asked["id"].as_str().unwrap(), "Ada"]).await;
     running.output(Vec::new()).await.exits(0);
-    let told = tool_texts(world.model.requests().last().unwrap());
-    assert!(told.contains(r#"[{"who": {"action": "accept", "content": {"name": "Ada"}}}, "1"]"#), "{told}");
+    let result = tool_texts(world.model.requests().last().unwrap());
+    assert!(result.contains(r#"[{"who": {"action": "accept", "content": {"name": "Ada"}}}, "1"]"#), "{result}");
     assert_eq!(world.read("acted").lines().count(), 2);
-    world.all_are_gone().await;
+    world.assert_all_exit().await;
 }
 
 #[tokio::test]
 async fn endless_questions_cost_only_their_call() {
-    for (how, expected) in [
+    for (mode, expected) in [
         ("asks_for_ever", "asked the user more than 8 times"),
         ("asks_at_once", "500 questions at once"),
         ("never_done", "after 10 rounds"),
         ("samples", "sampling is not allowed for this server"),
     ] {
-        let world = calls_once(how).await;
+        let world = calls_once(mode).await;
         world.ok(["run", "Go", "--on-interrupt", "deny"]).await;
-        let told = tool_texts(world.model.requests().last().unwrap());
-        assert!(told.contains(expected), "{how}: {told}");
+        let result = tool_texts(world.model.requests().last().unwrap());
+        assert!(result.contains(expected), "{mode}: {result}");
         let acted = world.read("acted").lines().count();
-        assert!(acted <= 11, "{how}: it was called {acted} times");
-        world.ends_well().await;
+        assert!(acted <= 11, "{mode}: the tool was called {acted} times");
+        world.assert_clean_end().await;
     }
 }
 
@@ -115,7 +115,7 @@ async fn endless_questions_cost_only_their_call() {
 async fn change_notices_are_followed_at_a_limited_rate() {
     let world = daemon("changes").await;
     world.act("now").await;
-    until_true("it was asked again", || world.read("listed").lines().count() >= 3).await;
+    until_true("the tools are listed again", || world.read("listed").lines().count() >= 3).await;
     assert!(world.read("asked").lines().filter(|method| *method == "subscriptions/listen").count() <= 3);
-    world.ends_well().await;
+    world.assert_clean_end().await;
 }

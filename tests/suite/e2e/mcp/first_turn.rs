@@ -28,7 +28,7 @@ impl World {
 
     /// Waits until that many turns are running.
     async fn are_running(&self, count: usize) {
-        until("they have begun", || async {
+        until("both sessions are running", || async {
             let sessions = self.json(["sessions", "list"]).await;
             let running = sessions.as_array()?.iter().filter(|session| session["status"] == "running");
             (running.count() == count).then_some(())
@@ -40,7 +40,7 @@ impl World {
 #[tokio::test]
 async fn first_turn_uses_new_servers_and_names_late_ones() {
     let (model, home) = TempHome::with_server().await;
-    let servers = json!({"fast": offering(1), "slow": held_back(), "broken": behaving("dies_listing")});
+    let servers = json!({"fast": offering(1), "slow": held_back(), "broken": fake_server("dies_listing")});
     home.write("config/mcp_servers.yaml", json!({"servers": servers}).to_string());
     let world = World { model, daemon: TempDaemon::start_in(home).await };
     let steps = [
@@ -56,9 +56,9 @@ async fn first_turn_uses_new_servers_and_names_late_ones() {
     let requests = world.model.requests();
     // Tools of the broken server that the configuration names can be called, which starts it.
     assert_eq!(of_servers(&requests[0]), ["mcp_broken_act", "mcp_fast_thing_00", "mcp_fast_weather"]);
-    let told = tool_texts(requests.last().unwrap());
-    assert!(told.contains("acted: Bern"), "{told}");
-    assert!(told.contains("shown already; the tools of broken, slow are not known yet"), "{told}");
+    let result = tool_texts(requests.last().unwrap());
+    assert!(result.contains("acted: Bern"), "{result}");
+    assert!(result.contains("shown already; the tools of broken, slow are not known yet"), "{result}");
     has_all(requests[0].messages()[0]["content"].as_str().unwrap(), &["\n- slow (its tools are not known yet)"]);
     let notices = output.stderr;
     assert!(notices.contains("the MCP server slow offers no tools: it did not list its tools within 5 s"), "{notices}");
@@ -67,8 +67,8 @@ async fn first_turn_uses_new_servers_and_names_late_ones() {
     assert!(!notices.contains("MCP server fast"), "{notices}");
     let listed = fs::read_dir(world.data().join("mcp/catalogues")).unwrap();
     let modes: Vec<u32> = listed.map(|file| file.unwrap().metadata().unwrap().permissions().mode() & 0o777).collect();
-    assert_eq!(modes, [0o600], "what a server lists is private");
-    world.all_are_gone().await;
+    assert_eq!(modes, [0o600], "the cached tool list is private");
+    world.assert_all_exit().await;
 }
 
 /// A failure in one folder does not affect another: the next session does not wait a minute for a second attempt.
@@ -83,7 +83,7 @@ async fn server_failed_without_a_project_is_retried_with_one() {
     let output = world.ok(["run", "Go", "-C", &project]).await;
     assert!(!output.stderr.contains("offers no tools"), "{}", output.stderr);
     assert_eq!(of_servers(world.model.requests().last().unwrap()), ["mcp_here_weather"]);
-    world.all_are_gone().await;
+    world.assert_all_exit().await;
 }
 
 #[tokio::test]
@@ -92,8 +92,8 @@ async fn tools_of_a_late_server_appear_in_later_steps() {
     quiet["always_available"] = json!(false);
     let world = waiting("0s", json!({"quiet": quiet, "late": held_back()})).await;
     world.model.respond_with(|request| match tool_texts(request) {
-        told if told.contains("acted: ") => Reply::text("over"),
-        told if told.is_empty() => Reply::tool_call("ask_human", json!({"question": "Go on?"})),
+        result if result.contains("acted: ") => Reply::text("over"),
+        result if result.is_empty() => Reply::tool_call("ask_human", json!({"question": "Go on?"})),
         _ => Reply::tool_call("mcp_quiet_act", json!({"text": "Bern"})),
     });
     let running = world.spawn_agentctl(["run", "Go @quiet @late", "--on-interrupt", "wait"]);
@@ -113,13 +113,13 @@ async fn tools_of_a_late_server_appear_in_later_steps() {
     let session = world.last_session().await;
     world.ok(["run", "And?", "--session", &session]).await;
     assert_eq!(of_servers(world.model.requests().last().unwrap()), later);
-    world.all_are_gone().await;
+    world.assert_all_exit().await;
 }
 
 #[tokio::test]
 async fn only_affected_turns_wait_for_servers_and_cancel_ends_it() {
     // No turn waits this long.
-    let mut world = waiting("1h", json!({"late": held_back(), "broken": behaving("broken")})).await;
+    let mut world = waiting("1h", json!({"late": held_back(), "broken": fake_server("broken")})).await;
     world.model.respond_with(|_| Reply::text("over"));
     // A turn that may use no tool of a server.
     world.run(&["--tools", "read_file"]).output(Vec::new()).await.exits(0);
@@ -147,5 +147,5 @@ async fn only_affected_turns_wait_for_servers_and_cancel_ends_it() {
     world.model.respond_with(|_| Reply::text("over"));
     world.run(&["--tools", "mcp_late_act"]).output(Vec::new()).await.exits(0);
     assert_eq!(of_servers(world.model.requests().last().unwrap()), ["mcp_late_act"]);
-    world.all_are_gone().await;
+    world.assert_all_exit().await;
 }

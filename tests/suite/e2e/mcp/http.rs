@@ -12,19 +12,21 @@ pub(in crate::e2e) struct Server {
 }
 
 impl Server {
-    pub(in crate::e2e) async fn start(how: &str) -> Self {
-        Self::of("fake_http.py", how).await
+    pub(in crate::e2e) async fn start(mode: &str) -> Self {
+        Self::of("fake_http.py", mode).await
     }
 
     /// Starts a server with this program.
-    pub(super) async fn of(program: &str, how: &str) -> Self {
+    pub(super) async fn of(program: &str, mode: &str) -> Self {
         let home = tempfile::tempdir().unwrap();
         let mut command = Command::new("python3");
-        command.arg(fake().with_file_name(program)).arg(how).arg(home.path());
+        command.arg(fake().with_file_name(program)).arg(mode).arg(home.path());
         let process = command.stdin(Stdio::null()).spawn().unwrap();
         let mut server = Self { process, home, url: String::new() };
-        let port =
-            until("it listens", || async { Some(server.read("port")).filter(|port| port.ends_with('\n')) }).await;
+        let port = until("the server is listening", || async {
+            Some(server.read("port")).filter(|port| port.ends_with('\n'))
+        })
+        .await;
         server.url = format!("http://127.0.0.1:{}/mcp", port.trim());
         server
     }
@@ -53,12 +55,12 @@ async fn call_is_sent_once_even_if_the_server_lost_the_session() {
     let server = Server::start("forgets").await;
     let world = behind(&server.url).await;
     has_all(&world.act("").await, &["E_UNKNOWN_OUTCOME"]);
-    assert_eq!(server.read("acted"), "s1\n", "it was sent again");
+    assert_eq!(server.read("acted"), "s1\n", "the call was sent again");
     // The next call starts a new session.
     has_all(&world.act("").await, &["acted at last"]);
     assert_eq!(server.read("acted"), "s1\ns2\n");
     assert!(server.read("asked").lines().all(|key| key == "hunter2-and-more"), "{}", server.read("asked"));
-    world.all_are_gone().await;
+    world.assert_all_exit().await;
 }
 
 #[tokio::test]
@@ -68,16 +70,16 @@ async fn server_silent_to_the_newer_protocol_gets_the_older_one() {
     has_all(&world.act("").await, &["acted at last"]);
     let methods = server.read("methods");
     assert!(methods.starts_with("server/discover\ninitialize\n"), "{methods}");
-    world.all_are_gone().await;
+    world.assert_all_exit().await;
 }
 
 #[tokio::test]
 async fn refusal_reason_of_a_newer_server_is_reported() {
     let server = Server::start("refuses").await;
     let world = behind(&server.url).await;
-    let told = world.act("").await;
-    assert!(told.contains("the key is missing") && !told.contains("no such method"), "{told}");
-    world.all_are_gone().await;
+    let result = world.act("").await;
+    assert!(result.contains("the key is missing") && !result.contains("no such method"), "{result}");
+    world.assert_all_exit().await;
 }
 
 #[tokio::test]
@@ -85,18 +87,18 @@ async fn redirect_to_another_server_is_not_followed() {
     let other = Server::start("ok").await;
     let server = Server::start(&format!("sends_to:{}", other.url)).await;
     let world = behind(&format!("{}?key=sup3rsecretvalue", server.url)).await;
-    let told = world.act("").await;
-    assert!(told.contains("The call did not run"), "{told}");
+    let result = world.act("").await;
+    assert!(result.contains("The call did not run"), "{result}");
     assert_eq!(other.read("asked"), "");
-    assert!(!told.contains("sup3rsecret"), "{told}");
-    world.ends_well().await;
+    assert!(!result.contains("sup3rsecret"), "{result}");
+    world.assert_clean_end().await;
 }
 
 #[tokio::test]
 async fn key_in_an_address_is_never_shown() {
     let world = behind("http://127.0.0.1:9/mcp?key=sup3rsecretvalue").await;
-    let told = world.act("").await;
-    assert!(told.contains("The call did not run") && !told.contains("sup3rsecret"), "{told}");
+    let result = world.act("").await;
+    assert!(result.contains("The call did not run") && !result.contains("sup3rsecret"), "{result}");
     let started = world.agentctl(["mcp", "start", "fake"]).await.exits(1);
     let listed = world.ok(["mcp", "list", "--json"]).await;
     let logs = world.ok(["mcp", "logs", "fake"]).await;
@@ -104,5 +106,5 @@ async fn key_in_an_address_is_never_shown() {
         assert!(!shown.contains("sup3rsecret"), "{shown}");
     }
     assert!(listed.stdout.contains("could not connect"), "{}", listed.stdout);
-    world.all_are_gone().await;
+    world.assert_all_exit().await;
 }

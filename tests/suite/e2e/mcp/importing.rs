@@ -85,7 +85,7 @@ async fn import_asks_once_per_value_and_never_shows_a_password() {
     assert!(logs.contains("the key is") && !logs.contains("ghp_"), "{logs}");
     let listed = world.ok(["mcp", "list", "--json"]).await.stdout;
     assert!(listed.contains("--token=${INPUT_GITHUB_TOKEN}") && !listed.contains("ghp_"), "{listed}");
-    world.all_are_gone().await;
+    world.assert_all_exit().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -103,7 +103,7 @@ async fn aborted_import_changes_nothing() {
     assert!(!rest.contains("ghp_"), "{rest}");
     assert_eq!(fs::read_to_string(world.config().join("mcp_servers.yaml")).unwrap(), "# mine\n");
     assert!(!world.config().join("mcp_secrets.env").exists());
-    world.all_are_gone().await;
+    world.assert_all_exit().await;
 }
 
 #[tokio::test]
@@ -117,9 +117,9 @@ async fn import_without_a_terminal_takes_servers_without_questions() {
     let imported = world.ok(import).await.json();
     assert_eq!(imported["taken"], json!(["root"]), "{imported:#}");
     let left = left(&imported);
-    assert_eq!(left.iter().map(|(what, _)| *what).collect::<Vec<_>>(), ["forgets", "github", "picks", "remote"]);
+    assert_eq!(left.iter().map(|(name, _)| *name).collect::<Vec<_>>(), ["forgets", "github", "picks", "remote"]);
     assert!(left[0].1.contains("not among the `inputs`") && left[2].1.contains("a command of the editor"), "{left:#?}");
     assert!(left[1].1.contains("import it in a terminal") && left[1].1.contains("${INPUT_"), "{left:#?}");
     assert!(!world.config().join("mcp_secrets.env").exists());
-    world.all_are_gone().await;
+    world.assert_all_exit().await;
 }

@@ -42,7 +42,7 @@ async fn mentioned_and_found_tools_stay_loaded_in_order() {
     };
     assert_eq!(go(&world, Vec::new(), "Go @quiet", &mut last).await, QUIET);
     assert_eq!(go(&world, vec![weather_of("quiet", "Bern")], "Go", &mut last).await, QUIET);
-    assert_eq!(world.read("acted"), "Bern\n", "what was there once can be called");
+    assert_eq!(world.read("acted"), "Bern\n", "a previously loaded tool can still be called");
     let find = Reply::tool_call("find_tool", json!({"query": "thing_07"}));
     let found = go(&world, vec![find], "Go", &mut last).await;
     assert_eq!((&found[..2], found[2].as_str()), (&QUIET.map(str::to_owned)[..], "mcp_lab_thing_07"));
@@ -52,7 +52,7 @@ async fn mentioned_and_found_tools_stay_loaded_in_order() {
     world.daemon.crash().await;
     assert_eq!(go(&world, Vec::new(), "Go", &mut last).await, named, "after a crash");
     world.ok(["compact", &session]).await;
-    assert_eq!(go(&world, Vec::new(), "Go", &mut last).await, named, "behind a compaction");
+    assert_eq!(go(&world, Vec::new(), "Go", &mut last).await, named, "after a compaction");
     let listed = world.json(["tools", "--session", &session]).await;
     let weather = listed.as_array().unwrap().iter().find(|tool| tool["name"] == "mcp_lab_weather").unwrap();
     holds(weather, json!({"visible": true, "why": "it was mentioned or found in this session"}));
@@ -62,11 +62,11 @@ async fn mentioned_and_found_tools_stay_loaded_in_order() {
     let requests = world.does(Vec::new(), &["Go", "--session", &fork]).await;
     assert_eq!(tools(&requests[0]), last, "in a fork");
     let requests = world.does(Vec::new(), &["Go"]).await;
-    assert_eq!(of_servers(&requests[0]), [""; 0], "and nowhere else");
+    assert_eq!(of_servers(&requests[0]), [""; 0], "in another session");
     world.ok(["sessions", "reset", &session]).await;
     let requests = world.does(Vec::new(), &["Go", "--session", &session]).await;
     assert_eq!(tool_names(&requests[0]), tool_names(&first[0]), "after a reset");
-    world.all_are_gone().await;
+    world.assert_all_exit().await;
 }
 
 fn weather_of(server: &str, city: &str) -> Reply {
@@ -80,8 +80,8 @@ async fn subagent_has_the_tools_mentioned_to_its_parent() {
         |request: &Recorded| request.messages().iter().any(|message| message["content"] == "Look at the sky.");
     let long = "It is sunny. ".repeat(30);
     world.model.respond_with(move |request| {
-        let told = tool_texts(request);
-        match (is_child(request), told.is_empty()) {
+        let result = tool_texts(request);
+        match (is_child(request), result.is_empty()) {
             (true, true) => weather_of("quiet", "Thun"),
             (true, false) => Reply::text(long.as_str()),
             (false, true) => Reply::tool_call("delegate_task", json!({"task": "Look at the sky."})),
@@ -111,5 +111,5 @@ async fn subagent_has_the_tools_mentioned_to_its_parent() {
     let requests = world.model.requests().split_off(before);
     let child = requests.iter().find(|request| is_child(request)).unwrap();
     assert_eq!(of_servers(child), QUIET);
-    world.all_are_gone().await;
+    world.assert_all_exit().await;
 }

@@ -5,8 +5,8 @@ use std::{io::Read as _, net::TcpStream};
 use super::{http::Server, *};
 
 /// A server that requires authentication, and a daemon with that server and these additional keys.
-async fn behind(how: &str, keys: Value) -> (Server, World) {
-    let server = Server::of("fake_login.py", how).await;
+async fn behind(mode: &str, keys: Value) -> (Server, World) {
+    let server = Server::of("fake_login.py", mode).await;
     let fake = entry(&server, keys);
     (server, world(json!({"fake": fake})).await)
 }
@@ -34,21 +34,21 @@ fn get(url: &str) -> (u16, String) {
 /// Logs in like a user whose browser shows no questions.
 async fn log_in(world: &World) {
     let mut login = world.spawn_agentctl(["mcp", "login", "fake", "--json"]);
-    let waiting = login.json_line().await.expect("it shows an address");
+    let waiting = login.json_line().await.expect("the command prints a login URL");
     let (_, back) = get(waiting["address"].as_str().unwrap());
     assert_eq!(get(&back).0, 200);
-    assert_eq!(login.json_line().await.expect("it says how it went")["status"], "logged_in");
+    assert_eq!(login.json_line().await.expect("the command prints the outcome")["status"], "logged_in");
     login.output(Vec::new()).await.exits(0);
 }
 
 /// Stops the daemon, and starts another one.
 async fn again(world: &mut World) {
-    world.all_are_gone().await;
+    world.assert_all_exit().await;
     world.daemon.restart().await;
 }
 
 /// Checks that stored logins are only readable by the user, and that the log contains no secrets.
-fn is_kept_well(world: &World) {
+fn assert_stored_securely(world: &World) {
     let folder = world.data().join("mcp/tokens");
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&folder), 0o700);
@@ -66,7 +66,7 @@ async fn login_survives_a_restart_and_renews_tokens() {
     has_all(&world.act("").await, &["it requires a login; `agentctl mcp login fake` logs in"]);
 
     let mut login = world.spawn_agentctl(["mcp", "login", "fake", "--json"]);
-    let waiting = login.json_line().await.expect("it shows an address");
+    let waiting = login.json_line().await.expect("the command prints a login URL");
     assert_eq!(waiting["status"], "waiting");
     let (_, back) = get(waiting["address"].as_str().unwrap());
     // The return from another login is rejected by the client and the daemon, and ends nothing.
@@ -81,10 +81,10 @@ async fn login_survives_a_restart_and_renews_tokens() {
     login.output(Vec::new()).await.exits(0);
 
     assert!(world.act("").await.contains("acted at last"));
-    assert_eq!(server.read("asked_for"), "read\n", "what its refusal says it wants");
-    is_kept_well(&world);
+    assert_eq!(server.read("asked_for"), "read\n", "the scope named in the refusal");
+    assert_stored_securely(&world);
     let renewed = server.read("renewed").lines().count();
-    assert!(renewed > 0, "a token that has run out was sent");
+    assert!(renewed > 0, "an expired token was sent");
     // It cannot be used twice.
     has_all(
         &world.client().await.finish_mcp_login("fake", &back).await.unwrap_err().to_string(),
@@ -95,26 +95,26 @@ async fn login_survives_a_restart_and_renews_tokens() {
     assert!(world.act("").await.contains("acted at last"));
     assert!(server.read("renewed").lines().count() > renewed, "{}", server.read("renewed"));
     assert_eq!((server.read("strangers"), server.read("asked_for").as_str()), (String::new(), "read\n"));
-    is_kept_well(&world);
-    world.all_are_gone().await;
+    assert_stored_securely(&world);
+    world.assert_all_exit().await;
 }
 
 #[tokio::test]
 async fn insufficient_scope_asks_for_a_login_with_more_scopes() {
     let (server, mut world) = behind("more", json!({})).await;
     log_in(&world).await;
-    let told = world.act("").await;
-    assert!(told.contains("refused the call, which did not run") && told.contains("E_TOOL"), "{told}");
-    assert!(told.contains("log in again with `agentctl mcp login fake`"), "{told}");
-    assert!(told.contains("<mcp_content from=\"fake\">\nwrite\n</mcp_content>"), "{told}");
-    assert_eq!(server.read("refused"), "read\n", "it was asked once");
+    let result = world.act("").await;
+    assert!(result.contains("refused the call, which did not run") && result.contains("E_TOOL"), "{result}");
+    assert!(result.contains("log in again with `agentctl mcp login fake`"), "{result}");
+    assert!(result.contains("<mcp_content from=\"fake\">\nwrite\n</mcp_content>"), "{result}");
+    assert_eq!(server.read("refused"), "read\n", "the server was called once");
     // The next daemon also knows the required scopes.
     again(&mut world).await;
     log_in(&world).await;
     assert_eq!(server.read("asked_for"), "read\nread write\n");
     assert!(world.act("").await.contains("acted at last"));
-    is_kept_well(&world);
-    world.all_are_gone().await;
+    assert_stored_securely(&world);
+    world.assert_all_exit().await;
 }
 
 #[tokio::test]
@@ -123,10 +123,10 @@ async fn repeated_scope_refusal_does_not_ask_for_another_login() {
     log_in(&world).await;
     assert!(world.act("").await.contains("log in again with `agentctl mcp login fake`"));
     log_in(&world).await;
-    let told = world.act("").await;
-    assert!(told.contains("another login would not help") && !told.contains("agentctl mcp login"), "{told}");
+    let result = world.act("").await;
+    assert!(result.contains("another login would not help") && !result.contains("agentctl mcp login"), "{result}");
     assert_eq!(server.read("refused"), "read\nread write\n");
-    world.ends_well().await;
+    world.assert_clean_end().await;
 }
 
 #[tokio::test]
@@ -155,8 +155,8 @@ async fn manually_registered_client_can_log_in() {
     assert_eq!(server.read("strangers"), "");
     let listed = world.ok(["mcp", "list", "--json"]).await;
     assert!(!listed.stdout.contains("registered-secret"), "{}", listed.stdout);
-    is_kept_well(&world);
-    world.all_are_gone().await;
+    assert_stored_securely(&world);
+    world.assert_all_exit().await;
 }
 
 #[tokio::test]
@@ -167,8 +167,8 @@ async fn token_is_not_sent_to_another_login_server() {
     has_all(&world.act("").await, &["it requires a login; `agentctl mcp login fake` logs in"]);
     assert_eq!((server.read("shown"), server.read("renewed")), (String::new(), String::new()));
     world.ok(["mcp", "logs", "fake"]).await.shows(&["no token is sent: the login server changed"]);
-    is_kept_well(&world);
-    world.all_are_gone().await;
+    assert_stored_securely(&world);
+    world.assert_all_exit().await;
 }
 
 #[tokio::test]
@@ -177,17 +177,20 @@ async fn login_with_a_forged_issuer_is_refused() {
     let output = world.agentctl(["mcp", "login", "fake"]).await.exits(1);
     output.says(&["its issuer does not confirm the token endpoint: http://localhost:9/honest"]);
     assert_eq!(server.read("registered"), "");
-    world.ends_well().await;
+    world.assert_clean_end().await;
 }
 
 #[tokio::test]
 async fn failed_renewal_asks_for_a_new_login() {
     let (server, world) = behind("rotates,brief", json!({})).await;
     log_in(&world).await;
-    let told = world.act("").await;
-    assert!(told.contains("could not be renewed; if it persists, `agentctl mcp login fake` logs in again"), "{told}");
-    assert!(told.contains("invalid_client"), "{told}");
+    let result = world.act("").await;
+    assert!(
+        result.contains("could not be renewed; if it persists, `agentctl mcp login fake` logs in again"),
+        "{result}"
+    );
+    assert!(result.contains("invalid_client"), "{result}");
     assert_eq!(server.read("acted"), "");
     log_in(&world).await;
-    world.ends_well().await;
+    world.assert_clean_end().await;
 }

@@ -1,7 +1,7 @@
 //! Servers that query a model during a call: only if permitted, with consent, and charged to the turn.
 
 use super::{
-    real::{node, showing},
+    real::{always_offered, node},
     *,
 };
 
@@ -13,15 +13,15 @@ const ITS_INSTRUCTIONS: &str = "You are a helpful test server.";
 
 /// The third-party server. Its calls run without approval, so that the only questions are its own.
 fn everything() -> Value {
-    let mut server = showing(node("server-everything", &["stdio"]), &["trigger-sampling-request"]);
+    let mut server = always_offered(node("server-everything", &["stdio"]), &["trigger-sampling-request"]);
     server["tools"]["trigger-sampling-request"]["effect"] = json!("read");
     server["sampling"] = json!("ask");
     server
 }
 
 /// The fake server with permission for sampling, likewise.
-fn sampling(how: &str) -> Value {
-    let mut fake = behaving(how);
+fn sampling(mode: &str) -> Value {
+    let mut fake = fake_server(mode);
     fake["tools"]["act"]["effect"] = json!("read");
     fake["sampling"] = json!("ask");
     fake
@@ -59,7 +59,7 @@ async fn answered(world: &World, answer: &[&str]) -> (Value, Output) {
     (asked, running.output(Vec::new()).await)
 }
 
-fn told(world: &World) -> String {
+fn last_result(world: &World) -> String {
     tool_texts(world.model.requests().last().unwrap())
 }
 
@@ -79,7 +79,7 @@ async fn approved_sampling_is_answered_and_counted() {
     for part in [ITS_INSTRUCTIONS, "say it&lt;/mcp_content>"] {
         assert!(context.contains(part), "{part:?} is missing in {context}");
     }
-    has_all(&told(&world), &["these are the words", "endTurn"]);
+    has_all(&last_result(&world), &["these are the words", "endTurn"]);
     let requests = requests_of_servers(&world);
     assert_eq!(requests.len(), 1);
     assert_eq!(requests[0].body["max_tokens"], 2000, "{:#}", requests[0].body);
@@ -89,7 +89,7 @@ async fn approved_sampling_is_answered_and_counted() {
     let records = world.json(["audit"]).await;
     let asked = records.as_array().unwrap().iter().find(|record| record["kind"] == "model_asked").unwrap();
     holds(asked, json!({"tool": TRIGGER, "max_tokens": 2000}));
-    world.ends_well().await;
+    world.assert_clean_end().await;
 }
 
 #[tokio::test]
@@ -100,10 +100,10 @@ async fn rejected_sampling_is_an_error_and_the_turn_continues() {
         world.ok(["mcp", "test", "everything"]).await;
         let (_, output) = answered(&world, answer).await;
         assert_eq!(output.exits(0).json()["text"], "over", "{answer:?}");
-        let told = told(&world);
-        assert!(told.contains("User rejected sampling request") && told.contains("E_TOOL"), "{answer:?}: {told}");
+        let result = last_result(&world);
+        assert!(result.contains("User rejected sampling request") && result.contains("E_TOOL"), "{answer:?}: {result}");
         assert!(requests_of_servers(&world).is_empty(), "{answer:?}");
-        world.all_are_gone().await;
+        world.assert_all_exit().await;
     }
 }
 
@@ -122,20 +122,20 @@ async fn sampling_is_off_unless_configured() {
         let tools = tested["tools"].to_string();
         assert!(
             tools.contains("mcp_everything_echo") && !tools.contains("sampling"),
-            "it was told that it may: {tools}"
+            "the sampling capability was announced: {tools}"
         );
         calls_once(&world, "mcp_fake_act", json!({}), Reply::text("these are the words"));
         world.ok(["run", "Go", "--on-interrupt", "approve"]).await;
-        has_all(&told(&world), &["sampling is not allowed for this server"]);
+        has_all(&last_result(&world), &["sampling is not allowed for this server"]);
         assert!(requests_of_servers(&world).is_empty());
         world.ok(["mcp", "logs", "fake"]).await.shows(&["requested sampling", "`sampling: ask`"]);
-        world.all_are_gone().await;
+        world.assert_all_exit().await;
     }
 }
 
 #[tokio::test]
 async fn sampling_is_never_auto_approved_and_is_limited() {
-    for (behaviour, how, expected) in [
+    for (behaviour, mode, expected) in [
         ("samples_for_ever", "deny", "asked the user more than 8 times"),
         ("samples_for_ever", "approve", "asked the user more than 8 times"),
         // A request that is too large to be shown is not put to the user.
@@ -143,11 +143,11 @@ async fn sampling_is_never_auto_approved_and_is_limited() {
     ] {
         let world = world(json!({"fake": sampling(behaviour)})).await;
         calls_once(&world, "mcp_fake_act", json!({}), Reply::text("these are the words"));
-        assert_eq!(world.ok(["run", "Go", "--on-interrupt", how]).await.stdout.trim(), "over");
-        let told = told(&world);
-        assert!(told.contains(expected), "{how}: {told}");
-        assert!(requests_of_servers(&world).is_empty(), "{how}");
-        world.ends_well().await;
+        assert_eq!(world.ok(["run", "Go", "--on-interrupt", mode]).await.stdout.trim(), "over");
+        let result = last_result(&world);
+        assert!(result.contains(expected), "{mode}: {result}");
+        assert!(requests_of_servers(&world).is_empty(), "{mode}");
+        world.assert_clean_end().await;
     }
 }
 
@@ -164,17 +164,17 @@ async fn turn_token_budget_limits_sampling() {
         calls_once(&world, "mcp_fake_act", json!({}), Reply::text("these are the words"));
         let (_, output) = answered(&world, &["yes"]).await;
         let asked = requests_of_servers(&world);
-        let most = asked.first().and_then(|request| request.body["max_tokens"].as_u64());
+        let max = asked.first().and_then(|request| request.body["max_tokens"].as_u64());
         // One wire rejects limits below 16.
-        assert!(most == expected || (expected.is_some() && most == Some(16)), "{most:?} {expected:?}");
+        assert!(max == expected || (expected.is_some() && max == Some(16)), "{max:?} {expected:?}");
         let result = output.json();
         if expected.is_some() {
             // The limits of the turn include its usage: the turn ends.
             assert_eq!(result["stop_reason"], "budget", "{result:#}");
         } else {
-            has_all(&told(&world), &["the turn's token budget is spent"]);
+            has_all(&last_result(&world), &["the turn's token budget is spent"]);
         }
-        world.all_are_gone().await;
+        world.assert_all_exit().await;
     }
 }
 
@@ -185,9 +185,9 @@ async fn cancelled_call_aborts_its_model_request() {
     let running = world.spawn_agentctl(["run", "Go", "--on-interrupt", "wait", "--output", "json"]);
     let asked = world.asked().await;
     world.ok(["answer", asked["id"].as_str().unwrap(), "yes"]).await;
-    until_true("the model is asked", || !requests_of_servers(&world).is_empty()).await;
+    until_true("the model is called", || !requests_of_servers(&world).is_empty()).await;
     running.signal(Signal::SIGINT);
     assert_eq!(running.output(Vec::new()).await.code, Some(130));
     world.model.wait_until(|counts| counts.dropped == 1).await;
-    world.ends_well().await;
+    world.assert_clean_end().await;
 }

@@ -11,8 +11,8 @@ use crate::e2e::Events as _;
 use super::{http::Server, *};
 
 /// The fake server with this behaviour.
-fn behaving(name: &str, how: &str) -> SessionServer {
-    program(name, "python3", &[fake().to_str().unwrap(), how], &[])
+fn fake_server(name: &str, mode: &str) -> SessionServer {
+    program(name, "python3", &[fake().to_str().unwrap(), mode], &[])
 }
 
 fn program(name: &str, command: &str, args: &[&str], env: &[(&str, &str)]) -> SessionServer {
@@ -38,7 +38,7 @@ impl Session {
     /// A session with a working server, and the name of its tool.
     async fn with_tool(world: &World) -> (Self, String) {
         let session = Self::new(world).await;
-        session.bring_up(&[behaving("fake", "ok")]).await;
+        session.bring_up(&[fake_server("fake", "ok")]).await;
         let tool = session.tool().await;
         (session, tool)
     }
@@ -54,7 +54,7 @@ impl Session {
     /// Configures servers, and waits until each has listed its tools or failed.
     async fn bring_up(&self, servers: &[SessionServer]) -> Vec<McpServerView> {
         self.bring(servers).await;
-        until("all have started", async || {
+        until("all servers have started", async || {
             let servers = self.client.session_servers(&self.id).await.unwrap();
             servers.iter().all(is_known).then_some(servers)
         })
@@ -63,7 +63,7 @@ impl Session {
 
     /// Name of the only server's tool, as models call it.
     async fn tool(&self) -> String {
-        until("it has told its tools", async || {
+        until("the server has listed its tools", async || {
             self.client.session_servers(&self.id).await.unwrap()[0].tools.first().cloned()
         })
         .await
@@ -71,7 +71,7 @@ impl Session {
 
     /// Runs a turn in which the model calls this tool once. Returns the result.
     async fn call(&self, world: &World, tool: &str, on_interrupt: OnInterrupt) -> String {
-        world.will(Reply::tool_call(tool, json!({"text": "now"})));
+        world.script_reply(Reply::tool_call(tool, json!({"text": "now"})));
         let mut request = turn(SessionChoice::Existing(self.id.clone()), "Go");
         request.start.on_interrupt = on_interrupt;
         let events = self.client.turn(request).await.unwrap().to_the_end().await;
@@ -104,35 +104,35 @@ fn offers(request: &Recorded, tool: &str) -> bool {
 async fn each_session_has_its_own_server_process() {
     let world = World::start().await;
     let (one, other) = (Session::new(&world).await, Session::new(&world).await);
-    let brought = one.bring_up(&[behaving("fake", "ok")]).await;
+    let brought = one.bring_up(&[fake_server("fake", "ok")]).await;
     assert_eq!(brought[0].state, McpServerState::Running, "{brought:?}");
     assert!(brought[0].tools[0].starts_with("mcp_fake-") && brought[0].tools[0].ends_with("_act"), "{brought:?}");
-    other.bring_up(&[behaving("fake", "ok")]).await;
+    other.bring_up(&[fake_server("fake", "ok")]).await;
     let tool = one.tool().await;
-    assert_eq!(tool, other.tool().await, "it is the same program");
-    let told = [
+    assert_eq!(tool, other.tool().await, "both sessions see the same tool");
+    let results = [
         one.call(&world, &tool, OnInterrupt::Approve).await,
         other.call(&world, &tool, OnInterrupt::Approve).await,
         one.call(&world, &tool, OnInterrupt::Approve).await,
     ];
-    assert!(told.iter().all(|told| told.contains("acted: now")), "{told:#?}");
-    assert!(told[0] == told[2] && told[0] != told[1], "the process tells itself apart: {told:#?}");
+    assert!(results.iter().all(|result| result.contains("acted: now")), "{results:#?}");
+    assert!(results[0] == results[2] && results[0] != results[1], "each session has its own process: {results:#?}");
 
     let third = Session::new(&world).await;
-    let told = third.call(&world, &tool, OnInterrupt::Approve).await;
-    assert!(told.contains("is gone") && !told.contains("acted"), "{told}");
+    let result = third.call(&world, &tool, OnInterrupt::Approve).await;
+    assert!(result.contains("is gone") && !result.contains("acted"), "{result}");
     assert!(!offers(&world.model.requests().pop().unwrap(), &tool));
     world.ok(["mcp", "list"]).await.says(&["no MCP servers"]);
     assert_eq!(world.daemon.sigterm().await, Some(0));
-    until_true("nothing is left", || world.processes().is_empty()).await;
+    until_true("no process is left", || world.processes().is_empty()).await;
 }
 
 #[tokio::test]
 async fn session_server_tools_ask_despite_a_grant_of_that_name() {
     let world = World::start().await;
     let (session, tool) = Session::with_tool(&world).await;
-    let told = session.call(&world, &tool, OnInterrupt::Deny).await;
-    assert!(told.starts_with(REFUSED), "{told}");
+    let result = session.call(&world, &tool, OnInterrupt::Deny).await;
+    assert!(result.starts_with(REFUSED), "{result}");
     assert_eq!(world.read("acted"), "");
     // A grant for a configured server with the same name does not apply to it.
     world.agentctl(["grants", "add", "mcp_fake_*"]).await;
@@ -150,25 +150,25 @@ async fn broken_servers_are_reported_and_the_others_work() {
     };
     session
         .bring(&[
-            behaving("broken", "broken"),
-            behaving("silent", "silent"),
-            behaving("babbles", "babbles"),
+            fake_server("broken", "broken"),
+            fake_server("silent", "silent"),
+            fake_server("babbles", "babbles"),
             program("missing", "/nonexistent/server", &[], &[]),
             program("nonsense", " ", &[], &[]),
             nowhere,
-            behaving("fake", "ok"),
+            fake_server("fake", "ok"),
         ])
         .await;
-    let brought = until("all but two have started or failed", async || {
+    let brought = until("all but two servers have started or failed", async || {
         let servers = session.client.session_servers(&session.id).await.unwrap();
         let may_start = |name: &str| ["silent", "babbles"].iter().any(|slow| name.starts_with(slow));
         servers.iter().all(|server| is_known(server) || may_start(&server.name)).then_some(servers)
     })
     .await;
     let named = |name: &str| brought.iter().find(|server| server.name.starts_with(name)).unwrap();
-    let check = |name: &str, state: McpServerState, words: &str| {
+    let check = |name: &str, state: McpServerState, text: &str| {
         let server = named(name);
-        assert!(server.state == state && server.reason.contains(words), "{server:#?}");
+        assert!(server.state == state && server.reason.contains(text), "{server:#?}");
     };
     check("broken", McpServerState::Down, "exit code 3");
     check("silent", McpServerState::Starting, "");
@@ -178,10 +178,10 @@ async fn broken_servers_are_reported_and_the_others_work() {
     check("nowhere", McpServerState::Down, "could not connect");
     has_all(&session.call(&world, &named("fake").tools[0], OnInterrupt::Approve).await, &["acted: now"]);
 
-    let too_many = session.bringing(&vec![behaving("fake", "ok"); 17]);
+    let too_many = session.bringing(&vec![fake_server("fake", "ok"); 17]);
     let refused = session.client.set_session_servers(too_many).await.unwrap_err();
     assert!(refused.to_string().contains("17 MCP servers"), "{refused}");
-    assert_eq!(session.client.session_servers(&session.id).await.unwrap().len(), 7, "all is as it was");
+    assert_eq!(session.client.session_servers(&session.id).await.unwrap().len(), 7, "the servers are unchanged");
     world.still_serves().await;
 }
 
@@ -207,7 +207,7 @@ async fn secrets_of_servers_are_not_stored_or_shown() {
     let shown = format!("{brought:?}{}", world.log());
     assert!(!shown.contains(secret), "{shown}");
     let found = Command::new("grep").args(["-rlaF", secret]).arg(world.path()).output().unwrap();
-    assert_eq!(String::from_utf8_lossy(&found.stdout), "", "it is on the disk");
+    assert_eq!(String::from_utf8_lossy(&found.stdout), "", "the secret is on disk");
 }
 
 #[tokio::test]
@@ -222,22 +222,22 @@ async fn server_gets_the_clients_variables_and_little_else() {
     let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
     let request = SetSessionServersRequest { environment, ..session.bringing(&[server]) };
     session.client.set_session_servers(request).await.unwrap();
-    let told = session.call(&world, &session.tool().await, OnInterrupt::Approve).await;
-    assert!(told.contains(r#""GIVEN": "${HOME} literally""#) && told.contains("Mars/Base"), "{told}");
-    assert!(told.contains(r#""HOME""#) && !told.contains("evil.so") && !told.contains("MODEL_BASIC"), "{told}");
+    let result = session.call(&world, &session.tool().await, OnInterrupt::Approve).await;
+    assert!(result.contains(r#""GIVEN": "${HOME} literally""#) && result.contains("Mars/Base"), "{result}");
+    assert!(result.contains(r#""HOME""#) && !result.contains("evil.so") && !result.contains("MODEL_BASIC"), "{result}");
 }
 
 #[tokio::test]
 async fn server_stops_with_its_session() {
     let world = World::start().await;
     let session = Session::new(&world).await;
-    session.bring_up(&[behaving("fake", "stubborn")]).await;
+    session.bring_up(&[fake_server("fake", "stubborn")]).await;
     has_all(&session.call(&world, &session.tool().await, OnInterrupt::Approve).await, &["acted: now"]);
     assert!(!world.of_servers().is_empty());
     session.client.delete_session(&session.id).await.unwrap();
-    until_true("nothing of it is left", || world.of_servers().is_empty()).await;
-    let request = session.bringing(&[behaving("fake", "ok")]);
-    assert!(session.client.set_session_servers(request).await.is_err(), "the session is gone");
+    until_true("no server process is left", || world.of_servers().is_empty()).await;
+    let request = session.bringing(&[fake_server("fake", "ok")]);
+    assert!(session.client.set_session_servers(request).await.is_err(), "the session is deleted");
     world.still_serves().await;
 }
 
@@ -245,49 +245,49 @@ async fn server_stops_with_its_session() {
 async fn replaced_servers_stop_and_the_others_keep_running() {
     let world = World::start().await;
     let session = Session::new(&world).await;
-    session.bring_up(&[behaving("fake", "ok"), behaving("stays", "ok")]).await;
+    session.bring_up(&[fake_server("fake", "ok"), fake_server("stays", "ok")]).await;
     let tools: Vec<String> =
         session.client.session_servers(&session.id).await.unwrap().iter().map(|view| view.tools[0].clone()).collect();
-    let mut told = Vec::new();
+    let mut results = Vec::new();
     for tool in &tools {
-        told.push(session.call(&world, tool, OnInterrupt::Approve).await);
+        results.push(session.call(&world, tool, OnInterrupt::Approve).await);
     }
-    session.bring_up(&[behaving("stays", "ok")]).await;
+    session.bring_up(&[fake_server("stays", "ok")]).await;
     has_all(
         &session.call(&world, &tools[0], OnInterrupt::Approve).await,
         &["is gone", "the client removed the server"],
     );
-    assert_eq!(session.call(&world, &tools[1], OnInterrupt::Approve).await, told[1], "it kept running");
+    assert_eq!(session.call(&world, &tools[1], OnInterrupt::Approve).await, results[1], "the server was restarted");
     session.bring(&[]).await;
-    until_true("nothing of them is left", || world.of_servers().is_empty()).await;
+    until_true("no server process is left", || world.of_servers().is_empty()).await;
 }
 
 #[tokio::test]
 async fn approved_call_after_restart_fails_if_its_server_is_missing() {
     let mut world = World::start().await;
     let (session, tool) = Session::with_tool(&world).await;
-    world.will(Reply::tool_call(&tool, json!({"text": "now"})));
+    world.script_reply(Reply::tool_call(&tool, json!({"text": "now"})));
     // Both cases: the client configures its servers again before the answer, or not.
     for is_brought in [false, true] {
         let mut stream = session.client.turn(turn(SessionChoice::Existing(session.id.clone()), "Go")).await.unwrap();
         let asked = stream.stored_until(|kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
         let Some(EventKind::InterruptRaised { interrupt }) = asked.last().map(|event| &event.kind) else { panic!() };
         world.daemon.kill9().await;
-        until_true("nothing is left", || world.processes().is_empty()).await;
+        until_true("no process is left", || world.processes().is_empty()).await;
         world.daemon.restart().await;
         let back = Session { client: world.client().await, id: session.id.clone() };
         assert_eq!(back.client.session_servers(&session.id).await.unwrap(), []);
         if is_brought {
-            back.bring_up(&[behaving("fake", "ok")]).await;
-            assert_eq!(back.tool().await, tool, "its name is the same");
+            back.bring_up(&[fake_server("fake", "ok")]).await;
+            assert_eq!(back.tool().await, tool, "the tool name is unchanged");
         }
         let mut events = back.client.subscribe(&session.id, asked.last().unwrap().seq, false).await.unwrap();
         back.client.answer(interrupt.id, &Answer::Approve, "a test").await.unwrap();
-        let told = results(&events.to_the_end().await).pop().unwrap();
-        assert_eq!(told.contains("agentd restarted"), !is_brought, "{told}");
-        assert_eq!(told.contains("acted: now"), is_brought, "{told}");
+        let result = results(&events.to_the_end().await).pop().unwrap();
+        assert_eq!(result.contains("agentd restarted"), !is_brought, "{result}");
+        assert_eq!(result.contains("acted: now"), is_brought, "{result}");
         if !is_brought {
-            back.bring_up(&[behaving("fake", "ok")]).await;
+            back.bring_up(&[fake_server("fake", "ok")]).await;
         }
     }
 }

@@ -5,7 +5,7 @@ use super::*;
 #[tokio::test]
 async fn reassigned_alias_does_not_run_on_another_server() {
     let servers = |owner: &str| {
-        let mut servers = json!({"one": behaving("ok"), "two": behaving("ok")});
+        let mut servers = json!({"one": fake_server("ok"), "two": fake_server("ok")});
         servers[owner]["tools"]["act"]["alias"] = json!("it");
         json!({"servers": servers}).to_string()
     };
@@ -21,30 +21,30 @@ async fn reassigned_alias_does_not_run_on_another_server() {
     world.ok(["answer", asked["id"].as_str().unwrap(), "approve"]).await;
     running.output(Vec::new()).await.exits(0);
     has_all(&tool_texts(world.model.requests().last().unwrap()), &["now belongs to another tool"]);
-    assert_eq!(world.read("acted"), "", "nobody was called");
+    assert_eq!(world.read("acted"), "", "no tool was called");
     // In the next turn, it belongs to the other one.
-    let told = world.call_all(vec![("it", json!({"text": "hello"}))], &["--on-interrupt", "approve"]).await.0;
-    assert!(told[0].contains("from=\"two/act\""), "{told:#?}");
-    world.all_are_gone().await;
+    let results = world.call_all(vec![("it", json!({"text": "hello"}))], &["--on-interrupt", "approve"]).await.0;
+    assert!(results[0].contains("from=\"two/act\""), "{results:#?}");
+    world.assert_all_exit().await;
 }
 
 #[tokio::test]
 async fn keys_are_redacted_in_all_output() {
     let (model, mut home) = TempHome::with_server().await;
     home.set("THING", "sup3rsecretvalue");
-    let mut talks = behaving("talks");
+    let mut talks = fake_server("talks");
     talks["env"] = json!({"KEY": "${THING}"});
     talks["args"].as_array_mut().unwrap().push(json!("--header=Authorization: Bearer ${THING}"));
     home.write("config/mcp_servers.yaml", json!({"servers": {"fake": talks}}).to_string());
     let world = World { model, daemon: TempDaemon::start_in(home).await };
-    let told = world.act("").await;
-    assert!(told.contains("the key is [redacted]"), "{told}");
+    let result = world.act("").await;
+    assert!(result.contains("the key is [redacted]"), "{result}");
     let list = world.ok(["mcp", "list"]).await;
     let json = world.ok(["mcp", "list", "--json"]).await;
     let logs = world.ok(["mcp", "logs", "fake"]).await.shows(&["the key is [redacted]"]);
     assert!(json.stdout.contains("Bearer ${THING}"), "{}", json.stdout);
-    for shown in [&told, &list.stdout, &json.stdout, &logs.stdout, &world.daemon.log()] {
+    for shown in [&result, &list.stdout, &json.stdout, &logs.stdout, &world.daemon.log()] {
         assert!(!shown.contains("sup3rsecret"), "{shown}");
     }
-    world.all_are_gone().await;
+    world.assert_all_exit().await;
 }

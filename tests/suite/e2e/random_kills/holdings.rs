@@ -18,24 +18,24 @@ use serde_json::Value;
 use super::work::content;
 
 /// Runs SQLite's integrity check in a separate process, while the daemon runs.
-pub(super) fn check_database(daemon: &TempDaemon, place: &str) {
+pub(super) fn check_database(daemon: &TempDaemon, context: &str) {
     let ask = "import sqlite3, sys\n\
                journal = sqlite3.connect(f'file:{sys.argv[1]}?mode=ro', uri=True)\n\
                print(*(row[0] for row in journal.execute('PRAGMA integrity_check')), sep='\\n')";
     let asked = Command::new("python3").args(["-c", ask]).arg(daemon.data().join("agentd.db")).output();
     let asked = asked.expect("python3");
-    let told = String::from_utf8_lossy(&asked.stdout);
-    assert_eq!(told.trim(), "ok", "{place}: {}", String::from_utf8_lossy(&asked.stderr));
+    let stdout = String::from_utf8_lossy(&asked.stdout);
+    assert_eq!(stdout.trim(), "ok", "{context}: {}", String::from_utf8_lossy(&asked.stderr));
 }
 
 /// Compares the copy in a fork with its origin. Returns true if the session is a fork and its origin still exists.
-pub(super) async fn check_fork(client: &Client, session: &str, events: &[Event], place: &str) -> bool {
+pub(super) async fn check_fork(client: &Client, session: &str, events: &[Event], context: &str) -> bool {
     let Some((copied, from)) = copied(events) else { return false };
     let Some(originals) = first_events(client, &from, copied.len()).await else { return false };
     for (copy, original) in copied.iter().zip(&originals) {
-        assert_eq!(text_of(copy).replace(session, &from), text_of(original), "{place}: event {} of {from}", copy.seq);
+        assert_eq!(text_of(copy).replace(session, &from), text_of(original), "{context}: event {} of {from}", copy.seq);
     }
-    assert_eq!(copied.len(), originals.len(), "{place}: events of {from}");
+    assert_eq!(copied.len(), originals.len(), "{context}: events of {from}");
     true
 }
 
@@ -58,7 +58,7 @@ fn text_of(event: &Event) -> String {
 async fn first_events(client: &Client, session: &str, count: usize) -> Option<Vec<Event>> {
     let mut stream = match client.subscribe(session, 0, false).await {
         Err(error) if error.answered() == Some(ErrorKind::NotFound) => return None,
-        stream => stream.expect("a session that can be read"),
+        stream => stream.expect("the session is readable"),
     };
     let mut events = Vec::new();
     while events.len() < count {
@@ -71,16 +71,16 @@ async fn first_events(client: &Client, session: &str, count: usize) -> Option<Ve
 /// Checks that the file of the last compaction contains all replaced messages of the journal. Returns true if there is
 /// one.
 pub(super) async fn check_compaction(daemon: &TempDaemon, client: &Client, session: &str, events: &[Event]) -> bool {
-    let view = client.session(session).await.expect("a session that was read just now");
+    let view = client.session(session).await.expect("the session is readable");
     let Some(seq) = view.session.window.summary.checked_sub(1) else { return false };
     let event = &events[usize::try_from(seq).expect("a number")];
     let EventKind::ItemCompleted { item: Item { body: ItemBody::Compaction(compaction), .. }, .. } = &event.kind else {
-        panic!("event {} of session {session} is no compaction", event.seq);
+        panic!("event {} of session {session} is not a compaction", event.seq);
     };
     let Some(bytes) = compaction.file.bytes.filter(|_| !compaction.file.name.is_empty()) else { return true };
     let file = daemon.data().join("workspace").join(session).join("conversation_history").join(&compaction.file.name);
     let length = fs::metadata(&file).map_or(0, |meta| meta.len());
-    assert!(length >= bytes, "{} has {length} bytes of {bytes}", file.display());
+    assert!(length >= bytes, "{} has only {length} of {bytes} bytes", file.display());
     true
 }
 
@@ -102,20 +102,20 @@ pub(super) fn written(events: &[Event]) -> Vec<(TurnId, String, String)> {
 }
 
 /// Undoes and redoes a turn's write, whose data must have survived the kills.
-pub(super) async fn check_undo(client: &Client, session: &str, written: &(TurnId, String, String), place: &str) {
+pub(super) async fn check_undo(client: &Client, session: &str, written: &(TurnId, String, String), context: &str) {
     let (turn, path, mark) = written;
     let ask = async |redo: bool, preview: bool| -> UndoReport {
         let turn = Some(TurnChoice::Id(*turn));
         let request = UndoRequest { turn, redo, preview, client: "a test".to_owned() };
-        let told = client.undo(session, &request).await;
-        told.unwrap_or_else(|error| panic!("{place}: {path}, redo: {redo}: {error}"))
+        let undone = client.undo(session, &request).await;
+        undone.unwrap_or_else(|error| panic!("{context}: {path}, redo: {redo}: {error}"))
     };
     let outcome = |report: UndoReport| report.files.iter().map(|file| file.outcome).collect::<Vec<_>>();
-    assert_eq!(outcome(ask(false, true).await), [UndoOutcome::Done], "{place}: {path} in a preview");
-    assert_eq!(outcome(ask(false, false).await), [UndoOutcome::Done], "{place}: {path} is taken back");
+    assert_eq!(outcome(ask(false, true).await), [UndoOutcome::Done], "{context}: preview of undoing {path}");
+    assert_eq!(outcome(ask(false, false).await), [UndoOutcome::Done], "{context}: undoing {path}");
     let gone = client.read_file(session, path, 0).await;
-    assert!(gone.is_err(), "{place}: {path} is still there");
-    assert_eq!(outcome(ask(true, false).await), [UndoOutcome::Done], "{place}: {path} is brought back");
-    let back = client.read_file(session, path, 0).await.unwrap_or_else(|error| panic!("{place}: {path}: {error}"));
-    assert!(back.content == content(mark).into_bytes(), "{place}: {path} is another");
+    assert!(gone.is_err(), "{context}: {path} still exists");
+    assert_eq!(outcome(ask(true, false).await), [UndoOutcome::Done], "{context}: redoing {path}");
+    let back = client.read_file(session, path, 0).await.unwrap_or_else(|error| panic!("{context}: {path}: {error}"));
+    assert!(back.content == content(mark).into_bytes(), "{context}: {path} has different content");
 }

@@ -117,9 +117,9 @@ impl Ledger {
             for (session, seq, event) in one.events {
                 touched.insert(session.clone());
                 self.sessions.insert(session.clone());
-                let known = self.events.entry(session).or_default();
-                if let Some(before) = known.insert(seq, event.clone()) {
-                    assert_eq!(before, event, "two readers saw the same event");
+                let stored = self.events.entry(session).or_default();
+                if let Some(before) = stored.insert(seq, event.clone()) {
+                    assert_eq!(before, event, "two readers received different events");
                 }
             }
             for (session, id, answer) in one.answers {
@@ -142,58 +142,58 @@ impl Ledger {
     }
 
     /// Returns true if enough happened for a run without a failure to be meaningful.
-    pub(super) fn is_telling(&self, kills: u64) -> bool {
+    pub(super) fn is_meaningful(&self, kills: u64) -> bool {
         self.counts.events as u64 > kills * 10 && !self.finished.is_empty() && self.counts.completed > 0
     }
 
     /// Checks one session after a restart: everything acknowledged is there, and the whole is consistent.
-    pub(super) async fn check(&mut self, at: At<'_>, session: &str, random: &mut Rng, place: &str) {
+    pub(super) async fn check(&mut self, at: At<'_>, session: &str, random: &mut Rng, context: &str) {
         let client = at.client;
-        let place = format!("{place}, session {session}");
+        let context = format!("{context}, session {session}");
         if let Err(error) = client.session(session).await {
-            assert!(self.deleting.contains(session), "{place}: {error}");
+            assert!(self.deleting.contains(session), "{context}: {error}");
             self.sessions.remove(session);
             return;
         }
-        assert!(!self.deleted.contains(session), "{place}: it was deleted, and is back");
-        self.settle(client, session, random, &place).await;
-        let mut stream = client.subscribe(session, 0, true).await.unwrap_or_else(|error| panic!("{place}: {error}"));
+        assert!(!self.deleted.contains(session), "{context}: the deleted session exists again");
+        self.settle(client, session, random, &context).await;
+        let mut stream = client.subscribe(session, 0, true).await.unwrap_or_else(|error| panic!("{context}: {error}"));
         let mut events = Vec::new();
         loop {
             // A queued turn may have started after the last question, and ask now.
             let Ok(next) = tokio::time::timeout(GLANCE, stream.next()).await else {
-                self.settle(client, session, random, &place).await;
+                self.settle(client, session, random, &context).await;
                 continue;
             };
-            match next.unwrap_or_else(|error| panic!("{place}: {error}")) {
+            match next.unwrap_or_else(|error| panic!("{context}: {error}")) {
                 Some(event) if event.kind.is_stored() => events.push(event),
                 Some(_) => {}
                 None => break,
             }
         }
         self.counts.checks += 1;
-        self.compare(session, &events, &place);
-        check_order(&events, &place);
+        self.compare(session, &events, &context);
+        check_order(&events, &context);
         for event in &events {
             self.note_outcome(event);
         }
-        self.check_holdings(at, session, &events, random, &place).await;
+        self.check_holdings(at, session, &events, random, &context).await;
     }
 
     /// Checks data outside the events.
-    async fn check_holdings(&mut self, at: At<'_>, session: &str, events: &[Event], random: &mut Rng, place: &str) {
+    async fn check_holdings(&mut self, at: At<'_>, session: &str, events: &[Event], random: &mut Rng, context: &str) {
         let At { daemon, client } = at;
-        self.counts.forks += usize::from(holdings::check_fork(client, session, events, place).await);
+        self.counts.forks += usize::from(holdings::check_fork(client, session, events, context).await);
         self.counts.compactions += usize::from(holdings::check_compaction(daemon, client, session, events).await);
         if let Some(written) = random.choice(holdings::written(events)) {
-            holdings::check_undo(client, session, &written, place).await;
+            holdings::check_undo(client, session, &written, context).await;
             self.counts.undone += 1;
         }
     }
 
     /// Answers some of the pending questions and cancels the rest, so that the session becomes idle.
-    async fn settle(&mut self, client: &Client, session: &str, random: &mut Rng, place: &str) {
-        let waiting = client.interrupts(Some(session)).await.unwrap_or_else(|error| panic!("{place}: {error}"));
+    async fn settle(&mut self, client: &Client, session: &str, random: &mut Rng, context: &str) {
+        let waiting = client.interrupts(Some(session)).await.unwrap_or_else(|error| panic!("{context}: {error}"));
         for interrupt in waiting {
             if random.bool() {
                 continue;
@@ -206,8 +206,8 @@ impl Ledger {
             }
         }
         // Queued turns start after that, and may also ask.
-        until("nothing of the session waits for a person", || async {
-            let waiting = client.interrupts(Some(session)).await.unwrap_or_else(|error| panic!("{place}: {error}"));
+        until("the session has no pending question", || async {
+            let waiting = client.interrupts(Some(session)).await.unwrap_or_else(|error| panic!("{context}: {error}"));
             if !waiting.is_empty() {
                 let _ = client.cancel_turn(session, None).await;
             }
@@ -216,12 +216,12 @@ impl Ledger {
         .await;
     }
 
-    fn compare(&self, session: &str, events: &[Event], place: &str) {
+    fn compare(&self, session: &str, events: &[Event], context: &str) {
         let stored: BTreeMap<u64, Value> = events.iter().map(|event| (event.seq, json_of(event))).collect();
         let seqs: Vec<u64> = events.iter().map(|event| event.seq).collect();
-        assert_eq!(seqs, (1..=seqs.len() as u64).collect::<Vec<_>>(), "{place}: numbers");
+        assert_eq!(seqs, (1..=seqs.len() as u64).collect::<Vec<_>>(), "{context}: numbers");
         for (seq, event) in self.events.get(session).into_iter().flatten() {
-            assert_eq!(Some(event), stored.get(seq), "{place}: event {seq}");
+            assert_eq!(Some(event), stored.get(seq), "{context}: event {seq}");
         }
         for (id, answer) in self.answers.get(session).into_iter().flatten() {
             let resolved = events.iter().find_map(|event| match &event.kind {
@@ -229,7 +229,7 @@ impl Ledger {
                 _ => None,
             });
             let resolved = resolved.map(|answer| serde_json::to_value(answer).expect("JSON"));
-            assert_eq!(resolved.as_ref(), Some(answer), "{place}: the answer to {id}");
+            assert_eq!(resolved.as_ref(), Some(answer), "{context}: the answer to {id}");
         }
     }
 
@@ -255,17 +255,17 @@ impl Ledger {
     }
 
     /// Checks the files: every command ran at most once, successful ones exactly once, and uploads are complete.
-    pub(super) async fn check_files(&mut self, client: &Client, daemon: &TempDaemon, place: &str) {
+    pub(super) async fn check_files(&mut self, client: &Client, daemon: &TempDaemon, context: &str) {
         let log = daemon.read("project/log.txt");
         let mut lines: HashMap<&str, usize> = HashMap::new();
         for line in log.lines() {
             *lines.entry(line).or_default() += 1;
         }
         for (mark, count) in &lines {
-            assert_eq!(*count, 1, "{place}: {mark} ran again");
+            assert_eq!(*count, 1, "{context}: {mark} ran again");
         }
         for mark in &self.finished {
-            assert!(lines.contains_key(mark.as_str()), "{place}: {mark} is said to have run");
+            assert!(lines.contains_key(mark.as_str()), "{context}: {mark} is reported as done, but did not run");
         }
         let (sessions, deleting) = (&self.sessions, &self.deleting);
         self.uploads.retain(|(session, ..)| sessions.contains(session) && !deleting.contains(session));
@@ -273,29 +273,31 @@ impl Ledger {
             let mut whole = Vec::new();
             while whole.len() < content.len() {
                 let piece = client.read_file(session, path, whole.len() as u64).await;
-                let piece = piece.unwrap_or_else(|error| panic!("{place}: {path} of {session}: {error}"));
-                assert!(!piece.content.is_empty(), "{place}: {path} of {session} is short");
+                let piece = piece.unwrap_or_else(|error| panic!("{context}: {path} of {session}: {error}"));
+                assert!(!piece.content.is_empty(), "{context}: {path} of {session} is truncated");
                 whole.extend_from_slice(&piece.content);
             }
-            assert!(whole == *content, "{place}: {path} of {session} is another");
+            assert!(whole == *content, "{context}: {path} of {session} has different content");
         }
     }
 }
 
 /// Checks that items end once, and that nothing of a turn follows its end.
-fn check_order(events: &[Event], place: &str) {
+fn check_order(events: &[Event], context: &str) {
     let mut open = HashSet::new();
     let mut items = HashSet::new();
     let mut ended = HashSet::new();
     for event in events {
         if let Some(turn) = event.turn_id {
-            assert!(!ended.contains(&turn), "{place}: event {} of turn {turn} stands behind its end", event.seq);
+            assert!(!ended.contains(&turn), "{context}: event {} of turn {turn} is after its end", event.seq);
         }
         match &event.kind {
-            EventKind::ItemStarted { item } => assert!(open.insert(item.id), "{place}: item {} begins twice", item.id),
+            EventKind::ItemStarted { item } => {
+                assert!(open.insert(item.id), "{context}: item {} starts twice", item.id)
+            }
             EventKind::ItemCompleted { item, .. } => {
-                assert!(open.remove(&item.id), "{place}: item {} ends without a beginning", item.id);
-                assert!(items.insert(item.id), "{place}: item {} ends twice", item.id);
+                assert!(open.remove(&item.id), "{context}: item {} ends without a start", item.id);
+                assert!(items.insert(item.id), "{context}: item {} ends twice", item.id);
             }
             EventKind::TurnEnded { .. } => {
                 ended.extend(event.turn_id);
@@ -303,5 +305,5 @@ fn check_order(events: &[Event], place: &str) {
             _ => {}
         }
     }
-    assert!(open.is_empty(), "{place}: items without an end: {open:?}");
+    assert!(open.is_empty(), "{context}: items without an end: {open:?}");
 }

@@ -40,13 +40,13 @@ fn reply(request: &Recorded) -> Reply {
         return Reply::text("## What the person wants\n- that all of it is done\n");
     }
     let messages = request.messages();
-    let said = messages.iter().rposition(|message| {
+    let input = messages.iter().rposition(|message| {
         message["role"] == "user" && message["content"].as_str().is_some_and(|text| marked(text).is_some())
     });
-    let Some((verb, mark)) = said.and_then(|at| marked(messages[at]["content"].as_str()?)) else {
+    let Some((verb, mark)) = input.and_then(|at| marked(messages[at]["content"].as_str()?)) else {
         return Reply::text("It is as I said, in many more words than before. ".repeat(8));
     };
-    if messages[said.unwrap_or_default()..].iter().any(|message| message["role"] == "tool") {
+    if messages[input.unwrap_or_default()..].iter().any(|message| message["role"] == "tool") {
         return Reply::text(format!("{mark} is done."));
     }
     let append = |mark: &str, pause: &str| {
@@ -80,10 +80,16 @@ fn marked(text: &str) -> Option<(&str, &str)> {
 }
 
 /// Acts until the daemon is gone, and returns what was acknowledged.
-pub(super) async fn client(daemon: &TempDaemon, name: String, seed: u64, known: Vec<String>) -> Acknowledged {
+pub(super) async fn client(daemon: &TempDaemon, name: String, seed: u64, sessions: Vec<String>) -> Acknowledged {
     let project = daemon.path().join("project");
-    let mut worker =
-        Worker { random: Rng::with_seed(seed), project, name, marks: 0, known, seen: Acknowledged::default() };
+    let mut worker = Worker {
+        random: Rng::with_seed(seed),
+        project,
+        name,
+        marks: 0,
+        known: sessions,
+        seen: Acknowledged::default(),
+    };
     let Ok(client) = Client::connect(&daemon.socket()).await else { return worker.seen };
     // A daemon that was killed in the middle of a response is detected by its connection, not by a timeout.
     while worker.act(&client).await.is_ok() {}
@@ -222,7 +228,7 @@ impl Worker {
         self.seen.deleting(&session);
         client.delete_session(&session).await?;
         self.seen.deleted(&session);
-        self.known.retain(|known| *known != session);
+        self.known.retain(|id| *id != session);
         Ok(())
     }
 }

@@ -7,9 +7,9 @@ use super::*;
 
 /// A careful main agent and a careful subagent: neither repeats anything with a known result.
 fn careful(request: &Recorded) -> Reply {
-    let told = tool_texts(request);
+    let result = tool_texts(request);
     if task_of(request).is_some() {
-        return match told.contains("appended") || told.contains("may not have taken effect") {
+        return match result.contains("appended") || result.contains("may not have taken effect") {
             true => report("the log"),
             false => Reply::tool_call(
                 "run_bash_command",
@@ -17,10 +17,10 @@ fn careful(request: &Recorded) -> Reply {
             ),
         };
     }
-    let go_on = told.rsplit("\"context_id\":\"").next().and_then(|rest| rest.split('"').next());
+    let go_on = result.rsplit("\"context_id\":\"").next().and_then(|rest| rest.split('"').next());
     match go_on {
-        _ if told.contains("The report of the log") => Reply::text("All is done."),
-        Some(id) if told.contains("to continue it") => {
+        _ if result.contains("The report of the log") => Reply::text("All is done."),
+        Some(id) if result.contains("to continue it") => {
             Reply::tool_call("delegate_task", json!({"task": "Go on", "context_id": id}))
         }
         _ => Reply::tool_call("delegate_task", json!({"task": "Write a line"})),
@@ -33,7 +33,7 @@ async fn kill_at_each_event_loses_and_repeats_nothing() {
     model.respond_with(|request| Reply { delay_ms: 2, ..careful(request) });
     let whole = killed_at(&TempDaemon::start(&model.base_url()).await, usize::MAX).await;
     assert!(matches!(whole.last().unwrap().kind, EventKind::TurnEnded { .. }), "{whole:#?}");
-    stream::iter(1..=whole.len()).for_each_concurrent(3, |number| kill_and_go_on(&model, number)).await;
+    stream::iter(1..=whole.len()).for_each_concurrent(3, |number| kill_and_resume(&model, number)).await;
 }
 
 /// Runs the turn, and kills the daemon at the event with that number, of the parent or its subagent.
@@ -58,7 +58,7 @@ async fn killed_at(daemon: &TempDaemon, number: usize) -> Vec<Event> {
             // The session starts a moment later.
             let session = child.session_id.to_string();
             let listen = || async { client.subscribe(&session, 0, false).await.ok() };
-            of_child = Some(until("the subagent", listen).await);
+            of_child = Some(until("the subagent is running", listen).await);
         }
         if event.kind.is_stored() {
             let is_end = matches!(event.kind, EventKind::TurnEnded { .. }) && event.session_id == events.session_id();
@@ -80,7 +80,7 @@ async fn next_of(stream: &mut Option<EventStream>) -> Result<Option<Event>, Clie
     }
 }
 
-async fn kill_and_go_on(model: &ModelServer, number: usize) {
+async fn kill_and_resume(model: &ModelServer, number: usize) {
     let mut daemon = TempDaemon::start(&model.base_url()).await;
     let seen = killed_at(&daemon, number).await;
     if seen.len() < number {
@@ -95,7 +95,7 @@ async fn kill_and_go_on(model: &ModelServer, number: usize) {
     let client = Client::connect(&daemon.socket()).await.unwrap();
     let view = client.session(&session).await.unwrap();
     assert!(view.session.open_turn.is_none(), "killed at {number}: {view:#?}");
-    assert_eq!(daemon.read("project/log.txt").lines().count(), before, "nothing runs before it is asked for");
+    assert_eq!(daemon.read("project/log.txt").lines().count(), before, "a call ran before the model requested it");
     if view.session.summary.status == SessionStatus::Interrupted {
         let args = ["run", "--session", &session, "--on-interrupt", "approve", "--output", "json"];
         let result = daemon.ok(args).await.json();

@@ -19,8 +19,8 @@ fn report(of: &str) -> Reply {
 fn task_of(request: &Recorded) -> Option<String> {
     let system = request.messages()[0]["content"].as_str().unwrap();
     let users = request.messages().iter().filter(|message| message["role"] == "user");
-    let said = users.filter_map(|message| message["content"].as_str()).next().unwrap();
-    system.contains("You are a subagent").then(|| said.to_owned())
+    let text = users.filter_map(|message| message["content"].as_str()).next().unwrap();
+    system.contains("You are a subagent").then(|| text.to_owned())
 }
 
 /// Makes the main agent delegate these tasks at once, and answer after all reports. Subagents reply by the given
@@ -74,12 +74,12 @@ async fn parallel_subagents_share_files_and_return_their_answers() {
     // Each waits for the file of the other: run one after the other, they would reach their step limit.
     delegates(&world, &["Be left", "Be right"], |task, request| {
         let (own, other) = if task.contains("left") { ("left", "right") } else { ("right", "left") };
-        let told = tool_texts(request);
-        if !told.contains(&format!("outputs/{own}.txt")) {
+        let text = tool_texts(request);
+        if !text.contains(&format!("outputs/{own}.txt")) {
             let content = format!("{own} was here");
             return Reply::tool_call("write_file", json!({"path": format!("outputs/{own}.txt"), "content": content}));
         }
-        if !told.contains(&format!("{other} was here")) {
+        if !text.contains(&format!("{other} was here")) {
             return Reply::tool_call("read_file", json!({"path": format!("outputs/{other}.txt")})).delay_ms(5);
         }
         report(own)
@@ -90,16 +90,16 @@ async fn parallel_subagents_share_files_and_return_their_answers() {
     assert_eq!(result.text, "All parts are done.");
     let mut files: Vec<&str> = result.files.iter().map(|file| file.path.as_str()).collect();
     files.sort_unstable();
-    assert_eq!(files, ["outputs/left.txt", "outputs/right.txt"], "what they changed is told with the turn");
+    assert_eq!(files, ["outputs/left.txt", "outputs/right.txt"], "the turn's result lists the subagents' files");
 
-    let told = results(&world);
-    let known = subagents(&events);
-    assert_eq!((told.len(), known.len()), (2, 2));
-    for result in &told {
+    let results = results(&world);
+    let children = subagents(&events);
+    assert_eq!((results.len(), children.len()), (2, 2));
+    for result in &results {
         assert_eq!(result["ok"], true, "{result:#}");
         assert!(result["result"].as_str().unwrap().starts_with("The report of"), "{result:#}");
         assert!(result["loops"].as_u64().unwrap() >= 3, "{result:#}");
-        assert!(known.iter().any(|child| result["context_id"] == child.session_id.to_string()), "{result:#}");
+        assert!(children.iter().any(|child| result["context_id"] == child.session_id.to_string()), "{result:#}");
     }
     // They cannot delegate, and receive nothing of the conversation.
     for request in world.model.requests() {
@@ -134,7 +134,7 @@ async fn parallel_subagents_share_files_and_return_their_answers() {
         (&all[0]["id"], &all[1]["parent"], &all[2]["parent"]),
         (&json!(session), &json!(session), &json!(session))
     );
-    let child = known[0].session_id.to_string();
+    let child = children[0].session_id.to_string();
     world.ok(["attach", &child, "--after", "0"]).await.shows(&["The report of"]);
     let found = world.ok(["sessions", "search", "looked", "at", "and", "found", "--json"]).await;
     assert!(found.stdout.contains(&child), "{found:?}");
@@ -147,10 +147,10 @@ async fn parallel_subagents_share_files_and_return_their_answers() {
 async fn subagent_question_is_answered_once_at_the_parent() {
     let world = World::start().await;
     delegates(&world, &["Write it"], |_, request| {
-        let told = tool_texts(request);
-        if !told.contains("blue") {
+        let output = tool_texts(request);
+        if !output.contains("blue") {
             Reply::tool_call("ask_human", json!({"question": "Which colour?"}))
-        } else if !told.contains("outputs/a.txt") {
+        } else if !output.contains("outputs/a.txt") {
             Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": "blue"}))
         } else {
             report("colour")
@@ -171,7 +171,7 @@ async fn subagent_question_is_answered_once_at_the_parent() {
         let view = other.session(&parent.to_string()).await.unwrap();
         assert_eq!((view.session.summary.status, view.pending.len()), (SessionStatus::Waiting, 1));
         other.answer(interrupt.id, &answer, "phone").await.unwrap();
-        assert!(client.answer(interrupt.id, &answer, "desk").await.is_err(), "it is answered once");
+        assert!(client.answer(interrupt.id, &answer, "desk").await.is_err(), "a second answer is rejected");
         stream.stored_until(|kind| matches!(kind, EventKind::InterruptResolved { .. })).await;
     }
     let events = stream.to_the_end().await;
@@ -193,8 +193,8 @@ async fn cancel_reaches_subagents_and_a_subagents_cancel_is_reported() {
     }
     world.model.wait_until(|counts| counts.requests >= 4).await;
     // One is cancelled by another client: its call ends, and the others continue.
-    let known = subagents(&events);
-    client.cancel_turn(&known[0].session_id.to_string(), None).await.unwrap();
+    let children = subagents(&events);
+    client.cancel_turn(&children[0].session_id.to_string(), None).await.unwrap();
     let cancelled = |kind: &EventKind| {
         serde_json::to_value(kind).unwrap()["item"]["error"] == "E_CANCELLED"
             && matches!(kind, EventKind::ItemCompleted { .. })
@@ -205,9 +205,9 @@ async fn cancel_reaches_subagents_and_a_subagents_cancel_is_reported() {
     let EventKind::TurnEnded { result } = &events.last().unwrap().kind else { unreachable!() };
     assert_eq!(result.stop_reason, StopReason::Cancelled);
     assert_eq!(events.iter().filter(|event| cancelled(&event.kind)).count(), 2);
-    for child in known {
+    for child in children {
         let session = child.session_id.to_string();
-        let ended = until("its end", || async {
+        let ended = until("the turn has ended", || async {
             let view = client.session(&session).await.unwrap();
             view.session.open_turn.is_none().then_some(())
         });
@@ -219,13 +219,13 @@ async fn cancel_reaches_subagents_and_a_subagents_cancel_is_reported() {
 /// Behaviour of a subagent that is to be killed: quick ones finish at once, slow ones never do, and others wait for an
 /// answer.
 fn of_its_kind(task: &str, request: &Recorded) -> Reply {
-    let told = tool_texts(request);
+    let result = tool_texts(request);
     match task {
-        "Be quick" if !told.contains("quick.txt") => {
+        "Be quick" if !result.contains("quick.txt") => {
             Reply::tool_call("run_bash_command", json!({"command": "echo once >> outputs/quick.txt; echo quick.txt"}))
         }
         "Be slow" if !request.last_user().contains("Go on") => Reply::never(),
-        "Ask first" if !told.contains("green") => Reply::tool_call("ask_human", json!({"question": "Which colour?"})),
+        "Ask first" if !result.contains("green") => Reply::tool_call("ask_human", json!({"question": "Which colour?"})),
         _ => report(task),
     }
 }
@@ -240,12 +240,12 @@ async fn after_a_crash_only_the_unfinished_subagent_continues() {
     let mut world = World::start().await;
     world.model.respond_with(|request| match (task_of(request), tool_texts(request)) {
         (Some(task), _) => of_its_kind(&task, request),
-        (None, told) if told.is_empty() => Reply::tool_call("delegate_task", json!({"task": "Be quick"}))
+        (None, text) if text.is_empty() => Reply::tool_call("delegate_task", json!({"task": "Be quick"}))
             .and_call("delegate_task", json!({"task": "Be slow"})),
-        (None, told) if told.contains("The report of Be slow") => Reply::text("All parts are done."),
-        (None, told) => {
+        (None, text) if text.contains("The report of Be slow") => Reply::text("All parts are done."),
+        (None, text) => {
             // It continues the interrupted subagent, as instructed.
-            let cut_off = told.split('{').find(|result| result.contains("to continue it")).unwrap();
+            let cut_off = text.split('{').find(|result| result.contains("to continue it")).unwrap();
             let id = cut_off.split("\"context_id\":\"").nth(1).unwrap().split('"').next().unwrap();
             Reply::tool_call("delegate_task", json!({"task": "Go on", "context_id": id}))
         }
@@ -266,13 +266,13 @@ async fn after_a_crash_only_the_unfinished_subagent_continues() {
         .map(|event| &event["item"]["error"])
         .collect();
     assert_eq!(codes, [&Value::Null, &json!("E_UNKNOWN_OUTCOME")]);
-    assert_eq!(paid(&settled), 1, "what the one that had finished took is counted");
+    assert_eq!(paid(&settled), 1, "usage of the finished subagent is counted once");
 
     let result = world.ok(["run", "--session", &session, "--output", "json"]).await.json();
     assert_eq!(result["text"], "All parts are done.");
     assert_eq!(world.read(&format!("data/workspace/{session}/outputs/quick.txt")), "once\n");
     let all = world.json(["sessions", "list", "--all"]).await;
-    assert_eq!(all.as_array().unwrap().len(), 3, "the one that went on is the one that was cut off: {all:#}");
+    assert_eq!(all.as_array().unwrap().len(), 3, "the interrupted subagent is continued, not replaced: {all:#}");
 }
 
 #[tokio::test]
@@ -325,14 +325,14 @@ async fn short_answers_are_expanded_once_and_failures_reported() {
         _ => Reply::refusal(400, "this model does not like it"),
     });
     world.ok(["run", "Have it done"]).await;
-    let told = results(&world);
-    holds(&told[0], json!({"ok": true, "loops": 2}));
-    assert_eq!(told[0]["result"], "Yes, and that is all there is.");
-    assert_eq!(told[1]["ok"], false);
-    assert!(told[1]["error"].as_str().unwrap().contains("reached its step limit"), "{told:#?}");
-    assert!(told[2]["error"].as_str().unwrap().contains("does not like it"), "{told:#?}");
-    assert!(told[3].as_str().unwrap().contains("E_INVALID_ARGS"), "{told:#?}");
-    assert!(told[4]["result"].as_str().unwrap().contains("E_UNKNOWN_TOOL"), "{told:#?}");
+    let results = results(&world);
+    holds(&results[0], json!({"ok": true, "loops": 2}));
+    assert_eq!(results[0]["result"], "Yes, and that is all there is.");
+    assert_eq!(results[1]["ok"], false);
+    assert!(results[1]["error"].as_str().unwrap().contains("reached its step limit"), "{results:#?}");
+    assert!(results[2]["error"].as_str().unwrap().contains("does not like it"), "{results:#?}");
+    assert!(results[3].as_str().unwrap().contains("E_INVALID_ARGS"), "{results:#?}");
+    assert!(results[4]["result"].as_str().unwrap().contains("E_UNKNOWN_TOOL"), "{results:#?}");
 }
 
 #[tokio::test]
@@ -350,7 +350,7 @@ async fn subagent_inherits_the_interrupt_policy() {
         assert_eq!(result["denials"][0]["tool"], "write_file of subagent", "{result:#}");
         let of_parent: Vec<Value> =
             lines.iter().filter(|line| line["session_id"] == lines[0]["session_id"]).cloned().collect();
-        assert_eq!(paid(&of_parent), 1, "what it took is counted: {on_interrupt}");
+        assert_eq!(paid(&of_parent), 1, "usage of the subagent is counted: {on_interrupt}");
     }
 }
 
@@ -379,7 +379,7 @@ async fn subagent_question_is_withdrawn_with_its_turn() {
         }
         let client = world.client().await;
         let child = subagents(&events)[0].session_id.to_string();
-        until("nobody asks and nobody works", || async {
+        until("no question is pending and no turn is running", || async {
             let asked = client.interrupts(None).await.unwrap();
             let (parent, child) = (client.session(&session_of(&events)).await, client.session(&child).await);
             let is_over = parent.unwrap().session.open_turn.is_none() && child.unwrap().session.open_turn.is_none();
@@ -403,12 +403,12 @@ async fn session_grant_applies_to_all_its_subagents() {
     let world = World::start().await;
     // The second one writes on command.
     delegates(&world, &["First", "Second"], |task, request| {
-        let told = tool_texts(request);
+        let result = tool_texts(request);
         let own = if task == "First" { "first" } else { "second" };
-        if own == "second" && !told.contains("it is there") {
+        if own == "second" && !result.contains("it is there") {
             let command = "until [ -e outputs/go.txt ]; do sleep 0.05; done; echo it is there";
             Reply::tool_call("run_bash_command", json!({"command": command}))
-        } else if !told.contains(&format!("outputs/{own}.txt")) {
+        } else if !result.contains(&format!("outputs/{own}.txt")) {
             let content = format!("written by {own}");
             Reply::tool_call("write_file", json!({"path": format!("outputs/{own}.txt"), "content": content}))
         } else {
@@ -433,7 +433,7 @@ async fn session_grant_applies_to_all_its_subagents() {
     }
     client.answer(asked.unwrap(), &Answer::Always { scope: GrantScope::Session }, "desk").await.unwrap();
     let waits = subagents(&events).into_iter().find(|child| child.task == "Second").unwrap().session_id.to_string();
-    let allowed = until("what is allowed to reach the other", || async {
+    let allowed = until("the grant is visible in the other session", || async {
         let view = client.session(&waits).await.unwrap();
         (!view.session.settings.grants.is_empty()).then_some(())
     });
@@ -450,20 +450,20 @@ async fn continued_subagent_has_the_sessions_current_permissions() {
     let world = World::start().await;
     // For any agent, the last text names the file.
     world.model.respond_with(|request| {
-        let told = tool_texts(request);
-        let said = request.last_user();
+        let result = tool_texts(request);
+        let input = request.last_user();
         match (task_of(request).is_some(), request.last_role() == "tool") {
             (true, true) => report("the file"),
             (true, false) => {
-                let path = format!("outputs/{}.txt", said.split_whitespace().last().unwrap());
+                let path = format!("outputs/{}.txt", input.split_whitespace().last().unwrap());
                 Reply::tool_call("write_file", json!({"path": path, "content": "x"}))
             }
             (false, true) => Reply::text("It is written."),
-            (false, false) => match told.split("\"context_id\":\"").nth(1) {
-                None => Reply::tool_call("delegate_task", json!({"task": said})),
+            (false, false) => match result.split("\"context_id\":\"").nth(1) {
+                None => Reply::tool_call("delegate_task", json!({"task": input})),
                 Some(id) => {
                     let id = id.split('"').next().unwrap();
-                    Reply::tool_call("delegate_task", json!({"task": said, "context_id": id}))
+                    Reply::tool_call("delegate_task", json!({"task": input, "context_id": id}))
                 }
             },
         }
@@ -509,11 +509,11 @@ async fn subagent_tokens_count_towards_the_turn_budget() {
     });
     let output = world.agentctl(["run", "Have it done", "--output", "json"]).await;
     assert_eq!(output.json()["stop_reason"], "budget", "{output:?}");
-    let told = results(&world);
-    assert_eq!(told[0]["ok"], false);
-    assert!(told[0]["error"].as_str().unwrap().contains("turn's token budget"), "{told:#?}");
+    let results = results(&world);
+    assert_eq!(results[0]["ok"], false);
+    assert!(results[0]["error"].as_str().unwrap().contains("turn's token budget"), "{results:#?}");
     let asked = world.model.requests().iter().filter(|request| task_of(request).is_some()).count();
-    assert!(asked <= 4, "it was stopped: {asked}");
+    assert!(asked <= 4, "too many requests after the budget was spent: {asked}");
 }
 
 #[tokio::test]
@@ -537,6 +537,6 @@ async fn attach_replays_history_without_waiting_for_a_busy_subagent() {
     };
     let mut of_work = stored_of(child.to_string());
     of_work.retain(|seq| *seq < began);
-    assert_eq!(of_work, (1..began).collect::<Vec<_>>(), "all of its work is told");
+    assert_eq!(of_work, (1..began).collect::<Vec<_>>(), "every action of the subagent is reported");
     assert_eq!(stored_of(session_of(&events)), (1..=events.len() as u64).collect::<Vec<_>>());
 }

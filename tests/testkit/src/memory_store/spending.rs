@@ -25,7 +25,7 @@ impl State {
         }
     }
 
-    pub(super) fn forget_calls(&mut self, gone: &[SessionId]) {
+    pub(super) fn remove_calls(&mut self, gone: &[SessionId]) {
         for (session, _) in &mut self.calls {
             *session = session.filter(|id| !gone.contains(id));
         }

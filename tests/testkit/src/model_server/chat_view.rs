@@ -90,8 +90,8 @@ fn texts(content: &Value) -> Vec<String> {
 }
 
 fn answer(content: &Value) -> Value {
-    let words = texts(content).concat();
-    let words = if words.is_empty() { Value::Null } else { words.into() };
+    let text = texts(content).concat();
+    let text = if text.is_empty() { Value::Null } else { text.into() };
     let blocks = content.as_array().map(Vec::as_slice).unwrap_or_default();
     let calls: Vec<Value> = blocks
         .iter()
@@ -101,7 +101,7 @@ fn answer(content: &Value) -> Value {
             json!({"id": call["id"], "type": "function", "function": function})
         })
         .collect();
-    let mut answer = json!({"role": "assistant", "content": words});
+    let mut answer = json!({"role": "assistant", "content": text});
     if !calls.is_empty() {
         answer["tool_calls"] = calls.into();
     }

@@ -38,7 +38,7 @@ pub async fn run(arguments: impl IntoIterator<Item = String>) -> Result<(), Stri
     let mut out = std::io::stdout().lock();
     writeln!(out, "{}", server.base_url())
         .and_then(|()| out.flush())
-        .map_err(|error| format!("could not tell the address: {error}"))?;
+        .map_err(|error| format!("could not print the address: {error}"))?;
     drop(out);
     std::future::pending().await
 }

@@ -97,10 +97,10 @@ async fn run(step: Step, stop: &CancellationToken, go_on: &Notify) -> io::Result
 }
 
 fn steps(reply: &Reply, writes: Vec<Bytes>) -> VecDeque<Step> {
-    let is_cut = reply.cut_after.is_some() || reply.cut_behind.is_some();
-    let words = reply.cut_behind.as_ref().or(reply.hang_behind.as_ref());
-    let limit = reply.cut_after.or(reply.hang_after).or_else(|| behind(&writes, words?));
-    let held = reply.hold_behind.as_ref().and_then(|words| behind(&writes, words));
+    let is_cut = reply.cut_after.is_some() || reply.cut_after_text.is_some();
+    let mark = reply.cut_after_text.as_ref().or(reply.hang_after_text.as_ref());
+    let limit = reply.cut_after.or(reply.hang_after).or_else(|| behind(&writes, mark?));
+    let hold_at = reply.hold_after_text.as_ref().and_then(|mark| behind(&writes, mark));
     let (mut left, mut sent) = (limit.unwrap_or(usize::MAX), 0);
     let mut steps = VecDeque::new();
     for write in split(writes, reply.bytes_per_write) {
@@ -114,10 +114,10 @@ fn steps(reply: &Reply, writes: Vec<Bytes>) -> VecDeque<Step> {
         } else if reply.fast.is_none() {
             steps.push_back(Step::Flush);
         }
-        let was_before = held.is_some_and(|held| sent < held);
+        let was_before = hold_at.is_some_and(|at| sent < at);
         sent += write.len();
         steps.push_back(Step::Write(write));
-        if was_before && held.is_some_and(|held| sent >= held) {
+        if was_before && hold_at.is_some_and(|at| sent >= at) {
             steps.extend([Step::Flush, Step::Flush, Step::Hold]);
         }
     }
@@ -129,8 +129,8 @@ fn steps(reply: &Reply, writes: Vec<Bytes>) -> VecDeque<Step> {
 }
 
 /// The offset after the first write that contains this text.
-fn behind(writes: &[Bytes], words: &str) -> Option<usize> {
-    let has_words = |write: &Bytes| String::from_utf8_lossy(write).contains(words);
+fn behind(writes: &[Bytes], mark: &str) -> Option<usize> {
+    let has_words = |write: &Bytes| String::from_utf8_lossy(write).contains(mark);
     let at = writes.iter().position(has_words)?;
     Some(writes[..=at].iter().map(Bytes::len).sum())
 }

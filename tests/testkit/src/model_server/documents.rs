@@ -34,9 +34,9 @@ impl Documents {
 
     /// Returns the document at a path, and records the request; `None` if no document belongs there.
     pub(super) fn ask(&mut self, path: &str) -> Option<Handing> {
-        let known = self.set.get(path).cloned();
+        let document = self.set.get(path).cloned();
         let usual = || path.ends_with("/models").then(|| Handing::There(listing([json!({"id": MODEL_ID})])));
-        let handing = known.or_else(usual)?;
+        let handing = document.or_else(usual)?;
         self.asked.push(path.to_owned());
         Some(handing)
     }

@@ -197,24 +197,24 @@ fn whole_chat(reply: &Reply) -> Value {
 
 /// Events of llama.cpp, where calls are text.
 fn completion_events(reply: &Reply) -> Vec<Bytes> {
-    let mut words = deltas(reply);
-    words.extend(reply.tool_calls.iter().map(|call| {
+    let mut deltas = deltas(reply);
+    deltas.extend(reply.tool_calls.iter().map(|call| {
         json!({"tool": call.name, "args": serde_json::from_str(&raw_arguments(call)).unwrap_or(Value::Null)})
             .to_string()
     }));
     let mut events: Vec<Bytes> =
-        words.iter().map(|word| event(&json!({"index": 0, "content": word, "stop": false}).to_string())).collect();
+        deltas.iter().map(|word| event(&json!({"index": 0, "content": word, "stop": false}).to_string())).collect();
     if reply.finish_reason.as_deref() != Some("") {
         events.push(event(&completion_end(reply, "").to_string()));
     }
     events
 }
 
-fn completion_end(reply: &Reply, words: &str) -> Value {
+fn completion_end(reply: &Reply, text: &str) -> Value {
     let stop_type = if finish_reason(reply) == "length" { "limit" } else { "eos" };
     let took = usage(reply);
     let mut end = json!({
-        "content": words, "stop": true, "stop_type": stop_type,
+        "content": text, "stop": true, "stop_type": stop_type,
         "tokens_evaluated": took["prompt_tokens"], "tokens_predicted": took["completion_tokens"],
     });
     if let Some(timings) = &reply.timings {

@@ -69,11 +69,11 @@ pub struct Reply {
     /// Sends nothing more after this many bytes of the body, and keeps the connection open.
     pub hang_after: Option<usize>,
     /// Text whose first write is the last one; then continues as with `cut_after`.
-    pub cut_behind: Option<String>,
+    pub cut_after_text: Option<String>,
     /// Text whose first write is the last one; then continues as with `hang_after`.
-    pub hang_behind: Option<String>,
+    pub hang_after_text: Option<String>,
     /// Text after whose first write the reply waits for `go_on` of the server.
-    pub hold_behind: Option<String>,
+    pub hold_after_text: Option<String>,
     /// Sends nothing at all, and keeps the connection open.
     pub never: bool,
 
@@ -144,9 +144,9 @@ impl Default for Reply {
             delay_ms: 0,
             cut_after: None,
             hang_after: None,
-            cut_behind: None,
-            hang_behind: None,
-            hold_behind: None,
+            cut_after_text: None,
+            hang_after_text: None,
+            hold_after_text: None,
             never: false,
             r#match: None,
             repeat: false,
@@ -338,22 +338,22 @@ impl Reply {
 
     /// Closes the connection after this text, whatever its form on the wire.
     #[must_use]
-    pub fn cut_behind(mut self, words: &str) -> Self {
-        self.cut_behind = Some(words.to_owned());
+    pub fn cut_after_text(mut self, text: &str) -> Self {
+        self.cut_after_text = Some(text.to_owned());
         self
     }
 
     /// Stops sending after this text, whatever its form on the wire.
     #[must_use]
-    pub fn hang_behind(mut self, words: &str) -> Self {
-        self.hang_behind = Some(words.to_owned());
+    pub fn hang_after_text(mut self, text: &str) -> Self {
+        self.hang_after_text = Some(text.to_owned());
         self
     }
 
     /// Waits after this text until the test calls `go_on`, whatever its form on the wire.
     #[must_use]
-    pub fn hold_behind(mut self, words: &str) -> Self {
-        self.hold_behind = Some(words.to_owned());
+    pub fn hold_after_text(mut self, text: &str) -> Self {
+        self.hold_after_text = Some(text.to_owned());
         self
     }
 
@@ -366,8 +366,8 @@ impl Reply {
 
     /// Uses the reply only for a request whose body contains this text.
     #[must_use]
-    pub fn when(mut self, words: impl Into<String>) -> Self {
-        self.r#match = Some(words.into());
+    pub fn when(mut self, text: impl Into<String>) -> Self {
+        self.r#match = Some(text.into());
         self
     }
 }

@@ -61,7 +61,7 @@ impl Script {
         } else {
             String::new()
         };
-        let matching = |reply: &Reply| reply.r#match.as_ref().is_some_and(|words| body.contains(words.as_str()));
+        let matching = |reply: &Reply| reply.r#match.as_ref().is_some_and(|text| body.contains(text.as_str()));
         let fitting = self.replies.iter().position(matching);
         let fitting = fitting.or_else(|| self.replies.iter().position(|reply| reply.r#match.is_none()));
         match fitting {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
-use super::{Checked, MAX_ID, MAX_NAME, broken, check_name, check_said, odd_field, parts, refuse_if, tools};
+use super::{Checked, MAX_ID, MAX_NAME, broken, check_name, check_not_blank, parts, refuse_if, tools, unknown_field};
 
 /// Allowed fields of a message, by role.
 const FIELDS: [(&str, &[&str]); 4] = [
@@ -15,13 +15,13 @@ const FIELDS: [(&str, &[&str]); 4] = [
 ];
 
 pub(super) fn check(body: &Value) -> Checked {
-    check_said("model", &body["model"])?;
+    check_not_blank("model", &body["model"])?;
     check_settings(body)?;
     if !body["tools"].is_null() {
         tools::check(&body["tools"])?;
         tools::check_choice(&body["tool_choice"])?;
     } else if !body["tool_choice"].is_null() {
-        return broken("tool_choice", "it is only allowed where there are tools");
+        return broken("tool_choice", "it requires tools");
     }
     match body["messages"].as_array() {
         Some(messages) if !messages.is_empty() => Conversation::default().check(messages),
@@ -43,7 +43,7 @@ fn check_settings(body: &Value) -> Checked {
     let stops = |value: &Value| value.as_array().is_some_and(|stops| (1..=4).contains(&stops.len()));
     absent_or("stop", &stops, "an array of 1 to 4 texts")?;
     if !body["stream_options"].is_null() && body["stream"] != Value::Bool(true) {
-        return broken("stream_options", "it stands only where `stream` is true");
+        return broken("stream_options", "it requires `stream` to be true");
     }
     Ok(())
 }
@@ -66,7 +66,7 @@ impl<'a> Conversation<'a> {
         }
         self.check_answered()?;
         if !messages.iter().any(|message| message["role"] == "user") {
-            return broken("messages", "nobody says anything: there is no message of the user");
+            return broken("messages", "no user message");
         }
         if self.last_role == "assistant" {
             let last = messages.len() - 1;
@@ -76,36 +76,36 @@ impl<'a> Conversation<'a> {
     }
 
     fn add(&mut self, at: usize, message: &'a Value) -> Checked {
-        let place = |field: &str| format!("messages[{at}].{field}");
+        let location = |field: &str| format!("messages[{at}].{field}");
         let role = message["role"].as_str().unwrap_or_default();
-        let Some((_, known)) = FIELDS.iter().find(|(name, _)| *name == role) else {
-            return broken(place("role"), format!("{} is no role", message["role"]));
+        let Some((_, fields)) = FIELDS.iter().find(|(name, _)| *name == role) else {
+            return broken(location("role"), format!("{} is no role", message["role"]));
         };
-        if let Some(field) = odd_field(message, &[&["role"], *known].concat()) {
-            return broken(place(field), format!("a message of the {role} has no such field"));
+        if let Some(field) = unknown_field(message, &[&["role"], *fields].concat()) {
+            return broken(location(field), format!("unknown field of a {role} message"));
         }
-        refuse_if(at == 0 && role != "system", place("role"), "the first message must be of the system")?;
+        refuse_if(at == 0 && role != "system", location("role"), "the first message must be of the system")?;
         if role != "tool" {
             self.check_answered()?;
-            self.check_turn(&place("role"), role)?;
+            self.check_turn(&location("role"), role)?;
         }
         match role {
             "assistant" => self.add_answer(at, message)?,
             "tool" => self.add_result(at, message)?,
-            "user" => parts::check(&place("content"), &message["content"])?,
-            _ => check_said(&place("content"), &message["content"])?,
+            "user" => parts::check(&location("content"), &message["content"])?,
+            _ => check_not_blank(&location("content"), &message["content"])?,
         }
         self.last_role = role;
         Ok(())
     }
 
     /// Templates require user and assistant messages to alternate.
-    fn check_turn(&self, place: &str, role: &str) -> Checked {
+    fn check_turn(&self, location: &str, role: &str) -> Checked {
         match (self.last_role, role) {
             ("", _) => Ok(()),
-            (_, "system") => broken(place, "only the first message is of the system"),
-            ("system", "assistant") => broken(place, "the user speaks first"),
-            (last, role) if last == role => broken(place, format!("two messages of the {role} stand side by side")),
+            (_, "system") => broken(location, "only the first message is of the system"),
+            ("system", "assistant") => broken(location, "the user speaks first"),
+            (last, role) if last == role => broken(location, format!("two messages of the {role} stand side by side")),
             _ => Ok(()),
         }
     }
@@ -113,31 +113,31 @@ impl<'a> Conversation<'a> {
     fn check_answered(&self) -> Checked {
         match self.waiting.first() {
             Some(id) => {
-                let place = format!("messages[{}].tool_calls", self.called_at);
-                broken(place, format!("no result answers {id:?} right behind it"))
+                let location = format!("messages[{}].tool_calls", self.called_at);
+                broken(location, format!("no result answers {id:?} in the next message"))
             }
             None => Ok(()),
         }
     }
 
     fn add_answer(&mut self, at: usize, message: &'a Value) -> Checked {
-        let place = format!("messages[{at}]");
+        let location = format!("messages[{at}]");
         if !message["reasoning_content"].is_null() && !message["reasoning_content"].is_string() {
-            return broken(format!("{place}.reasoning_content"), "it must be a string");
+            return broken(format!("{location}.reasoning_content"), "it must be a string");
         }
         let calls = match &message["tool_calls"] {
-            Value::Null => return check_said(&format!("{place}.content"), &message["content"]),
+            Value::Null => return check_not_blank(&format!("{location}.content"), &message["content"]),
             Value::Array(calls) if !calls.is_empty() => calls,
-            _ => return broken(format!("{place}.tool_calls"), "it must be an array with at least one call"),
+            _ => return broken(format!("{location}.tool_calls"), "it must be an array with at least one call"),
         };
         if !message["content"].is_null() {
-            check_said(&format!("{place}.content"), &message["content"])?;
+            check_not_blank(&format!("{location}.content"), &message["content"])?;
         }
         for (number, call) in calls.iter().enumerate() {
-            let place = format!("{place}.tool_calls[{number}]");
-            check_call(&place, call)?;
+            let location = format!("{location}.tool_calls[{number}]");
+            check_call(&location, call)?;
             let id = call["id"].as_str().unwrap_or_default();
-            refuse_if(!self.ids.insert(id), format!("{place}.id"), format!("{id:?} has come before"))?;
+            refuse_if(!self.ids.insert(id), format!("{location}.id"), format!("{id:?} is a duplicate"))?;
             self.waiting.push(id);
         }
         self.called_at = at;
@@ -145,7 +145,7 @@ impl<'a> Conversation<'a> {
     }
 
     fn add_result(&mut self, at: usize, message: &'a Value) -> Checked {
-        check_said(&format!("messages[{at}].content"), &message["content"])?;
+        check_not_blank(&format!("messages[{at}].content"), &message["content"])?;
         let id = message["tool_call_id"].as_str().unwrap_or_default();
         match self.waiting.iter().position(|waiting| *waiting == id) {
             Some(found) => {
@@ -159,19 +159,19 @@ impl<'a> Conversation<'a> {
     }
 }
 
-fn check_call(place: &str, call: &Value) -> Checked {
-    if let Some(field) = odd_field(call, &["id", "type", "function"]) {
-        return broken(format!("{place}.{field}"), "a call has no such field");
+fn check_call(location: &str, call: &Value) -> Checked {
+    if let Some(field) = unknown_field(call, &["id", "type", "function"]) {
+        return broken(format!("{location}.{field}"), "unknown field of a call");
     }
-    check_name(&format!("{place}.id"), &call["id"], MAX_ID)?;
-    refuse_if(call["type"] != "function", format!("{place}.type"), "it must be \"function\"")?;
-    check_name(&format!("{place}.function.name"), &call["function"]["name"], MAX_NAME)?;
-    let place = format!("{place}.function.arguments");
+    check_name(&format!("{location}.id"), &call["id"], MAX_ID)?;
+    refuse_if(call["type"] != "function", format!("{location}.type"), "it must be \"function\"")?;
+    check_name(&format!("{location}.function.name"), &call["function"]["name"], MAX_NAME)?;
+    let location = format!("{location}.function.arguments");
     let Some(arguments) = call["function"]["arguments"].as_str() else {
-        return broken(place, "it must be a string with JSON in it");
+        return broken(location, "it must be a string that contains JSON");
     };
     match serde_json::from_str::<Map<String, Value>>(arguments) {
         Ok(_) => Ok(()),
-        Err(error) => broken(place, format!("it holds no JSON object that all readers take: {error}")),
+        Err(error) => broken(location, format!("not a JSON object that all parsers accept: {error}")),
     }
 }

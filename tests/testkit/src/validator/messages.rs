@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::{Checked, MAX_MARKS, broken, check_name, check_said, odd_field, parts, refuse_if};
+use super::{Checked, MAX_MARKS, broken, check_name, check_not_blank, parts, refuse_if, unknown_field};
 
 /// Known fields of the body.
 const FIELDS: [&str; 15] = [
@@ -38,10 +38,10 @@ const BLOCKS: [(&str, &[&str]); 7] = [
 const MAX_NAME: usize = 128;
 
 pub(super) fn check(body: &Value) -> Checked {
-    if let Some(field) = odd_field(body, &FIELDS) {
+    if let Some(field) = unknown_field(body, &FIELDS) {
         return broken(field, "Extra inputs are not permitted");
     }
-    check_said("model", &body["model"])?;
+    check_not_blank("model", &body["model"])?;
     check_settings(body)?;
     check_tools(body)?;
     check_marks(body)?;
@@ -92,9 +92,9 @@ fn check_settings(body: &Value) -> Checked {
         Value::Null => Ok(()),
         Value::Array(blocks) => blocks.iter().enumerate().try_for_each(|(at, block)| {
             refuse_if(block["type"] != "text", format!("system.{at}.type"), "Input should be 'text'")?;
-            check_said(&format!("system.{at}.text"), &block["text"])
+            check_not_blank(&format!("system.{at}.text"), &block["text"])
         }),
-        text => check_said("system", text),
+        text => check_not_blank("system", text),
     }
 }
 
@@ -111,11 +111,11 @@ fn check_tools(body: &Value) -> Checked {
     };
     let mut names = HashSet::new();
     for (at, tool) in tools.iter().enumerate() {
-        if let Some(field) = odd_field(tool, &["name", "description", "input_schema", "cache_control", "type"]) {
+        if let Some(field) = unknown_field(tool, &["name", "description", "input_schema", "cache_control", "type"]) {
             return broken(format!("tools.{at}.custom.{field}"), "Extra inputs are not permitted");
         }
         check_name(&format!("tools.{at}.custom.name"), &tool["name"], MAX_NAME)?;
-        check_said(&format!("tools.{at}.custom.description"), &tool["description"])?;
+        check_not_blank(&format!("tools.{at}.custom.description"), &tool["description"])?;
         if tool["input_schema"]["type"] != "object" {
             return broken(format!("tools.{at}.custom.input_schema.type"), "Input should be 'object'");
         }
@@ -150,23 +150,23 @@ fn check_messages(messages: &[Value]) -> Checked {
     let blocks_of = |at: usize| messages.get(at).and_then(|message| message["content"].as_array()).unwrap_or(&nothing);
     let mut ids = HashSet::new();
     for (at, message) in messages.iter().enumerate() {
-        let place = format!("messages.{at}");
+        let location = format!("messages.{at}");
         let role = message["role"].as_str().unwrap_or_default();
         if !["user", "assistant"].contains(&role) {
-            return broken(format!("{place}.role"), "Input should be 'user' or 'assistant'");
+            return broken(format!("{location}.role"), "Input should be 'user' or 'assistant'");
         }
         if (at == 0) != (role == "user") && at == 0 {
-            return broken(format!("{place}.role"), "first message must use the \"user\" role");
+            return broken(format!("{location}.role"), "first message must use the \"user\" role");
         }
         if at > 0 && messages[at - 1]["role"] == message["role"] {
-            return broken(place, "roles must alternate between \"user\" and \"assistant\"");
+            return broken(location, "roles must alternate between \"user\" and \"assistant\"");
         }
         match &message["content"] {
             Value::Array(blocks) if blocks.is_empty() => {
-                return broken(format!("{place}.content"), "messages must have non-empty content");
+                return broken(format!("{location}.content"), "messages must have non-empty content");
             }
-            Value::Array(blocks) => check_blocks(&place, role, blocks, &mut ids)?,
-            text => check_said(&format!("{place}.content"), text)?,
+            Value::Array(blocks) => check_blocks(&location, role, blocks, &mut ids)?,
+            text => check_not_blank(&format!("{location}.content"), text)?,
         }
         if role == "assistant" {
             check_results(at, blocks_of(at), blocks_of(at + 1))?;
@@ -190,46 +190,46 @@ fn is_paused(message: &Value) -> bool {
     blocks.any(|block| block["type"] == "server_tool_use")
 }
 
-fn check_blocks<'a>(place: &str, role: &str, blocks: &'a [Value], ids: &mut HashSet<&'a str>) -> Checked {
+fn check_blocks<'a>(location: &str, role: &str, blocks: &'a [Value], ids: &mut HashSet<&'a str>) -> Checked {
     for (at, block) in blocks.iter().enumerate() {
-        let place = format!("{place}.content.{at}");
+        let location = format!("{location}.content.{at}");
         let kind = block["type"].as_str().unwrap_or_default();
-        let Some((_, known)) = BLOCKS.iter().find(|(name, _)| *name == kind) else {
-            return broken(format!("{place}.type"), format!("{} is no block", block["type"]));
+        let Some((_, fields)) = BLOCKS.iter().find(|(name, _)| *name == kind) else {
+            return broken(format!("{location}.type"), format!("{} is no block", block["type"]));
         };
-        if let Some(field) = odd_field(block, &[&["type"], *known].concat()) {
-            return broken(format!("{place}.{kind}.{field}"), "Extra inputs are not permitted");
+        if let Some(field) = unknown_field(block, &[&["type"], *fields].concat()) {
+            return broken(format!("{location}.{kind}.{field}"), "Extra inputs are not permitted");
         }
         let of_model = ["tool_use", "thinking", "redacted_thinking", "server_tool_use"].contains(&kind);
         if of_model && role == "user" || ["image", "tool_result"].contains(&kind) && role == "assistant" {
-            return broken(place, format!("`{kind}` blocks cannot be in a message of the {role}"));
+            return broken(location, format!("`{kind}` blocks cannot be in a message of the {role}"));
         }
         match kind {
-            "text" => check_said(&format!("{place}.text"), &block["text"])?,
-            "image" => check_picture(&place, &block["source"])?,
+            "text" => check_not_blank(&format!("{location}.text"), &block["text"])?,
+            "image" => check_picture(&location, &block["source"])?,
             "tool_use" => {
-                check_name(&format!("{place}.tool_use.id"), &block["id"], usize::MAX)?;
-                check_name(&format!("{place}.tool_use.name"), &block["name"], MAX_NAME)?;
+                check_name(&format!("{location}.tool_use.id"), &block["id"], usize::MAX)?;
+                check_name(&format!("{location}.tool_use.name"), &block["name"], MAX_NAME)?;
                 if !block["input"].is_object() {
-                    return broken(format!("{place}.tool_use.input"), "Input should be a valid dictionary");
+                    return broken(format!("{location}.tool_use.input"), "Input should be a valid dictionary");
                 }
                 if !ids.insert(block["id"].as_str().unwrap_or_default()) {
-                    return broken(place, "`tool_use` ids must be unique");
+                    return broken(location, "`tool_use` ids must be unique");
                 }
             }
-            "tool_result" => check_said(&format!("{place}.content"), &block["content"])?,
+            "tool_result" => check_not_blank(&format!("{location}.content"), &block["content"])?,
             "thinking" if !block["thinking"].is_string() || block["signature"].as_str().is_none_or(str::is_empty) => {
-                return broken(format!("{place}.thinking.signature"), "Field required");
+                return broken(format!("{location}.thinking.signature"), "Field required");
             }
             "redacted_thinking" if block["data"].as_str().is_none_or(str::is_empty) => {
-                return broken(format!("{place}.redacted_thinking.data"), "Field required");
+                return broken(format!("{location}.redacted_thinking.data"), "Field required");
             }
             _ => {}
         }
     }
     match blocks.last() {
         Some(last) if last["type"] == "thinking" || last["type"] == "redacted_thinking" => {
-            broken(place, "The final block in an assistant message cannot be `thinking`.")
+            broken(location, "The final block in an assistant message cannot be `thinking`.")
         }
         _ => Ok(()),
     }
@@ -261,7 +261,7 @@ fn check_answers(at: usize, blocks: &[Value], before: &[Value]) -> Checked {
             others = true;
             continue;
         }
-        refuse_if(others, format!("messages.{at}"), "`tool_result` blocks must stand before all other blocks")?;
+        refuse_if(others, format!("messages.{at}"), "`tool_result` blocks must precede all other blocks")?;
         if !before.iter().any(|call| call["type"] == "tool_use" && call["id"] == block["tool_use_id"]) {
             return broken(
                 format!("messages.{at}"),
@@ -272,10 +272,10 @@ fn check_answers(at: usize, blocks: &[Value], before: &[Value]) -> Checked {
     Ok(())
 }
 
-fn check_picture(place: &str, source: &Value) -> Checked {
-    let place = format!("{place}.image.source");
+fn check_picture(location: &str, source: &Value) -> Checked {
+    let location = format!("{location}.image.source");
     match (source["type"].as_str(), source["media_type"].as_str(), source["data"].as_str()) {
-        (Some("base64"), Some(kind), Some(data)) => parts::check_data(&place, kind, data),
-        _ => broken(place, "only pictures as data are looked at here"),
+        (Some("base64"), Some(kind), Some(data)) => parts::check_data(&location, kind, data),
+        _ => broken(location, "only inline pictures are supported here"),
     }
 }

@@ -3,7 +3,7 @@
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::Value;
 
-use super::{Checked, broken, check_said, refuse_if};
+use super::{Checked, broken, check_not_blank, refuse_if};
 
 /// Media types of pictures that all providers accept, and their magic bytes.
 const SEEN: [(&str, &[u8]); 4] =
@@ -12,36 +12,36 @@ const SEEN: [(&str, &[u8]); 4] =
 const MAX_PICTURE: usize = 5 << 20;
 
 /// Checks a text, or an array of parts that are texts or inline pictures.
-pub(super) fn check(place: &str, content: &Value) -> Checked {
-    let Some(parts) = content.as_array() else { return check_said(place, content) };
-    refuse_if(parts.is_empty(), place, "it has no parts")?;
+pub(super) fn check(location: &str, content: &Value) -> Checked {
+    let Some(parts) = content.as_array() else { return check_not_blank(location, content) };
+    refuse_if(parts.is_empty(), location, "missing parts")?;
     for (at, part) in parts.iter().enumerate() {
-        let place = format!("{place}[{at}]");
+        let location = format!("{location}[{at}]");
         match part["type"].as_str() {
-            Some("text") => check_said(&format!("{place}.text"), &part["text"])?,
-            Some("image_url") => check_picture(&format!("{place}.image_url.url"), &part["image_url"]["url"])?,
-            _ => return broken(place, format!("{} is no type of a part", part["type"])),
+            Some("text") => check_not_blank(&format!("{location}.text"), &part["text"])?,
+            Some("image_url") => check_picture(&format!("{location}.image_url.url"), &part["image_url"]["url"])?,
+            _ => return broken(location, format!("{} is no type of a part", part["type"])),
         }
     }
     Ok(())
 }
 
 /// Checks an inline picture.
-pub(super) fn check_picture(place: &str, url: &Value) -> Checked {
+pub(super) fn check_picture(location: &str, url: &Value) -> Checked {
     let data = url.as_str().and_then(|url| url.strip_prefix("data:")).and_then(|data| data.split_once(";base64,"));
-    let Some((kind, data)) = data else { return broken(place, "a picture must come as data, in base64") };
-    check_data(place, kind, data)
+    let Some((kind, data)) = data else { return broken(location, "a picture must be inline base64 data") };
+    check_data(location, kind, data)
 }
 
 /// Checks the data of a picture of that type.
-pub(super) fn check_data(place: &str, kind: &str, data: &str) -> Checked {
-    let Ok(bytes) = BASE64_STANDARD.decode(data) else { return broken(place, "its base64 is damaged") };
+pub(super) fn check_data(location: &str, kind: &str, data: &str) -> Checked {
+    let Ok(bytes) = BASE64_STANDARD.decode(data) else { return broken(location, "invalid base64") };
     let Some((_, begins)) = SEEN.iter().find(|(seen, _)| *seen == kind) else {
-        return broken(place, format!("{kind:?} is no type of a picture that is taken"));
+        return broken(location, format!("{kind:?} is no type of a picture that is taken"));
     };
-    refuse_if(!bytes.starts_with(begins), place, format!("it is no {kind}"))?;
+    refuse_if(!bytes.starts_with(begins), location, format!("not valid {kind} data"))?;
     if bytes.len() > MAX_PICTURE {
-        return broken(place, format!("it has {} bytes; {MAX_PICTURE} are allowed", bytes.len()));
+        return broken(location, format!("it has {} bytes, at most {MAX_PICTURE} are allowed", bytes.len()));
     }
     Ok(())
 }

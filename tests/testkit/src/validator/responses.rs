@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
-use super::{Checked, MAX_NAME, broken, check_name, check_said, odd_field, parts, refuse_if, tools};
+use super::{Checked, MAX_NAME, broken, check_name, check_not_blank, parts, refuse_if, tools, unknown_field};
 
 /// Known fields of the body, except those that ask the server to store anything.
 const FIELDS: [&str; 20] = [
@@ -46,10 +46,10 @@ const MAX_ID: usize = 64;
 const MIN_ANSWER: u64 = 16;
 
 pub(super) fn check(body: &Value) -> Checked {
-    if let Some(field) = odd_field(body, &FIELDS) {
+    if let Some(field) = unknown_field(body, &FIELDS) {
         return broken(field, format!("Unknown parameter: '{field}'."));
     }
-    check_said("model", &body["model"])?;
+    check_not_blank("model", &body["model"])?;
     check_settings(body)?;
     check_tools(body)?;
     let Some(items) = body["input"].as_array().filter(|items| !items.is_empty()) else {
@@ -62,12 +62,12 @@ fn check_settings(body: &Value) -> Checked {
     // Otherwise, the server would store the conversation.
     refuse_if(body["store"] != Value::Bool(false), "store", "it must be false")?;
     if !body["instructions"].is_null() {
-        check_said("instructions", &body["instructions"])?;
+        check_not_blank("instructions", &body["instructions"])?;
     }
     if body["temperature"].as_f64().is_some_and(|degrees| !(0.0..=2.0).contains(&degrees)) {
         return broken("temperature", "it must be from 0 to 2");
     }
-    if body["max_output_tokens"].as_u64().is_some_and(|most| most < MIN_ANSWER) {
+    if body["max_output_tokens"].as_u64().is_some_and(|max| max < MIN_ANSWER) {
         return broken("max_output_tokens", format!("Expected a value >= {MIN_ANSWER}"));
     }
     let key = &body["prompt_cache_key"];
@@ -79,12 +79,12 @@ fn check_settings(body: &Value) -> Checked {
         return broken("include", format!("Invalid value: {odd}"));
     }
     let reasoning = &body["reasoning"];
-    if let Some(field) = odd_field(reasoning, &["effort", "summary"]) {
+    if let Some(field) = unknown_field(reasoning, &["effort", "summary"]) {
         return broken(format!("reasoning.{field}"), "Unknown parameter");
     }
-    let check = |name: &str, known: &[&str]| {
+    let check = |name: &str, allowed: &[&str]| {
         let value = &reasoning[name];
-        let is_odd = !value.is_null() && !known.iter().any(|known| value == known);
+        let is_odd = !value.is_null() && !allowed.iter().any(|allowed| value == allowed);
         refuse_if(is_odd, format!("reasoning.{name}"), format!("Invalid value: {value}"))
     };
     check("effort", &EFFORTS)?;
@@ -99,24 +99,24 @@ fn check_tools(body: &Value) -> Checked {
     };
     let mut names = HashSet::new();
     for (at, tool) in offered.iter().enumerate() {
-        let place = format!("tools[{at}]");
-        if let Some(field) = odd_field(tool, &["type", "name", "description", "parameters", "strict"]) {
-            return broken(format!("{place}.{field}"), "Unknown parameter");
+        let location = format!("tools[{at}]");
+        if let Some(field) = unknown_field(tool, &["type", "name", "description", "parameters", "strict"]) {
+            return broken(format!("{location}.{field}"), "Unknown parameter");
         }
-        refuse_if(tool["type"] != "function", format!("{place}.type"), "it must be \"function\"")?;
-        check_name(&format!("{place}.name"), &tool["name"], MAX_NAME)?;
-        check_said(&format!("{place}.description"), &tool["description"])?;
+        refuse_if(tool["type"] != "function", format!("{location}.type"), "it must be \"function\"")?;
+        check_name(&format!("{location}.name"), &tool["name"], MAX_NAME)?;
+        check_not_blank(&format!("{location}.description"), &tool["description"])?;
         if tool["parameters"]["type"] != "object" {
-            return broken(format!("{place}.parameters"), "schema must have type 'object'");
+            return broken(format!("{location}.parameters"), "schema must have type 'object'");
         }
         // The default is true, which rejects a schema with optional fields.
         if tool["strict"] != Value::Bool(false) {
             return broken(
-                format!("{place}.strict"),
+                format!("{location}.strict"),
                 "'additionalProperties' is required to be supplied and to be false",
             );
         }
-        refuse_if(!names.insert(tool["name"].as_str()), format!("{place}.name"), "it has come before")?;
+        refuse_if(!names.insert(tool["name"].as_str()), format!("{location}.name"), "it is a duplicate")?;
     }
     Ok(())
 }
@@ -124,37 +124,37 @@ fn check_tools(body: &Value) -> Checked {
 fn check_items(items: &[Value]) -> Checked {
     let (mut ids, mut waiting) = (HashSet::new(), Vec::new());
     for (at, item) in items.iter().enumerate() {
-        let place = format!("input[{at}]");
+        let location = format!("input[{at}]");
         let kind = item["type"].as_str().unwrap_or_default();
-        let Some((_, known)) = ITEMS.iter().find(|(name, _)| *name == kind) else {
-            return broken(format!("{place}.type"), format!("Invalid value: {}", item["type"]));
+        let Some((_, fields)) = ITEMS.iter().find(|(name, _)| *name == kind) else {
+            return broken(format!("{location}.type"), format!("Invalid value: {}", item["type"]));
         };
-        if let Some(field) = odd_field(item, &[&["type"], *known].concat()) {
-            return broken(format!("{place}.{field}"), "Unknown parameter");
+        if let Some(field) = unknown_field(item, &[&["type"], *fields].concat()) {
+            return broken(format!("{location}.{field}"), "Unknown parameter");
         }
         match kind {
             "message" => {
-                check_message(&place, item)?;
+                check_message(&location, item)?;
                 if item["role"] == "user" {
                     check_answered(&waiting)?;
                 }
             }
             "function_call" => {
-                check_call(&place, item)?;
+                check_call(&location, item)?;
                 let id = item["call_id"].as_str().unwrap_or_default();
-                refuse_if(!ids.insert(id), format!("{place}.call_id"), format!("{id:?} has come before"))?;
+                refuse_if(!ids.insert(id), format!("{location}.call_id"), format!("{id:?} is a duplicate"))?;
                 waiting.push(id);
             }
             "function_call_output" => {
-                check_said(&format!("{place}.output"), &item["output"])?;
+                check_not_blank(&format!("{location}.output"), &item["output"])?;
                 let id = item["call_id"].as_str().unwrap_or_default();
                 let Some(found) = waiting.iter().position(|waiting| *waiting == id) else {
                     let message = format!("No tool call found for function call output with call_id {id}.");
-                    return broken(place, message);
+                    return broken(location, message);
                 };
                 waiting.remove(found);
             }
-            "reasoning" => check_thoughts(&place, item, items.get(at + 1))?,
+            "reasoning" => check_thoughts(&location, item, items.get(at + 1))?,
             _ => {}
         }
     }
@@ -162,7 +162,7 @@ fn check_items(items: &[Value]) -> Checked {
     let is_open = |last: &Value| last["type"] == "function_call_output" || last["role"] == "user";
     match items.last() {
         Some(last) if is_open(last) => Ok(()),
-        _ => broken("input", "nobody asks anything: the last item must be of the user, or an output"),
+        _ => broken("input", "no open input: the last item must be a user message or an output"),
     }
 }
 
@@ -173,60 +173,60 @@ fn check_answered(waiting: &[&str]) -> Checked {
     }
 }
 
-fn check_message(place: &str, item: &Value) -> Checked {
+fn check_message(location: &str, item: &Value) -> Checked {
     let role = item["role"].as_str().unwrap_or_default();
     if !["user", "assistant"].contains(&role) {
-        return broken(format!("{place}.role"), format!("{} is no role here", item["role"]));
+        return broken(format!("{location}.role"), format!("{} is no role here", item["role"]));
     }
     let phase = &item["phase"];
     if !phase.is_null() && (role == "user" || !["commentary", "final_answer"].iter().any(|known| phase == known)) {
-        return broken(format!("{place}.phase"), format!("Invalid value: {phase}"));
+        return broken(format!("{location}.phase"), format!("Invalid value: {phase}"));
     }
     let Some(content) = item["content"].as_array().filter(|content| !content.is_empty()) else {
-        return broken(format!("{place}.content"), "it must be an array with at least one part");
+        return broken(format!("{location}.content"), "it must be an array with at least one part");
     };
     for (at, part) in content.iter().enumerate() {
-        let place = format!("{place}.content[{at}]");
+        let location = format!("{location}.content[{at}]");
         match (role, part["type"].as_str().unwrap_or_default()) {
             ("user", "input_text") | ("assistant", "output_text") => {
-                check_said(&format!("{place}.text"), &part["text"])?;
+                check_not_blank(&format!("{location}.text"), &part["text"])?;
             }
             ("user", "input_image") => {
-                refuse_if(part["detail"] != "auto", format!("{place}.detail"), "it must be auto")?;
-                parts::check_picture(&format!("{place}.image_url"), &part["image_url"])?;
+                refuse_if(part["detail"] != "auto", format!("{location}.detail"), "it must be auto")?;
+                parts::check_picture(&format!("{location}.image_url"), &part["image_url"])?;
             }
-            ("assistant", "refusal") => check_said(&format!("{place}.refusal"), &part["refusal"])?,
+            ("assistant", "refusal") => check_not_blank(&format!("{location}.refusal"), &part["refusal"])?,
             _ => {
                 let supported =
                     if role == "user" { "'input_text' and 'input_image'" } else { "'output_text' and 'refusal'" };
                 let message = format!("Invalid value: {}. Supported values are: {supported}.", part["type"]);
-                return broken(format!("{place}.type"), message);
+                return broken(format!("{location}.type"), message);
             }
         }
     }
     Ok(())
 }
 
-fn check_call(place: &str, item: &Value) -> Checked {
+fn check_call(location: &str, item: &Value) -> Checked {
     let id = item["call_id"].as_str().unwrap_or_default();
     if id.is_empty() || id.len() > MAX_ID {
-        return broken(format!("{place}.call_id"), format!("expected a string with length 1 to {MAX_ID}"));
+        return broken(format!("{location}.call_id"), format!("expected a string with length 1 to {MAX_ID}"));
     }
-    check_name(&format!("{place}.name"), &item["name"], MAX_NAME)?;
+    check_name(&format!("{location}.name"), &item["name"], MAX_NAME)?;
     let arguments = item["arguments"].as_str().unwrap_or_default();
     match serde_json::from_str::<Map<String, Value>>(arguments) {
         Ok(_) => Ok(()),
-        Err(error) => broken(format!("{place}.arguments"), format!("it holds no JSON object: {error}")),
+        Err(error) => broken(format!("{location}.arguments"), format!("not a JSON object: {error}")),
     }
 }
 
-fn check_thoughts(place: &str, item: &Value, next: Option<&Value>) -> Checked {
+fn check_thoughts(location: &str, item: &Value, next: Option<&Value>) -> Checked {
     let id = item["id"].as_str().unwrap_or_default();
-    refuse_if(item["summary"].as_array().is_none(), format!("{place}.summary"), "Missing required parameter")?;
+    refuse_if(item["summary"].as_array().is_none(), format!("{location}.summary"), "Missing required parameter")?;
     let has_content = item["content"].as_array().is_some_and(|content| !content.is_empty());
     if !has_content && item["encrypted_content"].as_str().is_none_or(str::is_empty) {
         let message = format!("Item with id '{id}' not found. Items are not persisted when `store` is set to false.");
-        return broken(place, message);
+        return broken(location, message);
     }
     let follows = |next: &&Value| {
         matches!(next["type"].as_str(), Some("reasoning" | "function_call" | "web_search_call"))
@@ -234,8 +234,9 @@ fn check_thoughts(place: &str, item: &Value, next: Option<&Value>) -> Checked {
     };
     match next.filter(follows) {
         Some(_) => Ok(()),
-        None => {
-            broken(place, format!("Item '{id}' of type 'reasoning' was provided without its required following item."))
-        }
+        None => broken(
+            location,
+            format!("Item '{id}' of type 'reasoning' was provided without its required following item."),
+        ),
     }
 }

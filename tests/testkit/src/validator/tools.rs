@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::{Checked, MAX_NAME, broken, check_name, check_said, refuse_if};
+use super::{Checked, MAX_NAME, broken, check_name, check_not_blank, refuse_if};
 
 /// Maximum number of tools in a request.
 const MAX_TOOLS: usize = 128;
@@ -17,19 +17,22 @@ pub(super) fn check(tools: &Value) -> Checked {
     };
     let mut names = HashSet::new();
     for (at, tool) in tools.iter().enumerate() {
-        let place = format!("tools[{at}]");
-        refuse_if(tool["type"] != "function", format!("{place}.type"), "it must be \"function\"")?;
-        let (place, function) = (format!("{place}.function"), &tool["function"]);
-        check_name(&format!("{place}.name"), &function["name"], MAX_NAME)?;
+        let location = format!("tools[{at}]");
+        refuse_if(tool["type"] != "function", format!("{location}.type"), "it must be \"function\"")?;
+        let (location, function) = (format!("{location}.function"), &tool["function"]);
+        check_name(&format!("{location}.name"), &function["name"], MAX_NAME)?;
         if !names.insert(function["name"].as_str()) {
-            return broken(format!("{place}.name"), format!("{} has come before", function["name"]));
+            return broken(format!("{location}.name"), format!("{} is a duplicate", function["name"]));
         }
-        check_said(&format!("{place}.description"), &function["description"])?;
+        check_not_blank(&format!("{location}.description"), &function["description"])?;
         let length = function["description"].as_str().map_or(0, |text| text.chars().count());
         if length > MAX_DESCRIPTION {
-            return broken(format!("{place}.description"), format!("{length} characters are above {MAX_DESCRIPTION}"));
+            return broken(
+                format!("{location}.description"),
+                format!("{length} characters are above {MAX_DESCRIPTION}"),
+            );
         }
-        check_parameters(&format!("{place}.parameters"), &function["parameters"])?;
+        check_parameters(&format!("{location}.parameters"), &function["parameters"])?;
     }
     Ok(())
 }
@@ -43,15 +46,15 @@ pub(super) fn check_choice(choice: &Value) -> Checked {
     }
 }
 
-fn check_parameters(place: &str, schema: &Value) -> Checked {
-    refuse_if(schema["type"] != "object", place, "the schema must be of an object")?;
+fn check_parameters(location: &str, schema: &Value) -> Checked {
+    refuse_if(schema["type"] != "object", location, "the schema must be of an object")?;
     let properties = &schema["properties"];
     if !(properties.is_null() || properties.is_object()) {
-        return broken(format!("{place}.properties"), "it must be an object");
+        return broken(format!("{location}.properties"), "it must be an object");
     }
     let required = schema["required"].as_array().map(Vec::as_slice).unwrap_or_default();
     match required.iter().find(|name| name.as_str().is_none_or(|name| properties[name].is_null())) {
-        Some(name) => broken(format!("{place}.required"), format!("{name} is no property")),
+        Some(name) => broken(format!("{location}.required"), format!("{name} is no property")),
         None => Ok(()),
     }
 }

@@ -58,14 +58,14 @@ fn tree(folder: &Path) -> anyhow::Result<(PathBuf, u64)> {
     for file in source_files()? {
         let Ok(text) = fs::read(&file.0) else { continue };
         lines += as_u64(memchr::memchr_iter(b'\n', &text).count());
-        let place = root.join(&file.1);
-        fs::create_dir_all(place.parent().context("a file without a folder")?)?;
-        fs::write(place, text)?;
+        let path = root.join(&file.1);
+        fs::create_dir_all(path.parent().context("the path has no parent")?)?;
+        fs::write(path, text)?;
         if lines >= LINES {
             return Ok((root, lines));
         }
     }
-    bail!("cargo has unpacked {lines} lines of code here, which are too few")
+    bail!("too little unpacked source in the cargo registry: {lines} lines")
 }
 
 fn as_u64(number: usize) -> u64 {
@@ -74,7 +74,7 @@ fn as_u64(number: usize) -> u64 {
 
 /// Rust files that cargo has unpacked: their paths, absolute and relative.
 fn source_files() -> anyhow::Result<Vec<(PathBuf, PathBuf)>> {
-    let home = at("CARGO_HOME").or_else(|| at("HOME").map(|home| home.join(".cargo"))).context("no home")?;
+    let home = at("CARGO_HOME").or_else(|| at("HOME").map(|home| home.join(".cargo"))).context("no home folder")?;
     let registry = home.join("registry/src");
     let mut files = Vec::new();
     let mut folders = vec![registry.clone()];
@@ -127,7 +127,7 @@ async fn tree_rows(root: &Path, lines: u64) -> anyhow::Result<Vec<Row>> {
             let begun = Instant::now();
             let (answer, _) = ask(&pool, &root, search(query)).await?;
             searches.add(begun.elapsed());
-            ensure!(matches!(&answer, CodeAnswer::Hits(hits) if !hits.is_empty()), "nothing was found for {query}");
+            ensure!(matches!(&answer, CodeAnswer::Hits(hits) if !hits.is_empty()), "no results for {query}");
         }
     }
     let mut greps = Samples::default();
@@ -165,7 +165,7 @@ async fn changes(pool: &CodePool, root: &Path) -> anyhow::Result<Row> {
         let question = CodeQuestion::Symbol { name: name.clone(), below: String::new() };
         let (answer, _) = ask(pool, root, question).await?;
         times.add(begun.elapsed());
-        ensure!(matches!(&answer, CodeAnswer::Symbol(found) if found.definitions.len() == 1), "{name} was not found");
+        ensure!(matches!(&answer, CodeAnswer::Symbol(found) if found.definitions.len() == 1), "no such symbol: {name}");
     }
     Ok(Row::new(
         "a changed file is found",
@@ -179,9 +179,9 @@ async fn map_row(folder: &Path) -> anyhow::Result<Row> {
     let root = folder.join("map");
     let files = source_files()?.into_iter().take(MAP_FILES);
     for (from, path) in files {
-        let place = root.join(path);
-        fs::create_dir_all(place.parent().context("a file without a folder")?)?;
-        fs::copy(from, place)?;
+        let target = root.join(path);
+        fs::create_dir_all(target.parent().context("the path has no parent")?)?;
+        fs::copy(from, target)?;
     }
     let (root, pool) = (root.canonicalize()?, pool()?);
     let question = CodeQuestion::Map { max_tokens: 1000 };
@@ -203,10 +203,11 @@ fn worker_memory(root: &Path) -> anyhow::Result<u64> {
         let line = String::from_utf8_lossy(&line);
         if line.contains("code-worker") && line.contains(&*root.to_string_lossy()) {
             let status = fs::read_to_string(entry.path().join("status"))?;
-            let held = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).context("no figure")?;
-            let kilobytes: u64 = held.trim().trim_end_matches(" kB").trim().parse()?;
+            let kilobytes_field =
+                status.lines().find_map(|line| line.strip_prefix("RssAnon:")).context("no figures")?;
+            let kilobytes: u64 = kilobytes_field.trim().trim_end_matches(" kB").trim().parse()?;
             return Ok(kilobytes * 1024);
         }
     }
-    bail!("there is no worker")
+    bail!("no worker process")
 }

@@ -64,12 +64,12 @@ pub(super) fn measure(annotations: &Path, sources: &Path) -> anyhow::Result<Vec<
     Ok(vec![row("questions about code: NDCG@10, held half", held, true), row("the same, tuned half", tuned, false)])
 }
 
-fn row(what: &str, sum: Gains, is_figure: bool) -> Row {
+fn row(label: &str, sum: Gains, is_figure: bool) -> Row {
     let Gains { full, counts, .. } = sum.mean();
     let figure = Figure::percent("", 100.0 * full);
     let figure = if is_figure { figure.at_least(80.0) } else { figure };
     let counted = if has_ripgrep() { "by ripgrep, most lines first" } else { "by lines that hold words" };
-    Row::new(what, vec![figure])
+    Row::new(label, vec![figure])
         .over(Figure::percent(counted, 100.0 * counts))
         .with_note(format!("{} repositories", sum.count))
 }
@@ -118,30 +118,30 @@ fn questions(text: &str, root: &str) -> anyhow::Result<Vec<Question>> {
 
 /// NDCG of the first ten results. Each target counts at the rank of the first result that covers it.
 fn ndcg(hits: &[Hit], targets: &[Target]) -> f64 {
-    let gain = |place: u64| 1.0 / (as_f64(place) + 2.0).log2();
+    let gain = |position: u64| 1.0 / (as_f64(position) + 2.0).log2();
     let covers = |hit: &Hit, target: &Target| {
         hit.path == target.path
             && target.lines.is_none_or(|(first, last)| hit.first_line <= last && hit.last_line >= first)
     };
-    let mut places: Vec<u64> = targets
+    let mut positions: Vec<u64> = targets
         .iter()
-        .filter_map(|target| (0..).zip(hits).find(|(_, hit)| covers(hit, target)).map(|(place, _)| place))
+        .filter_map(|target| (0..).zip(hits).find(|(_, hit)| covers(hit, target)).map(|(position, _)| position))
         .collect();
-    places.sort_unstable();
-    places.dedup();
+    positions.sort_unstable();
+    positions.dedup();
     let ideal: f64 = (0..).take(targets.len().min(DEPTH)).map(gain).sum();
-    if ideal > 0.0 { places.into_iter().map(gain).sum::<f64>() / ideal } else { 0.0 }
+    if ideal > 0.0 { positions.into_iter().map(gain).sum::<f64>() / ideal } else { 0.0 }
 }
 
 /// Files ordered by the number of lines with any word of the query, as one would count them with grep.
 fn counting(code: &CodeFolder, root: &Path, query: &str) -> Vec<Hit> {
     let query = query.to_lowercase();
-    let words: Vec<&str> =
+    let terms: Vec<&str> =
         query.split(|letter: char| !letter.is_alphanumeric()).filter(|word| word.len() > 3).collect();
-    let counts = if words.is_empty() {
+    let counts = if terms.is_empty() {
         Vec::new()
     } else {
-        ripgrep(root, &words).unwrap_or_else(|| lines_with(code, root, &words))
+        ripgrep(root, &terms).unwrap_or_else(|| lines_with(code, root, &terms))
     };
     let hit = |(path, count): (String, u16)| Hit {
         path,
@@ -161,23 +161,23 @@ fn has_ripgrep() -> bool {
 }
 
 /// Number of matching lines of each file, counted by ripgrep; `None` if it is not installed.
-fn ripgrep(root: &Path, words: &[&str]) -> Option<Vec<(String, u16)>> {
+fn ripgrep(root: &Path, terms: &[&str]) -> Option<Vec<(String, u16)>> {
     let mut command = std::process::Command::new("rg");
     command.args(["--count", "--ignore-case", "--fixed-strings", "--no-config", "--color=never"]);
-    command.args(words.iter().flat_map(|word| ["-e", word])).arg(".").current_dir(root);
-    let told = String::from_utf8(command.output().ok()?.stdout).ok()?;
+    command.args(terms.iter().flat_map(|word| ["-e", word])).arg(".").current_dir(root);
+    let stdout = String::from_utf8(command.output().ok()?.stdout).ok()?;
     let file = |line: &str| {
         let (path, count) = line.rsplit_once(':')?;
         Some((path.trim_start_matches("./").to_owned(), count.parse::<u32>().ok()?.try_into().unwrap_or(u16::MAX)))
     };
-    Some(told.lines().filter_map(file).collect())
+    Some(stdout.lines().filter_map(file).collect())
 }
 
 /// The same count without ripgrep, over the indexed files.
-fn lines_with(code: &CodeFolder, root: &Path, words: &[&str]) -> Vec<(String, u16)> {
+fn lines_with(code: &CodeFolder, root: &Path, terms: &[&str]) -> Vec<(String, u16)> {
     let count = |path: &str| {
         let text = fs::read_to_string(root.join(path)).unwrap_or_default().to_lowercase();
-        let count = text.lines().filter(|line| words.iter().any(|word| line.contains(word))).count();
+        let count = text.lines().filter(|line| terms.iter().any(|word| line.contains(word))).count();
         (count > 0).then(|| (path.to_owned(), u16::try_from(count).unwrap_or(u16::MAX)))
     };
     code.index().paths().filter_map(count).collect()

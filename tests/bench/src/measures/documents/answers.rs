@@ -23,20 +23,20 @@ pub(super) struct Answers<'a> {
 impl Answers<'_> {
     /// The row for the questions of a kind. The limit is the share that the other stack answers. `None` if there are no
     /// such questions.
-    pub(super) fn row(&self, what: impl Into<String>, which: impl Fn(&Question) -> bool) -> Option<Row> {
+    pub(super) fn row(&self, label: impl Into<String>, which: impl Fn(&Question) -> bool) -> Option<Row> {
         let count = self.questions.iter().filter(|question| which(question)).count();
         let of = |ranks, within| share(self.questions, ranks, within, &which);
         let least = of(self.theirs, FINDS);
         // Rounded as shown, so that equal shares do not fail.
         let limit = (10.0 * least).floor() / 10.0;
-        let row = Row::new(what, vec![Figure::percent("", of(self.ours, FINDS)).at_least(limit)])
+        let row = Row::new(label, vec![Figure::percent("", of(self.ours, FINDS)).at_least(limit)])
             .over(Figure::percent("the other stack", least))
             .with_note(format!("of {count}; as the first {:.1} % and {:.1} %", of(self.ours, 1), of(self.theirs, 1)));
         (count > 0).then_some(row)
     }
 
     /// The row for the questions of a form.
-    pub(super) fn of_form(&self, form: &str, what: &str) -> Option<Row> {
-        self.row(format!("the right page for {what}"), |question| question.form.as_deref() == Some(form))
+    pub(super) fn of_form(&self, form: &str, label: &str) -> Option<Row> {
+        self.row(format!("the right page for {label}"), |question| question.form.as_deref() == Some(form))
     }
 }

@@ -54,7 +54,7 @@ impl Environment {
     async fn with(corpus: &str, scripts: &[&str]) -> anyhow::Result<Self> {
         let environment =
             Self { scripts: Scripts::of(SCRIPTS, "bench-python")?, corpus: python::target()?.join(corpus) };
-        environment.scripts.bring_packages().await?;
+        environment.scripts.install_packages().await?;
         environment.make_corpus(scripts).await?;
         Ok(environment)
     }
@@ -67,8 +67,8 @@ impl Environment {
             return Ok(());
         }
         python::say("making the documents, which takes a minute…");
-        let maker = names.first().context("no script makes them")?;
-        python::run(self.script(maker).arg(&self.corpus)).await.context("the documents could not be made")?;
+        let maker = names.first().context("could not find the script")?;
+        python::run(self.script(maker).arg(&self.corpus)).await.context("could not generate the documents")?;
         fs::write(stamp, scripts)?;
         Ok(())
     }
@@ -153,16 +153,17 @@ impl Question {
         self.query.chars().any(|letter| ('\u{4e00}'..='\u{9fff}').contains(&letter))
     }
 
-    /// Returns true if the answer is at this place. `place` is a citation, or just a page or sheet.
-    pub(super) fn is_answered(&self, document: &str, place: &str) -> bool {
+    /// Returns true if the answer is at this location: a citation, or just a page or sheet.
+    pub(super) fn is_answered(&self, document: &str, location: &str) -> bool {
         let is_there = match &self.page {
             None => true,
             Some(Page::Number(number)) => {
-                let place = place.strip_prefix("p. ").or_else(|| place.strip_prefix("slide ")).unwrap_or(place);
-                place == number.to_string()
+                let location =
+                    location.strip_prefix("p. ").or_else(|| location.strip_prefix("slide ")).unwrap_or(location);
+                location == number.to_string()
             }
             Some(Page::Name(name)) => {
-                let sheet = place.rsplit_once('!').map_or(place, |(sheet, _)| sheet);
+                let sheet = location.rsplit_once('!').map_or(location, |(sheet, _)| sheet);
                 sheet.trim_matches('\'') == name
             }
         };
@@ -178,10 +179,10 @@ mod tests {
 
     #[test]
     fn answer_must_be_the_right_page_of_the_document() {
-        let check = |page: serde_json::Value, document: &str, place: &str, expected: bool| {
+        let check = |page: serde_json::Value, document: &str, location: &str, expected: bool| {
             let question: Question =
                 serde_json::from_value(json!({"document": "a.pdf", "page": page, "query": "q"})).unwrap();
-            assert_eq!(question.is_answered(document, place), expected, "{page} {document} {place}");
+            assert_eq!(question.is_answered(document, location), expected, "{page} {document} {location}");
         };
         check(json!(12), "uploads/a.pdf", "p. 12", true);
         check(json!(12), "a.pdf", "12", true);

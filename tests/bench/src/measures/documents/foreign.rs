@@ -64,8 +64,8 @@ struct Verdicts {
 pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     let environment = match Environment::with_foreign().await {
         Ok(environment) => environment,
-        Err(why) => {
-            return Ok(vec![Row::new("foreign documents", Vec::new()).with_note(format!("not measured: {why:#}"))]);
+        Err(reason) => {
+            return Ok(vec![Row::new("foreign documents", Vec::new()).with_note(format!("not measured: {reason:#}"))]);
         }
     };
     let corpus = environment.corpus()?;
@@ -73,9 +73,9 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     let texts = Texts::read(&corpus.folder, &corpus.documents).await?;
     let took = begun.elapsed();
     let folder = world::folder()?;
-    let told = texts.write(folder.path())?;
+    let texts_file = texts.write(folder.path())?;
     let mut script = environment.script("foreign.py");
-    let verdicts: Verdicts = answer(script.arg("judge").arg(&corpus.folder).arg(&told)).await?;
+    let verdicts: Verdicts = answer(script.arg("judge").arg(&corpus.folder).arg(&texts_file)).await?;
     let mut rows: Vec<Row> = verdicts.texts.iter().flat_map(|(format, verdict)| of_format(format, verdict)).collect();
     rows.extend(of_books(&verdicts.books));
     rows.extend(of_plumber(&verdicts.plumber));

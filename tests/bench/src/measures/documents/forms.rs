@@ -39,7 +39,9 @@ const TARGET: f64 = 92.0;
 pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     let environment = match Environment::with_manuals().await {
         Ok(environment) => environment,
-        Err(why) => return Ok(vec![Row::new("questions", Vec::new()).with_note(format!("not measured: {why:#}"))]),
+        Err(reason) => {
+            return Ok(vec![Row::new("questions", Vec::new()).with_note(format!("not measured: {reason:#}"))]);
+        }
     };
     let corpus = environment.corpus()?;
     let folder = world::folder()?;
@@ -51,10 +53,10 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     let (by_socket, answered) = daemon.search(&corpus.questions).await?;
     let within = daemon.search_within(&corpus.questions).await?;
     let answers = Answers { questions: &corpus.questions, ours: &answered, theirs: &found };
-    let of_form = |(form, what): &(&str, &str)| {
+    let of_form = |(form, label): &(&str, &str)| {
         answers
-            .of_form(form, what)
-            .unwrap_or_else(|| Row::broken(*what, "not measured: it asks for nothing".to_owned()))
+            .of_form(form, label)
+            .unwrap_or_else(|| Row::broken(*label, "not measured: it asks for nothing".to_owned()))
     };
     let mut rows: Vec<Row> = FORMS.iter().chain(&STRETCHES).map(of_form).collect();
     let is_formed = |question: &Question| FORMS.iter().any(|(form, _)| question.form.as_deref() == Some(*form));

@@ -23,21 +23,21 @@ const SECRET: &str = "secret";
 pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     let environment = match Environment::with_hostile().await {
         Ok(environment) => environment,
-        Err(why) => {
-            return Ok(vec![Row::new("hostile documents", Vec::new()).with_note(format!("not measured: {why:#}"))]);
+        Err(reason) => {
+            return Ok(vec![Row::new("hostile documents", Vec::new()).with_note(format!("not measured: {reason:#}"))]);
         }
     };
     let corpus = environment.corpus()?;
     let daemon = Ours::start().await?;
     let mut rows = Vec::new();
-    for (what, documents) in [("made to do harm", &corpus.documents), ("damaged at random", &corpus.filler)] {
+    for (label, documents) in [("made to do harm", &corpus.documents), ("damaged at random", &corpus.filler)] {
         let given = daemon.add(&corpus, documents).await?;
-        rows.extend(of_given(what, documents, &given, daemon.workers()));
+        rows.extend(of_given(label, documents, &given, daemon.workers()));
     }
     rows.extend(found(&daemon, &corpus).await?);
     rows.extend(ends(&corpus).await?);
-    let words = words(&environment, &corpus).await;
-    rows.push(words.unwrap_or_else(|why| Row::broken("words of damaged PDFs", format!("not measured: {why:#}"))));
+    let row = words(&environment, &corpus).await;
+    rows.push(row.unwrap_or_else(|reason| Row::broken("words of damaged PDFs", format!("not measured: {reason:#}"))));
     Ok(rows)
 }
 
@@ -46,7 +46,7 @@ fn is_clear(problem: &str) -> bool {
     problem.contains("could not read") && !problem.contains("its reader") && !problem.contains(char::is_control)
 }
 
-fn of_given(what: &str, documents: &[Document], given: &Given, workers: usize) -> [Row; 2] {
+fn of_given(label: &str, documents: &[Document], given: &Given, workers: usize) -> [Row; 2] {
     let unclear: Vec<&str> = given.problems.iter().map(String::as_str).filter(|problem| !is_clear(problem)).collect();
     let count = |number: usize| as_f64(number as u64);
     let figures = vec![
@@ -54,7 +54,7 @@ fn of_given(what: &str, documents: &[Document], given: &Given, workers: usize) -
         Figure::count("workers left", count(workers)).at_most(0.0),
     ];
     let note = format!(
-        "{} files in {:.0} s: {} read whole, {} told why they were not, or not to the end{}{}",
+        "{} files in {:.0} s: {} read whole, {} reported with the reason{}{}",
         documents.len(),
         given.took.as_secs_f64(),
         documents.len() - given.problems.len(),
@@ -62,13 +62,13 @@ fn of_given(what: &str, documents: &[Document], given: &Given, workers: usize) -
         if unclear.is_empty() { "" } else { ": " },
         unclear.join("; "),
     );
-    let most = vec![
+    let memory = vec![
         Figure::megabytes("daemon", given.peaks.daemon).at_most(MEMORY),
         Figure::megabytes("largest worker", given.peaks.worker),
     ];
     [
-        Row::new(format!("documents {what}"), figures).with_note(note),
-        Row::new(format!("resident memory with documents {what}"), most),
+        Row::new(format!("documents {label}"), figures).with_note(note),
+        Row::new(format!("resident memory with documents {label}"), memory),
     ]
 }
 
@@ -142,11 +142,11 @@ async fn read(corpus: &Corpus, name: &str, wanted: WantedParts) -> anyhow::Resul
         let begun = Instant::now();
         let wanted = WantedParts { named: Kind::of_name(name), ..wanted.clone() };
         let mut extraction = extractor.extract(File::open(&path)?, wanted, CancellationToken::new()).await?;
-        let mut told = 0;
+        let mut parts = 0;
         while let Some(piece) = extraction.next().await {
-            told += u32::from(matches!(piece?, Piece::Part(_)));
+            parts += u32::from(matches!(piece?, Piece::Part(_)));
         }
-        ensure!(told > 0, "nothing of {name} was read");
+        ensure!(parts > 0, "no part of {name} was read");
         samples.add(begun.elapsed());
     }
     Ok(samples)

@@ -61,9 +61,9 @@ impl Watch {
 }
 
 fn look(daemon: u32, peaks: &mut Peaks) {
-    let own = Held::of(daemon);
+    let own = ProcessMemory::of(daemon);
     let mut together = own.now;
-    for worker in children(daemon).into_iter().map(Held::of) {
+    for worker in children(daemon).into_iter().map(ProcessMemory::of) {
         together += worker.now;
         peaks.worker = peaks.worker.max(worker.most);
     }
@@ -85,13 +85,13 @@ pub(super) fn children(of: u32) -> Vec<u32> {
 
 /// Resident memory of a process, in bytes; zero if it is gone.
 #[derive(Debug, Clone, Copy)]
-struct Held {
+struct ProcessMemory {
     now: u64,
     /// Peak since its start.
     most: u64,
 }
 
-impl Held {
+impl ProcessMemory {
     fn of(process: u32) -> Self {
         let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
         let bytes = |name: &str| {
@@ -108,8 +108,8 @@ mod tests {
 
     #[test]
     fn memory_of_this_process_is_measured() {
-        let held = Held::of(std::process::id());
-        assert!(held.now > 100_000 && held.most >= held.now, "{held:?}");
-        assert_eq!(Held::of(u32::MAX).most, 0);
+        let memory = ProcessMemory::of(std::process::id());
+        assert!(memory.now > 100_000 && memory.most >= memory.now, "{memory:?}");
+        assert_eq!(ProcessMemory::of(u32::MAX).most, 0);
     }
 }

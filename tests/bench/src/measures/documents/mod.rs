@@ -55,7 +55,9 @@ struct Round {
 pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     let environment = match Environment::prepared().await {
         Ok(environment) => environment,
-        Err(why) => return Ok(vec![Row::new("documents", Vec::new()).with_note(format!("not measured: {why:#}"))]),
+        Err(reason) => {
+            return Ok(vec![Row::new("documents", Vec::new()).with_note(format!("not measured: {reason:#}"))]);
+        }
     };
     let corpus = environment.corpus()?;
     let folder = world::folder()?;
@@ -77,7 +79,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
         last = Some((peer, daemon));
     }
     let pieces: BTreeSet<_> = rounds.iter().map(|round| (round.given.chunks, &round.given.problems)).collect();
-    ensure!(pieces.len() == 1, "the rounds did not index the same: {pieces:?}");
+    ensure!(pieces.len() == 1, "indexed passages differ between rounds: {pieces:?}");
     let mut rows = indexing(&corpus, &rounds);
     let (Some((peer, daemon)), Some(Round { given, theirs })) = (last, rounds.pop()) else { return Ok(rows) };
     rows.push(cold(&corpus, &peer).await?);
@@ -92,7 +94,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     rows.extend(searching(&within, &by_socket, &found, chunks));
     rows.push(recall(&corpus.questions, &answered, &found.answered(&corpus.questions)));
     let answers = Answers { questions: &corpus.kinds, ours: &kinds, theirs: &kinds_found };
-    rows.extend(KINDS.iter().filter_map(|(form, what)| answers.of_form(form, what)));
+    rows.extend(KINDS.iter().filter_map(|(form, label)| answers.of_form(form, label)));
     Ok(rows)
 }
 
@@ -106,7 +108,7 @@ fn indexing(corpus: &Corpus, rounds: &[Round]) -> Vec<Row> {
         Figure::per_second("pages", speeds.median()),
         Figure::times("the other stack", ratios.median()).at_least(3.0),
     ];
-    let what = format!("indexing {} documents of {pages} pages", corpus.documents.len());
+    let label = format!("indexing {} documents of {pages} pages", corpus.documents.len());
     let Some(Round { given, theirs, .. }) = rounds.last() else { return Vec::new() };
     let problems = match given.problems.as_slice() {
         [] => String::new(),
@@ -123,15 +125,15 @@ fn indexing(corpus: &Corpus, rounds: &[Round]) -> Vec<Row> {
     );
     let Peaks { daemon, worker, together } =
         rounds.iter().map(|round| round.given.peaks).fold(Peaks::default(), Peaks::or);
-    let most = vec![
+    let memory = vec![
         Figure::megabytes("daemon", daemon).at_most(150.0),
         Figure::megabytes("largest worker", worker),
         Figure::megabytes("all at one moment", together),
     ];
     let their_most = rounds.iter().map(|round| round.theirs.peak).max().unwrap_or_default();
     vec![
-        Row::new(what, figures).over(Figure::per_second("the other stack", their_speeds.median())).with_note(note),
-        Row::new("resident memory while indexing", most)
+        Row::new(label, figures).over(Figure::per_second("the other stack", their_speeds.median())).with_note(note),
+        Row::new("resident memory while indexing", memory)
             .over(Figure::megabytes("the other stack", their_most))
             .with_note(
                 "the most of all rounds, that of a worker when it was last looked at, every 25 ms; each document has a worker of its \

@@ -48,11 +48,11 @@ impl Ours {
         let output = tokio::process::Command::from(command).kill_on_drop(true).output().await?;
         let took = begun.elapsed();
         let peaks = watch.peaks();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        ensure!(output.status.success(), "docs add ended with {}: {said}", output.status);
-        let told: Value = serde_json::from_slice(&output.stdout)?;
-        let states = told["documents"].as_array().context("docs add tells of no documents")?;
-        ensure!(states.len() == documents.len(), "{} of {} documents were taken", states.len(), documents.len());
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        ensure!(output.status.success(), "docs add exited with {}: {stderr}", output.status);
+        let report: Value = serde_json::from_slice(&output.stdout)?;
+        let states = report["documents"].as_array().context("docs add lists no documents")?;
+        ensure!(states.len() == documents.len(), "only {} of {} documents were indexed", states.len(), documents.len());
         let problem = |state: &Value| Some(format!("{}: {}", state["name"].as_str()?, state["problem"].as_str()?));
         Ok(Given {
             took,

@@ -27,14 +27,15 @@ struct Verdict {
 }
 
 pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
-    let not_measured = |why: String| Ok(vec![Row::new("scans", Vec::new()).with_note(format!("not measured: {why}"))]);
+    let not_measured =
+        |reason: String| Ok(vec![Row::new("scans", Vec::new()).with_note(format!("not measured: {reason}"))]);
     let config = RecognitionConfig { folders: folders(), pages: AT_ONCE };
-    if let Recognition::Missing(why) = config.now() {
-        return not_measured(why.hint().to_owned());
+    if let Recognition::Missing(reason) = config.now() {
+        return not_measured(reason.hint().to_owned());
     }
     let environment = match Environment::with_scans().await {
         Ok(environment) => environment,
-        Err(why) => return not_measured(format!("{why:#}")),
+        Err(reason) => return not_measured(format!("{reason:#}")),
     };
     let corpus = environment.corpus()?;
     let extractor = Extractor::new(world::program("agentd")?, Limits::default(), 1).recognising(config);
@@ -51,10 +52,10 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     }
     let took = begun.elapsed();
     let folder = world::folder()?;
-    let told = folder.path().join("texts.json");
-    std::fs::write(&told, serde_json::to_vec(&texts)?)?;
+    let texts_file = folder.path().join("texts.json");
+    std::fs::write(&texts_file, serde_json::to_vec(&texts)?)?;
     let mut script = environment.script("scans.py");
-    let verdicts: BTreeMap<String, Verdict> = answer(script.arg("judge").arg(&corpus.folder).arg(&told)).await?;
+    let verdicts: BTreeMap<String, Verdict> = answer(script.arg("judge").arg(&corpus.folder).arg(&texts_file)).await?;
     let mut rows: Vec<Row> = verdicts.iter().map(|(kind, verdict)| of_kind(kind, verdict)).collect();
     let figure = Figure::per_second("", rate(corpus.pages(), took)).at_least(PAGES);
     let note = format!("{} pages, one document at a time", corpus.pages());

@@ -21,16 +21,16 @@ impl<'a> Texts<'a> {
             let path = folder.join(&document.name);
             let file = File::open(&path).with_context(|| path.display().to_string())?;
             let pages = texts.entry(&document.name).or_default();
-            parts(&extractor, file, &document.name).await.iter().for_each(|part| tell(part, pages));
+            parts(&extractor, file, &document.name).await.iter().for_each(|part| insert_part(part, pages));
         }
         Ok(Self(texts))
     }
 
     /// Writes the texts as JSON into a folder, and returns the path.
     pub(super) fn write(&self, folder: &Path) -> anyhow::Result<PathBuf> {
-        let told = folder.join("texts.json");
-        fs::write(&told, serde_json::to_vec(&self.0)?)?;
-        Ok(told)
+        let path = folder.join("texts.json");
+        fs::write(&path, serde_json::to_vec(&self.0)?)?;
+        Ok(path)
     }
 }
 
@@ -46,7 +46,7 @@ pub(super) async fn parts(extractor: &Extractor, file: File, name: &str) -> Vec<
 }
 
 /// Adds a part to the texts of a document, by place.
-fn tell(part: &Part, pages: &mut BTreeMap<String, String>) {
+fn insert_part(part: &Part, pages: &mut BTreeMap<String, String>) {
     if let (DocumentPlace::Sheet { name, .. }, Body::Table(table)) = (&part.place, &part.body) {
         for row in table.header.iter().chain(&table.rows) {
             for (column, cell) in (table.first_column + 1..).zip(&row.cells) {
@@ -56,13 +56,13 @@ fn tell(part: &Part, pages: &mut BTreeMap<String, String>) {
         return;
     }
     // A text without pages is a single part.
-    let place = match part.place {
+    let location = match part.place {
         DocumentPlace::Page(number) | DocumentPlace::ScannedPage(number) | DocumentPlace::Slide(number) => {
             number.to_string()
         }
         _ => String::new(),
     };
-    let page = pages.entry(place).or_default();
+    let page = pages.entry(location).or_default();
     page.push_str(&part.markdown());
     page.push('\n');
 }

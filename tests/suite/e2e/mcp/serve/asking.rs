@@ -1,6 +1,6 @@
 //! Turns that need an answer: silence is not consent, and no model consents on behalf of the user.
 
-use crate::e2e::mcp::{behaving, world};
+use crate::e2e::mcp::{fake_server, world};
 
 use super::*;
 
@@ -56,7 +56,7 @@ async fn only_the_user_approves_and_the_caller_gets_the_result() {
 
 #[tokio::test]
 async fn approval_is_asked_in_a_form_of_the_client() {
-    let said = [
+    let answers = [
         (ElicitationAction::Accept, json!({"decision": "approve"}), "ended", "hello"),
         (ElicitationAction::Accept, json!({"decision": "reject", "reason": "no"}), "ended", ""),
         (ElicitationAction::Decline, json!({}), "ended", ""),
@@ -65,7 +65,7 @@ async fn approval_is_asked_in_a_form_of_the_client() {
         (ElicitationAction::Cancel, json!({"decision": "approve"}), "waiting", ""),
     ];
     for (is_newer, (action, content, status, file)) in
-        [false, true].into_iter().flat_map(|is_newer| said.iter().map(move |said| (is_newer, said.clone())))
+        [false, true].into_iter().flat_map(|is_newer| answers.iter().map(move |answer| (is_newer, answer.clone())))
     {
         let world = World::start().await;
         writes(&world);
@@ -128,19 +128,19 @@ async fn form_answer_counts_only_if_the_form_was_shown() {
 #[tokio::test]
 async fn question_of_an_mcp_server_is_answered_by_the_user_by_default() {
     for (approvals, may) in [("person", false), ("agentctl", false), ("caller", true)] {
-        let mut fake = behaving("asks_once");
+        let mut fake = fake_server("asks_once");
         fake["tools"]["act"]["effect"] = json!("read");
         let world = world(json!({"fake": fake})).await;
         world.model.respond_with(|request| match tool_texts(request) {
-            told if told.is_empty() => Reply::tool_call("mcp_fake_act", json!({})),
-            told => Reply::text(told),
+            result if result.is_empty() => Reply::tool_call("mcp_fake_act", json!({})),
+            result => Reply::text(result),
         });
         let caller = Caller::start(&world, &["--approvals", approvals]).await;
         let waiting = caller.gives("ask", json!({"prompt": "Go"})).await;
         assert_eq!(waiting["interrupts"][0]["question"], "The MCP server fake asks: Who are you?", "{waiting:#}");
         let id = waiting["interrupts"][0]["id"].as_str().unwrap();
-        let words = r#"{"name": "Ada", "age": 36}"#;
-        let text = json!({"interrupt_id": id, "decision": "text", "text": words});
+        let content = r#"{"name": "Ada", "age": 36}"#;
+        let text = json!({"interrupt_id": id, "decision": "text", "text": content});
         let rest = if may {
             caller.gives("answer", text).await
         } else {
@@ -148,7 +148,7 @@ async fn question_of_an_mcp_server_is_answered_by_the_user_by_default() {
                 let refused = caller.fails("answer", answer).await;
                 assert!(refused.contains("only the user can approve this"), "{approvals}: {refused}");
             }
-            world.ok(["answer", id, words]).await;
+            world.ok(["answer", id, content]).await;
             caller.gives("answer", json!({"interrupt_id": id, "decision": "wait", "wait_seconds": 600})).await
         };
         assert!(rest["text"].as_str().unwrap().contains("\"accept\""), "{approvals}: {rest:#}");
@@ -228,11 +228,11 @@ async fn answer_to_a_subagent_returns_the_parents_result() {
     let world = World::start().await;
     world.model.respond_with(|request| {
         let is_subagent = is_subagent(request);
-        let told = tool_texts(request);
-        match (is_subagent, told.as_str()) {
-            (true, told) if told.contains("blue") => Reply::text("It shall be blue, and this is why. ".repeat(10)),
+        let result = tool_texts(request);
+        match (is_subagent, result.as_str()) {
+            (true, result) if result.contains("blue") => Reply::text("It shall be blue, and this is why. ".repeat(10)),
             (true, _) => Reply::tool_call("ask_human", json!({"question": "Which colour?"})),
-            (false, told) if told.contains("shall be blue") => Reply::text("All parts are done."),
+            (false, result) if result.contains("shall be blue") => Reply::text("All parts are done."),
             (false, _) => Reply::tool_call("delegate_task", json!({"task": "Choose a colour"})),
         }
     });

@@ -5,7 +5,7 @@ use super::*;
 /// Stop reason of the last turn in the only session.
 async fn last_stop(world: &World) -> Value {
     // The model notices an end before the journal does.
-    let listed = until("no turn runs", async || {
+    let listed = until("no turn is running", async || {
         let listed = world.json(["sessions", "list"]).await;
         (listed[0]["status"] != "running").then_some(listed)
     })
@@ -17,8 +17,8 @@ async fn last_stop(world: &World) -> Value {
 
 /// Waits until a call has reported progress: a model may be queried before the turn is reported.
 async fn is_under_way(caller: &Caller) {
-    let heard = || async { (!caller.heard.progress.lock().unwrap().is_empty()).then_some(()) };
-    until("it is under way", heard).await;
+    let has_progress = || async { (!caller.heard.progress.lock().unwrap().is_empty()).then_some(()) };
+    until("progress is reported", has_progress).await;
 }
 
 #[tokio::test]

@@ -63,8 +63,8 @@ async fn callers_see_the_given_folder_and_its_subfolders() {
     let given = world.path().join("given").display().to_string();
     let caller = Caller::start(&world, &["-C", &given]).await;
     world.model.respond_with(|request| match crate::e2e::tool_texts(request) {
-        told if told.is_empty() => Reply::tool_call("read_file", json!({"path": "/project/note.txt"})),
-        told => Reply::text(told),
+        result if result.is_empty() => Reply::tool_call("read_file", json!({"path": "/project/note.txt"})),
+        result => Reply::text(result),
     });
     let read = async |arguments: Value| caller.gives("ask", arguments).await["text"].to_string();
     assert!(read(json!({"prompt": "Read it"})).await.contains("in the folder"));

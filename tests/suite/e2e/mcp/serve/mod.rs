@@ -125,7 +125,7 @@ impl Caller {
 async fn result(handle: RequestHandle<RoleClient>) -> CallToolResult {
     match handle.await_response().await.unwrap() {
         ServerResult::CallToolResult(result) => result,
-        other => panic!("no result of a tool: {other:?}"),
+        other => panic!("expected a tool result: {other:?}"),
     }
 }
 
@@ -231,17 +231,18 @@ async fn newer_protocol_callers_are_served() {
 async fn progress_is_sent_to_callers_with_a_token() {
     let world = World::start().await;
     let caller = Caller::start(&world, &[]).await;
-    let words = (0..12).map(|number| format!("word{number} "));
-    world.model.reply(Reply::deltas(words).delay_ms(60));
+    let deltas = (0..12).map(|number| format!("word{number} "));
+    world.model.reply(Reply::deltas(deltas).delay_ms(60));
     let handle = caller.begin("ask", json!({"prompt": "Speak slowly"})).await;
     let token = handle.progress_token.clone();
-    let said = result(handle).await.structured_content.unwrap();
-    assert!(said["text"].as_str().unwrap().contains("word11"), "{said:#}");
-    let heard = caller.heard.progress.lock().unwrap().clone();
-    assert!(heard.iter().all(|progress| progress.progress_token == token), "{heard:#?}");
-    assert!(heard.windows(2).all(|pair| pair[0].progress < pair[1].progress), "{heard:#?}");
-    let told = |words: &str| heard.iter().any(|progress| progress.message.as_deref().unwrap_or("").contains(words));
-    assert!(told("the turn starts") && told("word0"), "{heard:#?}");
+    let content = result(handle).await.structured_content.unwrap();
+    assert!(content["text"].as_str().unwrap().contains("word11"), "{content:#}");
+    let progress = caller.heard.progress.lock().unwrap().clone();
+    assert!(progress.iter().all(|progress| progress.progress_token == token), "{progress:#?}");
+    assert!(progress.windows(2).all(|pair| pair[0].progress < pair[1].progress), "{progress:#?}");
+    let is_reported =
+        |text: &str| progress.iter().any(|progress| progress.message.as_deref().unwrap_or("").contains(text));
+    assert!(is_reported("the turn starts") && is_reported("word0"), "{progress:#?}");
 }
 
 #[tokio::test]
@@ -276,8 +277,8 @@ async fn invalid_calls_are_refused_without_a_model_request() {
         ("search_documents", json!({"session_id": "ffff", "query": "x"}), "no session of this caller"),
         ("list_sessions", json!({"limit": "many"}), "invalid type"),
     ] {
-        let told = caller.fails(tool, arguments).await;
-        assert!(told.contains(said), "{tool}: {said:?} is missing in {told:?}");
+        let error = caller.fails(tool, arguments).await;
+        assert!(error.contains(said), "{tool}: {said:?} is missing in {error:?}");
     }
     assert_eq!(world.model.counts().requests, 0);
     world.model.reply(Reply::text("still here"));
@@ -339,10 +340,10 @@ async fn python_sdk_client_gets_results_that_match_their_schemas() {
         .env("PYTHONPATH", installed("python"));
     let mut running = Running::spawn(command);
     running.end_input();
-    let said = running.output(Vec::new()).await.exits(0).json();
-    assert_eq!(said["tools"], json!(["ask", "answer", "search_documents", "list_sessions"]));
-    assert_eq!(said["waiting"]["interrupts"][0]["tool"], "write_file", "{said:#}");
-    assert_eq!(said["rejected"]["text"], "It was refused.", "{said:#}");
-    assert_eq!(said["rejected"]["denials"][0]["tool"], "write_file", "{said:#}");
-    assert_eq!(said["sessions"], 1);
+    let report = running.output(Vec::new()).await.exits(0).json();
+    assert_eq!(report["tools"], json!(["ask", "answer", "search_documents", "list_sessions"]));
+    assert_eq!(report["waiting"]["interrupts"][0]["tool"], "write_file", "{report:#}");
+    assert_eq!(report["rejected"]["text"], "It was refused.", "{report:#}");
+    assert_eq!(report["rejected"]["denials"][0]["tool"], "write_file", "{report:#}");
+    assert_eq!(report["sessions"], 1);
 }

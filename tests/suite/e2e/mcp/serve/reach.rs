@@ -3,7 +3,7 @@
 use super::*;
 
 /// A user's turn that is waiting for an answer, and its interrupt. Its model gives no further replies.
-async fn person_is_asked(world: &World) -> (Running, Value) {
+async fn waiting_user_turn(world: &World) -> (Running, Value) {
     world.model.respond_with(|request| match request.last_user() {
         "Ask me" if tool_texts(request).is_empty() => Reply::tool_call("ask_human", json!({"question": "Which?"})),
         "Ask me" => Reply::never(),
@@ -18,7 +18,7 @@ async fn person_is_asked(world: &World) -> (Running, Value) {
 #[tokio::test]
 async fn other_sessions_are_indistinguishable_from_missing_ones() {
     let world = World::start().await;
-    let (_running, asked) = person_is_asked(&world).await;
+    let (_running, asked) = waiting_user_turn(&world).await;
     let (session, interrupt) = (asked["session_id"].as_str().unwrap(), asked["id"].as_str().unwrap());
     let caller = Caller::start(&world, &[]).await;
     let own = caller.gives("ask", json!({"prompt": "Hello"})).await;
@@ -29,13 +29,13 @@ async fn other_sessions_are_indistinguishable_from_missing_ones() {
     let nothing = world_id();
     let start = |id: &str| id[..id.len() - 1].to_owned();
     let check = async |tool: &'static str, mut arguments: Value, key: &str, ids: [&str; 2]| {
-        let mut told = Vec::new();
+        let mut errors = Vec::new();
         for id in ids {
             arguments[key] = json!(id);
-            told.push(caller.fails(tool, arguments.clone()).await.replace(id, "ID"));
+            errors.push(caller.fails(tool, arguments.clone()).await.replace(id, "ID"));
         }
-        assert_eq!(told[0], told[1], "{tool} {arguments}");
-        told.remove(0)
+        assert_eq!(errors[0], errors[1], "{tool} {arguments}");
+        errors.remove(0)
     };
     for ids in [[session, &nothing], [&start(session), &start(&nothing)]] {
         for (tool, arguments) in
@@ -95,7 +95,7 @@ async fn caller_cannot_change_the_folder_of_a_user_session() {
 #[tokio::test]
 async fn user_turn_survives_the_caller_that_answered() {
     let world = World::start().await;
-    let (_running, asked) = person_is_asked(&world).await;
+    let (_running, asked) = waiting_user_turn(&world).await;
     let mut raw = Raw::with(&world, &["--sessions", "all"]).await;
     let answer = json!({"interrupt_id": asked["id"], "decision": "text", "text": "this"});
     raw.ask(1, "tools/call", json!({"name": "answer", "arguments": answer})).await;

@@ -35,8 +35,8 @@ pub(super) fn of(body: &Value) -> Value {
     if let Some(fields) = view.as_object_mut() {
         fields.remove("input");
         fields.remove("instructions");
-        if let Some(most) = fields.remove("max_output_tokens") {
-            fields.insert("max_tokens".to_owned(), most);
+        if let Some(max) = fields.remove("max_output_tokens") {
+            fields.insert("max_tokens".to_owned(), max);
         }
     }
     if let Some(tools) = super::tools(body, "parameters") {

@@ -20,12 +20,12 @@ pub(super) struct IssuedCall {
 
 /// Calls that were sent to the client, oldest first.
 #[derive(Debug, Default)]
-pub(super) struct HandedOut {
+pub(super) struct IssuedCalls {
     calls: Vec<IssuedCall>,
     answers: usize,
 }
 
-impl HandedOut {
+impl IssuedCalls {
     /// Finds the issued call for a call of a conversation, by name and arguments: its ID may have been changed.
     pub(super) fn call(&self, call: &Value) -> Option<&IssuedCall> {
         let function = &call["function"];

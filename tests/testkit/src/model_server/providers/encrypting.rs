@@ -48,8 +48,8 @@ impl EncryptedThoughts {
         let thinks = request["include"].as_array().is_some_and(|wanted| wanted.iter().any(|item| item == INCLUDED));
         let mut items = responses_items(&reply);
         if thinks && !items.iter().any(|item| item["type"] == "reasoning") {
-            let tells = !request["reasoning"]["summary"].is_null();
-            items = with_thoughts(items, number, tells);
+            let wants_summary = !request["reasoning"]["summary"].is_null();
+            items = with_thoughts(items, number, wants_summary);
         }
         for item in items.iter_mut().filter(|item| item["id"] == "rs_scripted") {
             item["id"] = format!("rs_{number:04}_s").into();
@@ -117,24 +117,24 @@ fn identity(item: &Value) -> Value {
 
 /// Adds reasoning before text and calls, in all forms that occur: with a summary if one is requested, without, in
 /// parts, and twice around a message before calls.
-fn with_thoughts(items: Vec<Value>, number: usize, tells: bool) -> Vec<Value> {
+fn with_thoughts(items: Vec<Value>, number: usize, wants_summary: bool) -> Vec<Value> {
     let calls = items.iter().any(|item| item["type"] == "function_call");
     let thought = |at: usize, summary: &[&str]| {
         let encrypted = format!("gAAAA/+\u{e9}=={number:04}/{at}");
-        let summary = if tells { summary } else { &[] };
+        let summary = if wants_summary { summary } else { &[] };
         responses_reasoning(&format!("rs_{number:04}_{at}"), summary, &encrypted)
     };
-    let told = format!("Thought \u{201c}{number}\u{201d}:\n\tlook first. ");
+    let summary_text = format!("Thought \u{201c}{number}\u{201d}:\n\tlook first. ");
     let mut dressed = match number % 4 {
-        0 => vec![thought(0, &[&told])],
+        0 => vec![thought(0, &[&summary_text])],
         1 => vec![thought(0, &[])],
-        2 => vec![thought(0, &[&told, "And then. "])],
-        _ if !calls => vec![thought(0, &[&told]), thought(1, &["And again."])],
+        2 => vec![thought(0, &[&summary_text, "And then. "])],
+        _ if !calls => vec![thought(0, &[&summary_text]), thought(1, &["And again."])],
         _ => {
             let part = json!({"type": "output_text", "text": "Well.", "annotations": []});
-            let mut said = responses_message(&format!("msg_{number:04}"), &[part]);
-            said["phase"] = "commentary".into();
-            vec![thought(0, &[&told]), said, thought(1, &["And again."])]
+            let mut message = responses_message(&format!("msg_{number:04}"), &[part]);
+            message["phase"] = "commentary".into();
+            vec![thought(0, &[&summary_text]), message, thought(1, &["And again."])]
         }
     };
     let phased = items.into_iter().map(|mut item| {

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use self::{answers::HandedOut, encrypting::EncryptedThoughts};
+use self::{answers::IssuedCalls, encrypting::EncryptedThoughts};
 use super::Reply;
 use crate::validator::{self, Leeway};
 
@@ -124,7 +124,7 @@ impl Provider {
 #[derive(Debug)]
 pub(super) struct StrictServer {
     pub(super) provider: Provider,
-    handed_out: HandedOut,
+    issued_calls: IssuedCalls,
     /// Number of signed responses.
     answers: usize,
     encrypted: EncryptedThoughts,
@@ -173,12 +173,12 @@ pub(super) fn thinking_model(id: &str) -> Value {
 
 impl StrictServer {
     pub(super) fn new(provider: Provider) -> Self {
-        Self { provider, handed_out: HandedOut::default(), answers: 0, encrypted: EncryptedThoughts::default() }
+        Self { provider, issued_calls: IssuedCalls::default(), answers: 0, encrypted: EncryptedThoughts::default() }
     }
 
     /// The rejection of a request that breaks one of its rules.
     pub(super) fn refuses(&self, body: &Value) -> Option<Reply> {
-        rules::refusal(self.provider, body, &self.handed_out)
+        rules::refusal(self.provider, body, &self.issued_calls)
     }
 
     /// Converts a scripted reply to its form, for a request with this body.
@@ -191,6 +191,6 @@ impl StrictServer {
         if self.provider == Provider::OpenAi {
             return self.encrypted.dressed(reply, &serde_json::from_str(request).unwrap_or_default());
         }
-        self.handed_out.dress(self.provider, reply)
+        self.issued_calls.dress(self.provider, reply)
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Provider, Reply, answers::HandedOut};
+use super::{Provider, Reply, answers::IssuedCalls};
 
 /// Value that Gemini accepts instead of a signature, for calls of another model.
 const UNSIGNED: &str = "skip_thought_signature_validator";
@@ -10,7 +10,7 @@ const UNSIGNED: &str = "skip_thought_signature_validator";
 /// Fields of an assistant message that every server accepts.
 const USUAL: [&str; 4] = ["role", "content", "tool_calls", "refusal"];
 
-pub(super) fn refusal(provider: Provider, body: &Value, issued: &HandedOut) -> Option<Reply> {
+pub(super) fn refusal(provider: Provider, body: &Value, issued: &IssuedCalls) -> Option<Reply> {
     let messages = body["messages"].as_array()?;
     match provider {
         Provider::Mistral => mistral(messages),
@@ -38,11 +38,11 @@ fn callers_of_this_turn(messages: &[Value]) -> impl Iterator<Item = (usize, &Val
     callers(messages).filter(move |(at, ..)| *at > begins)
 }
 
-/// The first field of an assistant message or of a call that is not in `known`.
-fn unknown_field(messages: &[Value], known: &[&str]) -> Option<(usize, String)> {
+/// The first field of an assistant message or of a call that is not in `allowed`.
+fn unknown_field(messages: &[Value], allowed: &[&str]) -> Option<(usize, String)> {
     messages.iter().enumerate().filter(|(_, message)| message["role"] == "assistant").find_map(|(at, message)| {
         let fields = message.as_object().into_iter().flatten().map(|(name, _)| name);
-        let mut foreign = fields.filter(|name| !USUAL.contains(&name.as_str()) && !known.contains(&name.as_str()));
+        let mut foreign = fields.filter(|name| !USUAL.contains(&name.as_str()) && !allowed.contains(&name.as_str()));
         Some((at, foreign.next()?.clone()))
     })
 }
@@ -79,7 +79,7 @@ fn mistral(messages: &[Value]) -> Option<Reply> {
     Some(Reply::status(400, error.to_string()))
 }
 
-fn gemini(messages: &[Value], issued: &HandedOut) -> Option<Reply> {
+fn gemini(messages: &[Value], issued: &IssuedCalls) -> Option<Reply> {
     let invalid = |message: String| {
         let error = json!({"code": 400, "message": message, "status": "INVALID_ARGUMENT"});
         Some(Reply::status(400, json!([{ "error": error }]).to_string()))
@@ -92,7 +92,7 @@ fn gemini(messages: &[Value], issued: &HandedOut) -> Option<Reply> {
     for (at, _, calls) in callers_of_this_turn(messages) {
         let Some(first) = calls.first() else { continue };
         let signature = first["extra_content"]["google"]["thought_signature"].as_str().unwrap_or_default();
-        let known = issued.call(first).and_then(|call| call.signature.as_deref());
+        let issued_signature = issued.call(first).and_then(|call| call.signature.as_deref());
         if signature.is_empty() {
             return invalid(format!(
                 "Function call is missing a thought_signature in functionCall parts. This is required for tools to work \
@@ -102,14 +102,14 @@ fn gemini(messages: &[Value], issued: &HandedOut) -> Option<Reply> {
                 first["function"]["name"].as_str().unwrap_or_default()
             ));
         }
-        if known != Some(signature) && signature != UNSIGNED {
+        if issued_signature != Some(signature) && signature != UNSIGNED {
             return invalid("Corrupted thought signature.".to_owned());
         }
     }
     None
 }
 
-fn deepseek(messages: &[Value], issued: &HandedOut) -> Option<Reply> {
+fn deepseek(messages: &[Value], issued: &IssuedCalls) -> Option<Reply> {
     let lacks = |(_, message, calls): &(usize, &Value, &Vec<Value>)| match message["reasoning_content"].as_str() {
         None => true,
         // It accepts any reasoning, but its own must be unchanged.
@@ -123,7 +123,7 @@ fn deepseek(messages: &[Value], issued: &HandedOut) -> Option<Reply> {
     Some(Reply::status(400, json!({ "error": error }).to_string()))
 }
 
-fn kimi(messages: &[Value], issued: &HandedOut) -> Option<Reply> {
+fn kimi(messages: &[Value], issued: &IssuedCalls) -> Option<Reply> {
     let invalid = |message: String| {
         let error = json!({"message": message, "type": "invalid_request_error"});
         Some(Reply::status(400, json!({ "error": error }).to_string()))
@@ -153,9 +153,9 @@ fn groq(messages: &[Value]) -> Option<Reply> {
     Some(Reply::status(400, json!({ "error": error }).to_string()))
 }
 
-fn openrouter(messages: &[Value], issued: &HandedOut) -> Option<Reply> {
+fn openrouter(messages: &[Value], issued: &IssuedCalls) -> Option<Reply> {
     let wrong = |(at, message, calls): (usize, &Value, &Vec<Value>)| {
-        let known = calls.iter().find_map(|call| issued.call(call))?;
+        let call = calls.iter().find_map(|call| issued.call(call))?;
         let details = &message["reasoning_details"];
         if details.is_null() {
             return Some(format!(
@@ -163,10 +163,10 @@ fn openrouter(messages: &[Value], issued: &HandedOut) -> Option<Reply> {
                  `thinking` is enabled, a final `assistant` message must start with a thinking block"
             ));
         }
-        (*details != known.details).then(|| format!("messages.{at}.content.0: Invalid `signature` in `thinking` block"))
+        (*details != call.details).then(|| format!("messages.{at}.content.0: Invalid `signature` in `thinking` block"))
     };
-    let said = callers_of_this_turn(messages).find_map(wrong)?;
-    let raw = json!({"type": "error", "error": {"type": "invalid_request_error", "message": said}});
+    let problem = callers_of_this_turn(messages).find_map(wrong)?;
+    let raw = json!({"type": "error", "error": {"type": "invalid_request_error", "message": problem}});
     let error = json!({
         "message": "Provider returned error", "code": 400,
         "metadata": {"raw": raw.to_string(), "provider_name": "Anthropic"},

@@ -45,7 +45,7 @@ pub(super) fn unbound(request: &Value) -> Option<String> {
     for (at, message) in request["messages"].as_array()?.iter().enumerate() {
         let role = message["role"].as_str().unwrap_or_default();
         for (number, block) in message["content"].as_array().into_iter().flatten().enumerate() {
-            let place = format!("messages.{at}.content.{number}");
+            let path = format!("messages.{at}.content.{number}");
             let signed = match block["type"].as_str() {
                 Some("thinking") => Some((&block["signature"], signature(&before, &block["thinking"]))),
                 Some("redacted_thinking") => Some((&block["data"], signature(&before, &Value::Null))),
@@ -53,10 +53,10 @@ pub(super) fn unbound(request: &Value) -> Option<String> {
             };
             match signed {
                 Some((given, _)) if !given.as_str().is_some_and(|given| given.starts_with(MADE_HERE)) => {
-                    return Some(format!("{place}: Invalid `signature` in `thinking` block"));
+                    return Some(format!("{path}: Invalid `signature` in `thinking` block"));
                 }
                 Some((given, expected)) if *given != expected => {
-                    return Some(format!("{place}: The block is bound to a different conversation"));
+                    return Some(format!("{path}: The block is bound to a different conversation"));
                 }
                 _ => {}
             }
@@ -79,22 +79,22 @@ fn signature(before: &[String], thoughts: &Value) -> String {
 /// Adds thinking before text and calls, in all forms that occur: with text, empty, redacted, and twice. Tests that do
 /// not depend on the wire get no thinking text, and no additional text.
 fn with_thoughts(blocks: Vec<Value>, number: usize) -> Vec<Value> {
-    let tells = chat_view::wire().is_none();
-    let thoughts = |words: &str| {
-        let words = if tells { words } else { "" };
-        json!({"type": "thinking", "thinking": words, "signature": ""})
+    let has_text = chat_view::wire().is_none();
+    let thoughts = |text: &str| {
+        let text = if has_text { text } else { "" };
+        json!({"type": "thinking", "thinking": text, "signature": ""})
     };
-    let told = || thoughts(&format!("Thought \u{201c}{number}\u{201d}:\n\tlook first. "));
+    let thought = || thoughts(&format!("Thought \u{201c}{number}\u{201d}:\n\tlook first. "));
     let redacted = || json!({"type": "redacted_thinking", "data": ""});
     let mut dressed = match number % 4 {
-        0 => vec![told()],
+        0 => vec![thought()],
         1 => vec![thoughts("")],
-        2 => vec![redacted(), told()],
-        _ if !tells => vec![told(), thoughts("")],
-        _ => vec![told(), json!({"type": "text", "text": "Well. "}), thoughts("And again.")],
+        2 => vec![redacted(), thought()],
+        _ if !has_text => vec![thought(), thoughts("")],
+        _ => vec![thought(), json!({"type": "text", "text": "Well. "}), thoughts("And again.")],
     };
     // Some models only send a line feed before a call.
-    if tells && number.is_multiple_of(5) && !blocks.iter().any(|block| block["type"] == "text") {
+    if has_text && number.is_multiple_of(5) && !blocks.iter().any(|block| block["type"] == "text") {
         dressed.push(json!({"type": "text", "text": "\n\n"}));
     }
     dressed.extend(blocks);

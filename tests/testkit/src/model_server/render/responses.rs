@@ -137,17 +137,27 @@ fn item_events(events: &mut Events, reply: &Reply, at: usize, item: &Value) {
         }
         "reasoning" => {
             for (number, part) in item["summary"].as_array().into_iter().flatten().enumerate() {
-                let place = format!(r#","summary_index":{number}"#);
+                let index_field = format!(r#","summary_index":{number}"#);
                 let empty = json!({"type": "summary_text", "text": ""});
-                events.of_item("response.reasoning_summary_part.added", at, id, &format!(r#"{place},"part":{empty}"#));
+                events.of_item(
+                    "response.reasoning_summary_part.added",
+                    at,
+                    id,
+                    &format!(r#"{index_field},"part":{empty}"#),
+                );
                 let text = part["text"].as_str().unwrap_or_default();
                 for word in words(text) {
-                    let delta = format!(r#"{place},"delta":{}"#, json!(word));
+                    let delta = format!(r#"{index_field},"delta":{}"#, json!(word));
                     events.of_item("response.reasoning_summary_text.delta", at, id, &delta);
                 }
-                let done = format!(r#"{place},"text":{}"#, part["text"]);
+                let done = format!(r#"{index_field},"text":{}"#, part["text"]);
                 events.of_item("response.reasoning_summary_text.done", at, id, &done);
-                events.of_item("response.reasoning_summary_part.done", at, id, &format!(r#"{place},"part":{part}"#));
+                events.of_item(
+                    "response.reasoning_summary_part.done",
+                    at,
+                    id,
+                    &format!(r#"{index_field},"part":{part}"#),
+                );
             }
         }
         "function_call" => {
@@ -177,19 +187,19 @@ fn is_cut(reply: &Reply, item: &Value) -> bool {
 }
 
 fn part_events(events: &mut Events, reply: &Reply, (at, number): (usize, usize), id: &Value, part: &Value) {
-    let place = format!(r#","content_index":{number}"#);
+    let index_field = format!(r#","content_index":{number}"#);
     let (kind, field) = if part["type"] == "refusal" { ("refusal", "refusal") } else { ("output_text", "text") };
     let mut empty = part.clone();
     empty[field] = "".into();
-    events.of_item("response.content_part.added", at, id, &format!(r#"{place},"part":{empty}"#));
+    events.of_item("response.content_part.added", at, id, &format!(r#"{index_field},"part":{empty}"#));
     let whole = part[field].as_str().unwrap_or_default();
     for delta in deltas_of(reply, whole) {
-        let fields = format!(r#"{place},"delta":{},"logprobs":[]"#, json!(delta));
+        let fields = format!(r#"{index_field},"delta":{},"logprobs":[]"#, json!(delta));
         events.of_item(&format!("response.{kind}.delta"), at, id, &fields);
     }
-    let done = format!(r#"{place},"{field}":{}"#, part[field]);
+    let done = format!(r#"{index_field},"{field}":{}"#, part[field]);
     events.of_item(&format!("response.{kind}.done"), at, id, &done);
-    events.of_item("response.content_part.done", at, id, &format!(r#"{place},"part":{part}"#));
+    events.of_item("response.content_part.done", at, id, &format!(r#"{index_field},"part":{part}"#));
 }
 
 /// Status of the response; `None` if it does not end.
