@@ -58,7 +58,7 @@ async fn picture_is_rotated_scaled_and_shown_to_a_vision_model() {
     assert_eq!(pictures[1].1.len() as u64, large.bytes);
     assert!(
         !pictures[1].1.windows(12).any(|bytes| bytes == b"CameraSecret"),
-        "⟪the other contents‖what‖the metadata⟫ of the picture ⟪are‖held‖was⟫ ⟪not sent‖stays here‖sent⟫"
+        "the other contents of the picture are not sent"
     );
     // The next turn repeats it unchanged, with the picture in the same place.
     let lines = world.ok(["run", "Sure?", "--session", &session, "--output", "stream-json"]).await.json_lines();
