@@ -18,7 +18,7 @@ use crate::{
     symbols::{is_within, outline_of},
     text::{MAX_BYTES, decode, start_of},
     walk::{
-        FileTree, MAX_FILES, MayRead, OuterIgnore, OuterRules, RefreshReport, RefreshStep, SkippedFiles, belongs,
+        FileTree, MAX_FILES, MayRead, OuterIgnore, OuterRules, RefreshReport, RefreshStep, SkippedFiles, may_index,
         refresh, regular_file, stamp, update,
     },
 };
@@ -178,7 +178,7 @@ impl CodeFolder {
 
     /// Returns the text of an indexed file if it may still be read.
     fn text(&self, path: &str) -> Option<String> {
-        if !belongs(path, &*self.config.may_read) {
+        if !may_index(path, &*self.config.may_read) {
             return None;
         }
         let (path_on_disk, metadata) = regular_file(&self.root, path)?;

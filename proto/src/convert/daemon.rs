@@ -86,7 +86,7 @@ mirrored! {
     AuditReport as v1::VerifyAuditResponse:
         lines files findings more
         @ head: AuditHead { , n = head_n "the number of the head", hash = head_hash "its hash" }
-        + holds (AuditReport::holds)
+        + holds (AuditReport::is_intact)
 }
 mirrored! { ReloadOutcome as v1::ReloadResponse: config_sources notes }
 mirrored! {

@@ -324,7 +324,7 @@ async fn run_until<T>(begin_by: Option<Instant>, work: impl Future<Output = T>) 
 }
 
 /// Records the recognition that did not reach a page. A timeout is recorded with its run, so that a later run retries.
-fn record_unread(known: &mut Option<RecognitionStamp>, why: UnreadReason, now: &RecognitionStamp) {
+fn record_unread(known: &mut Option<RecognitionStamp>, reason: UnreadReason, now: &RecognitionStamp) {
     if reason == UnreadReason::Undrawn {
         return;
     }

@@ -234,7 +234,7 @@ impl ConnectionParams {
                     error,
                     ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. }
                 );
-                let init_error = InitError::of(era, &error, Reason::of_initialization(&error, &self.deps.clean));
+                let init_error = InitError::of(era, &error, Reason::of_greeting(&error, &self.deps.clean));
                 InitError { reason: init_error.reason.filter(|_| !ended), ..init_error }
             })?;
             self.finish(service, era, |_| None).await

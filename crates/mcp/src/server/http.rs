@@ -152,7 +152,7 @@ impl Address<'_> {
             let urls = urls.iter().filter(|url| !url.is_empty());
             clean.redact(&urls.fold(text.to_owned(), |text, url| text.replace(url, "[its address]")))
         });
-        let reason = Reason::of_initialization(error, &without_url);
+        let reason = Reason::of_greeting(error, &without_url);
         let is_transport_error = matches!(error, ClientInitializeError::TransportError { .. });
         if is_transport_error { reason.by(&self.route()) } else { reason }
     }

@@ -56,7 +56,7 @@ fn foreign_tools_ask_in_every_mode_except_plan() {
     let lab = others::weather("lab", true);
     for effect in [Effect::Write, Effect::Execute] {
         for granted in [false, true] {
-            let (lab, tool) = (agentd_core::catalogue::Foreign { granted, ..lab.clone() }, tool("wx", effect));
+            let (lab, tool) = (agentd_core::catalogue::ForeignTool { granted, ..lab.clone() }, tool("wx", effect));
             let verdicts = SessionMode::ALL.map(|mode| {
                 let settings = in_mode(mode);
                 mark(&with_all(None, Some(&lab), &tool, &json!({}), &settings, |facts| shipped().judge(facts)))
