@@ -25,7 +25,7 @@ use agentd_core::error::ErrorKind;
 
 use crate::error::EngineError;
 
-pub(crate) use crate::session::actor::at;
+pub(crate) use crate::session::actor::wait_until;
 pub use crate::session::{
     actor::{SessionView, StartedTurn},
     registry::handle::{CleanOrder, SessionCleaned, SessionHandle},

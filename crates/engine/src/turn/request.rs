@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use agentd_context::{
-    Next, RequestBuilder, ToolSet, history,
+    NextRequest, RequestBuilder, ToolSet, history,
     meter::{self, SentRequest},
     tokens,
     windows::least_tokens,
@@ -47,7 +47,7 @@ pub(crate) fn guess_fixed(context: &TurnContext, model: &ModelInfo) -> u64 {
 
 /// Estimates the tokens of the next request to a model.
 pub(crate) fn expected(context: &TurnContext, state: &TurnState, model: &ModelInfo) -> u64 {
-    let next = Next { model, tools: context.tools.finder.tools().print };
+    let next = NextRequest { model, tools: context.tools.finder.tools().print };
     state.meter.expected(&context.models.calibration, next, || guess(context, state, model))
 }
 

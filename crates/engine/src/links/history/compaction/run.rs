@@ -130,7 +130,7 @@ async fn compact(
     let mut report = CompactionReport {
         messages_after: count(plan::count(&rest) + 1),
         pinned: user_messages.messages,
-        ..begun(context, state, wanted.cause, strategy)
+        ..initial_report(context, state, wanted.cause, strategy)
     };
     if user_messages.left_out > 0 {
         let reason = "of your messages are no longer kept verbatim: in total they are too long";
