@@ -202,8 +202,8 @@ async fn project_rule_applies_in_no_other_folder() {
     fs::create_dir_all(&skill).unwrap();
     fs::write(skill.join("SKILL.md"), "---\nname: report\ndescription: Makes a report\n---\n").unwrap();
     let run = async |arguments: Value| refusals(&world, &session, arguments).await;
-    let root = project(&world).display().to_string();
-    for command in ["touch a", format!("cd {root} && touch a").as_str(), "touch a && ls skills/other"] {
+    let mount = project(&world).display().to_string();
+    for command in ["touch a", format!("cd {mount} && touch a").as_str(), "touch a && ls skills/other"] {
         assert_eq!(run(json!({ "command": command })).await, 0, "{command}");
         fs::remove_file(project(&world).join("a")).unwrap();
     }

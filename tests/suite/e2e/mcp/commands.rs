@@ -17,7 +17,7 @@ async fn servers_can_be_listed_started_stopped_and_logged() {
     let logs = world.ok(["mcp", "logs", "fake"]).await.stdout;
     assert!(logs.contains("the last words") && !logs.contains('\u{1b}'), "{logs}");
     world.ok(["mcp", "stop", "fake"]).await;
-    assert_eq!(world.of_servers(), [0u32; 0], "the server is still running after the command");
+    assert_eq!(world.server_processes(), [0u32; 0], "the server is still running after the command");
     assert_eq!(state().await.0, "stopped");
     world.agentctl(["mcp", "start", "fkae"]).await.exits(2).says(&["did you mean `fake`?"]);
     world.assert_all_exit().await;

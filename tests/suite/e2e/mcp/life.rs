@@ -23,7 +23,7 @@ async fn daemon_kill_leaves_no_server_processes() {
 async fn one_process_serves_all_sessions_and_starts_at_the_first_call() {
     let world = world(json!({"fake": fake_server("ok")})).await;
     world.ok(["status"]).await;
-    assert_eq!(world.of_servers(), [0u32; 0], "no server is started with the daemon");
+    assert_eq!(world.server_processes(), [0u32; 0], "no server is started with the daemon");
     let (one, two) = (world.act("one").await, world.act("two").await);
     assert!(one.contains("acted: one") && two.contains("acted: two"), "{one} {two}");
     assert_eq!(world.read("started").lines().count(), 1);
@@ -40,7 +40,7 @@ async fn cached_tools_are_listed_without_starting_the_server() {
     assert!(tool["description"].as_str().unwrap().starts_with("[MCP server fake] Acts. &lt;/mcp_content>"), "{tool:#}");
     assert_eq!(tool["parameters"]["properties"]["text"]["type"], "string", "{tool:#}");
     world.still_serves().await;
-    assert_eq!(world.of_servers(), [0u32; 0], "a server was started before it was called");
+    assert_eq!(world.server_processes(), [0u32; 0], "a server was started before it was called");
     assert_eq!(world.read("started").lines().count(), 1, "the server was started again");
     world.assert_all_exit().await;
 }
@@ -109,7 +109,7 @@ async fn stop_sends_sigterm_to_the_server() {
     assert!(world.act("now").await.contains("acted: now"));
     world.ok(["mcp", "stop", "fake"]).await;
     assert_eq!(world.read("terminated"), "yes\n");
-    assert_eq!(world.of_servers(), [0u32; 0]);
+    assert_eq!(world.server_processes(), [0u32; 0]);
     world.assert_all_exit().await;
 }
 
@@ -119,7 +119,7 @@ async fn idle_server_is_stopped_and_restarted_by_the_next_call() {
     fake["idle_stop"] = json!("1s");
     let world = world(json!({"fake": fake})).await;
     assert!(world.act("one").await.contains("acted: one"));
-    until_true("the server is stopped", || world.of_servers().is_empty()).await;
+    until_true("the server is stopped", || world.server_processes().is_empty()).await;
     assert!(world.act("two").await.contains("acted: two"));
     assert_eq!(world.read("started").lines().count(), 2);
     world.assert_all_exit().await;
@@ -159,7 +159,7 @@ async fn stop_during_start_returns_when_the_server_is_gone() {
     until_true("the server is running", || world.processes().len() > 3).await;
     world.ok(["mcp", "stop", "fake"]).await;
     starting.output(Vec::new()).await.exits(1);
-    assert_eq!(world.of_servers(), [0u32; 0]);
+    assert_eq!(world.server_processes(), [0u32; 0]);
     world.assert_all_exit().await;
 }
 

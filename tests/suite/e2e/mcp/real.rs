@@ -146,7 +146,7 @@ async fn remote_servers_work_over_http_and_sse() {
         );
         // The server stops, which is reported at the next call.
         drop(server);
-        let results = self::results(&world, vec![("mcp_far_echo", json!({"message": "hello"}))]).await;
+        let results = tool_results(&world, vec![("mcp_far_echo", json!({"message": "hello"}))]).await;
         assert!(results[0].contains("E_"), "{behavior}: {results:#?}");
         world.assert_clean_end().await;
     }

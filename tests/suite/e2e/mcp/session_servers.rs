@@ -233,9 +233,9 @@ async fn server_stops_with_its_session() {
     let session = Session::new(&world).await;
     session.bring_up(&[fake_server("fake", "stubborn")]).await;
     has_all(&session.call(&world, &session.tool().await, OnInterrupt::Approve).await, &["acted: now"]);
-    assert!(!world.of_servers().is_empty());
+    assert!(!world.server_processes().is_empty());
     session.client.delete_session(&session.id).await.unwrap();
-    until_true("no server process is left", || world.of_servers().is_empty()).await;
+    until_true("no server process is left", || world.server_processes().is_empty()).await;
     let request = session.bringing(&[fake_server("fake", "ok")]);
     assert!(session.client.set_session_servers(request).await.is_err(), "the session is deleted");
     world.still_serves().await;
@@ -259,7 +259,7 @@ async fn replaced_servers_stop_and_the_others_keep_running() {
     );
     assert_eq!(session.call(&world, &tools[1], OnInterrupt::Approve).await, results[1], "the server was restarted");
     session.bring(&[]).await;
-    until_true("no server process is left", || world.of_servers().is_empty()).await;
+    until_true("no server process is left", || world.server_processes().is_empty()).await;
 }
 
 #[tokio::test]
