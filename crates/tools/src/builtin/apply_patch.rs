@@ -25,9 +25,9 @@ use crate::patch::{self, Change, FilePatch, Hunk};
 
 /// Changes, adds, moves and deletes text files: the whole patch is applied, or nothing. Accepts a unified diff
 /// (--- a/PATH, +++ b/PATH, @@ hunks; /dev/null for created or deleted files) or the format *** Begin Patch,
-/// *** Update File: PATH (or Add File, Delete File; *** Move to: PATH), @@ LINE ABOVE, lines prefixed with a space,
-/// - or +, *** End Patch. Include about three unchanged lines around each change, exactly as in the file; line numbers
-/// may be off. Read the files first.
+/// *** Update File: PATH (or Add File, Delete File; *** Move to: PATH), @@ LINE ABOVE, lines prefixed with a space, - or
+/// +, *** End Patch. Include about three unchanged lines around each change, exactly as in the file; line numbers may be
+/// off. Read the files first.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct Args {
     /// The whole patch.

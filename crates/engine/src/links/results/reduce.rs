@@ -85,7 +85,7 @@ impl<'a> Page<'a> {
     }
 
     /// Shows lines as long as the budget allows.
-    fn add_keywords(&mut self, mut lines: impl Iterator<Item = usize>) {
+    fn add(&mut self, mut lines: impl Iterator<Item = usize>) {
         lines.all(|at| self.try_add(at));
     }
 

@@ -137,8 +137,8 @@ fn validate(arguments: TodoList) -> Result<Vec<Todo>, String> {
 fn free_id(todos: &[Todo], wanted: Option<String>, number: usize) -> String {
     let is_used = |id: &str| todos.iter().any(|todo| todo.id == id);
     match wanted {
-        Some(id) if !to_output(&id) => id,
-        _ => (number..).map(|n| n.to_string()).find(|id| !to_output(id)).unwrap_or_default(),
+        Some(id) if !is_used(&id) => id,
+        _ => (number..).map(|n| n.to_string()).find(|id| !is_used(id)).unwrap_or_default(),
     }
 }
 
@@ -198,7 +198,7 @@ struct QuestionArguments {
     context: Option<String>,
     /// The answer to take if none is given.
     default: Option<String>,
-    #[serde(default = "required_unless_said")]
+    #[serde(default = "required_by_default")]
     #[schemars(description = "Reject an empty answer. Default true.")]
     required: bool,
     /// Answers to choose from, if any: 2 to 9, a few words each. The user may give another one.
