@@ -16,7 +16,7 @@ use agentd_core::{
     ports::{ToolContext, ToolUser, Toolbox},
     tool::{AdaptedCall, FollowedLink, StartFolder, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
 };
-use agentd_mcp::{McpPool, McpToolbox, SessionServers, published::PublishedTools, session::is_of_session_server};
+use agentd_mcp::{McpPool, McpToolbox, SessionServers, published_tools::PublishedTools, session::is_of_session_server};
 use futures_util::{FutureExt as _, future::BoxFuture};
 
 use crate::config::{ToolSettings, nearest};

@@ -220,7 +220,7 @@ servers:
     let effective = |server: &str, tool: &str| {
         let server = &config.servers[server];
         let setting = server.tool(tool);
-        (setting.always_available, setting.effect, server.grants.hold(tool))
+        (setting.always_available, setting.effect, server.grants.contains(tool))
     };
     assert_eq!(effective("a", "t"), (Some(false), Some(Effect::Write), true));
     assert_eq!(effective("a", "v"), (Some(true), Some(Effect::Read), false));
@@ -230,7 +230,7 @@ servers:
     assert_eq!((config.offered_tools, read(&[]).unwrap().offered_tools), (12, OFFERED_TOOLS));
     // A layer that sets the key replaces it.
     let layered = read(&["servers: {a: {command: x, grants: '*'}}", "servers: {a: {grants: []}}"]).unwrap();
-    assert!(!layered.servers["a"].grants.hold("t"));
+    assert!(!layered.servers["a"].grants.contains("t"));
 }
 
 #[test]

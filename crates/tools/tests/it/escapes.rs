@@ -285,8 +285,8 @@ fn escapes_are_blocked_for_unprivileged_users() {
         command.env("PATH", "/usr/bin:/bin").env("HOME", folder.path()).env("RUST_BACKTRACE", "1");
         command.uid(NOBODY).gid(NOBODY);
         let output = command.output().unwrap();
-        let output = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(output.status.success() && !output.contains(" 0 passed"), "{output}");
+        let report = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success() && !report.contains(" 0 passed"), "{report}");
     };
     ["sandbox::", "escapes::", "git::", "keys::", "read_only::"].into_iter().for_each(run);
 }
