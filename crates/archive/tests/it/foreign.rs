@@ -146,7 +146,7 @@ fn claude_code_history_is_read() {
         ]
     );
     let expected =
-        ["1 × file-history-snapshot", "1 × image", "1 × subagent message", "1 × program note", "1 × unreadable line"];
+        ["1 × file-history-snapshot", "1 × image", "1 × program note", "1 × subagent message", "1 × unreadable line"];
     assert_eq!(found.left_out, expected);
     assert_eq!(found.session.settings.project.as_ref().unwrap().path.to_str(), Some("/home/me/app"));
     assert_eq!(found.session.created_at, "2026-01-31T12:00:00Z".parse().unwrap());
@@ -240,7 +240,7 @@ fn opencode_export_is_read() {
             "title"
         ]
     );
-    assert_eq!(found.left_out, ["1 × program note", "1 × patch"]);
+    assert_eq!(found.left_out, ["1 × patch", "1 × program note"]);
     let cost = found.events.iter().find_map(|event| match &event.kind {
         EventKind::UsageUpdated { usage, .. } => usage.cost_microusd,
         _ => None,
