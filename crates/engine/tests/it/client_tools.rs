@@ -106,7 +106,7 @@ async fn invalid_arguments_never_reach_the_client() {
     let (world, session) = World::new([buffer(json!({"path": 7})), says("Sorry.")]).begun().await;
     let (mut started, mut requests) = start(&session, offering(vec![tool("buffer", false)])).await;
     to_end(&mut started.events).await;
-    assert!(world.results()[0].starts_with("E_INVALID_ARGS: the arguments do not fit"), "{:?}", world.results());
+    assert!(world.results()[0].starts_with("E_INVALID_ARGS: the arguments do not match"), "{:?}", world.results());
     assert!(requests.try_recv().is_err());
 }
 

@@ -91,7 +91,7 @@ async fn invalid_parts_are_rejected_before_anything_is_stored() {
     world.model.then(Play::Fails(Vec::new(), ErrorKind::Provider));
     run(&failing, "Hi").await;
     let refused = start(&world, &failing, continuation(), vec![selection("a", None, "x")]).await.err().unwrap();
-    assert!(refused.to_string().contains("no words"), "{refused}");
+    assert!(refused.to_string().contains("no text"), "{refused}");
 }
 
 #[tokio::test]

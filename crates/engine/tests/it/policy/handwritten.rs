@@ -44,9 +44,9 @@ fn ineffective_grants_are_rejected_with_a_suggestion() {
     check("", "1 to", "approval");
     check("write\u{1b}[2J_file", "control characters", "approval");
     check(&format!("run_bash_command: {}", "x".repeat(20_000)), "bytes", "approval");
-    check("write_flie", "no tool \"write_flie\"", "agentctl tools");
-    check("*", "no tool", "agentctl tools");
-    check("cargo test", "no tool \"cargo\"", "begin with one");
+    check("write_flie", "no such tool: \"write_flie\"", "agentctl tools");
+    check("*", "no such tool", "agentctl tools");
+    check("cargo test", "no such tool: \"cargo\"", "begin with one");
     check("write_file *.md", "all its calls", "`write_file`");
     check("run_bash_command", "anything", "name a command");
     check(r#"run_bash_command {"command":"ls"}"#, "anything", "name a command");
