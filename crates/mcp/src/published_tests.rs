@@ -135,7 +135,7 @@ fn server_defaults_apply_to_its_tools() {
     assert_eq!(servers, [("o", "", false), ("q", "Is quiet.", false), ("z", "", true)]);
     assert_eq!(published.notes.len(), 1, "{:?}", published.notes);
     let none = publish(&McpConfig { offered_tools: 1, ..config }, &catalogues, &|_| false);
-    assert!(none.offered.is_empty() && none.notes.iter().any(|(of, note)| of == "o" && note.contains("@o brings")));
+    assert!(none.offered.is_empty() && none.notes.iter().any(|(of, note)| of == "o" && note.contains("@o loads")));
 }
 
 #[test]

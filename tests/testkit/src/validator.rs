@@ -373,7 +373,7 @@ mod tests {
         check(&whole(json!([asked, called, user(json!([result("x")]))])), Some("without `tool_result` blocks"));
         check(
             &whole(json!([asked, called, user(json!([text("b"), result("x"), result("y")]))])),
-            Some("before all other blocks"),
+            Some("must precede all other blocks"),
         );
         check(&whole(json!([asked, user(json!([result("x")]))])), Some("roles must alternate"));
         check(&whole(json!([asked, assistant(json!([text("b")]))])), Some("prefill"));

@@ -152,7 +152,7 @@ async fn nested_forms_and_states_terminate() {
     let numbers = pdf("BT /F1 1e38 Tf 1e38 1e38 1e38 1e38 1e38 1e38 Tm (abc) Tj ET", HELVETICA, &[]);
     for bytes in [tenfold, states, marks, numbers] {
         let (document, failure) = read_page(&bytes).await;
-        let is_truncated = failure.contains("page 1 has more than 20000 drawings");
+        let is_truncated = failure.contains("page 1 has more than 20000 forms");
         assert!(document.unwrap().parts.len() == 1 && (failure.is_empty() || is_truncated), "{failure}");
     }
 }

@@ -73,7 +73,7 @@ async fn invalid_worker_output_is_rejected() {
     check(Kind::Ods, "OutOfMemory", "MiB").await;
     check(Kind::Pptx, "Worker", "before the start").await;
     check(Kind::Csv, "Worker", "invalid data").await;
-    check(Kind::Html, "Worker", "impossible").await;
+    check(Kind::Html, "Worker", "an invalid place").await;
     check(Kind::Odt, "Worker", "its reader was killed").await;
     check(Kind::Plain, "TooLarge", "its text exceeds 10000 bytes").await;
     let (document, failure) = read_with_fake_worker(Kind::Markdown, Limits::default()).await;
