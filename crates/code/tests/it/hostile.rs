@@ -2,6 +2,10 @@
 
 use std::{
     fs,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -57,6 +61,33 @@ fn secret_ignored_binary_and_generated_files_are_skipped() {
         [("app.js", SkipReason::Minified), ("data.rs", SkipReason::Binary), ("made.go", SkipReason::Generated)];
     assert_eq!(report.skipped, expected.map(|(path, reason)| (path.to_owned(), reason)));
     assert_eq!(code.refresh().unchanged, report.indexed + report.skipped.len(), "what was skipped is not read again");
+}
+
+#[test]
+fn caller_predicate_decides_which_files_are_read() {
+    let folder = project(&[("a.rs", "fn open() {}"), ("private/b.rs", "fn closed() {}")]);
+    let mut code = CodeFolder::new(folder.path(), FolderConfig::new(|path| !path.starts_with("private/")));
+    code.refresh();
+    assert_eq!(paths(&code), ["a.rs"]);
+    assert_eq!(code.update(&["private/b.rs"]), 0);
+    assert_eq!(paths(&code), ["a.rs"]);
+    assert!(code.outline("private/b.rs").is_empty());
+}
+
+#[test]
+fn indexed_file_that_becomes_forbidden_is_no_longer_read() {
+    let folder = project(&[("a.rs", "fn open() {}"), ("private/b.rs", "fn closed() {}")]);
+    let is_allowed = Arc::new(AtomicBool::new(true));
+    let predicate = Arc::clone(&is_allowed);
+    let may_read = move |path: &str| predicate.load(Ordering::Relaxed) || !path.starts_with("private/");
+    let mut code = CodeFolder::new(folder.path(), FolderConfig::new(may_read));
+    code.refresh();
+    let text = |code: &CodeFolder| code.search("closed", "private", 1).first().map(|hit| hit.text.clone());
+    assert_eq!(text(&code).as_deref(), Some("fn closed() {}"));
+    is_allowed.store(false, Ordering::Relaxed);
+    assert_eq!(text(&code).as_deref(), Some(""));
+    code.refresh();
+    assert_eq!((paths(&code), text(&code)), (vec!["a.rs".to_owned()], None));
 }
 
 #[test]

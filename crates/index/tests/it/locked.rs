@@ -75,6 +75,58 @@ async fn office_2007_encryption_is_supported() {
     assert!(read("secret").await.unwrap().parts[0].text.contains("Doors are closed at ten"));
 }
 
+/// A fixture with another parameter of its encryption. The new one is padded with spaces to the length of the old one.
+fn with_parameter(name: &str, old: &[u8], new: &[u8]) -> Vec<u8> {
+    let mut bytes = fixture_bytes(name);
+    let at = bytes.windows(old.len()).position(|window| window == old).unwrap();
+    bytes[at..at + old.len()].fill(b' ');
+    bytes[at..at + new.len()].copy_from_slice(new);
+    bytes
+}
+
+#[tokio::test]
+async fn hostile_encryption_parameters_are_rejected() {
+    const ROUNDS: &[u8] = b"spinCount=\"100000\" saltSize=\"16\"";
+    const KEY_BITS: &[u8] = b"blockSize=\"16\" keyBits=\"256\"";
+    const SALT: &[u8] = b"saltValue=\"7gIIiyOLCikAOnPUxfy+sQ==\"";
+    // Of Office 2007: the cipher, the hash and the length of the key.
+    const CIPHER: &[u8] = b"\x0e\x66\0\0\x04\x80\0\0\x80\0\0\0";
+    let test_library = TestLibrary::new();
+    let harmless = with_parameter("password.xlsx", ROUNDS, b"spinCount=\"100000\"");
+    assert!(test_library.read_bytes("harmless.xlsx", &harmless, Some("secret")).await.is_ok());
+    let (rounds, unknown) = ("too many hash rounds", "is not supported");
+    let rows: [(&[u8], &[u8], &str); 9] = [
+        (ROUNDS, b"spinCount=\"4294967295\"", rounds),
+        (ROUNDS, b"spinCount=\"10000001\"", rounds),
+        (ROUNDS, b"spinCount=\"many\"", unknown),
+        // The key is encrypted for certain people, not with a password.
+        (ROUNDS, b"x509Certificate=\"MIIB\"", unknown),
+        (b"cipherAlgorithm=\"AES\"", b"cipherAlgorithm=\"DES\"", unknown),
+        (b"hashAlgorithm=\"SHA512\"", b"hashAlgorithm=\"MD5\"", unknown),
+        (KEY_BITS, b"keyBits=\"4294967296\"", unknown),
+        (KEY_BITS, b"keyBits=\"0\"", unknown),
+        (SALT, b"saltValue=\"\"", unknown),
+    ];
+    let agile = rows.map(|row| ("password.xlsx", row));
+    // The first row has the size of the header, the last one that of the salt.
+    let rows: [(&[u8], &[u8], &str); 5] = [
+        (b"\x24\0\0\0\xa4\0\0\0", b"\x24\0\0\0\xff\xff\xff\xff", unknown),
+        (CIPHER, b"\x01\x68\0\0\x04\x80\0\0\x80\0\0\0", unknown),
+        (CIPHER, b"\x0e\x66\0\0\x04\x80\0\0\xff\xff\xff\xff", unknown),
+        (CIPHER, b"\x0e\x66\0\0\x04\x80\0\0\0\0\0\0", unknown),
+        (b"\x10\0\0\0\0\x01\x02\x03", b"\xff\xff\xff\xff\0\x01\x02\x03", unknown),
+    ];
+    let standard = rows.map(|row| ("more/standard.docx", row));
+    for (fixture, (old, new, reason)) in agile.into_iter().chain(standard) {
+        let name = fixture.trim_start_matches("more/");
+        let bytes = with_parameter(fixture, old, new);
+        let refused = test_library.read_bytes(name, &bytes, Some("secret")).await.unwrap_err();
+        let row = String::from_utf8_lossy(new);
+        assert!(!refused.needs_password() && refused.to_string().contains(reason), "{name} {row}: {refused}");
+        assert!(refused.hint().unwrap().contains("passwords for this protection are not supported"), "{name} {row}");
+    }
+}
+
 #[tokio::test]
 async fn unsupported_encryption_is_reported_with_a_hint() {
     let test_library = TestLibrary::new();

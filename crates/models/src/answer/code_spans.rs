@@ -144,6 +144,8 @@ mod tests {
         check("> ```\n> a\n> ```\nb", false);
         check("```", true);
         check("```\nfn ` x\n", true);
+        // The rest of the line decides whether it closes the fence.
+        check("```\nfn\n```", true);
         check("```\nfn\n```\n", false);
         check("```\nfn\n ``` \t\r\n", false);
         check("Use ```fn``` or", false);

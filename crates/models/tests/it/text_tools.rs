@@ -32,6 +32,26 @@ async fn text_call_of_a_cut_answer_does_not_run() {
     assert_eq!((outcome.kind(), outcome.calls.len()), (Some(ErrorKind::CutStream), 0));
 }
 
+#[tokio::test]
+async fn text_call_inside_reasoning_does_not_run() {
+    let call = r#"{"tool": "now", "args": {}}"#;
+    let ask_text = async |text: String| {
+        let server = ModelServer::start().await;
+        server.reply(Reply::deltas(text.split_inclusive(' ')));
+        ask_config(&ModelConfig { native_tools: Some(false), ..config(&server) }).await
+    };
+    for reasoning in [
+        format!("<think>I could call {call} but I must not.</think>"),
+        format!("I could call this:\n{call}\nbut I must not.\n</think>\n"),
+    ] {
+        let outcome = ask_text(format!("{reasoning} The answer is 5.")).await;
+        assert_eq!((outcome.calls.len(), outcome.text.as_str()), (0, "The answer is 5."), "{outcome:?}");
+        assert!(outcome.reasoning.contains("I could call") && outcome.unrun.is_empty(), "{outcome:?}");
+    }
+    let outcome = ask_text(format!("<think>I call it.</think>\n{call}")).await;
+    assert_eq!((outcome.calls.len(), outcome.text.as_str()), (1, ""), "{outcome:?}");
+}
+
 /// Outcome of a text in random pieces, with native calls.
 async fn ask_in_pieces(text: &str) -> Outcome {
     ask_over(Wire::OpenAi, Reply::deltas(text.split_inclusive(['>', ' ']))).await

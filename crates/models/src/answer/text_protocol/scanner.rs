@@ -284,6 +284,7 @@ mod tests {
         check(r#"{"tool": "now", "args": null}"#, "", ("now", "{}"));
         check(r#"{"name": "now"}"#, "", ("now", "{}"));
         check(r#"{"why": "x", "tool": "now", "args": {}}"#, "", ("now", "{}"));
+        check(r#"{"tool": "now", "args": {}, "why": "x"}"#, "", ("now", "{}"));
         check(r#"{"tool": "fly.away", "args": {"to": "}"}}"#, "", ("fly.away", r#"{"to": "}"}"#));
         check("{\"tool\": \"read_file\", \"args\": {\"path\": \"a\nb\",}}", "", ("read_file", r#"{"path": "a\nb"}"#));
     }
@@ -327,11 +328,18 @@ mod tests {
         let unrun = ("read_file", UnrunReason::Doubtful);
         let check = |text: String, is_doubtful: bool| check(true, &text, &text, None, is_doubtful.then_some(unrun));
         check(format!("Sure:\n```json\n{CALL}\n```"), true);
+        check(format!("For example:\n```json\n{CALL}\n```"), true);
+        check(format!("For example, the file a may say it.\n\nI look:\n```json\n{CALL}\n```"), true);
+        check(format!("Never write this:\n\n```\n{CALL}\n```\n"), true);
+        check(format!("I look.\n```json\n{CALL}\n```\nDone!"), true);
         check(format!("A call would look so, e.g.\n```json\n{CALL}\n```\nThat is all."), true);
         check(format!("```json\n{CALL}\n// a comment\n```"), true);
         check(format!("```python\n{CALL} # no\nx = 1\n{CALL}\n```"), true);
         check(format!("I could call {CALL} but I must not."), true);
         check(format!("{CALL}\n\nThe file says: a"), true);
+        check(format!("I look: {CALL}\n\nThe file says: a"), true);
+        check(format!("I look.\n{CALL} Done!"), true);
+        check(format!("<|python_tag|>{CALL} and so on"), true);
         check(format!("<tool_call>{CALL}</tool_call> is how Qwen writes it."), true);
         // A fence within a fence, and the end of one that started before the call.
         check(format!("The README says:\n```markdown\n# Tools\n```json\n{CALL}\n```\n```"), true);
@@ -365,6 +373,7 @@ mod tests {
         };
         check("<tool_call>\n<function=read_file>\n<parameter=path>\na\n</parameter>\n</function>\n</tool_call>", "");
         check("I look.\n<function=read_file>{\"path\": \"a\"}</function>", "I look.\n");
+        check("<function=read_file>{\"path\": \"a\"}</function>", "");
         check("<tool_call>read_file\n<arg_key>path</arg_key>\n<arg_value>a</arg_value>\n</tool_call>", "");
         check(
             "<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"read_file\">\n<｜DSML｜parameter name=\"path\" \
@@ -387,6 +396,8 @@ mod tests {
         for (text, output) in [
             ("[TOOL_REQUEST]\n{\"name\": \"read_file\", \"arguments\": {}}\n[END_TOOL_REQUEST]", ""),
             ("I look.\n<tool_call>{\"name\": \"read_file\", \"arguments\": {}}</tool_call>", "I look.\n"),
+            ("<tool_call>\n{\"name\": \"read_file\", \"arguments\": {\"path\": \"a\"}}\n</tool_call>", ""),
+            ("[TOOL_CALLS] [{\"name\": \"read_file\", \"arguments\": {}}]", ""),
             ("{\"name\": \"read_file\", \"arguments\": {\"path\": \"a\"}}", ""),
             ("```json\n{\"name\": \"read_file\", \"arguments\": {\"path\": \"a\"}}\n```", ""),
         ] {
@@ -405,6 +416,7 @@ mod tests {
             "to=functions is a word",
             "fn main() { println!(\"{}\", 1); }",
             "a < b and [1] and <tool> and [TOOL and `c` and ``d``",
+            "```rust\nfn main() {}\n```",
             "```rust\nfn main() {}\n```\nThat is all.",
             "```json\n{\"a\": 1}\n```",
             "{\"name\": \"Bob\", \"age\": 7}",
@@ -418,6 +430,7 @@ mod tests {
             "{}",
             "{ x",
             "{{\"tool\"}}",
+            "``",
             "`````",
             "<tool_callous> <tool",
             "<tool_call></tool_call>",
@@ -471,6 +484,10 @@ mod tests {
         check("{\"tool\":", "");
         check("\"now\"}", "");
         check("Tool result", "");
+        let mut scanner = super::tests::scanner(true);
+        let mut check = |piece: &str, output: &str| assert_eq!(scanner.push(piece), output, "{piece:?}");
+        check("``", "");
+        check("x", "``x");
         let mut scanner = super::tests::scanner(false);
         let mut check = |piece: &str, output: &str| assert_eq!(scanner.push(piece), output, "{piece:?}");
         check("{\"x", "{\"x");
@@ -515,6 +532,7 @@ mod tests {
             parts in proptest::collection::vec(
                 prop_oneof![
                     Just("{\"tool\": \"now\", \"args\": {}}"), Just("{\"a\": \"}{\\\"\"}"), Just("```json\n"), Just("```"),
+                    Just("{\"name\": \"now\", \"arguments\": {}}"),
                     Just("{"), Just("}"), Just("\""), Just("wörds "), Just("<tool_call>"), Just("</tool_call>"), Just("\n"),
                     Just("`"), Just("<function=now>"), Just("[TOOL_CALLS]"), Just("to=functions.now"), Just("<|tool_call"),
                     Just("<"), Just("["), Just("<tool_result name="),
