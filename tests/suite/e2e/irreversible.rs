@@ -163,12 +163,25 @@ async fn deletions_in_ignored_folders_ask_and_are_counted() {
     }
     let auto = ["--mode", "auto", "--on-interrupt", "deny"];
     let (_, text) = world.commands("rm data/a.csv", &auto).await;
-    assert!(
-        text.contains("cannot be undone: the earlier content of /project/data/ is not stored;")
-            || text.contains("/project/data/"),
-        "{text}"
-    );
-    assert!(!text.contains("node_modules") && world.holds("data/a.csv"), "{text}");
+    let irreversible = "its changes cannot be undone: the earlier content of /project/data/ is not stored";
+    assert!(text.contains(irreversible) && !text.contains("node_modules"), "{text}");
+    assert!(world.holds("data/a.csv"), "the command ran");
+
+    // A person who is asked sees the same.
+    world.script_reply(run("rm data/a.csv"));
+    world.ok(["run", "Do it", "-C", &world.mount(), "--mode", "auto", "--detach"]).await;
+    let asked = world.first_question().await;
+    for field in ["reason", "preview"] {
+        let shown = asked[field].as_str().unwrap();
+        assert!(shown.contains(irreversible) && !shown.contains("node_modules"), "{field}: {asked:#}");
+    }
+    world.ok(["answer", asked["id"].as_str().unwrap(), "reject"]).await;
+    until("the turn has ended", || async {
+        let sessions = world.json(["sessions", "list"]).await;
+        sessions.as_array().unwrap().iter().all(|session| session["status"] == "idle").then_some(())
+    })
+    .await;
+    assert!(world.holds("data/a.csv"), "the command ran");
 
     let approve = ["--on-interrupt", "approve"];
     // In a way that no rule can recognise.
