@@ -54,6 +54,7 @@ pub struct Gateway {
     upstream: Routes,
     password: String,
     refused: Mutex<Option<Target>>,
+    failed: Mutex<Option<String>>,
     /// Cancelled when a request is refused because of its host.
     pub strayed: CancellationToken,
 }
@@ -78,7 +79,8 @@ impl Gateway {
     /// Creates a proxy to these hosts. It is not listening yet.
     pub fn new(hosts: BTreeSet<Target>, upstream: Routes) -> Self {
         let password = uuid::Uuid::new_v4().simple().to_string();
-        Self { hosts, upstream, password, refused: Mutex::default(), strayed: CancellationToken::new() }
+        let (refused, failed, strayed) = Default::default();
+        Self { hosts, upstream, password, refused, failed, strayed }
     }
 
     /// The proxy's URL, with credentials, for the program.
@@ -89,6 +91,11 @@ impl Gateway {
     /// The first host that the program requested and that is not on the list.
     pub fn refused(&self) -> Option<Target> {
         lock(&self.refused).clone()
+    }
+
+    /// The last connection that could not be made, with its route.
+    pub fn failed(&self) -> Option<String> {
+        lock(&self.failed).clone()
     }
 
     /// Serves the program until the returned handle is dropped, which closes all connections.
@@ -168,6 +175,12 @@ impl Gateway {
         Url::parse(&self.upstream.of(url).proxy()?).ok()
     }
 
+    /// Answers a request whose server was not reached, and records its route.
+    async fn fail(&self, client: &mut BufReader<TcpStream>, url: &str) -> io::Result<()> {
+        *lock(&self.failed) = Some(format!("could not connect to {url} {}", self.upstream.of(url)));
+        answer(client, "502 Bad Gateway").await
+    }
+
     async fn tunnel(&self, mut client: BufReader<TcpStream>, target: Target) -> io::Result<()> {
         let server = async {
             let Some(proxy) = self.proxy(&format!("https://{}", written(&target))) else {
@@ -184,7 +197,9 @@ impl Gateway {
                 Err(io::ErrorKind::ConnectionRefused.into())
             }
         };
-        let Ok::<_, io::Error>(mut server) = server.await else { return answer(&mut client, "502 Bad Gateway").await };
+        let Ok::<_, io::Error>(mut server) = server.await else {
+            return self.fail(&mut client, &format!("https://{}", written(&target))).await;
+        };
         client.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await?;
         tokio::io::copy_bidirectional(&mut client, &mut server).await.map(drop)
     }
@@ -200,7 +215,7 @@ impl Gateway {
         let request =
             format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\n{credentials}{headers}Connection: close\r\n\r\n");
         let server = connect(&to.ok_or(io::ErrorKind::InvalidInput)?).await;
-        let Ok(mut server) = server else { return answer(&mut client, "502 Bad Gateway").await };
+        let Ok(mut server) = server else { return self.fail(&mut client, &format!("http://{host}")).await };
         server.write_all(request.as_bytes()).await?;
         let (mut from_client, mut to_client) = tokio::io::split(client);
         tokio::select! {

@@ -33,8 +33,44 @@ impl World {
     }
 }
 
+/// Each session has its own project, so that only its own undo can restore its file.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn undo_restores_concurrent_deletions_of_many_sessions() {
+async fn undo_in_each_of_many_concurrent_sessions_restores_its_own_files() {
+    let world = World::start().await;
+    let command = "touch made.txt; until [ -e go ]; do sleep 0.1; done; rm go thesis.txt";
+    world.script_reply(run(command));
+    let path = |number: usize, name: &str| format!("project-{number}/{name}");
+    let exists = |number: usize, name: &str| world.path().join(path(number, name)).exists();
+    for number in 0..SESSIONS {
+        world.write(&path(number, "thesis.txt"), format!("thesis {number}"));
+    }
+    let turn = async |number: usize| {
+        let project = format!("{}:rw", world.path().join(format!("project-{number}")).display());
+        let args = ["run", "Do it", "-C", &project, "--on-interrupt", "approve", "--output", "json"];
+        world.ok(args).await.json()
+    };
+    let go = async {
+        let all_run = || (0..SESSIONS).all(|number| exists(number, "made.txt"));
+        until_true("all commands are running", all_run).await;
+        (0..SESSIONS).for_each(|number| drop(world.write(&path(number, "go"), "")));
+    };
+    let (results, ()) = tokio::join!(join_all((0..SESSIONS).map(turn)), go);
+    let own = BTreeSet::from(["/project/made.txt", "/project/thesis.txt"]);
+    for (number, result) in results.iter().enumerate() {
+        assert_eq!(paths(result).into_iter().collect::<BTreeSet<_>>(), own, "of {number}: {result:#}");
+        assert!(!exists(number, "thesis.txt"), "{number}: the file is back before the undo of its session");
+        // It exits with 0, and each file is restored by it, not found restored.
+        let report = world.json(["undo", result["session_id"].as_str().unwrap()]).await;
+        assert_eq!(texts(&report["files"], "path").into_iter().collect::<BTreeSet<_>>(), own, "{report:#}");
+        assert_eq!(texts(&report["files"], "outcome"), ["done", "done"], "of {number}: {report:#}");
+        assert_eq!(world.read(&path(number, "thesis.txt")), format!("thesis {number}"));
+        assert!(!exists(number, "made.txt"), "{number}: the file that the command made is still there");
+    }
+}
+
+/// A project that all sessions share: each record has the session's own deletion, whatever the others have recorded.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn concurrent_deletions_in_one_project_are_all_recorded() {
     let world = World::start().await;
     world.model.respond_with(|request| {
         let Some(number) = request.last_user().strip_prefix("Number ") else { return Reply::text("over") };
@@ -54,18 +90,14 @@ async fn undo_restores_concurrent_deletions_of_many_sessions() {
         world.ok(args).await.json()
     };
     let go = async {
-        let all_began = || async { (0..SESSIONS).all(|number| world.holds(&format!("begun-{number}"))).then_some(()) };
-        until("all commands are running", all_began).await;
+        let all_run = || (0..SESSIONS).all(|number| world.holds(&format!("begun-{number}")));
+        until_true("all commands are running", all_run).await;
         world.write("project/go", "");
     };
     let (results, ()) = tokio::join!(join_all((0..SESSIONS).map(turn)), go);
     for (number, result) in results.iter().enumerate() {
         let own = format!("/project/thesis-{number}.txt");
-        assert!(paths(result).contains(&own.as_str()), "of {number}: {result:#}");
-        assert!(!world.holds(&own["/project/".len()..]) || number > 0);
-        world.agentctl(["undo", result["session_id"].as_str().unwrap()]).await;
-        let back = fs::read_to_string(world.path().join(&own[1..])).unwrap();
-        assert_eq!(back, format!("thesis {number}"));
+        assert!(paths(result).contains(&own.as_str()) && !world.holds(&own["/project/".len()..]), "{result:#}");
     }
 }
 
@@ -131,12 +163,25 @@ async fn deletions_in_ignored_folders_ask_and_are_counted() {
     }
     let auto = ["--mode", "auto", "--on-interrupt", "deny"];
     let (_, text) = world.commands("rm data/a.csv", &auto).await;
-    assert!(
-        text.contains("cannot be undone: the earlier content of /project/data/ is not stored;")
-            || text.contains("/project/data/"),
-        "{text}"
-    );
-    assert!(!text.contains("node_modules") && world.holds("data/a.csv"), "{text}");
+    let irreversible = "its changes cannot be undone: the earlier content of /project/data/ is not stored";
+    assert!(text.contains(irreversible) && !text.contains("node_modules"), "{text}");
+    assert!(world.holds("data/a.csv"), "the command ran");
+
+    // A person who is asked sees the same.
+    world.script_reply(run("rm data/a.csv"));
+    world.ok(["run", "Do it", "-C", &world.mount(), "--mode", "auto", "--detach"]).await;
+    let asked = world.first_question().await;
+    for field in ["reason", "preview"] {
+        let shown = asked[field].as_str().unwrap();
+        assert!(shown.contains(irreversible) && !shown.contains("node_modules"), "{field}: {asked:#}");
+    }
+    world.ok(["answer", asked["id"].as_str().unwrap(), "reject"]).await;
+    until("the turn has ended", || async {
+        let sessions = world.json(["sessions", "list"]).await;
+        sessions.as_array().unwrap().iter().all(|session| session["status"] == "idle").then_some(())
+    })
+    .await;
+    assert!(world.holds("data/a.csv"), "the command ran");
 
     let approve = ["--on-interrupt", "approve"];
     // In a way that no rule can recognise.

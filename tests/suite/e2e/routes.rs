@@ -6,7 +6,11 @@ use agentd_testkit::{
     proxy::{ProxyMood, TestProxy},
 };
 
-use super::{mcp::http::Server, *};
+use super::{
+    mcp::http::Server,
+    skills::{HELLO, HI, Index},
+    *,
+};
 
 /// A home with this proxy for everything.
 fn behind(proxy: &TestProxy) -> TempHome {
@@ -115,4 +119,64 @@ async fn hanging_proxy_times_out_and_no_proxy_bypasses_it() {
         assert!(failed.code != Some(0) && failed.stderr.contains("model.invalid/v1 directly"), "{}", failed.stderr);
     }
     assert_eq!(proxy.seen().len(), seen);
+}
+
+/// Result of a command that needs a package of this index, with these further variables of the daemon.
+async fn installed_from(index: &str, variables: &[(&str, &str)]) -> String {
+    let world = World::prepared(|home| {
+        home.write("config/skills/hello/SKILL.md", HELLO);
+        home.write("config/skills/hello/scripts/hi.py", HI);
+        let named = [("PIP_INDEX_URL", index), ("UV_DEFAULT_INDEX", index), ("PIP_TRUSTED_HOST", "index.example")];
+        named.iter().chain(variables).for_each(|(name, value)| home.set(name, *value));
+    })
+    .await;
+    let call = ("run_bash_command", json!({"command": "python skills/hello/scripts/hi.py", "timeout_s": 60}));
+    let (mut results, _) = world.call_all(vec![call], &["--on-interrupt", "approve"]).await;
+    let result = results.remove(0);
+    assert!(!result.contains("s3cret") && !world.log().contains("s3cret"), "{result}\n{}", world.log());
+    result
+}
+
+const GREETING: &str = "hello from the package";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn package_downloads_use_the_proxy_except_for_this_machine() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_index, url) = Index::start(folder.path());
+    // The proxy passes whole URLs on, which the index reads as paths.
+    fs::create_dir(folder.path().join("http:")).unwrap();
+    symlink(folder.path(), folder.path().join("http:/index.example")).unwrap();
+    let address = url.trim_start_matches("http://").trim_end_matches("/simple").parse().unwrap();
+    let proxy = TestProxy::start(ProxyMood::Leads(address)).await;
+    let proxy_url = format!("http://me:s3cret@{}", proxy.place());
+    let result = installed_from("http://index.example/simple", &[("http_proxy", proxy_url.as_str())]).await;
+    assert!(result.contains(GREETING), "{result}");
+    let seen = proxy.seen();
+    assert!(seen.iter().any(|line| line.contains("/simple/agentdhello/agentdhello-1.0")), "{seen:?}");
+    assert!(seen.iter().all(|line| line.starts_with("GET http://index.example/simple/")), "{seen:?}");
+
+    let refusing = TestProxy::start(ProxyMood::Refuses).await;
+    let refusing_url = format!("http://me:s3cret@{}", refusing.place());
+    for host in ["127.0.0.1", "localhost"] {
+        let proxies = ["http_proxy", "HTTPS_PROXY", "all_proxy"].map(|name| (name, refusing_url.as_str()));
+        let result = installed_from(&url.replace("127.0.0.1", host), &proxies).await;
+        assert!(result.contains(GREETING), "{host}: {result}");
+    }
+    assert_eq!(refusing.seen(), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failed_package_download_names_its_route() {
+    let proxy = TestProxy::start(ProxyMood::Refuses).await;
+    let proxy_url = format!("http://me:s3cret@{}", proxy.place());
+    let result = installed_from("https://index.example/simple", &[("HTTPS_PROXY", proxy_url.as_str())]).await;
+    let route = format!("through the proxy http://{}", proxy.place());
+    has_all(&result, &["The command did not run", &format!("could not connect to https://index.example:443 {route}")]);
+    let seen = proxy.seen();
+    assert!(!seen.is_empty() && seen.iter().all(|line| line.starts_with("CONNECT index.example:443")), "{seen:?}");
+
+    let direct = [("HTTPS_PROXY", proxy_url.as_str()), ("NO_PROXY", "other.example, .invalid")];
+    let result = installed_from("https://index.invalid/simple", &direct).await;
+    has_all(&result, &["The command did not run", "could not connect to https://index.invalid:443 directly"]);
+    assert_eq!(proxy.seen(), seen, "the proxy was used in spite of NO_PROXY");
 }

@@ -274,10 +274,11 @@ async fn bundled_skills_load_on_demand() {
 }
 
 /// A package index on loopback, with one package that prints a greeting.
-struct Index(Child);
+pub(super) struct Index(Child);
 
 impl Index {
-    fn start(folder: &Path) -> (Self, String) {
+    /// Starts it with its files in this folder. Returns its URL, too.
+    pub(super) fn start(folder: &Path) -> (Self, String) {
         let build = "import base64,hashlib,os,sys,zipfile
 root=sys.argv[1]; name='agentdhello-1.0-py3-none-any.whl'
 os.makedirs(root+'/simple/agentdhello')
@@ -313,7 +314,9 @@ impl Drop for Index {
     }
 }
 
-const HELLO: &str = "---\nname: hello\ndescription: Says hello\ndependencies: python>=3.8, agentdhello>=1\n---\n";
+pub(super) const HELLO: &str =
+    "---\nname: hello\ndescription: Says hello\ndependencies: python>=3.8, agentdhello>=1\n---\n";
+pub(super) const HI: &str = "import agentdhello\nprint(agentdhello.hello())\n";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn packages_are_installed_with_consent_and_shared() {
@@ -321,7 +324,7 @@ async fn packages_are_installed_with_consent_and_shared() {
     let (_index, url) = Index::start(folder.path());
     let world = world(|home| {
         home.write("config/skills/hello/SKILL.md", HELLO);
-        home.write("config/skills/hello/scripts/hi.py", "import agentdhello\nprint(agentdhello.hello())\n");
+        home.write("config/skills/hello/scripts/hi.py", HI);
         home.set("PIP_INDEX_URL", &url);
         home.set("UV_DEFAULT_INDEX", &url);
     })

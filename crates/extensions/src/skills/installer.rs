@@ -134,7 +134,7 @@ impl Installer {
         if let Some(strayed) = route.strayed(skill) {
             return Err(strayed);
         }
-        let finished = finished.map_err(|error| match error {
+        let mut finished = finished.map_err(|error| match error {
             RunError::Io(error) => failed(error.to_string()),
             RunError::Refused(reason) => failed(reason),
         })?;
@@ -145,7 +145,12 @@ impl Installer {
                 let message = format!("the packages of the skill {skill} were not installed within {minutes} minutes");
                 Err(WorkspaceError::new(ErrorKind::Timeout, message).with_hint("check the network, and try again"))
             }
-            CommandEnd::Code(_) | CommandEnd::Signal(_) | CommandEnd::Lost => Ok(finished),
+            CommandEnd::Code(_) | CommandEnd::Signal(_) | CommandEnd::Lost => {
+                // An error shows the last lines. The installer itself knows only this proxy.
+                let unreached = route.gateway.as_ref().and_then(|gateway| gateway.failed());
+                finished.stderr.text.extend(unreached.map(|unreached| format!("\n{unreached}")));
+                Ok(finished)
+            }
         }
     }
 }

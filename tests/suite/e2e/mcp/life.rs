@@ -1,6 +1,7 @@
 //! Life of servers: shared, cached, cancelled, killed with the daemon.
 
 use super::*;
+use crate::e2e::sandbox::named;
 
 #[tokio::test]
 async fn daemon_kill_leaves_no_server_processes() {
@@ -177,6 +178,47 @@ async fn turn_time_limit_ends_a_call_to_a_silent_server() {
     assert!(!world.read("acted").is_empty(), "the tool was not called");
     let result = tool_texts(world.model.requests().last().unwrap());
     assert!(result.starts_with("E_TIMEOUT"), "{result}");
+    world.assert_all_exit().await;
+}
+
+/// Without `--timeout`: the daemon's own setting limits every turn.
+#[tokio::test]
+async fn configured_time_limit_ends_a_command_and_a_server_call_before_their_successors() {
+    let mut fake = fake_server("mute");
+    fake["call_timeout"] = json!("1h");
+    fake["call_limit"] = json!("1h");
+    let world = World::prepared(|home| {
+        home.write("config/agentd.yaml", "turns: {time_limit: 4s}");
+        home.write("config/mcp_servers.yaml", json!({"servers": {"fake": fake}}).to_string());
+        home.write("project/a.txt", "a");
+    })
+    .await;
+    world.model.default_reply(Reply::text("Out of time."));
+    let project = world.mount();
+    let run = async |call: Reply| {
+        let late = json!({"path": "/project/late.txt", "content": "late"});
+        world.model.reply(call.and_call("write_file", late));
+        let args = ["run", "Go!", "-C", &project, "--on-interrupt", "approve", "--output", "json"];
+        let report = world.agentctl(args).await.exits(6).json();
+        holds(&report, json!({"stop_reason": "time_limit", "text": "Out of time."}));
+        let requests = world.model.requests();
+        let messages = requests.last().unwrap().messages().iter();
+        let results: Vec<&Value> = messages.filter(|message| message["role"] == "tool").collect();
+        let starts = |at: usize, code: &str| results[at]["content"].as_str().unwrap().starts_with(code);
+        assert!(results.len() == 2 && starts(0, "E_TIMEOUT") && starts(1, "E_NOT_RUN"), "{results:#?}");
+        assert!(!world.path().join("project/late.txt").exists());
+    };
+
+    // An argument that no other process has.
+    let seconds = format!("600.{}", world.daemon.pid());
+    let command = json!({"command": format!("sleep {seconds}"), "timeout_s": 600});
+    let runs = until_true("the command is running", || named(&seconds) > 0);
+    tokio::join!(run(Reply::tool_call("run_bash_command", command)), runs);
+    until_true("the process of the command is gone", || named(&seconds) == 0).await;
+
+    run(Reply::tool_call("mcp_fake_act", json!({}))).await;
+    assert!(!world.read("acted").is_empty(), "the tool was not called");
+    until_true("the server has received the cancellation", || !world.read("cancelled").is_empty()).await;
     world.assert_all_exit().await;
 }
 
