@@ -216,3 +216,26 @@ proptest! {
         runtime.block_on(check_planted(&files, targets_exist))?;
     }
 }
+
+/// Folders nested too deeply to check are reported before the call, wherever the check has to go. It leaves out caches,
+/// unless a guarded link leads there.
+#[tokio::test]
+async fn too_deep_folders_are_reported_before_the_call() {
+    for (folder, link, levels, is_checked) in [
+        ("src", None, 101, false),
+        ("ignored/src", None, 101, false),
+        ("node_modules/conf", None, 101, true),
+        ("node_modules/conf", Some(".linked"), 90, true),
+        ("node_modules/conf", Some(".linked"), 101, false),
+    ] {
+        let (bench, snapshots) = unreviewed().await;
+        let deep = bench.real(&format!("/project/{folder}"));
+        fs::create_dir_all(&deep).unwrap();
+        deep_tree(&deep, levels);
+        if let Some(link) = link {
+            symlink(folder, bench.real(&format!("/project/{link}"))).unwrap();
+        }
+        let before = snapshots.before(&next_call(&bench), None).await.unwrap();
+        assert_eq!(before.unchecked.is_none(), is_checked, "{folder}, {link:?}, {levels}: {:?}", before.unchecked);
+    }
+}
