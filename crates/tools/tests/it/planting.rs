@@ -5,7 +5,7 @@ use agentd_core::{folder::Mounts, guarded::GuardedNames, ids::CallId, ports::Fil
 use agentd_workspace::snapshots::{FileSnapshots, SnapshotConfig};
 use proptest::{collection::vec, prelude::*, sample::select};
 
-use super::{sandbox::in_folder, *};
+use super::{races::exchange, sandbox::in_folder, *};
 
 /// Prefixes of written files, each with its real prefix. Guarded links lead to the last ones, from [`FIRST_TARGET`] on.
 const PLACES: [(&str, &str); 8] = [
@@ -238,4 +238,76 @@ async fn too_deep_folders_are_reported_before_the_call() {
         let before = snapshots.before(&next_call(&bench), None).await.unwrap();
         assert_eq!(before.unchecked.is_none(), is_checked, "{folder}, {link:?}, {levels}: {:?}", before.unchecked);
     }
+}
+
+/// Folder outside that the link `/project/link` leads to, beside `/project/folder`. It has the same file as a script
+/// plants, so that a check that follows the link would remove it.
+fn away_beside_folder(bench: &Bench) -> PathBuf {
+    let away = bench.outside.path().join("away");
+    fs::create_dir_all(away.join(".zed")).unwrap();
+    fs::write(away.join(".zed/tasks.json"), "planted").unwrap();
+    fs::create_dir(bench.real("/project/folder")).unwrap();
+    symlink(&away, bench.real("/project/link")).unwrap();
+    away
+}
+
+/// A process of the command swaps them until the command has ended.
+#[tokio::test]
+async fn command_that_swaps_a_folder_and_a_link_leaves_no_planted_file() {
+    let (mut bench, snapshots) = unreviewed().await;
+    let away = away_beside_folder(&bench);
+    let before = tree(&away);
+    // The current folder stays the same one, whatever its name is.
+    let script = "cd /project/folder; mkdir .zed
+        (cd /project; while :; do
+            mv -T folder spare; mv -T link folder; mv -T folder link; mv -T spare folder; touch swapped.txt
+        done) > /dev/null 2>&1 &
+        until [ -e /project/swapped.txt ]; do sleep 0.01; done
+        printf planted > .zed/tasks.json; printf planted > /project/folder/.zed/tasks.json; ln -s nowhere CLAUDE.md\n";
+    let (reverted, output) = run_script(&mut bench, &snapshots, script).await;
+    for planted in [".zed/tasks.json", "CLAUDE.md"] {
+        assert!(reverted.iter().any(|path| Path::new(path).ends_with(planted)), "{planted}: {reverted:?}\n{output}");
+        let left = tree(&bench.real("/project"));
+        assert!(!left.iter().any(|(path, _)| path.ends_with(planted)), "{planted}: {left:?}");
+    }
+    assert_eq!(tree(&away), before);
+}
+
+/// Another program swaps them while the calls of one session are checked. The check of a concurrent call finds what
+/// these checks have missed.
+#[tokio::test]
+async fn swap_during_checks_leaves_no_planted_file_after_the_last_one() {
+    let (bench, snapshots) = unreviewed().await;
+    let away = away_beside_folder(&bench);
+    let before = tree(&away);
+    let session_id = SessionId::generate();
+    let workspace = bench.folders.open(session_id, bench.workspace().mounts()).await.unwrap();
+    let other = ToolContext { session_id, workspace: Arc::new(workspace), ..next_call(&bench) };
+    let of_other = snapshots.before(&other, None).await.unwrap();
+    let (path, link) = (bench.real("/project/folder"), bench.real("/project/link"));
+    let folder = cap_std::fs::Dir::open_ambient_dir(&path, cap_std::ambient_authority()).unwrap();
+    let plant = || {
+        folder.create_dir_all(".zed").unwrap();
+        folder.write(".zed/tasks.json", "planted").unwrap();
+    };
+    // Twice, so that the folder has its own name in the end.
+    let swap = move || {
+        exchange(&path, &link);
+        exchange(&path, &link);
+    };
+    while_swapping(swap, async {
+        for _ in 0..30 {
+            // A scan may fail while names change. The call then asks, or its result has a warning.
+            let Ok(of_call) = snapshots.before(&next_call(&bench), None).await else { continue };
+            plant();
+            let _ = of_call.after.await;
+        }
+    })
+    .await;
+    plant();
+    let reverted = of_other.after.await.unwrap().set_aside.files;
+    let is_planted = |path: &str| path == "/project/folder/.zed/tasks.json";
+    assert!(reverted.iter().any(|file| is_planted(&file.path) && file.outcome == UndoOutcome::Done), "{reverted:?}");
+    assert!(!folder.exists(".zed/tasks.json"));
+    assert_eq!(tree(&away), before);
 }
