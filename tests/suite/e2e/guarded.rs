@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::{World, works_through};
 
-const HOOK: &str = "#!/bin/sh\ntouch ran\n";
+pub(super) const HOOK: &str = "#!/bin/sh\ntouch ran\n";
 
 /// A repository with a submodule whose configuration refers to hooks in its working tree.
 pub(super) const SUBMODULE: &str = "git init -q .; mkdir -p sub/gh; echo true > sub/gh/pre-commit; git init -q sub; mkdir .git/modules; \
@@ -35,7 +35,7 @@ pub(super) fn prepare(world: &World, script: &str) {
 }
 
 /// A call that runs this as a script of the project, so that its arguments reveal nothing.
-fn script(world: &World, text: &str) -> Value {
+pub(super) fn script(world: &World, text: &str) -> Value {
     world.daemon.write("project/run.sh", format!("{text}\n"));
     json!({ "command": "cd \"$PROJECT\"; sh run.sh" })
 }
@@ -50,7 +50,7 @@ pub(super) fn mounted(world: &World) -> String {
 }
 
 /// Runs one turn in the mode `auto` in which the model runs this, without a user.
-async fn unattended(world: &World, text: &str, args: &[&str]) -> (String, Output) {
+pub(super) async fn unattended(world: &World, text: &str, args: &[&str]) -> (String, Output) {
     let project = mounted(world);
     let usual = ["-C", &project, "--mode", "auto", "--on-interrupt", "deny", "--output", "json"];
     let (results, output) =
@@ -59,13 +59,13 @@ async fn unattended(world: &World, text: &str, args: &[&str]) -> (String, Output
 }
 
 /// Like [`unattended`], but with a client that can answer. Returns the client and the question.
-async fn asked(world: &World, text: &str) -> (Running, Value) {
+pub(super) async fn asked(world: &World, text: &str) -> (Running, Value) {
     let call = Reply::tool_call("run_bash_command", script(world, text));
     works_through(&world.model, vec![(&["command also wrote"], call)], Reply::text("Over."));
     world.run_until_question(&["Go.", "-C", &mounted(world), "--mode", "auto"]).await
 }
 
-async fn answer(world: &World, interrupt: &Value, args: &[&str]) -> Output {
+pub(super) async fn answer(world: &World, interrupt: &Value, args: &[&str]) -> Output {
     world.daemon.agentctl(["answer", interrupt["id"].as_str().unwrap()].iter().chain(args)).await
 }
 

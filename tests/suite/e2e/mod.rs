@@ -88,6 +88,8 @@ mod forks;
 mod full_disk;
 mod grants;
 mod guarded;
+mod guarded_commits;
+mod guarded_depth;
 mod guarded_tools;
 mod guides;
 mod hostile;

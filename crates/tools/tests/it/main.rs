@@ -23,6 +23,8 @@ mod links;
 mod packages;
 mod passwords;
 mod patches;
+#[cfg(target_os = "linux")]
+mod planting;
 mod projects;
 mod races;
 #[cfg(target_os = "linux")]

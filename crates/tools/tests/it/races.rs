@@ -18,7 +18,7 @@ async fn race(bench: &Bench, rounds: usize, calls: &[(&str, Value)], swap: impl 
 }
 
 /// Exchanges two names atomically, so both always exist.
-fn exchange(one: &Path, two: &Path) {
+pub(crate) fn exchange(one: &Path, two: &Path) {
     renameat2(AT_FDCWD, one, AT_FDCWD, two, RenameFlags::RENAME_EXCHANGE).unwrap();
 }
 

@@ -37,7 +37,11 @@ pub(crate) async fn locked_in(base: &str, project: Project, adapt: impl FnOnce(&
     in_folder(tempfile::tempdir_in(base).unwrap(), project, adapt).await
 }
 
-async fn in_folder(outside: tempfile::TempDir, project: Project, adapt: impl FnOnce(&mut SandboxConfig)) -> Bench {
+pub(crate) async fn in_folder(
+    outside: tempfile::TempDir,
+    project: Project,
+    adapt: impl FnOnce(&mut SandboxConfig),
+) -> Bench {
     let mut config = SandboxConfig::new(helper());
     adapt(&mut config);
     Bench::in_folder(outside, project, |toolbox| {

@@ -191,7 +191,7 @@ impl GuardedPaths {
         for (root, seen) in roots.iter().zip(&mut *seen).filter(|(root, _)| root.place.is_mounted()) {
             let absolute = |below: &Vec<u8>| root.path.join(OsStr::from_bytes(below));
             configs.add_around(&root.path, names);
-            self.is_partial |= seen.is_partial || seen.too_deep > 0;
+            self.is_partial |= seen.is_partial;
             self.closed.extend(seen.guarded.iter().map(absolute));
             self.unopened.extend(seen.unopened.iter().map(absolute));
             seen.guarded.iter().for_each(|below| configs.add(root, below));
@@ -240,7 +240,8 @@ impl GuardedPaths {
         }
         self.hooks = configs.hooks_anywhere();
         self.is_unread = configs.is_partial();
-        self.is_partial |= self.is_unread;
+        let is_too_deep = |(root, seen): (&Root, &ScanResult)| root.place.is_mounted() && seen.too_deep > 0;
+        self.is_partial |= self.is_unread || roots.iter().zip(&*seen).any(is_too_deep);
         Ok(())
     }
 

@@ -186,6 +186,7 @@ pub(super) fn scan_more(
         seen.entries.iter().map(|(known, _)| known).filter(|known| known.starts_with(path)).cloned().collect();
     seen.entries.extend(scan.seen.entries.into_iter().filter(|(path, _)| !known.contains(path)));
     seen.leads.extend(scan.seen.leads);
+    seen.too_deep += scan.seen.too_deep;
     Ok(())
 }
 

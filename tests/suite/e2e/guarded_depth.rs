@@ -1,0 +1,49 @@
+//! Projects whose guarded files cannot all be found, because folders are nested too deeply: an unreviewed command asks
+//! before it runs.
+
+use agentd_testkit::{daemon::until_true, model_server::Reply};
+use serde_json::json;
+
+use super::{
+    World,
+    guarded::{answer, content, mounted, prepare, unattended},
+};
+
+const REASON: &str = "its changes cannot be checked completely: the project has too many or too deep folders";
+
+/// Folders nested to this depth.
+fn nested(levels: usize) -> String {
+    vec!["d"; levels].join("/")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn command_asks_before_it_runs_in_a_project_with_too_many_levels() {
+    for is_ignored in [false, true] {
+        let world = World::start().await;
+        prepare(&world, &format!("mkdir -p {}", nested(101)));
+        if is_ignored {
+            world.write("project/.gitignore", "d/\n");
+        }
+        let (tool_result, output) = unattended(&world, "echo over > done.txt", &[]).await;
+        output.exits(5);
+        assert!(tool_result.contains(REASON), "ignored: {is_ignored}: {tool_result}");
+        assert!(content(&world, "project/done.txt").is_none(), "ignored: {is_ignored}: the command ran");
+
+        // A user who sees the reason can let it run.
+        world.script_reply(Reply::tool_call("run_bash_command", json!({"command": "cd \"$PROJECT\"; sh run.sh"})));
+        world.ok(["run", "Go.", "-C", &mounted(&world), "--mode", "auto", "--detach"]).await;
+        let question = world.first_question().await;
+        for field in ["reason", "preview"] {
+            assert!(question[field].as_str().unwrap().contains(REASON), "ignored: {is_ignored}: {question:#}");
+        }
+        assert!(content(&world, "project/done.txt").is_none(), "ignored: {is_ignored}: it ran before the answer");
+        answer(&world, &question, &["approve"]).await.exits(0);
+        until_true("the command has run", || content(&world, "project/done.txt").is_some()).await;
+
+        // With one level less, everything is checked, and nobody is asked.
+        prepare(&world, &format!("rm done.txt; rmdir {}", nested(101)));
+        let (tool_result, output) = unattended(&world, "echo over > done.txt", &[]).await;
+        output.exits(0);
+        assert!(content(&world, "project/done.txt").is_some(), "ignored: {is_ignored}: {tool_result}");
+    }
+}
