@@ -35,7 +35,7 @@ pub(super) fn prepare(world: &World, script: &str) {
 }
 
 /// A call that runs this as a script of the project, so that its arguments reveal nothing.
-fn script(world: &World, text: &str) -> Value {
+pub(super) fn script(world: &World, text: &str) -> Value {
     world.daemon.write("project/run.sh", format!("{text}\n"));
     json!({ "command": "cd \"$PROJECT\"; sh run.sh" })
 }
@@ -50,7 +50,7 @@ pub(super) fn mounted(world: &World) -> String {
 }
 
 /// Runs one turn in the mode `auto` in which the model runs this, without a user.
-async fn unattended(world: &World, text: &str, args: &[&str]) -> (String, Output) {
+pub(super) async fn unattended(world: &World, text: &str, args: &[&str]) -> (String, Output) {
     let project = mounted(world);
     let usual = ["-C", &project, "--mode", "auto", "--on-interrupt", "deny", "--output", "json"];
     let (results, output) =
@@ -59,13 +59,13 @@ async fn unattended(world: &World, text: &str, args: &[&str]) -> (String, Output
 }
 
 /// Like [`unattended`], but with a client that can answer. Returns the client and the question.
-async fn asked(world: &World, text: &str) -> (Running, Value) {
+pub(super) async fn asked(world: &World, text: &str) -> (Running, Value) {
     let call = Reply::tool_call("run_bash_command", script(world, text));
     works_through(&world.model, vec![(&["command also wrote"], call)], Reply::text("Over."));
     world.run_until_question(&["Go.", "-C", &mounted(world), "--mode", "auto"]).await
 }
 
-async fn answer(world: &World, interrupt: &Value, args: &[&str]) -> Output {
+pub(super) async fn answer(world: &World, interrupt: &Value, args: &[&str]) -> Output {
     world.daemon.agentctl(["answer", interrupt["id"].as_str().unwrap()].iter().chain(args)).await
 }
 
@@ -107,6 +107,18 @@ async fn unreviewed_command_cannot_plant_a_guarded_file() {
             "git config --global core.hooksPath gh",
             "mkdir -p x/gh; echo true > x/gh/pre-commit; git init -q x",
             "x/gh/pre-commit",
+        ),
+        (
+            "git config --global init.templateDir tpl",
+            "mkdir -p x/tpl/hooks; printf x > x/tpl/hooks/pre-commit",
+            "x/tpl/hooks/pre-commit",
+        ),
+        // The configuration is new as well.
+        (
+            "true",
+            "mkdir -p new/.git tpl/hooks; printf '[init]\\n\\ttemplateDir = ../tpl\\n' > new/.git/config; \
+             printf x > tpl/hooks/pre-commit",
+            "tpl/hooks/pre-commit",
         ),
         (
             "git init -q .; git config core.hooksPath tools/hooks; mkdir -p evil/hooks; echo true > evil/hooks/pre-commit",
@@ -179,6 +191,11 @@ async fn unreviewed_command_cannot_change_an_existing_guarded_file() {
             "app/tools/hooks/pre-commit",
         ),
         (PROGRAM, "echo x > app/tools/clean.sh", "app/tools/clean.sh"),
+        (
+            "git init -q app; git -C app config init.templateDir ../tpl; mkdir -p tpl/hooks; echo true > tpl/hooks/pre-commit",
+            "echo x > tpl/hooks/pre-commit",
+            "tpl/hooks/pre-commit",
+        ),
     ];
     for (before, text, guarded) in cases {
         let world = World::start().await;
