@@ -88,6 +88,7 @@ mod forks;
 mod full_disk;
 mod grants;
 mod guarded;
+mod guarded_checks;
 mod guarded_tools;
 mod guides;
 mod hostile;
