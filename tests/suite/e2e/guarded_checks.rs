@@ -2,7 +2,7 @@
 //! reverted.
 
 use super::{
-    guarded::{mounted, prepare, script},
+    guarded::{answer, asked, content, mounted, prepare, script},
     *,
 };
 
@@ -20,4 +20,26 @@ async fn failed_check_is_reported() {
     for report in [&results[0], &denials, &warned] {
         has_all(report, &["may have left files", "its changes could not be checked: ", "too many files to check"]);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn restart_withdraws_the_question_and_files_stay_reverted() {
+    let mut world = World::start().await;
+    prepare(&world, "true");
+    let hook = "app/.git/hooks/pre-commit";
+    let (running, question) =
+        asked(&world, &format!("mkdir -p app/.git/hooks; echo x > {hook}; echo over > done.txt")).await;
+    assert_eq!(question["tool"], "keep_files");
+    world.daemon.kill9().await;
+    drop(running);
+    world.daemon.restart().await;
+    until("the question is withdrawn", || async { world.questions().await.is_empty().then_some(()) }).await;
+    answer(&world, &question, &["approve"]).await.fails();
+    let session = question["session_id"].as_str().unwrap();
+    assert_eq!(world.json(["sessions", "show", session]).await["status"], "interrupted");
+    world.model.reply(Reply::text("I know.").when("And now?"));
+    world.daemon.agentctl(["run", "--session", session, "And now?"]).await.exits(0);
+    has_all(&tool_texts(world.model.requests().last().unwrap()), &[&format!("/project/{hook}"), "this was reverted"]);
+    assert!(content(&world, &format!("project/{hook}")).is_none());
+    assert_eq!(content(&world, "project/done.txt").as_deref(), Some("over\n"), "other changes remain");
 }
