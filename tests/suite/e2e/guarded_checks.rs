@@ -2,7 +2,7 @@
 //! reverted.
 
 use super::{
-    guarded::{answer, asked, content, mounted, prepare, script},
+    guarded::{answer, asked, content, mounted, prepare, script, unattended},
     *,
 };
 
@@ -42,4 +42,29 @@ async fn restart_withdraws_the_question_and_files_stay_reverted() {
     has_all(&tool_texts(world.model.requests().last().unwrap()), &[&format!("/project/{hook}"), "this was reverted"]);
     assert!(content(&world, &format!("project/{hook}")).is_none());
     assert_eq!(content(&world, "project/done.txt").as_deref(), Some("over\n"), "other changes remain");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn topmost_2000_guarded_paths_are_read_only_and_deeper_ones_are_reverted() {
+    let world = World::start().await;
+    prepare(
+        &world,
+        "mkdir -p many/deep; echo x > .rc; echo x > many/deep/.rc; for i in $(seq -w 2000); do echo x > many/.f$i; done",
+    );
+    // With `.rc`, the file `.f1999` is number 2,000.
+    let (closed, open) = ([".rc", "many/.f1999"], ["many/.f2000", "many/deep/.rc"]);
+    let all = [closed, open].concat();
+    let text = format!("for f in {}; do (echo y > $f) && echo \"wrote $f;\"; done", all.join(" "));
+    let (result, output) = unattended(&world, &text, &[]).await;
+    let denials = output.exits(5).json()["denials"].to_string();
+    for name in closed {
+        has_none(&result, &[&format!("wrote {name};")]);
+    }
+    for name in open {
+        has_all(&result, &[&format!("wrote {name};")]);
+        has_all(&denials, &[&format!("/project/{name}")]);
+    }
+    for name in all {
+        assert_eq!(content(&world, &format!("project/{name}")).as_deref(), Some("x\n"), "{name}: {result}");
+    }
 }
