@@ -68,3 +68,23 @@ async fn topmost_2000_guarded_paths_are_read_only_and_deeper_ones_are_reverted()
         assert_eq!(content(&world, &format!("project/{name}")).as_deref(), Some("x\n"), "{name}: {result}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn moved_folder_lacks_its_guarded_files_and_undo_moves_all_of_it_back() {
+    for keeps in [false, true] {
+        let world = World::start().await;
+        prepare(&world, "mkdir -p a/.zed; echo {} > a/.zed/tasks.json; echo text > a/t.txt");
+        let found = |folder: &str| {
+            [".zed/tasks.json", "t.txt"].map(|name| content(&world, &format!("project/{folder}/{name}")))
+        };
+        let whole = [Some("{}\n".to_owned()), Some("text\n".to_owned())];
+        let (running, question) = asked(&world, "mv a b").await;
+        assert_eq!((found("a"), found("b")), ([None, None], [None, whole[1].clone()]), "before the answer");
+        answer(&world, &question, &[if keeps { "approve" } else { "reject" }]).await.exits(0);
+        running.output(Vec::new()).await;
+        assert_eq!(found("b")[0].is_some(), keeps);
+        world.ok(["undo"]).await;
+        assert_eq!(found("a"), whole, "kept: {keeps}");
+        assert!(!world.path().join("project/b").exists(), "kept: {keeps}");
+    }
+}
