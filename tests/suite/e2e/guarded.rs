@@ -109,6 +109,18 @@ async fn unreviewed_command_cannot_plant_a_guarded_file() {
             "x/gh/pre-commit",
         ),
         (
+            "git config --global init.templateDir tpl",
+            "mkdir -p x/tpl/hooks; printf x > x/tpl/hooks/pre-commit",
+            "x/tpl/hooks/pre-commit",
+        ),
+        // The configuration is new as well.
+        (
+            "true",
+            "mkdir -p new/.git tpl/hooks; printf '[init]\\n\\ttemplateDir = ../tpl\\n' > new/.git/config; \
+             printf x > tpl/hooks/pre-commit",
+            "tpl/hooks/pre-commit",
+        ),
+        (
             "git init -q .; git config core.hooksPath tools/hooks; mkdir -p evil/hooks; echo true > evil/hooks/pre-commit",
             "ln -s evil tools",
             "tools",
@@ -179,6 +191,11 @@ async fn unreviewed_command_cannot_change_an_existing_guarded_file() {
             "app/tools/hooks/pre-commit",
         ),
         (PROGRAM, "echo x > app/tools/clean.sh", "app/tools/clean.sh"),
+        (
+            "git init -q app; git -C app config init.templateDir ../tpl; mkdir -p tpl/hooks; echo true > tpl/hooks/pre-commit",
+            "echo x > tpl/hooks/pre-commit",
+            "tpl/hooks/pre-commit",
+        ),
     ];
     for (before, text, guarded) in cases {
         let world = World::start().await;

@@ -67,6 +67,7 @@ async fn file_reached_by_a_guarded_name_is_written_only_with_consent() {
             PROGRAM,
             "git config --global core.hooksPath ./everywhere; mv ../.gitconfig ../dot; ln -s dot ../.gitconfig",
             "git -C app config core.hooksPath scripts/hooks",
+            "mkdir tpl; git -C app config init.templateDir ../tpl",
             "mkdir common docs ../lib; ln -s common .vscode; ln -s docs/rules.md CLAUDE.md; ln -s ../lib/conf .zed",
             "git init -q --bare vendor.git; git init -q --separate-git-dir=store stored",
             "mkdir -p half/objects half/refs; echo 'ref: refs/heads/main' > half/HEAD; mkdir -p part/hooks linked pages; \
@@ -83,6 +84,7 @@ async fn file_reached_by_a_guarded_name_is_written_only_with_consent() {
             "/project/app/scripts/hooks/pre-commit",
             "/project/app/everywhere/pre-commit",
             "/project/app/tools/clean.sh",
+            "/project/tpl/hooks/pre-commit",
             "/project/sub/gh/pre-commit",
             "/project/sub/everywhere/post-checkout",
             "/project/common/tasks.json",

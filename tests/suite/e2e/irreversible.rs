@@ -122,6 +122,23 @@ async fn unrecordable_command_asks_before_it_runs() {
     assert!(text.contains("one"), "{text}");
 
     world.script_reply(run(changes));
+    let args = ["run", "Do it", "-C", &world.mount(), "--mode", "auto", "--on-interrupt", "approve"];
+    let output = world.agentctl(args.iter().chain(&["--output", "stream-json"])).await.exits(5);
+    assert_eq!(project(&world, "a.txt"), "two\n", "the command ran");
+    let denials = output.json_lines().pop().unwrap()["denials"].to_string();
+    let text = world.model.requests().last().map(tool_texts).unwrap();
+    let [not_recorded, unchecked] = ["not_recorded", "guarded_files"].map(|code| warnings(&output, code).concat());
+    has_all(
+        &not_recorded,
+        &["the changes of run_bash_command are not recorded and cannot be undone: could not record"],
+    );
+    for report in [&unchecked, &denials, &text] {
+        has_all(report, &["other programs run or load: its changes could not be checked: could not record"]);
+    }
+    has_all(&text, &["[not recorded and cannot be undone: could not record"]);
+    world.write("project/a.txt", "one\n");
+
+    world.script_reply(run(changes));
     world.ok(["run", "Do it", "-C", &world.mount(), "--mode", "auto", "--detach"]).await;
     let asked = world.first_question().await;
     for field in ["reason", "preview"] {

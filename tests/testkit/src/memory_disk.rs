@@ -2,11 +2,14 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use agentd_core::{
-    error::WorkspaceError,
+    error::{ErrorKind, WorkspaceError},
     ids::{CallId, SessionId},
     ports::{Changes, FilesBefore, Snapshots, ToolContext, Workspace},
     tool::{FileChange, FileChangeKind, FileKind, FileState},
@@ -23,6 +26,8 @@ pub struct MemoryDisk {
     /// Targets of links by path.
     links: Mutex<Files>,
     before: Mutex<BTreeMap<CallId, Files>>,
+    /// True if the scans after calls fail.
+    broken: AtomicBool,
 }
 
 impl MemoryDisk {
@@ -32,6 +37,11 @@ impl MemoryDisk {
 
     fn looks(&self) -> MutexGuard<'_, BTreeMap<CallId, Files>> {
         self.before.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes the scan after every later call fail.
+    pub fn break_it(&self) {
+        self.broken.store(true, Ordering::Relaxed);
     }
 
     /// Writes a file. Empty content removes it.
@@ -117,7 +127,14 @@ impl Snapshots for MemoryDisk {
         let before = self.files().clone();
         self.looks().insert(call.call_id.clone(), before.clone());
         let files = Arc::clone(&self.files);
-        let after = async move { Ok(changes_since(&files, &before)) }.boxed();
+        let is_broken = self.broken.load(Ordering::Relaxed);
+        let after = async move {
+            if is_broken {
+                return Err(WorkspaceError::new(ErrorKind::Storage, "could not scan the disk"));
+            }
+            Ok(changes_since(&files, &before))
+        };
+        let after = after.boxed();
         let (closed, gaps, unstored) = (Vec::new(), Vec::new(), Vec::new());
         std::future::ready(Ok(FilesBefore { closed, gaps, unchecked: None, unstored, after })).boxed()
     }

@@ -39,6 +39,7 @@ mod turn_options;
 mod turns;
 mod undoing;
 mod undoing_state;
+mod unrecorded;
 mod unusable;
 mod uploads;
 mod world;

@@ -274,6 +274,7 @@ mod tests {
             "[branch \"x\"]\n\tremote = ../evil\n",
             "[branch \"x\"]\n\tmergeoptions = -sx\n",
             "[include]\n\tpath = x\n",
+            "[init]\n\ttemplateDir = tpl\n",
             "[alias]\n\tst = !x\n",
             "[remote \"origin\"]\n\tuploadpack = ./x\n",
         ] {

@@ -48,3 +48,23 @@ async fn keys_are_redacted_in_all_output() {
     }
     world.assert_all_exit().await;
 }
+
+/// A command in the same place is denied. The tool runs, because undo would not reach what it does.
+#[tokio::test]
+async fn granted_tool_runs_without_asking_where_undo_can_store_nothing() {
+    let mut fake = fake_server("ok");
+    fake["grants"] = json!("*");
+    let servers = json!({"servers": {"fake": fake}}).to_string();
+    let undo = ("data/undo", "a file in the place of the folder");
+    let world = World::with_files(&[("config/mcp_servers.yaml", servers.as_str()), undo]).await;
+    let command = json!({"command": "touch outputs/a.txt"});
+    let calls = vec![("mcp_fake_act", json!({"text": "now"})), ("run_bash_command", command)];
+    let args = ["--mode", "auto", "--on-interrupt", "deny", "--output", "json"];
+    let (results, output) = world.call_all(calls, &args).await;
+    has_all(&results[0], &["acted: now", "[not recorded and cannot be undone: could not record"]);
+    has_all(&results[1], &["E_DENIED", "its changes cannot be undone: could not record"]);
+    let denials = output.exits(5).json()["denials"].clone();
+    assert_eq!(texts(&denials, "tool"), ["run_bash_command"]);
+    assert_eq!(world.read("acted"), "now\n");
+    world.assert_all_exit().await;
+}
