@@ -107,7 +107,7 @@ impl Exit {
             ErrorKind::NotFound | ErrorKind::InvalidInput | ErrorKind::Configuration => Self::Usage,
             // The input exceeds the window, or no money is left.
             ErrorKind::ContextOverflow | ErrorKind::QuotaExceeded => Self::Limit,
-            // The daemon answered, so the address that does not answer is that of the model.
+            // The daemon answered, so it is the model's server that does not answer.
             ErrorKind::Unreachable
             | ErrorKind::CutStream
             | ErrorKind::Timeout

@@ -354,7 +354,7 @@ async fn last_of_folder(daemon: &Daemon, project: Option<&Mount>) -> Result<Sess
     })
 }
 
-/// Number of sessions searched for one of the folder.
+/// Number of sessions searched for a session of the folder.
 const MAX_SEARCHED: usize = 1000;
 
 fn nothing_to_resume() -> Failure {

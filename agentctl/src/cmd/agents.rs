@@ -251,7 +251,7 @@ async fn named_folder(client: &Client, folder: &PathBuf) -> anyhow::Result<Strin
     }
 }
 
-/// Canonical path of a folder, because the daemon runs in another one.
+/// Canonical path of a folder, because the daemon runs in another folder.
 fn absolute(folder: &PathBuf) -> anyhow::Result<String> {
     let path = std::fs::canonicalize(folder)
         .map_err(|error| Failure::usage(format!("could not open {}: {error}", folder.display())))?;

@@ -39,7 +39,8 @@ pub(crate) enum MentionTarget {
     Folder(PathBuf),
     /// Files that match a pattern.
     Pattern(MatchedFiles),
-    /// A file with a hidden component in its path. Such files often hold secrets, so a mention does not attach them.
+    /// A file with a hidden component in its path. Such files often contain secrets, so a mention does not attach
+    /// them.
     Hidden(PathBuf),
 }
 
@@ -190,7 +191,7 @@ const MAX_QUOTED: u64 = 64 << 20;
 pub(crate) enum MentionSource {
     /// A message in a chat.
     Chat,
-    /// A prompt of an editor.
+    /// A prompt from an editor.
     Editor,
     /// A command line typed by a user.
     Terminal,

@@ -26,7 +26,7 @@ use crate::{
     turn::Asker,
 };
 
-/// Maximum characters of a question. A longer one is not asked, because an approval must be shown completely.
+/// Maximum characters in a question. A longer question is not asked, because an approval must be shown completely.
 const MAX_QUESTION: usize = 10_000;
 
 /// Clients that may approve: the MCP client of the user, `agentctl`, or the calling agent.

@@ -36,7 +36,7 @@ use crate::{
 
 /// Default time to wait for another client's answer, in seconds.
 const DEFAULT_WAIT_SECONDS: u64 = 30;
-/// Maximum of that time, in seconds.
+/// Maximum time to wait for another client's answer, in seconds.
 const MAX_WAIT_SECONDS: u64 = 600;
 /// Time limit for sending a cancellation to the daemon.
 const CANCEL_LIMIT: Duration = Duration::from_secs(2);
@@ -269,7 +269,7 @@ impl AgentServer {
         }))
     }
 
-    /// Follows a turn until it rests or `limit` is over. If the caller is gone, the turn is cancelled only if this
+    /// Follows a turn until it rests or `limit` has passed. If the caller is gone, the turn is cancelled only if this
     /// server started it and this call set it going: another client's turn is not ours to cancel, even after answering
     /// in it.
     async fn follow(
