@@ -76,7 +76,7 @@ pub(super) async fn authenticate(bridge: &Bridge, request: &AuthenticateRequest)
     Ok(json!({}))
 }
 
-/// An opened session, with updates to send after the response, because the editor cannot assign earlier ones.
+/// An opened session, with updates to send after the response, because the session is unknown to the editor until then.
 #[derive(Debug)]
 pub(super) struct OpenedSession {
     settings_offer: OfferedSettings,
