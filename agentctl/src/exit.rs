@@ -73,7 +73,7 @@ impl Exit {
 
     /// Returns the code for a turn that has ended.
     ///
-    /// A completed turn with a denial is [`Exit::Approval`] if it ran unattended: otherwise a script could not know
+    /// A completed turn with a denial is [`Exit::Approval`] if it ran unattended: otherwise a script could not detect
     /// that part of the work is missing.
     pub(crate) fn of_turn(result: &TurnResult, interactivity: Interactivity) -> Self {
         match result.stop_reason {

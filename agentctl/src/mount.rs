@@ -43,7 +43,7 @@ impl ProjectChoice {
     }
 }
 
-/// Changes by `--add-dir` to the folders that a session sees besides its project.
+/// Changes by `--add-dir` to the folders of a session besides its project.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct FolderChanges {
     /// True if all other folders are removed, because of `--add-dir none`.

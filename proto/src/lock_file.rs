@@ -33,7 +33,7 @@ const SOCKET: &[u8] = b"socket ";
 /// Content that the holder writes into the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockRecord {
-    /// Process id as the holder sees it.
+    /// Process id in the holder's view.
     pub pid: u32,
     /// Path of the holder's socket, once it listens.
     pub socket: Option<PathBuf>,

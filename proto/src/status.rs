@@ -40,7 +40,7 @@ impl From<WireError> for Status {
     }
 }
 
-/// Returns the code that best describes a kind to clients that know only codes.
+/// Returns the code that best describes a kind to clients that support only codes.
 pub fn code(kind: ErrorKind) -> Code {
     match kind {
         ErrorKind::Auth | ErrorKind::Rejected | ErrorKind::Conflict | ErrorKind::Busy | ErrorKind::Configuration => {

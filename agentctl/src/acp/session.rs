@@ -147,7 +147,7 @@ impl OpenSession {
         }
     }
 
-    /// Takes over the turn that is followed without a prompt. If it continues, it is suspended afterwards.
+    /// Takes over the turn that is followed without a prompt. If the turn continues, it is suspended afterwards.
     pub(super) async fn take_over(&self) {
         let Some(guest) = self.state().guest.take() else { return };
         if !guest.cancel.is_cancelled() {

@@ -162,7 +162,7 @@ impl SessionRoots {
         Mounts { project, folders: self.folders.clone() }
     }
 
-    /// Real path of a tool path. `None` if it is not on the disk or is ambiguous.
+    /// Real path of a tool path. `None` if the tool path is not on disk or is ambiguous.
     pub(super) fn real(&self, named: &str) -> Option<PathBuf> {
         let named = path::read(named).unwrap_or(named.into());
         let path = Path::new(&*named);
@@ -189,7 +189,7 @@ impl SessionRoots {
         }
     }
 
-    /// Tool path of a file. `None` if it is outside of the user's folders.
+    /// Tool path of a file. `None` if the file is outside of the user's folders.
     pub(super) fn of_tools(&self, real: &Path) -> Option<String> {
         self.mounts().names().find_map(|(name, mount)| {
             let below = real.strip_prefix(mount).ok()?.to_str()?;
@@ -287,7 +287,7 @@ pub(super) fn edits_of_patch(patch: &str, roots: &SessionRoots) -> Vec<Diff> {
     edits.collect()
 }
 
-/// A single change of a patch.
+/// A single change in a patch.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct PatchChange {
     file: String,

@@ -208,8 +208,8 @@ pub(crate) async fn handle_answer(global: &Global, args: AnswerArgs) -> anyhow::
     Ok(Exit::Done)
 }
 
-/// Finds the named interrupt. A full id is accepted even if it is not pending, because only the daemon knows if it was
-/// answered before.
+/// Finds the named interrupt. A full id is accepted even if it is not pending, because only the daemon can check if it
+/// was answered before.
 ///
 /// # Errors
 /// If the name matches no interrupt, or several.

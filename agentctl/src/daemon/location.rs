@@ -185,7 +185,7 @@ pub(crate) fn silent_error(holder: &LockHolder, error: Option<&ClientError>) -> 
     Failure::unreachable(format!("the daemon ({process}) has locked the data folder and {problem}")).hint(hint)
 }
 
-/// Maximum depth below the models folder that is searched for a file.
+/// Maximum depth under the models folder that is searched for a file.
 const MAX_DEPTH: u8 = 3;
 
 /// File of the built-in model.
@@ -193,7 +193,7 @@ const MAX_DEPTH: u8 = 3;
 pub(crate) enum Weights {
     /// The file, which exists.
     File(PathBuf),
-    /// No file exists at this path or below it.
+    /// No file exists at this path or under it.
     Missing(PathBuf),
 }
 
@@ -237,7 +237,7 @@ async fn named(daemon: &Daemon) -> Option<PathBuf> {
     }
 }
 
-/// Finds a GGUF file in this folder or below.
+/// Finds a GGUF file in this folder or its subfolders.
 fn file_below(folder: &Path, depth: u8) -> Option<PathBuf> {
     let entries = std::fs::read_dir(folder).ok()?;
     entries.flatten().find_map(|entry| {

@@ -56,7 +56,7 @@ pub(crate) struct Person<'a> {
     pub(crate) keyboard: &'a Keyboard,
     /// Returns true for text that can be added to the running turn. Other text waits for the end of the turn.
     pub(crate) may_steer: fn(&str) -> bool,
-    /// Method to notify the user of questions and of the end of a long turn.
+    /// Method to notify the user about questions and the end of a long turn.
     pub(crate) attention: Attention,
     /// True if another client started the turn: Ctrl-C asks before cancelling, and Ctrl-D or `q` leaves it.
     pub(crate) is_guest: bool,

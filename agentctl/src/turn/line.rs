@@ -44,7 +44,7 @@ pub(crate) enum Arrival {
     Event(Box<Event>),
     /// An event of a subagent. The turn never waits for it.
     Child(Box<Event>),
-    /// A tool requests a file held by this client; the answer goes to the sender.
+    /// A tool requests a file provided by this client; the answer goes to the sender.
     FileRequested(ClientFileRequest, TurnSender),
     /// A message about the line itself for the user.
     Note(String),

@@ -59,7 +59,7 @@ pub struct ServerConfig {
     pub eager: bool,
     /// Time limit for starting the server and listing its tools.
     pub start_timeout: Duration,
-    /// Time limit between two messages of a call.
+    /// Time limit between two messages during a call.
     pub call_timeout: Duration,
     /// Time limit for a whole call, regardless of messages.
     pub call_limit: Duration,

@@ -78,7 +78,7 @@ fn guard(command: &[OsString]) -> Result<u8, (u8, String)> {
         (code, format!("could not start `{}`: {error}", program.display()))
     })?;
     let server = Pid::from_raw(i32::try_from(child.id()).map_err(|error| broken("identify the server", &error))?);
-    // Readers of the server's output must see its end when the server exits, not when the guard does.
+    // Readers of the server's output must get its end when the server exits, not when the guard does.
     let null = File::options().write(true).open("/dev/null").map_err(|error| broken("free the output", &error))?;
     dup2_stdout(&null).and_then(|()| dup2_stderr(&null)).map_err(|error| broken("free the output", &error))?;
     let mut guard = Guard { signals, server, exit_code: None, input_ended: None, terminated: None };

@@ -223,7 +223,7 @@ pub const MAX_SESSION_SERVER_BYTES: usize = 128 * 1024;
 /// Maximum length of a server's name, in characters.
 pub const MAX_SERVER_NAME: usize = 100;
 
-/// Maximum number of characters of a server's name in the names of its tools.
+/// Maximum number of characters of a server's name in its tool names.
 const MAX_NAME_PART: usize = 24;
 
 /// Server that a client provides for one session.

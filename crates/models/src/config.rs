@@ -106,7 +106,7 @@ pub struct ModelConfig {
     pub thinking: Option<Thinking>,
     /// Effort of answers. `None` for the server's default. For `anthropic` and `responses`.
     pub effort: Option<Effort>,
-    /// True if the server is asked for the reason of a cache miss. `None` to ask only Anthropic's own server. For
+    /// True if the server is asked for the reason for a cache miss. `None` to ask only Anthropic's own server. For
     /// `anthropic` and `responses`.
     pub cache_reasons: Option<bool>,
     /// Token prices of the model.

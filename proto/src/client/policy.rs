@@ -225,7 +225,7 @@ impl Client {
         }
     }
 
-    /// Previews a call that waits for approval with other arguments. Returns the question that the user would see.
+    /// Previews a call that waits for approval with other arguments. Returns the question that the user would get.
     ///
     /// # Errors
     /// `NotFound` if no approval with that id is pending, `InvalidInput` for arguments that the rules deny or with

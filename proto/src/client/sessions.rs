@@ -52,7 +52,7 @@ calls! {
     fn pin_session(session: &str, pinned: bool) -> () =
         sessions_client.pin(v1::PinSessionRequest { session: session.to_owned(), pinned }) nothing;
 
-    /// Resets a session's history, so that models no longer see it.
+    /// Resets a session's history, so that it is hidden from models.
     ///
     /// # Errors
     /// If there is no such session, a turn is running in it, or the connection fails.

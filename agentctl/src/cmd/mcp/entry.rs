@@ -34,7 +34,7 @@ impl Entry {
         single.chain(pairs.map(|(_, value)| value))
     }
 
-    /// Formats the entry below `servers:`, with its name indented by `indent`. Values are quoted, so that they stay
+    /// Formats the entry under `servers:`, with its name indented by `indent`. Values are quoted, so that they stay
     /// verbatim.
     pub(super) fn yaml(&self, indent: &str) -> String {
         let mut text = format!("{indent}{}:\n", key(&self.name));

@@ -61,7 +61,7 @@ pub(super) struct TestFile {
     project: Option<PathBuf>,
     /// Lets live tools change the project; requires `--writable`.
     writable: bool,
-    /// Runs calls of live tools that need an approval; requires `--approve`.
+    /// Runs calls to live tools that need an approval; requires `--approve`.
     approve: bool,
     /// Expectations of the test.
     pub(super) expect: Expectations,

@@ -56,7 +56,7 @@ pub(crate) struct TurnArgs {
 }
 
 impl TurnArgs {
-    /// Time limit of the turn.
+    /// Time limit for the turn.
     pub(super) fn timeout(&self) -> Option<Duration> {
         self.timeout.map(|seconds| Duration::from_secs(seconds.get()))
     }

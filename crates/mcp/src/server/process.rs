@@ -126,7 +126,7 @@ pub(super) fn exit_reason(status: Option<ExitStatus>) -> String {
 
 /// Maximum size of a message, in bytes.
 const MAX_MESSAGE: usize = 16 << 20;
-/// Number of bytes stored of the head and of the tail of an overlong message, to find the request that it answers.
+/// Number of bytes stored from each end of an overlong message, to find the request that it answers.
 const MAX_END_BYTES: usize = 512;
 /// Maximum size of invalid output before the server is disconnected, in bytes.
 const MAX_INVALID_BYTES: usize = 32 << 20;

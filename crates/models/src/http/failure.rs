@@ -284,7 +284,7 @@ mod tests {
         check(400, "bad", ErrorKind::Rejected, false);
         check(400, r#"{"error":{"message":"maximum context length is 4096"}}"#, ErrorKind::ContextOverflow, false);
         check(400, r#"{"error":{"type":"exceed_context_size_error"}}"#, ErrorKind::ContextOverflow, false);
-        // Repeated text of the request is ignored.
+        // Text repeated from the request is ignored.
         let vllm = |input: &str| {
             let message = format!("[{{'type':'string_type','input':'{input}'}}]");
             json!({"object": "error", "message": message, "type": "BadRequestError", "code": 400}).to_string()

@@ -36,7 +36,7 @@ pub(crate) enum Change {
     TextTools,
     /// Uses the newer name of the answer limit.
     MaxCompletionTokens,
-    /// Appends a user's text after a tool result to the message of that result.
+    /// Appends a user's text after a tool result to the result's message.
     WordsInResults,
     /// Limits answers to this number of tokens, unless a limit is configured.
     AnswerLimit(u64),
@@ -323,7 +323,7 @@ pub(crate) struct SentParts {
     pub(crate) named_only: bool,
     /// True if the configuration requires the wire's own field.
     pub(crate) insists_on_native: bool,
-    /// True if there are earlier texts or calls of the model.
+    /// True if there are earlier texts or calls by the model.
     pub(crate) history: bool,
     /// True if a user's text directly follows a tool result.
     pub(crate) text_after_results: bool,
@@ -413,7 +413,7 @@ const MAX_TRIES: usize = 8;
 /// Changes tried by one call.
 #[derive(Debug, Default)]
 pub(crate) struct Trials {
-    /// Changes of the next attempt.
+    /// Changes for the next attempt.
     current: Vec<Change>,
     /// All sets that were tried. The last one may still help.
     tried: Vec<Vec<Change>>,

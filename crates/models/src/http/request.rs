@@ -42,8 +42,8 @@ impl Target {
             .client
             .post(self.at(path))
             .headers(self.headers_of_call())
-            // A body of this kind is freed once it is sent. A body of bytes would be held for a possible resend until
-            // the answer starts, which may take a while.
+            // This kind of body is freed once it is sent. A byte body would be kept for a possible resend until the
+            // answer starts, which may take a while.
             .body(Body::wrap(body));
         let response = self.within(deadline, request.send()).await?.map_err(|error| Failure::unsent(self, error))?;
         recording.head(&response);

@@ -56,7 +56,7 @@ impl PartialCall {
     }
 }
 
-/// Limits on all calls of an answer.
+/// Limits for all calls in an answer.
 #[derive(Debug, Default)]
 pub(crate) struct CallBounds {
     calls: usize,
@@ -64,7 +64,7 @@ pub(crate) struct CallBounds {
 }
 
 impl CallBounds {
-    /// Counts another call of the answer.
+    /// Counts another call in the answer.
     pub(crate) fn add_call(&mut self, target: &Target) -> Result<(), Failure> {
         self.calls += 1;
         if self.calls <= MAX_CALLS {

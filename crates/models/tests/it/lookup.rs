@@ -10,7 +10,7 @@ use agentd_core::{
 
 use super::*;
 
-/// Model with only an address configured.
+/// Model with only a base URL configured.
 fn bare(server: &ModelServer) -> ModelConfig {
     ModelConfig { id: String::new(), ..config(server) }
 }

@@ -218,7 +218,7 @@ fn is_change(preview: &str) -> bool {
     preview.starts_with("--- a/") && !preview.lines().any(|line| line.starts_with("@@ -0,0") || line == "--- /dev/null")
 }
 
-/// Returns true if the preview contains every text of the arguments, so that nothing was truncated.
+/// Returns true if the preview contains every text in the arguments, so that nothing was truncated.
 fn is_whole(tool: &str, args: &Value, preview: &str) -> bool {
     match args {
         Value::String(text) => shows(tool, text, preview),

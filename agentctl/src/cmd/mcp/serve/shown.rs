@@ -195,7 +195,7 @@ const DEFAULT_SESSIONS: usize = 20;
 /// Maximum number of listed sessions.
 const MAX_SESSIONS: usize = 100;
 
-/// Searches the documents of a session. The caller is a model and must see no more than the session's model would
+/// Searches the documents of a session. The caller is a model and must get no more than the session's model would
 /// without asking, so the policy is checked for the search and for each file with results.
 pub(super) async fn search(
     daemon: &Daemon,

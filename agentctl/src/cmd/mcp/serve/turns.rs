@@ -332,8 +332,8 @@ impl AgentServer {
         person.asks(pending).unwrap_or_else(|| shown::waits(at, pending, note).into())
     }
 
-    /// Resolves the folder named by a caller. It must be at or below the folder of the server: the user who starts the
-    /// server decides what agents can see, not the calling model.
+    /// Resolves the folder named by a caller. It must be the server's folder or inside it: the user who starts the
+    /// server decides which folders agents can access, not the calling model.
     fn folder(&self, named: Option<&str>) -> Result<Option<Mount>, Failure> {
         let Some(named) = named else { return Ok(None) };
         let Some(base) = &self.project else {

@@ -30,7 +30,7 @@ const WRAPPERS: [&str; 3] = ["function", "tool_call", "function_call"];
 /// Maximum number of objects around a call.
 const MAX_WRAPPERS: usize = 2;
 
-/// Start of texts that models invent after a call: results and messages of other roles.
+/// Start of texts that models invent after a call: results, and messages in other roles.
 const INVENTED_STARTS: [&str; 7] = [
     untrusted::RESULT_START,
     "<tool_response>",
@@ -303,7 +303,7 @@ pub(super) fn marks(is_first: bool) -> impl Iterator<Item = &'static str> {
     START_MARKS.into_iter().chain(iter::once(RECIPIENT).filter(move |_| is_first))
 }
 
-/// The first tool name in a call of one of these formats. Unknown names are also returned, as the format defines the
+/// The first tool name in a call in one of these formats. Unknown names are also returned, as the format defines the
 /// name's position.
 pub(super) fn named_in(text: &str, tools: &[ToolSpec]) -> Option<String> {
     let name_after = |mark: &str| {

@@ -137,7 +137,7 @@ mod tests {
         ]
     }
 
-    /// Lines that look like marks of results or messages of the daemon.
+    /// Lines that look like marks of results or daemon messages.
     fn marks(text: &str) -> Vec<String> {
         let low = text.to_lowercase();
         let opens = low.match_indices('<').filter_map(|(at, _)| {

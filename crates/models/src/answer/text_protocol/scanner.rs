@@ -148,7 +148,7 @@ impl Scanner {
         *at = end;
     }
 
-    /// Notes a call of a known tool within the text, which may have been meant.
+    /// Records a call to a known tool within the text, which may have been meant.
     fn note_doubtful(&mut self, range: Range<usize>) {
         if self.expects_calls && self.doubtful.is_none() {
             self.doubtful = call::leading_tool_name(&self.pending[range], &self.tools);

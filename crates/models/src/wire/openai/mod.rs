@@ -254,7 +254,7 @@ fn wire_messages<'a>(messages: &'a [Message], recipient: Recipient<'a>) -> Vec<W
     let mut ids = WireIds::default();
     for message in messages {
         match message {
-            // Later system messages become user messages of the daemon, which every template supports.
+            // Later system messages become user messages from the daemon, which every template supports.
             Message::System { text } => match wire.last_mut() {
                 None => wire.push(WireMessage::System { content: Content::text(text) }),
                 Some(WireMessage::System { content }) => content.add(text.as_str().into()),

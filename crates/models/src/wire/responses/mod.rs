@@ -421,7 +421,7 @@ mod tests {
         format!(r#"{{ "id":"rs_{number}","type":"reasoning", "summary":[],"encrypted_content":"\u0041\/{number}"}}"#)
     }
 
-    /// One scripted answer of a server, and the expected result.
+    /// One scripted answer from a server, and the expected result.
     #[derive(Debug, Clone)]
     struct Step {
         text: String,

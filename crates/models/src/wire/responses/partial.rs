@@ -156,7 +156,7 @@ impl PartialItems {
         Ok(())
     }
 
-    /// The original bytes of an item, as long as the total stays within the limit of stored data.
+    /// The original bytes of an item, as long as the total stays within the storage limit.
     fn stored_original(&mut self, at: usize, raw: &RawValue) -> Option<Box<RawValue>> {
         if !is_json(raw.get()) {
             return None;
