@@ -156,7 +156,7 @@ impl SessionRoots {
         self.project.as_deref().unwrap_or(&self.workspace)
     }
 
-    /// The user's folders.
+    /// Folders provided by the user.
     pub(super) fn mounts(&self) -> Mounts {
         let project = self.project.clone().map(|path| Mount { path, writable: false });
         Mounts { project, folders: self.folders.clone() }
