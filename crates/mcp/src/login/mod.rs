@@ -54,7 +54,7 @@ pub(crate) struct ServerUrl<'a> {
     pub(crate) client: Option<&'a OAuthClient>,
 }
 
-/// Login in progress.
+/// Login that has been started.
 struct PendingLogin {
     session: AuthorizationSession,
     /// File for the required scopes.
